@@ -1,0 +1,144 @@
+//! The one error type. Imports nothing of ours.
+//!
+//! An error carries a stable [`Code`] for programs and a message for people. A message says what was found, what was
+//! wanted and, where there is something, what to do.
+
+use std::fmt;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What went wrong, as a stable name that programs may compare (`Code::as_str`).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code { $($(#[$doc])* $variant,)* }
+
+        impl Code {
+            /// Every code, for documentation and tests.
+            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
+
+            /// The name that JavaScript sees in `EngineError.code`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// There is no WebGPU in this browser, or it is switched off.
+    WebgpuUnavailable = "webgpu_unavailable",
+    /// WebGPU is there, but it offers no adapter.
+    AdapterUnavailable = "adapter_unavailable",
+    /// The adapter's limits are too small for what was asked.
+    AdapterLimits = "adapter_limits",
+    /// The GPU device was lost; everything in flight is rejected.
+    DeviceLost = "device_lost",
+    /// The GPU or the heap has no room for an allocation.
+    OutOfMemory = "out_of_memory",
+    /// A shader did not compile.
+    ShaderCompilation = "shader_compilation",
+    /// WebGPU refused a command.
+    GpuValidation = "gpu_validation",
+    /// Shapes of tensors don't fit each other or the operation.
+    ShapeMismatch = "shape_mismatch",
+    /// An element type that the operation does not take.
+    DtypeMismatch = "dtype_mismatch",
+    /// The file does not begin as a GGUF file does.
+    NotGguf = "not_gguf",
+    /// A GGUF version that is not read.
+    UnsupportedGgufVersion = "unsupported_gguf_version",
+    /// The file ends before what its header promises.
+    Truncated = "truncated",
+    /// The file contradicts itself or its format.
+    InvalidFile = "invalid_file",
+    /// An architecture that is not supported.
+    UnsupportedArchitecture = "unsupported_architecture",
+    /// A tensor type that is not supported.
+    UnsupportedTensorType = "unsupported_tensor_type",
+    /// A tensor that the architecture needs is not in the file.
+    MissingTensor = "missing_tensor",
+    /// A metadata key that the architecture needs is not in the file, or has another type.
+    InvalidMetadata = "invalid_metadata",
+    /// The tokenizer of the model is of a kind that is not supported, or is broken.
+    UnsupportedTokenizer = "unsupported_tokenizer",
+    /// The chat template does not compile or failed while rendering.
+    ChatTemplate = "chat_template",
+    /// The request could not be sent or broke off.
+    Network = "network",
+    /// The server answered with an HTTP error status.
+    Http = "http",
+    /// The server does not serve byte ranges.
+    RangeNotSupported = "range_not_supported",
+    /// Reading a file or Blob failed.
+    Read = "read",
+    /// The caller aborted.
+    Aborted = "aborted",
+    /// A field of a request is missing, unknown or out of its range.
+    InvalidRequest = "invalid_request",
+    /// The prompt does not fit the context.
+    ContextLengthExceeded = "context_length_exceeded",
+    /// Logits or weights hold NaN or infinity where a number is needed.
+    NumericalError = "numerical_error",
+    /// The object was disposed of.
+    Disposed = "disposed",
+    /// A fault of this library.
+    Internal = "internal",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    code: Code,
+    message: String,
+}
+
+impl Error {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The same error with what was being done in front: `loading blk.0.attn_q.weight: …`.
+    pub fn context(mut self, doing: impl fmt::Display) -> Self {
+        self.message = format!("{doing}: {}", self.message);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Returns early with an [`Error`] of a code and a formatted message.
+#[macro_export]
+macro_rules! bail {
+    ($code:ident, $($arg:tt)*) => {
+        return Err($crate::error::Error::new($crate::error::Code::$code, format!($($arg)*)))
+    };
+}
+
+/// An [`Error`] of a code and a formatted message.
+#[macro_export]
+macro_rules! err {
+    ($code:ident, $($arg:tt)*) => {
+        $crate::error::Error::new($crate::error::Code::$code, format!($($arg)*))
+    };
+}

@@ -1,0 +1,16 @@
+//! rillm runs language models in the browser on WebGPU.
+//!
+//! Folders are layers; each may use what stands below it and nothing else (`ARCHITECTURE.md`, kept by `tests/layers.rs`):
+//! `web` → `engine` → `model`, `text` → `tensor` → `gpu` → `error`.
+
+#[macro_use]
+pub mod error;
+pub mod engine;
+pub mod gpu;
+pub mod model;
+pub mod tensor;
+pub mod text;
+#[cfg(target_arch = "wasm32")]
+mod web;
+
+pub use error::{Code, Error, Result};
