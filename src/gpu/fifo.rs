@@ -1,0 +1,140 @@
+//! A cache with a fixed number of entries that evicts in the order of insertion.
+//!
+//! FIFO rather than LRU: a hit touches nothing but the map, and a decode step asks for the same entries in the same
+//! order every time, where both evict alike.
+//!
+//! Invariant: an entry that somebody else holds (its `Rc` count is above one: the open step or a recording) is pinned
+//! and never evicted. When every entry is pinned, a new value is handed out without being kept, so the limit holds.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::rc::Rc;
+
+use super::stats::CacheStats;
+
+pub struct FifoCache<K, V> {
+    limit: usize,
+    entries: HashMap<K, Rc<V>>,
+    order: VecDeque<K>,
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+}
+
+impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
+    /// A cache of at most `limit` entries; 0 keeps nothing.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, entries: HashMap::new(), order: VecDeque::new(), hits: 0, misses: 0, evictions: 0 }
+    }
+
+    pub fn get(&mut self, key: &K) -> Option<Rc<V>> {
+        let found = self.entries.get(key).cloned();
+        if found.is_some() {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+        found
+    }
+
+    /// Keeps `value` under `key`; returns the evicted values, whose owner may release what they hold.
+    pub fn insert(&mut self, key: K, value: Rc<V>) -> Vec<Rc<V>> {
+        let mut evicted = Vec::new();
+        if self.limit == 0 {
+            return evicted;
+        }
+        let mut unseen = self.order.len();
+        while self.entries.len() >= self.limit && unseen > 0 {
+            unseen -= 1;
+            let Some(oldest) = self.order.pop_front() else { break };
+            let pinned = self.entries.get(&oldest).is_some_and(|value| Rc::strong_count(value) > 1);
+            if pinned {
+                self.order.push_back(oldest);
+            } else if let Some(value) = self.entries.remove(&oldest) {
+                self.evictions += 1;
+                evicted.push(value);
+            }
+        }
+        if self.entries.len() < self.limit && self.entries.insert(key.clone(), value).is_none() {
+            self.order.push_back(key);
+        }
+        evicted
+    }
+
+    /// Drops the entries whose key says so, such as those that name a buffer which is gone.
+    pub fn remove_where(&mut self, gone: impl Fn(&K) -> bool) {
+        self.entries.retain(|key, _| !gone(key));
+        self.order.retain(|key| !gone(key));
+    }
+
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
+            hits: self.hits,
+            misses: self.misses,
+            evictions: self.evictions,
+            entries: self.entries.len() as u64,
+        }
+    }
+
+    pub fn reset_stats(&mut self) {
+        (self.hits, self.misses, self.evictions) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn evicts_in_order_of_insertion() {
+        let mut cache = FifoCache::new(2);
+        cache.insert(1, Rc::new('a'));
+        cache.insert(2, Rc::new('b'));
+        assert_eq!(cache.get(&1).as_deref(), Some(&'a'), "a hit does not make an entry younger");
+        let evicted = cache.insert(3, Rc::new('c'));
+        assert_eq!(evicted.iter().map(|value| **value).collect::<Vec<_>>(), ['a']);
+        assert!(cache.get(&1).is_none());
+        assert_eq!(cache.stats(), CacheStats { hits: 1, misses: 1, evictions: 1, entries: 2 });
+    }
+
+    #[test]
+    fn a_held_entry_is_never_evicted() {
+        let mut cache = FifoCache::new(1);
+        let held = Rc::new('a');
+        cache.insert(1, held.clone());
+        assert!(cache.insert(2, Rc::new('b')).is_empty());
+        assert!(cache.get(&2).is_none(), "there was no room for it");
+        drop(held);
+        cache.insert(3, Rc::new('c'));
+        assert!(cache.get(&1).is_none());
+        assert!(cache.get(&3).is_some());
+    }
+
+    proptest! {
+        /// Against a plain list: the same entries, never more than the limit, pinned ones always there.
+        #[test]
+        fn agrees_with_a_list(limit in 0usize..6, keys in proptest::collection::vec((0u8..12, any::<bool>()), 0..200)) {
+            let mut cache = FifoCache::new(limit);
+            let mut held: HashMap<u8, Rc<u8>> = HashMap::new();
+            for (key, hold) in keys {
+                let value = match cache.get(&key) {
+                    Some(value) => value,
+                    None => {
+                        let value = Rc::new(key);
+                        cache.insert(key, value.clone());
+                        value
+                    }
+                };
+                prop_assert_eq!(*value, key);
+                let kept = cache.entries.contains_key(&key);
+                if hold && kept { held.insert(key, value); } else { held.remove(&key); }
+                prop_assert!(cache.entries.len() <= limit);
+                prop_assert_eq!(cache.entries.len(), cache.order.len());
+                for key in held.keys() {
+                    prop_assert!(cache.entries.contains_key(key));
+                }
+            }
+        }
+    }
+}

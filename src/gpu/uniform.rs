@@ -1,0 +1,74 @@
+//! Uniform buffers, kept in a FIFO keyed by their exact content.
+//!
+//! Invariant: a uniform's buffer is written once, when it is made, and never again. So no step that is recorded or in
+//! flight can see another content.
+
+use std::rc::Rc;
+
+use super::Device;
+use super::fifo::FifoCache;
+use super::stats::{CacheStats, add};
+
+const CACHE_ENTRIES: usize = 512;
+
+/// Ids of uniforms start here, so that they never equal the id of a storage buffer.
+const FIRST_ID: u64 = 1 << 63;
+
+pub(super) struct Uniform {
+    pub wgpu: wgpu::Buffer,
+    pub id: u64,
+}
+
+pub(super) struct UniformCache {
+    entries: FifoCache<Vec<u8>, Uniform>,
+    next_id: u64,
+}
+
+impl Default for UniformCache {
+    fn default() -> Self {
+        Self { entries: FifoCache::new(CACHE_ENTRIES), next_id: FIRST_ID }
+    }
+}
+
+impl UniformCache {
+    pub fn stats(&self) -> CacheStats {
+        self.entries.stats()
+    }
+
+    pub fn reset_stats(&mut self) {
+        self.entries.reset_stats();
+    }
+}
+
+impl Device {
+    /// A uniform buffer with this content. Uniform blocks are padded to 16 bytes, as WGSL's layout rules want.
+    pub(super) fn uniform(&self, content: &[u8]) -> Rc<Uniform> {
+        let inner = self.inner();
+        let mut cache = inner.uniforms.borrow_mut();
+        let key = content.to_vec();
+        if let Some(uniform) = cache.entries.get(&key) {
+            return uniform;
+        }
+        let size = (content.len() as u64).next_multiple_of(16).max(16);
+        let wgpu = inner.wgpu.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("uniform"),
+            size,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        inner.counters.buffer_created(size);
+        let mut padded = key.clone();
+        padded.resize(size as usize, 0);
+        inner.queue.write_buffer(&wgpu, 0, &padded);
+        add(&inner.counters.uniform_writes, 1);
+        cache.next_id += 1;
+        let uniform = Rc::new(Uniform { wgpu, id: cache.next_id });
+        for evicted in cache.entries.insert(key, uniform.clone()) {
+            // Bind groups hold the uniforms that they use, so nothing recorded names an evicted one.
+            inner.counters.buffer_destroyed(evicted.wgpu.size());
+            inner.bind_groups.borrow_mut().forget_buffer(evicted.id);
+            evicted.wgpu.destroy();
+        }
+        uniform
+    }
+}
