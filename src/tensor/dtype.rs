@@ -1,0 +1,45 @@
+//! Element types.
+
+use std::fmt;
+
+use super::quant::Format;
+
+/// What a tensor's elements are.
+#[derive(Clone, Copy)]
+pub enum DType {
+    F32,
+    U32,
+    /// A weight matrix in one of the formats of `tensor/quant`, laid out in planes.
+    Weight(&'static Format),
+}
+
+impl DType {
+    pub fn name(&self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::U32 => "u32",
+            DType::Weight(format) => format.name,
+        }
+    }
+}
+
+impl PartialEq for DType {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (DType::F32, DType::F32) | (DType::U32, DType::U32) => true,
+            (DType::Weight(a), DType::Weight(b)) => std::ptr::eq(*a, *b),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for DType {}
+
+impl fmt::Debug for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DType::Weight(format) => write!(f, "weight {}", format.name),
+            _ => f.write_str(self.name()),
+        }
+    }
+}

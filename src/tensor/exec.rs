@@ -1,0 +1,258 @@
+//! Runs ops on the GPU: makes outputs, binds tensors and records the dispatch.
+
+use super::quant::Planes;
+use super::{Case, DType, Desc, HostTensor, Op, Shape, WeightUpload};
+use crate::error::Result;
+use crate::gpu::{Binding, Buffer, BufferSlice, Define, Device, Recording, Shader};
+
+/// Modules that every kernel may import.
+const MODULES: &[(&str, &str)] = &[
+    ("block", include_str!("wgsl/block.wgsl")),
+    ("activations", include_str!("wgsl/activations.wgsl")),
+    ("repack", include_str!("wgsl/repack.wgsl")),
+    ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
+];
+
+pub(super) const FIRST_PLANE: u32 = 10;
+pub(super) const PARAMS: u32 = 20;
+
+/// A tensor on the GPU. Cloning clones the handle.
+#[derive(Clone)]
+pub struct Tensor {
+    desc: Desc,
+    buffer: Buffer,
+    planes: Option<Planes>,
+}
+
+impl Tensor {
+    pub fn desc(&self) -> Desc {
+        self.desc
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.desc.shape
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.desc.dtype
+    }
+
+    /// Bytes of the elements on the GPU.
+    pub fn bytes(&self) -> u64 {
+        match &self.planes {
+            Some(planes) => planes.bytes,
+            None => self.desc.shape.elements() as u64 * 4,
+        }
+    }
+
+    fn slice(&self) -> BufferSlice {
+        BufferSlice { buffer: self.buffer.clone(), offset: 0, size: (self.bytes()).max(4) }
+    }
+
+    pub(super) fn plane_slices(&self) -> Vec<BufferSlice> {
+        let planes = self.planes.iter().flat_map(|planes| &planes.planes);
+        planes.map(|(offset, size)| BufferSlice { buffer: self.buffer.clone(), offset: *offset, size: *size }).collect()
+    }
+}
+
+/// A step recorded once for its shapes; a replay creates nothing and writes nothing.
+pub struct Plan(Recording);
+
+impl Plan {
+    pub fn dispatches(&self) -> usize {
+        self.0.dispatches()
+    }
+}
+
+/// Where tensors live and ops run.
+#[derive(Clone)]
+pub struct Context {
+    device: Device,
+}
+
+impl Context {
+    pub fn new(device: Device) -> Self {
+        Self { device }
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// A tensor with unspecified contents.
+    pub fn empty(&self, desc: Desc, label: &str) -> Result<Tensor> {
+        let planes = match desc.dtype {
+            DType::Weight(format) => {
+                let (rows, columns) = desc.shape.matrix()?;
+                Some(format.planes(rows, columns))
+            }
+            _ => None,
+        };
+        let bytes = planes.as_ref().map_or(desc.shape.elements() as u64 * 4, |planes| planes.bytes);
+        let limit = self.device.capabilities().max_storage_binding_size;
+        let largest = match &planes {
+            Some(planes) => planes.planes.iter().map(|plane| plane.1).max().unwrap_or(0),
+            None => bytes,
+        };
+        if largest > limit {
+            bail!(
+                AdapterLimits,
+                "{label} {} needs {largest} bytes in one binding and this adapter allows {limit}",
+                desc.shape
+            );
+        }
+        Ok(Tensor { desc, buffer: self.device.buffer(bytes.max(4), label)?, planes })
+    }
+
+    /// A tensor of these elements.
+    pub fn tensor(&self, host: &HostTensor) -> Result<Tensor> {
+        if let DType::Weight(format) = host.dtype {
+            let (rows, columns) = host.shape.matrix()?;
+            let mut upload = WeightUpload::new(self, format, rows, columns, "weight")?;
+            upload.write(&host.bytes)?;
+            return upload.finish();
+        }
+        let tensor = self.empty(host.desc(), "tensor")?;
+        self.write(&tensor, 0, &host.bytes)?;
+        Ok(tensor)
+    }
+
+    pub fn zeros(&self, desc: Desc) -> Result<Tensor> {
+        self.tensor(&HostTensor::zeros(&desc))
+    }
+
+    /// Overwrites elements from `first` on with little-endian 4-byte elements.
+    pub fn write(&self, tensor: &Tensor, first: usize, bytes: &[u8]) -> Result<()> {
+        let fits = first * 4 + bytes.len() <= tensor.desc.shape.elements() * 4;
+        if !fits || matches!(tensor.desc.dtype, DType::Weight(_)) {
+            bail!(ShapeMismatch, "{} bytes from element {first} don't fit {:?}", bytes.len(), tensor.desc);
+        }
+        self.device.write(&tensor.buffer, first as u64 * 4, bytes)
+    }
+
+    /// Records an op and returns its outputs.
+    pub fn run(&self, op: &dyn Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let descs: Vec<Desc> = inputs.iter().map(|tensor| tensor.desc).collect();
+        let output_descs = op.infer(&descs)?;
+        let outputs = output_descs.iter().map(|desc| self.empty(*desc, op.name())).collect::<Result<Vec<Tensor>>>()?;
+        let kernel = op.kernel(&descs, &output_descs, self.device.capabilities())?;
+
+        let mut modules = MODULES.to_vec();
+        modules.extend_from_slice(kernel.modules);
+        let mut bindings = Vec::with_capacity(inputs.len() + outputs.len() + 2);
+        let mut planes = Vec::new();
+        let mut number = 0;
+        for (index, tensor) in inputs.iter().enumerate() {
+            if let DType::Weight(format) = tensor.desc.dtype {
+                modules.push(("weight", format.wgsl));
+                planes = tensor.plane_slices();
+                continue;
+            }
+            bindings.push(match op.mutates().contains(&index) {
+                true => Binding::ReadWrite(number, tensor.slice()),
+                false => Binding::Read(number, tensor.slice()),
+            });
+            number += 1;
+        }
+        for tensor in &outputs {
+            bindings.push(Binding::ReadWrite(number, tensor.slice()));
+            number += 1;
+        }
+        for (plane, slice) in planes.into_iter().enumerate() {
+            bindings.push(Binding::Read(FIRST_PLANE + plane as u32, slice));
+        }
+        if !kernel.params.is_empty() {
+            bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&kernel.params)));
+        }
+        let shader =
+            Shader { label: op.name(), template: kernel.template, modules: &modules, defines: &kernel.defines };
+        self.device.dispatch(&shader, &bindings, kernel.grid)?;
+        Ok(outputs)
+    }
+
+    /// Records an op with one output.
+    pub fn run1(&self, op: &dyn Op, inputs: &[&Tensor]) -> Result<Tensor> {
+        match <[Tensor; 1]>::try_from(self.run(op, inputs)?) {
+            Ok([output]) => Ok(output),
+            Err(outputs) => bail!(Internal, "{} has {} outputs, not one", op.name(), outputs.len()),
+        }
+    }
+
+    /// Records the kernel that turns a run of a file's rows in `file` into the planes of `weight`.
+    pub(super) fn repack(&self, weight: &Tensor, file: BufferSlice, params: [u32; 4]) -> Result<()> {
+        let DType::Weight(format) = weight.desc.dtype else {
+            bail!(DtypeMismatch, "only weights are repacked, not {:?}", weight.desc)
+        };
+        let mut bindings = vec![Binding::Read(0, file)];
+        for (plane, slice) in weight.plane_slices().into_iter().enumerate() {
+            bindings.push(Binding::ReadWrite(FIRST_PLANE + plane as u32, slice));
+        }
+        bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
+        let label = format!("repack_{}", format.name);
+        let shader = Shader { label: &label, template: format.repack, modules: MODULES, defines: &[] };
+        // Kernels of quantised formats take two blocks an invocation; for the others the second half returns at once.
+        let limit = self.device.capabilities().max_workgroups_per_dimension;
+        self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))
+    }
+
+    /// Reads tensors back: one submit, one map for all of them.
+    pub async fn readback(&self, tensors: &[&Tensor]) -> Result<Vec<HostTensor>> {
+        let mut slices = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            if matches!(tensor.desc.dtype, DType::Weight(_)) {
+                bail!(DtypeMismatch, "weights are not read back");
+            }
+            slices.push(BufferSlice { size: tensor.bytes(), ..tensor.slice() });
+        }
+        let bytes = self.device.read(&slices)?.bytes().await?;
+        let host = tensors.iter().zip(bytes);
+        Ok(host.map(|(tensor, bytes)| HostTensor { shape: tensor.shape(), dtype: tensor.dtype(), bytes }).collect())
+    }
+
+    /// Starts reading 4-byte elements `first..first + count` of a tensor.
+    pub fn start_readback(&self, tensor: &Tensor, first: usize, count: usize) -> Result<crate::gpu::Readback> {
+        let slice = BufferSlice { buffer: tensor.buffer.clone(), offset: first as u64 * 4, size: count as u64 * 4 };
+        self.device.read(&[slice])
+    }
+
+    /// Records a step and keeps it for replays.
+    pub fn plan<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<(T, Plan)> {
+        let (result, recording) = self.device.capture(step)?;
+        Ok((result, Plan(recording)))
+    }
+
+    pub fn replay(&self, plan: &Plan) -> Result<()> {
+        self.device.replay(&plan.0)
+    }
+
+    /// Runs a case's op on the GPU: the outputs and then the inputs that it changed.
+    pub async fn run_case(&self, case: &Case) -> Result<Vec<HostTensor>> {
+        let inputs = case.inputs.iter().map(|host| self.tensor(host)).collect::<Result<Vec<Tensor>>>()?;
+        let outputs = self.run(&*case.op, &inputs.iter().collect::<Vec<_>>())?;
+        let changed = case.op.mutates().iter().map(|index| &inputs[*index]);
+        self.readback(&outputs.iter().chain(changed).collect::<Vec<_>>()).await
+    }
+}
+
+/// `n` workgroups as a grid of at most `limit` in x; kernels number them `y · groups.x + x` and stop past the end.
+pub(super) fn grid_2d(n: usize, limit: u32) -> [u32; 3] {
+    let n = n.max(1) as u32;
+    let rows = n.div_ceil(limit);
+    [n.div_ceil(rows), rows, 1]
+}
+
+/// The define for kernels that sum over a subgroup, when there is one, and the lanes that may share a sum.
+pub(super) fn subgroup_lanes(capabilities: &crate::gpu::Capabilities, most: u32) -> Option<u32> {
+    let (smallest, _) = capabilities.subgroups?;
+    // A power of two, as the butterfly sum needs.
+    (smallest >= 2).then(|| most.min(1 << smallest.ilog2()))
+}
+
+/// Flags to pass with `subgroup_lanes`.
+pub(super) fn lanes_defines(workgroup: u32, lanes: Option<u32>) -> Vec<(&'static str, Define)> {
+    let mut defines = vec![("WORKGROUP", Define::U32(workgroup)), ("LANES", Define::U32(lanes.unwrap_or(workgroup)))];
+    if lanes.is_some() {
+        defines.push(("SUBGROUPS", Define::Flag));
+    }
+    defines
+}

@@ -1,0 +1,97 @@
+//! Tensors in Rust memory: what references compute on and what tests compare.
+
+use super::{DType, Desc, Shape};
+use crate::error::Result;
+
+#[derive(Clone, Debug)]
+pub struct HostTensor {
+    pub shape: Shape,
+    pub dtype: DType,
+    /// Little-endian elements; for weights the bytes as they stand in a file, rows one after the other.
+    pub bytes: Vec<u8>,
+}
+
+impl HostTensor {
+    pub fn f32(dims: &[usize], data: &[f32]) -> Self {
+        let shape = Shape::new(dims);
+        assert_eq!(shape.elements(), data.len());
+        Self { shape, dtype: DType::F32, bytes: bytemuck::cast_slice(data).to_vec() }
+    }
+
+    pub fn u32(dims: &[usize], data: &[u32]) -> Self {
+        let shape = Shape::new(dims);
+        assert_eq!(shape.elements(), data.len());
+        Self { shape, dtype: DType::U32, bytes: bytemuck::cast_slice(data).to_vec() }
+    }
+
+    pub fn zeros(desc: &Desc) -> Self {
+        Self { shape: desc.shape, dtype: desc.dtype, bytes: vec![0; desc.shape.elements() * 4] }
+    }
+
+    pub fn desc(&self) -> Desc {
+        Desc { shape: self.shape, dtype: self.dtype }
+    }
+
+    /// The elements as f32; weights are dequantised.
+    pub fn to_f32(&self) -> Result<Vec<f32>> {
+        match self.dtype {
+            DType::F32 => Ok(bytemuck::pod_collect_to_vec(&self.bytes)),
+            DType::U32 => bail!(DtypeMismatch, "f32 elements are wanted, these are u32"),
+            DType::Weight(format) => {
+                let mut values = vec![0.0; self.shape.elements()];
+                format.dequantize(&self.bytes, &mut values)?;
+                Ok(values)
+            }
+        }
+    }
+
+    pub fn to_u32(&self) -> Result<Vec<u32>> {
+        match self.dtype {
+            DType::U32 => Ok(bytemuck::pod_collect_to_vec(&self.bytes)),
+            _ => bail!(DtypeMismatch, "u32 elements are wanted, these are {:?}", self.dtype),
+        }
+    }
+
+    pub fn set_f32(&mut self, data: &[f32]) {
+        self.bytes = bytemuck::cast_slice(data).to_vec();
+    }
+
+    pub fn set_u32(&mut self, data: &[u32]) {
+        self.bytes = bytemuck::cast_slice(data).to_vec();
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): seeded numbers for test data, the same on every platform.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in [-1, 1).
+    pub fn signed(&mut self) -> f32 {
+        (self.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next_u64() % n as u64) as usize
+    }
+
+    /// A tensor of uniform numbers in [-1, 1).
+    pub fn tensor(&mut self, dims: &[usize]) -> HostTensor {
+        let data: Vec<f32> = (0..dims.iter().product()).map(|_| self.signed()).collect();
+        HostTensor::f32(dims, &data)
+    }
+
+    /// A weight matrix of random blocks in a format.
+    pub fn weight(&mut self, format: &'static super::quant::Format, rows: usize, columns: usize) -> HostTensor {
+        let blocks = rows * columns / format.block_size;
+        let bytes = (0..blocks).flat_map(|_| (format.random_block)(self)).collect();
+        HostTensor { shape: Shape::from([rows, columns]), dtype: DType::Weight(format), bytes }
+    }
+}

@@ -1,0 +1,24 @@
+//! Tensors on the GPU and the operations on them.
+//!
+//! This layer knows shapes, dtypes and kernels. It never sees a model, a token or a URL.
+
+mod dtype;
+mod exec;
+mod host;
+mod op;
+pub mod ops;
+pub mod quant;
+mod shape;
+mod upload;
+
+pub use dtype::DType;
+pub use exec::{Context, Plan, Tensor};
+pub use host::{HostTensor, Rng};
+pub use op::{Case, Desc, Kernel, Op};
+pub use shape::Shape;
+pub use upload::WeightUpload;
+
+// What layers above need of the runtime, so that they never import `gpu`.
+pub use crate::gpu::{
+    AdapterInfo, Buffer, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, PowerPreference, Readback, Stats,
+};

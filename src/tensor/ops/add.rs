@@ -1,0 +1,54 @@
+//! Element-wise sum, in place: `x += y`.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x (changed), y, of one shape.
+pub struct Add;
+
+impl Op for Add {
+    fn name(&self) -> &'static str {
+        "add"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[0]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("add", inputs, &[Some(DType::F32), Some(DType::F32)])?;
+        if inputs[0].shape != inputs[1].shape {
+            bail!(ShapeMismatch, "add: {} and {} are not of one shape", inputs[0].shape, inputs[1].shape);
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let n = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("add.wgsl"),
+            modules: &[],
+            defines: vec![],
+            params: vec![n as u32],
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let y = inputs[1].to_f32()?;
+        let sum: Vec<f32> = inputs[0].to_f32()?.iter().zip(&y).map(|(x, y)| x + y).collect();
+        inputs[0].set_f32(&sum);
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(1);
+    [[1, 1], [1, 37], [13, 61], [257, 1031]]
+        .iter()
+        .map(|dims| Case::new(Add, vec![rng.tensor(dims), rng.tensor(dims)], 1e-6))
+        .collect()
+}

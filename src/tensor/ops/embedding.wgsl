@@ -1,0 +1,46 @@
+// One invocation writes one block of 32 numbers of one token's row.
+#import "weight"
+
+struct Params { tokens: u32, columns: u32, blocks: u32, rows: u32 }
+
+@group(0) @binding(0) var<storage, read> tokens: array<u32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#ifdef RAGGED
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+
+fn store(row: u32, column: u32, value: vec4<f32>) {
+    for (var i = 0u; i < 4u; i++) {
+        if column + i < params.columns {
+            out[row * params.columns + column + i] = value[i];
+        }
+    }
+}
+#else
+@group(0) @binding(1) var<storage, read_write> out: array<vec4<f32>>;
+
+fn store(row: u32, column: u32, value: vec4<f32>) {
+    out[(row * params.columns + column) / 4u] = value;
+}
+#endif
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = (group.y * groups.x + group.x) * 64u + local;
+    if i >= params.tokens * params.blocks {
+        return;
+    }
+    let row = i / params.blocks;
+    let block = i % params.blocks;
+    let token = min(tokens[row], params.rows - 1u);
+    let b = load_block(token * params.blocks + block);
+    let c = block * 32u;
+    store(row, c, b.v0);
+    store(row, c + 4u, b.v1);
+    store(row, c + 8u, b.v2);
+    store(row, c + 12u, b.v3);
+    store(row, c + 16u, b.v4);
+    store(row, c + 20u, b.v5);
+    store(row, c + 24u, b.v6);
+    store(row, c + 28u, b.v7);
+}

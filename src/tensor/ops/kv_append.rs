@@ -1,0 +1,72 @@
+//! Writes new keys and values into the KV cache, at the position that the state holds.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: k and v [tokens, kv_dim], k_cache and v_cache [capacity, kv_dim] (changed), state [4] u32 (state[0] is the
+/// position of the first token). Tokens past the capacity are not written; the caller checks that there is room.
+pub struct KvAppend;
+
+impl Op for KvAppend {
+    fn name(&self) -> &'static str {
+        "kv_append"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[2, 3]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("kv_append", inputs, &[f32, f32, f32, f32, Some(DType::U32)])?;
+        let (_, kv_dim) = inputs[0].shape.matrix()?;
+        let (_, cache_dim) = inputs[2].shape.matrix()?;
+        if inputs[0].shape != inputs[1].shape || inputs[2].shape != inputs[3].shape || kv_dim != cache_dim {
+            bail!(ShapeMismatch, "kv_append: k {}, cache {}", inputs[0].shape, inputs[2].shape);
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, kv_dim) = inputs[0].shape.matrix()?;
+        let n = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("kv_append.wgsl"),
+            modules: &[],
+            defines: vec![],
+            params: vec![n as u32, kv_dim as u32, inputs[2].shape.elements() as u32],
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, kv_dim) = inputs[0].shape.matrix()?;
+        let start = inputs[4].to_u32()?[0] as usize * kv_dim;
+        for (new, cache) in [(0, 2), (1, 3)] {
+            let new = inputs[new].to_f32()?;
+            let mut values = inputs[cache].to_f32()?;
+            values[start..start + new.len()].copy_from_slice(&new);
+            inputs[cache].set_f32(&values);
+        }
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(9);
+    // tokens, kv_dim, capacity, position
+    [(1, 1, 1, 0), (1, 64, 10, 9), (7, 37, 50, 3), (129, 256, 300, 171)]
+        .iter()
+        .map(|&(tokens, kv_dim, capacity, position)| {
+            let mut inputs: Vec<HostTensor> = [tokens, tokens, capacity, capacity]
+                .iter()
+                .map(|rows| rng.tensor(&[*rows, kv_dim]))
+                .collect();
+            inputs.push(HostTensor::u32(&[4], &[position, 0, 0, 0]));
+            Case::new(KvAppend, inputs, 0.0)
+        })
+        .collect()
+}

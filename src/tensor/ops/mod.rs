@@ -1,0 +1,34 @@
+//! The ops. One op is one `.rs` and its `.wgsl`; a new one is a line in this list, and the tests walk it.
+
+use super::{Case, Op};
+
+macro_rules! ops {
+    ($($module:ident: $op:ident,)*) => {
+        $(mod $module;)*
+        $(pub use $module::$op;)*
+
+        /// The test cases of every op, by its name.
+        pub const ALL: &[(&str, fn() -> Vec<Case>)] = &[$((stringify!($module), $module::cases),)*];
+    };
+}
+
+ops! {
+    add: Add,
+    attention: Attention,
+    embedding: Embedding,
+    kv_append: KvAppend,
+    mat_mul: MatMul,
+    mat_vec: MatVec,
+    rms_norm: RmsNorm,
+    rope: Rope,
+    sample_merge: SampleMerge,
+    sample_partial: SamplePartial,
+    slice_rows: SliceRows,
+    swiglu: Swiglu,
+}
+
+/// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
+/// matrix-vector product, limited by reading the weight; more share each weight that was read.
+pub fn linear(tokens: usize) -> &'static dyn Op {
+    if tokens == 1 { &MatVec } else { &MatMul }
+}

@@ -1,0 +1,63 @@
+//! Root mean square layer normalisation (Zhang, Sennrich 2019): `x / √(mean x² + ε) · weight`, row by row.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [rows, columns], weight [columns]. Output: [rows, columns].
+pub struct RmsNorm {
+    pub epsilon: f32,
+}
+
+impl Op for RmsNorm {
+    fn name(&self) -> &'static str {
+        "rms_norm"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("rms_norm", inputs, &[Some(DType::F32), Some(DType::F32)])?;
+        let (_, columns) = inputs[0].shape.matrix()?;
+        if inputs[1].shape.dims() != [columns] {
+            bail!(ShapeMismatch, "rms_norm: x {} and weight {}", inputs[0].shape, inputs[1].shape);
+        }
+        Ok(vec![inputs[0]])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        let lanes = subgroup_lanes(capabilities, 32);
+        Ok(Kernel {
+            template: include_str!("rms_norm.wgsl"),
+            modules: &[],
+            // A workgroup is one team: its rows are loops of one length, so that lanes stay together.
+            defines: lanes_defines(lanes.unwrap_or(64), lanes),
+            params: vec![rows as u32, columns as u32, self.epsilon.to_bits()],
+            grid: grid_2d(rows, capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let (x, weight) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
+        let mut out = Vec::with_capacity(x.len());
+        for row in x.chunks_exact(columns) {
+            let mean: f64 = row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / columns as f64;
+            let scale = 1.0 / (mean + f64::from(self.epsilon)).sqrt();
+            out.extend(row.iter().zip(&weight).map(|(x, w)| (f64::from(*x) * scale * f64::from(*w)) as f32));
+        }
+        Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(7);
+    [(1, 1), (1, 31), (3, 97), (17, 256), (5, 4099)]
+        .iter()
+        .map(|&(rows, columns)| {
+            let inputs = vec![rng.tensor(&[rows, columns]), rng.tensor(&[columns])];
+            Case::new(RmsNorm { epsilon: 1e-5 }, inputs, 1e-5)
+        })
+        .collect()
+}

@@ -1,0 +1,100 @@
+//! Rotary position embedding (Su et al. 2021, RoFormer), in place.
+//!
+//! The frequencies come as a tensor, so that scalings of them (linear, llama3 …) are the caller's data. The angle
+//! `position · frequency` is computed in f32 as references do; its sine and cosine are polynomials of our own, because WGSL
+//! allows the built-ins an error of 2^-11, and SwiftShader takes it.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [tokens, heads · head_dim] (changed), frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone),
+/// state [4] u32 (state[0] is the position of the first token).
+pub struct Rope {
+    pub head_dim: usize,
+    /// Pairs are neighbours (2i, 2i + 1), as in GGUF files of Llama, rather than (i, i + n).
+    pub interleaved: bool,
+}
+
+impl Op for Rope {
+    fn name(&self) -> &'static str {
+        "rope"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[0]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("rope", inputs, &[Some(DType::F32), Some(DType::F32), Some(DType::U32)])?;
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let pairs = inputs[1].shape.elements();
+        if columns % self.head_dim != 0 || 2 * pairs > self.head_dim {
+            bail!(
+                ShapeMismatch,
+                "rope: x {}, heads of {}, {pairs} frequencies for pairs of it",
+                inputs[0].shape,
+                self.head_dim
+            );
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (tokens, columns) = inputs[0].shape.matrix()?;
+        let pairs = inputs[1].shape.elements();
+        let heads = columns / self.head_dim;
+        let n = tokens * heads * pairs;
+        Ok(Kernel {
+            template: include_str!("rope.wgsl"),
+            modules: &[],
+            defines: if self.interleaved { vec![("INTERLEAVED", Define::Flag)] } else { vec![] },
+            params: vec![n as u32, heads as u32, self.head_dim as u32, pairs as u32],
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let mut x = inputs[0].to_f32()?;
+        let frequencies = inputs[1].to_f32()?;
+        let first = inputs[2].to_u32()?[0];
+        let pairs = frequencies.len();
+        for (token, row) in x.chunks_exact_mut(columns).enumerate() {
+            for head in row.chunks_exact_mut(self.head_dim) {
+                for (i, frequency) in frequencies.iter().enumerate() {
+                    let angle = f64::from((first + token as u32) as f32 * frequency);
+                    let (a, b) = if self.interleaved { (2 * i, 2 * i + 1) } else { (i, i + pairs) };
+                    let (x, y) = (f64::from(head[a]), f64::from(head[b]));
+                    head[a] = (x * angle.cos() - y * angle.sin()) as f32;
+                    head[b] = (x * angle.sin() + y * angle.cos()) as f32;
+                }
+            }
+        }
+        inputs[0].set_f32(&x);
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(8);
+    let mut cases = Vec::new();
+    // tokens, heads, head_dim, rotated, position
+    for (tokens, heads, head_dim, rotated, position) in
+        [(1, 1, 2, 2, 0), (1, 3, 64, 64, 7), (5, 2, 96, 48, 1000), (37, 7, 128, 128, 131_000), (3, 1, 256, 256, 31)]
+    {
+        for interleaved in [true, false] {
+            let frequencies: Vec<f32> =
+                (0..rotated / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / rotated as f32)).collect();
+            let inputs = vec![
+                rng.tensor(&[tokens, heads * head_dim]),
+                HostTensor::f32(&[rotated / 2], &frequencies),
+                HostTensor::u32(&[4], &[position, 0, 0, 0]),
+            ];
+            cases.push(Case::new(Rope { head_dim, interleaved }, inputs, 2e-6));
+        }
+    }
+    cases
+}

@@ -1,0 +1,107 @@
+//! First half of choosing the next token: each of many invocations finds the best of its share of the vocabulary.
+//!
+//! Greedy takes the largest logit, the first among equals. With a temperature T it takes the largest of logit / T + g with
+//! Gumbel noise g, which draws from softmax(logits / T) exactly (the Gumbel-max trick; Maddison et al. 2014) without a pass
+//! over the vocabulary for the sum. The noise is a hash of seed, step and token (pcg3d; Jarzynski, Olano 2020), so the same
+//! seed gives the same tokens.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: logits [1, vocabulary], settings [4] u32 (1 / temperature as f32 bits, zero bits for greedy; seed, low and high
+/// word), state [4] u32 (state[1] is the step). Outputs: values [SHARES] f32, tokens [SHARES] u32; a share that holds a
+/// NaN says u32::MAX.
+pub struct SamplePartial;
+
+/// Invocations that share the vocabulary.
+pub const SHARES: usize = 1024;
+
+impl Op for SamplePartial {
+    fn name(&self) -> &'static str {
+        "sample_partial"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("sample_partial", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
+        if inputs[0].shape.matrix()?.0 != 1 {
+            bail!(ShapeMismatch, "sample_partial takes the logits of one token, not {}", inputs[0].shape);
+        }
+        Ok(vec![Desc::f32(&[SHARES]), Desc::u32(&[SHARES])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        Ok(Kernel {
+            template: include_str!("sample_partial.wgsl"),
+            modules: &[],
+            defines: vec![("SHARES", crate::gpu::Define::U32(SHARES as u32))],
+            params: vec![inputs[0].shape.elements() as u32],
+            grid: [(SHARES / 64) as u32, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let logits = inputs[0].to_f32()?;
+        let settings = inputs[1].to_u32()?;
+        let step = inputs[2].to_u32()?[1];
+        let inverse_temperature = f32::from_bits(settings[0]);
+        let mut values = vec![f32::MIN; SHARES];
+        let mut tokens = vec![0u32; SHARES];
+        for share in 0..SHARES {
+            for token in (share..logits.len()).step_by(SHARES) {
+                let mut value = logits[token];
+                if value.is_nan() {
+                    tokens[share] = u32::MAX;
+                    break;
+                }
+                if inverse_temperature > 0.0 {
+                    value = value * inverse_temperature + gumbel([settings[1] ^ token as u32, settings[2], step]);
+                }
+                if token == share || value > values[share] {
+                    (values[share], tokens[share]) = (value, token as u32);
+                }
+            }
+        }
+        Ok(vec![HostTensor::f32(&[SHARES], &values), HostTensor::u32(&[SHARES], &tokens)])
+    }
+}
+
+/// Gumbel noise of a key: -ln(-ln u) with u uniform in (0, 1).
+fn gumbel(key: [u32; 3]) -> f32 {
+    let [mut x, mut y, mut z] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    for round in 0..2 {
+        x = x.wrapping_add(y.wrapping_mul(z));
+        y = y.wrapping_add(z.wrapping_mul(x));
+        z = z.wrapping_add(x.wrapping_mul(y));
+        if round == 0 {
+            (x, y, z) = (x ^ (x >> 16), y ^ (y >> 16), z ^ (z >> 16));
+        }
+    }
+    let u = ((x >> 9) as f32 + 0.5) / 8_388_608.0;
+    -(-u.ln()).ln()
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(11);
+    let mut cases = Vec::new();
+    for (vocabulary, inverse_temperature, seed) in
+        [(1, 0.0f32, 0u64), (257, 0.0, 0), (5003, 0.0, 0), (151_937, 0.0, 0), (257, 1.0, 7), (32_003, 1.25, (1 << 40) | 9)]
+    {
+        let inputs = vec![
+            rng.tensor(&[1, vocabulary]),
+            HostTensor::u32(&[4], &[inverse_temperature.to_bits(), seed as u32, (seed >> 32) as u32, 0]),
+            HostTensor::u32(&[4], &[5, 3, 0, 0]),
+        ];
+        cases.push(Case::new(SamplePartial, inputs, 1e-5));
+    }
+    // Equal logits: the first wins. One NaN: its share says so.
+    let settings = HostTensor::u32(&[4], &[0; 4]);
+    let state = HostTensor::u32(&[4], &[0; 4]);
+    let flat = HostTensor::f32(&[1, 3001], &[1.5; 3001]);
+    cases.push(Case::new(SamplePartial, vec![flat, settings.clone(), state.clone()], 0.0));
+    let mut broken = vec![0.25f32; 3001];
+    broken[2500] = f32::NAN;
+    cases.push(Case::new(SamplePartial, vec![HostTensor::f32(&[1, 3001], &broken), settings, state], 0.0));
+    cases
+}

@@ -1,0 +1,15 @@
+//! F16: IEEE 754 half precision, 2 bytes a weight.
+
+use super::{Format, f16_at, random_scale};
+
+pub static F16: Format = Format {
+    name: "f16",
+    gguf_type: 1,
+    block_size: 1,
+    block_bytes: 2,
+    words_per_pair: &[32],
+    wgsl: include_str!("f16.wgsl"),
+    repack: include_str!("f16_repack.wgsl"),
+    dequantize_block: |bytes, out| out[0] = f16_at(bytes),
+    random_block: |rng| random_scale(rng, 1.0).to_vec(),
+};

@@ -1,0 +1,26 @@
+//! Q4_0: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles; weight j is `d · (nibble − 8)`. Byte j holds
+//! weight j in its low nibble and weight j + 16 in its high one (GGML's `block_q4_0`).
+
+use super::{Format, f16_at, random_scale};
+
+pub static Q4_0: Format = Format {
+    name: "q4_0",
+    gguf_type: 2,
+    block_size: 32,
+    block_bytes: 18,
+    words_per_pair: &[8, 1],
+    wgsl: include_str!("q4_0.wgsl"),
+    repack: include_str!("q4_0_repack.wgsl"),
+    dequantize_block: |bytes, out| {
+        let d = f16_at(bytes);
+        for (j, byte) in bytes[2..].iter().enumerate() {
+            out[j] = (f32::from(byte & 15) - 8.0) * d;
+            out[j + 16] = (f32::from(byte >> 4) - 8.0) * d;
+        }
+    },
+    random_block: |rng| {
+        let mut block = random_scale(rng, 0.1).to_vec();
+        block.extend((0..16).map(|_| rng.below(256) as u8));
+        block
+    },
+};

@@ -1,0 +1,24 @@
+//! Q8_0: blocks of 32 weights, an f16 scale `d` and 32 signed bytes; weight j is `d · byte j` (GGML's `block_q8_0`).
+
+use super::{Format, f16_at, random_scale};
+
+pub static Q8_0: Format = Format {
+    name: "q8_0",
+    gguf_type: 8,
+    block_size: 32,
+    block_bytes: 34,
+    words_per_pair: &[16, 1],
+    wgsl: include_str!("q8_0.wgsl"),
+    repack: include_str!("q8_0_repack.wgsl"),
+    dequantize_block: |bytes, out| {
+        let d = f16_at(bytes);
+        for (out, byte) in out.iter_mut().zip(&bytes[2..]) {
+            *out = f32::from(*byte as i8) * d;
+        }
+    },
+    random_block: |rng| {
+        let mut block = random_scale(rng, 0.01).to_vec();
+        block.extend((0..32).map(|_| rng.below(256) as u8));
+        block
+    },
+};

@@ -1,0 +1,23 @@
+#import "block"
+
+// Two of these hold the 32 bytes of a block as they stand in the file.
+@group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
+// Two f16 scales a word.
+@group(0) @binding(11) var<storage, read> weight_scales: array<u32>;
+
+fn bytes(word: u32, d: f32) -> vec4<f32> {
+    // Each byte is shifted to the top and back, which extends its sign.
+    let tops = vec4<i32>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u));
+    return vec4<f32>(tops >> vec4<u32>(24u)) * d;
+}
+
+fn load_block(index: u32) -> Block {
+    let q0 = weight_quants[index * 2u];
+    let q1 = weight_quants[index * 2u + 1u];
+    let scales = unpack2x16float(weight_scales[index / 2u]);
+    let d = select(scales.x, scales.y, (index & 1u) == 1u);
+    return Block(
+        bytes(q0.x, d), bytes(q0.y, d), bytes(q0.z, d), bytes(q0.w, d),
+        bytes(q1.x, d), bytes(q1.y, d), bytes(q1.z, d), bytes(q1.w, d),
+    );
+}

@@ -1,0 +1,54 @@
+//! Shapes: up to four dimensions, outermost first, row-major.
+
+use std::fmt;
+
+use crate::error::Result;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    dims: [usize; 4],
+    rank: usize,
+}
+
+impl Shape {
+    pub fn new(dims: &[usize]) -> Self {
+        assert!(dims.len() <= 4, "a shape has at most four dimensions, not {dims:?}");
+        let mut shape = Self { dims: [1; 4], rank: dims.len() };
+        shape.dims[..dims.len()].copy_from_slice(dims);
+        shape
+    }
+
+    pub fn dims(&self) -> &[usize] {
+        &self.dims[..self.rank]
+    }
+
+    pub fn elements(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The two dimensions of a matrix: rows, columns.
+    pub fn matrix(&self) -> Result<(usize, usize)> {
+        match self.dims() {
+            [rows, columns] => Ok((*rows, *columns)),
+            _ => bail!(ShapeMismatch, "a matrix is wanted, not {self}"),
+        }
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(dims: [usize; N]) -> Self {
+        Self::new(&dims)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.dims())
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

@@ -1,0 +1,131 @@
+//! Streams a weight matrix to the GPU: bytes of a file go to a staging buffer as they come, in pieces of any length, and a
+//! kernel turns each full run of rows into the planes of the format.
+
+use super::quant::{BLOCK, Format};
+use super::{Context, DType, Desc, HostBytes, Shape, Tensor};
+use crate::error::Result;
+use crate::gpu::{Buffer, BufferSlice};
+
+/// Bytes of the staging buffer. Larger runs save little, and a smaller buffer would not hold two rows of a wide matrix.
+const STAGING_BYTES: usize = 8 << 20;
+
+pub struct WeightUpload<'a> {
+    context: &'a Context,
+    tensor: Tensor,
+    staging: Buffer,
+    rows: usize,
+    columns: usize,
+    row_bytes: usize,
+    /// Rows in a full run; even, so that a run begins with a whole pair of blocks and at a multiple of 4 bytes.
+    rows_per_run: usize,
+    rows_done: usize,
+    /// Bytes of the open run that are in the staging buffer.
+    filled: usize,
+    /// Up to three bytes that are not in the staging buffer yet, because writes are multiples of 4 bytes.
+    carry: Vec<u8>,
+}
+
+impl<'a> WeightUpload<'a> {
+    pub fn new(
+        context: &'a Context,
+        format: &'static Format,
+        rows: usize,
+        columns: usize,
+        label: &str,
+    ) -> Result<Self> {
+        let row_bytes = format.row_bytes(columns)?;
+        let rows_per_run = (STAGING_BYTES / row_bytes) & !1;
+        if rows_per_run == 0 {
+            bail!(AdapterLimits, "{label}: a row of {row_bytes} bytes; rows above {} are not read", STAGING_BYTES / 2);
+        }
+        let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
+        let tensor = context.empty(desc, label)?;
+        let staging = context.device().buffer(STAGING_BYTES as u64, "upload")?;
+        let carry = Vec::with_capacity(4);
+        Ok(Self { context, tensor, staging, rows, columns, row_bytes, rows_per_run, rows_done: 0, filled: 0, carry })
+    }
+
+    /// Bytes that are still to come.
+    pub fn missing(&self) -> u64 {
+        (self.rows - self.rows_done) as u64 * self.row_bytes as u64 - (self.filled + self.carry.len()) as u64
+    }
+
+    /// Takes all of `bytes`.
+    pub fn write(&mut self, bytes: &dyn HostBytes) -> Result<()> {
+        self.write_range(bytes, 0, bytes.len())
+    }
+
+    /// Takes `bytes[start..end]`.
+    pub fn write_range(&mut self, bytes: &dyn HostBytes, mut start: usize, end: usize) -> Result<()> {
+        if (end - start) as u64 > self.missing() {
+            bail!(Internal, "{} bytes for a weight that lacks {}", end - start, self.missing());
+        }
+        while start < end {
+            let run_rows = self.rows_per_run.min(self.rows - self.rows_done);
+            let run_bytes = run_rows * self.row_bytes;
+            let room = run_bytes - self.filled - self.carry.len();
+            let piece_end = end.min(start + room);
+            self.stage(bytes, start, piece_end)?;
+            start = piece_end;
+            if self.filled + self.carry.len() == run_bytes {
+                self.finish_run(run_rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a piece into the staging buffer in multiples of 4 bytes.
+    fn stage(&mut self, bytes: &dyn HostBytes, mut start: usize, end: usize) -> Result<()> {
+        let device = self.context.device();
+        if !self.carry.is_empty() {
+            let wanted = (4 - self.carry.len()).min(end - start);
+            let mut few = [0u8; 4];
+            bytes.copy_to(start, &mut few[..wanted]);
+            self.carry.extend_from_slice(&few[..wanted]);
+            start += wanted;
+            if self.carry.len() == 4 {
+                device.write(&self.staging, self.filled as u64, &self.carry)?;
+                self.filled += 4;
+                self.carry.clear();
+            }
+        }
+        let whole = (end - start) & !3;
+        if whole > 0 {
+            bytes.write_to_buffer(start..start + whole, device, &self.staging, self.filled as u64)?;
+            self.filled += whole;
+            start += whole;
+        }
+        if start < end {
+            let mut rest = vec![0u8; end - start];
+            bytes.copy_to(start, &mut rest);
+            self.carry.extend_from_slice(&rest);
+        }
+        Ok(())
+    }
+
+    fn finish_run(&mut self, rows: usize) -> Result<()> {
+        if !self.carry.is_empty() {
+            // Only the matrix's last run can end within a word.
+            self.carry.resize(4, 0);
+            self.context.device().write(&self.staging, self.filled as u64, &self.carry)?;
+            self.carry.clear();
+        }
+        let blocks_per_row = self.columns.div_ceil(BLOCK);
+        let params =
+            [self.rows_done * blocks_per_row, rows * blocks_per_row, blocks_per_row, self.columns].map(|n| n as u32);
+        let size = (rows * self.row_bytes).next_multiple_of(4) as u64;
+        let file = BufferSlice { buffer: self.staging.clone(), offset: 0, size };
+        self.context.repack(&self.tensor, file, params)?;
+        self.rows_done += rows;
+        self.filled = 0;
+        Ok(())
+    }
+
+    /// The matrix, once all bytes have come.
+    pub fn finish(self) -> Result<Tensor> {
+        if self.missing() > 0 {
+            bail!(Truncated, "{} bytes of the weight are missing", self.missing());
+        }
+        Ok(self.tensor)
+    }
+}

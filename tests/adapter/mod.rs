@@ -1,0 +1,10 @@
+//! A GPU context for native tests, on whatever adapter there is (lavapipe in continuous integration).
+
+use rillm::tensor::{Context, Device, DeviceOptions};
+
+pub fn context(subgroups: bool) -> Context {
+    let options = DeviceOptions { without_subgroups: !subgroups, ..Default::default() };
+    let device = pollster::block_on(Device::request(&options))
+        .unwrap_or_else(|error| panic!("native tests need a Vulkan driver (on Debian: mesa-vulkan-drivers): {error}"));
+    Context::new(device)
+}

@@ -1,0 +1,97 @@
+//! The ops on a native GPU: twice, because kernels differ with and without subgroups.
+#![cfg(not(target_arch = "wasm32"))]
+
+mod adapter;
+mod parity;
+
+use rillm::tensor::{Context, Desc, HostTensor, Rng, Tensor, WeightUpload, ops, quant};
+use rillm::{Code, tensor::Op};
+
+#[test]
+fn kernels_agree_with_references() {
+    assert!(pollster::block_on(parity::check_all(&adapter::context(true))) > 100);
+}
+
+#[test]
+fn kernels_without_subgroups_agree_with_references() {
+    assert!(pollster::block_on(parity::check_all(&adapter::context(false))) > 100);
+}
+
+/// However the bytes of a weight are cut into pieces, and however many runs its upload takes, the matrix is the same.
+#[test]
+fn weights_arrive_whole_in_pieces_of_any_length() {
+    let context = adapter::context(true);
+    let mut rng = Rng(21);
+    for format in quant::FORMATS {
+        // The second is larger than the staging buffer and has an odd number of blocks in a row.
+        for (rows, columns) in [(7, 96), (1301, 4128)] {
+            let weight = rng.weight(format, rows, columns);
+            let x = context.tensor(&rng.tensor(&[1, columns])).unwrap();
+            let product = |weight: &Tensor| {
+                let y = context.run1(&ops::MatVec, &[&x, weight]).unwrap();
+                pollster::block_on(context.readback(&[&y])).unwrap().remove(0).to_f32().unwrap()
+            };
+            let whole = product(&context.tensor(&weight).unwrap());
+            let mut upload = WeightUpload::new(&context, format, rows, columns, "weight").unwrap();
+            let mut start = 0;
+            while start < weight.bytes.len() {
+                let length = if rows < 10 { 1 + rng.below(9) } else { 1 + rng.below(3 << 20) };
+                let end = weight.bytes.len().min(start + length);
+                upload.write(&weight.bytes[start..end].to_vec()).unwrap();
+                start = end;
+            }
+            let pieces = product(&upload.finish().unwrap());
+            assert_eq!(whole, pieces, "{} [{rows}, {columns}]", format.name);
+        }
+    }
+}
+
+#[test]
+fn a_weight_that_is_cut_off_is_refused() {
+    let context = adapter::context(true);
+    let upload = WeightUpload::new(&context, quant::FORMATS[0], 4, 32, "weight").unwrap();
+    assert_eq!(upload.finish().err().unwrap().code(), Code::Truncated);
+    let odd = WeightUpload::new(&context, quant::Format::by_name("q4_0").unwrap(), 4, 33, "weight");
+    assert_eq!(odd.err().unwrap().code(), Code::ShapeMismatch);
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_refused() {
+    let (f, u) = (Desc::f32, Desc::u32);
+    let norm = ops::RmsNorm { epsilon: 1e-5 };
+    let slice = ops::SliceRows { first: 2, count: 2 };
+    let rope = ops::Rope { head_dim: 6, interleaved: true };
+    let refused: [(&dyn Op, Vec<Desc>, Code); 7] = [
+        (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
+        (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),
+        (&ops::Add, vec![f(&[2, 3]), u(&[2, 3])], Code::DtypeMismatch),
+        (&ops::MatVec, vec![f(&[1, 32]), f(&[4, 32])], Code::DtypeMismatch),
+        (&norm, vec![f(&[2, 8]), f(&[9])], Code::ShapeMismatch),
+        (&slice, vec![f(&[3, 8])], Code::ShapeMismatch),
+        (&rope, vec![f(&[1, 6]), f(&[4]), u(&[4])], Code::ShapeMismatch),
+    ];
+    for (op, inputs, code) in refused {
+        assert_eq!(op.infer(&inputs).unwrap_err().code(), code, "{} {inputs:?}", op.name());
+    }
+}
+
+/// A read-back gives what was written, of any length, and several may be in flight.
+#[test]
+fn readbacks_give_what_was_written() {
+    let context: Context = adapter::context(true);
+    let mut rng = Rng(22);
+    let hosts: Vec<HostTensor> = [1, 3, 63, 64, 65, 1031, 70_001].iter().map(|n| rng.tensor(&[*n])).collect();
+    let tensors: Vec<_> = hosts.iter().map(|host| context.tensor(host).unwrap()).collect();
+    let before = context.device().stats();
+    let together = pollster::block_on(context.readback(&tensors.iter().collect::<Vec<_>>())).unwrap();
+    let stats = context.device().stats();
+    assert_eq!((stats.maps - before.maps, stats.submits - before.submits), (1, 1), "one submit, one map for all");
+    for (got, wanted) in together.iter().zip(&hosts) {
+        assert_eq!(got.bytes, wanted.bytes);
+    }
+    let flights: Vec<_> =
+        tensors.iter().map(|tensor| context.start_readback(tensor, 0, tensor.shape().elements()).unwrap()).collect();
+    for (flight, wanted) in flights.into_iter().zip(&hosts).rev() {
+        assert_eq!(pollster::block_on(flight.bytes()).unwrap()[0], wanted.bytes);
+    }
+}

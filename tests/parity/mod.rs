@@ -1,0 +1,49 @@
+//! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
+
+use rillm::tensor::{Context, DType, HostTensor, ops};
+
+/// ‖a − b‖ / ‖b‖.
+fn relative_error(a: &[f32], b: &[f32]) -> f64 {
+    let (mut difference, mut norm) = (0f64, 0f64);
+    for (a, b) in a.iter().zip(b) {
+        difference += (f64::from(*a) - f64::from(*b)).powi(2);
+        norm += f64::from(*b).powi(2);
+    }
+    if difference == 0.0 { 0.0 } else { (difference / norm.max(1e-30)).sqrt() }
+}
+
+fn assert_close(what: &str, got: &HostTensor, wanted: &HostTensor, tolerance: f64) {
+    assert_eq!(got.desc(), wanted.desc(), "{what}");
+    match wanted.dtype {
+        DType::U32 => assert_eq!(got.to_u32().unwrap(), wanted.to_u32().unwrap(), "{what}"),
+        _ => {
+            let error = relative_error(&got.to_f32().unwrap(), &wanted.to_f32().unwrap());
+            // Written so that NaN fails.
+            assert!(error <= tolerance, "{what}: relative error {error:.3e}, at most {tolerance:.1e} is allowed");
+        }
+    }
+}
+
+/// Runs every case of every op; returns how many there were.
+pub async fn check_all(context: &Context) -> usize {
+    let mut checked = 0;
+    for (name, cases) in ops::ALL {
+        let cases = cases();
+        assert!(!cases.is_empty(), "{name} has no cases");
+        for (index, case) in cases.iter().enumerate() {
+            let shapes: Vec<String> = case.inputs.iter().map(|input| format!("{:?}", input.desc())).collect();
+            let what = format!("{name}, case {index}: {}", shapes.join(", "));
+            assert_eq!(*name, case.op.name(), "one name for the op's file and the op");
+            let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut inputs = case.inputs.clone();
+            let mut wanted = case.op.reference(&mut inputs).unwrap();
+            wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+            assert_eq!(got.len(), wanted.len(), "{what}");
+            for (got, wanted) in got.iter().zip(&wanted) {
+                assert_close(&what, got, wanted, case.tolerance);
+            }
+            checked += 1;
+        }
+    }
+    checked
+}
