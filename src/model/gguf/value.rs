@@ -1,0 +1,364 @@
+//! The metadata of a GGUF file: values of the thirteen types of the format, and getters that convert or complain.
+//! Knows no key by name; what a key means is said where it is used.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+
+/// One value. `Value::Array` holds elements of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    F32(f32),
+    Bool(bool),
+    String(String),
+    Array(Array),
+    U64(u64),
+    I64(i64),
+    F64(f64),
+}
+
+impl Value {
+    /// The type in the words of the specification.
+    pub fn type_name(&self) -> String {
+        match self {
+            Self::U8(_) => "uint8".into(),
+            Self::I8(_) => "int8".into(),
+            Self::U16(_) => "uint16".into(),
+            Self::I16(_) => "int16".into(),
+            Self::U32(_) => "uint32".into(),
+            Self::I32(_) => "int32".into(),
+            Self::F32(_) => "float32".into(),
+            Self::Bool(_) => "bool".into(),
+            Self::String(_) => "string".into(),
+            Self::Array(array) => format!("array of {}", array.element_type_name()),
+            Self::U64(_) => "uint64".into(),
+            Self::I64(_) => "int64".into(),
+            Self::F64(_) => "float64".into(),
+        }
+    }
+
+    /// Any integer type as one number that holds them all.
+    fn integer(&self) -> Option<i128> {
+        Some(match *self {
+            Self::U8(v) => v.into(),
+            Self::I8(v) => v.into(),
+            Self::U16(v) => v.into(),
+            Self::I16(v) => v.into(),
+            Self::U32(v) => v.into(),
+            Self::I32(v) => v.into(),
+            Self::U64(v) => v.into(),
+            Self::I64(v) => v.into(),
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Array {
+    U8(Vec<u8>),
+    I8(Vec<i8>),
+    U16(Vec<u16>),
+    I16(Vec<i16>),
+    U32(Vec<u32>),
+    I32(Vec<i32>),
+    F32(Vec<f32>),
+    Bool(Vec<bool>),
+    String(Strings),
+    Array(Vec<Array>),
+    U64(Vec<u64>),
+    I64(Vec<i64>),
+    F64(Vec<f64>),
+}
+
+impl Array {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::U8(v) => v.len(),
+            Self::I8(v) => v.len(),
+            Self::U16(v) => v.len(),
+            Self::I16(v) => v.len(),
+            Self::U32(v) => v.len(),
+            Self::I32(v) => v.len(),
+            Self::F32(v) => v.len(),
+            Self::Bool(v) => v.len(),
+            Self::String(v) => v.len(),
+            Self::Array(v) => v.len(),
+            Self::U64(v) => v.len(),
+            Self::I64(v) => v.len(),
+            Self::F64(v) => v.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn element_type_name(&self) -> &'static str {
+        match self {
+            Self::U8(_) => "uint8",
+            Self::I8(_) => "int8",
+            Self::U16(_) => "uint16",
+            Self::I16(_) => "int16",
+            Self::U32(_) => "uint32",
+            Self::I32(_) => "int32",
+            Self::F32(_) => "float32",
+            Self::Bool(_) => "bool",
+            Self::String(_) => "string",
+            Self::Array(_) => "array",
+            Self::U64(_) => "uint64",
+            Self::I64(_) => "int64",
+            Self::F64(_) => "float64",
+        }
+    }
+
+    /// Elements of any integer type, widened.
+    fn integers(&self) -> Option<Box<dyn Iterator<Item = i128> + '_>> {
+        Some(match self {
+            Self::U8(v) => Box::new(v.iter().map(|&v| v.into())),
+            Self::I8(v) => Box::new(v.iter().map(|&v| v.into())),
+            Self::U16(v) => Box::new(v.iter().map(|&v| v.into())),
+            Self::I16(v) => Box::new(v.iter().map(|&v| v.into())),
+            Self::U32(v) => Box::new(v.iter().map(|&v| v.into())),
+            Self::I32(v) => Box::new(v.iter().map(|&v| v.into())),
+            Self::U64(v) => Box::new(v.iter().map(|&v| v.into())),
+            Self::I64(v) => Box::new(v.iter().map(|&v| v.into())),
+            _ => return None,
+        })
+    }
+}
+
+/// The strings of an array, packed: a vocabulary has hundreds of thousands of them and one allocation each is costly.
+///
+/// The specification wants UTF-8, but vocabularies of real files hold tokens that are single bytes of a character.
+/// So elements of arrays are kept as bytes, and [`Metadata::strings`] complains only about who asks for text; keys,
+/// tensor names and single string values that are not UTF-8 are refused while reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    /// Where each string ends in `bytes`. A header is limited to far less than 4 GiB.
+    ends: Vec<u32>,
+}
+
+impl Strings {
+    pub(super) fn with_capacity(count: usize) -> Self {
+        Self { bytes: Vec::new(), ends: Vec::with_capacity(count) }
+    }
+
+    pub(super) fn push(&mut self, string: &[u8]) {
+        self.bytes.extend_from_slice(string);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        Some(&self.bytes[start..end])
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+}
+
+/// All metadata of a file, by key.
+///
+/// Each getter has two forms: `u32(key)` demands the key, `optional_u32(key)` gives `None` where it is not there. Both
+/// are `Code::InvalidMetadata` where the value has a type that does not convert without loss.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metadata {
+    entries: BTreeMap<String, Value>,
+}
+
+macro_rules! getters {
+    ($($(#[$doc:meta])* $required:ident $optional:ident -> $type:ty : $wanted:literal, $convert:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $required(&self, key: &str) -> Result<$type> {
+                self.$optional(key)?.ok_or_else(|| missing(key, $wanted))
+            }
+
+            $(#[$doc])*
+            pub fn $optional(&self, key: &str) -> Result<Option<$type>> {
+                let Some(value) = self.entries.get(key) else { return Ok(None) };
+                let convert: fn(&Value) -> Option<$type> = $convert;
+                convert(value).map(Some).ok_or_else(|| mismatch(key, value, $wanted))
+            }
+        )*
+    };
+}
+
+impl Metadata {
+    /// Adds an entry; false where the key is there already (the first stays).
+    pub(super) fn insert(&mut self, key: String, value: Value) -> bool {
+        use std::collections::btree_map::Entry;
+        match self.entries.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.get(key)
+    }
+
+    /// All entries, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.entries.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    getters! {
+        /// An integer of any width that fits.
+        u32 optional_u32 -> u32: "an unsigned integer of 32 bits", |v| v.integer()?.try_into().ok();
+        /// An integer of any width that fits.
+        u64 optional_u64 -> u64: "an unsigned integer", |v| v.integer()?.try_into().ok();
+        /// An integer of any width that fits.
+        i64 optional_i64 -> i64: "an integer", |v| v.integer()?.try_into().ok();
+        /// A float32, or a float64 rounded.
+        f32 optional_f32 -> f32: "a float32", |v| match *v {
+            Value::F32(v) => Some(v),
+            Value::F64(v) => Some(v as f32),
+            _ => None,
+        };
+        bool optional_bool -> bool: "a bool", |v| match *v {
+            Value::Bool(v) => Some(v),
+            _ => None,
+        };
+        /// Integers of any width, each of which fits.
+        i32_array optional_i32_array -> Vec<i32>: "an array of int32", |v| match v {
+            Value::Array(array) => array.integers()?.map(|v| v.try_into().ok()).collect(),
+            _ => None,
+        };
+        /// Integers of any width, each of which fits.
+        u32_array optional_u32_array -> Vec<u32>: "an array of uint32", |v| match v {
+            Value::Array(array) => array.integers()?.map(|v| v.try_into().ok()).collect(),
+            _ => None,
+        };
+    }
+
+    pub fn str(&self, key: &str) -> Result<&str> {
+        self.optional_str(key)?.ok_or_else(|| missing(key, "a string"))
+    }
+
+    pub fn optional_str(&self, key: &str) -> Result<Option<&str>> {
+        match self.entries.get(key) {
+            None => Ok(None),
+            Some(Value::String(v)) => Ok(Some(v)),
+            Some(value) => Err(mismatch(key, value, "a string")),
+        }
+    }
+
+    pub fn f32_array(&self, key: &str) -> Result<&[f32]> {
+        self.optional_f32_array(key)?.ok_or_else(|| missing(key, "an array of float32"))
+    }
+
+    pub fn optional_f32_array(&self, key: &str) -> Result<Option<&[f32]>> {
+        match self.entries.get(key) {
+            None => Ok(None),
+            Some(Value::Array(Array::F32(v))) => Ok(Some(v)),
+            Some(value) => Err(mismatch(key, value, "an array of float32")),
+        }
+    }
+
+    /// The strings of an array as the file has them, which may not be UTF-8.
+    pub fn byte_strings(&self, key: &str) -> Result<&Strings> {
+        self.optional_byte_strings(key)?.ok_or_else(|| missing(key, "an array of strings"))
+    }
+
+    pub fn optional_byte_strings(&self, key: &str) -> Result<Option<&Strings>> {
+        match self.entries.get(key) {
+            None => Ok(None),
+            Some(Value::Array(Array::String(v))) => Ok(Some(v)),
+            Some(value) => Err(mismatch(key, value, "an array of strings")),
+        }
+    }
+
+    /// The strings of an array as text; an element that is not UTF-8 is an error that names its index.
+    pub fn strings(&self, key: &str) -> Result<Vec<&str>> {
+        self.optional_strings(key)?.ok_or_else(|| missing(key, "an array of strings"))
+    }
+
+    pub fn optional_strings(&self, key: &str) -> Result<Option<Vec<&str>>> {
+        let Some(strings) = self.optional_byte_strings(key)? else { return Ok(None) };
+        let text = |(index, bytes)| {
+            std::str::from_utf8(bytes).map_err(|_| {
+                err!(InvalidMetadata, "{key}: element {index} is {bytes:02x?}, which is not UTF-8, wanted text")
+            })
+        };
+        strings.iter().enumerate().map(text).collect::<Result<_>>().map(Some)
+    }
+
+    pub fn array(&self, key: &str) -> Result<&Array> {
+        self.optional_array(key)?.ok_or_else(|| missing(key, "an array"))
+    }
+
+    pub fn optional_array(&self, key: &str) -> Result<Option<&Array>> {
+        match self.entries.get(key) {
+            None => Ok(None),
+            Some(Value::Array(v)) => Ok(Some(v)),
+            Some(value) => Err(mismatch(key, value, "an array")),
+        }
+    }
+
+    /// A number that some writers give once and others once for each layer. Layers that differ are an error, since
+    /// the model would need shapes by layer.
+    pub fn optional_u32_of_all_layers(&self, key: &str, n_layers: u32) -> Result<Option<u32>> {
+        if !matches!(self.entries.get(key), Some(Value::Array(_))) {
+            return self.optional_u32(key);
+        }
+        let values = self.u32_array(key)?;
+        if values.len() != n_layers as usize {
+            bail!(InvalidMetadata, "{key} has {} elements, wanted one for each of the {n_layers} layers", values.len());
+        }
+        let first = values.first().copied();
+        match values.iter().position(|&v| Some(v) != first) {
+            None => Ok(first),
+            Some(layer) => bail!(
+                UnsupportedArchitecture,
+                "{key} is {} for layer {layer} and {} for layer 0; layers of different shapes are not supported",
+                values[layer],
+                values[0]
+            ),
+        }
+    }
+}
+
+fn missing(key: &str, wanted: &str) -> Error {
+    err!(InvalidMetadata, "the metadata has no key {key:?}, wanted {wanted}; the file may come from an old converter")
+}
+
+fn mismatch(key: &str, value: &Value, wanted: &str) -> Error {
+    let found = match value {
+        Value::Array(array) => format!("{} with {} elements", value.type_name(), array.len()),
+        Value::String(text) => format!("string of {} bytes", text.len()),
+        other => match other.integer() {
+            Some(number) => format!("{} {number}", other.type_name()),
+            None => other.type_name(),
+        },
+    };
+    err!(InvalidMetadata, "the metadata key {key:?} is {found}, wanted {wanted}")
+}

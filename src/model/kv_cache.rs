@@ -1,0 +1,35 @@
+//! The keys and values of the tokens that a model has seen, one pair of tensors per layer.
+
+use super::config::Config;
+use crate::error::Result;
+use crate::tensor::{Context, Desc, Tensor};
+
+pub struct KvCache {
+    /// Keys and values of each layer, [capacity, n_kv_heads · head_dim].
+    layers: Vec<(Tensor, Tensor)>,
+    capacity: usize,
+}
+
+impl KvCache {
+    /// Room for `capacity` tokens. What stands in it is never read before it is written.
+    pub fn new(context: &Context, config: &Config, capacity: usize) -> Result<Self> {
+        let desc = Desc::f32(&[capacity, config.n_kv_heads * config.head_dim]);
+        let layers = (0..config.n_layers)
+            .map(|_| Ok((context.empty(desc, "k_cache")?, context.empty(desc, "v_cache")?)))
+            .collect::<Result<_>>()?;
+        Ok(Self { layers, capacity })
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.layers.iter().map(|(k, v)| k.bytes() + v.bytes()).sum()
+    }
+
+    pub(super) fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
+        let (k, v) = &self.layers[index];
+        (k, v)
+    }
+}
