@@ -1,0 +1,103 @@
+//! Chat templates: the Jinja sources that models ship, rendered as Hugging Face transformers renders them.
+//!
+//! minijinja does the work; this module sets it up like transformers' environment (`trim_blocks`, `lstrip_blocks`,
+//! `raise_exception`, `strftime_now`, its own `tojson`, the `generation` tags) and adds what Python has on strings, lists
+//! and dicts. Must not know what messages mean, and has no clock: the caller hands the time in.
+
+mod date;
+mod filters;
+mod json;
+mod python;
+mod rewrite;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Error as TemplateError, ErrorKind, UndefinedBehavior, Value, context};
+
+use crate::error::Result;
+
+/// ChatML, for a model that ships no template: every message as `<|im_start|>role\ncontent<|im_end|>\n`.
+pub const DEFAULT_CHAT_TEMPLATE: &str = "{% for message in messages %}\
+    {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\
+    {% endfor %}\
+    {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// The name that the template has inside of the environment. No extension: that would switch escaping on.
+const NAME: &str = "chat_template";
+
+/// A compiled chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+}
+
+impl ChatTemplate {
+    pub fn new(source: &str) -> Result<Self> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|cause| err!(Internal, "the template syntax: {cause}"))?);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.add_function("raise_exception", raise_exception);
+        filters::install(&mut environment);
+        python::install(&mut environment);
+        // Jinja reads every kind of line end as \n.
+        let source = rewrite::rewrite(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        environment.add_template_owned(NAME, source).map_err(|cause| failed("does not compile", &cause))?;
+        Ok(Self { environment })
+    }
+
+    /// Renders with the variables of `context`, an object: `messages`, `tools`, `add_generation_prompt`, `bos_token` …
+    ///
+    /// A template that asks for today's date fails here; [`ChatTemplate::render_at`] gives it one.
+    pub fn render(&self, context: &serde_json::Value) -> Result<String> {
+        self.render_with(context, None)
+    }
+
+    /// Like [`ChatTemplate::render`], with the time that `strftime_now` shall write: seconds since 1970 on the clock on
+    /// the user's wall, so with the offset of the time zone added.
+    pub fn render_at(&self, context: &serde_json::Value, local_unix_seconds: i64) -> Result<String> {
+        self.render_with(context, Some(local_unix_seconds))
+    }
+
+    fn render_with(&self, variables: &serde_json::Value, local_unix_seconds: Option<i64>) -> Result<String> {
+        if !variables.is_object() {
+            bail!(ChatTemplate, "the variables for the chat template are no object, wanted {{\"messages\": [...]}}");
+        }
+        let strftime_now = Value::from_function(move |format: String| match local_unix_seconds {
+            Some(seconds) => date::strftime(&format, seconds),
+            None => Err(TemplateError::new(
+                ErrorKind::InvalidOperation,
+                "the template asks for today's date, and no time was given",
+            )),
+        });
+        let template = self.environment.get_template(NAME).map_err(|cause| failed("is not there", &cause))?;
+        template
+            .render(context! { strftime_now, ..Value::from(Serde(variables)) })
+            .map_err(|cause| failed("failed", &cause))
+    }
+}
+
+fn raise_exception(message: String) -> std::result::Result<Value, TemplateError> {
+    Err(TemplateError::new(ErrorKind::InvalidOperation, message))
+}
+
+/// The line and the whole chain of causes. A template's own `raise_exception` is such a cause.
+fn failed(what: &str, cause: &TemplateError) -> crate::error::Error {
+    let line = cause.line().map_or_else(String::new, |line| format!(" in line {line}"));
+    let mut message = describe(cause);
+    let mut next = std::error::Error::source(cause);
+    while let Some(cause) = next {
+        message.push_str(": ");
+        message.push_str(&cause.downcast_ref::<TemplateError>().map_or_else(|| cause.to_string(), describe));
+        next = cause.source();
+    }
+    err!(ChatTemplate, "the chat template {what}{line}: {message}")
+}
+
+fn describe(cause: &TemplateError) -> String {
+    match (cause.kind(), cause.detail()) {
+        (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    }
+}

@@ -1,0 +1,102 @@
+//! Stop strings in streamed text: finds the first one, and holds back text that could still become the beginning of one.
+//!
+//! Must not know tokens: a stop string may begin and end in the middle of one.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use crate::error::Result;
+
+/// What became final with a piece of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StopProgress {
+    /// Text to hand out: it lies before any stop string.
+    pub text: String,
+    /// The stop string that was found. What follows it is dropped, as is every later piece.
+    pub matched: Option<String>,
+}
+
+/// Looks for stop strings in a stream of text. The one that begins first ends the text, and of those that begin at the
+/// same place the shortest, because it is complete first.
+#[derive(Clone, Debug)]
+pub struct StopStrings {
+    stops: Vec<String>,
+    finder: Option<AhoCorasick>,
+    /// Text that could be the beginning of a stop string.
+    held: String,
+    stopped: bool,
+}
+
+impl StopStrings {
+    pub fn new(stops: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
+        let stops: Vec<String> = stops.into_iter().map(Into::into).collect();
+        if stops.iter().any(String::is_empty) {
+            bail!(InvalidRequest, "a stop string is empty, wanted at least one character");
+        }
+        // Shortest first: leftmost-first takes the earlier pattern among those that begin at the same place.
+        let mut by_length = stops;
+        by_length.sort_by_key(String::len);
+        let finder = if by_length.is_empty() {
+            None
+        } else {
+            let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&by_length);
+            Some(built.map_err(|cause| err!(InvalidRequest, "the stop strings don't compile: {cause}"))?)
+        };
+        Ok(Self { stops: by_length, finder, held: String::new(), stopped: false })
+    }
+
+    /// Takes the next piece and gives the text that can't be part of a stop string any more.
+    pub fn push(&mut self, piece: &str) -> StopProgress {
+        if self.stopped {
+            return StopProgress::default();
+        }
+        let Some(finder) = &self.finder else {
+            return StopProgress { text: piece.to_owned(), matched: None };
+        };
+        self.held.push_str(piece);
+        let found = finder.find(&self.held).map(|found| (found.start(), found.pattern().as_usize()));
+        let undecided = self.first_possible_beginning();
+        match found {
+            // A longer stop string that began earlier may still be completed: then it counts, not this one.
+            Some((start, pattern)) if undecided.is_none_or(|beginning| start <= beginning) => {
+                self.stopped = true;
+                let mut text = std::mem::take(&mut self.held);
+                text.truncate(start);
+                StopProgress { text, matched: Some(self.stops[pattern].clone()) }
+            }
+            _ => {
+                let keep_from = undecided.unwrap_or(self.held.len());
+                let rest = self.held.split_off(keep_from);
+                StopProgress { text: std::mem::replace(&mut self.held, rest), matched: None }
+            }
+        }
+    }
+
+    /// The end of the stream: what was held back is no stop string after all, unless a complete one waited for a longer.
+    pub fn finish(&mut self) -> StopProgress {
+        if self.stopped {
+            return StopProgress::default();
+        }
+        self.stopped = true;
+        let mut text = std::mem::take(&mut self.held);
+        let found = self.finder.as_ref().and_then(|finder| finder.find(&text));
+        match found.map(|found| (found.start(), found.pattern().as_usize())) {
+            Some((start, pattern)) => {
+                text.truncate(start);
+                StopProgress { text, matched: Some(self.stops[pattern].clone()) }
+            }
+            None => StopProgress { text, matched: None },
+        }
+    }
+
+    /// Where the held text first has a proper beginning of a stop string that reaches to its end.
+    fn first_possible_beginning(&self) -> Option<usize> {
+        let longest = self.stops.last().map_or(0, String::len);
+        let earliest = self.held.len().saturating_sub(longest.saturating_sub(1));
+        (earliest..self.held.len()).filter(|&start| self.held.is_char_boundary(start)).find(|&start| {
+            self.stops.iter().any(|stop| {
+                let tail = &self.held[start..];
+                stop.len() > tail.len() && stop.starts_with(tail)
+            })
+        })
+    }
+}

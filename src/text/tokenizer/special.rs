@@ -1,0 +1,127 @@
+//! Tokens that are found in text before it is split into words: control tokens such as `<|im_end|>`, and tokens that a
+//! user of the trainer defined. Also: which tokens end a generation.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use super::vocabulary::{TokenType, Vocabulary};
+use crate::error::Result;
+
+/// A stretch of text, or a token that was written in it.
+pub(super) enum Fragment<'t> {
+    Text(&'t str),
+    Token(u32),
+}
+
+/// Finds a set of tokens in text: the leftmost, and of several that begin there the longest.
+struct Finder {
+    automaton: AhoCorasick,
+    ids: Vec<u32>,
+}
+
+impl Finder {
+    fn new(tokens: impl Iterator<Item = (String, u32)>) -> Result<Option<Self>> {
+        let (texts, ids): (Vec<String>, Vec<u32>) = tokens.filter(|(text, _)| !text.is_empty()).unzip();
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(texts)
+            .map_err(|cause| err!(UnsupportedTokenizer, "the {} special tokens don't compile: {cause}", ids.len()))?;
+        Ok(Some(Self { automaton, ids }))
+    }
+}
+
+pub(super) struct SpecialTokens {
+    /// Found in every text, as llama.cpp does with user-defined tokens.
+    user_defined: Option<Finder>,
+    /// Found where the caller says that the text is trusted to hold special tokens.
+    all: Option<Finder>,
+}
+
+impl SpecialTokens {
+    pub(super) fn new(vocabulary: &Vocabulary, types: &[TokenType]) -> Result<Self> {
+        let tokens = |wanted: fn(TokenType) -> bool| {
+            let tokens = vocabulary.tokens.iter().zip(types).zip(0u32..);
+            tokens.filter(move |((_, kind), _)| wanted(**kind)).map(|((text, _), id)| (text.clone(), id))
+        };
+        Ok(Self {
+            user_defined: Finder::new(tokens(|kind| kind == TokenType::UserDefined))?,
+            all: Finder::new(tokens(|kind| {
+                matches!(kind, TokenType::UserDefined | TokenType::Control | TokenType::Unknown)
+            }))?,
+        })
+    }
+
+    /// Cuts text at the tokens written in it. Stretches of text are never empty.
+    pub(super) fn split<'t>(&self, text: &'t str, parse_special: bool) -> Vec<Fragment<'t>> {
+        let finder = if parse_special { &self.all } else { &self.user_defined };
+        let mut fragments = Vec::new();
+        let mut done = 0;
+        if let Some(Finder { automaton, ids }) = finder {
+            for found in automaton.find_iter(text) {
+                if done < found.start() {
+                    fragments.push(Fragment::Text(&text[done..found.start()]));
+                }
+                fragments.push(Fragment::Token(ids[found.pattern().as_usize()]));
+                done = found.end();
+            }
+        }
+        if done < text.len() {
+            fragments.push(Fragment::Text(&text[done..]));
+        }
+        fragments
+    }
+}
+
+/// Texts of tokens after which a turn or a text is over. The list is that of llama.cpp (`llama-vocab.cpp`, tokens that
+/// cause end of generation), because GGUF files name at most one of them.
+const END_OF_GENERATION: &[&str] = &[
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|end▁of▁sentence|>",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|tool_response>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<eos>",
+    "</s>",
+    "[e~[",
+];
+
+/// Tokens that end generation: EOS first, then the others by id. Marks them as control tokens, since some files have them
+/// as user-defined ones, which would be shown as text.
+pub(super) fn end_of_generation(vocabulary: &Vocabulary, types: &mut [TokenType], eos: Option<u32>) -> Vec<u32> {
+    let mut ids: Vec<u32> = eos.into_iter().collect();
+    let is_special = |kind: TokenType| matches!(kind, TokenType::Control | TokenType::UserDefined);
+    let has = |wanted: &str, types: &[TokenType]| {
+        vocabulary.tokens.iter().zip(types).any(|(text, &kind)| text == wanted && is_special(kind))
+    };
+    // In the harmony format and its kin "<|end|>" ends a message, after which the same turn goes on.
+    let end_goes_on =
+        (has("<|return|>", types) && has("<|call|>", types)) || (has("<|calls|>", types) && has("<|flush|>", types));
+    for (id, text) in (0u32..).zip(&vocabulary.tokens) {
+        let kind = &mut types[id as usize];
+        let named = END_OF_GENERATION.contains(&text.as_str()) && is_special(*kind);
+        if named && !(end_goes_on && text == "<|end|>") && Some(id) != eos {
+            ids.push(id);
+        }
+        if named || Some(id) == eos {
+            *kind = TokenType::Control;
+        }
+    }
+    ids
+}

@@ -1,0 +1,124 @@
+//! A model's vocabulary as plain data, in the terms of GGUF metadata, and what is derived from it token by token.
+//!
+//! Knows neither the file that the data came from nor the algorithm that encodes with it.
+
+use crate::error::Result;
+
+/// What a model's file says about its tokenizer. The fields are GGUF's `tokenizer.ggml.*` keys, not yet interpreted.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary {
+    /// `tokenizer.ggml.model`: "gpt2" (byte-level BPE) or "llama" (sentencepiece BPE).
+    pub model: String,
+    /// `tokenizer.ggml.pre`: which text splitting the byte-level BPE was trained with.
+    pub pre: Option<String>,
+    pub tokens: Vec<String>,
+    pub scores: Vec<f32>,
+    /// 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte. Empty: all normal.
+    pub token_types: Vec<i32>,
+    /// `left right`, in the order of their rank.
+    pub merges: Vec<String>,
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+    pub unk: Option<u32>,
+    pub pad: Option<u32>,
+    pub add_bos: Option<bool>,
+    pub add_eos: Option<bool>,
+    pub add_space_prefix: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenType {
+    Normal,
+    Unknown,
+    Control,
+    UserDefined,
+    Unused,
+    Byte,
+}
+
+impl Vocabulary {
+    /// The types of all tokens. Where the file gives none, tokens that are written as a byte count as bytes.
+    pub(super) fn types(&self) -> Result<Vec<TokenType>> {
+        let n_tokens = self.tokens.len();
+        if n_tokens == 0 {
+            bail!(UnsupportedTokenizer, "the vocabulary has no tokens, wanted at least one");
+        }
+        if u32::try_from(n_tokens).is_err() {
+            bail!(UnsupportedTokenizer, "the vocabulary has {n_tokens} tokens, wanted fewer than 2^32");
+        }
+        if self.token_types.is_empty() {
+            let is_byte = |text: &String| self.model == "llama" && byte_of_token(text).is_some();
+            return Ok(self
+                .tokens
+                .iter()
+                .map(|text| if is_byte(text) { TokenType::Byte } else { TokenType::Normal })
+                .collect());
+        }
+        if self.token_types.len() != n_tokens {
+            bail!(
+                UnsupportedTokenizer,
+                "the vocabulary has {n_tokens} tokens but {} token types, wanted one for each",
+                self.token_types.len()
+            );
+        }
+        self.token_types
+            .iter()
+            .enumerate()
+            .map(|(id, &number)| match number {
+                1 => Ok(TokenType::Normal),
+                2 => Ok(TokenType::Unknown),
+                3 => Ok(TokenType::Control),
+                4 => Ok(TokenType::UserDefined),
+                // 0 is "undefined": like an unused token it has no text and is never produced by encoding.
+                0 | 5 => Ok(TokenType::Unused),
+                6 => Ok(TokenType::Byte),
+                _ => bail!(UnsupportedTokenizer, "token {id} has type {number}, wanted one of 0 to 6"),
+            })
+            .collect()
+    }
+
+    /// An id from the metadata, checked against the number of tokens.
+    pub(super) fn checked_id(&self, name: &str, id: Option<u32>) -> Result<Option<u32>> {
+        match id {
+            Some(id) if id as usize >= self.tokens.len() => bail!(
+                UnsupportedTokenizer,
+                "the {name} token has id {id}, wanted an id below the number of tokens, {}",
+                self.tokens.len()
+            ),
+            id => Ok(id),
+        }
+    }
+}
+
+/// The byte that a sentencepiece byte token such as `<0x0A>` stands for.
+pub(super) fn byte_of_token(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    if digits.len() != 2 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    u8::from_str_radix(digits, 16).ok()
+}
+
+/// The bytes of all tokens in one allocation: a vocabulary has up to some 260,000 of them.
+pub(super) struct TokenBytes {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl TokenBytes {
+    pub(super) fn with_capacity(n_tokens: usize) -> Self {
+        Self { bytes: Vec::with_capacity(n_tokens * 8), ends: Vec::with_capacity(n_tokens) }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&[u8]> {
+        let id = id as usize;
+        let end = *self.ends.get(id)?;
+        let start = if id == 0 { 0 } else { self.ends[id - 1] };
+        Some(&self.bytes[start..end])
+    }
+}
