@@ -1,0 +1,266 @@
+//! From a source of bytes to an engine that answers.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use super::session::Session;
+use crate::error::Result;
+use crate::model::config::Config;
+use crate::model::gguf::{Gguf, Metadata};
+use crate::model::source::ByteSource;
+use crate::model::{KvCache, Logits, Transformer, Weights};
+use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, Stats, Tensor};
+use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
+use crate::text::tokenizer::{Tokenizer, Vocabulary};
+
+/// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
+const DEFAULT_CONTEXT_LENGTH: usize = 4096;
+
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    pub device: DeviceOptions,
+    /// Tokens that the KV cache holds; at most what the model was trained for.
+    pub context_length: Option<usize>,
+    /// What the clock on the wall differs from UTC, for templates that ask for the date.
+    pub utc_offset_seconds: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Header,
+    Weights,
+    Ready,
+}
+
+/// How far loading is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    pub phase: Phase,
+    pub loaded: u64,
+    pub total: u64,
+}
+
+/// What was loaded.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelInfo {
+    pub name: Option<String>,
+    pub architecture: String,
+    pub parameters: u64,
+    pub layers: usize,
+    /// Tokens that fit the KV cache.
+    pub context_length: usize,
+    pub vocab_size: usize,
+    pub embedding_length: usize,
+    pub quantization: String,
+    pub weight_bytes: u64,
+    pub kv_cache_bytes: u64,
+    pub adapter: AdapterInfo,
+}
+
+/// A loaded model.
+pub struct Engine(pub(super) Rc<Inner>);
+
+pub(super) struct Inner {
+    pub context: Context,
+    pub transformer: Transformer,
+    pub tokenizer: Tokenizer,
+    pub template: ChatTemplate,
+    pub utc_offset_seconds: i64,
+    pub info: ModelInfo,
+    /// Taken out while a generation runs.
+    pub session: RefCell<Option<Session>>,
+}
+
+impl Engine {
+    /// Loads a GGUF model. `progress` may end the load with an error.
+    pub async fn load(
+        source: &dyn ByteSource,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(Progress) -> Result<()>,
+    ) -> Result<Engine> {
+        let device = Device::request(&options.device).await?;
+        let loaded = Self::load_on(device.clone(), source, options, progress).await;
+        if loaded.is_err() {
+            device.destroy();
+        }
+        loaded
+    }
+
+    async fn load_on(
+        device: Device,
+        source: &dyn ByteSource,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(Progress) -> Result<()>,
+    ) -> Result<Engine> {
+        let total = source.size();
+        progress(Progress { phase: Phase::Header, loaded: 0, total })?;
+        let gguf = Gguf::read(source).await.map_err(|error| error.context(source.name()))?;
+        let config = Config::from_metadata(gguf.metadata(), gguf.tensors())?;
+        let tokenizer = Tokenizer::new(vocabulary(gguf.metadata())?)?;
+        if tokenizer.vocab_size() > config.vocab_size {
+            bail!(
+                InvalidFile,
+                "the tokenizer has {} tokens and the model {}",
+                tokenizer.vocab_size(),
+                config.vocab_size
+            );
+        }
+        let template = gguf.metadata().optional_str("tokenizer.chat_template")?.unwrap_or(DEFAULT_CHAT_TEMPLATE);
+        let template = ChatTemplate::new(template)?;
+        let capacity = capacity(options.context_length, config.context_length)?;
+
+        let context = Context::new(device);
+        let (header, n_layers) = (gguf.data_offset(), config.n_layers);
+        let mut on_bytes = |loaded: u64, _: u64| {
+            progress(Progress { phase: Phase::Weights, loaded: (header + loaded).min(total), total })
+        };
+        let weights = Weights::load(&context, source, &gguf, &config, &mut on_bytes).await?;
+        let transformer = Transformer::new(&context, config, &weights)?;
+        let cache = KvCache::new(&context, transformer.config(), capacity)?;
+        let config = transformer.config();
+        let info = ModelInfo {
+            name: gguf.metadata().optional_str("general.name")?.map(str::to_owned),
+            architecture: config.arch.name.to_owned(),
+            parameters: transformer.parameters(),
+            layers: n_layers,
+            context_length: capacity,
+            vocab_size: config.vocab_size,
+            embedding_length: config.n_embd,
+            quantization: transformer.quantization().to_uppercase(),
+            weight_bytes: transformer.weight_bytes(),
+            kv_cache_bytes: cache.bytes(),
+            adapter: context.device().adapter().clone(),
+        };
+        let session = Session::new(&context, &transformer, cache).await?;
+        let engine = Engine(Rc::new(Inner {
+            context,
+            transformer,
+            tokenizer,
+            template,
+            utc_offset_seconds: options.utc_offset_seconds,
+            info,
+            session: RefCell::new(Some(session)),
+        }));
+        progress(Progress { phase: Phase::Ready, loaded: total, total })?;
+        Ok(engine)
+    }
+
+    pub fn info(&self) -> &ModelInfo {
+        &self.0.info
+    }
+
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.0.tokenizer
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.0.context.device().stats()
+    }
+
+    pub fn reset_stats(&self) {
+        self.0.context.device().reset_stats();
+    }
+
+    /// Waits until the GPU has done all that was asked of it.
+    pub async fn sync(&self) -> Result<()> {
+        self.0.context.device().sync().await
+    }
+
+    /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
+    /// forgotten.
+    pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
+        let mut session = self.0.take_session()?;
+        session.forget();
+        let logits = session.forward(&self.0, ids, Logits::All);
+        *self.0.session.borrow_mut() = Some(session);
+        match logits? {
+            Some(tensor) => {
+                self.0.context.device().flush();
+                Ok(EngineTensor { context: self.0.context.clone(), tensor })
+            }
+            None => bail!(Internal, "a forward pass over all tokens gave no logits"),
+        }
+    }
+
+    /// Frees everything on the GPU. What runs is rejected; later calls end in `disposed`.
+    pub fn dispose(&self) {
+        self.0.context.device().destroy();
+    }
+}
+
+/// A tensor that the engine made, on the GPU until it is read.
+pub struct EngineTensor {
+    context: Context,
+    tensor: Tensor,
+}
+
+impl EngineTensor {
+    pub fn shape(&self) -> Vec<usize> {
+        self.tensor.shape().dims().to_vec()
+    }
+
+    pub fn dtype(&self) -> &'static str {
+        self.tensor.dtype().name()
+    }
+
+    pub async fn readback(&self) -> Result<Vec<f32>> {
+        match &self.context.readback(&[&self.tensor]).await?[..] {
+            [host] => host.to_f32(),
+            _ => bail!(Internal, "a read-back of one tensor gave another number of them"),
+        }
+    }
+}
+
+impl Inner {
+    pub fn take_session(&self) -> Result<Session> {
+        match self.session.borrow_mut().take() {
+            Some(session) => Ok(session),
+            None => bail!(InvalidRequest, "another generation runs on this engine; wait for it or cancel it"),
+        }
+    }
+}
+
+fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
+    match asked {
+        None => Ok(trained.min(DEFAULT_CONTEXT_LENGTH)),
+        Some(asked) if asked == 0 || asked > trained => {
+            bail!(InvalidRequest, "contextLength is {asked}, wanted 1 to {trained}, which the model was trained for")
+        }
+        Some(asked) => Ok(asked),
+    }
+}
+
+/// The vocabulary in a GGUF file's metadata (`tokenizer.ggml.*` of the GGUF specification).
+fn vocabulary(metadata: &Metadata) -> Result<Vocabulary> {
+    let key = |name: &str| format!("tokenizer.ggml.{name}");
+    let text = |name: &str| Ok::<_, crate::Error>(metadata.optional_str(&key(name))?.map(str::to_owned));
+    let Some(model) = text("model")? else {
+        bail!(InvalidMetadata, "the file has no tokenizer (tokenizer.ggml.model)");
+    };
+    let strings = |name: &str| match metadata.optional_strings(&key(name))? {
+        Some(strings) => Ok::<_, crate::Error>(strings.into_iter().map(str::to_owned).collect()),
+        None => Ok(Vec::new()),
+    };
+    let token_types = match metadata.optional_i32_array(&key("token_type"))? {
+        Some(types) => types.to_vec(),
+        None => Vec::new(),
+    };
+    Ok(Vocabulary {
+        model,
+        pre: text("pre")?,
+        tokens: strings("tokens")?,
+        scores: metadata.optional_f32_array(&key("scores"))?.map(<[f32]>::to_vec).unwrap_or_default(),
+        token_types,
+        merges: strings("merges")?,
+        bos: metadata.optional_u32(&key("bos_token_id"))?,
+        eos: metadata.optional_u32(&key("eos_token_id"))?,
+        unk: metadata.optional_u32(&key("unknown_token_id"))?,
+        pad: metadata.optional_u32(&key("padding_token_id"))?,
+        add_bos: metadata.optional_bool(&key("add_bos_token"))?,
+        add_eos: metadata.optional_bool(&key("add_eos_token"))?,
+        add_space_prefix: metadata.optional_bool(&key("add_space_prefix"))?,
+    })
+}

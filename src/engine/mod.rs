@@ -1,0 +1,17 @@
+//! The engine: loads a model, keeps its session and generates. The only place where model and text meet.
+//!
+//! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
+
+pub mod dispatch_cost;
+mod generate;
+mod load;
+pub mod openai;
+mod session;
+
+pub use crate::model::source;
+pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
+pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
+
+// What bindings need of the layers below.
+pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};
+pub use crate::text::chat::ChatTemplate;

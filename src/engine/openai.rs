@@ -1,0 +1,229 @@
+//! Requests in the shapes of OpenAI's API (https://platform.openai.com/docs/api-reference): what they may hold, and what
+//! becomes of it. A field that is not known here is refused by name, because ignoring it would give another answer than
+//! was asked for.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use web_time::SystemTime;
+
+use super::generate::{Generation, Request};
+use super::load::Engine;
+use crate::error::Result;
+use crate::text::sampler::SamplerSettings;
+use crate::text::stop::StopStrings;
+
+/// Stop strings that a request may name, as in OpenAI's API.
+const MAX_STOPS: usize = 4;
+
+/// A request for a chat completion.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChatRequest {
+    pub messages: Vec<Value>,
+    /// Handed to the template. A call comes back as the text that the model wrote.
+    #[serde(default)]
+    pub tools: Option<Vec<Value>>,
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    #[serde(default)]
+    pub max_completion_tokens: Option<u64>,
+    #[serde(default)]
+    pub temperature: Option<f32>,
+    #[serde(default)]
+    pub seed: Option<i64>,
+    #[serde(default)]
+    pub stop: Option<Stop>,
+    /// Goes on past the end of the model's turn; for benchmarks.
+    #[serde(default)]
+    pub ignore_eos: bool,
+}
+
+/// A request for a completion of a text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompletionRequest {
+    pub prompt: Prompt,
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    #[serde(default)]
+    pub temperature: Option<f32>,
+    #[serde(default)]
+    pub seed: Option<i64>,
+    #[serde(default)]
+    pub stop: Option<Stop>,
+    #[serde(default)]
+    pub ignore_eos: bool,
+}
+
+/// A text, or its token ids.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Prompt {
+    Text(String),
+    Tokens(Vec<u32>),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Stop {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl ChatRequest {
+    pub fn parse(request: Value) -> Result<Self> {
+        serde_json::from_value(request).map_err(|error| err!(InvalidRequest, "the chat request: {error}"))
+    }
+}
+
+impl CompletionRequest {
+    pub fn parse(request: Value) -> Result<Self> {
+        serde_json::from_value(request).map_err(|error| err!(InvalidRequest, "the completion request: {error}"))
+    }
+}
+
+impl Engine {
+    /// Renders and tokenises the messages; generation starts with the first `next`.
+    pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
+        let max_tokens = match (request.max_tokens, request.max_completion_tokens) {
+            (Some(_), Some(_)) => {
+                bail!(InvalidRequest, "max_tokens and max_completion_tokens are one setting; give only one of them")
+            }
+            (one, other) => one.or(other),
+        };
+        let prompt = self.render(&request)?;
+        let tokenizer = self.tokenizer();
+        // Most templates write BOS themselves; twice would be another prompt.
+        let begins_with_bos = tokenizer.bos().is_some_and(|bos| {
+            tokenizer.token_bytes_with_control(bos).is_ok_and(|text| prompt.as_bytes().starts_with(text))
+        });
+        let ids = tokenizer.encode(&prompt, !begins_with_bos, true)?;
+        self.start(Request {
+            prompt: ids,
+            max_tokens: positive("max_tokens", max_tokens)?,
+            sampler: sampler(request.temperature, request.seed)?,
+            stop: stops(request.stop)?,
+            ignore_eos: request.ignore_eos,
+            continues: false,
+        })
+    }
+
+    /// Continues a text.
+    pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
+        let prompt = match request.prompt {
+            Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
+            Prompt::Tokens(ids) => ids,
+        };
+        self.start(Request {
+            prompt,
+            max_tokens: positive("max_tokens", request.max_tokens)?,
+            sampler: sampler(request.temperature, request.seed)?,
+            stop: stops(request.stop)?,
+            ignore_eos: request.ignore_eos,
+            continues: true,
+        })
+    }
+
+    /// The messages as the model's template writes them.
+    fn render(&self, request: &ChatRequest) -> Result<String> {
+        if request.messages.is_empty() {
+            bail!(InvalidRequest, "messages is empty, wanted at least one message");
+        }
+        let messages = request.messages.iter().enumerate().map(message).collect::<Result<Vec<Value>>>()?;
+        let tokenizer = self.tokenizer();
+        let special = |id: Option<u32>| {
+            let bytes = id.and_then(|id| tokenizer.token_bytes_with_control(id).ok()).unwrap_or_default();
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        let mut variables = json!({
+            "messages": messages,
+            "add_generation_prompt": true,
+            "bos_token": special(tokenizer.bos()),
+            "eos_token": special(tokenizer.eos()),
+        });
+        if let Some(tools) = &request.tools {
+            variables["tools"] = json!(tools);
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+        self.0.template.render_at(&variables, now + self.0.utc_offset_seconds)
+    }
+}
+
+/// Checks a message and turns content that is given in parts into one text, as templates of text models want it.
+fn message((index, message): (usize, &Value)) -> Result<Value> {
+    let Some(fields) = message.as_object() else {
+        bail!(InvalidRequest, "messages[{index}] is no object, wanted {{\"role\": …, \"content\": …}}");
+    };
+    let role = fields.get("role").and_then(Value::as_str);
+    let Some("system" | "developer" | "user" | "assistant" | "tool") = role else {
+        bail!(
+            InvalidRequest,
+            "messages[{index}].role is {}, wanted \"system\", \"user\", \"assistant\" or \"tool\"",
+            fields.get("role").unwrap_or(&Value::Null)
+        );
+    };
+    let mut message = message.clone();
+    if role == Some("developer") {
+        // OpenAI's newer name of the same role.
+        message["role"] = json!("system");
+    }
+    match fields.get("content") {
+        Some(Value::String(_)) => {}
+        // A message that only calls tools has none.
+        None | Some(Value::Null) if role == Some("assistant") && fields.contains_key("tool_calls") => {
+            message["content"] = json!("");
+        }
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().enumerate().map(|(part, value)| match (&value["type"], &value["text"]) {
+                (Value::String(kind), Value::String(text)) if kind == "text" => Ok(text.as_str()),
+                _ => bail!(
+                    InvalidRequest,
+                    "messages[{index}].content[{part}] is no text; only parts of type \"text\" are supported"
+                ),
+            });
+            message["content"] = json!(texts.collect::<Result<Vec<&str>>>()?.concat());
+        }
+        other => bail!(
+            InvalidRequest,
+            "messages[{index}].content is {}, wanted a string or an array of text parts",
+            other.unwrap_or(&Value::Null)
+        ),
+    }
+    Ok(message)
+}
+
+fn positive(name: &str, value: Option<u64>) -> Result<Option<usize>> {
+    match value {
+        Some(0) => bail!(InvalidRequest, "{name} is 0, wanted at least 1"),
+        value => Ok(value.map(|value| usize::try_from(value).unwrap_or(usize::MAX))),
+    }
+}
+
+fn sampler(temperature: Option<f32>, seed: Option<i64>) -> Result<SamplerSettings> {
+    let default = SamplerSettings::default();
+    let settings = SamplerSettings {
+        temperature: temperature.unwrap_or(default.temperature),
+        // Without a seed every generation draws its own; two equal requests then differ, as users expect.
+        seed: seed.map_or_else(fresh_seed, |seed| seed as u64),
+    };
+    settings.validate()?;
+    Ok(settings)
+}
+
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new()
+        .hash_one(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos()))
+}
+
+fn stops(stop: Option<Stop>) -> Result<StopStrings> {
+    let stops = match stop {
+        None => vec![],
+        Some(Stop::One(stop)) => vec![stop],
+        Some(Stop::Many(stops)) => stops,
+    };
+    if stops.len() > MAX_STOPS {
+        bail!(InvalidRequest, "stop has {} strings, wanted at most {MAX_STOPS}", stops.len());
+    }
+    StopStrings::new(stops)
+}

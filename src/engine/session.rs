@@ -1,0 +1,157 @@
+//! What a conversation leaves on the GPU: the KV cache, the state that kernels read and advance, and the recorded decode
+//! step.
+//!
+//! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on. Steps that ran
+//! ahead of the text's end write behind them; that is overwritten before it is read.
+
+use super::load::Inner;
+use crate::error::Result;
+use crate::model::{KvCache, Logits, Transformer};
+use crate::tensor::ops::{SampleMerge, SamplePartial};
+use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
+use crate::text::sampler::SamplerSettings;
+
+/// Tokens per prefill pass. More would use the GPU better only on large models, and hold a page's frames up longer.
+const PREFILL_CHUNK: usize = 256;
+
+/// Slots of the ring that sampled tokens are written to; more than steps can be in flight.
+pub const RING: usize = 64;
+
+pub struct Session {
+    cache: KvCache,
+    /// [4] u32: position of the next token, step of the generation.
+    state: Tensor,
+    /// [4] u32: 1 / temperature, seed.
+    settings: Tensor,
+    /// [1] u32: the token that the next decode step takes in.
+    token: Tensor,
+    /// [RING] u32: sampled tokens by step.
+    ring: Tensor,
+    decode: Plan,
+    tokens: Vec<u32>,
+}
+
+impl Session {
+    /// Records the decode step and runs it once, so that all its pipelines are compiled.
+    pub async fn new(context: &Context, transformer: &Transformer, cache: KvCache) -> Result<Self> {
+        let state = context.zeros(Desc::u32(&[4]))?;
+        let settings = context.zeros(Desc::u32(&[4]))?;
+        let token = context.zeros(Desc::u32(&[1]))?;
+        let ring = context.zeros(Desc::u32(&[RING]))?;
+        let step = || {
+            let logits = transformer.forward(&token, &state, &cache, Logits::Last)?;
+            sample(context, logits, &settings, &state, &token, &ring, 1)
+        };
+        // Everything that the step creates exists after the first run, so the second records what replays need.
+        step()?;
+        context.device().sync().await?;
+        let ((), decode) = context.plan(step)?;
+        context.device().sync().await?;
+        Ok(Self { cache, state, settings, token, ring, decode, tokens: Vec::new() })
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.cache.capacity()
+    }
+
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Forgets what the cache holds.
+    pub fn forget(&mut self) {
+        self.tokens.clear();
+    }
+
+    /// Keeps only the first `length` tokens.
+    pub fn truncate(&mut self, length: usize) {
+        self.tokens.truncate(length);
+    }
+
+    /// A token that a decode step has taken into the cache.
+    pub fn decoded(&mut self, token: u32) {
+        self.tokens.push(token);
+    }
+
+    /// Sets what sampling depends on for one generation.
+    pub fn configure(&mut self, context: &Context, settings: &SamplerSettings) -> Result<()> {
+        let inverse = if settings.is_greedy() { 0.0 } else { 1.0 / settings.temperature };
+        let words = [inverse.to_bits(), settings.seed as u32, (settings.seed >> 32) as u32, 0];
+        context.write(&self.settings, 0, bytemuck::cast_slice(&words))
+    }
+
+    /// One forward pass over `ids`, appended to what the cache holds.
+    pub fn forward(&mut self, engine: &Inner, ids: &[u32], logits: Logits) -> Result<Option<Tensor>> {
+        self.check(engine, ids)?;
+        let context = &engine.context;
+        self.place(context, 0)?;
+        let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
+        let logits = engine.transformer.forward(&tokens, &self.state, &self.cache, logits)?;
+        self.tokens.extend_from_slice(ids);
+        Ok(logits)
+    }
+
+    /// Takes in the next part of a prompt; with the last part, samples the first token of the answer as step 0. Returns how
+    /// many ids it took.
+    pub fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
+        let part = &ids[..ids.len().min(PREFILL_CHUNK)];
+        if part.len() < ids.len() {
+            self.forward(engine, part, Logits::None)?;
+        } else {
+            let logits = self.forward(engine, part, Logits::Last)?;
+            sample(&engine.context, logits, &self.settings, &self.state, &self.token, &self.ring, part.len())?;
+        }
+        Ok(part.len())
+    }
+
+    /// Records a decode step: the commands are the same every time.
+    pub fn step(&self, context: &Context) -> Result<()> {
+        context.replay(&self.decode)
+    }
+
+    /// Starts reading the token that was sampled at a step.
+    pub fn read_token(&self, context: &Context, step: usize) -> Result<crate::tensor::Readback> {
+        context.start_readback(&self.ring, step % RING, 1)
+    }
+
+    /// Tells the kernels where the next token stands.
+    fn place(&self, context: &Context, step: u32) -> Result<()> {
+        let words = [self.tokens.len() as u32, step];
+        context.write(&self.state, 0, bytemuck::cast_slice(&words))
+    }
+
+    fn check(&self, engine: &Inner, ids: &[u32]) -> Result<()> {
+        let vocab_size = engine.transformer.config().vocab_size;
+        if ids.is_empty() {
+            bail!(InvalidRequest, "there are no tokens to take in, wanted at least one");
+        }
+        if let Some(id) = ids.iter().find(|id| **id as usize >= vocab_size) {
+            bail!(InvalidRequest, "token id {id}, wanted ids below {vocab_size}, the size of the vocabulary");
+        }
+        let length = self.tokens.len() + ids.len();
+        if length > self.capacity() {
+            bail!(
+                ContextLengthExceeded,
+                "{length} tokens, and the context holds {}; shorten the messages or load with a larger contextLength",
+                self.capacity()
+            );
+        }
+        Ok(())
+    }
+}
+
+fn sample(
+    context: &Context,
+    logits: Option<Tensor>,
+    settings: &Tensor,
+    state: &Tensor,
+    token: &Tensor,
+    ring: &Tensor,
+    advance: usize,
+) -> Result<()> {
+    let Some(logits) = logits else { bail!(Internal, "there are no logits to sample from") };
+    let partial = context.run(&SamplePartial, &[&logits, settings, state])?;
+    let [values, tokens] = &partial[..] else { bail!(Internal, "sample_partial has two outputs") };
+    context.run(&SampleMerge { advance }, &[values, tokens, state, token, ring])?;
+    Ok(())
+}

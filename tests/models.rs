@@ -1,0 +1,317 @@
+//! Whole models on a native GPU against golden data of an independent implementation (`tests/golden/README.md`).
+
+#![cfg(not(target_arch = "wasm32"))]
+
+use std::path::PathBuf;
+
+use rillm::engine::openai::{ChatRequest, CompletionRequest};
+use rillm::engine::source::{FileSource, MemorySource};
+use rillm::engine::{Engine, FinishReason, LoadOptions, Phase};
+use rillm::{Code, Result};
+use serde_json::{Value, json};
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny_llama").join(name)
+}
+
+fn golden_json(name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(golden(name)).unwrap()).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// The shape and elements of a float32 array in NumPy's format, version 1.
+fn npy(name: &str) -> (Vec<usize>, Vec<f32>) {
+    let bytes = std::fs::read(golden(name)).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let header = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    let text = std::str::from_utf8(&bytes[10..header]).unwrap();
+    assert!(text.contains("'<f4'") && text.contains("'fortran_order': False"), "{text}");
+    let shape = text.split(['(', ')']).nth(1).unwrap();
+    let shape = shape.split(',').filter_map(|n| n.trim().parse().ok()).collect();
+    let data = bytes[header..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    (shape, data)
+}
+
+fn load(path: PathBuf, options: &LoadOptions) -> Result<Engine> {
+    pollster::block_on(Engine::load(&FileSource::open(path)?.with_chunk_bytes(1009), options, &mut |_| Ok(())))
+}
+
+fn engine(name: &str) -> Engine {
+    load(golden(name), &LoadOptions::default()).unwrap()
+}
+
+fn generate(engine: &Engine, request: Value) -> Result<(String, Vec<u32>, FinishReason)> {
+    let mut generation = engine.complete(CompletionRequest::parse(request)?)?;
+    let (mut text, mut tokens, mut reason) = (String::new(), vec![], None);
+    while let Some(chunk) = pollster::block_on(generation.next())? {
+        assert!(reason.is_none(), "a chunk after the last one");
+        text.push_str(&chunk.text);
+        tokens.extend(chunk.token_ids);
+        reason = chunk.finish_reason;
+        assert_eq!(chunk.usage.is_some(), reason.is_some());
+    }
+    Ok((text, tokens, reason.expect("no finish reason")))
+}
+
+/// Largest ‖a − b‖ / ‖b‖ over the rows.
+fn worst_row(a: &[f32], b: &[f32], columns: usize) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let rows = a.chunks_exact(columns).zip(b.chunks_exact(columns));
+    rows.map(|(a, b)| {
+        let difference: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        let norm: f64 = b.iter().map(|b| f64::from(*b).powi(2)).sum();
+        (difference / norm).sqrt()
+    })
+    .fold(0.0, f64::max)
+}
+
+const MODELS: [(&str, &str, f64); 6] = [
+    ("tied", "f32", 1e-4),
+    ("tied", "f16", 1e-3),
+    ("tied", "q8_0", 1e-3),
+    ("tied", "q4_0", 1e-3),
+    ("untied", "q8_0", 1e-3),
+    ("untied", "q4_0", 1e-3),
+];
+
+#[test]
+fn logits_agree_at_every_position() {
+    for (model, format, tolerance) in MODELS {
+        let engine = engine(&format!("{model}-{format}.gguf"));
+        let prompt = ids(&golden_json(&format!("{model}.ids.json")));
+        let (shape, wanted) = npy(&format!("{model}-{format}.logits.npy"));
+        let logits = pollster::block_on(engine.forward(&prompt)).unwrap();
+        assert_eq!(logits.shape(), shape);
+        let got = pollster::block_on(logits.readback()).unwrap();
+        let error = worst_row(&got, &wanted, shape[1]);
+        println!("{model} {format}: {error:.2e}");
+        assert!(error <= tolerance, "{model} {format}: relative error {error:.2e}, wanted {tolerance:.0e}");
+    }
+}
+
+#[test]
+fn greedy_tokens_agree() {
+    for (model, format, _) in MODELS {
+        let engine = engine(&format!("{model}-{format}.gguf"));
+        let prompt = ids(&golden_json(&format!("{model}.ids.json")));
+        let wanted = ids(&golden_json(&format!("{model}.greedy.json"))[format.to_uppercase()]);
+        let request = json!({"prompt": prompt, "max_tokens": wanted.len(), "temperature": 0, "ignore_eos": true});
+        let (_, tokens, reason) = generate(&engine, request.clone()).unwrap();
+        assert_eq!(tokens, wanted, "{model} {format}");
+        assert_eq!(reason, FinishReason::Length);
+        // Again, now with the prompt in the KV cache.
+        let (_, again, _) = generate(&engine, request).unwrap();
+        assert_eq!(again, wanted, "{model} {format}, from the cache");
+    }
+}
+
+/// A prompt taken in at once, or in any two parts, gives the logits that one token after the other gives.
+#[test]
+fn prefill_and_decode_agree() {
+    let engine = engine("untied-q8_0.gguf");
+    let prompt = ids(&golden_json("untied.ids.json"));
+    let all = |ids: &[u32]| pollster::block_on(async { engine.forward(ids).await?.readback().await }).unwrap();
+    let wanted = all(&prompt);
+    let columns = wanted.len() / prompt.len();
+    for length in [1, 2, 3, 17, prompt.len() - 1] {
+        let got = all(&prompt[..length]);
+        assert!(worst_row(&got, &wanted[..length * columns], columns) < 1e-5, "the first {length} tokens");
+    }
+    // Greedy decoding token by token visits the same states as taking in prompt and answer at once.
+    let request = json!({"prompt": prompt, "max_tokens": 12, "temperature": 0, "ignore_eos": true});
+    let (_, tokens, _) = generate(&engine, request).unwrap();
+    let sequence: Vec<u32> = prompt.iter().chain(&tokens).copied().collect();
+    let logits = all(&sequence);
+    for (index, token) in tokens.iter().enumerate() {
+        let row = &logits[(prompt.len() + index - 1) * columns..][..columns];
+        let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
+        assert_eq!(best as u32, *token, "token {index} of the answer");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_tokens() {
+    let engine = engine("tied-q8_0.gguf");
+    let request = |seed: i64| json!({"prompt": [1, 2, 3], "max_tokens": 24, "temperature": 1.5, "seed": seed, "ignore_eos": true});
+    let (_, first, _) = generate(&engine, request(7)).unwrap();
+    let (_, again, _) = generate(&engine, request(7)).unwrap();
+    let (_, other, _) = generate(&engine, request(8)).unwrap();
+    assert_eq!(first, again);
+    assert_ne!(first, other);
+}
+
+/// Frequencies of the first sampled token against softmax(logits / T).
+#[test]
+fn sampling_follows_the_distribution() {
+    let engine = engine("tied-f32.gguf");
+    let prompt = [5u32, 6, 7];
+    let temperature = 1.6f64;
+    let logits = pollster::block_on(async { engine.forward(&prompt).await?.readback().await }).unwrap();
+    let last = &logits[logits.len() / 3 * 2..];
+    let largest = last.iter().copied().fold(f32::MIN, f32::max);
+    let weights: Vec<f64> = last.iter().map(|x| (f64::from(x - largest) / temperature).exp()).collect();
+    let total: f64 = weights.iter().sum();
+
+    let draws = 4000;
+    let mut counts = vec![0usize; weights.len()];
+    for seed in 0..draws {
+        let request =
+            json!({"prompt": prompt, "max_tokens": 1, "temperature": temperature, "seed": seed, "ignore_eos": true});
+        counts[generate(&engine, request).unwrap().1[0] as usize] += 1;
+    }
+    // Tokens that are expected at least five times each, and the rest together.
+    let (mut chi_square, mut cells, mut rest) = (0.0, 0, (0.0, 0.0));
+    for (weight, count) in weights.iter().zip(&counts) {
+        let expected = weight / total * draws as f64;
+        if expected >= 5.0 {
+            chi_square += (*count as f64 - expected).powi(2) / expected;
+            cells += 1;
+        } else {
+            rest = (rest.0 + expected, rest.1 + *count as f64);
+        }
+    }
+    chi_square += (rest.1 - rest.0).powi(2) / rest.0.max(1e-9);
+    // Mean of chi-square is its degrees of freedom, its variance twice that: five sigma.
+    let limit = f64::from(cells) + 5.0 * (2.0 * f64::from(cells)).sqrt();
+    assert!(cells >= 10, "the distribution is too flat or too sharp to say something: {cells} cells");
+    assert!(chi_square < limit, "chi-square {chi_square:.1} over {cells} cells, wanted below {limit:.1}");
+}
+
+#[test]
+fn a_generation_ends_where_it_should() {
+    let engine = engine("tied-f32.gguf");
+    let prompt = ids(&golden_json("tied.ids.json"));
+    let request = |more: Value| {
+        let mut request = json!({"prompt": prompt, "temperature": 0, "max_tokens": 20, "ignore_eos": true});
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        request
+    };
+    let (text, tokens, reason) = generate(&engine, request(json!({}))).unwrap();
+    assert_eq!((tokens.len(), reason), (20, FinishReason::Length));
+
+    // A stop string from the middle of that text: what comes is what stands before it.
+    let stop: String = text.chars().skip(4).take(3).collect();
+    let (stopped, _, reason) = generate(&engine, request(json!({"stop": [stop.clone()]}))).unwrap();
+    assert_eq!(reason, FinishReason::Stop);
+    assert_eq!(stopped, text[..text.find(&stop).unwrap()]);
+
+    // Cancelling ends it with the next chunk, and the engine is free again.
+    let mut generation = engine.complete(CompletionRequest::parse(request(json!({}))).unwrap()).unwrap();
+    pollster::block_on(generation.next()).unwrap().unwrap();
+    let busy = generate(&engine, request(json!({}))).unwrap_err();
+    assert_eq!(busy.code(), Code::InvalidRequest);
+    generation.cancel();
+    let last = pollster::block_on(generation.next()).unwrap().unwrap();
+    assert_eq!(last.finish_reason, Some(FinishReason::Cancelled));
+    assert!(pollster::block_on(generation.next()).unwrap().is_none());
+    assert_eq!(generate(&engine, request(json!({}))).unwrap().1, tokens);
+}
+
+#[test]
+fn the_context_is_a_limit_with_a_name() {
+    let options = LoadOptions { context_length: Some(16), ..Default::default() };
+    let engine = load(golden("tied-q4_0.gguf"), &options).unwrap();
+    let request = |n: usize| json!({"prompt": vec![9; n], "temperature": 0, "ignore_eos": true});
+    let (_, tokens, reason) = generate(&engine, request(10)).unwrap();
+    assert_eq!((tokens.len(), reason), (6, FinishReason::Length));
+    assert_eq!(generate(&engine, request(16)).unwrap_err().code(), Code::ContextLengthExceeded);
+    let too_long = LoadOptions { context_length: Some(1 << 20), ..Default::default() };
+    assert_eq!(load(golden("tied-q4_0.gguf"), &too_long).err().unwrap().code(), Code::InvalidRequest);
+}
+
+#[test]
+fn bad_requests_are_refused_by_name() {
+    let engine = engine("tied-q4_0.gguf");
+    let chat = |request: Value| ChatRequest::parse(request).and_then(|request| engine.chat(request)).err().unwrap();
+    let hello = json!([{"role": "user", "content": "hello"}]);
+    for (request, word) in [
+        (json!({"messages": hello, "temprature": 1}), "temprature"),
+        (json!({"messages": hello, "temperature": -1}), "temperature"),
+        (json!({"messages": hello, "max_tokens": 0}), "max_tokens"),
+        (json!({"messages": hello, "max_tokens": 3, "max_completion_tokens": 4}), "max_completion_tokens"),
+        (json!({"messages": hello, "stop": [""]}), "stop"),
+        (json!({"messages": hello, "stop": ["a", "b", "c", "d", "e"]}), "stop"),
+        (json!({"messages": []}), "messages"),
+        (json!({"messages": [{"role": "robot", "content": "x"}]}), "role"),
+        (json!({"messages": [{"role": "user", "content": 3}]}), "content"),
+        (json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), "text"),
+    ] {
+        let error = chat(request.clone());
+        assert_eq!(error.code(), Code::InvalidRequest, "{request}");
+        assert!(error.message().contains(word), "{request}: {error}");
+    }
+    let vocabulary = engine.info().vocab_size;
+    let error = generate(&engine, json!({"prompt": [vocabulary]})).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidRequest);
+    assert!(error.message().contains(&vocabulary.to_string()), "{error}");
+    // And it still answers.
+    assert_eq!(generate(&engine, json!({"prompt": "a", "max_tokens": 2, "ignore_eos": true})).unwrap().1.len(), 2);
+}
+
+#[test]
+fn a_warm_step_creates_and_writes_nothing() {
+    let engine = engine("tied-q4_0.gguf");
+    let mut generation = engine
+        .complete(CompletionRequest::parse(json!({"prompt": [1, 2, 3], "max_tokens": 40, "ignore_eos": true})).unwrap())
+        .unwrap();
+    for _ in 0..4 {
+        pollster::block_on(generation.next()).unwrap();
+    }
+    engine.reset_stats();
+    let before = engine.stats();
+    let mut tokens = 0;
+    while tokens < 20 {
+        tokens += pollster::block_on(generation.next()).unwrap().unwrap().token_ids.len() as u64;
+    }
+    let stats = engine.stats();
+    assert_eq!(stats.submits, tokens, "one submit a token");
+    assert_eq!(stats.passes, tokens, "one pass a token");
+    assert_eq!(stats.encoders, tokens);
+    assert_eq!(stats.maps, tokens);
+    assert_eq!(stats.buffers_created, 0);
+    assert_eq!(stats.bind_groups_created, 0);
+    assert_eq!(stats.pipelines_created, 0);
+    assert_eq!(stats.uniform_writes, 0);
+    assert_eq!(stats.bytes_uploaded, 0);
+    assert_eq!((stats.live_buffers, stats.live_bytes), (before.live_buffers, before.live_bytes));
+}
+
+#[test]
+fn loading_reports_every_byte() {
+    let bytes = std::fs::read(golden("tied-q8_0.gguf")).unwrap();
+    let total = bytes.len() as u64;
+    let mut seen = vec![];
+    let source = MemorySource::new(bytes).with_chunk_bytes(777);
+    let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |progress| {
+        seen.push(progress);
+        Ok(())
+    }))
+    .unwrap();
+    assert_eq!((seen[0].phase, seen[0].loaded), (Phase::Header, 0));
+    assert!(seen.windows(2).all(|pair| pair[0].loaded <= pair[1].loaded));
+    assert!(seen.iter().all(|progress| progress.total == total));
+    let last = seen.last().unwrap();
+    assert_eq!((last.phase, last.loaded), (Phase::Ready, total));
+    assert_eq!(engine.info().architecture, "llama");
+    assert_eq!(engine.info().quantization, "Q8_0");
+
+    // An error of the callback ends the load, and the next one works.
+    let aborted =
+        pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |progress| match progress.phase {
+            Phase::Weights => Err(rillm::Error::new(Code::Aborted, "enough")),
+            _ => Ok(()),
+        }));
+    assert_eq!(aborted.err().unwrap().code(), Code::Aborted);
+    assert!(pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).is_ok());
+}
+
+#[test]
+fn a_disposed_engine_says_so() {
+    let engine = engine("tied-q4_0.gguf");
+    engine.dispose();
+    assert_eq!(generate(&engine, json!({"prompt": "a"})).unwrap_err().code(), Code::Disposed);
+    assert_eq!(pollster::block_on(engine.sync()).unwrap_err().code(), Code::Disposed);
+}
