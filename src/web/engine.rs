@@ -1,0 +1,255 @@
+//! The engine's face in JavaScript.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use js_sys::{Float32Array, Function, Uint32Array};
+use serde::Deserialize;
+use wasm_bindgen::prelude::*;
+use web_sys::AbortSignal;
+
+use super::convert::{from_js, js_error, json_from_js, to_js};
+use super::source;
+use crate::engine::openai::{ChatRequest, CompletionRequest};
+use crate::engine::{ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference};
+use crate::error::{Error, Result};
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct JsLoadOptions {
+    context_length: Option<usize>,
+    power_preference: Option<JsPowerPreference>,
+    force_fallback_adapter: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum JsPowerPreference {
+    LowPower,
+    HighPerformance,
+}
+
+#[wasm_bindgen]
+pub struct WasmEngine {
+    engine: RefCell<Option<Rc<Engine>>>,
+}
+
+#[wasm_bindgen]
+impl WasmEngine {
+    pub async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine, JsValue> {
+        load(source, options, on_progress).await.map_err(js_error)
+    }
+
+    pub fn info(&self) -> Result<JsValue, JsValue> {
+        to_js(self.engine()?.info())
+    }
+
+    pub fn chat(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+        let start = || self.get()?.chat(ChatRequest::parse(json_from_js("the chat request", &request)?)?);
+        start().map(WasmGeneration::new).map_err(js_error)
+    }
+
+    pub fn complete(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+        let start =
+            || self.get()?.complete(CompletionRequest::parse(json_from_js("the completion request", &request)?)?);
+        start().map(WasmGeneration::new).map_err(js_error)
+    }
+
+    pub fn tokenize(&self, text: &str, options: JsValue) -> Result<Uint32Array, JsValue> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct Options {
+            add_special: bool,
+            parse_special: bool,
+        }
+        impl Default for Options {
+            fn default() -> Self {
+                Self { add_special: false, parse_special: true }
+            }
+        }
+        let encode = || {
+            let options: Options = if options.is_undefined() || options.is_null() {
+                Options::default()
+            } else {
+                from_js("the options of tokenize", options)?
+            };
+            self.get()?.tokenizer().encode(text, options.add_special, options.parse_special)
+        };
+        encode().map(|ids| Uint32Array::from(&ids[..])).map_err(js_error)
+    }
+
+    pub fn detokenize(&self, ids: &[u32]) -> Result<String, JsValue> {
+        self.engine()?.tokenizer().decode(ids).map_err(js_error)
+    }
+
+    pub async fn forward(&self, ids: Uint32Array) -> Result<WasmTensor, JsValue> {
+        let engine = self.engine()?;
+        let tensor = engine.forward(&ids.to_vec()).await.map_err(js_error)?;
+        Ok(WasmTensor { tensor: RefCell::new(Some(Rc::new(tensor))) })
+    }
+
+    pub async fn sync(&self) -> Result<(), JsValue> {
+        self.engine()?.sync().await.map_err(js_error)
+    }
+
+    pub fn stats(&self) -> Result<JsValue, JsValue> {
+        to_js(&self.engine()?.stats())
+    }
+
+    #[wasm_bindgen(js_name = resetStats)]
+    pub fn reset_stats(&self) -> Result<(), JsValue> {
+        self.engine()?.reset_stats();
+        Ok(())
+    }
+
+    pub fn dispose(&self) {
+        if let Some(engine) = self.engine.take() {
+            engine.dispose();
+        }
+    }
+}
+
+impl WasmEngine {
+    fn get(&self) -> Result<Rc<Engine>> {
+        self.engine.borrow().clone().ok_or_else(|| err!(Disposed, "the engine was disposed of; load the model again"))
+    }
+
+    fn engine(&self) -> Result<Rc<Engine>, JsValue> {
+        self.get().map_err(js_error)
+    }
+}
+
+async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
+    // The signal is an object of the browser and no data; the rest is.
+    let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
+    let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
+    let options: JsLoadOptions = match options.is_undefined() || options.is_null() {
+        true => JsLoadOptions::default(),
+        false => serde_json::from_value(json_from_js("the options of load", &without_signal(&options))?)
+            .map_err(|error| err!(InvalidRequest, "the options of load: {error}"))?,
+    };
+    let options = LoadOptions {
+        device: DeviceOptions {
+            power_preference: match options.power_preference {
+                Some(JsPowerPreference::LowPower) => PowerPreference::LowPower,
+                _ => PowerPreference::HighPerformance,
+            },
+            force_fallback_adapter: options.force_fallback_adapter,
+            ..DeviceOptions::default()
+        },
+        context_length: options.context_length,
+        utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
+    };
+    let source = source::open(&source, signal.clone()).await?;
+    let mut progress = |progress| {
+        if let Some(callback) = &on_progress {
+            let value = to_js(&progress).unwrap_or(JsValue::UNDEFINED);
+            if let Err(thrown) = callback.call1(&JsValue::UNDEFINED, &value) {
+                bail!(InvalidRequest, "onProgress threw: {}", source::js_message(&thrown));
+            }
+        }
+        if signal.as_ref().is_some_and(AbortSignal::aborted) {
+            bail!(Aborted, "loading was aborted");
+        }
+        Ok(())
+    };
+    let engine = Engine::load(&*source, &options, &mut progress).await?;
+    Ok(WasmEngine { engine: RefCell::new(Some(Rc::new(engine))) })
+}
+
+/// A shallow copy without the field `signal`.
+fn without_signal(options: &JsValue) -> JsValue {
+    let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
+    // A field that is not there is deleted as well.
+    let _ = js_sys::Reflect::delete_property(&copy, &"signal".into());
+    copy.into()
+}
+
+/// A generation under way. `cancel` may be called while `next` is pending; it ends with the chunk after it.
+#[wasm_bindgen]
+pub struct WasmGeneration {
+    /// Taken out while `next` is pending.
+    generation: Rc<RefCell<Option<Generation>>>,
+    cancelled: Rc<Cell<bool>>,
+}
+
+#[wasm_bindgen]
+impl WasmGeneration {
+    /// The next chunk; `undefined` after the last one.
+    pub async fn next(&self) -> Result<JsValue, JsValue> {
+        let slot = self.generation.clone();
+        let cancelled = self.cancelled.clone();
+        let taken = slot.borrow_mut().take();
+        let Some(mut generation) = taken else {
+            return Err(js_error(err!(InvalidRequest, "next was called while the last call was pending")));
+        };
+        if cancelled.get() {
+            generation.cancel();
+        }
+        let chunk = generation.next().await;
+        *slot.borrow_mut() = Some(generation);
+        match chunk {
+            Ok(Some(chunk)) => to_js(&chunk),
+            Ok(None) => Ok(JsValue::UNDEFINED),
+            Err(error) => Err(js_error(error)),
+        }
+    }
+
+    pub fn cancel(&self) {
+        self.cancelled.set(true);
+    }
+}
+
+impl WasmGeneration {
+    fn new(generation: Generation) -> Self {
+        Self { generation: Rc::new(RefCell::new(Some(generation))), cancelled: Rc::default() }
+    }
+}
+
+/// A tensor on the GPU until it is read.
+#[wasm_bindgen]
+pub struct WasmTensor {
+    tensor: RefCell<Option<Rc<EngineTensor>>>,
+}
+
+#[wasm_bindgen]
+impl WasmTensor {
+    #[wasm_bindgen(getter)]
+    pub fn shape(&self) -> Result<JsValue, JsValue> {
+        to_js(&self.get().map_err(js_error)?.shape())
+    }
+
+    #[wasm_bindgen(getter)]
+    pub fn dtype(&self) -> Result<String, JsValue> {
+        Ok(self.get().map_err(js_error)?.dtype().to_owned())
+    }
+
+    pub async fn readback(&self) -> Result<Float32Array, JsValue> {
+        let tensor = self.get().map_err(js_error)?;
+        let values = tensor.readback().await.map_err(js_error)?;
+        Ok(Float32Array::from(&values[..]))
+    }
+
+    /// Frees its memory on the GPU.
+    pub fn dispose(&self) {
+        self.tensor.take();
+    }
+}
+
+impl WasmTensor {
+    fn get(&self) -> Result<Rc<EngineTensor>> {
+        self.tensor.borrow().clone().ok_or_else(|| err!(Disposed, "the tensor was disposed of"))
+    }
+}
+
+/// Renders a chat template with its variables.
+#[wasm_bindgen(js_name = renderTemplate)]
+pub fn render_template(template: &str, context: JsValue) -> Result<String, JsValue> {
+    let render = || -> Result<String, Error> {
+        let template = ChatTemplate::new(template)?;
+        let date = js_sys::Date::new_0();
+        let local_seconds = (date.get_time() / 1e3 - date.get_timezone_offset() * 60.0) as i64;
+        template.render_at(&json_from_js("the variables of the template", &context)?, local_seconds)
+    };
+    render().map_err(js_error)
+}

@@ -1,0 +1,81 @@
+//! The same kernels and models in a browser: `wasm-pack test --headless --chrome -- --test web`.
+#![cfg(target_arch = "wasm32")]
+
+mod parity;
+
+use rillm::Code;
+use rillm::engine::openai::CompletionRequest;
+use rillm::engine::source::MemorySource;
+use rillm::engine::{Engine, LoadOptions};
+use rillm::tensor::{Context, Device, DeviceOptions};
+use serde_json::{Value, json};
+use wasm_bindgen_test::*;
+
+wasm_bindgen_test_configure!(run_in_dedicated_worker);
+
+async fn context(subgroups: bool) -> Context {
+    let options = DeviceOptions { without_subgroups: !subgroups, ..Default::default() };
+    Context::new(Device::request(&options).await.unwrap())
+}
+
+#[wasm_bindgen_test]
+async fn the_device_has_what_the_adapter_has() {
+    let context = context(true).await;
+    let capabilities = context.device().capabilities();
+    // SwiftShader has subgroups and storage bindings above WebGPU's default of 128 MiB.
+    assert!(capabilities.subgroups.is_some_and(|(smallest, largest)| smallest >= 4 && largest >= smallest));
+    assert!(capabilities.max_storage_binding_size > 128 << 20, "{capabilities:?}");
+    assert!(context.device().adapter().features.contains(&"subgroups".to_owned()));
+}
+
+#[wasm_bindgen_test]
+async fn kernels_agree_with_references() {
+    assert!(parity::check_all(&context(true).await).await > 100);
+}
+
+#[wasm_bindgen_test]
+async fn a_kernel_that_does_not_compile_is_a_typed_error() {
+    use rillm::gpu::{Binding, Shader};
+    let context = context(true).await;
+    let device = context.device();
+    let buffer = device.buffer(256, "buffer").unwrap();
+    let template = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+        @compute @workgroup_size(1) fn main() { x[0] = nonsense; }";
+    let shader = Shader { label: "broken", template, modules: &[], defines: &[] };
+    device.dispatch(&shader, &[Binding::ReadWrite(0, buffer.slice())], [1, 1, 1]).unwrap();
+    let error = device.sync().await.unwrap_err();
+    assert_eq!(error.code(), Code::ShaderCompilation);
+    assert!(error.message().contains("broken") && error.message().contains("nonsense"), "{error}");
+    device.sync().await.unwrap();
+}
+
+macro_rules! golden {
+    ($name:literal) => {
+        include_bytes!(concat!("golden/tiny_llama/", $name))
+    };
+}
+
+#[wasm_bindgen_test]
+async fn greedy_tokens_agree() {
+    let ids: Value = serde_json::from_slice(golden!("tied.ids.json")).unwrap();
+    let greedy: Value = serde_json::from_slice(golden!("tied.greedy.json")).unwrap();
+    let models: [(&str, &[u8]); 4] = [
+        ("F32", golden!("tied-f32.gguf")),
+        ("F16", golden!("tied-f16.gguf")),
+        ("Q8_0", golden!("tied-q8_0.gguf")),
+        ("Q4_0", golden!("tied-q4_0.gguf")),
+    ];
+    for (format, bytes) in models {
+        let source = MemorySource::new(bytes.to_vec()).with_chunk_bytes(4099);
+        let engine = Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())).await.unwrap();
+        let wanted = greedy[format].as_array().unwrap();
+        let request = json!({"prompt": ids, "max_tokens": wanted.len(), "temperature": 0, "ignore_eos": true});
+        let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
+        let mut tokens = vec![];
+        while let Some(chunk) = generation.next().await.unwrap() {
+            tokens.extend(chunk.token_ids);
+        }
+        assert_eq!(json!(tokens), json!(wanted), "{format}");
+        engine.dispose();
+    }
+}
