@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::session::Session;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::config::Config;
 use crate::model::gguf::{Gguf, Metadata};
 use crate::model::source::ByteSource;
@@ -47,6 +47,8 @@ pub struct Progress {
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelInfo {
     pub name: Option<String>,
+    /// The file has a chat template of its own.
+    pub has_chat_template: bool,
     pub architecture: String,
     pub parameters: u64,
     pub layers: usize,
@@ -97,7 +99,7 @@ impl Engine {
     ) -> Result<Engine> {
         let total = source.size();
         progress(Progress { phase: Phase::Header, loaded: 0, total })?;
-        let gguf = Gguf::read(source).await.map_err(|error| error.context(source.name()))?;
+        let gguf = Gguf::read(source).await.map_err(|error| about(source, error))?;
         let config = Config::from_metadata(gguf.metadata(), gguf.tensors())?;
         let tokenizer = Tokenizer::new(vocabulary(gguf.metadata())?)?;
         if tokenizer.vocab_size() > config.vocab_size {
@@ -108,8 +110,8 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let template = gguf.metadata().optional_str("tokenizer.chat_template")?.unwrap_or(DEFAULT_CHAT_TEMPLATE);
-        let template = ChatTemplate::new(template)?;
+        let own_template = gguf.metadata().optional_str("tokenizer.chat_template")?;
+        let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
 
         let context = Context::new(device);
@@ -123,6 +125,7 @@ impl Engine {
         let config = transformer.config();
         let info = ModelInfo {
             name: gguf.metadata().optional_str("general.name")?.map(str::to_owned),
+            has_chat_template: own_template.is_some(),
             architecture: config.arch.name.to_owned(),
             parameters: transformer.parameters(),
             layers: n_layers,
@@ -223,6 +226,12 @@ impl Inner {
     }
 }
 
+/// Names the source in an error that does not name it yet.
+fn about(source: &dyn ByteSource, error: Error) -> Error {
+    let name = source.name();
+    if error.message().contains(&name) { error } else { error.context(name) }
+}
+
 fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
     match asked {
         None => Ok(trained.min(DEFAULT_CONTEXT_LENGTH)),
@@ -236,12 +245,12 @@ fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
 /// The vocabulary in a GGUF file's metadata (`tokenizer.ggml.*` of the GGUF specification).
 fn vocabulary(metadata: &Metadata) -> Result<Vocabulary> {
     let key = |name: &str| format!("tokenizer.ggml.{name}");
-    let text = |name: &str| Ok::<_, crate::Error>(metadata.optional_str(&key(name))?.map(str::to_owned));
+    let text = |name: &str| Ok::<_, Error>(metadata.optional_str(&key(name))?.map(str::to_owned));
     let Some(model) = text("model")? else {
         bail!(InvalidMetadata, "the file has no tokenizer (tokenizer.ggml.model)");
     };
     let strings = |name: &str| match metadata.optional_strings(&key(name))? {
-        Some(strings) => Ok::<_, crate::Error>(strings.into_iter().map(str::to_owned).collect()),
+        Some(strings) => Ok::<_, Error>(strings.into_iter().map(str::to_owned).collect()),
         None => Ok(Vec::new()),
     };
     let token_types = match metadata.optional_i32_array(&key("token_type"))? {

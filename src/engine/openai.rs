@@ -3,6 +3,7 @@
 //! was asked for.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use web_time::SystemTime;
 
@@ -72,13 +73,13 @@ pub enum Stop {
 
 impl ChatRequest {
     pub fn parse(request: Value) -> Result<Self> {
-        serde_json::from_value(request).map_err(|error| err!(InvalidRequest, "the chat request: {error}"))
+        parse("the chat request", request)
     }
 }
 
 impl CompletionRequest {
     pub fn parse(request: Value) -> Result<Self> {
-        serde_json::from_value(request).map_err(|error| err!(InvalidRequest, "the completion request: {error}"))
+        parse("the completion request", request)
     }
 }
 
@@ -190,6 +191,14 @@ fn message((index, message): (usize, &Value)) -> Result<Value> {
         ),
     }
     Ok(message)
+}
+
+/// Reads a request; an error names the field that it is about.
+fn parse<T: DeserializeOwned>(what: &str, request: Value) -> Result<T> {
+    serde_path_to_error::deserialize(request).map_err(|error| match error.path().iter().next() {
+        Some(_) => err!(InvalidRequest, "{what}: {}: {}", error.path(), error.inner()),
+        None => err!(InvalidRequest, "{what}: {}", error.inner()),
+    })
 }
 
 fn positive(name: &str, value: Option<u64>) -> Result<Option<usize>> {

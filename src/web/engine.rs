@@ -78,8 +78,9 @@ impl WasmEngine {
         encode().map(|ids| Uint32Array::from(&ids[..])).map_err(js_error)
     }
 
+    /// Control tokens are written out, so that `tokenize` gives the ids again.
     pub fn detokenize(&self, ids: &[u32]) -> Result<String, JsValue> {
-        self.engine()?.tokenizer().decode(ids).map_err(js_error)
+        self.engine()?.tokenizer().decode_with_control(ids).map_err(js_error)
     }
 
     pub async fn forward(&self, ids: Uint32Array) -> Result<WasmTensor, JsValue> {

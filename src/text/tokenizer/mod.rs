@@ -135,6 +135,19 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The text of `ids` as `encode` with `parse_special` reads it: control tokens are written out.
+    pub fn decode_with_control(&self, ids: &[u32]) -> Result<String> {
+        let mut bytes = Vec::new();
+        for &id in ids {
+            bytes.extend_from_slice(self.token_bytes_with_control(id)?);
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(match self.adds_space_prefix() {
+            true => text.strip_prefix(' ').map(str::to_owned).unwrap_or(text),
+            false => text,
+        })
+    }
+
     /// The text of `ids`. Control tokens have none; bytes that are not UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         let mut decoder = StreamDecoder::new(self);
