@@ -1,0 +1,222 @@
+// What callers use: loads a model into a host and offers OpenAI's endpoints on it. It decides the order of requests and the
+// meaning of options; how a model runs, and on which thread, is the host's.
+
+import { abortError, EngineError, toEngineError } from './errors.js';
+import { RunningGeneration } from './generation.js';
+import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
+import type { GenerationKind, Host, HostLoadOptions } from './protocol.js';
+import { RequestQueue, type Turn } from './queue.js';
+import { CompletionStream } from './stream.js';
+import { Tensor } from './tensor.js';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionRequest,
+  Completion,
+  CompletionChunk,
+  CompletionRequest,
+  EngineStats,
+  LoadOptions,
+  LoadProgress,
+  ModelInfo,
+  RequestOptions,
+  TokenizeOptions,
+} from './types.js';
+import { WorkerHost } from './worker_host.js';
+
+export interface ChatCompletions {
+  create(request: ChatCompletionRequest & { stream: true }, options?: RequestOptions): Promise<CompletionStream<ChatCompletionChunk>>;
+  create(request: ChatCompletionRequest & { stream?: false | undefined }, options?: RequestOptions): Promise<ChatCompletion>;
+  create(request: ChatCompletionRequest, options?: RequestOptions): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>>;
+}
+
+export interface Completions {
+  create(request: CompletionRequest & { stream: true }, options?: RequestOptions): Promise<CompletionStream<CompletionChunk>>;
+  create(request: CompletionRequest & { stream?: false | undefined }, options?: RequestOptions): Promise<Completion>;
+  create(request: CompletionRequest, options?: RequestOptions): Promise<Completion | CompletionStream<CompletionChunk>>;
+}
+
+/** A loaded model. Every method that fails rejects with an EngineError. */
+export class Engine {
+  /** What was loaded, and on which adapter it runs. */
+  readonly info: ModelInfo;
+  /** Answers to a conversation, in the shapes of OpenAI's chat completions. */
+  readonly chat: { readonly completions: ChatCompletions };
+  /** Continuations of a text, in the shapes of OpenAI's completions. */
+  readonly completions: Completions;
+
+  #host: Host;
+  #queue = new RequestQueue();
+  #disposed: EngineError | undefined;
+
+  /**
+   * Loads a GGUF model from a URL (the server must serve byte ranges), a File or a Blob.
+   *
+   * ```js
+   * const engine = await Engine.load('/models/model.gguf', { onProgress: ({ loaded, total }) => … });
+   * ```
+   */
+  static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, powerPreference, forceFallbackAdapter } = options;
+    const place = resolveSource(source);
+    const hostOptions: HostLoadOptions = {};
+    if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
+    if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+    if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
+    if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+    if (signal?.aborted) throw abortError(signal, 'loading the model');
+
+    const host = worker ? new WorkerHost() : await pageHost();
+    try {
+      return new Engine(host, await host.load(place, hostOptions, reporter(onProgress), signal));
+    } catch (thrown) {
+      await host.dispose().catch(() => {});
+      // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
+      throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
+    }
+  }
+
+  private constructor(host: Host, info: ModelInfo) {
+    this.#host = host;
+    this.info = info;
+    const model = info.name ?? info.architecture;
+    this.chat = {
+      completions: {
+        create: ((request: unknown, options?: RequestOptions) =>
+          this.#create('chat', () => chatShapes(model), request, options)) as ChatCompletions['create'],
+      },
+    };
+    this.completions = {
+      create: ((request: unknown, options?: RequestOptions) =>
+        this.#create('completion', () => completionShapes(model), request, options)) as Completions['create'],
+    };
+  }
+
+  /** The token ids of a text. */
+  async tokenize(text: string, options: TokenizeOptions = {}): Promise<Uint32Array> {
+    this.#check();
+    return this.#host.tokenize(text, options);
+  }
+
+  /** The text of token ids. */
+  async detokenize(ids: ArrayLike<number>): Promise<string> {
+    this.#check();
+    return this.#host.detokenize(tokenIds(ids));
+  }
+
+  /** One forward pass over the tokens, beginning with an empty context: logits, float32 [n_tokens, n_vocab]. */
+  async forward(ids: ArrayLike<number>): Promise<Tensor> {
+    const checked = tokenIds(ids);
+    return this.#inTurn(async () => new Tensor(this.#host, await this.#host.forward(checked)));
+  }
+
+  /** Resolves when the GPU has done everything that was submitted so far. */
+  async sync(): Promise<void> {
+    this.#check();
+    await this.#host.sync();
+  }
+
+  /** The GPU counters. */
+  async stats(): Promise<EngineStats> {
+    this.#check();
+    return this.#host.stats();
+  }
+
+  /** Sets the counters to zero. */
+  async resetStats(): Promise<void> {
+    this.#check();
+    await this.#host.resetStats();
+  }
+
+  /** Frees the GPU memory and ends the worker. What runs is rejected with code `disposed`. Calling it twice is harmless. */
+  async dispose(): Promise<void> {
+    if (this.#disposed !== undefined) return;
+    this.#disposed = new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()');
+    this.#queue.close(this.#disposed);
+    await this.#host.dispose();
+  }
+
+  async #create<Whole, Part>(
+    kind: GenerationKind,
+    newShapes: () => Shapes<Whole, Part>,
+    request: unknown,
+    { signal }: RequestOptions = {},
+  ): Promise<Whole | CompletionStream<Part>> {
+    const { generation: fields, stream, includeUsage } = splitRequest(request);
+    const shapes = newShapes();
+    const turn = await this.#turn(signal);
+    let running: RunningGeneration;
+    try {
+      running = new RunningGeneration(await this.#host.generate(kind, fields), turn, signal);
+    } catch (thrown) {
+      turn.release();
+      throw toEngineError(thrown);
+    }
+    if (stream) return new CompletionStream(running, shapes, includeUsage);
+    const chunks = [];
+    for (let chunk = await running.next(); chunk !== undefined; chunk = await running.next()) chunks.push(chunk);
+    if (signal?.aborted && chunks.at(-1)?.finish_reason === 'cancelled') throw abortError(signal, 'the generation');
+    return shapes.whole(chunks);
+  }
+
+  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = await this.#turn();
+    try {
+      return await work();
+    } finally {
+      turn.release();
+    }
+  }
+
+  async #turn(signal?: AbortSignal): Promise<Turn> {
+    this.#check();
+    return this.#queue.turn(signal);
+  }
+
+  #check(): void {
+    if (this.#disposed !== undefined) throw this.#disposed;
+  }
+}
+
+async function pageHost(): Promise<Host> {
+  // Imported only when it is wanted: with a worker, the page itself never loads the wasm's glue.
+  const { EngineHost } = await import('./host.js');
+  return new EngineHost();
+}
+
+function resolveSource(source: string | URL | Blob): string | Blob {
+  if (source instanceof Blob) return source;
+  return resolveUrl(source, 'the model');
+}
+
+/** A worker would resolve a relative URL against its own script. */
+function resolveUrl(url: unknown, what: string): string {
+  if (typeof url !== 'string' && !(url instanceof URL)) {
+    throw new EngineError('invalid_request', `${what} is a URL${what === 'the model' ? ', a File or a Blob' : ''}, got ${typeof url}`);
+  }
+  try {
+    return new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href;
+  } catch (thrown) {
+    throw new EngineError('invalid_request', `${what} has no valid URL: ${String(url)}`, { cause: thrown });
+  }
+}
+
+/** Calls the caller's function; what it throws is the caller's and must not break the load. */
+function reporter(onProgress: LoadOptions['onProgress']): (progress: LoadProgress) => void {
+  return (progress) => {
+    try {
+      onProgress?.(progress);
+    } catch (thrown) {
+      reportError(thrown);
+    }
+  };
+}
+
+function tokenIds(ids: ArrayLike<number>): Uint32Array {
+  const array = Array.from(ids);
+  const wrong = array.findIndex((id) => !Number.isInteger(id) || id < 0 || id > 0xffffffff);
+  if (wrong !== -1) {
+    throw new EngineError('invalid_request', `token ids are whole numbers from 0, got ${String(array[wrong])} at position ${wrong}`);
+  }
+  return Uint32Array.from(array);
+}

@@ -1,0 +1,160 @@
+// Runs one model on the wasm of this thread, whichever thread that is: the worker's or the page's. It knows nothing of
+// messages, queues or OpenAI's shapes.
+
+import { EngineError } from './errors.js';
+import type { Chunk, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
+import type { EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmTensor } from './wasm.js';
+
+export class EngineHost implements Host {
+  #wasm: Wasm | undefined;
+  #engine: WasmEngine | undefined;
+  #generations = new Set<EngineGeneration>();
+  #tensors = new Map<number, WasmTensor>();
+  #nextHandle = 1;
+
+  async load(
+    source: string | Blob,
+    { wasmUrl, ...options }: HostLoadOptions,
+    onProgress: (progress: LoadProgress) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<ModelInfo> {
+    const wasm = await loadWasm(wasmUrl);
+    const engine = await wasm.guard(() =>
+      wasm.WasmEngine.load(source, signal === undefined ? options : { ...options, signal }, onProgress),
+    );
+    this.#wasm = wasm;
+    this.#engine = engine;
+    return wasm.guard(() => engine.info());
+  }
+
+  async generate(kind: GenerationKind, request: object): Promise<Generation> {
+    const { wasm, engine } = this.#loaded();
+    const generation = await wasm.guard(() => (kind === 'chat' ? engine.chat(request) : engine.complete(request)));
+    if (this.#engine !== engine) throw disposed();
+    const running = new EngineGeneration(wasm, generation);
+    this.#generations.add(running);
+    void running.released.then(() => this.#generations.delete(running));
+    return running;
+  }
+
+  async tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array> {
+    const { wasm, engine } = this.#loaded();
+    return wasm.guard(() => engine.tokenize(text, options));
+  }
+
+  async detokenize(ids: Uint32Array): Promise<string> {
+    const { wasm, engine } = this.#loaded();
+    return wasm.guard(() => engine.detokenize(ids));
+  }
+
+  async forward(ids: Uint32Array): Promise<TensorData> {
+    const { wasm, engine } = this.#loaded();
+    const tensor = await wasm.guard(() => engine.forward(ids));
+    if (this.#engine !== engine) {
+      tensor.dispose();
+      tensor.free();
+      throw disposed();
+    }
+    const handle = this.#nextHandle++;
+    this.#tensors.set(handle, tensor);
+    return { handle, shape: Array.from(tensor.shape), dtype: tensor.dtype };
+  }
+
+  async readback(handle: number): Promise<Float32Array> {
+    const { wasm } = this.#loaded();
+    const tensor = this.#tensors.get(handle);
+    if (tensor === undefined) throw new EngineError('disposed', 'the tensor was disposed of: read it back before dispose()');
+    return wasm.guard(() => tensor.readback());
+  }
+
+  async disposeTensor(handle: number): Promise<void> {
+    const tensor = this.#tensors.get(handle);
+    this.#tensors.delete(handle);
+    if (tensor === undefined || this.#wasm?.isBroken()) return;
+    tensor.dispose();
+    tensor.free();
+  }
+
+  async sync(): Promise<void> {
+    const { wasm, engine } = this.#loaded();
+    await wasm.guard(() => engine.sync());
+  }
+
+  async stats(): Promise<EngineStats> {
+    const { wasm, engine } = this.#loaded();
+    return { ...(await wasm.guard(() => engine.stats())), wasm_memory_bytes: wasm.memoryBytes() };
+  }
+
+  async resetStats(): Promise<void> {
+    const { wasm, engine } = this.#loaded();
+    await wasm.guard(() => engine.resetStats());
+  }
+
+  async dispose(): Promise<void> {
+    const [wasm, engine] = [this.#wasm, this.#engine];
+    const tensors = [...this.#tensors.values()];
+    this.#engine = undefined;
+    this.#tensors.clear();
+    // A step that runs still uses the engine's buffers: it ends first, and its reader hears why.
+    await Promise.all(Array.from(this.#generations, (generation) => generation.end(disposed())));
+    if (engine === undefined || wasm === undefined || wasm.isBroken()) return;
+    await wasm.guard(() => {
+      for (const tensor of tensors) tensor.dispose();
+      engine.dispose();
+    });
+  }
+
+  #loaded(): { wasm: Wasm; engine: WasmEngine } {
+    if (this.#wasm === undefined || this.#engine === undefined) {
+      throw disposed();
+    }
+    return { wasm: this.#wasm, engine: this.#engine };
+  }
+}
+
+function disposed(): EngineError {
+  return new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()');
+}
+
+/** A generation whose steps never overlap its end: the wasm object is borrowed while a step runs. */
+class EngineGeneration implements Generation {
+  readonly released: Promise<void>;
+  #wasm: Wasm;
+  #generation: WasmGeneration;
+  #step: Promise<unknown> = Promise.resolve();
+  #ended: EngineError | undefined;
+  #resolveReleased!: () => void;
+
+  constructor(wasm: Wasm, generation: WasmGeneration) {
+    this.#wasm = wasm;
+    this.#generation = generation;
+    this.released = new Promise((resolve) => (this.#resolveReleased = resolve));
+  }
+
+  async next(): Promise<Chunk | undefined> {
+    if (this.#ended !== undefined) throw this.#ended;
+    const step = this.#wasm.guard(() => this.#generation.next());
+    this.#step = step.catch(() => {});
+    const chunk = await step;
+    if (this.#ended !== undefined) throw this.#ended;
+    return chunk;
+  }
+
+  cancel(): void {
+    if (this.#ended === undefined && !this.#wasm.isBroken()) this.#generation.cancel();
+  }
+
+  /** Ends it for its reader with this error; resolves when no step runs any more. */
+  async end(error: EngineError): Promise<void> {
+    this.cancel();
+    this.#ended ??= error;
+    await this.#step;
+  }
+
+  async release(): Promise<void> {
+    await this.end(disposed());
+    if (!this.#wasm.isBroken()) this.#generation.free();
+    this.#resolveReleased();
+  }
+}

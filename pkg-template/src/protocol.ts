@@ -1,0 +1,85 @@
+// The messages between the page and the worker, and what both sides of them offer. Types only; neither side's workings.
+
+import type { ErrorData } from './errors.js';
+import type { EngineStats, FinishReason, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
+
+/** A piece of generated text; the last one says why it is the last. */
+export interface Chunk {
+  text: string;
+  token_ids: number[];
+  finish_reason?: FinishReason;
+  usage?: Usage;
+  timings?: Timings;
+}
+
+export type GenerationKind = 'chat' | 'completion';
+
+/** A generation that runs: pulled chunk by chunk. */
+export interface Generation {
+  /** Undefined after the last chunk. */
+  next(): Promise<Chunk | undefined>;
+  /** Ends it soon: the last chunk then has finish_reason "cancelled". */
+  cancel(): void;
+  /** Frees it, also before its end; resolves when nothing of it runs any more. To be called exactly once. */
+  release(): Promise<void>;
+}
+
+export interface HostLoadOptions {
+  contextLength?: number;
+  powerPreference?: 'high-performance' | 'low-power';
+  forceFallbackAdapter?: boolean;
+  wasmUrl?: string;
+}
+
+export interface TensorData {
+  handle: number;
+  shape: number[];
+  dtype: string;
+}
+
+/** The calls that are one question and one answer. Each name is a message of its own to the worker. */
+export interface HostCalls {
+  tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array>;
+  detokenize(ids: Uint32Array): Promise<string>;
+  forward(ids: Uint32Array): Promise<TensorData>;
+  readback(handle: number): Promise<Float32Array>;
+  disposeTensor(handle: number): Promise<void>;
+  sync(): Promise<void>;
+  stats(): Promise<EngineStats>;
+  resetStats(): Promise<void>;
+  dispose(): Promise<void>;
+}
+
+/** What runs a model: `EngineHost` itself, or `WorkerHost`, which forwards to one in a worker. */
+export interface Host extends HostCalls {
+  load(
+    source: string | Blob,
+    options: HostLoadOptions,
+    onProgress: (progress: LoadProgress) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<ModelInfo>;
+  /** Resolves when the request was accepted. */
+  generate(kind: GenerationKind, request: object): Promise<Generation>;
+}
+
+type CallMessage = {
+  [Method in keyof HostCalls]: { type: 'call'; id: number; method: Method; args: Parameters<HostCalls[Method]> };
+}[keyof HostCalls];
+
+export type ToWorker =
+  | { type: 'load'; id: number; source: string | Blob; options: HostLoadOptions }
+  | CallMessage
+  | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number }
+  /** The page took `count` chunks, so the worker may run ahead by as many more. */
+  | { type: 'credit'; id: number; count: number }
+  | { type: 'cancel'; id: number }
+  /** Answered when generation `generation` no longer runs. */
+  | { type: 'release'; id: number; generation: number };
+
+export type FromWorker =
+  | { type: 'progress'; id: number; progress: LoadProgress }
+  | { type: 'result'; id: number; value: unknown }
+  | { type: 'error'; id: number; error: ErrorData }
+  | { type: 'chunk'; id: number; chunk: Chunk | undefined }
+  /** The wasm instance is broken: nothing more will be answered. */
+  | { type: 'crash'; error: ErrorData };

@@ -1,0 +1,264 @@
+// The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
+
+/** Bytes read so far. The total covers the header and the weights. */
+export interface LoadProgress {
+  phase: 'header' | 'weights' | 'ready';
+  /** Bytes. */
+  loaded: number;
+  /** Bytes; 0 while it is not known yet. */
+  total: number;
+}
+
+export interface LoadOptions {
+  /** Called with the bytes loaded, many times. */
+  onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /** Aborting it rejects the load with code `aborted` and frees what was loaded. */
+  signal?: AbortSignal | undefined;
+  /** Length of the context in tokens; without it the engine chooses one that the model allows. */
+  contextLength?: number | undefined;
+  /** Run in a dedicated worker, so that the page never stutters. Default: true. */
+  worker?: boolean | undefined;
+  /** Which GPU to prefer in a machine with two. */
+  powerPreference?: 'high-performance' | 'low-power' | undefined;
+  /** Ask for the browser's software adapter. Slow; for tests. */
+  forceFallbackAdapter?: boolean | undefined;
+  /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */
+  wasmUrl?: string | URL | undefined;
+}
+
+export interface AdapterInfo {
+  vendor: string;
+  architecture: string;
+  device: string;
+  description: string;
+  /** True where the adapter runs in software. */
+  is_fallback: boolean;
+  features: string[];
+}
+
+export interface ModelInfo {
+  /** The name that the file gives itself. */
+  name?: string;
+  /** The file has a chat template of its own; without one, chats are written in ChatML. */
+  has_chat_template: boolean;
+  architecture: string;
+  parameters: number;
+  layers: number;
+  context_length: number;
+  vocab_size: number;
+  embedding_length: number;
+  quantization: string;
+  weight_bytes: number;
+  kv_cache_bytes: number;
+  adapter: AdapterInfo;
+}
+
+export interface CacheStats {
+  hits: number;
+  misses: number;
+  evictions: number;
+  entries: number;
+}
+
+/** Counters since the engine was loaded. The difference of two readings tells what happened between them. */
+export interface EngineStats {
+  dispatches: number;
+  passes: number;
+  encoders: number;
+  submits: number;
+  syncs: number;
+  maps: number;
+  uniform_writes: number;
+  buffers_created: number;
+  buffers_reused: number;
+  bind_groups_created: number;
+  pipelines_created: number;
+  copies: number;
+  bytes_uploaded: number;
+  bytes_read_back: number;
+  /** Bytes in GPU buffers that are alive or kept for reuse. */
+  live_bytes: number;
+  peak_bytes: number;
+  live_buffers: number;
+  /** The caches of the GPU layer. */
+  uniforms: CacheStats;
+  bind_groups: CacheStats;
+  pipelines: CacheStats;
+  /** Size of the WebAssembly heap. Weights never pass through it. */
+  wasm_memory_bytes: number;
+}
+
+export type FinishReason = 'stop' | 'length' | 'cancelled';
+
+export interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+}
+
+/** How long it took. An extension of OpenAI's shapes. */
+export interface Timings {
+  prompt_ms: number;
+  prompt_tokens_per_s: number;
+  decode_ms: number;
+  tokens_per_s: number;
+  /** Tokens of the prompt that were still in the KV cache. */
+  cached_prompt_tokens: number;
+}
+
+export interface TextPart {
+  type: 'text';
+  text: string;
+}
+
+export interface ChatMessage {
+  role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
+  /** May be left out of an assistant's message that calls tools. */
+  content?: string | TextPart[] | null | undefined;
+  name?: string | undefined;
+  tool_calls?: ToolCall[] | undefined;
+  tool_call_id?: string | undefined;
+}
+
+export interface ToolCall {
+  id?: string | undefined;
+  type: 'function';
+  /** `arguments` is JSON as text, as OpenAI has it, or an object, as most templates want it. */
+  function: { name: string; arguments: string | Record<string, unknown> };
+}
+
+/** A function that the model may call, described by a JSON schema. */
+export interface Tool {
+  type: 'function';
+  function: { name: string; description?: string | undefined; parameters?: Record<string, unknown> | undefined };
+}
+
+interface GenerationRequest {
+  /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
+  model?: string;
+  /** At most so many new tokens. Default: what the context has room for. */
+  max_tokens?: number | undefined;
+  /** 0 always takes the most likely token. */
+  temperature?: number | undefined;
+  /** The same seed, prompt and settings give the same text on the same adapter. */
+  seed?: number | undefined;
+  /** Texts (at most 4) that end the answer; they are not part of it. */
+  stop?: string | string[] | undefined;
+  /** Go on after the model's end-of-text token. For benchmarks; an extension. */
+  ignore_eos?: boolean | undefined;
+  /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
+  stream_options?: { include_usage?: boolean } | undefined;
+}
+
+export interface ChatCompletionRequest extends GenerationRequest {
+  messages: ChatMessage[];
+  /** Handed to the model's chat template. A call comes back in `content`, as the text that the model wrote. */
+  tools?: Tool[] | undefined;
+  /** OpenAI's newer name of `max_tokens`. */
+  max_completion_tokens?: number | undefined;
+  stream?: boolean | undefined;
+}
+
+export interface CompletionRequest extends GenerationRequest {
+  /** A text, or its token ids. */
+  prompt: string | number[];
+  stream?: boolean | undefined;
+}
+
+export interface RequestOptions {
+  /**
+   * Aborting it stops the generation. A promise rejects with code `aborted`; a stream that has begun ends early, and its
+   * last chunk has `finish_reason: "cancelled"`.
+   */
+  signal?: AbortSignal | undefined;
+}
+
+export interface ChatCompletion {
+  id: string;
+  object: 'chat.completion';
+  /** Unix time in seconds. */
+  created: number;
+  model: string;
+  choices: ChatCompletionChoice[];
+  usage: Usage;
+  timings: Timings;
+}
+
+export interface ChatCompletionChoice {
+  index: number;
+  message: { role: 'assistant'; content: string; refusal: null };
+  logprobs: null;
+  finish_reason: FinishReason;
+  /** The ids of the new tokens. An extension. */
+  token_ids: number[];
+}
+
+export interface ChatCompletionChunk {
+  id: string;
+  object: 'chat.completion.chunk';
+  created: number;
+  model: string;
+  choices: ChatCompletionChunkChoice[];
+  /** On the last chunk; with `include_usage`, null on all others. */
+  usage?: Usage | null;
+  /** On the last chunk. */
+  timings?: Timings;
+}
+
+export interface ChatCompletionChunkChoice {
+  index: number;
+  delta: { role?: 'assistant'; content?: string };
+  logprobs: null;
+  finish_reason: FinishReason | null;
+  token_ids: number[];
+}
+
+/** The shape of both an answer and, when streaming, of each chunk. */
+export interface Completion {
+  id: string;
+  object: 'text_completion';
+  created: number;
+  model: string;
+  choices: CompletionChoice<FinishReason>[];
+  usage: Usage;
+  timings: Timings;
+}
+
+export interface CompletionChunk {
+  id: string;
+  object: 'text_completion';
+  created: number;
+  model: string;
+  choices: CompletionChoice<FinishReason | null>[];
+  usage?: Usage | null;
+  timings?: Timings;
+}
+
+export interface CompletionChoice<Reason> {
+  index: number;
+  text: string;
+  logprobs: null;
+  finish_reason: Reason;
+  token_ids: number[];
+}
+
+export interface TokenizeOptions {
+  /** Add the tokens that the model wants around a text, such as the begin-of-text token. Default: false. */
+  add_special?: boolean | undefined;
+  /** Read `<|…|>` and the like as the special tokens they name. Default: true. */
+  parse_special?: boolean | undefined;
+}
+
+export interface DispatchBenchOptions {
+  /** Dispatches per measurement. */
+  count?: number;
+  repetitions?: number;
+  forceFallbackAdapter?: boolean;
+  wasmUrl?: string | URL;
+}
+
+export interface DispatchBench {
+  adapter: AdapterInfo;
+  /** Microseconds per dispatch: to encode it, and until the GPU has done it. */
+  results: { variant: string; encode_us: number; whole_us: number }[];
+}

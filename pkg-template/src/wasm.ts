@@ -1,0 +1,140 @@
+// The only file that touches the generated glue. It gives the glue's classes their types, loads the wasm once per thread
+// and notices when it traps; it knows nothing of workers, queues or OpenAI's shapes.
+
+import init, * as glue from './wasm/rillm.js';
+import { EngineError, toEngineError } from './errors.js';
+import type { Chunk } from './protocol.js';
+import type { DispatchBench, DispatchBenchOptions, EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+
+export interface WasmGeneration {
+  next(): Promise<Chunk | undefined>;
+  cancel(): void;
+  free(): void;
+}
+
+export interface WasmTensor {
+  readonly shape: ArrayLike<number>;
+  readonly dtype: string;
+  readback(): Promise<Float32Array>;
+  dispose(): void;
+  free(): void;
+}
+
+export interface WasmLoadOptions {
+  contextLength?: number;
+  powerPreference?: 'high-performance' | 'low-power';
+  forceFallbackAdapter?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface WasmEngine {
+  info(): ModelInfo;
+  chat(request: object): WasmGeneration;
+  complete(request: object): WasmGeneration;
+  tokenize(text: string, options?: TokenizeOptions): Uint32Array;
+  detokenize(ids: Uint32Array): string;
+  forward(ids: Uint32Array): Promise<WasmTensor>;
+  sync(): Promise<void>;
+  stats(): Omit<EngineStats, 'wasm_memory_bytes'>;
+  resetStats(): void;
+  dispose(): void;
+  free(): void;
+}
+
+interface Glue {
+  WasmEngine: {
+    load(source: string | Blob, options: WasmLoadOptions, onProgress?: (progress: LoadProgress) => void): Promise<WasmEngine>;
+  };
+  renderTemplate(template: string, context: object): string;
+  benchDispatch(options: DispatchBenchOptions): Promise<DispatchBench>;
+}
+
+/** The loaded wasm of this thread. */
+export interface Wasm extends Glue {
+  memoryBytes(): number;
+  /** True after a trap: nothing can be called any more. */
+  isBroken(): boolean;
+  /** Runs `work` and converts what it throws. Rejects also when the wasm traps in a callback, where no promise would settle. */
+  guard<T>(work: () => T | Promise<T>): Promise<Awaited<T>>;
+}
+
+let loading: Promise<Wasm> | undefined;
+
+/** Fetches and compiles the wasm on the first call. After a failure, the next call tries again. */
+export function loadWasm(url?: string): Promise<Wasm> {
+  loading ??= start(url).catch((error: unknown) => {
+    loading = undefined;
+    throw error;
+  });
+  return loading;
+}
+
+async function start(url: string | undefined): Promise<Wasm> {
+  let exports: { memory: WebAssembly.Memory };
+  try {
+    exports = await init(url === undefined ? undefined : { module_or_path: url });
+  } catch (thrown) {
+    const where = url === undefined ? 'rillm_bg.wasm beside the package' : url;
+    throw new EngineError(
+      'wasm_unavailable',
+      `the WebAssembly module ${where} did not load (${String(thrown)}): check that the file is served and that the ` +
+        `content security policy allows 'wasm-unsafe-eval', or name its address with the option wasmUrl`,
+      { cause: thrown },
+    );
+  }
+  const traps = watchForTraps();
+  return {
+    ...(glue as unknown as Glue),
+    memoryBytes: () => exports.memory.buffer.byteLength,
+    isBroken: () => traps.trapped(),
+    guard: (work) => traps.guard(work),
+  };
+}
+
+/**
+ * A trap leaves the instance in an unknown state, so everything that runs and everything that is asked later is rejected.
+ * Inside an async function of Rust the trap surfaces as an uncaught error of the thread, never as a rejection: without the
+ * listener below its promise would stay open forever.
+ */
+function watchForTraps() {
+  let trapped: EngineError | undefined;
+  const pending = new Set<(error: EngineError) => void>();
+
+  function trap(error: WebAssembly.RuntimeError): EngineError {
+    trapped ??= new EngineError(
+      'internal',
+      `the WebAssembly module stopped with "${error.message}": this is a fault of rillm. The engine is gone; ` +
+        `load it again (without a worker: reload the page first)`,
+      { cause: error },
+    );
+    for (const reject of pending) reject(trapped);
+    pending.clear();
+    return trapped;
+  }
+
+  addEventListener('error', (event) => {
+    // Another wasm module of the page may trap too; frames of ours have the name of our file.
+    if (event.error instanceof WebAssembly.RuntimeError && (event.error.stack ?? 'rillm').includes('rillm')) trap(event.error);
+  });
+
+  return {
+    trapped: () => trapped !== undefined,
+    async guard<T>(work: () => T | Promise<T>): Promise<Awaited<T>> {
+      if (trapped !== undefined) throw trapped;
+      let reject: ((error: EngineError) => void) | undefined;
+      const trapping = new Promise<never>((_, rejectTrapping) => {
+        reject = rejectTrapping;
+        pending.add(rejectTrapping);
+      });
+      trapping.catch(() => {});
+      try {
+        return await Promise.race([work(), trapping]);
+      } catch (thrown) {
+        if (thrown instanceof WebAssembly.RuntimeError) throw trap(thrown);
+        throw toEngineError(thrown);
+      } finally {
+        if (reject !== undefined) pending.delete(reject);
+      }
+    },
+  };
+}

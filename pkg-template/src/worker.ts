@@ -1,0 +1,111 @@
+// The dedicated worker: an EngineHost whose calls arrive as messages. It decides nothing but how far a generation may run
+// ahead of the page (its credit).
+
+import { errorData, toEngineError } from './errors.js';
+import { EngineHost } from './host.js';
+import type { FromWorker, Generation, ToWorker } from './protocol.js';
+import type { LoadProgress } from './types.js';
+
+// The DOM's types describe a page; these are the members of a worker's scope that are used here.
+const scope = globalThis as unknown as {
+  postMessage(message: FromWorker, transfer?: Transferable[]): void;
+  addEventListener(type: 'message', listener: (event: MessageEvent<ToWorker>) => void): void;
+  addEventListener(type: 'error', listener: (event: ErrorEvent) => void): void;
+  addEventListener(type: 'unhandledrejection', listener: (event: PromiseRejectionEvent) => void): void;
+};
+
+interface Running {
+  generation: Generation;
+  credit: number;
+  wake: () => void;
+}
+
+const host = new EngineHost();
+const running = new Map<number, Running>();
+
+function fail(id: number, thrown: unknown): void {
+  scope.postMessage({ type: 'error', id, error: errorData(toEngineError(thrown)) });
+}
+
+function transferables(value: unknown): Transferable[] {
+  return value instanceof Float32Array || value instanceof Uint32Array ? [value.buffer as ArrayBuffer] : [];
+}
+
+async function answer(id: number, work: () => Promise<unknown>): Promise<void> {
+  try {
+    const value = await work();
+    scope.postMessage({ type: 'result', id, value }, transferables(value));
+  } catch (thrown) {
+    fail(id, thrown);
+  }
+}
+
+async function generate(message: ToWorker & { type: 'generate' }): Promise<void> {
+  const { id } = message;
+  try {
+    const generation = await host.generate(message.kind, message.request);
+    const state: Running = { generation, credit: message.credit, wake: () => {} };
+    running.set(id, state);
+    scope.postMessage({ type: 'result', id, value: undefined });
+    for (;;) {
+      while (state.credit <= 0 && running.has(id)) await new Promise<void>((resolve) => (state.wake = resolve));
+      if (!running.has(id)) return;
+      const chunk = await generation.next();
+      if (!running.has(id)) return;
+      state.credit -= 1;
+      scope.postMessage({ type: 'chunk', id, chunk });
+      if (chunk === undefined) return;
+    }
+  } catch (thrown) {
+    fail(id, thrown);
+  }
+}
+
+function call(message: ToWorker & { type: 'call' }): Promise<unknown> {
+  // TypeScript cannot see that `args` belongs to `method` once both come out of the union.
+  const method = host[message.method] as (...args: unknown[]) => Promise<unknown>;
+  return method.apply(host, message.args);
+}
+
+scope.addEventListener('message', ({ data }) => {
+  switch (data.type) {
+    case 'load': {
+      const { id, source, options } = data;
+      const onProgress = (progress: LoadProgress) => scope.postMessage({ type: 'progress', id, progress });
+      void answer(id, () => host.load(source, options, onProgress, undefined));
+      break;
+    }
+    case 'call':
+      void answer(data.id, () => call(data));
+      break;
+    case 'generate':
+      void generate(data);
+      break;
+    case 'credit': {
+      const state = running.get(data.id);
+      if (state !== undefined) {
+        state.credit += data.count;
+        state.wake();
+      }
+      break;
+    }
+    case 'cancel':
+      running.get(data.id)?.generation.cancel();
+      break;
+    case 'release': {
+      const state = running.get(data.generation);
+      running.delete(data.generation);
+      state?.wake();
+      void answer(data.id, async () => state?.generation.release());
+      break;
+    }
+  }
+});
+
+// What nobody caught: the host rejects its own open calls on a trap, and the page must hear that nothing else will come.
+scope.addEventListener('error', (event) => {
+  scope.postMessage({ type: 'crash', error: errorData(toEngineError(event.error ?? event.message)) });
+});
+scope.addEventListener('unhandledrejection', (event) => {
+  scope.postMessage({ type: 'crash', error: errorData(toEngineError(event.reason)) });
+});

@@ -1,0 +1,266 @@
+// The page's side of the worker: forwards every call to the EngineHost over there. When the worker is gone, so is every
+// open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
+
+import { abortError, EngineError, toEngineError } from './errors.js';
+import type { Chunk, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, TensorData, ToWorker } from './protocol.js';
+import type { EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+
+/** How many chunks the worker may be ahead of a slow reader. */
+const RUN_AHEAD_CHUNKS = 32;
+/** A worker that is busy this long after dispose() is ended as it is. */
+const DISPOSE_TIMEOUT_MS = 2000;
+
+interface OpenCall {
+  resolve(value: unknown): void;
+  reject(error: EngineError): void;
+  onProgress?: (progress: LoadProgress) => void;
+}
+
+export class WorkerHost implements Host {
+  #worker: Worker;
+  #nextId = 1;
+  #calls = new Map<number, OpenCall>();
+  #generations = new Map<number, RemoteGeneration>();
+  #gone: EngineError | undefined;
+
+  constructor() {
+    this.#worker = startWorker();
+    this.#worker.addEventListener('message', (event: MessageEvent<FromWorker>) => this.#receive(event.data));
+    this.#worker.addEventListener('messageerror', () => {
+      this.#end(new EngineError('internal', 'a message of the worker could not be read: this is a fault of rillm; load the engine again'));
+    });
+    this.#worker.addEventListener('error', (event) => {
+      // A script that does not load comes as a bare Event; an uncaught error of a running one has a message.
+      this.#end(
+        event.message
+          ? new EngineError('internal', `the worker stopped with "${event.message}": load the engine again`)
+          : new EngineError(
+              'worker_unavailable',
+              "the worker script did not start: check that the package's worker.js is served and that the content " +
+                'security policy allows it (worker-src), or pass {worker: false} to run on the page itself',
+            ),
+      );
+    });
+  }
+
+  async load(
+    source: string | Blob,
+    options: HostLoadOptions,
+    onProgress: (progress: LoadProgress) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<ModelInfo> {
+    // The worker holds nothing but this load, so ending the worker frees the requests and the GPU buffers at once.
+    const abort = () => this.#end(abortError(signal!, 'loading the model'));
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      return await this.#ask<ModelInfo>((id) => ({ type: 'load', id, source, options }), onProgress);
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  async generate(kind: GenerationKind, request: object): Promise<Generation> {
+    let generation: RemoteGeneration | undefined;
+    await this.#ask<void>((id) => {
+      generation = new RemoteGeneration(id, (message) => this.#post(message), () => this.#release(id));
+      this.#generations.set(id, generation);
+      return { type: 'generate', id, kind, request, credit: RUN_AHEAD_CHUNKS };
+    });
+    return generation!;
+  }
+
+  tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array> {
+    return this.#call('tokenize', text, options);
+  }
+
+  detokenize(ids: Uint32Array): Promise<string> {
+    return this.#call('detokenize', ids);
+  }
+
+  forward(ids: Uint32Array): Promise<TensorData> {
+    return this.#call('forward', ids);
+  }
+
+  readback(handle: number): Promise<Float32Array> {
+    return this.#call('readback', handle);
+  }
+
+  disposeTensor(handle: number): Promise<void> {
+    return this.#call('disposeTensor', handle);
+  }
+
+  sync(): Promise<void> {
+    return this.#call('sync');
+  }
+
+  stats(): Promise<EngineStats> {
+    return this.#call('stats');
+  }
+
+  resetStats(): Promise<void> {
+    return this.#call('resetStats');
+  }
+
+  async dispose(): Promise<void> {
+    if (this.#gone !== undefined) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, DISPOSE_TIMEOUT_MS)));
+    try {
+      await Promise.race([this.#call('dispose'), late]);
+    } finally {
+      clearTimeout(timer);
+      this.#end(new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()'));
+    }
+  }
+
+  async #release(generation: number): Promise<void> {
+    this.#generations.delete(generation);
+    // With the worker gone, nothing of it runs any more.
+    await this.#ask<void>((id) => ({ type: 'release', id, generation })).catch(() => {});
+  }
+
+  #call<Method extends keyof HostCalls>(method: Method, ...args: Parameters<HostCalls[Method]>): ReturnType<HostCalls[Method]> {
+    const promise = this.#ask((id) => ({ type: 'call', id, method, args }) as ToWorker);
+    return promise as ReturnType<HostCalls[Method]>;
+  }
+
+  #ask<T>(message: (id: number) => ToWorker, onProgress?: (progress: LoadProgress) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+      if (this.#gone !== undefined) {
+        reject(this.#gone);
+        return;
+      }
+      const id = this.#nextId++;
+      const call: OpenCall = { resolve: resolve as (value: unknown) => void, reject };
+      if (onProgress !== undefined) call.onProgress = onProgress;
+      this.#calls.set(id, call);
+      try {
+        this.#post(message(id));
+      } catch (thrown) {
+        // Functions and the like cannot be sent to a worker, and no field of a request takes one.
+        this.#calls.delete(id);
+        this.#generations.delete(id);
+        reject(new EngineError('invalid_request', `the request cannot be sent to the worker: ${String(thrown)}`, { cause: thrown }));
+      }
+    });
+  }
+
+  #post(message: ToWorker): void {
+    if (this.#gone === undefined) this.#worker.postMessage(message);
+  }
+
+  #receive(message: FromWorker): void {
+    if (message.type === 'crash') {
+      this.#end(toEngineError(message.error));
+      return;
+    }
+    const { id } = message;
+    const call = this.#calls.get(id);
+    switch (message.type) {
+      case 'progress':
+        call?.onProgress?.(message.progress);
+        break;
+      case 'result':
+        this.#calls.delete(id);
+        call?.resolve(message.value);
+        break;
+      case 'chunk':
+        this.#generations.get(id)?.receive(message.chunk);
+        break;
+      case 'error': {
+        const error = toEngineError(message.error);
+        this.#calls.delete(id);
+        // Before it is accepted a generation's error is the answer to the call, afterwards the end of its chunks.
+        if (call !== undefined) {
+          this.#generations.delete(id);
+          call.reject(error);
+        } else this.#generations.get(id)?.fail(error);
+        break;
+      }
+    }
+  }
+
+  #end(error: EngineError): void {
+    if (this.#gone !== undefined) return;
+    this.#gone = error;
+    this.#worker.terminate();
+    for (const call of this.#calls.values()) call.reject(error);
+    this.#calls.clear();
+    for (const generation of this.#generations.values()) generation.fail(error);
+    this.#generations.clear();
+  }
+}
+
+class RemoteGeneration implements Generation {
+  #id: number;
+  #post: (message: ToWorker) => void;
+  #releaseInWorker: () => Promise<void>;
+  #arrived: (Chunk | undefined)[] = [];
+  #error: EngineError | undefined;
+  #waiting: { resolve(chunk: Chunk | undefined): void; reject(error: EngineError): void } | undefined;
+  /** Chunks taken and not yet reported; reporting them in halves of the window saves messages. */
+  #taken = 0;
+
+  constructor(id: number, post: (message: ToWorker) => void, release: () => Promise<void>) {
+    this.#id = id;
+    this.#post = post;
+    this.#releaseInWorker = release;
+  }
+
+  receive(chunk: Chunk | undefined): void {
+    if (this.#waiting !== undefined) {
+      this.#took();
+      this.#waiting.resolve(chunk);
+      this.#waiting = undefined;
+    } else this.#arrived.push(chunk);
+  }
+
+  fail(error: EngineError): void {
+    this.#error = error;
+    this.#waiting?.reject(error);
+    this.#waiting = undefined;
+  }
+
+  next(): Promise<Chunk | undefined> {
+    if (this.#arrived.length > 0) {
+      this.#took();
+      return Promise.resolve(this.#arrived.shift());
+    }
+    if (this.#error !== undefined) return Promise.reject(this.#error);
+    return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
+  }
+
+  cancel(): void {
+    this.#post({ type: 'cancel', id: this.#id });
+  }
+
+  release(): Promise<void> {
+    return this.#releaseInWorker();
+  }
+
+  #took(): void {
+    this.#taken += 1;
+    if (this.#taken < RUN_AHEAD_CHUNKS / 2) return;
+    this.#post({ type: 'credit', id: this.#id, count: this.#taken });
+    this.#taken = 0;
+  }
+}
+
+function startWorker(): Worker {
+  try {
+    // Bundlers look for exactly this expression.
+    return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+  } catch (thrown) {
+    if (!(thrown instanceof DOMException && thrown.name === 'SecurityError')) throw toEngineError(thrown);
+    // The package comes from another origin, such as a CDN. A worker must be of the page's origin, its imports need not.
+    const file = './worker.js';
+    const code = `import ${JSON.stringify(new URL(file, import.meta.url).href)};`;
+    const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
+    const worker = new Worker(url, { type: 'module' });
+    // The worker has read the code when it first speaks or fails.
+    const revoke = () => URL.revokeObjectURL(url);
+    worker.addEventListener('message', revoke, { once: true });
+    worker.addEventListener('error', revoke, { once: true });
+    return worker;
+  }
+}
