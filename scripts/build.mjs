@@ -1,0 +1,109 @@
+// Builds the npm package into pkg/: Rust → wasm → bindings → optimised wasm, TypeScript → JavaScript, then `npm pack`.
+// A step whose inputs did not change is skipped. Built-in modules only: it runs the tools, it does not import them.
+//
+//   node scripts/build.mjs      sets up what is missing, then builds
+
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { isMain, main, npm, output, Problem, root, run } from './command.mjs';
+import { lockedVersion, setup, toolsEnv } from './setup.mjs';
+
+const template = join(root, 'pkg-template');
+const pkg = join(root, 'pkg');
+const dist = join(pkg, 'dist');
+const cache = join(root, '.cache');
+const stampsFile = join(cache, 'build.json');
+
+/** What rustc takes for granted on this target; wasm-opt has to be told. */
+const WASM_FEATURES = ['bulk-memory', 'bulk-memory-opt', 'nontrapping-float-to-int', 'sign-ext', 'mutable-globals', 'reference-types', 'multivalue'];
+
+/** Builds what is out of date; resolves to the tarball's path. */
+export async function build({ quietStdout = false } = {}) {
+  const step = (program, args, options) => run(program, args, { ...options, quietStdout });
+  const say = (text) => (quietStdout ? console.error : console.log)(`build: ${text}`);
+  mkdirSync(join(dist, 'wasm'), { recursive: true });
+  mkdirSync(cache, { recursive: true });
+
+  await step('cargo', ['build', '--release', '--target', 'wasm32-unknown-unknown', '--lib', '--locked']);
+  const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), 'wasm32-unknown-unknown/release/rillm.wasm');
+  const glue = ['rillm.js', 'rillm.d.ts', 'rillm_bg.wasm'].map((name) => join(dist, 'wasm', name));
+  await when('wasm', [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
+    const bindgen = join(cache, 'bindgen');
+    rmSync(bindgen, { recursive: true, force: true });
+    say(`wasm-bindgen ${lockedVersion('wasm-bindgen')}`);
+    await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', 'rillm'], { env: toolsEnv() });
+    say('wasm-opt');
+    const optimised = join(bindgen, 'optimised.wasm');
+    await step(process.execPath, [join(root, 'node_modules/binaryen/bin/wasm-opt'), '-Os', ...WASM_FEATURES.map((name) => `--enable-${name}`),
+      join(bindgen, 'rillm_bg.wasm'), '-o', optimised]);
+    copyFileSync(join(bindgen, 'rillm.js'), glue[0]);
+    copyFileSync(join(bindgen, 'rillm.d.ts'), glue[1]);
+    // Last and in one go, so that a build that was broken off is not taken for a finished one.
+    renameSync(optimised, glue[2]);
+  });
+
+  const sources = files(join(template, 'src'));
+  const configs = [join(root, 'tsconfig.json'), join(template, 'tsconfig.json'), join(root, 'package-lock.json')];
+  const scripts = sources.map((file) => join(dist, relative(join(template, 'src'), file).replace(/\.ts$/, '.js')));
+  await when('typescript', [...sources, ...configs, glue[1]], scripts, async () => {
+    say('tsc');
+    for (const name of readdirSync(dist)) if (name !== 'wasm') rmSync(join(dist, name), { recursive: true });
+    await step(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', template]);
+  });
+
+  const version = readFileSync(join(root, 'Cargo.toml'), 'utf8').match(/^version = "([^"]+)"/m)?.[1];
+  if (version === undefined) throw new Problem('Cargo.toml has no version');
+  const tarball = join(pkg, `rillm-${version}.tgz`);
+  const papers = [[join(template, 'README.md'), 'README.md'], ...['LICENSE-MIT', 'LICENSE-APACHE'].map((name) => [join(root, name), name])];
+  const contents = [...files(dist), ...papers.map(([from]) => from), join(template, 'package.json'), join(root, 'Cargo.toml')];
+  await when('pack', contents, [tarball], async () => {
+    for (const name of readdirSync(pkg)) if (name.endsWith('.tgz')) rmSync(join(pkg, name));
+    for (const [from, to] of papers) copyFileSync(from, join(pkg, to));
+    const { name, ...rest } = JSON.parse(readFileSync(join(template, 'package.json'), 'utf8'));
+    writeFileSync(join(pkg, 'package.json'), `${JSON.stringify({ name, version, ...rest }, null, 2)}\n`);
+    await step(...npm('pack', '--silent', '--pack-destination', pkg), { cwd: pkg });
+    say(`${relative(root, tarball)} (${Math.ceil(statSync(tarball).size / 1024)} KiB)`);
+  });
+  return tarball;
+}
+
+/** The unpacked tarball: what `npm start`, the command line and the tests run, so that what is shipped is what is tried. */
+export async function unpackPackage(tarball) {
+  const unpacked = join(cache, 'package');
+  await when('unpack', [tarball], [join(unpacked, 'package.json')], async () => {
+    rmSync(unpacked, { recursive: true, force: true });
+    mkdirSync(unpacked, { recursive: true });
+    if (output('tar', ['-xzf', tarball, '-C', unpacked, '--strip-components', '1']) === undefined) {
+      throw new Problem(`tar could not unpack ${tarball}: remove pkg/ and build again`);
+    }
+  });
+  return unpacked;
+}
+
+function files(folder) {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
+    .sort();
+}
+
+/** Does the work unless all outputs are there and the inputs are what they were when it was last done. */
+async function when(name, inputs, outputs, work) {
+  const hash = createHash('sha256');
+  for (const file of inputs) hash.update(relative(root, file)).update('\0').update(readFileSync(file)).update('\0');
+  const digest = hash.digest('hex');
+  const stamps = existsSync(stampsFile) ? JSON.parse(readFileSync(stampsFile, 'utf8')) : {};
+  if (stamps[name] === digest && outputs.every((file) => existsSync(file))) return;
+  await work();
+  writeFileSync(stampsFile, `${JSON.stringify({ ...stamps, [name]: digest }, null, 2)}\n`);
+}
+
+if (isMain(import.meta.url)) {
+  await main(async () => {
+    await setup({ browser: false, test: false });
+    console.log(await build());
+  });
+}

@@ -1,0 +1,129 @@
+// Where Chromium is on this machine and with which flags it gives WebGPU. Knows nothing of our pages. Built-in modules only
+// at the top, since setup.mjs asks it before the packages are installed.
+
+import { existsSync, readFileSync, realpathSync, statSync, accessSync, constants, readdirSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+
+import { Problem } from './command.mjs';
+
+const APPLICATIONS = {
+  darwin: ['Google Chrome', 'Chromium', 'Microsoft Edge'].map((name) => `/Applications/${name}.app/Contents/MacOS/${name}`),
+  win32: [process.env.PROGRAMFILES, process.env['PROGRAMFILES(X86)'], process.env.LOCALAPPDATA]
+    .filter(Boolean)
+    .flatMap((folder) => [join(folder, 'Google/Chrome/Application/chrome.exe'), join(folder, 'Microsoft/Edge/Application/msedge.exe')]),
+};
+
+/** The first of these programs on the PATH. */
+export function onPath(...names) {
+  for (const name of names) {
+    for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+      const file = join(folder, process.platform === 'win32' ? `${name}.exe` : name);
+      try {
+        accessSync(file, constants.X_OK);
+        if (statSync(file).isFile()) return file;
+      } catch {
+        // Not there, or not to be run: look on.
+      }
+    }
+  }
+  return undefined;
+}
+
+/** Ubuntu's packages chromium-browser and chromium-chromedriver are scripts that point at a snap. */
+export function isSnapStub(file) {
+  if (realpathSync(file).startsWith('/snap') || realpathSync(file).endsWith('/snap')) return true;
+  return statSync(file).size < 10_000 && readFileSync(file, 'utf8').includes('/snap/bin');
+}
+
+/** The browser: CHROME_PATH, or what is installed. Undefined when there is none that can be used. */
+export function chromiumPath() {
+  const wished = process.env.CHROME_PATH;
+  if (wished) {
+    if (!existsSync(wished)) throw new Problem(`CHROME_PATH names ${wished}, which is not there: correct it or unset it`);
+    return wished;
+  }
+  const found = onPath('chromium', 'google-chrome-stable', 'google-chrome', 'chromium-browser', 'chrome', 'microsoft-edge');
+  if (found !== undefined && !isSnapStub(found)) return found;
+  return APPLICATIONS[process.platform]?.find((file) => existsSync(file));
+}
+
+/** Its driver for wasm-pack: CHROMEDRIVER, or what is installed. */
+export function chromedriverPath() {
+  const wished = process.env.CHROMEDRIVER;
+  if (wished) {
+    if (!existsSync(wished)) throw new Problem(`CHROMEDRIVER names ${wished}, which is not there: correct it or unset it`);
+    return wished;
+  }
+  const found = onPath('chromedriver');
+  return found !== undefined && !isSnapStub(found) ? found : undefined;
+}
+
+/** Quiet and without a network of its own. */
+const QUIET = ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+
+/** Chromium's sandbox needs user namespaces or a normal user; a container run as root has neither. */
+const SANDBOX = process.platform === 'linux' && process.getuid?.() === 0 ? ['--no-sandbox'] : [];
+
+const first = (...files) => files.find((file) => existsSync(file));
+
+/** NVIDIA's Vulkan driver on Linux. Chromium does not turn WebGPU on there by itself, and without a display only this way works. */
+function nvidia() {
+  const drivers = ['/usr/share/vulkan/icd.d', '/etc/vulkan/icd.d', '/usr/local/nvidia/share/vulkan/icd.d'];
+  const icd = drivers
+    .filter((folder) => existsSync(folder))
+    .flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)))
+    .find((file) => /nvidia_icd.*\.json$/.test(file));
+  if (icd === undefined || !existsSync('/dev/nvidia0')) return undefined;
+  const egl = first('/usr/share/glvnd/egl_vendor.d/10_nvidia.json', '/usr/local/nvidia/share/glvnd/egl_vendor.d/10_nvidia.json');
+  return {
+    args: ['--enable-unsafe-webgpu', '--ignore-gpu-blocklist', '--disable-gpu-sandbox', '--use-angle=gl-egl', '--enable-features=Vulkan',
+      '--use-vulkan=native', '--disable-vulkan-surface',
+      // Chromium leaves shader-f16 off for this driver; RILLM_F16=1 turns it on.
+      ...(process.env.RILLM_F16 ? ['--enable-dawn-features=vulkan_enable_f16_on_nvidia'] : [])],
+    env: {
+      VK_DRIVER_FILES: icd,
+      VK_ICD_FILENAMES: icd,
+      ...(egl === undefined ? {} : { __EGL_VENDOR_LIBRARY_FILENAMES: egl }),
+      LD_LIBRARY_PATH: [dirname(chromiumPath()), '/usr/local/nvidia/lib64', '/usr/local/nvidia/lib', process.env.LD_LIBRARY_PATH].filter(Boolean).join(':'),
+    },
+  };
+}
+
+function realGpu() {
+  if (process.platform !== 'linux') return { args: ['--enable-unsafe-webgpu'], env: {} };
+  const card = nvidia();
+  if (card !== undefined) return card;
+  const drm = existsSync('/dev/dri') && readdirSync('/dev/dri').some((name) => name.startsWith('renderD'));
+  return drm
+    ? { args: ['--enable-unsafe-webgpu', '--ignore-gpu-blocklist', '--enable-features=Vulkan', '--use-vulkan=native', '--disable-vulkan-surface'], env: {} }
+    : undefined;
+}
+
+const SWIFTSHADER = { args: ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'], env: {} };
+
+/** Which adapter to ask Chromium for on this machine: "gpu" where there is one, else "swiftshader". */
+export function likelyAdapter() {
+  return realGpu() === undefined ? 'swiftshader' : 'gpu';
+}
+
+/**
+ * Starts Chromium without a window, by playwright-core.
+ * adapter: "gpu", "swiftshader" (WebGPU on the CPU) or "none" (no flags: on a machine without a GPU there is no adapter).
+ */
+export async function launchChromium({ adapter = likelyAdapter(), args = [] } = {}) {
+  const executablePath = chromiumPath();
+  if (executablePath === undefined) throw new Problem('there is no Chromium: install it, or name one with CHROME_PATH');
+  const { args: adapterArgs, env } =
+    adapter === 'none' ? { args: [], env: {} }
+    : adapter === 'gpu' ? (realGpu() ?? SWIFTSHADER)
+    : SWIFTSHADER;
+  const { chromium } = await import('playwright-core');
+  return chromium.launch({
+    executablePath,
+    headless: true,
+    args: [...QUIET, ...SANDBOX, ...adapterArgs, ...args],
+    env: { ...process.env, ...env },
+    // Playwright's own default switches software WebGPU on, which would hide that a real GPU is not used.
+    ...(adapter === 'gpu' ? { ignoreDefaultArgs: ['--enable-unsafe-swiftshader'] } : {}),
+  });
+}

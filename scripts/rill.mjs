@@ -1,0 +1,112 @@
+// `npm run -s rill -- COMMAND`: the packed package in headless Chromium, for people and scripts. What may be written stands in
+// rill/arguments.mjs, what runs in the page in rill/commands.js.
+
+import { createWriteStream, existsSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+
+import { build, unpackPackage } from './build.mjs';
+import { launchChromium, likelyAdapter } from './chromium.mjs';
+import { Problem, root } from './command.mjs';
+import { CommandError, parseCommand } from './rill/arguments.mjs';
+import { npyHeader } from './rill/npy.mjs';
+import { setup } from './setup.mjs';
+
+/** The package as the source stands now; a build with nothing to do takes a moment. */
+async function packedPackage() {
+  await setup({ test: false, quietStdout: true });
+  return unpackPackage(await build({ quietStdout: true }));
+}
+
+/** A model as the page may fetch it: URLs as they are, a file served beside the page. */
+function modelMount(model) {
+  if (model === undefined || /^https?:\/\//.test(model)) return { url: model, mounts: {} };
+  const file = resolve(model);
+  if (!existsSync(file) || !statSync(file).isFile()) throw new CommandError('read', `there is no file ${file}: correct --model`);
+  return { url: '/model.gguf', mounts: { '/model.gguf': file } };
+}
+
+/** Opens the page on the adapter that was asked for, or on the best that this machine has. */
+async function openPage(adapter, origin) {
+  const wished = adapter ?? likelyAdapter();
+  const browser = await launchChromium({ adapter: wished });
+  const page = await browser.newPage();
+  page.on('console', (message) => console.error(`page: ${message.text()}`));
+  page.on('pageerror', (error) => console.error(`page: ${error.message}`));
+  await page.goto(`${origin}/page.html`);
+  const found = await page.evaluate(async () => Boolean(await navigator.gpu?.requestAdapter()));
+  if (found || wished === 'swiftshader') return { browser, page };
+  await browser.close();
+  if (adapter !== undefined) {
+    throw new CommandError('adapter_unavailable', 'Chromium offers no WebGPU adapter on the GPU of this machine: check its Vulkan driver, or take --adapter swiftshader');
+  }
+  console.error('rill: Chromium offers no WebGPU adapter on the GPU of this machine; taking SwiftShader (on the CPU)');
+  return openPage('swiftshader', origin);
+}
+
+async function execute(argv) {
+  const { name, adapter, model, out, parameters } = parseCommand(argv);
+  const { url, mounts } = modelMount(name === 'bench dispatch' ? undefined : model);
+  const packed = await packedPackage();
+  const { serve } = await import('./serve.mjs');
+
+  let logits;
+  const site = await serve(
+    {
+      '/': join(root, 'scripts/rill'),
+      '/bench/': join(root, 'www/bench'),
+      '/rillm/': packed,
+      ...mounts,
+    },
+    {
+      handle(request, response, pathname) {
+        if (pathname !== '/logits' || request.method !== 'POST') return false;
+        logits = readBody(request).then((body) => {
+          response.end();
+          return body;
+        });
+        return true;
+      },
+    },
+  );
+  let browser;
+  try {
+    const opened = await openPage(adapter, site.origin);
+    browser = opened.browser;
+    const result = await opened.page.evaluate(
+      async ([command, values]) => (await import('/commands.js')).runCommand(command, values),
+      [name, { ...parameters, model: url }],
+    );
+    if (result.error !== undefined) throw new CommandError(result.error.code, result.error.message);
+    if (logits !== undefined) return await writeNpy(out, result.shape, await logits);
+    return result;
+  } finally {
+    await browser?.close();
+    await site.close();
+  }
+}
+
+async function readBody(request) {
+  const parts = [];
+  for await (const part of request) parts.push(part);
+  return parts;
+}
+
+async function writeNpy(out, shape, parts) {
+  try {
+    await pipeline([npyHeader(shape), ...parts], createWriteStream(out));
+  } catch (error) {
+    throw new CommandError('read', `${out} cannot be written: ${error.message}`);
+  }
+  return { out: resolve(out), shape, dtype: 'float32' };
+}
+
+try {
+  const result = await execute(process.argv.slice(2));
+  console.log(JSON.stringify(result));
+} catch (error) {
+  const code = error instanceof CommandError ? error.code : 'internal';
+  if (!(error instanceof CommandError || error instanceof Problem)) console.error(error);
+  console.log(JSON.stringify({ error: { code, message: error.message } }));
+  process.exitCode = 1;
+}

@@ -1,0 +1,139 @@
+// The command line of scripts/rill.mjs: what may be written, and what the commands get from it. Knows nothing of browsers.
+
+import { readFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+
+export const USAGE = `usage: npm run -s rill -- COMMAND
+
+  generate --model PATH|URL (--prompt TEXT [--raw] | --messages FILE.json)
+           [--max-tokens N] [--temperature T] [--seed S] [--ignore-eos]
+           The prompt is a user's message where the model has a chat template, a text to continue where it has
+           none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
+  logits   --model PATH|URL --ids FILE.json --out FILE.npy
+  tokenize --model PATH|URL --text TEXT [--add-special]
+  template --template FILE --context FILE.json
+  bench decode   --model PATH|URL [--prompt-tokens N] [--new-tokens N] [--repetitions N]
+  bench prefill  --model PATH|URL [--prompt-tokens N] [--repetitions N]
+  bench load     --model PATH|URL
+  bench dispatch [--model PATH|URL]
+           needs no model; one that is given is not looked at
+
+  --adapter swiftshader|gpu   which adapter; without it, a real GPU where there is one
+
+The last line of stdout is one JSON object. A failure is {"error":{"code","message"}} with exit status 1.`;
+
+/** A failure that becomes the JSON answer. */
+export class CommandError extends Error {
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const invalid = (message) => new CommandError('invalid_usage', `${message}. ${USAGE}`);
+
+const text = { type: 'string' };
+const flag = { type: 'boolean' };
+const COMMANDS = {
+  generate: { model: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, seed: text, 'ignore-eos': flag },
+  logits: { model: text, ids: text, out: text },
+  tokenize: { model: text, text: text, 'add-special': flag },
+  template: { template: text, context: text },
+  'bench decode': { model: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
+  'bench prefill': { model: text, 'prompt-tokens': text, repetitions: text },
+  'bench load': { model: text },
+  'bench dispatch': { model: text },
+};
+
+/** → {name, adapter, model, out, parameters}; throws CommandError("invalid_usage") and, for files, CommandError("read"). */
+export function parseCommand(argv) {
+  const words = argv[0] === 'bench' ? 2 : 1;
+  const name = argv.slice(0, words).join(' ');
+  const options = COMMANDS[name];
+  if (options === undefined) throw invalid(name === '' ? 'no command given' : `there is no command "${name}"`);
+  const values = parse(argv.slice(words), { ...options, adapter: text });
+  const { adapter, model, out } = values;
+  if (adapter !== undefined && adapter !== 'swiftshader' && adapter !== 'gpu') throw invalid(`--adapter is swiftshader or gpu, got "${adapter}"`);
+  if ('model' in options && name !== 'bench dispatch' && model === undefined) throw invalid(`${name} needs --model`);
+  return { name, adapter, model, out, parameters: parametersOf(name, values) };
+}
+
+function parse(args, options) {
+  try {
+    return parseArgs({ args, options, strict: true, allowPositionals: false }).values;
+  } catch (error) {
+    throw invalid(error.message);
+  }
+}
+
+function parametersOf(name, values) {
+  const need = (option) => {
+    if (values[option] === undefined) throw invalid(`${name} needs --${option}`);
+    return values[option];
+  };
+  switch (name) {
+    case 'generate': {
+      if ((values.prompt === undefined) === (values.messages === undefined)) throw invalid('generate needs --prompt or --messages, one of them');
+      const settings = {
+        max_tokens: number(values, 'max-tokens'),
+        temperature: number(values, 'temperature'),
+        seed: number(values, 'seed'),
+        ignore_eos: values['ignore-eos'],
+      };
+      if (values.raw && values.prompt === undefined) throw invalid('--raw goes with --prompt');
+      const chat = values.messages === undefined ? undefined : readJson(values.messages);
+      const { messages, ...more } = Array.isArray(chat) || chat === undefined ? { messages: chat } : chat;
+      return { prompt: values.prompt, raw: values.raw ?? false, messages, settings: { ...more, ...withoutUndefined(settings) } };
+    }
+    case 'logits': {
+      need('out');
+      const ids = readJson(need('ids'));
+      if (!Array.isArray(ids)) throw invalid('--ids names a JSON file with an array of token ids');
+      return { ids };
+    }
+    case 'tokenize':
+      return { text: need('text'), options: { add_special: values['add-special'] ?? false } };
+    case 'template':
+      return { template: readText(need('template')), context: readJson(need('context')) };
+    default: {
+      const settings = {
+        promptTokens: number(values, 'prompt-tokens'),
+        newTokens: number(values, 'new-tokens'),
+        repetitions: number(values, 'repetitions'),
+      };
+      for (const [key, value] of Object.entries(settings)) {
+        if (value !== undefined && !(Number.isInteger(value) && value > 0)) throw invalid(`${key} is a whole number from 1, got ${value}`);
+      }
+      return { settings: withoutUndefined(settings) };
+    }
+  }
+}
+
+function number(values, option) {
+  const given = values[option];
+  if (given === undefined) return undefined;
+  const value = given.trim() === '' ? NaN : Number(given);
+  if (!Number.isFinite(value)) throw invalid(`--${option} is a number, got "${given}"`);
+  return value;
+}
+
+function withoutUndefined(object) {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
+}
+
+function readText(file) {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new CommandError('read', `${file} cannot be read: ${error.message}`);
+  }
+}
+
+function readJson(file) {
+  const content = readText(file);
+  try {
+    return JSON.parse(content);
+  } catch (error) {
+    throw new CommandError('read', `${file} is not JSON: ${error.message}`);
+  }
+}

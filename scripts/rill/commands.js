@@ -1,0 +1,64 @@
+// The commands of scripts/rill.mjs, as they run in the page on the packed package. Each takes plain data and returns plain
+// data. Knows nothing of files or of the command line.
+
+import { benchDispatch, Engine, renderTemplate } from 'rillm';
+import { countWarmToken, measureDecode, measureLoad, measurePrefill } from '/bench/measure.js';
+
+async function withEngine(model, use, options = {}) {
+  const engine = await Engine.load(model, options);
+  try {
+    return await use(engine);
+  } finally {
+    await engine.dispose();
+  }
+}
+
+const commands = {
+  generate: ({ model, prompt, messages, raw, settings }) =>
+    withEngine(model, async (engine) => {
+      const chat = messages ?? (engine.info.has_chat_template && !raw ? [{ role: 'user', content: prompt }] : undefined);
+      const answer = chat
+        ? await engine.chat.completions.create({ messages: chat, ...settings })
+        : await engine.completions.create({ prompt, ...settings });
+      const [choice] = answer.choices;
+      return {
+        text: chat ? choice.message.content : choice.text,
+        token_ids: choice.token_ids,
+        finish_reason: choice.finish_reason,
+        usage: answer.usage,
+        timings: answer.timings,
+        stats: await engine.stats(),
+      };
+    }),
+
+  // The numbers may be hundreds of megabytes: they go to the command line as the body of a request.
+  logits: ({ model, ids }) =>
+    withEngine(model, async (engine) => {
+      const tensor = await engine.forward(ids);
+      const logits = await tensor.readback();
+      const response = await fetch('/logits', { method: 'POST', body: logits });
+      if (!response.ok) throw new Error(`handing over the logits failed: status ${response.status}`);
+      return { shape: [...tensor.shape], dtype: tensor.dtype };
+    }),
+
+  tokenize: ({ model, text, options }) => withEngine(model, async (engine) => ({ ids: [...(await engine.tokenize(text, options))] })),
+
+  template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
+
+  'bench decode': async ({ model, settings }) => ({
+    ...(await withEngine(model, (engine) => measureDecode(engine, settings))),
+    per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { worker: false }),
+  }),
+  'bench prefill': ({ model, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings)),
+  'bench load': ({ model }) => measureLoad(Engine, model),
+  'bench dispatch': () => benchDispatch(),
+};
+
+/** Runs one command; failures come back as data, since an Error loses its code on the way out of the page. */
+export async function runCommand(name, parameters) {
+  try {
+    return await commands[name](parameters);
+  } catch (error) {
+    return { error: { code: error?.code ?? 'internal', message: error?.message ?? String(error) } };
+  }
+}
