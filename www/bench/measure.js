@@ -1,0 +1,121 @@
+// What `npm run bench` measures, as functions over a loaded engine, so that a page can show the same figures. Knows the
+// package's public face only.
+
+import { EngineError } from 'rillm';
+
+/** New tokens before the measured ones: the first steps build pipelines and bind groups. */
+const WARM_UP_TOKENS = 8;
+
+/** The counters that say what one decoded token costs. */
+const PER_TOKEN = ['dispatches', 'passes', 'submits', 'maps', 'buffers_created', 'bind_groups_created', 'pipelines_created', 'uniform_writes'];
+
+const WORDS = 'the boat went down the river and the old man on the bridge saw it pass while rain fell on the quiet town'.split(' ');
+
+/** A text of about `tokens` tokens for this model; `start` makes texts that share no beginning. */
+async function promptOf(engine, tokens, start) {
+  const special = (await engine.tokenize('', { add_special: true })).length;
+  const wanted = Math.max(1, tokens - special);
+  const text = Array.from({ length: wanted }, (_, i) => WORDS[(i * 7 + start) % WORDS.length]).join(' ');
+  const ids = await engine.tokenize(text);
+  // Cutting tokens off a text may let its end be split otherwise, so the cut is looked for.
+  for (let cut = wanted; cut > Math.max(0, wanted - 8); cut--) {
+    const candidate = await engine.detokenize(ids.slice(0, cut));
+    if ((await engine.tokenize(candidate)).length === wanted) return candidate;
+  }
+  return engine.detokenize(ids.slice(0, wanted));
+}
+
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+function requestOf(prompt, tokens) {
+  return { prompt, max_tokens: tokens, temperature: 0, ignore_eos: true };
+}
+
+async function complete(engine, prompt, tokens) {
+  const answer = await engine.completions.create(requestOf(prompt, tokens));
+  checkLength(answer, tokens);
+  return answer;
+}
+
+function checkLength({ usage, choices }, tokens) {
+  if (usage.completion_tokens === tokens) return;
+  const message = `wanted ${tokens} new tokens, got ${usage.completion_tokens} (${choices[0].finish_reason}): the context is too short for this measurement`;
+  throw new EngineError('context_length_exceeded', message);
+}
+
+/** Decoding speed after a prompt, the first new tokens not counted in. */
+export async function measureDecode(engine, { promptTokens = 16, newTokens = 128, repetitions = 3 } = {}) {
+  const prompt = await promptOf(engine, promptTokens, 0);
+  await complete(engine, prompt, WARM_UP_TOKENS + newTokens);
+  const runs = [];
+  for (let i = 0; i < repetitions; i++) runs.push(await complete(engine, prompt, WARM_UP_TOKENS + newTokens));
+  return {
+    adapter: engine.info.adapter,
+    layers: engine.info.layers,
+    prompt_tokens: runs[0].usage.prompt_tokens,
+    new_tokens: runs[0].usage.completion_tokens,
+    tokens_per_s: median(runs.map(({ timings }) => timings.tokens_per_s)),
+  };
+}
+
+/**
+ * The GPU counters of one warm token. The engine has to run without a worker: there a chunk is made when it is asked for, so
+ * the counters can be read between two tokens; a worker runs ahead.
+ */
+export async function countWarmToken(engine, { promptTokens = 16, newTokens = 128 } = {}) {
+  const prompt = await promptOf(engine, promptTokens, 0);
+  await complete(engine, prompt, WARM_UP_TOKENS + newTokens);
+  let tokens = 0;
+  let begin;
+  let end;
+  let last;
+  for await (const chunk of await engine.completions.create({ ...requestOf(prompt, WARM_UP_TOKENS + newTokens), stream: true })) {
+    last = chunk;
+    if (chunk.choices[0].token_ids.length === 0) continue;
+    tokens += chunk.choices[0].token_ids.length;
+    if (tokens < WARM_UP_TOKENS) continue;
+    const reading = { tokens, stats: await engine.stats() };
+    begin ??= reading;
+    // The last token also frees what the generation held.
+    if (chunk.choices[0].finish_reason === null) end = reading;
+  }
+  checkLength(last, WARM_UP_TOKENS + newTokens);
+  return Object.fromEntries(PER_TOKEN.map((name) => [name, (end.stats[name] - begin.stats[name]) / (end.tokens - begin.tokens)]));
+}
+
+/** Speed of reading a prompt; every repetition has a prompt of its own, so none is found in the KV cache. */
+export async function measurePrefill(engine, { promptTokens = 512, repetitions = 3 } = {}) {
+  const tokens = Math.min(promptTokens, engine.info.context_length - 2);
+  const runs = [];
+  for (let i = 0; i <= repetitions; i++) runs.push(await complete(engine, await promptOf(engine, tokens, i), 1));
+  // The first one builds pipelines.
+  const measured = runs.slice(1);
+  return {
+    adapter: engine.info.adapter,
+    layers: engine.info.layers,
+    prompt_tokens: measured[0].usage.prompt_tokens,
+    cached_prompt_tokens: Math.max(...measured.map(({ timings }) => timings.cached_prompt_tokens)),
+    prompt_ms: median(measured.map(({ timings }) => timings.prompt_ms)),
+    tokens_per_s: median(measured.map(({ timings }) => timings.prompt_tokens_per_s)),
+  };
+}
+
+/** Time from the call of Engine.load to a ready engine. Resolves to the figures; the engine is disposed of. */
+export async function measureLoad(Engine, source, options = {}) {
+  let bytes = 0;
+  const begin = performance.now();
+  const engine = await Engine.load(source, {
+    ...options,
+    onProgress: ({ total }) => {
+      bytes = total;
+    },
+  });
+  const ms = performance.now() - begin;
+  const { adapter, layers } = engine.info;
+  await engine.dispose();
+  return { adapter, layers, ms, bytes, bytes_per_s: (bytes / ms) * 1000 };
+}
