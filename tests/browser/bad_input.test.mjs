@@ -1,0 +1,208 @@
+// What goes wrong ends in an EngineError with the right code and a message to act on; nothing hangs, and the page can load
+// another model afterwards.
+
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+
+import { golden, openStage } from './browser.mjs';
+import { readGguf, stringEntry, writeGguf } from './gguf.mjs';
+
+/** Chromium itself writes failed requests into the console. */
+const REQUEST_FAILED = [/Failed to load resource/];
+const LIMIT = { timeout: 60_000 };
+
+function broken(change) {
+  const model = readGguf(readFileSync(join(golden, 'tied-f32.gguf')));
+  change(model);
+  return writeGguf(model);
+}
+
+function withTensorType(type) {
+  return broken(({ tensors }) => (tensors.find(({ name }) => name === 'blk.0.attn_q.weight').type = type));
+}
+
+/** File → the code that loading it gives, and what the message has to name. */
+function brokenFiles() {
+  const sound = readFileSync(join(golden, 'tied-f32.gguf'));
+  const version = Buffer.from(sound);
+  version.writeUInt32LE(99, 4);
+  return {
+    'text.gguf': [Buffer.from('Hello, this is a text and not a model. '.repeat(20)), 'not_gguf', /GGUF/],
+    'cut_in_header.gguf': [sound.subarray(0, 500), 'truncated', /\d/],
+    'cut_in_weights.gguf': [sound.subarray(0, sound.length - 1000), 'truncated', /\d/],
+    'version.gguf': [version, 'unsupported_gguf_version', /99/],
+    'architecture.gguf': [broken(({ entries }) => entries.set('general.architecture', stringEntry('no_such_llm'))), 'unsupported_architecture', /no_such_llm/],
+    // Q5_1 is a type of the format that is not run; 200 is none at all.
+    'tensor_type.gguf': [withTensorType(7), 'unsupported_tensor_type', /blk\.0\.attn_q\.weight.*Q5_1|Q5_1.*blk\.0\.attn_q\.weight/s],
+    'unknown_tensor_type.gguf': [withTensorType(200), 'unsupported_tensor_type', /blk\.0\.attn_q\.weight.*200|200.*blk\.0\.attn_q\.weight/s],
+    'missing_tensor.gguf': [broken((model) => (model.tensors = model.tensors.filter(({ name }) => name !== 'blk.1.ffn_up.weight'))), 'missing_tensor', /blk\.1\.ffn_up\.weight/],
+    'missing_key.gguf': [broken(({ entries }) => entries.delete('llama.block_count')), 'invalid_metadata', /llama\.block_count/],
+  };
+}
+
+describe('models that cannot be loaded', () => {
+  let stage;
+  before(async () => {
+    stage = await openStage();
+    for (const [name, [bytes]] of Object.entries(brokenFiles())) writeFileSync(join(stage.made, name), bytes);
+  });
+  after(() => stage.close());
+
+  /** Fails to load, in the worker and on the page, and loads a sound model on the same page afterwards. */
+  async function fails(source, { allowed = [], options = {} } = {}) {
+    return stage.runWith(
+      { allowed },
+      async ([url, more]) => {
+        const inWorker = await failure(() => rillm.Engine.load(url, more));
+        const onPage = await failure(() => rillm.Engine.load(url, { ...more, worker: false }));
+        const afterwards = [];
+        for (const worker of [true, false]) afterwards.push(await withEngine('/golden/tied-q8_0.gguf', { worker }, (engine) => engine.info.layers));
+        return { inWorker, onPage, afterwards };
+      },
+      source, options,
+    );
+  }
+
+  function check({ inWorker, onPage, afterwards }, code, message = /./) {
+    for (const failure of [inWorker, onPage]) {
+      assert.ok(failure.isEngineError, JSON.stringify(failure));
+      if (code instanceof RegExp) assert.match(failure.code, code);
+      else assert.equal(failure.code, code, failure.message);
+      assert.match(failure.message, message);
+    }
+    assert.equal(inWorker.message, onPage.message);
+    assert.deepEqual(afterwards, [2, 2]);
+  }
+
+  for (const [name, [, code, message]] of Object.entries(brokenFiles())) {
+    test(`${name}: ${code}`, LIMIT, async () => check(await fails(`/made/${name}`), code, message));
+  }
+
+  test('a File that is not a GGUF: not_gguf', LIMIT, async () => {
+    const failed = await stage.run(async () => failure(rillm.Engine.load(new File(['hello '.repeat(100)], 'letter.txt'))));
+    assert.equal(failed.code, 'not_gguf', failed.message);
+  });
+
+  test('an empty File: not_gguf or truncated', LIMIT, async () => {
+    const failed = await stage.run(async () => failure(rillm.Engine.load(new File([], 'empty.gguf'))));
+    assert.match(failed.code, /^(not_gguf|truncated)$/, failed.message);
+  });
+
+  test('HTTP 404: http', LIMIT, async () => check(await fails('/status/404/model.gguf', { allowed: REQUEST_FAILED }), 'http', /404/));
+  test('HTTP 500: http', LIMIT, async () => check(await fails('/status/500/model.gguf', { allowed: REQUEST_FAILED }), 'http', /500/));
+  test('HTTP 416: range_not_supported or http', LIMIT, async () =>
+    check(await fails('/status/416/model.gguf', { allowed: REQUEST_FAILED }), /^(http|range_not_supported|truncated)$/, /416/));
+  test('a server without ranges: range_not_supported', LIMIT, async () =>
+    check(await fails('/without-ranges/tied-f32.gguf'), 'range_not_supported', /range/i));
+  test('a connection that breaks off: network', LIMIT, async () => check(await fails('/breaks-off/model.gguf', { allowed: REQUEST_FAILED }), 'network'));
+  test('a server that is not there: network', LIMIT, async () => check(await fails('http://localhost:9/model.gguf', { allowed: REQUEST_FAILED }), 'network'));
+
+  test('what is no URL: invalid_request', LIMIT, async () => {
+    const codes = await stage.run(async () => [
+      (await failure(rillm.Engine.load('http://['))).code,
+      (await failure(rillm.Engine.load(undefined))).code,
+      (await failure(rillm.Engine.load({}))).code,
+    ]);
+    assert.deepEqual(codes, ['invalid_request', 'invalid_request', 'invalid_request']);
+  });
+
+  for (const worker of [true, false]) {
+    test(`aborting a load: aborted (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
+      const { already, later, afterwards } = await stage.run(async (inWorker) => {
+        const already = await failure(rillm.Engine.load('/golden/tied-f32.gguf', { signal: AbortSignal.abort(), worker: inWorker }));
+        const later = await failure(rillm.Engine.load('/never-answers/', { signal: AbortSignal.timeout(300), worker: inWorker }));
+        return { already, later, afterwards: await withEngine('/golden/tied-f32.gguf', { worker: inWorker }, (engine) => engine.info.layers) };
+      }, worker);
+      assert.equal(already.code, 'aborted');
+      assert.equal(later.code, 'aborted');
+      assert.equal(afterwards, 2);
+    });
+
+    test(`dispose: what runs and what comes is rejected, twice is harmless (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
+      const codes = await stage.run(async (inWorker) => {
+        const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker });
+        const ask = { prompt: 'The', max_tokens: 200, ignore_eos: true };
+        const running = failure(engine.completions.create(ask));
+        const waiting = failure(engine.completions.create(ask));
+        await engine.tokenize('x');
+        await engine.dispose();
+        await engine.dispose();
+        const later = ['tokenize', 'detokenize', 'forward', 'sync', 'stats'].map((method) => failure(() => engine[method]([1])));
+        const failures = await Promise.all([running, waiting, ...later, failure(engine.completions.create(ask))]);
+        return failures.map(({ code }) => code);
+      }, worker);
+      assert.deepEqual(new Set(codes), new Set(['disposed']), codes.join());
+    });
+  }
+
+  test('a worker script that is not there: worker_unavailable', LIMIT, async () => {
+    const failed = await stage.runWith({ package: '/no-worker/dist/index.js', allowed: REQUEST_FAILED }, () => failure(rillm.Engine.load('/golden/tied-f32.gguf')));
+    assert.equal(failed.code, 'worker_unavailable', failed.message);
+  });
+
+  for (const worker of [true, false]) {
+    test(`a wasm file that is not there: wasm_unavailable (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
+      const { failed, layers } = await stage.runWith(
+        { package: '/no-wasm/dist/index.js', allowed: REQUEST_FAILED },
+        async (inWorker) => {
+          const failed = await failure(rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker }));
+          const options = { worker: inWorker, wasmUrl: '/rillm/dist/wasm/rillm_bg.wasm' };
+          return { failed, layers: await withEngine('/golden/tied-f32.gguf', options, (engine) => engine.info.layers) };
+        },
+        worker,
+      );
+      assert.equal(failed.code, 'wasm_unavailable', failed.message);
+      assert.equal(layers, 2);
+    });
+
+    test(`a trap of the wasm rejects everything that is open (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
+      const { codes, again } = await stage.runWith(
+        { package: '/trap/dist/index.js', allowed: [/unreachable in rillm/] },
+        async (inWorker) => {
+          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker });
+          const open = [engine.forward([1, 2]), engine.forward([3])].map((promise) => failure(promise));
+          const codes = (await Promise.all(open)).map(({ code }) => code);
+          codes.push((await failure(engine.tokenize('later'))).code);
+          await engine.dispose();
+          // The worker's wasm goes with the worker; the page's own stays broken until it is reloaded.
+          const again = await failure(() => withEngine('/golden/tied-f32.gguf', { worker: inWorker }, () => {}));
+          return { codes, again: again.code };
+        },
+        worker,
+      );
+      assert.deepEqual(codes, ['internal', 'internal', 'internal']);
+      assert.equal(again, worker ? 'did not fail' : 'internal');
+    });
+  }
+});
+
+describe('without WebGPU', () => {
+  let stage;
+  // Browsers give WebGPU to secure pages only, and a host that is not localhost is not secure over http. Without a flag
+  // for a software adapter, a machine without a GPU offers none.
+  before(async () => (stage = await openStage({ adapter: 'none', args: ['--host-resolver-rules=MAP rillm.test localhost', '--disable-gpu'] })));
+  after(() => stage.close());
+
+  for (const worker of [true, false]) {
+    const where = worker ? 'in the worker' : 'on the page';
+    test(`a page that is not secure: webgpu_unavailable (${where})`, LIMIT, async () => {
+      const url = `${stage.origin.replace('localhost', 'rillm.test')}/blank/`;
+      const failed = await stage.runWith({ url, allowed: [/Cross-Origin-(Opener|Embedder)-Policy/] }, (inWorker) => failure(rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker })), worker);
+      assert.equal(failed.code, 'webgpu_unavailable', failed.message);
+      assert.match(failed.message, /WebGPU/);
+    });
+    test(`no adapter: adapter_unavailable (${where})`, LIMIT, async () => {
+      const failed = await stage.run((inWorker) => failure(rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker })), worker);
+      assert.equal(failed.code, 'adapter_unavailable', failed.message);
+      assert.match(failed.message, /adapter/i);
+    });
+  }
+
+  test('the demo page says what to do', LIMIT, async () => {
+    const { page, close } = await stage.openPage({ url: `${stage.origin.replace('localhost', 'rillm.test')}/`, allowed: [/Cross-Origin-(Opener|Embedder)-Policy/, ...REQUEST_FAILED] });
+    await page.getByRole('alert').filter({ hasText: 'WebGPU is not available' }).waitFor();
+    await close();
+  });
+});

@@ -1,0 +1,193 @@
+// The stage of the browser tests: Chromium on SwiftShader, and a site with the packed package, the golden models and some
+// servers that misbehave. A test that leaves an error in the console or an unhandled rejection behind fails.
+
+import assert from 'node:assert/strict';
+import { createReadStream, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { unpackPackage } from '../../scripts/build.mjs';
+import { launchChromium } from '../../scripts/chromium.mjs';
+import { root } from '../../scripts/command.mjs';
+import { readNpy } from '../../scripts/rill/npy.mjs';
+import { demoMounts, serve } from '../../scripts/serve.mjs';
+
+export const golden = join(root, 'tests/golden/tiny_llama');
+export { root };
+
+export function goldenJson(name) {
+  return JSON.parse(readFileSync(join(golden, name), 'utf8'));
+}
+
+export function goldenNpy(name) {
+  return readNpy(readFileSync(join(golden, name)));
+}
+
+/** The packed package, unpacked. `npm test` has built it. */
+export async function packedPackage() {
+  const pkg = join(root, 'pkg');
+  const tarball = existsSync(pkg) ? readdirSync(pkg).find((name) => name.endsWith('.tgz')) : undefined;
+  assert.ok(tarball, 'there is no packed package: run `npm run build` first');
+  return unpackPackage(join(pkg, tarball));
+}
+
+/** Code that replaces a module of the package with itself plus a fault, to see what becomes of it. */
+const FAULTY_GLUE = `
+import init, * as glue from '/rillm/dist/wasm/rillm.js';
+// A trap inside an async function of Rust: an uncaught error of the thread, and a promise that never settles.
+glue.WasmEngine.prototype.forward = () => {
+  setTimeout(() => { throw new WebAssembly.RuntimeError('unreachable in rillm'); });
+  return new Promise(() => {});
+};
+export default init;
+export const { WasmEngine, renderTemplate, benchDispatch } = glue;
+`;
+
+/** Servers that misbehave, and copies of the package with a fault. */
+function misbehave(folder) {
+  return (request, response, pathname) => {
+    const [, kind, ...rest] = pathname.split('/');
+    const end = (status, type = 'text/plain', body = '') => {
+      response.writeHead(status, { 'content-type': type });
+      response.end(body);
+      return true;
+    };
+    const passOn = (url) => {
+      request.url = url;
+      return false;
+    };
+    switch (kind) {
+      case 'blank':
+        return end(200, 'text/html', '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js"}}</script>');
+      case 'status':
+        return end(Number(rest[0]));
+      case 'without-ranges': {
+        const file = join(golden, rest.join('/'));
+        response.writeHead(200, { 'content-length': statSync(file).size });
+        createReadStream(file).pipe(response);
+        return true;
+      }
+      case 'breaks-off':
+        response.writeHead(206, { 'content-range': 'bytes 0-99999/100000', 'content-length': 100000 });
+        response.write(readFileSync(join(golden, 'tied-f32.gguf')).subarray(0, 2000));
+        setTimeout(() => response.destroy(), 50);
+        return true;
+      case 'never-answers':
+        return true;
+      case 'no-worker':
+        return pathname.endsWith('/worker.js') ? end(404) : passOn(`/rillm/${rest.join('/')}`);
+      case 'no-wasm':
+        return pathname.endsWith('.wasm') ? end(404) : passOn(`/rillm/${rest.join('/')}`);
+      case 'trap':
+        return pathname.endsWith('/wasm/rillm.js') ? end(200, 'text/javascript', FAULTY_GLUE) : passOn(`/rillm/${rest.join('/')}`);
+      case 'made':
+        if (!existsSync(join(folder, rest.join('/')))) return end(404);
+        return false;
+      default:
+        return false;
+    }
+  };
+}
+
+/**
+ * Starts site and browser. `made` is a folder served at /made/. `run(fn, ...args)` runs a function in a fresh page that has
+ * the package as globalThis.rillm and some shorthands; it fails on anything that the page left in its console.
+ */
+export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
+  const made = mkdtempSync(join(tmpdir(), 'rillm-'));
+  const packed = await packedPackage();
+  const site = await serve(
+    { ...(await demoMounts(root, packed)), '/golden/': golden, '/made/': made },
+    { handle: misbehave(made) },
+  );
+  const browser = await launchChromium({ adapter, args });
+
+  async function openPage({ url = `${site.origin}/blank/`, allowed = [], ...options } = {}) {
+    const context = await browser.newContext(options);
+    const page = await context.newPage();
+    const faults = [];
+    const note = (text) => allowed.some((pattern) => pattern.test(text)) || faults.push(text);
+    page.on('console', (message) => (message.type() === 'error' ? note(message.text()) : undefined));
+    page.on('pageerror', (error) => note(`uncaught: ${error.message}`));
+    await page.goto(url);
+    return {
+      page,
+      async close() {
+        // Unhandled rejections are reported a moment later.
+        await page.waitForTimeout(50);
+        await context.close();
+        assert.deepEqual(faults, [], 'the console of the page holds errors');
+      },
+    };
+  }
+
+  return {
+    made,
+    origin: site.origin,
+    openPage,
+    async run(fn, ...parameters) {
+      return this.runWith({}, fn, ...parameters);
+    },
+    async runWith(options, fn, ...parameters) {
+      const { page, close } = await openPage(options);
+      try {
+        await page.evaluate(preparePage, options.package ?? '/rillm/dist/index.js');
+        return await page.evaluate(fn, parameters.length > 1 ? parameters : parameters[0]);
+      } finally {
+        await close();
+      }
+    },
+    async close() {
+      await browser.close();
+      await site.close();
+      rmSync(made, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Runs in the page: what the tests use there. */
+async function preparePage(address) {
+  globalThis.rillm = await import(address);
+  /** The code and message of the error that `work` rejects with. */
+  globalThis.failure = async (work) => {
+    try {
+      await (typeof work === 'function' ? work() : work);
+    } catch (error) {
+      return { isEngineError: error instanceof rillm.EngineError, name: error.name, code: error.code, message: error.message };
+    }
+    return { code: 'did not fail' };
+  };
+  /** Loads a model, uses it and disposes of it. */
+  globalThis.withEngine = async (source, options, use) => {
+    const engine = await rillm.Engine.load(source, options);
+    try {
+      return await use(engine);
+    } finally {
+      await engine.dispose();
+    }
+  };
+  globalThis.collect = async (stream) => {
+    const chunks = [];
+    for await (const chunk of stream) chunks.push(chunk);
+    return chunks;
+  };
+  /** Index of the largest number of the last row. */
+  globalThis.argmaxOfLastRow = async (engine, ids) => {
+    const tensor = await engine.forward(ids);
+    const logits = (await tensor.readback()).slice(-tensor.shape.at(-1));
+    await tensor.dispose();
+    return logits.indexOf(Math.max(...logits));
+  };
+}
+
+/** ‖a − b‖ / ‖b‖. */
+export function relativeError(a, b) {
+  assert.equal(a.length, b.length);
+  let difference = 0;
+  let norm = 0;
+  for (let i = 0; i < b.length; i++) {
+    difference += (a[i] - b[i]) ** 2;
+    norm += b[i] ** 2;
+  }
+  return Math.sqrt(difference / norm);
+}

@@ -1,0 +1,128 @@
+// The command line `npm run rill`: one JSON object on the last line, codes, exit status, files.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { readNpy } from '../../scripts/rill/npy.mjs';
+import { golden, goldenJson, goldenNpy, relativeError, root } from './browser.mjs';
+
+const MODEL = join(golden, 'tied-q8_0.gguf');
+const LIMIT = { timeout: 240_000 };
+
+let folder;
+before(() => (folder = mkdtempSync(join(tmpdir(), 'rillm-'))));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+function rill(...args) {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [join(root, 'scripts/rill.mjs'), ...args], { maxBuffer: 2 ** 26 }, (error, stdout, stderr) => {
+      const lines = stdout.trim().split('\n');
+      assert.equal(lines.length, 1, `stdout is one line: ${stdout}\n${stderr}`);
+      resolve({ status: error?.code ?? 0, result: JSON.parse(lines[0]) });
+    });
+  });
+}
+
+const onSwiftShader = (...args) => rill(...args, '--adapter', 'swiftshader');
+
+test('generate --prompt', LIMIT, async () => {
+  const { status, result } = await onSwiftShader('generate', '--model', MODEL, '--prompt', 'The small boat', '--max-tokens', '6', '--temperature', '0', '--ignore-eos');
+  assert.equal(status, 0, JSON.stringify(result));
+  assert.deepEqual(Object.keys(result).sort(), ['finish_reason', 'stats', 'text', 'timings', 'token_ids', 'usage']);
+  assert.equal(result.token_ids.length, 6);
+  assert.equal(result.finish_reason, 'length');
+  assert.equal(result.usage.completion_tokens, 6);
+  assert.ok(result.stats.dispatches > 0);
+});
+
+test('generate --messages', LIMIT, async () => {
+  const file = join(folder, 'messages.json');
+  writeFileSync(file, JSON.stringify([{ role: 'user', content: 'Hi' }]));
+  const args = ['generate', '--model', MODEL, '--messages', file, '--max-tokens', '6', '--temperature', '1', '--seed', '3', '--ignore-eos'];
+  const [first, second] = [await onSwiftShader(...args), await onSwiftShader(...args)];
+  assert.equal(first.status, 0, JSON.stringify(first.result));
+  assert.deepEqual(first.result.token_ids, second.result.token_ids);
+});
+
+test('logits writes a .npy that agrees with the reference', LIMIT, async () => {
+  const out = join(folder, 'logits.npy');
+  const { status, result } = await onSwiftShader('logits', '--model', MODEL, '--ids', join(golden, 'tied.ids.json'), '--out', out);
+  assert.equal(status, 0, JSON.stringify(result));
+  const expected = goldenNpy('tied-q8_0.logits.npy');
+  const { shape, data } = readNpy(readFileSync(out));
+  assert.deepEqual(shape, expected.shape);
+  assert.deepEqual(result.shape, expected.shape);
+  assert.ok(relativeError(data, expected.data) < 1e-3);
+});
+
+test('tokenize', LIMIT, async () => {
+  const { text, ids } = goldenJson('tied.tokenizer.json').find((entry) => entry.text.includes('日'));
+  const { status, result } = await onSwiftShader('tokenize', '--model', MODEL, '--text', text);
+  assert.equal(status, 0, JSON.stringify(result));
+  assert.deepEqual(result.ids, ids);
+});
+
+test('template', LIMIT, async () => {
+  const [template, context] = [join(folder, 'template.jinja'), join(folder, 'context.json')];
+  writeFileSync(template, '{{ bos }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}');
+  writeFileSync(context, JSON.stringify({ bos: '<s>', messages: [{ role: 'user', content: 'hé' }] }));
+  const { status, result } = await onSwiftShader('template', '--template', template, '--context', context);
+  assert.equal(status, 0, JSON.stringify(result));
+  assert.match(result.text, /^<s>\[user\] hé\n?$/);
+});
+
+test('bench decode counts what one warm token costs', LIMIT, async () => {
+  const { status, result } = await onSwiftShader('bench', 'decode', '--model', MODEL, '--new-tokens', '16', '--repetitions', '1');
+  assert.equal(status, 0, JSON.stringify(result));
+  assert.equal(result.layers, 2);
+  assert.equal(result.prompt_tokens, 16);
+  assert.ok(result.tokens_per_s > 0);
+  assert.equal(typeof result.adapter.vendor, 'string');
+  const { per_warm_token } = result;
+  assert.deepEqual(Object.keys(per_warm_token).sort(), ['bind_groups_created', 'buffers_created', 'dispatches', 'maps', 'passes', 'pipelines_created', 'submits', 'uniform_writes']);
+  assert.ok(per_warm_token.dispatches > 2 && per_warm_token.submits > 0);
+  assert.equal(per_warm_token.pipelines_created, 0);
+});
+
+test('bench prefill, load and dispatch', LIMIT, async () => {
+  const prefill = await onSwiftShader('bench', 'prefill', '--model', MODEL, '--prompt-tokens', '64', '--repetitions', '1');
+  assert.equal(prefill.status, 0, JSON.stringify(prefill.result));
+  assert.ok(Math.abs(prefill.result.prompt_tokens - 64) <= 8);
+  assert.ok(prefill.result.tokens_per_s > 0);
+  const load = await onSwiftShader('bench', 'load', '--model', MODEL);
+  assert.equal(load.status, 0, JSON.stringify(load.result));
+  assert.ok(load.result.ms > 0 && load.result.bytes > 10_000 && load.result.bytes_per_s > 0);
+  const dispatch = await onSwiftShader('bench', 'dispatch');
+  assert.equal(dispatch.status, 0, JSON.stringify(dispatch.result));
+  assert.ok(dispatch.result.results.length > 0);
+  for (const { variant, encode_us, whole_us } of dispatch.result.results) {
+    assert.equal(typeof variant, 'string');
+    assert.ok(encode_us > 0 && whole_us > 0);
+  }
+});
+
+const WRONG = {
+  'no command': [[], 'invalid_usage'],
+  'an unknown command': [['sing'], 'invalid_usage'],
+  'an unknown option': [['tokenize', '--modell', MODEL], 'invalid_usage'],
+  'a missing option': [['tokenize', '--model', MODEL], 'invalid_usage'],
+  'prompt and messages': [['generate', '--model', MODEL, '--prompt', 'a', '--messages', 'b.json'], 'invalid_usage'],
+  'a number that is none': [['generate', '--model', MODEL, '--prompt', 'a', '--max-tokens', 'many'], 'invalid_usage'],
+  'an unknown adapter': [['bench', 'dispatch', '--adapter', 'abacus'], 'invalid_usage'],
+  'a model that is not there': [['tokenize', '--model', '/no/such.gguf', '--text', 'a'], 'read'],
+  'messages that are not there': [['generate', '--model', MODEL, '--messages', '/no/such.json'], 'read'],
+  'a model that is no model': [['tokenize', '--model', join(root, 'LICENSE-APACHE'), '--text', 'a', '--adapter', 'swiftshader'], 'not_gguf'],
+};
+
+for (const [what, [args, code]] of Object.entries(WRONG)) {
+  test(`${what}: ${code}, exit status 1`, LIMIT, async () => {
+    const { status, result } = await rill(...args);
+    assert.equal(status, 1);
+    assert.equal(result.error.code, code, result.error.message);
+    assert.ok(result.error.message.length > 10);
+  });
+}

@@ -1,0 +1,147 @@
+// The tarball installed into a new project: type-checked, bundled with vite and run in Chromium; and from another origin.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { launchChromium } from '../../scripts/chromium.mjs';
+import { npm, root } from '../../scripts/command.mjs';
+import { serve } from '../../scripts/serve.mjs';
+
+const LIMIT = { timeout: 240_000 };
+const USE = `
+import { Engine } from 'rillm';
+const results = [];
+for (const worker of [true, false]) {
+  const engine = await Engine.load('/golden/tied-q8_0.gguf', { worker });
+  const answer = await engine.completions.create({ prompt: 'The small boat', max_tokens: 8, temperature: 0, ignore_eos: true });
+  results.push(answer.choices[0].token_ids);
+  await engine.dispose();
+}
+globalThis.results = results;
+`;
+
+let project;
+let golden;
+let browser;
+
+before(async () => {
+  project = mkdtempSync(join(tmpdir(), 'rillm-consumer-'));
+  golden = join(root, 'tests/golden/tiny_llama');
+  const tarball = join(root, 'pkg', readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')));
+  writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
+  const [program, args] = npm('install', '--no-audit', '--no-fund', '--offline', tarball);
+  execFileSync(program, args, { cwd: project, stdio: 'pipe' });
+  browser = await launchChromium({ adapter: 'swiftshader' });
+}, LIMIT);
+after(async () => {
+  await browser?.close();
+  rmSync(project, { recursive: true, force: true });
+});
+
+/** Opens a page and waits for what USE leaves behind. */
+async function resultsOf(url) {
+  const page = await browser.newPage();
+  const faults = [];
+  page.on('pageerror', (error) => faults.push(error.message));
+  page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
+  await page.goto(url);
+  await page.waitForFunction(() => globalThis.results !== undefined, null, { timeout: 120_000 }).catch((error) => faults.push(error.message));
+  assert.deepEqual(faults, []);
+  const results = await page.evaluate(() => globalThis.results);
+  await page.close();
+  return results;
+}
+
+function check([inWorker, onPage]) {
+  assert.equal(inWorker.length, 8);
+  assert.deepEqual(inWorker, onPage);
+}
+
+test('a TypeScript project type-checks against the package, and wrong uses do not', LIMIT, () => {
+  mkdirSync(join(project, 'types'), { recursive: true });
+  writeFileSync(join(project, 'types/use.ts'), TYPES);
+  const options = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--target', 'ES2022', '--module', 'ESNext', '--moduleResolution', 'bundler', '--lib', 'ES2022,DOM', '--types', ''];
+  const tsc = join(root, 'node_modules/typescript/bin/tsc');
+  try {
+    execFileSync(process.execPath, [tsc, ...options, 'types/use.ts'], { cwd: project, encoding: 'utf8' });
+  } catch (error) {
+    assert.fail(error.stdout);
+  }
+});
+
+test('a vite build runs in Chromium, in the worker and on the page', LIMIT, async () => {
+  const site = join(project, 'site');
+  mkdirSync(site, { recursive: true });
+  writeFileSync(join(site, 'index.html'), '<!doctype html><link rel="icon" href="data:,"><script type="module" src="./main.js"></script>');
+  writeFileSync(join(site, 'main.js'), USE);
+  const vite = join(root, 'node_modules/vite/bin/vite.js');
+  execFileSync(process.execPath, [vite, 'build', '--target', 'esnext', '--outDir', join(project, 'built'), '--emptyOutDir', site], { cwd: project, stdio: 'pipe' });
+  const server = await serve({ '/': join(project, 'built'), '/golden/': golden });
+  try {
+    check(await resultsOf(`${server.origin}/index.html`));
+  } finally {
+    await server.close();
+  }
+});
+
+test('without a bundler, from another origin as from a CDN', LIMIT, async () => {
+  const cdn = join(project, 'cdn');
+  cpSync(join(project, 'node_modules/rillm/dist'), cdn, { recursive: true });
+  const other = await serve({ '/rillm/': cdn }, { handle: (_, response) => (response.setHeader('Access-Control-Allow-Origin', '*'), false) });
+  const page = `<!doctype html><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"${other.origin}/rillm/index.js"}}</script><script type="module">${USE}</script>`;
+  const server = await serve(
+    { '/golden/': golden },
+    { handle: (_, response, path) => path === '/' && (response.setHeader('Content-Type', 'text/html'), response.end(page), true) },
+  );
+  try {
+    check(await resultsOf(`${server.origin}/`));
+  } finally {
+    await server.close();
+    await other.close();
+  }
+});
+
+const TYPES = `
+import { benchDispatch, type ChatCompletion, type ChatCompletionChunk, type CompletionStream, Engine, EngineError, type ErrorCode, renderTemplate, type Tensor } from 'rillm';
+
+const engine: Engine = await Engine.load(new File([], 'a.gguf'), { onProgress: ({ loaded, total }) => console.log(loaded / total), signal: new AbortController().signal, contextLength: 512 });
+await Engine.load('model.gguf');
+await Engine.load(new URL('model.gguf', location.href), { worker: false });
+
+const answer: ChatCompletion = await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }], max_tokens: 5, temperature: 0, seed: 1, stop: ['a'] });
+const text: string = answer.choices[0]!.message.content;
+const stream: CompletionStream<ChatCompletionChunk> = await engine.chat.completions.create({ messages: [], stream: true }, { signal: AbortSignal.timeout(5) });
+for await (const chunk of stream) { const piece: string | undefined = chunk.choices[0]?.delta.content; void piece; }
+stream.cancel();
+for await (const { choices, usage } of await engine.completions.create({ prompt: text, stream: true })) void [choices[0]?.text, usage?.total_tokens];
+
+const either: boolean = Math.random() > 0.5;
+const unknownKind = await engine.chat.completions.create({ messages: [], stream: either });
+if ('choices' in unknownKind) void unknownKind.usage; else unknownKind.cancel();
+
+const ids: Uint32Array = await engine.tokenize('text', { add_special: true });
+const back: string = await engine.detokenize(ids);
+const tensor: Tensor = await engine.forward([1, 2]);
+const numbers: Float32Array = await tensor.readback();
+const submits: number = (await engine.stats()).submits;
+const rendered: string = await renderTemplate('{{ a }}', { a: 1 });
+const first: number | undefined = (await benchDispatch({ count: 10 })).results[0]?.encode_us;
+void [back, numbers, submits, rendered, first, engine.info.adapter.vendor];
+
+try { await engine.dispose(); } catch (error) { if (error instanceof EngineError) { const code: ErrorCode = error.code; void code; } }
+
+// @ts-expect-error a model is a URL, a File or a Blob
+await Engine.load(7);
+// @ts-expect-error messages are needed
+await engine.chat.completions.create({});
+// @ts-expect-error an answer that is not streamed cannot be iterated over
+for await (const _ of await engine.chat.completions.create({ messages: [] })) { }
+// @ts-expect-error a constructor is not for callers
+new Engine();
+// @ts-expect-error not a code
+const wrong: ErrorCode = 'no_such_code';
+`;

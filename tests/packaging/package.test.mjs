@@ -1,0 +1,80 @@
+// What is in the tarball, how large it is, and whether its promises agree with the sources.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { brotliCompressSync, constants } from 'node:zlib';
+
+import { root } from '../../scripts/command.mjs';
+
+/** What a visitor's browser may have to download at most, compressed. */
+const WASM_CEILING = 1_300_000;
+
+let tarball;
+let names;
+before(() => {
+  tarball = join(root, 'pkg', readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')));
+  names = execFileSync('tar', ['-tzf', tarball], { encoding: 'utf8' }).trim().split('\n').map((name) => name.replace(/^package\//, ''));
+});
+
+const read = (name) => execFileSync('tar', ['-xzOf', tarball, `package/${name}`], { maxBuffer: 2 ** 28 });
+
+test('the tarball holds the package and nothing else', () => {
+  const sources = readdirSync(join(root, 'pkg-template/src')).map((name) => name.replace(/\.ts$/, ''));
+  const expected = [
+    'package.json', 'README.md', 'LICENSE-MIT', 'LICENSE-APACHE',
+    ...sources.flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`]),
+    'dist/wasm/rillm.js', 'dist/wasm/rillm_bg.wasm',
+  ];
+  assert.deepEqual([...names].sort(), expected.sort());
+});
+
+test('package.json: name, version of the crate, entry points that exist, no dependencies', () => {
+  const manifest = JSON.parse(read('package.json'));
+  const version = readFileSync(join(root, 'Cargo.toml'), 'utf8').match(/^version = "(.+)"$/m)[1];
+  assert.equal(manifest.name, 'rillm');
+  assert.equal(manifest.version, version);
+  assert.equal(manifest.type, 'module');
+  assert.equal(manifest.license, 'MIT OR Apache-2.0');
+  for (const field of ['dependencies', 'peerDependencies', 'optionalDependencies', 'scripts']) assert.equal(manifest[field], undefined, field);
+  const targets = (entry) => (typeof entry === 'string' ? [entry] : Object.values(entry).flatMap(targets));
+  for (const target of [manifest.main, manifest.types, ...targets(manifest.exports), ...manifest.sideEffects]) {
+    assert.ok(names.includes(target.replace('./', '')), target);
+  }
+});
+
+test(`the wasm is below ${WASM_CEILING} bytes with brotli`, (t) => {
+  const wasm = read('dist/wasm/rillm_bg.wasm');
+  const size = brotliCompressSync(wasm, { params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_SIZE_HINT]: wasm.length } }).length;
+  t.diagnostic(`wasm: ${wasm.length} bytes, brotli ${size}`);
+  console.log(`wasm: ${wasm.length} bytes, brotli ${size}`);
+  assert.ok(size < WASM_CEILING, `${size} bytes`);
+});
+
+test('the wasm imports from its own glue only', async () => {
+  // An import of a bare module name would keep every page from loading.
+  const imports = WebAssembly.Module.imports(await WebAssembly.compile(read('dist/wasm/rillm_bg.wasm')));
+  assert.deepEqual(new Set(imports.map(({ module }) => module)), new Set(['./rillm_bg.js']));
+});
+
+test('the types tell nothing of what is internal', () => {
+  const index = String(read('dist/index.d.ts'));
+  assert.ok(!/wasm|host|queue|protocol|RunningGeneration/.test(index), index);
+});
+
+test('error codes: Rust, TypeScript and the README agree', () => {
+  const rust = [...readFileSync(join(root, 'src/error.rs'), 'utf8').matchAll(/^ {4}[A-Z]\w+ = "(\w+)",$/gm)].map(([, code]) => code);
+  assert.ok(rust.length > 20);
+  const script = [...readFileSync(join(root, 'pkg-template/src/errors.ts'), 'utf8').matchAll(/^ {2}'(\w+)',$/gm)].map(([, code]) => code);
+  // Two things can go wrong before there is any wasm to say so.
+  assert.deepEqual([...script].sort(), [...rust, 'worker_unavailable', 'wasm_unavailable'].sort());
+  const documented = [...String(read('README.md')).split('## Errors')[1].matchAll(/^\| `(\w+)` \|/gm)].map(([, code]) => code);
+  assert.deepEqual([...documented].sort(), [...script].sort());
+});
+
+test('the lock file names no registry', () => {
+  const lock = readFileSync(join(root, 'package-lock.json'), 'utf8');
+  assert.ok(!/"resolved"/.test(lock));
+});
