@@ -37,6 +37,10 @@ codes! {
     DeviceLost = "device_lost",
     /// The GPU or the heap has no room for an allocation.
     OutOfMemory = "out_of_memory",
+    /// A buffer or tensor of one device was used on another.
+    WrongDevice = "wrong_device",
+    /// A slice or an index lies outside of what it is taken from.
+    OutOfRange = "out_of_range",
     /// A shader did not compile.
     ShaderCompilation = "shader_compilation",
     /// WebGPU refused a command.

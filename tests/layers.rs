@@ -15,7 +15,7 @@ const MAY_NAME: [(&str, &[&str]); 7] = [
 ];
 
 /// Files that may ask for the target.
-const MAY_ASK_FOR_THE_TARGET: [&str; 3] = ["lib.rs", "gpu/device.rs", "gpu/readback.rs"];
+const MAY_ASK_FOR_THE_TARGET: [&str; 3] = ["lib.rs", "gpu/device/mod.rs", "gpu/readback.rs"];
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {

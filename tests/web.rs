@@ -35,13 +35,13 @@ async fn kernels_agree_with_references() {
 
 #[wasm_bindgen_test]
 async fn a_kernel_that_does_not_compile_is_a_typed_error() {
-    use rillm::gpu::{Binding, Shader};
+    use rillm::gpu::{Binding, Shader, Template};
     let context = context(true).await;
     let device = context.device();
     let buffer = device.buffer(256, "buffer").unwrap();
     let template = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
         @compute @workgroup_size(1) fn main() { x[0] = nonsense; }";
-    let shader = Shader { label: "broken", template, modules: &[], defines: &[] };
+    let shader = Shader { label: "broken", template: Template::Static(template), modules: &[], defines: &[] };
     device.dispatch(&shader, &[Binding::ReadWrite(0, buffer.slice())], [1, 1, 1]).unwrap();
     let error = device.sync().await.unwrap_err();
     assert_eq!(error.code(), Code::ShaderCompilation);

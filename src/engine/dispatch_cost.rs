@@ -30,7 +30,7 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     let chain = || (0..count).try_for_each(|_| add());
     chain()?;
     context.device().sync().await?;
-    let ((), plan) = context.plan(chain)?;
+    let ((), plan) = context.plan(chain).await?;
     context.device().sync().await?;
 
     let device = context.device();

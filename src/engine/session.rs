@@ -32,7 +32,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Records the decode step and runs it once, so that all its pipelines are compiled.
+    /// Compiles all kernels and records the decode step.
     pub async fn new(context: &Context, transformer: &Transformer, cache: KvCache) -> Result<Self> {
         let state = context.zeros(Desc::u32(&[4]))?;
         let settings = context.zeros(Desc::u32(&[4]))?;
@@ -42,10 +42,10 @@ impl Session {
             let logits = transformer.forward(&token, &state, &cache, Logits::Last)?;
             sample(context, logits, &settings, &state, &token, &ring, 1)
         };
-        // Everything that the step creates exists after the first run, so the second records what replays need.
-        step()?;
-        context.device().sync().await?;
-        let ((), decode) = context.plan(step)?;
+        let ((), decode) = context.plan(step).await?;
+        // The kernels of a prefill do not depend on how many tokens it has, as long as they are several.
+        let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
+        context.prepare(|| transformer.forward(&prompt, &state, &cache, Logits::Last)).await?;
         context.device().sync().await?;
         Ok(Self { cache, state, settings, token, ring, decode, tokens: Vec::new() })
     }

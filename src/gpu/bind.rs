@@ -8,11 +8,8 @@ use super::fifo::FifoCache;
 use super::pipeline::Pipeline;
 use super::stats::{CacheStats, add};
 use super::uniform::Uniform;
-use super::{BufferSlice, Device};
+use super::{BINDING_ALIGNMENT, BufferSlice, Device};
 use crate::error::Result;
-
-/// Entries kept unless somebody holds more of them.
-const CACHE_ENTRIES: usize = 256;
 
 /// How a shader uses a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,13 +65,11 @@ pub(super) struct Layout {
     pub pipeline: wgpu::PipelineLayout,
 }
 
-impl Default for BindGroupCache {
-    fn default() -> Self {
-        Self { groups: FifoCache::new(CACHE_ENTRIES), layouts: HashMap::new() }
-    }
-}
-
 impl BindGroupCache {
+    pub fn new(limit: usize) -> Self {
+        Self { groups: FifoCache::new(limit), layouts: HashMap::new() }
+    }
+
     pub fn forget_buffer(&mut self, id: u64) {
         self.groups.remove_where(|key| key.entries.iter().any(|entry| entry.1 == id));
     }
@@ -134,7 +129,8 @@ impl Device {
             match binding {
                 Binding::Read(number, slice) | Binding::ReadWrite(number, slice) => {
                     inner.check_binding(pipeline, *number, slice)?;
-                    key.entries.push((*number, slice.buffer.id(), slice.offset, slice.size));
+                    let start = slice.buffer.start() + slice.offset;
+                    key.entries.push((*number, slice.buffer.id().unwrap_or(0), start, slice.size));
                 }
                 Binding::Uniform(number, bytes) => {
                     let uniform = self.uniform(bytes);
@@ -147,23 +143,24 @@ impl Device {
             return Ok(group);
         }
         let mut next_uniform = uniforms.iter();
-        let entries: Vec<wgpu::BindGroupEntry<'_>> = bindings
-            .iter()
-            .filter_map(|binding| {
-                let (number, resource) = match binding {
-                    Binding::Read(number, slice) | Binding::ReadWrite(number, slice) => (
-                        *number,
-                        wgpu::BufferBinding {
-                            buffer: slice.buffer.wgpu(),
-                            offset: slice.offset,
-                            size: wgpu::BufferSize::new(slice.size),
-                        },
-                    ),
-                    Binding::Uniform(number, _) => (*number, next_uniform.next()?.wgpu.as_entire_buffer_binding()),
-                };
-                Some(wgpu::BindGroupEntry { binding: number, resource: wgpu::BindingResource::Buffer(resource) })
-            })
-            .collect();
+        let mut entries = Vec::with_capacity(bindings.len());
+        for binding in bindings {
+            let (number, resource) = match binding {
+                Binding::Read(number, slice) | Binding::ReadWrite(number, slice) => {
+                    let resource = wgpu::BufferBinding {
+                        buffer: slice.buffer.wgpu()?,
+                        offset: slice.buffer.start() + slice.offset,
+                        size: wgpu::BufferSize::new(slice.size),
+                    };
+                    (*number, resource)
+                }
+                Binding::Uniform(number, _) => match next_uniform.next() {
+                    Some(uniform) => (*number, uniform.wgpu.as_entire_buffer_binding()),
+                    None => bail!(Internal, "{}: a uniform is missing", pipeline.label),
+                },
+            };
+            entries.push(wgpu::BindGroupEntry { binding: number, resource: wgpu::BindingResource::Buffer(resource) });
+        }
         let wgpu = inner.wgpu.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(&pipeline.label),
             layout: &pipeline.layout.group,
@@ -171,7 +168,7 @@ impl Device {
         });
         add(&inner.counters.bind_groups_created, 1);
         let group = Rc::new(BindGroup { wgpu, _uniforms: uniforms });
-        inner.bind_groups.borrow_mut().groups.insert(key, group.clone());
+        inner.bind_groups.borrow_mut().groups.insert(key, group.clone(), 0);
         Ok(group)
     }
 }
@@ -187,6 +184,15 @@ impl Inner {
                 slice.size
             );
         }
-        Ok(())
+        if !slice.offset.is_multiple_of(BINDING_ALIGNMENT) || slice.size == 0 {
+            bail!(
+                OutOfRange,
+                "{}: binding {number} is {} bytes at {}; a binding begins at a multiple of {BINDING_ALIGNMENT} and is not empty",
+                pipeline.label,
+                slice.size,
+                slice.offset
+            );
+        }
+        self.check_slice(&pipeline.label, slice)
     }
 }

@@ -3,8 +3,8 @@
 //! Invariants:
 //! - The id names one GPU buffer for the device's whole life and is never given to another, so whatever is keyed by it
 //!   (bind groups) can't be stale: a reused buffer keeps its id, a destroyed one takes its id with it.
-//! - A handle may go while commands that use its buffer are recorded and not submitted. Reuse is safe, because commands run
-//!   in program order; destruction waits for the next submit.
+//! - A handle may go while commands that use its buffer are recorded, or submitted and not done. Reuse is safe, because
+//!   commands run in program order; destruction waits until the GPU has finished the submission.
 
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
@@ -18,8 +18,8 @@ use crate::error::Result;
 /// layout which works on one adapter works on all.
 pub const BINDING_ALIGNMENT: u64 = 256;
 
-/// Freed buffers above this many bytes are destroyed at once: they are weights and caches, which come back in the same
-/// size only when a model is loaded again.
+/// Freed buffers above this many bytes are destroyed: they are weights and caches, which come back in the same size only
+/// when a model is loaded again.
 const LARGEST_POOLED: u64 = 16 << 20;
 
 /// The most bytes that wait for reuse.
@@ -30,8 +30,21 @@ const POOL_BYTES: u64 = 64 << 20;
 pub struct Buffer(Rc<Handle>);
 
 struct Handle {
-    raw: Option<RawBuffer>,
+    place: Place,
+    size: u64,
     device: Weak<Inner>,
+}
+
+/// What stands behind a handle.
+enum Place {
+    /// A buffer from the pool, which goes back there. `None` only while the handle is dropped.
+    Own(Option<RawBuffer>),
+    /// A part of a plan's arena.
+    Slot { bank: Rc<Bank>, offset: u64 },
+    /// A buffer of the application, which is never destroyed here.
+    Foreign(RawBuffer),
+    /// No memory: the step is only traced. The number counts the allocations of the trace.
+    Traced(usize),
 }
 
 #[derive(Clone)]
@@ -40,35 +53,84 @@ pub(super) struct RawBuffer {
     pub id: u64,
 }
 
+/// A buffer that an arena's tensors lie in; destroyed when the plan goes.
+pub(super) struct Bank {
+    raw: RawBuffer,
+    device: Weak<Inner>,
+}
+
+impl Drop for Bank {
+    fn drop(&mut self) {
+        if let Some(device) = self.device.upgrade() {
+            let arena = &device.counters.arena_bytes;
+            arena.set(arena.get() - self.raw.wgpu.size());
+            device.retire(self.raw.clone());
+        }
+    }
+}
+
 impl Buffer {
     pub fn size(&self) -> u64 {
-        self.raw().wgpu.size()
+        self.0.size
     }
 
-    pub fn id(&self) -> u64 {
-        self.raw().id
+    /// Which GPU buffer it is; several buffers of an arena share one.
+    pub(super) fn id(&self) -> Option<u64> {
+        self.raw().map(|raw| raw.id)
     }
 
-    pub fn wgpu(&self) -> &wgpu::Buffer {
-        &self.raw().wgpu
+    /// Where its bytes begin in the GPU buffer.
+    pub(super) fn start(&self) -> u64 {
+        match &self.0.place {
+            Place::Slot { offset, .. } => *offset,
+            _ => 0,
+        }
+    }
+
+    /// The GPU buffer; none while a step is only traced.
+    pub(super) fn raw(&self) -> Option<&RawBuffer> {
+        match &self.0.place {
+            Place::Own(raw) => raw.as_ref(),
+            Place::Slot { bank, .. } => Some(&bank.raw),
+            Place::Foreign(raw) => Some(raw),
+            Place::Traced(_) => None,
+        }
+    }
+
+    pub(super) fn wgpu(&self) -> Result<&wgpu::Buffer> {
+        match self.raw() {
+            Some(raw) => Ok(&raw.wgpu),
+            None => bail!(Internal, "a buffer of a traced step has no memory"),
+        }
+    }
+
+    pub(super) fn traced(&self) -> Option<usize> {
+        match self.0.place {
+            Place::Traced(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody besides `self` holds the buffer.
+    pub(super) fn is_shared(&self) -> bool {
+        Rc::strong_count(&self.0) > 1
+    }
+
+    pub(super) fn belongs_to(&self, device: &Rc<Inner>) -> bool {
+        std::ptr::eq(self.0.device.as_ptr(), Rc::as_ptr(device))
     }
 
     /// The whole buffer.
     pub fn slice(&self) -> BufferSlice {
         BufferSlice { buffer: self.clone(), offset: 0, size: self.size() }
     }
-
-    fn raw(&self) -> &RawBuffer {
-        match &self.0.raw {
-            Some(raw) => raw,
-            None => unreachable!("the buffer is taken out of its handle only when the handle is dropped"),
-        }
-    }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if let (Some(raw), Some(device)) = (self.raw.take(), self.device.upgrade()) {
+        if let (Place::Own(raw), Some(device)) = (&mut self.place, self.device.upgrade())
+            && let Some(raw) = raw.take()
+        {
             device.release(raw);
         }
     }
@@ -88,17 +150,21 @@ pub(super) struct BufferPool {
     free: HashMap<u64, Vec<RawBuffer>>,
     free_bytes: u64,
     next_id: u64,
-    /// Destroyed after the next submit, because recorded commands may name them.
-    dying: Vec<RawBuffer>,
+    /// Freed, with the number of the submission after which nothing names them.
+    retired: Vec<(u64, RawBuffer)>,
 }
 
-/// Sizes are rounded up so that close sizes share buffers: powers of two below 1 MiB, whole multiples of 1 MiB up to the
-/// pool's limit, exact (to 16 bytes) above it.
+/// Sizes are rounded up so that close sizes share buffers. Three classes: small ones (below 4 KiB) to powers of two, middle
+/// ones (below 1 MiB) to eighths of their power of two, large ones to whole MiB up to what is pooled, and beyond that not
+/// at all (but to 16 bytes).
 fn size_class(size: u64) -> u64 {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
     match size {
         0..=256 => 256,
-        _ if size < 1 << 20 => size.next_power_of_two(),
-        _ if size <= LARGEST_POOLED => size.next_multiple_of(1 << 20),
+        _ if size <= 4 * KIB => size.next_power_of_two(),
+        _ if size <= MIB => size.next_multiple_of(size.next_power_of_two() / 8),
+        _ if size <= LARGEST_POOLED => size.next_multiple_of(MIB),
         _ => size.next_multiple_of(16),
     }
 }
@@ -109,14 +175,19 @@ impl Device {
     pub fn buffer(&self, size: u64, label: &str) -> Result<Buffer> {
         let inner = self.inner();
         inner.check_usable()?;
-        let limit = inner.capabilities.max_buffer_size;
-        let class = size_class(size);
-        if class > limit {
-            bail!(
-                AdapterLimits,
-                "{label} needs a buffer of {class} bytes and this adapter allows {limit}; use a smaller model or context"
-            );
+        let handle = |place, size| Buffer(Rc::new(Handle { place, size, device: Rc::downgrade(inner) }));
+        let mut recorder = inner.recorder.borrow_mut();
+        if let Some(trace) = recorder.trace() {
+            let buffer = handle(Place::Traced(trace.allocations.len()), size);
+            trace.allocations.push(buffer.clone());
+            return Ok(buffer);
         }
+        if let Some(arena) = recorder.arena() {
+            let slot = arena.next(size)?;
+            return Ok(handle(Place::Slot { bank: arena.banks[slot.bank].clone(), offset: slot.offset }, size));
+        }
+        drop(recorder);
+        let class = size_class(size);
         let mut pool = inner.pool.borrow_mut();
         let reused = pool.free.get_mut(&class).and_then(Vec::pop);
         let raw = match reused {
@@ -125,24 +196,56 @@ impl Device {
                 add(&inner.counters.buffers_reused, 1);
                 raw
             }
-            None => {
-                use wgpu::BufferUsages as Usage;
-                let wgpu = inner.wgpu.create_buffer(&wgpu::BufferDescriptor {
-                    label: Some(label),
-                    size: class,
-                    usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
-                    mapped_at_creation: false,
-                });
-                inner.counters.buffer_created(class);
-                pool.next_id += 1;
-                RawBuffer { wgpu, id: pool.next_id }
-            }
+            None => inner.create(&mut pool, class, label)?,
         };
-        Ok(Buffer(Rc::new(Handle { raw: Some(raw), device: Rc::downgrade(inner) })))
+        Ok(handle(Place::Own(Some(raw)), class))
+    }
+
+    /// Buffers for the banks of an arena.
+    pub(super) fn banks(&self, sizes: &[u64]) -> Result<Vec<Rc<Bank>>> {
+        let inner = self.inner();
+        let mut banks = Vec::with_capacity(sizes.len());
+        for size in sizes {
+            let raw = inner.create(&mut inner.pool.borrow_mut(), *size, "arena")?;
+            add(&inner.counters.arena_bytes, raw.wgpu.size());
+            banks.push(Rc::new(Bank { raw, device: Rc::downgrade(inner) }));
+        }
+        Ok(banks)
+    }
+
+    /// A buffer that the application owns.
+    #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "only a browser's application hands one in"))]
+    pub(super) fn foreign(&self, wgpu: wgpu::Buffer) -> Buffer {
+        let inner = self.inner();
+        let size = wgpu.size();
+        let mut pool = inner.pool.borrow_mut();
+        pool.next_id += 1;
+        let place = Place::Foreign(RawBuffer { wgpu, id: pool.next_id });
+        Buffer(Rc::new(Handle { place, size, device: Rc::downgrade(inner) }))
     }
 }
 
 impl Inner {
+    fn create(&self, pool: &mut BufferPool, size: u64, label: &str) -> Result<RawBuffer> {
+        use wgpu::BufferUsages as Usage;
+        let limit = self.capabilities.max_buffer_size;
+        if size > limit {
+            bail!(
+                AdapterLimits,
+                "{label} needs a buffer of {size} bytes and this adapter allows {limit}; use a smaller model or context"
+            );
+        }
+        let wgpu = self.wgpu.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(label),
+            size,
+            usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
+            mapped_at_creation: false,
+        });
+        self.counters.buffer_created(size);
+        pool.next_id += 1;
+        Ok(RawBuffer { wgpu, id: pool.next_id })
+    }
+
     fn release(&self, raw: RawBuffer) {
         let mut pool = self.pool.borrow_mut();
         let size = raw.wgpu.size();
@@ -150,35 +253,56 @@ impl Inner {
             pool.free_bytes += size;
             pool.free.entry(size).or_default().push(raw);
         } else {
-            pool.dying.push(raw);
             drop(pool);
-            if self.recorder.borrow().is_empty() {
-                self.destroy_dying();
-            }
+            self.retire(raw);
         }
     }
 
-    /// Destroys what was freed; called when no recorded command can name it any more. Without `destroy` a browser frees
-    /// GPU memory only when its garbage collector comes by.
-    pub(super) fn destroy_dying(&self) {
-        let dying = std::mem::take(&mut self.pool.borrow_mut().dying);
-        for raw in dying {
+    /// Destroys a buffer once nothing can use it any more. Without `destroy` a browser frees GPU memory only when its
+    /// garbage collector comes by.
+    fn retire(&self, raw: RawBuffer) {
+        let open = u64::from(!self.recorder.borrow().is_empty());
+        let last_use = self.timeline.submitted() + open;
+        if last_use > self.timeline.finished() {
+            add(&self.counters.deferred_frees, 1);
+        }
+        self.pool.borrow_mut().retired.push((last_use, raw));
+        self.reap();
+    }
+
+    /// Whether buffers wait for the GPU to be done with them.
+    pub(super) fn has_retired(&self) -> bool {
+        !self.pool.borrow().retired.is_empty()
+    }
+
+    /// Destroys the retired buffers whose last submission is done.
+    pub(super) fn reap(&self) {
+        let finished = self.timeline.finished();
+        let mut pool = self.pool.borrow_mut();
+        let (done, retired): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut pool.retired).into_iter().partition(|(last_use, _)| *last_use <= finished);
+        pool.retired = retired;
+        drop(pool);
+        for (_, raw) in done {
             self.bind_groups.borrow_mut().forget_buffer(raw.id);
             self.counters.buffer_destroyed(raw.wgpu.size());
             raw.wgpu.destroy();
         }
     }
 
-    /// Destroys the buffers that wait for reuse.
+    /// Frees the buffers that wait for reuse.
     pub(super) fn empty_pool(&self) {
         let mut pool = self.pool.borrow_mut();
         let free: Vec<RawBuffer> = pool.free.drain().flat_map(|(_, buffers)| buffers).collect();
         pool.free_bytes = 0;
-        pool.dying.extend(free);
         drop(pool);
-        if self.recorder.borrow().is_empty() {
-            self.destroy_dying();
+        for raw in free {
+            self.retire(raw);
         }
+    }
+
+    pub(super) fn pooled_bytes(&self) -> u64 {
+        self.pool.borrow().free_bytes
     }
 }
 

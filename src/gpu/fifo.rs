@@ -14,8 +14,9 @@ use super::stats::CacheStats;
 
 pub struct FifoCache<K, V> {
     limit: usize,
-    entries: HashMap<K, Rc<V>>,
+    entries: HashMap<K, (Rc<V>, u64)>,
     order: VecDeque<K>,
+    bytes: u64,
     hits: u64,
     misses: u64,
     evictions: u64,
@@ -24,11 +25,11 @@ pub struct FifoCache<K, V> {
 impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
     /// A cache of at most `limit` entries; 0 keeps nothing.
     pub fn new(limit: usize) -> Self {
-        Self { limit, entries: HashMap::new(), order: VecDeque::new(), hits: 0, misses: 0, evictions: 0 }
+        Self { limit, entries: HashMap::new(), order: VecDeque::new(), bytes: 0, hits: 0, misses: 0, evictions: 0 }
     }
 
     pub fn get(&mut self, key: &K) -> Option<Rc<V>> {
-        let found = self.entries.get(key).cloned();
+        let found = self.entries.get(key).map(|(value, _)| value.clone());
         if found.is_some() {
             self.hits += 1;
         } else {
@@ -37,8 +38,9 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
         found
     }
 
-    /// Keeps `value` under `key`; returns the evicted values, whose owner may release what they hold.
-    pub fn insert(&mut self, key: K, value: Rc<V>) -> Vec<Rc<V>> {
+    /// Keeps `value`, which holds `bytes` of GPU memory, under `key`; returns the evicted values, whose owner may release
+    /// what they hold.
+    pub fn insert(&mut self, key: K, value: Rc<V>, bytes: u64) -> Vec<Rc<V>> {
         let mut evicted = Vec::new();
         if self.limit == 0 {
             return evicted;
@@ -47,15 +49,18 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
         while self.entries.len() >= self.limit && unseen > 0 {
             unseen -= 1;
             let Some(oldest) = self.order.pop_front() else { break };
-            let pinned = self.entries.get(&oldest).is_some_and(|value| Rc::strong_count(value) > 1);
+            let pinned = self.entries.get(&oldest).is_some_and(|(value, _)| Rc::strong_count(value) > 1);
             if pinned {
                 self.order.push_back(oldest);
-            } else if let Some(value) = self.entries.remove(&oldest) {
+            } else if let Some((value, bytes)) = self.entries.remove(&oldest) {
                 self.evictions += 1;
+                self.bytes -= bytes;
                 evicted.push(value);
             }
         }
-        if self.entries.len() < self.limit && self.entries.insert(key.clone(), value).is_none() {
+        if self.entries.len() < self.limit && !self.entries.contains_key(&key) {
+            self.entries.insert(key.clone(), (value, bytes));
+            self.bytes += bytes;
             self.order.push_back(key);
         }
         evicted
@@ -63,7 +68,13 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
 
     /// Drops the entries whose key says so, such as those that name a buffer which is gone.
     pub fn remove_where(&mut self, gone: impl Fn(&K) -> bool) {
-        self.entries.retain(|key, _| !gone(key));
+        let mut freed = 0;
+        self.entries.retain(|key, (_, bytes)| {
+            let keep = !gone(key);
+            freed += if keep { 0 } else { *bytes };
+            keep
+        });
+        self.bytes -= freed;
         self.order.retain(|key| !gone(key));
     }
 
@@ -73,6 +84,7 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
             misses: self.misses,
             evictions: self.evictions,
             entries: self.entries.len() as u64,
+            bytes: self.bytes,
         }
     }
 
@@ -89,24 +101,24 @@ mod tests {
     #[test]
     fn evicts_in_order_of_insertion() {
         let mut cache = FifoCache::new(2);
-        cache.insert(1, Rc::new('a'));
-        cache.insert(2, Rc::new('b'));
+        cache.insert(1, Rc::new('a'), 10);
+        cache.insert(2, Rc::new('b'), 10);
         assert_eq!(cache.get(&1).as_deref(), Some(&'a'), "a hit does not make an entry younger");
-        let evicted = cache.insert(3, Rc::new('c'));
+        let evicted = cache.insert(3, Rc::new('c'), 10);
         assert_eq!(evicted.iter().map(|value| **value).collect::<Vec<_>>(), ['a']);
         assert!(cache.get(&1).is_none());
-        assert_eq!(cache.stats(), CacheStats { hits: 1, misses: 1, evictions: 1, entries: 2 });
+        assert_eq!(cache.stats(), CacheStats { hits: 1, misses: 1, evictions: 1, entries: 2, bytes: 20 });
     }
 
     #[test]
     fn a_held_entry_is_never_evicted() {
         let mut cache = FifoCache::new(1);
         let held = Rc::new('a');
-        cache.insert(1, held.clone());
-        assert!(cache.insert(2, Rc::new('b')).is_empty());
+        cache.insert(1, held.clone(), 10);
+        assert!(cache.insert(2, Rc::new('b'), 10).is_empty());
         assert!(cache.get(&2).is_none(), "there was no room for it");
         drop(held);
-        cache.insert(3, Rc::new('c'));
+        cache.insert(3, Rc::new('c'), 10);
         assert!(cache.get(&1).is_none());
         assert!(cache.get(&3).is_some());
     }
@@ -122,7 +134,7 @@ mod tests {
                     Some(value) => value,
                     None => {
                         let value = Rc::new(key);
-                        cache.insert(key, value.clone());
+                        cache.insert(key, value.clone(), 3);
                         value
                     }
                 };
@@ -131,6 +143,7 @@ mod tests {
                 if hold && kept { held.insert(key, value); } else { held.remove(&key); }
                 prop_assert!(cache.entries.len() <= limit);
                 prop_assert_eq!(cache.entries.len(), cache.order.len());
+                prop_assert_eq!(cache.stats().bytes, 3 * cache.stats().entries);
                 for key in held.keys() {
                     prop_assert!(cache.entries.contains_key(key));
                 }

@@ -2,24 +2,30 @@
 //!
 //! This layer knows bytes, WGSL text and dispatches. It never sees a shape, a dtype or a model.
 
+mod arena;
 mod bind;
 mod buffer;
 mod device;
 mod fifo;
 mod pipeline;
+mod profile;
 mod readback;
 mod recorder;
 mod stats;
+mod timeline;
+mod trace;
 mod uniform;
 mod upload;
 mod wgsl;
+mod write;
 
 pub use bind::Binding;
 pub use buffer::{BINDING_ALIGNMENT, Buffer, BufferSlice};
-pub use device::{AdapterInfo, Capabilities, Device, DeviceOptions, PowerPreference};
+pub use device::{AdapterInfo, CacheSizes, Capabilities, Device, DeviceOptions, PowerPreference};
 pub use pipeline::Pipeline;
+pub use profile::KernelTime;
 pub use readback::Readback;
 pub use recorder::{Grid, Recording};
-pub use stats::{CacheStats, Stats};
+pub use stats::{CacheStats, FlushReason, Flushes, Stats};
 pub use upload::HostBytes;
-pub use wgsl::{Define, Shader};
+pub use wgsl::{Define, Shader, Template};

@@ -1,6 +1,8 @@
 //! Reading buffers back: copies into staging buffers, mapped as soon as they are submitted.
 //!
-//! Several read-backs may be in flight; each has a staging buffer of its own until it is awaited or dropped.
+//! Several read-backs may be in flight; each has a staging buffer of its own until it is awaited or dropped. Those of up to
+//! 256 bytes, such as a sampled token, have a pool of their own, so that many small ones in flight neither create buffers nor
+//! push large ones out.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,22 +10,31 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::device::Inner;
-use super::stats::add;
+use super::stats::{FlushReason, add};
 use super::{BufferSlice, Device};
 use crate::error::Result;
 
-/// Staging buffers kept for reuse.
-const POOL_ENTRIES: usize = 4;
-const SMALLEST: u64 = 256;
+const TINY: u64 = 256;
 
-#[derive(Default)]
+/// Tiny staging buffers kept for reuse.
+const TINY_ENTRIES: usize = 32;
+
 pub(super) struct StagingPool {
     free: Vec<wgpu::Buffer>,
+    limit: usize,
+    tiny: Vec<wgpu::Buffer>,
 }
 
 impl StagingPool {
+    pub fn new(limit: usize) -> Self {
+        Self { free: Vec::new(), limit, tiny: Vec::new() }
+    }
+
     /// The smallest free buffer that holds `size` bytes.
     fn take(&mut self, size: u64) -> Option<wgpu::Buffer> {
+        if size <= TINY {
+            return self.tiny.pop();
+        }
         let best =
             (0..self.free.len()).filter(|i| self.free[*i].size() >= size).min_by_key(|i| self.free[*i].size())?;
         Some(self.free.swap_remove(best))
@@ -31,8 +42,12 @@ impl StagingPool {
 
     /// Keeps a buffer; returns the one that is to go, the smallest, when there are too many.
     fn put(&mut self, buffer: wgpu::Buffer) -> Option<wgpu::Buffer> {
+        if buffer.size() <= TINY {
+            self.tiny.push(buffer);
+            return if self.tiny.len() > TINY_ENTRIES { self.tiny.pop() } else { None };
+        }
         self.free.push(buffer);
-        if self.free.len() <= POOL_ENTRIES {
+        if self.free.len() <= self.limit {
             return None;
         }
         let smallest = (0..self.free.len()).min_by_key(|i| self.free[*i].size())?;
@@ -40,7 +55,7 @@ impl StagingPool {
     }
 
     pub fn drain(&mut self) -> Vec<wgpu::Buffer> {
-        std::mem::take(&mut self.free)
+        self.tiny.drain(..).chain(self.free.drain(..)).collect()
     }
 }
 
@@ -60,23 +75,35 @@ impl Device {
     pub fn read(&self, slices: &[BufferSlice]) -> Result<Readback> {
         let inner = self.inner();
         inner.check_usable()?;
+        if inner.recorder.borrow_mut().trace().is_some() || inner.recorder.borrow().is_capturing() {
+            bail!(Internal, "a step that is planned must not read");
+        }
         let mut parts = Vec::with_capacity(slices.len());
         let mut total = 0u64;
         for slice in slices {
+            inner.check_slice("read-back", slice)?;
+            if !slice.offset.is_multiple_of(4) {
+                bail!(OutOfRange, "a read-back from byte {}: it must begin at a multiple of 4", slice.offset);
+            }
             parts.push((total as usize, slice.size as usize));
             total += slice.size.next_multiple_of(4);
         }
         let staging = inner.staging(total);
         for (slice, (offset, _)) in slices.iter().zip(&parts) {
-            let padded = BufferSlice { size: slice.size.next_multiple_of(4), ..slice.clone() };
-            self.copy(&padded, &staging, *offset as u64);
+            if slice.size > 0 {
+                // Buffers are multiples of 4 bytes long, so the padding is there.
+                let padded = BufferSlice { size: slice.size.next_multiple_of(4), ..slice.clone() };
+                self.record_copy(&padded, &staging, *offset as u64)?;
+            }
         }
-        self.flush();
+        inner.flush(FlushReason::Readback);
+        let report = inner.timeline.reported_by_readback();
         let (sender, mapped) = oneshot::channel();
-        let sender = RefCell::new(Some(sender));
+        let once = RefCell::new(Some((sender, report)));
         let length = total.max(4);
         staging.slice(..length).map_async(wgpu::MapMode::Read, move |result| {
-            if let Some(sender) = sender.take() {
+            if let Some((sender, report)) = once.take() {
+                report.done(result.is_ok());
                 // Nobody waits when the read-back was dropped.
                 let _ = sender.send(result);
             }
@@ -87,16 +114,31 @@ impl Device {
     }
 
     /// Submits what was recorded and waits until the GPU has done it. Reports the first error since the last wait.
+    ///
+    /// When the last thing submitted was a read-back, its mapping is the wait, and nothing more is asked of the GPU.
     pub async fn sync(&self) -> Result<()> {
         let inner = self.inner().clone();
         inner.check_usable()?;
-        self.flush();
+        inner.flush(FlushReason::Sync);
         add(&inner.counters.syncs, 1);
-        let finished = inner.work_done().await;
+        let is_done = if inner.timeline.finished() == inner.timeline.submitted() {
+            add(&inner.counters.syncs_without_wait, 1);
+            true
+        } else if let Some(mapped) = inner.timeline.wait_for_readback() {
+            inner.drive();
+            let is_done = mapped.await == Ok(true);
+            add(&inner.counters.syncs_without_wait, u64::from(is_done));
+            is_done
+        } else {
+            false
+        };
+        // A read-back that was dropped tells nothing.
+        let is_done = is_done || inner.work_done().await;
         inner.take_fault().await?;
-        if !finished {
+        if !is_done {
             bail!(DeviceLost, "the GPU device went away during a wait");
         }
+        inner.reap();
         Ok(())
     }
 }
@@ -109,12 +151,10 @@ impl Readback {
         let mapped = (&mut self.mapped).await;
         inner.take_fault().await?;
         let Some(staging) = self.staging.take() else { bail!(Internal, "a read-back was awaited twice") };
-        match mapped {
-            Ok(Ok(())) => {}
-            _ => bail!(DeviceLost, "the GPU device went away while a result was read back"),
+        if !matches!(mapped, Ok(Ok(()))) {
+            bail!(DeviceLost, "the GPU device went away while a result was read back");
         }
-        let view = staging.slice(..self.length).get_mapped_range();
-        let view = match view {
+        let view = match staging.slice(..self.length).get_mapped_range() {
             Ok(view) => view,
             Err(error) => bail!(Internal, "a staging buffer could not be read: {error}"),
         };
@@ -122,6 +162,9 @@ impl Readback {
         drop(view);
         staging.unmap();
         inner.return_staging(staging);
+        if inner.has_retired() {
+            inner.reap();
+        }
         Ok(parts)
     }
 }
@@ -138,7 +181,7 @@ impl Drop for Readback {
 
 impl Inner {
     fn staging(self: &Rc<Self>, size: u64) -> wgpu::Buffer {
-        let size = size.max(SMALLEST).next_power_of_two();
+        let size = size.max(TINY).next_power_of_two();
         if let Some(buffer) = self.staging.borrow_mut().take(size) {
             return buffer;
         }
@@ -161,14 +204,23 @@ impl Inner {
     /// Waits until all submitted work is done; false when the device went away meanwhile.
     pub(super) async fn work_done(&self) -> bool {
         let (sender, done) = oneshot::channel();
+        let report = self.timeline.report();
         self.queue.on_submitted_work_done(move || {
+            report.done(true);
             let _ = sender.send(());
         });
         self.drive();
         done.await.is_ok()
     }
 
-    /// Lets callbacks run. A browser does that itself; natively nobody else polls the device.
+    /// Has the timeline told when what is submitted is done, without waiting for it.
+    pub(super) fn report_when_done(&self) {
+        let report = self.timeline.report();
+        self.queue.on_submitted_work_done(move || report.done(true));
+        self.poke();
+    }
+
+    /// Lets callbacks run, and waits for them. A browser does that itself; natively nobody else polls the device.
     #[cfg(not(target_arch = "wasm32"))]
     fn drive(&self) {
         // A failed poll is a lost device, which the callbacks report.
@@ -177,4 +229,13 @@ impl Inner {
 
     #[cfg(target_arch = "wasm32")]
     fn drive(&self) {}
+
+    /// Lets callbacks run that are due.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn poke(&self) {
+        let _ = self.wgpu.poll(wgpu::PollType::Poll);
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn poke(&self) {}
 }

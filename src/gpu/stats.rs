@@ -5,27 +5,48 @@ use std::cell::Cell;
 
 use serde::Serialize;
 
-/// Hits, misses and evictions of one cache since the last reset, and how many entries live in it now.
+/// Hits, misses and evictions of one cache since the last reset, and what lives in it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
     pub hits: u64,
     pub misses: u64,
     pub evictions: u64,
     pub entries: u64,
+    /// Bytes of GPU memory that the entries hold, as far as that is known.
+    pub bytes: u64,
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    (
+        flushes { $($(#[$flush_doc:meta])* $flush:ident: $Flush:ident,)* }
+        counts { $($(#[$doc:meta])* $name:ident,)* }
+    ) => {
+        /// Why recorded commands were submitted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum FlushReason { $($(#[$flush_doc])* $Flush,)* }
+
+        /// Submits by reason.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct Flushes { $($(#[$flush_doc])* pub $flush: u64,)* }
+
         /// A snapshot of the counters; all count from the device's start or the last reset.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
+            /// The submits again, by their reason.
+            pub flushes: Flushes,
             /// Bytes in GPU buffers that are alive or kept for reuse.
             pub live_bytes: u64,
             /// The highest that `live_bytes` has been.
             pub peak_bytes: u64,
             /// GPU buffers that are alive or kept for reuse.
             pub live_buffers: u64,
+            /// Of the live bytes, those that wait for reuse.
+            pub pooled_bytes: u64,
+            /// Of the live bytes, those of the arenas of plans.
+            pub arena_bytes: u64,
+            /// What the tensors of those plans would take if none shared its bytes.
+            pub arena_bytes_without_reuse: u64,
             pub uniforms: CacheStats,
             pub bind_groups: CacheStats,
             pub pipelines: CacheStats,
@@ -34,52 +55,91 @@ macro_rules! counters {
         #[derive(Default)]
         pub(super) struct Counters {
             $(pub $name: Cell<u64>,)*
+            pub flushes: Cell<Flushes>,
             pub live_bytes: Cell<u64>,
             pub peak_bytes: Cell<u64>,
             pub live_buffers: Cell<u64>,
+            pub arena_bytes: Cell<u64>,
+            pub arena_bytes_without_reuse: Cell<u64>,
         }
 
         impl Counters {
-            pub fn snapshot(&self, uniforms: CacheStats, bind_groups: CacheStats, pipelines: CacheStats) -> Stats {
+            /// The counters; what the caches and the pool know is filled in by the device.
+            pub fn snapshot(&self) -> Stats {
                 Stats {
                     $($name: self.$name.get(),)*
+                    flushes: self.flushes.get(),
                     live_bytes: self.live_bytes.get(),
                     peak_bytes: self.peak_bytes.get(),
                     live_buffers: self.live_buffers.get(),
-                    uniforms,
-                    bind_groups,
-                    pipelines,
+                    arena_bytes: self.arena_bytes.get(),
+                    arena_bytes_without_reuse: self.arena_bytes_without_reuse.get(),
+                    ..Stats::default()
                 }
             }
 
             /// Sets the counts to zero; what is alive stays counted, and the peak starts again from it.
             pub fn reset(&self) {
                 $(self.$name.set(0);)*
+                self.flushes.set(Flushes::default());
                 self.peak_bytes.set(self.live_bytes.get());
+            }
+
+            pub fn flushed(&self, reason: FlushReason) {
+                let mut flushes = self.flushes.get();
+                match reason { $(FlushReason::$Flush => flushes.$flush += 1,)* }
+                self.flushes.set(flushes);
             }
         }
     };
 }
 
 counters! {
-    dispatches,
-    passes,
-    encoders,
-    submits,
-    /// Waits for the GPU that were asked for by `sync`.
-    syncs,
-    /// Mappings of staging buffers for reading.
-    maps,
-    /// Uniform buffers written, which happens only when a content is not in the cache.
-    uniform_writes,
-    buffers_created,
-    buffers_reused,
-    bind_groups_created,
-    pipelines_created,
-    /// Copies from buffer to buffer.
-    copies,
-    bytes_uploaded,
-    bytes_read_back,
+    flushes {
+        /// `sync` was called.
+        sync: Sync,
+        /// A read-back was started.
+        readback: Readback,
+        /// `flush` was called.
+        explicit: Explicit,
+        /// A large write had to come after recorded commands.
+        write: Write,
+        /// 64 small writes, or as many as their ring holds, were recorded.
+        pending_writes: PendingWrites,
+        /// The number of dispatches that was set as the limit was recorded.
+        batch_limit: BatchLimit,
+        /// Debug mode submits each dispatch by itself.
+        debug: Debug,
+        /// The device was destroyed.
+        end: End,
+    }
+    counts {
+        dispatches,
+        passes,
+        encoders,
+        submits,
+        /// Waits for the GPU that were asked for by `sync`.
+        syncs,
+        /// Of these, those that had nothing to wait for or only had to wait for a read-back.
+        syncs_without_wait,
+        /// Mappings of staging buffers for reading.
+        maps,
+        /// Uniform buffers written, which happens only when a content is not in the cache.
+        uniform_writes,
+        /// Small writes that were encoded as copies instead of forcing a submit.
+        staged_writes,
+        buffers_created,
+        buffers_reused,
+        bind_groups_created,
+        pipelines_created,
+        /// Copies from buffer to buffer.
+        copies,
+        bytes_copied,
+        bytes_uploaded,
+        bytes_read_back,
+        /// Buffers that were freed while submitted work could still use them.
+        deferred_frees,
+    }
 }
 
 pub(super) fn add(counter: &Cell<u64>, n: u64) {

@@ -3,13 +3,12 @@
 //! Invariant: a uniform's buffer is written once, when it is made, and never again. So no step that is recorded or in
 //! flight can see another content.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use super::Device;
+use super::device::Inner;
 use super::fifo::FifoCache;
 use super::stats::{CacheStats, add};
-
-const CACHE_ENTRIES: usize = 512;
 
 /// Ids of uniforms start here, so that they never equal the id of a storage buffer.
 const FIRST_ID: u64 = 1 << 63;
@@ -17,6 +16,17 @@ const FIRST_ID: u64 = 1 << 63;
 pub(super) struct Uniform {
     pub wgpu: wgpu::Buffer,
     pub id: u64,
+    device: Weak<Inner>,
+}
+
+impl Drop for Uniform {
+    fn drop(&mut self) {
+        // Bind groups hold the uniforms that they use, so nothing recorded names this one; what is submitted may.
+        if let Some(device) = self.device.upgrade() {
+            device.counters.buffer_destroyed(self.wgpu.size());
+        }
+        self.wgpu.destroy();
+    }
 }
 
 pub(super) struct UniformCache {
@@ -24,13 +34,11 @@ pub(super) struct UniformCache {
     next_id: u64,
 }
 
-impl Default for UniformCache {
-    fn default() -> Self {
-        Self { entries: FifoCache::new(CACHE_ENTRIES), next_id: FIRST_ID }
-    }
-}
-
 impl UniformCache {
+    pub fn new(limit: usize) -> Self {
+        Self { entries: FifoCache::new(limit), next_id: FIRST_ID }
+    }
+
     pub fn stats(&self) -> CacheStats {
         self.entries.stats()
     }
@@ -62,12 +70,9 @@ impl Device {
         inner.queue.write_buffer(&wgpu, 0, &padded);
         add(&inner.counters.uniform_writes, 1);
         cache.next_id += 1;
-        let uniform = Rc::new(Uniform { wgpu, id: cache.next_id });
-        for evicted in cache.entries.insert(key, uniform.clone()) {
-            // Bind groups hold the uniforms that they use, so nothing recorded names an evicted one.
-            inner.counters.buffer_destroyed(evicted.wgpu.size());
+        let uniform = Rc::new(Uniform { wgpu, id: cache.next_id, device: Rc::downgrade(inner) });
+        for evicted in cache.entries.insert(key, uniform.clone(), size) {
             inner.bind_groups.borrow_mut().forget_buffer(evicted.id);
-            evicted.wgpu.destroy();
         }
         uniform
     }

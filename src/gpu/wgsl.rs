@@ -24,14 +24,31 @@ pub enum Define {
     F32(f32),
 }
 
+/// A shader's text, and how the cache of pipelines may recognise it.
+#[derive(Clone, Copy, Debug)]
+pub enum Template<'a> {
+    /// A text of the program itself, which its address names.
+    Static(&'static str),
+    /// Any text, compared whole.
+    Text(&'a str),
+}
+
+impl Template<'_> {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Template::Static(text) | Template::Text(text) => text,
+        }
+    }
+}
+
 /// A shader before it is put together: everything that its final text depends on.
 #[derive(Clone, Debug)]
 pub struct Shader<'a> {
     /// Names the pipeline in error messages and labels.
     pub label: &'a str,
-    pub template: &'a str,
+    pub template: Template<'a>,
     /// Modules that `#import` finds, by name.
-    pub modules: &'a [(&'a str, &'a str)],
+    pub modules: &'a [(&'a str, &'static str)],
     pub defines: &'a [(&'a str, Define)],
 }
 
@@ -39,7 +56,7 @@ impl Shader<'_> {
     /// The final WGSL text.
     pub(super) fn assemble(&self, enable_subgroups_line: bool) -> Result<String> {
         let mut output = Output { body: String::new(), requires: BTreeSet::new(), imported: BTreeSet::new() };
-        self.expand(self.label, self.template, &mut output)?;
+        self.expand(self.label, self.template.text(), &mut output)?;
 
         let mut text = String::new();
         for feature in &output.requires {
@@ -124,7 +141,7 @@ mod tests {
 
     fn assemble(template: &str, defines: &[(&str, Define)]) -> Result<String> {
         let modules = [("a", "#import \"b\"\nfn a() {}"), ("b", "fn b() {}")];
-        Shader { label: "test", template, modules: &modules, defines }.assemble(true)
+        Shader { label: "test", template: Template::Text(template), modules: &modules, defines }.assemble(true)
     }
 
     #[test]
@@ -148,7 +165,7 @@ mod tests {
         let text = assemble(template, &defines).unwrap();
         let head = "enable f16;\nenable subgroups;\nconst N: u32 = 4u;\nconst E: f32 = 1.0f;\n";
         assert_eq!(text, format!("{head}fn main() {{}}\n"));
-        let shader = Shader { label: "test", template, modules: &[], defines: &defines };
+        let shader = Shader { label: "test", template: Template::Text(template), modules: &[], defines: &defines };
         assert!(!shader.assemble(false).unwrap().contains("subgroups"));
     }
 

@@ -3,7 +3,7 @@
 use super::quant::Planes;
 use super::{Case, DType, Desc, HostTensor, Op, Shape, WeightUpload};
 use crate::error::Result;
-use crate::gpu::{Binding, Buffer, BufferSlice, Define, Device, Recording, Shader};
+use crate::gpu::{Binding, Buffer, BufferSlice, Define, Device, Recording, Shader, Template};
 
 /// Modules that every kernel may import.
 const MODULES: &[(&str, &str)] = &[
@@ -62,6 +62,11 @@ impl Plan {
     pub fn dispatches(&self) -> usize {
         self.0.dispatches()
     }
+
+    /// Bytes of the arena that the step's tensors lie in, and what they would take if none shared its bytes.
+    pub fn arena_bytes(&self) -> (u64, u64) {
+        (self.0.arena_bytes(), self.0.arena_bytes_without_reuse())
+    }
 }
 
 /// Where tensors live and ops run.
@@ -102,6 +107,15 @@ impl Context {
             );
         }
         Ok(Tensor { desc, buffer: self.device.buffer(bytes.max(4), label)?, planes })
+    }
+
+    /// A tensor in a buffer that exists, such as one of the application.
+    pub fn tensor_from_buffer(&self, desc: Desc, buffer: Buffer) -> Result<Tensor> {
+        let bytes = desc.shape.elements() as u64 * 4;
+        if matches!(desc.dtype, DType::Weight(_)) || buffer.size() < bytes || bytes == 0 {
+            bail!(ShapeMismatch, "{:?} does not fit a buffer of {} bytes", desc, buffer.size());
+        }
+        Ok(Tensor { desc, buffer, planes: None })
     }
 
     /// A tensor of these elements.
@@ -164,8 +178,12 @@ impl Context {
         if !kernel.params.is_empty() {
             bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&kernel.params)));
         }
-        let shader =
-            Shader { label: op.name(), template: kernel.template, modules: &modules, defines: &kernel.defines };
+        let shader = Shader {
+            label: op.name(),
+            template: Template::Static(kernel.template),
+            modules: &modules,
+            defines: &kernel.defines,
+        };
         self.device.dispatch(&shader, &bindings, kernel.grid)?;
         Ok(outputs)
     }
@@ -189,7 +207,8 @@ impl Context {
         }
         bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
         let label = format!("repack_{}", format.name);
-        let shader = Shader { label: &label, template: format.repack, modules: MODULES, defines: &[] };
+        let shader =
+            Shader { label: &label, template: Template::Static(format.repack), modules: MODULES, defines: &[] };
         // Kernels of quantised formats take two blocks an invocation; for the others the second half returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))
@@ -215,9 +234,15 @@ impl Context {
         self.device.read(&[slice])
     }
 
-    /// Records a step and keeps it for replays.
-    pub fn plan<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<(T, Plan)> {
-        let (result, recording) = self.device.capture(step)?;
+    /// Compiles what a step will need, without running it and without blocking the page.
+    pub async fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
+        self.device.prepare(step).await
+    }
+
+    /// Records a step and keeps it for replays; its own tensors lie in an arena. The step must do the same each time it is
+    /// called, and neither write nor read back.
+    pub async fn plan<T>(&self, step: impl Fn() -> Result<T>) -> Result<(T, Plan)> {
+        let (result, recording) = self.device.capture(step).await?;
         Ok((result, Plan(recording)))
     }
 

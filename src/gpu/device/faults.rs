@@ -1,0 +1,167 @@
+//! What goes wrong on a device. WebGPU reports it some time after the call at fault, so it is collected here and handed out at
+//! the next wait.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
+
+use futures_channel::oneshot;
+use futures_util::future::LocalBoxFuture;
+
+use super::{Device, Inner};
+use crate::error::{Code, Error, Result};
+
+pub(in crate::gpu) struct Faults {
+    /// Shared with callbacks, which natively may run on another thread.
+    reported: Arc<Mutex<Reported>>,
+    /// Compilations and, in debug mode, submits whose outcome is not known yet.
+    watched: RefCell<Vec<LocalBoxFuture<'static, Option<Error>>>>,
+}
+
+#[derive(Default)]
+struct Reported {
+    first: Option<Error>,
+    lost: Option<String>,
+    /// Who waits for the device to be lost.
+    waiting: Vec<oneshot::Sender<String>>,
+}
+
+impl Faults {
+    /// An application's own device keeps its handler of uncaptured errors; on it, submits are watched one by one.
+    pub fn watch(device: &wgpu::Device, is_foreign: bool) -> Self {
+        let reported = Arc::new(Mutex::new(Reported::default()));
+        if !is_foreign {
+            let sink = reported.clone();
+            device.on_uncaptured_error(Arc::new(move |error| {
+                if let Ok(mut reported) = sink.lock() {
+                    reported.first.get_or_insert_with(|| typed(error));
+                }
+            }));
+        }
+        let sink = reported.clone();
+        device.set_device_lost_callback(move |_, reason| {
+            if let Ok(mut reported) = sink.lock() {
+                for waiting in std::mem::take(&mut reported.waiting) {
+                    // Who stopped waiting is not told.
+                    let _ = waiting.send(reason.clone());
+                }
+                reported.lost = Some(reason);
+            }
+        });
+        Self { reported, watched: RefCell::default() }
+    }
+
+    pub fn check_lost(&self) -> Result<()> {
+        match self.reported.lock() {
+            Ok(reported) => match &reported.lost {
+                Some(reason) => Err(lost(reason)),
+                None => Ok(()),
+            },
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn take_first(&self) -> Option<Error> {
+        self.reported.lock().ok().and_then(|mut reported| reported.first.take())
+    }
+}
+
+impl Device {
+    /// Resolves when the device is lost, with the browser's words for why.
+    pub fn lost(&self) -> impl Future<Output = String> + use<> {
+        let (sender, receiver) = oneshot::channel();
+        if let Ok(mut reported) = self.inner().faults.reported.lock() {
+            match &reported.lost {
+                Some(reason) => {
+                    let _ = sender.send(reason.clone());
+                }
+                None => reported.waiting.push(sender),
+            }
+        }
+        async move {
+            match receiver.await {
+                Ok(reason) => reason,
+                // The device went without a word; then nobody is left who could be told.
+                Err(_) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Runs `compile` and keeps watch on what it compiles: the next wait reports what went wrong, by the shader's name.
+    pub(in crate::gpu) fn watch_compilation<T>(&self, label: &str, compile: impl FnOnce() -> T) -> T {
+        let scope = self.inner().wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
+        let compiled = compile();
+        let outcome = scope.pop();
+        let label = label.to_owned();
+        self.inner().faults.watched.borrow_mut().push(Box::pin(async move {
+            let error = outcome.await?;
+            Some(compilation_failed(&label, &error.to_string()))
+        }));
+        compiled
+    }
+}
+
+/// The error for a shader that was not accepted.
+pub(in crate::gpu) fn compilation_failed(label: &str, message: &str) -> Error {
+    err!(ShaderCompilation, "the kernel {label} was not accepted: {message}")
+}
+
+impl Inner {
+    /// Whether each submit is watched by itself.
+    pub(in crate::gpu) fn watches_submits(&self) -> bool {
+        self.options.debug || self.is_foreign
+    }
+
+    /// Keeps watch on a submit, whose kernels are known.
+    pub(in crate::gpu) fn watch_submit(&self, scope: wgpu::ErrorScopeGuard) {
+        let outcome = scope.pop();
+        let kernels = self.last_kernel_names();
+        self.faults.watched.borrow_mut().push(Box::pin(async move {
+            let error = outcome.await?;
+            Some(err!(GpuValidation, "the GPU refused a submit ({kernels}): {error}"))
+        }));
+    }
+
+    fn last_kernel_names(&self) -> String {
+        let kernels = self.last_kernels.borrow();
+        let names: Vec<&str> = kernels.iter().map(|pipeline| pipeline.label()).collect();
+        format!("last kernels: {}", names.join(", "))
+    }
+
+    /// The first thing that went wrong since the last wait, if any.
+    pub(in crate::gpu) async fn take_fault(&self) -> Result<()> {
+        let watched = std::mem::take(&mut *self.faults.watched.borrow_mut());
+        let mut failed: Option<Error> = None;
+        for outcome in watched {
+            let error = outcome.await;
+            failed = failed.or(error);
+        }
+        if failed.is_some() {
+            // The submit that used the broken pipeline is an error as well; it arrives before a wait that starts now ends,
+            // and must not be taken for one of a later call.
+            self.work_done().await;
+        }
+        self.check_usable()?;
+        let fault = self.faults.take_first();
+        match (failed, fault) {
+            (Some(error), _) => Err(error),
+            (None, Some(error)) => {
+                Err(Error::new(error.code(), format!("{} ({})", error.message(), self.last_kernel_names())))
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+fn lost(reason: &str) -> Error {
+    let reason = if reason.is_empty() { "no reason given" } else { reason };
+    err!(DeviceLost, "the GPU device was lost ({reason}); request a new one, or load the model again")
+}
+
+fn typed(error: wgpu::Error) -> Error {
+    let code = match &error {
+        wgpu::Error::OutOfMemory { .. } => Code::OutOfMemory,
+        wgpu::Error::Validation { .. } => Code::GpuValidation,
+        wgpu::Error::Internal { .. } => Code::Internal,
+    };
+    Error::new(code, format!("the GPU reported: {error}"))
+}

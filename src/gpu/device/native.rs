@@ -1,0 +1,63 @@
+//! The device on a native driver, for tests.
+
+use super::*;
+use crate::gpu::pipeline::PipelineRequest;
+
+pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapter = instance
+        .request_adapter(&wgpu::RequestAdapterOptions {
+            power_preference: match options.power_preference {
+                PowerPreference::LowPower => wgpu::PowerPreference::LowPower,
+                PowerPreference::HighPerformance => wgpu::PowerPreference::HighPerformance,
+            },
+            force_fallback_adapter: options.force_fallback_adapter,
+            ..Default::default()
+        })
+        .await
+        .map_err(|error| err!(AdapterUnavailable, "no GPU adapter: {error}"))?;
+    let wanted = wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
+    let info = adapter.get_info();
+    let features = adapter.features() & wanted;
+    let (device, queue) = adapter
+        .request_device(&wgpu::DeviceDescriptor {
+            label: Some("rillm"),
+            required_features: features,
+            required_limits: adapter.limits(),
+            ..Default::default()
+        })
+        .await
+        .map_err(|error| err!(AdapterLimits, "the adapter gave no device: {error}"))?;
+    let limit = device.limits().max_storage_buffers_per_shader_stage;
+    if limit < STORAGE_BUFFERS {
+        bail!(AdapterLimits, "kernels bind {STORAGE_BUFFERS} storage buffers and this adapter allows {limit}");
+    }
+    let adapter = Adapter {
+        info: AdapterInfo {
+            vendor: format!("{:#06x}", info.vendor),
+            architecture: info.driver.clone(),
+            device: format!("{:#06x}", info.device),
+            description: info.name.clone(),
+            is_fallback: info.device_type == wgpu::DeviceType::Cpu,
+            features: Vec::new(),
+        },
+        subgroup_sizes: (info.subgroup_min_size, info.subgroup_max_size),
+        subgroups: features.contains(wgpu::Features::SUBGROUP),
+    };
+    Ok((device, queue, adapter))
+}
+
+impl Device {
+    /// Compiles pipelines; natively one after the other.
+    pub(in crate::gpu) async fn create_pipelines(
+        &self,
+        requests: &[PipelineRequest],
+    ) -> Result<Vec<wgpu::ComputePipeline>> {
+        let compiled = requests
+            .iter()
+            .map(|request| self.watch_compilation(&request.label, || self.create_pipeline(request)))
+            .collect();
+        self.0.take_fault().await?;
+        Ok(compiled)
+    }
+}

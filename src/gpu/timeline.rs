@@ -1,0 +1,121 @@
+//! Which submissions the GPU has finished.
+//!
+//! Submissions finish in order, so one number says it all. It moves on when somebody hears from the GPU: a wait for work done,
+//! or a read-back whose mapping came.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+
+use futures_channel::oneshot;
+
+/// Shared with callbacks, which natively may run on another thread.
+type Shared = Arc<Mutex<Finished>>;
+
+#[derive(Default)]
+struct Finished {
+    number: u64,
+    /// Who waits for a submission; told whether it is known to be done.
+    waiting: Vec<(u64, oneshot::Sender<bool>)>,
+}
+
+#[derive(Default)]
+pub(super) struct Timeline {
+    submitted: Cell<u64>,
+    /// The last submission was a read-back's, so its mapping will tell when it is done.
+    told_by_readback: Cell<bool>,
+    finished: Shared,
+}
+
+/// Reports one submission as done, or as one of which nothing will be heard.
+pub(super) struct Report {
+    number: u64,
+    finished: Shared,
+}
+
+impl Timeline {
+    /// The number of the submission that is made now.
+    pub fn submit(&self) -> u64 {
+        self.told_by_readback.set(false);
+        self.submitted.set(self.submitted.get() + 1);
+        self.submitted.get()
+    }
+
+    pub fn submitted(&self) -> u64 {
+        self.submitted.get()
+    }
+
+    pub fn finished(&self) -> u64 {
+        self.finished.lock().map_or(0, |finished| finished.number)
+    }
+
+    /// Who will report the last submission.
+    pub fn report(&self) -> Report {
+        Report { number: self.submitted.get(), finished: self.finished.clone() }
+    }
+
+    /// The mapping of a read-back will report the last submission.
+    pub fn reported_by_readback(&self) -> Report {
+        self.told_by_readback.set(true);
+        self.report()
+    }
+
+    /// A wait for the last submission that asks nothing of the GPU, where somebody will report it anyway.
+    pub fn wait_for_readback(&self) -> Option<oneshot::Receiver<bool>> {
+        if !self.told_by_readback.get() {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        let mut finished = self.finished.lock().ok()?;
+        finished.waiting.push((self.submitted.get(), sender));
+        Some(receiver)
+    }
+}
+
+impl Report {
+    pub fn done(self, is_done: bool) {
+        let Ok(mut finished) = self.finished.lock() else { return };
+        if is_done {
+            finished.number = finished.number.max(self.number);
+        }
+        let (told, waiting) = std::mem::take(&mut finished.waiting)
+            .into_iter()
+            .partition(|(number, _)| if is_done { *number <= self.number } else { *number == self.number });
+        finished.waiting = waiting;
+        let told: Vec<(u64, oneshot::Sender<bool>)> = told;
+        for (_, sender) in told {
+            // Who stopped waiting is not told.
+            let _ = sender.send(is_done);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_report_finishes_all_before_it() {
+        let timeline = Timeline::default();
+        timeline.submit();
+        let first = timeline.reported_by_readback();
+        let mut wait = timeline.wait_for_readback().unwrap();
+        timeline.submit();
+        assert!(timeline.wait_for_readback().is_none(), "nobody will report the second");
+        timeline.report().done(true);
+        assert_eq!(timeline.finished(), 2);
+        assert_eq!(wait.try_recv(), Ok(Some(true)));
+        first.done(true);
+        assert_eq!(timeline.finished(), 2, "an older report does not turn time back");
+    }
+
+    #[test]
+    fn a_failed_report_wakes_and_finishes_nothing() {
+        let timeline = Timeline::default();
+        timeline.submit();
+        let report = timeline.reported_by_readback();
+        let mut wait = timeline.wait_for_readback().unwrap();
+        report.done(false);
+        assert_eq!(wait.try_recv(), Ok(Some(false)));
+        assert_eq!(timeline.finished(), 0);
+    }
+}

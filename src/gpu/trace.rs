@@ -1,0 +1,93 @@
+//! A step that is only looked at: which tensors it makes and uses, and which pipelines it needs. From that come the arena's
+//! layout, and the pipelines are compiled before the step first runs.
+
+use std::rc::Rc;
+
+use super::arena::{Layout, Lifetime, Slot, lay_out};
+use super::buffer::Bank;
+use super::pipeline::PipelineRequest;
+use super::{Binding, Buffer, Device, Shader};
+use crate::error::Result;
+
+#[derive(Default)]
+pub(super) struct Trace {
+    /// What the step allocated, in order. Held here, so that a handle that outlives the step is seen by its count.
+    pub allocations: Vec<Buffer>,
+    /// The traced buffers that each command binds, and whether it writes them.
+    commands: Vec<Vec<(usize, bool)>>,
+    pub pipelines: Vec<PipelineRequest>,
+}
+
+impl Trace {
+    /// Notes a dispatch.
+    pub fn dispatch(&mut self, device: &Device, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<()> {
+        if let Some(request) = device.request_pipeline(shader, bindings)? {
+            self.pipelines.push(request);
+        }
+        let uses = bindings.iter().filter_map(|binding| match binding {
+            Binding::Read(_, slice) => slice.buffer.traced().map(|number| (number, false)),
+            Binding::ReadWrite(_, slice) => slice.buffer.traced().map(|number| (number, true)),
+            Binding::Uniform(..) => None,
+        });
+        self.commands.push(uses.collect());
+        Ok(())
+    }
+
+    pub fn copy(&mut self, source: &Buffer, target: &Buffer) {
+        let uses = [source.traced().map(|number| (number, false)), target.traced().map(|number| (number, true))];
+        self.commands.push(uses.into_iter().flatten().collect());
+    }
+
+    /// The arena for what the step allocates, with banks of at most `largest_bank` bytes.
+    pub fn layout(&self, largest_bank: u64) -> Layout {
+        let end = self.commands.len();
+        let mut lifetimes: Vec<Lifetime> =
+            self.allocations.iter().map(|buffer| Lifetime { size: buffer.size(), first: end, last: 0 }).collect();
+        let mut apart = Vec::new();
+        for (index, uses) in self.commands.iter().enumerate() {
+            for (number, _) in uses {
+                let lifetime = &mut lifetimes[*number];
+                (lifetime.first, lifetime.last) = (lifetime.first.min(index), lifetime.last.max(index));
+            }
+            for (written, _) in uses.iter().filter(|(_, is_written)| *is_written) {
+                apart.extend(uses.iter().filter(|(other, _)| other != written).map(|(other, _)| (*written, *other)));
+            }
+        }
+        for (buffer, lifetime) in self.allocations.iter().zip(&mut lifetimes) {
+            // What outlives the step is read after it, perhaps after several replays; what no command uses is kept
+            // apart as well.
+            if buffer.is_shared() || lifetime.first > lifetime.last {
+                (lifetime.first, lifetime.last) = (0, end);
+            }
+        }
+        lay_out(&lifetimes, &apart, largest_bank)
+    }
+}
+
+/// Hands the places of an arena out while the step is recorded, in the order in which the trace saw its allocations.
+pub(super) struct ArenaCursor {
+    pub banks: Vec<Rc<Bank>>,
+    slots: Vec<(Slot, u64)>,
+    next: usize,
+}
+
+impl ArenaCursor {
+    pub fn new(banks: Vec<Rc<Bank>>, layout: &Layout, trace: &Trace) -> Self {
+        let sizes = trace.allocations.iter().map(Buffer::size);
+        Self { banks, slots: layout.slots.iter().copied().zip(sizes).collect(), next: 0 }
+    }
+
+    pub fn next(&mut self, size: u64) -> Result<Slot> {
+        match self.slots.get(self.next) {
+            Some((slot, traced)) if *traced == size => {
+                self.next += 1;
+                Ok(*slot)
+            }
+            other => bail!(
+                Internal,
+                "a planned step allocates {size} bytes where its trace had {:?}: it must do the same every time",
+                other.map(|(_, traced)| *traced)
+            ),
+        }
+    }
+}
