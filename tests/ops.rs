@@ -4,7 +4,7 @@
 mod adapter;
 mod parity;
 
-use rillm::tensor::{Context, Desc, HostTensor, Rng, Tensor, WeightUpload, ops, quant};
+use rillm::tensor::{Context, Desc, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
 use rillm::{Code, tensor::Op};
 
 #[test]
@@ -61,18 +61,50 @@ fn tensors_that_do_not_fit_are_refused() {
     let norm = ops::RmsNorm { epsilon: 1e-5 };
     let slice = ops::SliceRows { first: 2, count: 2 };
     let rope = ops::Rope { head_dim: 6, interleaved: true };
-    let refused: [(&dyn Op, Vec<Desc>, Code); 7] = [
+    let binary = ops::Binary { kind: ops::BinaryKind::Mul };
+    let fill = ops::Fill { shape: Shape::from([2]), value: 0.0 };
+    let refused: [(&dyn Op, Vec<Desc>, Code); 14] = [
         (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3]), u(&[2, 3])], Code::DtypeMismatch),
         (&ops::MatVec, vec![f(&[1, 32]), f(&[4, 32])], Code::DtypeMismatch),
         (&norm, vec![f(&[2, 8]), f(&[9])], Code::ShapeMismatch),
         (&slice, vec![f(&[3, 8])], Code::ShapeMismatch),
+        (&binary, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
+        (&ops::Dot, vec![f(&[2, 3]), f(&[5])], Code::ShapeMismatch),
+        (&ops::MatMulF32, vec![f(&[2, 3]), f(&[2, 3])], Code::ShapeMismatch),
+        (&ops::MatMulF32, vec![f(&[3]), f(&[3, 2])], Code::ShapeMismatch),
+        (&ops::Unary { kind: ops::UnaryKind::Abs }, vec![u(&[3])], Code::DtypeMismatch),
+        (&ops::Scale { factor: 2.0 }, vec![], Code::ShapeMismatch),
+        (&fill, vec![f(&[2])], Code::ShapeMismatch),
         (&rope, vec![f(&[1, 6]), f(&[4]), u(&[4])], Code::ShapeMismatch),
     ];
     for (op, inputs, code) in refused {
         assert_eq!(op.infer(&inputs).unwrap_err().code(), code, "{} {inputs:?}", op.name());
     }
+}
+
+/// Where f32 overflows, what the built-in gives is left open by WGSL; where it doesn't, the number must still be finite.
+#[test]
+fn exp_overflows_to_infinity() {
+    let context = adapter::context(true);
+    let x = context.tensor(&HostTensor::f32(&[5], &[88.7, 88.73, 1e3, 1e30, f32::INFINITY])).unwrap();
+    let y = context.run1(&ops::Unary { kind: ops::UnaryKind::Exp }, &[&x]).unwrap();
+    let y = pollster::block_on(context.readback(&[&y])).unwrap()[0].to_f32().unwrap();
+    assert!(y[0] > 3.3e38 && y[0] < f32::INFINITY, "{y:?}");
+    assert_eq!(y[1..], [f32::INFINITY; 4]);
+}
+
+/// The same operands give the same sum, to the bit, and the order of x and y is of no account.
+#[test]
+fn dot_products_are_deterministic() {
+    let context = adapter::context(true);
+    let mut rng = Rng(23);
+    let [x, y] = [(); 2].map(|()| context.tensor(&rng.tensor(&[70_001])).unwrap());
+    let dots: Vec<Tensor> =
+        [[&x, &y], [&x, &y], [&y, &x]].iter().map(|inputs| context.run1(&ops::Dot, inputs).unwrap()).collect();
+    let dots = pollster::block_on(context.readback(&dots.iter().collect::<Vec<_>>())).unwrap();
+    assert!(dots.iter().all(|dot| dot.bytes == dots[0].bytes));
 }
 
 /// A read-back gives what was written, of any length, and several may be in flight.

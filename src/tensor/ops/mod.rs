@@ -15,17 +15,27 @@ macro_rules! ops {
 ops! {
     add: Add,
     attention: Attention,
+    binary: Binary,
+    dot: Dot,
     embedding: Embedding,
+    fill: Fill,
     kv_append: KvAppend,
     mat_mul: MatMul,
+    mat_mul_f32: MatMulF32,
     mat_vec: MatVec,
+    random: Random,
     rms_norm: RmsNorm,
     rope: Rope,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
+    scale: Scale,
     slice_rows: SliceRows,
     swiglu: Swiglu,
+    unary: Unary,
 }
+
+pub use binary::BinaryKind;
+pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
 /// matrix-vector product, limited by reading the weight; more share each weight that was read.

@@ -1,0 +1,102 @@
+//! A function of the elements of two tensors of one shape, into a new one.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Which function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryKind {
+    Add,
+    Sub,
+    Mul,
+    /// Not defined by WGSL where y is zero or |y| is outside of 2^-126 to 2^126.
+    Div,
+    Max,
+    Min,
+}
+
+impl BinaryKind {
+    pub const ALL: [Self; 6] = [Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Max, Self::Min];
+
+    fn define(self) -> &'static str {
+        match self {
+            Self::Add => "KIND_ADD",
+            Self::Sub => "KIND_SUB",
+            Self::Mul => "KIND_MUL",
+            Self::Div => "KIND_DIV",
+            Self::Max => "KIND_MAX",
+            Self::Min => "KIND_MIN",
+        }
+    }
+
+    fn of(self, x: f64, y: f64) -> f64 {
+        match self {
+            Self::Add => x + y,
+            Self::Sub => x - y,
+            Self::Mul => x * y,
+            Self::Div => x / y,
+            Self::Max => x.max(y),
+            Self::Min => x.min(y),
+        }
+    }
+}
+
+/// Inputs: x, y, of one shape. Output: the same shape.
+pub struct Binary {
+    pub kind: BinaryKind,
+}
+
+impl Op for Binary {
+    fn name(&self) -> &'static str {
+        "binary"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("binary", inputs, &[Some(DType::F32), Some(DType::F32)])?;
+        if inputs[0].shape != inputs[1].shape {
+            bail!(ShapeMismatch, "binary: {} and {} are not of one shape", inputs[0].shape, inputs[1].shape);
+        }
+        Ok(vec![inputs[0]])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let n = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("binary.wgsl"),
+            modules: &[],
+            defines: vec![(self.kind.define(), Define::Flag)],
+            params: vec![n as u32],
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (x, y) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
+        let of = |(x, y): (&f32, &f32)| self.kind.of(f64::from(*x), f64::from(*y)) as f32;
+        let out: Vec<f32> = x.iter().zip(&y).map(of).collect();
+        Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(15);
+    let mut cases = Vec::new();
+    let shapes: [&[usize]; 5] = [&[1], &[37], &[13, 61], &[3, 5, 7, 11], &[257, 1031]];
+    for kind in BinaryKind::ALL {
+        for dims in shapes {
+            let x = rng.tensor(dims);
+            let mut y = rng.tensor(dims);
+            if kind == BinaryKind::Div {
+                // A divisor near zero would stand for the whole norm, and hide all others.
+                let away: Vec<f32> =
+                    y.to_f32().unwrap_or_default().iter().map(|y| y + 0.25f32.copysign(*y)).collect();
+                y.set_f32(&away);
+            }
+            cases.push(Case::new(Binary { kind }, vec![x, y], 1e-6));
+        }
+    }
+    cases
+}

@@ -1,0 +1,47 @@
+//! A multiple of a tensor: `factor · x`.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Input: x. Output: the same shape.
+pub struct Scale {
+    pub factor: f32,
+}
+
+impl Op for Scale {
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("scale", inputs, &[Some(DType::F32)])?;
+        Ok(vec![inputs[0]])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let n = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("scale.wgsl"),
+            modules: &[],
+            defines: vec![],
+            params: vec![n as u32, self.factor.to_bits()],
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let factor = f64::from(self.factor);
+        let out: Vec<f32> = inputs[0].to_f32()?.iter().map(|x| (f64::from(*x) * factor) as f32).collect();
+        Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(14);
+    let shapes: [(&[usize], f32); 5] =
+        [(&[1], -1.0), (&[37], 0.0), (&[13, 61], 0.1), (&[3, 5, 7, 11], -1.7e6), (&[257, 1031], 3e-7)];
+    shapes.iter().map(|&(dims, factor)| Case::new(Scale { factor }, vec![rng.tensor(dims)], 1e-6)).collect()
+}
