@@ -5,6 +5,7 @@
 //! over the vocabulary for the sum. The noise is a hash of seed, step and token (pcg3d; Jarzynski, Olano 2020), so the same
 //! seed gives the same tokens.
 
+use super::random::pcg3d;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
@@ -34,7 +35,7 @@ impl Op for SamplePartial {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         Ok(Kernel {
             template: include_str!("sample_partial.wgsl"),
-            modules: &[],
+            modules: &[("pcg3d", include_str!("../wgsl/pcg3d.wgsl"))],
             defines: vec![("SHARES", crate::gpu::Define::U32(SHARES as u32))],
             params: vec![inputs[0].shape.elements() as u32],
             grid: [(SHARES / 64) as u32, 1, 1],
@@ -69,16 +70,7 @@ impl Op for SamplePartial {
 
 /// Gumbel noise of a key: -ln(-ln u) with u uniform in (0, 1).
 fn gumbel(key: [u32; 3]) -> f32 {
-    let [mut x, mut y, mut z] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
-    for round in 0..2 {
-        x = x.wrapping_add(y.wrapping_mul(z));
-        y = y.wrapping_add(z.wrapping_mul(x));
-        z = z.wrapping_add(x.wrapping_mul(y));
-        if round == 0 {
-            (x, y, z) = (x ^ (x >> 16), y ^ (y >> 16), z ^ (z >> 16));
-        }
-    }
-    let u = ((x >> 9) as f32 + 0.5) / 8_388_608.0;
+    let u = ((pcg3d(key)[0] >> 9) as f32 + 0.5) / 8_388_608.0;
     -(-u.ln()).ln()
 }
 

@@ -7,14 +7,10 @@ struct Params { vocabulary: u32 }
 @group(0) @binding(4) var<storage, read_write> tokens: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "pcg3d"
+
 fn gumbel(key: vec3<u32>) -> f32 {
-    var v = key * 1664525u + 1013904223u;
-    v.x += v.y * v.z;
-    v.y += v.z * v.x;
-    v.z += v.x * v.y;
-    v ^= v >> vec3<u32>(16u);
-    v.x += v.y * v.z;
-    let u = (f32(v.x >> 9u) + 0.5) / 8388608.0;
+    let u = (f32(pcg3d(key).x >> 9u) + 0.5) / 8388608.0;
     return -log(-log(u));
 }
 
