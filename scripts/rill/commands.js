@@ -2,7 +2,7 @@
 // data. Knows nothing of files or of the command line.
 
 import { benchDispatch, Engine, renderTemplate } from 'rillm';
-import { countWarmToken, measureDecode, measureLoad, measurePrefill } from '/bench/measure.js';
+import { countWarmToken, measureDecode, measureDispatch, measureLoad, measurePrefill } from '/bench/measure.js';
 
 async function withEngine(model, use, options = {}) {
   const engine = await Engine.load(model, options);
@@ -51,7 +51,7 @@ const commands = {
   }),
   'bench prefill': ({ model, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings)),
   'bench load': ({ model }) => measureLoad(Engine, model),
-  'bench dispatch': () => benchDispatch(),
+  'bench dispatch': () => measureDispatch(benchDispatch),
 };
 
 /** Runs one command; failures come back as data, since an Error loses its code on the way out of the page. */

@@ -1,12 +1,14 @@
-//! Measures what a chain of small dependent dispatches costs, by how it is encoded: the way of runtimes that make a pass, a
-//! bind group and a uniform for each, against this one's caches and replays.
+//! Measures what a chain of small dependent dispatches costs this runtime, by how they are recorded: through the caches with a
+//! submit for each, through the caches with one submit, and as a replay.
+//!
+//! Each dispatch adds one tensor of 256 elements to another. `www/bench/dispatch.js` measures the same without this runtime.
 
 use serde::Serialize;
-use web_time::Instant;
+use web_time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::tensor::ops::Add;
-use crate::tensor::{AdapterInfo, Context, Desc, Device, DeviceOptions};
+use crate::tensor::{AdapterInfo, Context, Desc, Device, DeviceOptions, HostTensor};
 
 /// Microseconds per dispatch, medians over the repetitions.
 #[derive(Clone, Debug, Serialize)]
@@ -18,47 +20,73 @@ pub struct Cost {
     pub whole_us: f64,
 }
 
-/// `count` dispatches in each of `repetitions`, of which the first is dropped.
+const ELEMENTS: usize = 256;
+
+/// Clocks of pages tick in 5 to 100 µs, so one measurement sums up so much time of encoding.
+const LEAST_ENCODE: Duration = Duration::from_millis(5);
+
+/// Chains of `count` dispatches; `repetitions` measurements after a first one that is dropped.
 pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) -> Result<(AdapterInfo, Vec<Cost>)> {
     if count == 0 || repetitions == 0 {
         bail!(InvalidRequest, "count is {count} and repetitions {repetitions}, wanted at least 1 of each");
     }
     let context = Context::new(Device::request(options).await?);
-    let x = context.zeros(Desc::f32(&[1, 256]))?;
-    let y = context.zeros(Desc::f32(&[1, 256]))?;
+    let device = context.device();
+    let x = context.zeros(Desc::f32(&[1, ELEMENTS]))?;
+    let y = context.tensor(&HostTensor::f32(&[1, ELEMENTS], &[1.0; ELEMENTS]))?;
     let add = || context.run(&Add, &[&x, &y]).map(|_| ());
     let chain = || (0..count).try_for_each(|_| add());
-    chain()?;
-    context.device().sync().await?;
     let ((), plan) = context.plan(chain).await?;
-    context.device().sync().await?;
+    // Planning ran it once.
+    let mut dispatches = count;
 
-    let device = context.device();
-    let mut costs = Vec::new();
-    for variant in ["submit_each", "eager", "replay"] {
-        let (mut encode, mut whole) = (Vec::new(), Vec::new());
-        for _ in 0..=repetitions {
-            let start = Instant::now();
-            match variant {
-                "submit_each" => {
-                    for _ in 0..count {
-                        add()?;
-                        device.flush();
-                    }
-                }
-                "eager" => chain()?,
-                _ => context.replay(&plan)?,
-            }
+    let flush_each = || {
+        (0..count).try_for_each(|_| {
+            add()?;
             device.flush();
-            encode.push(start.elapsed().as_secs_f64());
-            device.sync().await?;
-            whole.push(start.elapsed().as_secs_f64());
+            Ok(())
+        })
+    };
+    let eager = || {
+        chain()?;
+        device.flush();
+        Ok(())
+    };
+    let replay = || {
+        context.replay(&plan)?;
+        device.flush();
+        Ok(())
+    };
+    let variants: [(&'static str, &dyn Fn() -> Result<()>); 3] =
+        [("flush_each", &flush_each), ("eager", &eager), ("replay", &replay)];
+    device.sync().await?;
+    let mut costs = Vec::new();
+    for (variant, encode) in variants {
+        let (mut encodes, mut wholes) = (Vec::new(), Vec::new());
+        for repetition in 0..=repetitions {
+            let (mut encoding, mut whole, mut chains) = (Duration::ZERO, Duration::ZERO, 0);
+            while encoding < LEAST_ENCODE {
+                let start = Instant::now();
+                encode()?;
+                encoding += start.elapsed();
+                device.sync().await?;
+                whole += start.elapsed();
+                chains += 1;
+            }
+            dispatches += chains * count;
+            if repetition > 0 {
+                let each = 1e6 / (chains * count) as f64;
+                encodes.push(encoding.as_secs_f64() * each);
+                wholes.push(whole.as_secs_f64() * each);
+            }
         }
-        costs.push(Cost {
-            variant,
-            encode_us: median(&mut encode[1..]) * 1e6 / count as f64,
-            whole_us: median(&mut whole[1..]) * 1e6 / count as f64,
-        });
+        costs.push(Cost { variant, encode_us: median(&mut encodes), whole_us: median(&mut wholes) });
+    }
+
+    // Every dispatch added one, or what was measured is not what was meant.
+    let sums = context.readback(&[&x]).await?.remove(0).to_f32()?;
+    if let Some(wrong) = sums.iter().find(|sum| **sum != dispatches as f32) {
+        bail!(Internal, "{dispatches} dispatches added up to {wrong}");
     }
     let adapter = device.adapter().clone();
     device.destroy();
@@ -67,5 +95,6 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
 
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    let middle = times.len() / 2;
+    if times.len().is_multiple_of(2) { (times[middle - 1] + times[middle]) / 2.0 } else { times[middle] }
 }

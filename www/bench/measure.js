@@ -3,6 +3,8 @@
 
 import { EngineError } from 'rillm';
 
+import { measureScriptDispatch } from './dispatch.js';
+
 /** New tokens before the measured ones: the first steps build pipelines and bind groups. */
 const WARM_UP_TOKENS = 8;
 
@@ -118,4 +120,21 @@ export async function measureLoad(Engine, source, options = {}) {
   const { adapter, layers } = engine.info;
   await engine.dispose();
   return { adapter, layers, ms, bytes, bytes_per_s: (bytes / ms) * 1000 };
+}
+
+/**
+ * What a small dispatch costs, by who encodes it: the package (`flush_each`, `eager`, `replay`) or plain JavaScript
+ * (`submit_each`, `tvm`). Besides, how many times less than `tvm` each variant takes.
+ */
+export async function measureDispatch(benchDispatch, options = {}) {
+  const script = await measureScriptDispatch(options);
+  const { adapter, results: own } = await benchDispatch(options);
+  const results = [...script, ...own];
+  const tvm = results.find(({ variant }) => variant === 'tvm');
+  const timesLess = ({ encode_us, whole_us }) => ({ encode: tvm.encode_us / encode_us, whole: tvm.whole_us / whole_us });
+  return {
+    adapter,
+    results,
+    times_less_than_tvm: Object.fromEntries(results.map((result) => [result.variant, timesLess(result)])),
+  };
 }
