@@ -4,7 +4,7 @@
 //! Each dispatch adds one tensor of 256 elements to another. `www/bench/dispatch.js` measures the same without this runtime.
 
 use serde::Serialize;
-use web_time::{Duration, Instant};
+use web_time::Instant;
 
 use crate::error::Result;
 use crate::tensor::ops::Add;
@@ -22,8 +22,10 @@ pub struct Cost {
 
 const ELEMENTS: usize = 256;
 
-/// Clocks of pages tick in 5 to 100 µs, so one measurement sums up so much time of encoding.
-const LEAST_ENCODE: Duration = Duration::from_millis(5);
+/// A repetition is as many chains as take so long to encode: the clock of a page ticks every 5 µs at best, 100 µs where it is
+/// not cross-origin isolated.
+const LEAST_ENCODE_US: f64 = 5000.0;
+const LEAST_CHAINS: usize = 8;
 
 /// Chains of `count` dispatches; `repetitions` measurements after a first one that is dropped.
 pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) -> Result<(AdapterInfo, Vec<Cost>)> {
@@ -64,20 +66,18 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     for (variant, encode) in variants {
         let (mut encodes, mut wholes) = (Vec::new(), Vec::new());
         for repetition in 0..=repetitions {
-            let (mut encoding, mut whole, mut chains) = (Duration::ZERO, Duration::ZERO, 0);
-            while encoding < LEAST_ENCODE {
+            let (mut encoding, mut whole): (Vec<f64>, Vec<f64>) = Default::default();
+            while encoding.len() < LEAST_CHAINS || encoding.iter().sum::<f64>() < LEAST_ENCODE_US {
                 let start = Instant::now();
                 encode()?;
-                encoding += start.elapsed();
+                encoding.push(start.elapsed().as_secs_f64() * 1e6);
                 device.sync().await?;
-                whole += start.elapsed();
-                chains += 1;
+                whole.push(start.elapsed().as_secs_f64() * 1e6);
             }
-            dispatches += chains * count;
+            dispatches += encoding.len() * count;
             if repetition > 0 {
-                let each = 1e6 / (chains * count) as f64;
-                encodes.push(encoding.as_secs_f64() * each);
-                wholes.push(whole.as_secs_f64() * each);
+                encodes.push(interquartile_mean(&mut encoding) / count as f64);
+                wholes.push(interquartile_mean(&mut whole) / count as f64);
             }
         }
         costs.push(Cost { variant, encode_us: median(&mut encodes), whole_us: median(&mut wholes) });
@@ -93,8 +93,30 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     Ok((adapter, costs))
 }
 
+/// The mean of the middle half. The outer ones are chains during which the scheduler ran something else, such as the GPU
+/// process that the submit woke; a median would show the clock's ticks.
+fn interquartile_mean(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    let quarter = times.len() / 4;
+    let middle = &times[quarter..times.len() - quarter];
+    middle.iter().sum::<f64>() / middle.len() as f64
+}
+
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     let middle = times.len() / 2;
     if times.len().is_multiple_of(2) { (times[middle - 1] + times[middle]) / 2.0 } else { times[middle] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outliers_do_not_count() {
+        assert_eq!(interquartile_mean(&mut [900.0, 2.0, 3.0, 1.0, 4.0, 0.0, 800.0, 5.0]), 3.5);
+        assert_eq!(interquartile_mean(&mut [1.0, 2.0, 3.0]), 2.0);
+        assert_eq!(median(&mut [9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [9.0, 1.0, 2.0, 3.0]), 2.5);
+    }
 }
