@@ -29,16 +29,8 @@ pub enum Define {
 pub enum Template<'a> {
     /// A text of the program itself, which its address names.
     Static(&'static str),
-    /// Any text, compared whole.
+    /// Any text, compared whole and taken as it stands: it has no lines of ours.
     Text(&'a str),
-}
-
-impl Template<'_> {
-    pub(super) fn text(&self) -> &str {
-        match self {
-            Template::Static(text) | Template::Text(text) => text,
-        }
-    }
 }
 
 /// A shader before it is put together: everything that its final text depends on.
@@ -56,7 +48,10 @@ impl Shader<'_> {
     /// The final WGSL text.
     pub(super) fn assemble(&self, enable_subgroups_line: bool) -> Result<String> {
         let mut output = Output { body: String::new(), requires: BTreeSet::new(), imported: BTreeSet::new() };
-        self.expand(self.label, self.template.text(), &mut output)?;
+        match self.template {
+            Template::Static(text) => self.expand(self.label, text, &mut output)?,
+            Template::Text(text) => output.body.push_str(text),
+        }
 
         let mut text = String::new();
         for feature in &output.requires {
@@ -139,9 +134,9 @@ struct Output {
 mod tests {
     use super::*;
 
-    fn assemble(template: &str, defines: &[(&str, Define)]) -> Result<String> {
+    fn assemble(template: &'static str, defines: &[(&str, Define)]) -> Result<String> {
         let modules = [("a", "#import \"b\"\nfn a() {}"), ("b", "fn b() {}")];
-        Shader { label: "test", template: Template::Text(template), modules: &modules, defines }.assemble(true)
+        Shader { label: "test", template: Template::Static(template), modules: &modules, defines }.assemble(true)
     }
 
     #[test]
@@ -165,8 +160,20 @@ mod tests {
         let text = assemble(template, &defines).unwrap();
         let head = "enable f16;\nenable subgroups;\nconst N: u32 = 4u;\nconst E: f32 = 1.0f;\n";
         assert_eq!(text, format!("{head}fn main() {{}}\n"));
-        let shader = Shader { label: "test", template: Template::Text(template), modules: &[], defines: &defines };
+        let shader = Shader { label: "test", template: Template::Static(template), modules: &[], defines: &defines };
         assert!(!shader.assemble(false).unwrap().contains("subgroups"));
+    }
+
+    #[test]
+    fn a_text_of_somebody_else_stays_as_it_is() {
+        let template = "/*\n# a heading\n*/\nfn main() {}";
+        let shader = Shader {
+            label: "test",
+            template: Template::Text(template),
+            modules: &[],
+            defines: &[("N", Define::U32(4))],
+        };
+        assert_eq!(shader.assemble(true).unwrap(), format!("const N: u32 = 4u;\n{template}"));
     }
 
     #[test]

@@ -185,6 +185,15 @@ impl Device {
     /// Takes in a GPUDevice of the application. It is shared: the application's own work on it goes on, and it is never
     /// destroyed here.
     pub async fn adopt(raw: &JsValue, options: &DeviceOptions) -> Result<Device> {
+        Self::take_in(raw, options, true).await
+    }
+
+    /// Takes in a GPUDevice that was requested for us alone: its errors are ours, and it is destroyed with the device.
+    pub async fn own(raw: &JsValue, options: &DeviceOptions) -> Result<Device> {
+        Self::take_in(raw, options, false).await
+    }
+
+    async fn take_in(raw: &JsValue, options: &DeviceOptions, is_foreign: bool) -> Result<Device> {
         let gpu = get(&get(&js_sys::global(), "navigator"), "gpu");
         if gpu.is_undefined() || !get(raw, "createComputePipeline").is_function() {
             bail!(InvalidRequest, "device is no GPUDevice");
@@ -203,7 +212,7 @@ impl Device {
         set(&adapter, "limits", &get(raw, "limits"));
         set(&adapter, "info", &info);
         let (device, queue) = adopt(&gpu, &adapter, raw).await?;
-        Ok(Device::new(device, queue, describe(&info, has(&features, "subgroups")), options, true))
+        Ok(Device::new(device, queue, describe(&info, has(&features, "subgroups")), options, is_foreign))
     }
 
     /// Takes in a GPUBuffer of the application, which must have the usage STORAGE. It is never destroyed here.
@@ -248,7 +257,7 @@ impl Device {
                 Ok(pipeline) => pipeline,
                 Err(error) => {
                     self.0.check_usable()?;
-                    return Err(compilation_failed(&request.label, &explain(&module, &error).await));
+                    return Err(compilation_failed(&request.label, &explain(&module, &request.text, &error).await));
                 }
             };
             let _module = Answer::put(&device, "createShaderModule", module);
@@ -352,8 +361,8 @@ fn pipeline_layout(make: &dyn Fn(&str, &Object) -> Result<JsValue>, signature: &
     make("createPipelineLayout", &descriptor)
 }
 
-/// Why a pipeline was refused: the compiler's messages with their lines, or else what the browser says.
-async fn explain(module: &JsValue, error: &JsValue) -> String {
+/// Why a pipeline was refused: the compiler's messages with their lines of the source, or else what the browser says.
+async fn explain(module: &JsValue, source: &str, error: &JsValue) -> String {
     let asked = get(module, "getCompilationInfo").dyn_into::<Function>().and_then(|ask| ask.call0(module));
     let mut lines = Vec::new();
     if let Ok(Ok(promise)) = asked.map(JsCast::dyn_into::<Promise>)
@@ -362,10 +371,12 @@ async fn explain(module: &JsValue, error: &JsValue) -> String {
     {
         for entry in messages.iter().filter(|entry| text(entry, "type") == "error") {
             let number = |key: &str| get(&entry, key).as_f64().unwrap_or(0.0);
-            lines.push(format!("line {}:{}: {}", number("lineNum"), number("linePos"), text(&entry, "message")));
+            let line = source.lines().nth((number("lineNum") as usize).saturating_sub(1)).unwrap_or_default();
+            let at = format!("line {}:{}", number("lineNum"), number("linePos"));
+            lines.push(format!("{at}: {}\n    {}", text(&entry, "message"), line.trim()));
         }
     }
-    if lines.is_empty() { message(error) } else { lines.join("; ") }
+    if lines.is_empty() { message(error) } else { lines.join("\n") }
 }
 
 #[wasm_bindgen]
