@@ -135,13 +135,14 @@ impl Inner {
             let error = outcome.await;
             failed = failed.or(error);
         }
-        if failed.is_some() {
-            // The submit that used the broken pipeline is an error as well; it arrives before a wait that starts now ends,
-            // and must not be taken for one of a later call.
+        let fault = self.faults.take_first();
+        if failed.is_some() || fault.is_some() {
+            // What follows from an error is one as well, such as the submit that used a broken pipeline. It arrives before a
+            // wait that starts now ends, and must not be taken for one of a later call.
             self.work_done().await;
+            self.faults.take_first();
         }
         self.check_usable()?;
-        let fault = self.faults.take_first();
         match (failed, fault) {
             (Some(error), _) => Err(error),
             (None, Some(error)) => {
