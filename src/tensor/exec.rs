@@ -45,8 +45,17 @@ impl Tensor {
         }
     }
 
-    fn slice(&self) -> BufferSlice {
+    /// Where its elements are.
+    pub fn slice(&self) -> BufferSlice {
         BufferSlice { buffer: self.buffer.clone(), offset: 0, size: (self.bytes()).max(4) }
+    }
+
+    /// The same elements with another shape.
+    pub fn reshaped(&self, shape: Shape) -> Result<Tensor> {
+        if matches!(self.desc.dtype, DType::Weight(_)) || shape.elements() != self.desc.shape.elements() {
+            bail!(ShapeMismatch, "{:?} can't be read as {shape}", self.desc);
+        }
+        Ok(Tensor { desc: Desc { shape, ..self.desc }, ..self.clone() })
     }
 
     pub(super) fn plane_slices(&self) -> Vec<BufferSlice> {

@@ -2,6 +2,7 @@
 //!
 //! This layer knows shapes, dtypes and kernels. It never sees a model, a token or a URL.
 
+mod batch;
 mod dtype;
 mod exec;
 mod host;
@@ -11,6 +12,7 @@ pub mod quant;
 mod shape;
 mod upload;
 
+pub use batch::Batch;
 pub use dtype::DType;
 pub use exec::{Context, Plan, Tensor};
 pub use host::{HostTensor, Rng};
