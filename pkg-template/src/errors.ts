@@ -12,6 +12,10 @@ export const ERROR_CODES = [
   'device_lost',
   /** The GPU or the heap has no room for an allocation. */
   'out_of_memory',
+  /** A buffer or tensor of one device was used on another. */
+  'wrong_device',
+  /** A slice or an index lies outside of what it is taken from. */
+  'out_of_range',
   /** A shader did not compile. */
   'shader_compilation',
   /** WebGPU refused a command. */

@@ -4,6 +4,7 @@
 import init, * as glue from './wasm/rillm.js';
 import { EngineError, toEngineError } from './errors.js';
 import type { Chunk } from './protocol.js';
+import type { BindingKind, CacheSizes, DType, GpuStats, MemoryStats } from './gpu/types.js';
 import type { DispatchBench, DispatchBenchOptions, EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
@@ -41,7 +42,57 @@ export interface WasmEngine {
   free(): void;
 }
 
+/** What a tensor is. */
+export interface WasmTensorInfo {
+  shape: number[];
+  dtype: DType;
+}
+
+/** A GPU device; tensors and kernels are ids of it. */
+export interface WasmGpu {
+  tensor(bytes: Uint8Array, shape: Uint32Array, dtype: DType): number;
+  fill(shape: Uint32Array, dtype: DType, value: number): number;
+  rand(shape: Uint32Array, seedHigh: number, seedLow: number): number;
+  importBuffer(buffer: GPUBuffer, shape: Uint32Array, dtype: DType): number;
+  describe(tensor: number): WasmTensorInfo;
+  write(tensor: number, first: number, bytes: Uint8Array): void;
+  slice(tensor: number, start: number, end: number): number;
+  disposeTensor(tensor: number): void;
+  kernel(label: string, wgsl: string, bindings: BindingKind[], workgroup: Uint32Array): Promise<number>;
+  dispatch(kernel: number, bindings: (number | Uint8Array)[], grid: Uint32Array): void;
+  batch(): WasmBatch;
+  flush(): void;
+  sync(): Promise<void>;
+  readback(tensors: Uint32Array): Promise<Uint8Array[]>;
+  stats(): GpuStats;
+  resetStats(): void;
+  memoryStats(): MemoryStats;
+  destroy(): void;
+}
+
+/** A batch of a device; its buffers are ids of it, other than those of the device's tensors. */
+export interface WasmBatch {
+  upload(bytes: Uint8Array, shape: Uint32Array, dtype: DType): number;
+  adopt(tensor: number): number;
+  unary(kind: 'abs' | 'exp' | 'gelu' | 'neg' | 'relu' | 'sigmoid' | 'sqrt' | 'swish' | 'tanh', x: number): number;
+  binary(kind: 'add' | 'sub' | 'mul' | 'div' | 'max' | 'min', a: number, b: number): number;
+  scale(x: number, factor: number): number;
+  dot(a: number, b: number): number;
+  matmul(a: number, b: number, m: number, k: number, n: number): number;
+  numOperations(): number;
+  numBuffers(): number;
+  describe(buffer: number): WasmTensorInfo;
+  execute(): Promise<void>;
+  read(buffer: number): Promise<Uint8Array>;
+  /** The device's id of a buffer. */
+  tensor(buffer: number): number;
+  dispose(): void;
+}
+
 interface Glue {
+  WasmGpu: {
+    adopt(device: GPUDevice, options: { shared: boolean; debug: boolean; caches: CacheSizes; maxBatchSize: number }): Promise<WasmGpu>;
+  };
   WasmEngine: {
     load(source: string | Blob, options: WasmLoadOptions, onProgress?: (progress: LoadProgress) => void): Promise<WasmEngine>;
   };
@@ -56,6 +107,8 @@ export interface Wasm extends Glue {
   isBroken(): boolean;
   /** Runs `work` and converts what it throws. Rejects also when the wasm traps in a callback, where no promise would settle. */
   guard<T>(work: () => T | Promise<T>): Promise<Awaited<T>>;
+  /** Runs `work`, which returns at once, and converts what it throws. */
+  call<T>(work: () => T): T;
 }
 
 let loading: Promise<Wasm> | undefined;
@@ -88,6 +141,7 @@ async function start(url: string | undefined): Promise<Wasm> {
     memoryBytes: () => exports.memory.buffer.byteLength,
     isBroken: () => traps.trapped(),
     guard: (work) => traps.guard(work),
+    call: (work) => traps.call(work),
   };
 }
 
@@ -119,6 +173,15 @@ function watchForTraps() {
 
   return {
     trapped: () => trapped !== undefined,
+    call<T>(work: () => T): T {
+      if (trapped !== undefined) throw trapped;
+      try {
+        return work();
+      } catch (thrown) {
+        if (thrown instanceof WebAssembly.RuntimeError) throw trap(thrown);
+        throw toEngineError(thrown);
+      }
+    },
     async guard<T>(work: () => T | Promise<T>): Promise<Awaited<T>> {
       if (trapped !== undefined) throw trapped;
       let reject: ((error: EngineError) => void) | undefined;

@@ -8,6 +8,8 @@ mod bytes;
 mod convert;
 mod engine;
 mod fetch;
+mod gpu;
+mod gpu_batch;
 mod source;
 
 use wasm_bindgen::prelude::*;

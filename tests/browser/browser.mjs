@@ -166,6 +166,15 @@ async function preparePage(address) {
       await engine.dispose();
     }
   };
+  /** Requests a device of rillm/gpu, uses it and destroys it. */
+  globalThis.withDevice = async (options, use) => {
+    const device = await rillm.Device.request(options);
+    try {
+      return await use(device);
+    } finally {
+      device.destroy();
+    }
+  };
   globalThis.collect = async (stream) => {
     const chunks = [];
     for await (const chunk of stream) chunks.push(chunk);

@@ -14,6 +14,13 @@ import { serve } from '../../scripts/serve.mjs';
 const LIMIT = { timeout: 240_000 };
 const USE = `
 import { Engine } from 'rillm';
+import { Device } from 'rillm/gpu';
+const device = await Device.request();
+const batch = device.batch();
+const doubled = batch.scale(batch.upload([1, 2, 3]), 2);
+await batch.execute();
+const numbers = [...await batch.read(doubled)];
+device.destroy();
 const results = [];
 for (const worker of [true, false]) {
   const engine = await Engine.load('/golden/tied-q8_0.gguf', { worker });
@@ -21,7 +28,7 @@ for (const worker of [true, false]) {
   results.push(answer.choices[0].token_ids);
   await engine.dispose();
 }
-globalThis.results = results;
+globalThis.results = { tokens: results, numbers };
 `;
 
 let project;
@@ -56,7 +63,8 @@ async function resultsOf(url) {
   return results;
 }
 
-function check([inWorker, onPage]) {
+function check({ tokens: [inWorker, onPage], numbers }) {
+  assert.deepEqual(numbers, [2, 4, 6]);
   assert.equal(inWorker.length, 8);
   assert.deepEqual(inWorker, onPage);
 }
@@ -64,10 +72,11 @@ function check([inWorker, onPage]) {
 test('a TypeScript project type-checks against the package, and wrong uses do not', LIMIT, () => {
   mkdirSync(join(project, 'types'), { recursive: true });
   writeFileSync(join(project, 'types/use.ts'), TYPES);
+  writeFileSync(join(project, 'types/gpu.ts'), GPU_TYPES);
   const options = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--target', 'ES2022', '--module', 'ESNext', '--moduleResolution', 'bundler', '--lib', 'ES2022,DOM', '--types', ''];
   const tsc = join(root, 'node_modules/typescript/bin/tsc');
   try {
-    execFileSync(process.execPath, [tsc, ...options, 'types/use.ts'], { cwd: project, encoding: 'utf8' });
+    execFileSync(process.execPath, [tsc, ...options, 'types/use.ts', 'types/gpu.ts'], { cwd: project, encoding: 'utf8' });
   } catch (error) {
     assert.fail(error.stdout);
   }
@@ -92,7 +101,7 @@ test('without a bundler, from another origin as from a CDN', LIMIT, async () => 
   const cdn = join(project, 'cdn');
   cpSync(join(project, 'node_modules/rillm/dist'), cdn, { recursive: true });
   const other = await serve({ '/rillm/': cdn }, { handle: (_, response) => (response.setHeader('Access-Control-Allow-Origin', '*'), false) });
-  const page = `<!doctype html><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"${other.origin}/rillm/index.js"}}</script><script type="module">${USE}</script>`;
+  const page = `<!doctype html><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"${other.origin}/rillm/index.js","rillm/gpu":"${other.origin}/rillm/gpu/index.js"}}</script><script type="module">${USE}</script>`;
   const server = await serve(
     { '/golden/': golden },
     { handle: (_, response, path) => path === '/' && (response.setHeader('Content-Type', 'text/html'), response.end(page), true) },
@@ -144,4 +153,38 @@ for await (const _ of await engine.chat.completions.create({ messages: [] })) { 
 new Engine();
 // @ts-expect-error not a code
 const wrong: ErrorCode = 'no_such_code';
+`;
+
+const GPU_TYPES = `
+import { type BufferId, type CommandBatch, Device, EngineError, isAvailable, type Kernel, listAdapters, type Tensor } from 'rillm/gpu';
+
+if (!(await isAvailable())) throw new EngineError('webgpu_unavailable', 'none');
+const [listed] = await listAdapters();
+const device: Device = await Device.request({ ...listed?.request, features: ['shader-f16'], limits: { maxBufferSize: 1 }, caches: { uniforms: 0 }, maxBatchSize: 8, debug: true });
+const shared: Device = await Device.request({ device: device.gpuDevice });
+device.lost.then(({ reason, message }) => void [reason === 'destroyed', message]);
+
+const x: Tensor = device.tensor(new Float32Array(4), [2, 2]);
+const y: Tensor = device.tensor([1, 2], Uint32Array.of(2), 'u32');
+const part: Tensor = device.rand([4, 4], { seed: 1 }).slice(1, 2);
+const imported: Tensor = await shared.importBuffer(device.gpuDevice.createBuffer({ size: 16, usage: 128 }), [4]);
+const [first, second]: [Float32Array | Uint32Array, Float32Array | Uint32Array] = await device.readback(x, y);
+
+const kernel: Kernel = await device.kernel({ label: 'k', wgsl: '', bindings: ['read', 'read_write', 'uniform'], workgroup: [8, 8] });
+kernel.dispatch({ bindings: [x, y, new Uint32Array(4)], grid: [1, 2, 3] });
+kernel.dispatch({ bindings: [x, y, new ArrayBuffer(4)], threads: [100] });
+
+const batch: CommandBatch = device.batch();
+const id: BufferId = batch.matmul(batch.upload([1]), batch.importBuffer(x), 1, 1, 1);
+await batch.execute();
+const values: Float32Array | Uint32Array = await batch.read(batch.gelu(id));
+const submits: number = device.stats().submits + device.memoryStats().live_bytes + batch.numOperations;
+void [part, imported, first, second, values, submits];
+
+// @ts-expect-error there is no dtype f64
+device.zeros([1], 'f64');
+// @ts-expect-error a binding is read, read_write or uniform
+await device.kernel({ wgsl: '', bindings: ['write'] });
+// @ts-expect-error a grid has at most three numbers
+kernel.dispatch({ bindings: [], grid: [1, 2, 3, 4] });
 `;

@@ -1,0 +1,287 @@
+// A GPU device as callers hold it: makes tensors, kernels and batches, orders what they record, and tells when it is lost.
+// Everything runs on the calling thread, a page's or a worker's. It checks what callers pass; the work is the wasm's.
+
+import { EngineError, toEngineError } from '../errors.js';
+import { loadWasm, type Wasm, type WasmGpu } from '../wasm.js';
+import { describe, requestGpuDevice } from './adapters.js';
+import { CommandBatch } from './batch.js';
+import { checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
+import { checkKernelOptions, Kernel } from './kernel.js';
+import { handleOn, Tensor, type TensorOwner } from './tensor.js';
+import type { AdapterInfo, DeviceLostInfo, DeviceOptions, DType, GpuStats, KernelOptions, MemoryStats, TensorData, TensorValues } from './types.js';
+
+// WebGPU's numbers for the two flags that are needed here; the types of the DOM leave the namespaces of them out.
+const USAGE_STORAGE = 0x80;
+const STAGE_COMPUTE = 0x4;
+
+/** With an application's device there is no adapter to choose and nothing to ask it for. */
+const CHOOSING_OPTIONS = ['powerPreference', 'forceFallbackAdapter', 'features', 'limits'] as const;
+
+/**
+ * A WebGPU device with rillm's runtime on it: commands are recorded in program order and submitted together, uniforms, bind
+ * groups and pipelines are cached, and buffers are reused.
+ *
+ * Recorded commands are submitted by {@link Device.flush}, {@link Device.sync}, a read-back, or a batch's `execute()`.
+ * Mistakes are thrown at the call as an {@link EngineError}, and the device stays usable.
+ *
+ * ```js
+ * const device = await Device.request();
+ * const x = device.tensor([1, 2, 3], [3]);
+ * const double = await device.kernel({
+ *   wgsl: `
+ *     @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+ *     @compute @workgroup_size(WORKGROUP_X)
+ *     fn main(@builtin(global_invocation_id) id: vec3u) {
+ *       if (id.x < arrayLength(&x)) { x[id.x] *= 2; }
+ *     }`,
+ *   bindings: ['read_write'],
+ * });
+ * double.dispatch({ bindings: [x], threads: [x.size] });
+ * console.log(await x.readback()); // Float32Array [2, 4, 6]
+ * device.destroy();
+ * ```
+ */
+export class Device {
+  /** The adapter that it runs on; `features` are those that are switched on. */
+  readonly adapter: AdapterInfo;
+  /** The features that are switched on, by WebGPU's names. */
+  readonly features: ReadonlySet<string>;
+  /** What the device allows, by WebGPU's names. */
+  readonly limits: GPUSupportedLimits;
+  /** The GPUDevice beneath, such as to make buffers for {@link Device.importBuffer}. */
+  readonly gpuDevice: GPUDevice;
+  /** Resolves when the device is lost or {@link Device.destroy} is called; never rejects. */
+  readonly lost: Promise<DeviceLostInfo>;
+
+  #wasm: Wasm;
+  #gpu: WasmGpu;
+  #shared: boolean;
+  #destroyed: EngineError | undefined;
+  #tellDestroyed!: (info: DeviceLostInfo) => void;
+  #owner: TensorOwner;
+
+  /**
+   * Asks for a device, or takes in an application's own with `{device}`.
+   *
+   * @throws EngineError `webgpu_unavailable`, `adapter_unavailable`, `adapter_limits` or `wasm_unavailable`.
+   */
+  static async request(options: DeviceOptions = {}): Promise<Device> {
+    const { device: given, debug = false, caches = {}, maxBatchSize = 0, wasmUrl } = options;
+    checkCounts({ ...caches, maxBatchSize });
+    if (given !== undefined) checkGiven(given, options);
+    const wasm = await loadWasm(wasmUrl === undefined ? undefined : String(wasmUrl));
+    const gpuDevice = given ?? (await requestGpuDevice(options));
+    try {
+      const gpu = await wasm.guard(() => wasm.WasmGpu.adopt(gpuDevice, { shared: given !== undefined, debug, caches, maxBatchSize }));
+      return new Device(wasm, gpu, gpuDevice, given !== undefined);
+    } catch (thrown) {
+      if (given === undefined) gpuDevice.destroy();
+      throw toEngineError(thrown);
+    }
+  }
+
+  private constructor(wasm: Wasm, gpu: WasmGpu, gpuDevice: GPUDevice, shared: boolean) {
+    this.#wasm = wasm;
+    this.#gpu = gpu;
+    this.#shared = shared;
+    this.gpuDevice = gpuDevice;
+    this.features = gpuDevice.features;
+    this.limits = gpuDevice.limits;
+    this.adapter = describe(gpuDevice.adapterInfo, gpuDevice.features);
+    const destroyed = new Promise<DeviceLostInfo>((resolve) => (this.#tellDestroyed = resolve));
+    const gone = gpuDevice.lost.then(({ reason, message }): DeviceLostInfo => ({ reason: reason === 'destroyed' ? 'destroyed' : 'unknown', message }));
+    this.lost = Promise.race([destroyed, gone]);
+    this.#owner = {
+      readTensors: (tensors) => this.readback(...tensors),
+      writeTensor: (id, first, bytes) => this.#call((device) => device.write(id, first, bytes)),
+      sliceTensor: (id, start, end) => this.#made(this.#call((device) => device.slice(id, start, end))),
+      disposeTensor: (id) => {
+        if (this.#destroyed === undefined && !wasm.isBroken()) wasm.call(() => gpu.disposeTensor(id));
+      },
+    };
+  }
+
+  /** Whether the GPUDevice is an application's own. */
+  get isShared(): boolean {
+    return this.#shared;
+  }
+
+  /**
+   * A tensor of this data. Without a dtype, that of the typed array; arrays of numbers become f32.
+   *
+   * @throws EngineError `shape_mismatch`, `dtype_mismatch`, or `adapter_limits` for more bytes than a binding may have.
+   */
+  tensor(data: TensorData, shape: ArrayLike<number>, dtype?: DType): Tensor {
+    const dims = checkShape(shape);
+    const { bytes, dtype: found } = dataOfShape(data, dims, dtype);
+    return this.#made(this.#call((gpu) => gpu.tensor(bytes, dims, found)));
+  }
+
+  /** A tensor of zeros. */
+  zeros(shape: ArrayLike<number>, dtype: DType = 'f32'): Tensor {
+    return this.#filled(shape, dtype, 0);
+  }
+
+  /** A tensor of ones. */
+  ones(shape: ArrayLike<number>, dtype: DType = 'f32'): Tensor {
+    return this.#filled(shape, dtype, 1);
+  }
+
+  /** An f32 tensor of random numbers, uniform in [0, 1). The same seed gives the same numbers on every device. */
+  rand(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
+    if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
+    const dims = checkShape(shape);
+    return this.#made(this.#call((gpu) => gpu.rand(dims, Math.floor(seed / 2 ** 32), seed % 2 ** 32)));
+  }
+
+  /**
+   * A tensor whose numbers are those of an application's GPUBuffer, without a copy. The buffer stays the application's:
+   * disposing of the tensor or destroying this device leaves it as it is. It needs the usage STORAGE, COPY_SRC to be read
+   * back, and COPY_DST to be written.
+   *
+   * What the application itself submits to the GPUDevice's queue is ordered by the calls: {@link Device.flush} submits what
+   * was recorded here.
+   *
+   * @throws EngineError `wrong_device` for a buffer of another device, `invalid_request` for one without STORAGE,
+   * `shape_mismatch` for a shape that is larger than the buffer.
+   */
+  async importBuffer(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType = 'f32'): Promise<Tensor> {
+    const tensor = this.#imported(buffer, shape, dtype);
+    try {
+      await this.#checkOwnBuffer(buffer);
+    } catch (error) {
+      tensor.dispose();
+      throw error;
+    }
+    return tensor;
+  }
+
+  /**
+   * Compiles a kernel of the caller's own. A WGSL text is compiled at most once in the device's life.
+   *
+   * @throws EngineError `shader_compilation`, with the line, for WGSL that does not compile or does not fit the bindings.
+   */
+  async kernel(options: KernelOptions): Promise<Kernel> {
+    const signature = checkKernelOptions(options, this.limits);
+    this.#check();
+    const { label, wgsl, bindings, workgroup } = signature;
+    const id = await this.#wasm.guard(() => this.#gpu.kernel(label, wgsl, [...bindings], Uint32Array.from(workgroup)));
+    return new Kernel(this, signature, this.limits, (resources, grid) => this.#call((gpu) => gpu.dispatch(id, resources, grid)));
+  }
+
+  /** A list of operations that one submit executes. */
+  batch(): CommandBatch {
+    return new CommandBatch(this, this.#wasm, this.#call((gpu) => gpu.batch()), {
+      check: () => this.#check(),
+      importBuffer: (buffer, shape, dtype) => ({ tensor: this.#imported(buffer, shape, dtype), checked: this.#checkOwnBuffer(buffer) }),
+      made: (id) => this.#made(id),
+    });
+  }
+
+  /** Submits what was recorded, without waiting for it. */
+  flush(): void {
+    this.#call((gpu) => gpu.flush());
+  }
+
+  /** Submits what was recorded and resolves when the GPU has done it; rejects with what went wrong since the last wait. */
+  async sync(): Promise<void> {
+    this.#check();
+    await this.#wasm.guard(() => this.#gpu.sync());
+  }
+
+  /** Copies tensors out of the GPU, all with one submit and one mapping. */
+  async readback<const T extends readonly Tensor[]>(...tensors: T): Promise<{ -readonly [K in keyof T]: TensorValues }> {
+    const handles = tensors.map((tensor, index) => handleOn(this, tensor, tensors.length === 1 ? 'the tensor' : `tensor ${index}`));
+    this.#check();
+    const bytes = await this.#wasm.guard(() => this.#gpu.readback(Uint32Array.from(handles, ({ id }) => id)));
+    return bytes.map((part, index) => valuesOf(part, handles[index]!.dtype)) as { -readonly [K in keyof T]: TensorValues };
+  }
+
+  /** The counters. */
+  stats(): GpuStats {
+    return this.#call((gpu) => gpu.stats());
+  }
+
+  /** Sets the counters to zero; what is alive stays counted. */
+  resetStats(): void {
+    this.#call((gpu) => gpu.resetStats());
+  }
+
+  /** What is alive on the GPU. */
+  memoryStats(): MemoryStats {
+    return this.#call((gpu) => gpu.memoryStats());
+  }
+
+  /**
+   * Frees everything of this device. What is in flight is rejected and every later call throws, with code `disposed`. An
+   * application's own GPUDevice and its buffers stay as they are. Calling it twice is harmless.
+   */
+  destroy(): void {
+    if (this.#destroyed !== undefined) return;
+    this.#destroyed = new EngineError('disposed', 'the device was destroyed: request another one with Device.request()');
+    if (!this.#wasm.isBroken()) this.#wasm.call(() => this.#gpu.destroy());
+    this.#tellDestroyed({ reason: 'destroyed', message: 'destroy() was called' });
+    if (!this.#shared) this.gpuDevice.destroy();
+  }
+
+  #filled(shape: ArrayLike<number>, dtype: DType, value: number): Tensor {
+    const dims = checkShape(shape);
+    return this.#made(this.#call((gpu) => gpu.fill(dims, checkDType(dtype), value)));
+  }
+
+  #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType): Tensor {
+    if (!(buffer instanceof GPUBuffer)) throw new EngineError('invalid_request', `a GPUBuffer is wanted, got ${String(buffer)}`);
+    const dims = checkShape(shape);
+    if ((buffer.usage & USAGE_STORAGE) === 0) {
+      throw new EngineError('invalid_request', 'the GPUBuffer lacks the usage STORAGE: create it with GPUBufferUsage.STORAGE');
+    }
+    if (elementsOf(dims) * 4 > buffer.size) {
+      throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] takes ${elementsOf(dims) * 4} bytes and the GPUBuffer has ${buffer.size}`);
+    }
+    return this.#made(this.#call((gpu) => gpu.importBuffer(buffer, dims, checkDType(dtype))), buffer);
+  }
+
+  /** Rejects when a buffer is another GPUDevice's, or was destroyed; WebGPU itself tells it only when asked like this. */
+  async #checkOwnBuffer(buffer: GPUBuffer): Promise<void> {
+    const { gpuDevice } = this;
+    gpuDevice.pushErrorScope('validation');
+    const layout = gpuDevice.createBindGroupLayout({ entries: [{ binding: 0, visibility: STAGE_COMPUTE, buffer: { type: 'read-only-storage' } }] });
+    const size = Math.min(buffer.size, this.limits.maxStorageBufferBindingSize);
+    gpuDevice.createBindGroup({ layout, entries: [{ binding: 0, resource: { buffer, size: size - (size % 4) } }] });
+    const error = await gpuDevice.popErrorScope();
+    if (error !== null) throw new EngineError('wrong_device', `the GPUBuffer can't be used on this device, because it is another device's or was destroyed: ${error.message}`);
+  }
+
+  /** The tensor of an id that the wasm gave. */
+  #made(id: number, storage: object = {}): Tensor {
+    const { shape, dtype } = this.#call((gpu) => gpu.describe(id));
+    return new Tensor(this, this.#owner, { id, shape, dtype, storage });
+  }
+
+  #call<T>(work: (gpu: WasmGpu) => T): T {
+    this.#check();
+    return this.#wasm.call(() => work(this.#gpu));
+  }
+
+  #check(): void {
+    if (this.#destroyed !== undefined) throw this.#destroyed;
+  }
+}
+
+function checkGiven(given: unknown, options: DeviceOptions): void {
+  if (typeof GPUDevice === 'undefined' || !(given instanceof GPUDevice)) {
+    throw new EngineError('invalid_request', `the option device is a GPUDevice, got ${String(given)}`);
+  }
+  const [choosing] = CHOOSING_OPTIONS.filter((name) => options[name] !== undefined);
+  if (choosing !== undefined) {
+    throw new EngineError('invalid_request', `with an application's own device there is nothing to choose: leave ${choosing} out, or request the GPUDevice with it`);
+  }
+}
+
+function checkCounts(counts: Record<string, unknown>): void {
+  for (const [name, value] of Object.entries(counts)) {
+    if (value !== undefined && !(isWhole(value) && value >= 0 && value <= 0xffffffff)) {
+      throw new EngineError('invalid_request', `${name} is a whole number from 0, got ${String(value)}`);
+    }
+  }
+}

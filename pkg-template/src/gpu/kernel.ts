@@ -1,0 +1,127 @@
+// A compute shader of the caller's own, compiled, with the signature that its bindings are checked against.
+
+import { EngineError } from '../errors.js';
+import type { Device } from './device.js';
+import { isWhole } from './elements.js';
+import { handleOn, type Tensor } from './tensor.js';
+import type { BindingKind, Extent, KernelOptions } from './types.js';
+
+const KINDS: readonly unknown[] = ['read', 'read_write', 'uniform'] satisfies BindingKind[];
+const DEFAULT_WORKGROUP: Extent = [64];
+
+/** What is bound, and how much is to run. */
+export interface DispatchOptions {
+  /** For each binding of the kernel in order: a tensor, or the bytes of a uniform block. */
+  bindings: readonly (Tensor | ArrayBufferView | ArrayBuffer)[];
+  /** Workgroups in x, y and z. */
+  grid?: Extent | undefined;
+  /** Invocations in x, y and z: as many workgroups are started as hold them. Instead of `grid`. */
+  threads?: Extent | undefined;
+}
+
+/** A kernel's options, complete. @internal */
+export interface KernelSignature {
+  label: string;
+  wgsl: string;
+  bindings: readonly BindingKind[];
+  workgroup: readonly [number, number, number];
+}
+
+/** Records a dispatch: tensors as their ids. @internal */
+export type RecordDispatch = (bindings: (number | Uint8Array)[], grid: Uint32Array) => void;
+
+/** @internal */
+export function checkKernelOptions(options: KernelOptions, limits: GPUSupportedLimits): KernelSignature {
+  const { label = 'kernel', wgsl, bindings, workgroup = DEFAULT_WORKGROUP } = options;
+  if (typeof wgsl !== 'string') throw new EngineError('invalid_request', `a kernel's wgsl is a string, got ${typeof wgsl}`);
+  if (!Array.isArray(bindings)) throw new EngineError('invalid_request', "a kernel's bindings are an array of 'read', 'read_write' and 'uniform'");
+  const unknown = bindings.find((kind) => !KINDS.includes(kind));
+  if (unknown !== undefined) throw new EngineError('invalid_request', `a binding is 'read', 'read_write' or 'uniform', not ${String(unknown)}`);
+  const buffers = bindings.filter((kind) => kind !== 'uniform').length;
+  if (buffers > limits.maxStorageBuffersPerShaderStage) {
+    throw new EngineError('adapter_limits', `${label} binds ${buffers} tensors and this device allows ${limits.maxStorageBuffersPerShaderStage}`);
+  }
+  const size = extent(workgroup, 'workgroup');
+  const most = [limits.maxComputeWorkgroupSizeX, limits.maxComputeWorkgroupSizeY, limits.maxComputeWorkgroupSizeZ];
+  if (size.some((n, axis) => n > most[axis]!) || size[0] * size[1] * size[2] > limits.maxComputeInvocationsPerWorkgroup) {
+    throw new EngineError(
+      'adapter_limits',
+      `${label}: a workgroup of ${size.join(' × ')}; this device allows ${most.join(' × ')} and ${limits.maxComputeInvocationsPerWorkgroup} in all`,
+    );
+  }
+  return { label, wgsl, bindings: [...bindings], workgroup: size };
+}
+
+/** A compiled kernel. Made by {@link Device.kernel}; it lives as long as its device. */
+export class Kernel {
+  readonly device: Device;
+  readonly label: string;
+  readonly bindings: readonly BindingKind[];
+  /** Invocations in a workgroup. */
+  readonly workgroup: readonly [number, number, number];
+  #record: RecordDispatch;
+  #limits: GPUSupportedLimits;
+
+  /** @internal */
+  constructor(device: Device, { label, bindings, workgroup }: KernelSignature, limits: GPUSupportedLimits, record: RecordDispatch) {
+    this.device = device;
+    this.label = label;
+    this.bindings = bindings;
+    this.workgroup = workgroup;
+    this.#limits = limits;
+    this.#record = record;
+  }
+
+  /**
+   * Records one dispatch. It runs with the next flush, read-back or sync, after everything that was called before.
+   *
+   * ```js
+   * double.dispatch({ bindings: [input, output], threads: [input.size] });
+   * ```
+   */
+  dispatch({ bindings, grid, threads }: DispatchOptions): void {
+    if (!Array.isArray(bindings) || bindings.length !== this.bindings.length) {
+      throw new EngineError('invalid_request', `${this.label} has ${this.bindings.length} bindings, got ${bindings?.length ?? 'none'}`);
+    }
+    if ((grid === undefined) === (threads === undefined)) {
+      throw new EngineError('invalid_request', `${this.label}: give either grid (workgroups) or threads (invocations)`);
+    }
+    const workgroups = grid === undefined ? extent(threads!, 'threads').map((n, axis) => Math.ceil(n / this.workgroup[axis]!)) : extent(grid, 'grid');
+    const written = new Set<object>();
+    const used = new Set<object>();
+    const resources = bindings.map((value: unknown, number) => {
+      const what = `${this.label}: binding ${number}`;
+      const kind = this.bindings[number]!;
+      if (kind === 'uniform') return this.#uniform(value, what);
+      const { id, storage } = handleOn(this.device, value, what);
+      if (written.has(storage) || (kind === 'read_write' && used.has(storage))) {
+        throw new EngineError('invalid_request', `${what} is bound twice and written: WebGPU allows a buffer that a dispatch writes in one binding only`);
+      }
+      used.add(storage);
+      if (kind === 'read_write') written.add(storage);
+      return id;
+    });
+    this.#record(resources, Uint32Array.from(workgroups));
+  }
+
+  #uniform(value: unknown, what: string): Uint8Array {
+    const bytes =
+      value instanceof ArrayBuffer ? new Uint8Array(value)
+      : ArrayBuffer.isView(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+      : undefined;
+    if (bytes === undefined || bytes.length === 0) {
+      throw new EngineError('invalid_request', `${what} is a uniform: it takes the bytes of its block as a typed array, a DataView or an ArrayBuffer`);
+    }
+    const most = this.#limits.maxUniformBufferBindingSize;
+    if (bytes.length > most) throw new EngineError('adapter_limits', `${what} is a uniform of ${bytes.length} bytes and this device allows ${most}`);
+    return bytes;
+  }
+}
+
+function extent(value: Extent, what: string): [number, number, number] {
+  const [x, y = 1, z = 1, ...more] = Array.isArray(value) ? (value as number[]) : [];
+  if (x === undefined || more.length > 0 || ![x, y, z].every((n) => isWhole(n) && n >= 1 && n <= 0xffffffff)) {
+    throw new EngineError('invalid_request', `${what} is an array of one to three whole numbers from 1, got ${JSON.stringify(value)}`);
+  }
+  return [x, y, z];
+}

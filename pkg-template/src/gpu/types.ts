@@ -1,0 +1,127 @@
+// The public types of rillm/gpu: what a caller passes in and gets back. Types only.
+
+import type { AdapterInfo, CacheStats } from '../types.js';
+
+export type { AdapterInfo, CacheStats } from '../types.js';
+
+/** What the elements of a tensor are. */
+export type DType = 'f32' | 'u32';
+
+/** Numbers for a tensor: a typed array of the tensor's dtype, or an array of numbers, which are converted. */
+export type TensorData = Float32Array | Uint32Array | readonly number[];
+
+/** A read-back tensor: `Float32Array` for f32, `Uint32Array` for u32. */
+export type TensorValues = Float32Array | Uint32Array;
+
+/** Sizes of the device's caches; 0 switches one off. */
+export interface CacheSizes {
+  /** Uniform buffers, found again by their exact content. Default: 512. */
+  uniforms?: number | undefined;
+  /** Bind groups, found again by layout and buffers. Default: 256. */
+  bindGroups?: number | undefined;
+  /** Shapes. Default: 256. */
+  shapes?: number | undefined;
+  /** Staging buffers for reading back. Default: 4. */
+  staging?: number | undefined;
+}
+
+export interface DeviceOptions {
+  /**
+   * An application's own GPUDevice to work on. It is shared: rillm never destroys it, and buffers of both sides may be used
+   * together (see {@link Device.importBuffer}). The options that choose an adapter are not allowed with it.
+   */
+  device?: GPUDevice | undefined;
+  /** Which GPU to prefer in a machine with two. Default: `"high-performance"`. */
+  powerPreference?: 'high-performance' | 'low-power' | undefined;
+  /** Ask for the browser's software adapter. */
+  forceFallbackAdapter?: boolean | undefined;
+  /**
+   * Features that must be there; the request is rejected with code `adapter_limits` where one is not. Those that kernels
+   * profit from (`shader-f16`, `subgroups`, `timestamp-query`) are switched on anyway where they are.
+   */
+  features?: readonly string[] | undefined;
+  /**
+   * Limits that must be granted, by WebGPU's names; the request is rejected with code `adapter_limits` where the adapter has
+   * less. The limits of buffers, bindings and workgroups are asked for at the adapter's maximum anyway.
+   */
+  limits?: Readonly<Record<string, number>> | undefined;
+  /** Submit every dispatch by itself and name its kernel when something goes wrong. Slow. Default: false. */
+  debug?: boolean | undefined;
+  caches?: CacheSizes | undefined;
+  /** Submit by itself after so many dispatches; 0 never does. Default: 0. */
+  maxBatchSize?: number | undefined;
+  /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */
+  wasmUrl?: string | URL | undefined;
+}
+
+/** An adapter that {@link listAdapters} found. */
+export interface ListedAdapter extends AdapterInfo {
+  /** The options with which {@link Device.request} gets this adapter. */
+  request: { powerPreference?: 'high-performance' | 'low-power'; forceFallbackAdapter?: boolean };
+}
+
+/** Why a device was lost. */
+export interface DeviceLostInfo {
+  /** `destroyed`: somebody called `destroy()`. `unknown`: the browser, the driver or the GPU gave up. */
+  reason: 'destroyed' | 'unknown';
+  message: string;
+}
+
+/** How a kernel's WGSL declares a binding. */
+export type BindingKind = 'read' | 'read_write' | 'uniform';
+
+/** Numbers in x, y and z; what is left out is 1. */
+export type Extent = readonly [x: number, y?: number, z?: number];
+
+export interface KernelOptions {
+  /** Names the kernel in error messages. Default: `"kernel"`. */
+  label?: string | undefined;
+  /**
+   * The WGSL, with the entry point `main` and all bindings in group 0. `WORKGROUP_X`, `WORKGROUP_Y` and `WORKGROUP_Z` are
+   * constants of the size given as `workgroup`.
+   */
+  wgsl: string;
+  /** What stands at binding 0, 1, 2 …. */
+  bindings: readonly BindingKind[];
+  /** Invocations in a workgroup. Default: `[64]`. */
+  workgroup?: Extent | undefined;
+}
+
+/** Counters since the device was requested or since `resetStats()`, and what is alive now. */
+export interface GpuStats {
+  dispatches: number;
+  passes: number;
+  encoders: number;
+  submits: number;
+  /** The submits again, by what made them necessary. */
+  flushes: Record<string, number>;
+  syncs: number;
+  maps: number;
+  uniform_writes: number;
+  buffers_created: number;
+  buffers_reused: number;
+  bind_groups_created: number;
+  pipelines_created: number;
+  copies: number;
+  bytes_uploaded: number;
+  bytes_read_back: number;
+  live_bytes: number;
+  peak_bytes: number;
+  live_buffers: number;
+  uniforms: CacheStats;
+  bind_groups: CacheStats;
+  pipelines: CacheStats;
+}
+
+/** GPU memory of a device. Imported buffers are not counted: they are not ours. */
+export interface MemoryStats {
+  /** Tensors that were not disposed of. */
+  tensors: number;
+  /** Bytes of their elements. */
+  tensor_bytes: number;
+  /** GPU buffers that are alive or kept for reuse. */
+  live_buffers: number;
+  live_bytes: number;
+  /** The highest that `live_bytes` has been since the last reset. */
+  peak_bytes: number;
+}

@@ -1,0 +1,458 @@
+//! A GPU device's face in JavaScript. Tensors and kernels are numbers there: `pkg-template/src/gpu` gives them classes.
+//!
+//! What is asynchronous records its commands before it returns the promise, so that calls take effect in program order.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use futures_util::FutureExt;
+use js_sys::{Array, Promise, Uint8Array};
+use serde::{Deserialize, Serialize};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::future_to_promise;
+
+use super::bytes::JsBytes;
+use super::convert::{from_js, js_error, to_js};
+use super::gpu_batch::WasmBatch;
+use crate::error::{Error, Result};
+use crate::gpu::{Binding, BufferSlice, CacheSizes, Device, DeviceOptions, HostBytes, Shader, Template};
+use crate::tensor::{Context, DType, Desc, Shape, Tensor, ops};
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Options {
+    /// The GPUDevice is an application's.
+    shared: bool,
+    debug: bool,
+    caches: Caches,
+    max_batch_size: usize,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Caches {
+    uniforms: Option<usize>,
+    bind_groups: Option<usize>,
+    shapes: Option<usize>,
+    staging: Option<usize>,
+}
+
+/// What JavaScript is told of a tensor.
+#[derive(Serialize)]
+struct TensorInfo<'a> {
+    shape: &'a [usize],
+    dtype: &'static str,
+}
+
+#[derive(Serialize)]
+struct MemoryStats {
+    tensors: usize,
+    tensor_bytes: u64,
+    live_buffers: u64,
+    live_bytes: u64,
+    peak_bytes: u64,
+}
+
+/// How JavaScript names a binding.
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    ReadWrite,
+    Uniform,
+}
+
+struct Kernel {
+    label: String,
+    wgsl: String,
+    bindings: Vec<Kind>,
+}
+
+/// The tensors and kernels of one device, by their numbers.
+pub(super) struct Registry {
+    pub context: Context,
+    tensors: RefCell<HashMap<u32, Tensor>>,
+    kernels: RefCell<HashMap<u32, Rc<Kernel>>>,
+    last_id: Cell<u32>,
+}
+
+#[wasm_bindgen]
+pub struct WasmGpu {
+    registry: Rc<Registry>,
+}
+
+#[wasm_bindgen]
+impl WasmGpu {
+    pub async fn adopt(device: JsValue, options: JsValue) -> Result<WasmGpu, JsValue> {
+        let adopt = async {
+            let options: Options = from_js("the options of the device", options)?;
+            let shared = options.shared;
+            let sizes = CacheSizes::default();
+            let options = DeviceOptions {
+                debug: options.debug,
+                max_batch: options.max_batch_size,
+                caches: CacheSizes {
+                    uniforms: options.caches.uniforms.unwrap_or(sizes.uniforms),
+                    bind_groups: options.caches.bind_groups.unwrap_or(sizes.bind_groups),
+                    staging: options.caches.staging.unwrap_or(sizes.staging),
+                },
+                ..DeviceOptions::default()
+            };
+            let device = match shared {
+                true => Device::adopt(&device, &options).await?,
+                false => Device::own(&device, &options).await?,
+            };
+            let context = Context::new(device);
+            let registry = Registry {
+                context,
+                tensors: RefCell::default(),
+                kernels: RefCell::default(),
+                last_id: Cell::default(),
+            };
+            Ok(WasmGpu { registry: Rc::new(registry) })
+        };
+        adopt.await.map_err(js_error)
+    }
+
+    pub fn tensor(&self, bytes: Uint8Array, shape: &[u32], dtype: &str) -> Result<u32, JsValue> {
+        let make = || Ok(self.registry.insert(self.registry.upload(bytes, shape, dtype)?));
+        make().map_err(js_error)
+    }
+
+    pub fn fill(&self, shape: &[u32], dtype: &str, value: u32) -> Result<u32, JsValue> {
+        self.registry.fill(shape, dtype, value).map_err(js_error)
+    }
+
+    pub fn rand(&self, shape: &[u32], seed_high: u32, seed_low: u32) -> Result<u32, JsValue> {
+        let make = || {
+            let desc = self.registry.desc(shape, "f32")?;
+            let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
+            let tensor = self.registry.context.run1(&ops::Random { shape: desc.shape, seed }, &[])?;
+            Ok(self.registry.insert(tensor))
+        };
+        make().map_err(js_error)
+    }
+
+    #[wasm_bindgen(js_name = importBuffer)]
+    pub fn import_buffer(&self, buffer: JsValue, shape: &[u32], dtype: &str) -> Result<u32, JsValue> {
+        let make = || {
+            let context = &self.registry.context;
+            let desc = self.registry.desc(shape, dtype)?;
+            let buffer = context.device().import_buffer(&buffer, "the imported buffer")?;
+            Ok(self.registry.insert(context.tensor_from_buffer(desc, buffer)?))
+        };
+        make().map_err(js_error)
+    }
+
+    pub fn describe(&self, tensor: u32) -> Result<JsValue, JsValue> {
+        describe(self.registry.tensor(tensor).map_err(js_error)?.desc())
+    }
+
+    pub fn write(&self, tensor: u32, first: usize, bytes: Uint8Array) -> Result<(), JsValue> {
+        let write = || self.registry.write(&self.registry.tensor(tensor)?, first, bytes);
+        write().map_err(js_error)
+    }
+
+    /// A copy of rows `start..end` of the first dimension.
+    pub fn slice(&self, tensor: u32, start: usize, end: usize) -> Result<u32, JsValue> {
+        self.registry.slice(tensor, start, end).map_err(js_error)
+    }
+
+    #[wasm_bindgen(js_name = disposeTensor)]
+    pub fn dispose_tensor(&self, tensor: u32) {
+        self.registry.tensors.borrow_mut().remove(&tensor);
+    }
+
+    /// Compiles a kernel and resolves to its number.
+    pub fn kernel(
+        &self,
+        label: String,
+        wgsl: String,
+        bindings: Vec<String>,
+        workgroup: &[u32],
+    ) -> Result<Promise, JsValue> {
+        let kernel = Kernel::new(label, wgsl, &bindings, workgroup).map_err(js_error)?;
+        let registry = self.registry.clone();
+        Ok(future_to_promise(async move {
+            registry.compile(&kernel).await.map_err(js_error)?;
+            let id = registry.next_id();
+            registry.kernels.borrow_mut().insert(id, Rc::new(kernel));
+            Ok(id.into())
+        }))
+    }
+
+    /// Records a dispatch; the bindings are numbers of tensors and, for uniforms, bytes.
+    pub fn dispatch(&self, kernel: u32, bindings: Array, grid: &[u32]) -> Result<(), JsValue> {
+        self.registry.dispatch(kernel, &bindings, grid).map_err(js_error)
+    }
+
+    pub fn batch(&self) -> WasmBatch {
+        WasmBatch::new(self.registry.clone())
+    }
+
+    pub fn flush(&self) -> Result<(), JsValue> {
+        self.registry.context.device().flush();
+        Ok(())
+    }
+
+    pub fn sync(&self) -> Promise {
+        self.registry.sync()
+    }
+
+    /// One `Uint8Array` for each of the tensors.
+    pub fn readback(&self, tensors: &[u32]) -> Result<Promise, JsValue> {
+        let start = || {
+            let tensors =
+                tensors.iter().map(|tensor| self.registry.tensor(*tensor)).collect::<Result<Vec<Tensor>>>()?;
+            self.registry.start_readback(&tensors)
+        };
+        start().map_err(js_error)
+    }
+
+    pub fn stats(&self) -> Result<JsValue, JsValue> {
+        to_js(&self.registry.context.device().stats())
+    }
+
+    #[wasm_bindgen(js_name = resetStats)]
+    pub fn reset_stats(&self) {
+        self.registry.context.device().reset_stats();
+    }
+
+    #[wasm_bindgen(js_name = memoryStats)]
+    pub fn memory_stats(&self) -> Result<JsValue, JsValue> {
+        let stats = self.registry.context.device().stats();
+        let tensors = self.registry.tensors.borrow();
+        to_js(&MemoryStats {
+            tensors: tensors.len(),
+            tensor_bytes: tensors.values().map(Tensor::bytes).sum(),
+            live_buffers: stats.live_buffers,
+            live_bytes: stats.live_bytes,
+            peak_bytes: stats.peak_bytes,
+        })
+    }
+
+    pub fn destroy(&self) {
+        self.registry.tensors.borrow_mut().clear();
+        self.registry.kernels.borrow_mut().clear();
+        self.registry.context.device().destroy();
+    }
+}
+
+impl Registry {
+    fn next_id(&self) -> u32 {
+        self.last_id.set(self.last_id.get() + 1);
+        self.last_id.get()
+    }
+
+    pub fn insert(&self, tensor: Tensor) -> u32 {
+        let id = self.next_id();
+        self.tensors.borrow_mut().insert(id, tensor);
+        id
+    }
+
+    pub fn tensor(&self, id: u32) -> Result<Tensor> {
+        self.tensors.borrow().get(&id).cloned().ok_or_else(|| err!(Disposed, "the tensor was disposed of"))
+    }
+
+    /// A shape and dtype as JavaScript names them, if a binding can hold such a tensor.
+    fn desc(&self, shape: &[u32], dtype: &str) -> Result<Desc> {
+        let dtype = match dtype {
+            "f32" => DType::F32,
+            "u32" => DType::U32,
+            _ => bail!(DtypeMismatch, "a tensor is of dtype f32 or u32, not {dtype}"),
+        };
+        if shape.len() > 4 || shape.contains(&0) {
+            bail!(ShapeMismatch, "{shape:?}: a shape has at most four dimensions, each of at least 1");
+        }
+        // Before anything is multiplied in the 32 bits of a wasm address.
+        let bytes = shape.iter().try_fold(4u64, |bytes, dim| bytes.checked_mul(u64::from(*dim)));
+        let limit = self.context.device().capabilities().max_storage_binding_size.min(u64::from(u32::MAX));
+        match bytes {
+            Some(bytes) if bytes <= limit => {}
+            _ => bail!(AdapterLimits, "a tensor {shape:?} does not fit the {limit} bytes that a binding may have here"),
+        }
+        let dims: Vec<usize> = shape.iter().map(|dim| *dim as usize).collect();
+        Ok(Desc { shape: Shape::new(&dims), dtype })
+    }
+
+    pub fn upload(&self, bytes: Uint8Array, shape: &[u32], dtype: &str) -> Result<Tensor> {
+        let desc = self.desc(shape, dtype)?;
+        if bytes.length() as usize != desc.shape.elements() * 4 {
+            bail!(ShapeMismatch, "{} bytes are not the elements of {}", bytes.length(), desc.shape);
+        }
+        let tensor = self.context.empty(desc, "tensor")?;
+        self.write(&tensor, 0, bytes)?;
+        Ok(tensor)
+    }
+
+    /// Small writes pass through the wasm heap, to be staged; of larger ones the bytes never do.
+    fn write(&self, tensor: &Tensor, first: usize, bytes: Uint8Array) -> Result<()> {
+        let (length, elements) = (bytes.length() as usize, tensor.shape().elements());
+        if !length.is_multiple_of(4) || first.checked_add(length / 4).is_none_or(|end| end > elements) {
+            bail!(ShapeMismatch, "{length} bytes from element {first} don't fit a tensor of {elements} elements");
+        }
+        let device = self.context.device();
+        match length {
+            0..=4096 => self.context.write(tensor, first, &bytes.to_vec()),
+            _ => JsBytes::new(bytes).write_to_buffer(0..length, device, &tensor.slice().buffer, first as u64 * 4),
+        }
+    }
+
+    fn fill(&self, shape: &[u32], dtype: &str, value: u32) -> Result<u32> {
+        let desc = self.desc(shape, dtype)?;
+        let tensor = match desc.dtype {
+            // All bits of zero are zero, whatever the dtype.
+            _ if value == 0 => {
+                let zeros = self.context.run1(&ops::Fill { shape: desc.shape, value: 0.0 }, &[])?;
+                self.context.tensor_from_buffer(desc, zeros.slice().buffer)?
+            }
+            DType::F32 => self.context.run1(&ops::Fill { shape: desc.shape, value: value as f32 }, &[])?,
+            // The kernel's number is an f32, and a small whole number's bits would be a denormal one, which GPUs may flush.
+            _ => {
+                const PIECE: usize = 1 << 18;
+                let tensor = self.context.empty(desc, "tensor")?;
+                let elements = desc.shape.elements();
+                let piece = value.to_le_bytes().repeat(PIECE.min(elements));
+                for first in (0..elements).step_by(PIECE) {
+                    self.context.write(&tensor, first, &piece[..PIECE.min(elements - first) * 4])?;
+                }
+                tensor
+            }
+        };
+        Ok(self.insert(tensor))
+    }
+
+    fn slice(&self, tensor: u32, start: usize, end: usize) -> Result<u32> {
+        let tensor = self.tensor(tensor)?;
+        let shape = tensor.shape();
+        let mut dims = shape.dims().to_vec();
+        if start >= end || dims.first().is_none_or(|rows| end > *rows) {
+            bail!(OutOfRange, "the slice {start} to {end} is not a range of the rows of {shape}");
+        }
+        dims[0] = end - start;
+        let desc = Desc { shape: Shape::new(&dims), dtype: tensor.dtype() };
+        let target = self.context.empty(desc, "slice")?;
+        let row_bytes = tensor.bytes() / shape.dims()[0] as u64;
+        let source = BufferSlice {
+            buffer: tensor.slice().buffer,
+            offset: start as u64 * row_bytes,
+            size: (end - start) as u64 * row_bytes,
+        };
+        self.context.device().copy(&source, &target.slice())?;
+        Ok(self.insert(target))
+    }
+
+    /// Compiles the kernel without running it: the dispatch is only traced.
+    async fn compile(&self, kernel: &Kernel) -> Result<()> {
+        let device = self.context.device();
+        let traced = || {
+            let some = device.buffer(256, "kernel")?;
+            let bindings: Vec<Binding<'_>> = kernel
+                .bindings
+                .iter()
+                .zip(0..)
+                .map(|(kind, number)| match kind {
+                    Kind::Read => Binding::Read(number, some.slice()),
+                    Kind::ReadWrite => Binding::ReadWrite(number, some.slice()),
+                    Kind::Uniform => Binding::Uniform(number, &[]),
+                })
+                .collect();
+            device.dispatch(&kernel.shader(), &bindings, [1, 1, 1])
+        };
+        device.prepare(traced).await
+    }
+
+    fn dispatch(&self, kernel: u32, values: &Array, grid: &[u32]) -> Result<()> {
+        let kernel = self.kernels.borrow().get(&kernel).cloned();
+        let Some(kernel) = kernel else { bail!(Disposed, "the kernel's device was destroyed") };
+        let &[x, y, z] = grid else { bail!(InvalidRequest, "a grid has three numbers, not {grid:?}") };
+        if values.length() as usize != kernel.bindings.len() {
+            bail!(InvalidRequest, "{}: {} bindings, not {}", kernel.label, kernel.bindings.len(), values.length());
+        }
+        let mut slices = Vec::with_capacity(kernel.bindings.len());
+        let mut uniforms = Vec::new();
+        for (kind, value) in kernel.bindings.iter().zip(values.iter()) {
+            match (kind, value.dyn_ref::<Uint8Array>(), value.as_f64()) {
+                (Kind::Uniform, Some(bytes), _) => uniforms.push(bytes.to_vec()),
+                (Kind::Read | Kind::ReadWrite, _, Some(id)) => slices.push(self.tensor(id as u32)?.slice()),
+                _ => bail!(InvalidRequest, "{}: a tensor for a uniform, or bytes for a tensor", kernel.label),
+            }
+        }
+        let (mut slices, mut uniforms) = (slices.into_iter(), uniforms.iter());
+        let bindings: Vec<Binding<'_>> = kernel
+            .bindings
+            .iter()
+            .zip(0..)
+            .filter_map(|(kind, number)| {
+                Some(match kind {
+                    Kind::Read => Binding::Read(number, slices.next()?),
+                    Kind::ReadWrite => Binding::ReadWrite(number, slices.next()?),
+                    Kind::Uniform => Binding::Uniform(number, uniforms.next()?),
+                })
+            })
+            .collect();
+        self.context.device().dispatch(&kernel.shader(), &bindings, [x, y, z])
+    }
+
+    /// Submits at once and resolves when the GPU is done.
+    pub fn sync(&self) -> Promise {
+        let device = self.context.device().clone();
+        let mut sync = Box::pin(async move { device.sync().await });
+        // A promise's work begins after the call has returned; the first part must not be late.
+        let at_once = (&mut sync).now_or_never();
+        future_to_promise(async move {
+            let result = match at_once {
+                Some(result) => result,
+                None => sync.await,
+            };
+            result.map(|()| JsValue::UNDEFINED).map_err(js_error)
+        })
+    }
+
+    /// Records the copies at once and resolves to one `Uint8Array` per tensor.
+    pub fn start_readback(&self, tensors: &[Tensor]) -> Result<Promise> {
+        let slices: Vec<BufferSlice> =
+            tensors.iter().map(|tensor| BufferSlice { size: tensor.bytes(), ..tensor.slice() }).collect();
+        let readback = self.context.device().read(&slices)?;
+        Ok(future_to_promise(async move {
+            let parts = readback.bytes().await.map_err(js_error)?;
+            Ok(parts.iter().map(|bytes| JsValue::from(Uint8Array::from(&bytes[..]))).collect::<Array>().into())
+        }))
+    }
+}
+
+impl Kernel {
+    fn new(label: String, wgsl: String, bindings: &[String], workgroup: &[u32]) -> Result<Self> {
+        let &[x, y, z] = workgroup else { bail!(InvalidRequest, "a workgroup has three numbers, not {workgroup:?}") };
+        let bindings = bindings
+            .iter()
+            .map(|kind| match kind.as_str() {
+                "read" => Ok(Kind::Read),
+                "read_write" => Ok(Kind::ReadWrite),
+                "uniform" => Ok(Kind::Uniform),
+                _ => bail!(InvalidRequest, "{label}: a binding is read, read_write or uniform, not {kind}"),
+            })
+            .collect::<Result<Vec<Kind>>>()?;
+        // At the end, so that the numbers of the caller's lines stay.
+        let wgsl = format!(
+            "{wgsl}\nconst WORKGROUP_X: u32 = {x}u;\nconst WORKGROUP_Y: u32 = {y}u;\nconst WORKGROUP_Z: u32 = {z}u;\n"
+        );
+        Ok(Self { label, wgsl, bindings })
+    }
+
+    fn shader(&self) -> Shader<'_> {
+        Shader { label: &self.label, template: Template::Text(&self.wgsl), modules: &[], defines: &[] }
+    }
+}
+
+pub(super) fn describe(desc: Desc) -> Result<JsValue, JsValue> {
+    to_js(&TensorInfo { shape: desc.shape.dims(), dtype: desc.dtype.name() })
+}
+
+/// What a promise of one value resolves to, of a promise of an array with that one value.
+pub(super) fn only(values: JsValue) -> Result<JsValue, Error> {
+    match values.dyn_ref::<Array>().map(|values| values.get(0)) {
+        Some(value) if !value.is_undefined() => Ok(value),
+        _ => bail!(Internal, "a read-back gave nothing"),
+    }
+}

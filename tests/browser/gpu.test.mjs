@@ -1,0 +1,407 @@
+// rillm/gpu in Chromium: results against plain loops, order, sharing with an application's device, counters and memory.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { openStage, relativeError, root } from './browser.mjs';
+
+const LIMIT = { timeout: 60_000 };
+const GPU = { package: '/rillm/dist/gpu/index.js' };
+
+let stage;
+before(async () => (stage = await openStage()));
+after(() => stage.close());
+
+const run = (fn, ...parameters) => stage.runWith(GPU, fn, ...parameters);
+
+/** Numbers in [-1, 1) that are the same every time. */
+function numbers(count, seed) {
+  let state = seed;
+  return Array.from({ length: count }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.fround(state / 2 ** 31 - 1);
+  });
+}
+
+const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+const UNARY = { relu: (x) => Math.max(x, 0), sigmoid, tanh: Math.tanh, swish: (x) => x * sigmoid(x), gelu, abs: Math.abs, neg: (x) => -x, exp: Math.exp };
+const BINARY = { add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, max: Math.max, min: Math.min };
+
+for (const count of [1, 37, 1031, 70_001]) {
+  test(`every operation of a batch agrees with a plain loop, ${count} elements, in one submit`, LIMIT, async () => {
+    const a = numbers(count, 1).map((x) => Math.fround(x * 4));
+    const b = numbers(count, 2);
+    const got = await run(
+      ([a, b, unary, binary]) =>
+        withDevice({}, async (device) => {
+          const batch = device.batch();
+          const [x, y] = [batch.upload(a), batch.upload(new Float32Array(b))];
+          const ids = {};
+          for (const name of unary) ids[name] = batch[name](x);
+          for (const name of binary) ids[name] = batch[name](x, y);
+          ids.scale = batch.scale(x, -2.5);
+          ids.sqrt = batch.sqrt(batch.abs(x));
+          ids.div = batch.div(y, batch.exp(x));
+          ids.dot = batch.dot(x, y);
+          ids.chain = batch.tanh(batch.add(batch.relu(x), batch.scale(y, 3)));
+          const operations = batch.numOperations;
+          const buffers = batch.numBuffers;
+          const before = device.stats();
+          await batch.execute();
+          const after = device.stats();
+          const results = {};
+          for (const [name, id] of Object.entries(ids)) results[name] = [...(await batch.read(id))];
+          return { results, operations, left: batch.numOperations, buffers, submits: after.submits - before.submits, dispatches: after.dispatches - before.dispatches };
+        }),
+      a, b, Object.keys(UNARY), Object.keys(BINARY),
+    );
+    const wanted = { scale: a.map((x) => x * -2.5), sqrt: a.map((x) => Math.sqrt(Math.abs(x))), div: b.map((y, i) => y / Math.exp(a[i])) };
+    for (const [name, of] of Object.entries(UNARY)) wanted[name] = a.map(of);
+    for (const [name, of] of Object.entries(BINARY)) wanted[name] = a.map((x, i) => of(x, b[i]));
+    wanted.chain = a.map((x, i) => Math.tanh(Math.max(x, 0) + b[i] * 3));
+    for (const [name, values] of Object.entries(wanted)) {
+      const error = values.some((value) => value !== 0) ? relativeError(got.results[name], values) : Math.max(...got.results[name].map(Math.abs));
+      assert.ok(error < 1e-5, `${name}: relative error ${error}`);
+    }
+    const products = a.map((x, i) => x * b[i]);
+    const scale = products.reduce((sum, x) => sum + Math.abs(x), 0);
+    assert.equal(got.results.dot.length, 1);
+    assert.ok(Math.abs(got.results.dot[0] - products.reduce((sum, x) => sum + x, 0)) <= 1e-5 * scale, 'dot');
+    // Two uploads, and one result for each operation.
+    assert.equal(got.operations, 23);
+    assert.equal(got.buffers, got.operations + 2);
+    assert.equal(got.dispatches, got.operations);
+    assert.equal(got.left, 0);
+    assert.equal(got.submits, 1);
+  });
+}
+
+for (const [m, k, n] of [[1, 1, 1], [3, 5, 7], [65, 129, 33], [127, 31, 257]]) {
+  test(`matmul [${m}, ${k}] · [${k}, ${n}] agrees with a plain loop`, LIMIT, async () => {
+    const [a, b] = [numbers(m * k, 3), numbers(k * n, 4)];
+    const { product, shape } = await run(
+      ([a, b, m, k, n]) =>
+        withDevice({}, async (device) => {
+          const batch = device.batch();
+          // One operand comes flat and one as a matrix.
+          const id = batch.matmul(batch.upload(a), batch.upload(b, [k, n]), m, k, n);
+          await batch.execute();
+          return { product: [...(await batch.read(id))], shape: batch.shape(id) };
+        }),
+      a, b, m, k, n,
+    );
+    assert.deepEqual(shape, [m, n]);
+    const wanted = Array.from({ length: m * n }, (_, at) => {
+      let sum = 0;
+      for (let i = 0; i < k; i++) sum += a[Math.floor(at / n) * k + i] * b[i * n + (at % n)];
+      return sum;
+    });
+    assert.ok(relativeError(product, wanted) < 1e-5);
+  });
+}
+
+test('a batch goes on after it was executed, one submit each time', LIMIT, async () => {
+  const { submits, values, nothing } = await run(() =>
+    withDevice({}, async (device) => {
+      const batch = device.batch();
+      const submits = [];
+      let x = batch.upload([1, 2, 3]);
+      for (let round = 0; round < 3; round++) {
+        x = batch.add(batch.scale(x, 2), batch.upload([round, round, round]));
+        const before = device.stats().submits;
+        await batch.execute();
+        submits.push(device.stats().submits - before);
+      }
+      const before = device.stats().submits;
+      await batch.execute();
+      return { submits, nothing: device.stats().submits - before, values: [...(await batch.read(x))] };
+    }),
+  );
+  assert.deepEqual(submits, [1, 1, 1]);
+  assert.equal(nothing, 0);
+  // ((x · 2 + 0) · 2 + 1) · 2 + 2
+  assert.deepEqual(values, [12, 20, 28]);
+});
+
+test('tensors: data, zeros, ones, rand, write, slice, readback', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const read = async (tensor) => ({ shape: tensor.shape, dtype: tensor.dtype, size: tensor.size, type: (await tensor.readback()).constructor.name, values: [...(await tensor.readback())] });
+      const matrix = device.tensor([1, 2, 3, 4, 5, 6], [3, 2]);
+      const part = matrix.slice(1, 3);
+      // Order: the slice was taken before this write, and the read-back below comes after it.
+      matrix.write([20, 30], 1);
+      const early = matrix.readback();
+      matrix.write([-1], 5);
+      return {
+        part: await read(part),
+        early: [...(await early)],
+        matrix: await read(matrix),
+        unsigned: await read(device.tensor(Uint32Array.of(7, 4294967295), [2])),
+        converted: await read(device.tensor([1, 2, 3], [3, 1], 'u32')),
+        zeros: await read(device.zeros([2, 3])),
+        onesUnsigned: await read(device.ones([5], 'u32')),
+        ones: await read(device.ones([5])),
+        rand: [...(await device.rand([1000], { seed: 7 }).readback())],
+        again: [...(await device.rand([1000], { seed: 7 }).readback())],
+        other: [...(await device.rand([1000], { seed: 2 ** 40 + 7 }).readback())],
+        large: (await device.tensor(new Float32Array(3_000_001).fill(2.5), [3_000_001]).readback()).every((x) => x === 2.5),
+        scalar: await read(device.tensor([42], [])),
+      };
+    }),
+  );
+  assert.deepEqual(got.part, { shape: [2, 2], dtype: 'f32', size: 4, type: 'Float32Array', values: [3, 4, 5, 6] });
+  assert.deepEqual(got.early, [1, 20, 30, 4, 5, 6]);
+  assert.deepEqual(got.matrix.values, [1, 20, 30, 4, 5, -1]);
+  assert.deepEqual(got.unsigned, { shape: [2], dtype: 'u32', size: 2, type: 'Uint32Array', values: [7, 4294967295] });
+  assert.deepEqual(got.converted, { shape: [3, 1], dtype: 'u32', size: 3, type: 'Uint32Array', values: [1, 2, 3] });
+  assert.deepEqual(got.zeros.values, [0, 0, 0, 0, 0, 0]);
+  assert.deepEqual(got.onesUnsigned.values, [1, 1, 1, 1, 1]);
+  assert.deepEqual(got.ones.values, [1, 1, 1, 1, 1]);
+  assert.deepEqual(got.scalar, { shape: [], dtype: 'f32', size: 1, type: 'Float32Array', values: [42] });
+  assert.ok(got.large);
+  assert.deepEqual(got.rand, got.again);
+  assert.notDeepEqual(got.rand, got.other);
+  assert.ok(got.rand.every((x) => x >= 0 && x < 1));
+  assert.ok(Math.abs(got.rand.reduce((sum, x) => sum + x, 0) / 1000 - 0.5) < 0.05);
+});
+
+const SAXPY = `
+struct Params { factor: f32, count: u32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<uniform> params: Params;
+
+@compute @workgroup_size(WORKGROUP_X, WORKGROUP_Y)
+fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) groups: vec3u) {
+  let i = id.y * groups.x * WORKGROUP_X + id.x;
+  if (i < params.count) { y[i] += params.factor * x[i]; }
+}`;
+
+test("a kernel of the caller's own: uniforms, order, one compilation", LIMIT, async () => {
+  const count = 1031;
+  const x = numbers(count, 5);
+  const { values, created, hits } = await run(
+    ([wgsl, x]) =>
+      withDevice({}, async (device) => {
+        const options = { label: 'saxpy', wgsl, bindings: ['read', 'read_write', 'uniform'], workgroup: [8, 4] };
+        device.resetStats();
+        const saxpy = await device.kernel(options);
+        const twin = await device.kernel(options);
+        const [input, output] = [device.tensor(x, [x.length]), device.zeros([x.length])];
+        const params = (factor) => {
+          const bytes = new DataView(new ArrayBuffer(8));
+          bytes.setFloat32(0, factor, true);
+          bytes.setUint32(4, x.length, true);
+          return bytes;
+        };
+        for (const factor of [1, 2, 3]) saxpy.dispatch({ bindings: [input, output, params(factor)], threads: [x.length] });
+        input.write([0]);
+        twin.dispatch({ bindings: [input, output, params(10)], grid: [11, 3] });
+        const values = [...(await output.readback())];
+        const { pipelines_created: created, uniforms } = device.stats();
+        return { values, created, hits: uniforms };
+      }),
+    SAXPY, x,
+  );
+  // `fill` of the zeros is the second pipeline.
+  assert.equal(created, 2);
+  assert.ok(hits.misses >= 4);
+  values.forEach((value, i) => assert.ok(Math.abs(value - x[i] * (i === 0 ? 6 : 16)) < 1e-4, `element ${i}: ${value}`));
+});
+
+test('many read-backs in flight come back right, whatever the order; many tensors come with one submit and one map', LIMIT, async () => {
+  const { single, together, counts } = await run(() =>
+    withDevice({}, async (device) => {
+      const sizes = Array.from({ length: 40 }, (_, i) => 1 + ((i * 977) % 5003));
+      const tensors = sizes.map((size, i) => device.tensor(new Float32Array(size).fill(i), [size]));
+      const right = (values, i) => values.length === sizes[i] && values.every((value) => value === i);
+      const flights = tensors.map((tensor) => tensor.readback());
+      const single = [];
+      for (const i of tensors.keys()) single[tensors.length - 1 - i] = right(await flights[tensors.length - 1 - i], tensors.length - 1 - i);
+      device.resetStats();
+      const together = (await device.readback(...tensors)).map(right);
+      const { submits, maps } = device.stats();
+      return { single, together, counts: { submits, maps } };
+    }),
+  );
+  assert.ok(single.every(Boolean) && single.length === 40);
+  assert.ok(together.every(Boolean) && together.length === 40);
+  assert.deepEqual(counts, { submits: 1, maps: 1 });
+});
+
+test('flush, sync and counters', LIMIT, async () => {
+  const { recorded, flushed, synced, reset, limited, debug } = await run(async (wgsl) => {
+    const double = async (device) => {
+      const kernel = await device.kernel({ wgsl, bindings: ['read_write'] });
+      const x = device.tensor([1], [1]);
+      await device.sync();
+      device.resetStats();
+      return () => kernel.dispatch({ bindings: [x], grid: [1] });
+    };
+    const counts = (device) => {
+      const { dispatches, submits, passes, syncs } = device.stats();
+      return { dispatches, submits, passes, syncs };
+    };
+    const first = await withDevice({}, async (device) => {
+      const dispatch = await double(device);
+      for (let i = 0; i < 10; i++) dispatch();
+      const recorded = counts(device);
+      device.flush();
+      const flushed = counts(device);
+      await device.sync();
+      const synced = counts(device);
+      device.resetStats();
+      return { recorded, flushed, synced, reset: counts(device) };
+    });
+    const limited = await withDevice({ maxBatchSize: 4 }, async (device) => {
+      const dispatch = await double(device);
+      for (let i = 0; i < 10; i++) dispatch();
+      return counts(device).submits;
+    });
+    const debug = await withDevice({ debug: true }, async (device) => {
+      const dispatch = await double(device);
+      for (let i = 0; i < 3; i++) dispatch();
+      return counts(device).submits;
+    });
+    return { ...first, limited, debug };
+  }, '@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(1) fn main() { x[0] *= 2; }');
+  assert.equal(recorded.submits, 0);
+  assert.deepEqual(flushed, { dispatches: 10, submits: 1, passes: 1, syncs: 0 });
+  assert.deepEqual(synced, { dispatches: 10, submits: 1, passes: 1, syncs: 1 });
+  assert.deepEqual(reset, { dispatches: 0, submits: 0, passes: 0, syncs: 0 });
+  assert.equal(limited, 2);
+  assert.equal(debug, 3);
+});
+
+test('memory goes back to what it was after tensors and batches are disposed of', LIMIT, async () => {
+  const memory = await run(() =>
+    withDevice({}, async (device) => {
+      const keep = device.tensor([1, 2, 3], [3]);
+      const round = async () => {
+        const batch = device.batch();
+        const x = batch.importBuffer(keep);
+        const y = batch.matmul(batch.add(x, batch.upload([4, 5, 6])), x, 3, 1, 3);
+        await batch.execute();
+        const out = batch.tensor(y);
+        batch.dispose();
+        const other = device.rand([10_000], { seed: 1 });
+        await device.readback(out, other);
+        out.dispose();
+        other.dispose();
+        await device.sync();
+        return device.memoryStats();
+      };
+      const first = await round();
+      let last;
+      for (let i = 0; i < 30; i++) last = await round();
+      return { first, last, kept: [...(await keep.readback())] };
+    }),
+  );
+  assert.deepEqual(memory.last, memory.first);
+  assert.equal(memory.last.tensors, 1);
+  assert.equal(memory.last.tensor_bytes, 12);
+  assert.deepEqual(memory.kept, [1, 2, 3], 'the batch frees nothing that it imported');
+});
+
+test("an application's own GPUDevice and GPUBuffer are shared and survive", LIMIT, async () => {
+  const got = await run(async () => {
+    const adapter = await navigator.gpu.requestAdapter();
+    const gpu = await adapter.requestDevice();
+    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    const buffer = gpu.createBuffer({ size: 64, usage });
+    gpu.queue.writeBuffer(buffer, 0, Float32Array.from({ length: 16 }, (_, i) => i - 8));
+    const device = await rillm.Device.request({ device: gpu });
+    const shared = device.isShared && device.gpuDevice === gpu;
+    // By a batch, which reads it …
+    const batch = device.batch();
+    const id = batch.importBuffer(buffer);
+    const relu = batch.relu(id);
+    await batch.execute();
+    const seen = [...(await batch.read(relu))];
+    batch.dispose();
+    // … and by a kernel, which writes it.
+    const tensor = await device.importBuffer(buffer, [4, 4]);
+    const wgsl = '@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(16) fn main(@builtin(local_invocation_index) i: u32) { x[i] *= 10; }';
+    const kernel = await device.kernel({ wgsl, bindings: ['read_write'], workgroup: [16] });
+    kernel.dispatch({ bindings: [tensor], grid: [1] });
+    device.flush();
+    const live = device.memoryStats();
+    tensor.dispose();
+    device.destroy();
+    const lost = await device.lost;
+    // The application goes on with both.
+    const target = gpu.createBuffer({ size: 64, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+    const encoder = gpu.createCommandEncoder();
+    encoder.copyBufferToBuffer(buffer, 0, target, 0, 64);
+    gpu.queue.submit([encoder.finish()]);
+    await target.mapAsync(GPUMapMode.READ);
+    const values = [...new Float32Array(target.getMappedRange())];
+    gpu.destroy();
+    return { shared, seen, values, lost, live };
+  });
+  assert.ok(got.shared);
+  assert.deepEqual(got.seen, Array.from({ length: 16 }, (_, i) => Math.max(i - 8, 0)));
+  assert.deepEqual(got.values, Array.from({ length: 16 }, (_, i) => (i - 8) * 10));
+  assert.equal(got.lost.reason, 'destroyed');
+  assert.equal(got.live.tensors, 1);
+});
+
+test('adapters, features and limits', LIMIT, async () => {
+  const got = await run(async () => {
+    const adapters = await rillm.listAdapters();
+    const device = await rillm.Device.request({ ...adapters[0].request, features: ['subgroups'], limits: { maxBindGroups: 4 } });
+    const result = { available: await rillm.isAvailable(), adapters, adapter: device.adapter, features: [...device.features], buffers: device.limits.maxStorageBuffersPerShaderStage };
+    device.destroy();
+    return result;
+  });
+  assert.equal(got.available, true);
+  assert.ok(got.adapters.length >= 1);
+  assert.equal(got.adapters[0].architecture, 'swiftshader');
+  assert.equal(got.adapter.is_fallback, true);
+  assert.ok(got.features.includes('subgroups'));
+  assert.ok(got.buffers >= 8);
+});
+
+test('it runs in a worker of the application', LIMIT, async () => {
+  const values = await run(
+    (origin) =>
+      new Promise((resolve, reject) => {
+        const code = `
+          import { Device } from '${origin}/rillm/dist/gpu/index.js';
+          const device = await Device.request();
+          const batch = device.batch();
+          const x = batch.scale(batch.upload([1, 2, 3]), 2);
+          await batch.execute();
+          postMessage([...await batch.read(x)]);
+          device.destroy();`;
+        const worker = new Worker(URL.createObjectURL(new Blob([code], { type: 'text/javascript' })), { type: 'module' });
+        worker.onmessage = ({ data }) => resolve(data);
+        worker.onerror = (event) => reject(new Error(event.message));
+      }),
+    stage.origin,
+  );
+  assert.deepEqual(values, [2, 4, 6]);
+});
+
+test("the README's example runs", LIMIT, async () => {
+  const section = readFileSync(join(root, 'pkg-template/README.md'), 'utf8').split('## The GPU runtime by itself')[1];
+  const [, code] = section.match(/```js\n([\s\S]*?)```/);
+  const { printed, random } = await run(
+    ([code]) => {
+      const AsyncFunction = (async () => {}).constructor;
+      const printed = [];
+      const body = code.replace(/^import .*$/m, '');
+      return withDevice({}, async (device) => {
+        await new AsyncFunction('Device', 'console', body)(rillm.Device, { log: (values) => printed.push([...values]) });
+        return { printed, random: [...(await device.rand([1000], { seed: 1 }).readback())] };
+      });
+    },
+    code, '',
+  );
+  assert.deepEqual(printed[0], [0, 6, 0, 10]);
+  assert.deepEqual(printed[1], random.map((x) => x * 2));
+});
