@@ -121,8 +121,9 @@ impl Device {
     /// GPU times by kernel since the last call.
     pub async fn kernel_times(&self) -> Result<BTreeMap<String, KernelTime>> {
         let inner = self.inner();
-        let was_on = std::mem::take(&mut inner.profiler.borrow_mut().on);
         inner.flush(FlushReason::Readback);
+        // The read-back itself is not to be timed.
+        let was_on = std::mem::take(&mut inner.profiler.borrow_mut().on);
         let pending = std::mem::take(&mut inner.profiler.borrow_mut().pending);
         let slices: Vec<BufferSlice> = pending
             .iter()

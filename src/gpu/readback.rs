@@ -4,13 +4,14 @@
 //! 256 bytes, such as a sampled token, have a pool of their own, so that many small ones in flight neither create buffers nor
 //! push large ones out.
 
-use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use futures_channel::oneshot;
 
 use super::device::Inner;
 use super::stats::{FlushReason, add};
+use super::timeline::Report;
 use super::{BufferSlice, Device};
 use crate::error::Result;
 
@@ -67,7 +68,11 @@ pub struct Readback {
     parts: Vec<(usize, usize)>,
     length: u64,
     mapped: oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>,
+    told: Told,
 }
+
+/// Who is told when the mapping comes; taken by whoever learns of it first. Natively the callback may run on another thread.
+type Told = Arc<Mutex<Option<(oneshot::Sender<Result<(), wgpu::BufferAsyncError>>, Report)>>>;
 
 impl Device {
     /// Starts reading these slices: one staging buffer, one submit together with all that was recorded, one map. Offsets
@@ -99,10 +104,11 @@ impl Device {
         inner.flush(FlushReason::Readback);
         let report = inner.timeline.reported_by_readback();
         let (sender, mapped) = oneshot::channel();
-        let once = RefCell::new(Some((sender, report)));
+        let told: Told = Arc::new(Mutex::new(Some((sender, report))));
+        let teller = told.clone();
         let length = total.max(4);
         staging.slice(..length).map_async(wgpu::MapMode::Read, move |result| {
-            if let Some((sender, report)) = once.take() {
+            if let Some((sender, report)) = teller.lock().ok().and_then(|mut told| told.take()) {
                 report.done(result.is_ok());
                 // Nobody waits when the read-back was dropped.
                 let _ = sender.send(result);
@@ -110,7 +116,7 @@ impl Device {
         });
         add(&inner.counters.maps, 1);
         add(&inner.counters.bytes_read_back, total);
-        Ok(Readback { device: self.clone(), staging: Some(staging), parts, length, mapped })
+        Ok(Readback { device: self.clone(), staging: Some(staging), parts, length, mapped, told })
     }
 
     /// Submits what was recorded and waits until the GPU has done it. Reports the first error since the last wait.
@@ -173,6 +179,10 @@ impl Drop for Readback {
     fn drop(&mut self) {
         // Not awaited, so still mapped or about to be: not fit for reuse.
         if let Some(staging) = self.staging.take() {
+            // A mapping that is cancelled may never call back.
+            if let Some((_, report)) = self.told.lock().ok().and_then(|mut told| told.take()) {
+                report.done(false);
+            }
             self.device.inner().counters.buffer_destroyed(staging.size());
             staging.destroy();
         }

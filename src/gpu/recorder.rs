@@ -221,12 +221,20 @@ impl Device {
             recorder.mode = Mode::Capture(recorder.commands.len(), Vec::new(), arena);
         }
         let result = step();
-        let mut recorder = inner.recorder.borrow_mut();
-        let Mode::Capture(start, buffers, _) = std::mem::take(&mut recorder.mode) else {
+        // The arena's banks are released outside of the borrow, since that looks at the recorder.
+        let mode = std::mem::take(&mut inner.recorder.borrow_mut().mode);
+        let Mode::Capture(start, buffers, _) = mode else {
             bail!(Internal, "the capture was flushed: a step that is captured must not write or wait");
         };
-        let commands = recorder.commands[start..].to_vec();
-        drop(recorder);
+        let commands = {
+            let mut recorder = inner.recorder.borrow_mut();
+            let commands = recorder.commands[start..].to_vec();
+            if result.is_err() {
+                // Half a step is not to run.
+                recorder.commands.truncate(start);
+            }
+            commands
+        };
         let result = result?;
         add(&inner.counters.arena_bytes_without_reuse, layout.bytes_without_reuse);
         let recording = Recording {

@@ -14,6 +14,8 @@ type Shared = Arc<Mutex<Finished>>;
 #[derive(Default)]
 struct Finished {
     number: u64,
+    /// The submission that a read-back under way will report.
+    expected: Option<u64>,
     /// Who waits for a submission; told whether it is known to be done.
     waiting: Vec<(u64, oneshot::Sender<bool>)>,
 }
@@ -21,8 +23,6 @@ struct Finished {
 #[derive(Default)]
 pub(super) struct Timeline {
     submitted: Cell<u64>,
-    /// The last submission was a read-back's, so its mapping will tell when it is done.
-    told_by_readback: Cell<bool>,
     finished: Shared,
 }
 
@@ -35,7 +35,6 @@ pub(super) struct Report {
 impl Timeline {
     /// The number of the submission that is made now.
     pub fn submit(&self) -> u64 {
-        self.told_by_readback.set(false);
         self.submitted.set(self.submitted.get() + 1);
         self.submitted.get()
     }
@@ -55,17 +54,19 @@ impl Timeline {
 
     /// The mapping of a read-back will report the last submission.
     pub fn reported_by_readback(&self) -> Report {
-        self.told_by_readback.set(true);
+        if let Ok(mut finished) = self.finished.lock() {
+            finished.expected = Some(self.submitted.get());
+        }
         self.report()
     }
 
     /// A wait for the last submission that asks nothing of the GPU, where somebody will report it anyway.
     pub fn wait_for_readback(&self) -> Option<oneshot::Receiver<bool>> {
-        if !self.told_by_readback.get() {
+        let mut finished = self.finished.lock().ok()?;
+        if finished.expected != Some(self.submitted.get()) {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
-        let mut finished = self.finished.lock().ok()?;
         finished.waiting.push((self.submitted.get(), sender));
         Some(receiver)
     }
@@ -76,6 +77,9 @@ impl Report {
         let Ok(mut finished) = self.finished.lock() else { return };
         if is_done {
             finished.number = finished.number.max(self.number);
+        }
+        if finished.expected == Some(self.number) {
+            finished.expected = None;
         }
         let (told, waiting) = std::mem::take(&mut finished.waiting)
             .into_iter()
@@ -117,5 +121,6 @@ mod tests {
         report.done(false);
         assert_eq!(wait.try_recv(), Ok(Some(false)));
         assert_eq!(timeline.finished(), 0);
+        assert!(timeline.wait_for_readback().is_none(), "nothing more will be heard of it");
     }
 }
