@@ -280,6 +280,24 @@ fn a_warm_step_creates_and_writes_nothing() {
 }
 
 #[test]
+fn a_thousand_steps_leave_memory_as_it_was() {
+    let engine = engine("tied-q4_0.gguf");
+    let request = json!({"prompt": [1, 2, 3], "max_tokens": 250, "ignore_eos": true, "temperature": 1});
+    // Twice: the second finds its prompt in the cache and takes another path.
+    generate(&engine, request.clone()).unwrap();
+    generate(&engine, request.clone()).unwrap();
+    pollster::block_on(engine.sync()).unwrap();
+    let before = engine.stats();
+    for _ in 0..4 {
+        assert_eq!(generate(&engine, request.clone()).unwrap().1.len(), 250);
+    }
+    pollster::block_on(engine.sync()).unwrap();
+    let stats = engine.stats();
+    assert_eq!((stats.live_buffers, stats.live_bytes), (before.live_buffers, before.live_bytes));
+    assert_eq!(stats.peak_bytes, before.peak_bytes);
+}
+
+#[test]
 fn loading_reports_every_byte() {
     let bytes = std::fs::read(golden("tied-q8_0.gguf")).unwrap();
     let total = bytes.len() as u64;

@@ -10,6 +10,7 @@ mod op;
 pub mod ops;
 pub mod quant;
 mod shape;
+mod shape_cache;
 mod upload;
 
 pub use batch::Batch;
@@ -18,6 +19,7 @@ pub use exec::{Context, Plan, Tensor};
 pub use host::{HostTensor, Rng};
 pub use op::{Case, Desc, Kernel, Op};
 pub use shape::Shape;
+pub use shape_cache::ShapeCache;
 pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.

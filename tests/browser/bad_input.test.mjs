@@ -108,6 +108,20 @@ describe('models that cannot be loaded', () => {
     assert.deepEqual(codes, ['invalid_request', 'invalid_request', 'invalid_request']);
   });
 
+  test('an adapter without the limits: adapter_limits', LIMIT, async () => {
+    const { failed, afterwards } = await stage.run(async () => {
+      // The adapter says that it binds half of the storage buffers that kernels need.
+      const real = Object.getOwnPropertyDescriptor(GPUAdapter.prototype, 'limits');
+      Object.defineProperty(GPUAdapter.prototype, 'limits', { configurable: true, get: () => ({ maxStorageBuffersPerShaderStage: 4 }) });
+      const failed = await failure(rillm.Engine.load('/golden/tied-f32.gguf', { worker: false }));
+      Object.defineProperty(GPUAdapter.prototype, 'limits', real);
+      return { failed, afterwards: await withEngine('/golden/tied-f32.gguf', { worker: false }, (engine) => engine.info.layers) };
+    });
+    assert.equal(failed.code, 'adapter_limits', failed.message);
+    assert.match(failed.message, /8 storage buffers.* 4/);
+    assert.equal(afterwards, 2);
+  });
+
   for (const worker of [true, false]) {
     test(`aborting a load: aborted (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
       const { already, later, afterwards } = await stage.run(async (inWorker) => {
