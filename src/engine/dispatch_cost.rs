@@ -4,30 +4,33 @@
 //! Each dispatch adds one tensor of 256 elements to another. `www/bench/dispatch.js` measures the same without this runtime.
 
 use serde::Serialize;
-use web_time::Instant;
+use web_time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::tensor::ops::Add;
 use crate::tensor::{AdapterInfo, Context, Desc, Device, DeviceOptions, HostTensor};
 
-/// Microseconds per dispatch, medians over the repetitions.
+/// Microseconds per dispatch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     pub variant: &'static str,
-    /// Until the commands are submitted.
+    /// Until the commands are submitted: the tenth percentile. What comes on top is other processes: a submit wakes the GPU
+    /// process, which takes the thread's core where others are busy.
     pub encode_us: f64,
-    /// Until the GPU has done them.
+    /// Until the GPU has done them: the median.
     pub whole_us: f64,
 }
 
 const ELEMENTS: usize = 256;
 
-/// A repetition is as many chains as take so long to encode: the clock of a page ticks every 5 µs at best, 100 µs where it is
-/// not cross-origin isolated.
-const LEAST_ENCODE_US: f64 = 5000.0;
-const LEAST_CHAINS: usize = 8;
+/// Chains before the measured ones.
+const WARM_UP: usize = 8;
 
-/// Chains of `count` dispatches; `repetitions` measurements after a first one that is dropped.
+/// A sample is as many chains as take so many ticks of the clock to encode. A page's clock ticks every 5 µs, and every 100 µs
+/// where the page is not cross-origin isolated.
+const TICKS: u32 = 20;
+
+/// Takes `repetitions` samples of chains of `count` dispatches.
 pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) -> Result<(AdapterInfo, Vec<Cost>)> {
     if count == 0 || repetitions == 0 {
         bail!(InvalidRequest, "count is {count} and repetitions {repetitions}, wanted at least 1 of each");
@@ -62,25 +65,41 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     let variants: [(&'static str, &dyn Fn() -> Result<()>); 3] =
         [("flush_each", &flush_each), ("eager", &eager), ("replay", &replay)];
     device.sync().await?;
+    let tick = tick();
     let mut costs = Vec::new();
     for (variant, encode) in variants {
-        let (mut encodes, mut wholes) = (Vec::new(), Vec::new());
-        for repetition in 0..=repetitions {
-            let (mut encoding, mut whole): (Vec<f64>, Vec<f64>) = Default::default();
-            while encoding.len() < LEAST_CHAINS || encoding.iter().sum::<f64>() < LEAST_ENCODE_US {
-                let start = Instant::now();
-                encode()?;
-                encoding.push(start.elapsed().as_secs_f64() * 1e6);
-                device.sync().await?;
-                whole.push(start.elapsed().as_secs_f64() * 1e6);
-            }
-            dispatches += encoding.len() * count;
-            if repetition > 0 {
-                encodes.push(interquartile_mean(&mut encoding) / count as f64);
-                wholes.push(interquartile_mean(&mut whole) / count as f64);
-            }
+        let mut chains = 0;
+        // What encoding a chain takes, and the whole of it.
+        let mut run = async || -> Result<[Duration; 2]> {
+            let start = Instant::now();
+            encode()?;
+            let encoded = start.elapsed();
+            device.sync().await?;
+            chains += 1;
+            Ok([encoded, start.elapsed()])
+        };
+        for _ in 0..WARM_UP {
+            run().await?;
         }
-        costs.push(Cost { variant, encode_us: median(&mut encodes), whole_us: median(&mut wholes) });
+        let mut chains_per_sample = 0;
+        let mut encoded = Duration::ZERO;
+        while encoded < TICKS * tick {
+            encoded += run().await?[0];
+            chains_per_sample += 1;
+        }
+        let (mut encodes, mut wholes) = (Vec::new(), Vec::new());
+        for _ in 0..repetitions {
+            let mut sample = [Duration::ZERO; 2];
+            for _ in 0..chains_per_sample {
+                let [encoded, whole] = run().await?;
+                sample = [sample[0] + encoded, sample[1] + whole];
+            }
+            let [encoded, whole] = sample.map(|time| time.as_secs_f64() * 1e6 / (chains_per_sample * count) as f64);
+            encodes.push(encoded);
+            wholes.push(whole);
+        }
+        dispatches += chains * count;
+        costs.push(Cost { variant, encode_us: quantile(&mut encodes, 0.1), whole_us: quantile(&mut wholes, 0.5) });
     }
 
     // Every dispatch added one, or what was measured is not what was meant.
@@ -93,19 +112,23 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     Ok((adapter, costs))
 }
 
-/// The mean of the middle half. The outer ones are chains during which the scheduler ran something else, such as the GPU
-/// process that the submit woke; a median would show the clock's ticks.
-fn interquartile_mean(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    let quarter = times.len() / 4;
-    let middle = &times[quarter..times.len() - quarter];
-    middle.iter().sum::<f64>() / middle.len() as f64
+/// The clock's tick: the least of some steps that it makes.
+fn tick() -> Duration {
+    let step = || {
+        let start = Instant::now();
+        loop {
+            let step = start.elapsed();
+            if !step.is_zero() {
+                return step;
+            }
+        }
+    };
+    (0..10).map(|_| step()).min().unwrap_or_default()
 }
 
-fn median(times: &mut [f64]) -> f64 {
+fn quantile(times: &mut [f64], q: f64) -> f64 {
     times.sort_by(f64::total_cmp);
-    let middle = times.len() / 2;
-    if times.len().is_multiple_of(2) { (times[middle - 1] + times[middle]) / 2.0 } else { times[middle] }
+    times[((times.len() - 1) as f64 * q).round() as usize]
 }
 
 #[cfg(test)]
@@ -113,10 +136,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outliers_do_not_count() {
-        assert_eq!(interquartile_mean(&mut [900.0, 2.0, 3.0, 1.0, 4.0, 0.0, 800.0, 5.0]), 3.5);
-        assert_eq!(interquartile_mean(&mut [1.0, 2.0, 3.0]), 2.0);
-        assert_eq!(median(&mut [9.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [9.0, 1.0, 2.0, 3.0]), 2.5);
+    fn quantiles() {
+        assert_eq!(quantile(&mut [3.0], 0.1), 3.0);
+        let mut times: Vec<f64> = (0..=100).rev().map(f64::from).collect();
+        assert_eq!(quantile(&mut times, 0.1), 10.0);
+        assert_eq!(quantile(&mut times, 0.5), 50.0);
+    }
+
+    #[test]
+    fn clocks_tick() {
+        assert!((1..1_000_000).contains(&tick().as_nanos()));
     }
 }

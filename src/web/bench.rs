@@ -16,7 +16,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { count: 300, repetitions: 10, force_fallback_adapter: false }
+        Self { count: 300, repetitions: 100, force_fallback_adapter: false }
     }
 }
 

@@ -5,12 +5,14 @@
 const ELEMENTS = 256;
 const WORKGROUP = 64;
 
+/** Chains before the measured ones. */
+const WARM_UP = 8;
+
 /**
- * A repetition is as many chains as take so long to encode: the clock of a page ticks every 5 µs at best, 100 µs where it is
- * not cross-origin isolated.
+ * A sample is as many chains as take so many ticks of the clock to encode. A page's clock ticks every 5 µs, and every 100 µs where
+ * the page is not cross-origin isolated.
  */
-const LEAST_ENCODE_MS = 5;
-const LEAST_CHAINS = 8;
+const TICKS = 20;
 
 const KERNEL = `
 struct Params { elements: u32 }
@@ -25,8 +27,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   }
 }`;
 
-/** → [{variant, encode_us, whole_us}]: microseconds per dispatch, medians over the repetitions. */
-export async function measureScriptDispatch({ count = 300, repetitions = 10 } = {}) {
+/**
+ * → [{variant, encode_us, whole_us}]: microseconds per dispatch. Encoding ends when the submit returned; of the samples it is the
+ * tenth percentile, since what comes on top is other processes: a submit wakes the GPU process, which takes the thread's core
+ * where others are busy. The whole ends when the GPU is done, and is the median.
+ */
+export async function measureScriptDispatch({ count = 300, repetitions = 100 } = {}) {
   const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
   if (!adapter) throw new Error('this browser has no WebGPU adapter');
   const device = await adapter.requestDevice();
@@ -44,24 +50,38 @@ export async function measureScriptDispatch({ count = 300, repetitions = 10 } = 
 }
 
 async function measure(device, encode, { count, repetitions }) {
-  const encodes = [];
-  const wholes = [];
-  // The first repetition warms up and is dropped.
-  for (let repetition = 0; repetition <= repetitions; repetition++) {
-    const encodeMs = [];
-    const wholeMs = [];
-    while (encodeMs.length < LEAST_CHAINS || sum(encodeMs) < LEAST_ENCODE_MS) {
-      const start = performance.now();
-      encode();
-      encodeMs.push(performance.now() - start);
-      await device.queue.onSubmittedWorkDone();
-      wholeMs.push(performance.now() - start);
-    }
-    if (repetition === 0) continue;
-    encodes.push((interquartileMean(encodeMs) * 1000) / count);
-    wholes.push((interquartileMean(wholeMs) * 1000) / count);
+  const run = async () => {
+    const start = performance.now();
+    encode();
+    const encodeMs = performance.now() - start;
+    await device.queue.onSubmittedWorkDone();
+    return { encodeMs, wholeMs: performance.now() - start };
+  };
+  for (let i = 0; i < WARM_UP; i++) await run();
+  let chains = 0;
+  const leastMs = TICKS * tickMs();
+  for (let encodeMs = 0; encodeMs < leastMs; chains++) encodeMs += (await run()).encodeMs;
+
+  const samples = { encodeMs: [], wholeMs: [] };
+  for (let repetition = 0; repetition < repetitions; repetition++) {
+    const runs = [];
+    for (let i = 0; i < chains; i++) runs.push(await run());
+    for (const [name, values] of Object.entries(samples)) values.push(runs.reduce((sum, ms) => sum + ms[name], 0));
   }
-  return { encode_us: median(encodes), whole_us: median(wholes) };
+  const each = 1000 / (chains * count);
+  return { encode_us: quantile(samples.encodeMs, 0.1) * each, whole_us: quantile(samples.wholeMs, 0.5) * each };
+}
+
+/** The clock's tick: the least of some steps that it makes. */
+function tickMs() {
+  const step = () => {
+    const start = performance.now();
+    let now;
+    do now = performance.now();
+    while (now === start);
+    return now - start;
+  };
+  return Math.min(...Array.from({ length: 10 }, step));
 }
 
 async function buildChain(device, count) {
@@ -129,21 +149,7 @@ async function buildChain(device, count) {
   };
 }
 
-const sum = (values) => values.reduce((total, value) => total + value, 0);
-
-/**
- * The mean of the middle half. The outer ones are chains during which the scheduler ran something else, such as the GPU process
- * that the submit woke; a median would show the clock's ticks.
- */
-function interquartileMean(values) {
+function quantile(values, q) {
   const sorted = [...values].sort((a, b) => a - b);
-  const quarter = Math.floor(sorted.length / 4);
-  const middle = sorted.slice(quarter, sorted.length - quarter);
-  return sum(middle) / middle.length;
-}
-
-function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  return sorted[Math.round((sorted.length - 1) * q)];
 }
