@@ -1,5 +1,9 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
+import type { GpuStats } from './stats.js';
+
+export type { CacheStats, Flushes, GpuStats } from './stats.js';
+
 /** Bytes read so far. The total covers the header and the weights. */
 export interface LoadProgress {
   phase: 'header' | 'weights' | 'ready';
@@ -53,37 +57,8 @@ export interface ModelInfo {
   adapter: AdapterInfo;
 }
 
-export interface CacheStats {
-  hits: number;
-  misses: number;
-  evictions: number;
-  entries: number;
-}
-
 /** Counters since the engine was loaded. The difference of two readings tells what happened between them. */
-export interface EngineStats {
-  dispatches: number;
-  passes: number;
-  encoders: number;
-  submits: number;
-  syncs: number;
-  maps: number;
-  uniform_writes: number;
-  buffers_created: number;
-  buffers_reused: number;
-  bind_groups_created: number;
-  pipelines_created: number;
-  copies: number;
-  bytes_uploaded: number;
-  bytes_read_back: number;
-  /** Bytes in GPU buffers that are alive or kept for reuse. */
-  live_bytes: number;
-  peak_bytes: number;
-  live_buffers: number;
-  /** The caches of the GPU layer. */
-  uniforms: CacheStats;
-  bind_groups: CacheStats;
-  pipelines: CacheStats;
+export interface EngineStats extends GpuStats {
   /** Size of the WebAssembly heap. Weights never pass through it. */
   wasm_memory_bytes: number;
 }

@@ -4,7 +4,8 @@
 import init, * as glue from './wasm/rillm.js';
 import { EngineError, toEngineError } from './errors.js';
 import type { Chunk } from './protocol.js';
-import type { BindingKind, CacheSizes, DType, GpuStats, MemoryStats } from './gpu/types.js';
+import type { BindingKind, CacheSizes, DType, KernelTime, MemoryStats } from './gpu/types.js';
+import type { GpuStats } from './stats.js';
 import type { DispatchBench, DispatchBenchOptions, EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
@@ -64,6 +65,8 @@ export interface WasmGpu {
   flush(): void;
   sync(): Promise<void>;
   readback(tensors: Uint32Array): Promise<Uint8Array[]>;
+  setProfiling(on: boolean): void;
+  kernelTimes(): Promise<Record<string, KernelTime>>;
   stats(): GpuStats;
   resetStats(): void;
   memoryStats(): MemoryStats;

@@ -51,6 +51,7 @@ struct MemoryStats {
     tensor_bytes: u64,
     live_buffers: u64,
     live_bytes: u64,
+    pooled_bytes: u64,
     peak_bytes: u64,
 }
 
@@ -209,6 +210,17 @@ impl WasmGpu {
         start().map_err(js_error)
     }
 
+    #[wasm_bindgen(js_name = setProfiling)]
+    pub fn set_profiling(&self, on: bool) -> Result<(), JsValue> {
+        self.registry.context.device().set_profiling(on).map_err(js_error)
+    }
+
+    #[wasm_bindgen(js_name = kernelTimes)]
+    pub async fn kernel_times(&self) -> Result<JsValue, JsValue> {
+        let times = self.registry.context.device().kernel_times().await.map_err(js_error)?;
+        to_js(&times)
+    }
+
     pub fn stats(&self) -> Result<JsValue, JsValue> {
         to_js(&self.registry.context.device().stats())
     }
@@ -227,6 +239,7 @@ impl WasmGpu {
             tensor_bytes: tensors.values().map(Tensor::bytes).sum(),
             live_buffers: stats.live_buffers,
             live_bytes: stats.live_bytes,
+            pooled_bytes: stats.pooled_bytes,
             peak_bytes: stats.peak_bytes,
         })
     }

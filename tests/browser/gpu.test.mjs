@@ -277,6 +277,61 @@ test('flush, sync and counters', LIMIT, async () => {
   assert.equal(debug, 3);
 });
 
+test('kernels are timed where the adapter can', LIMIT, async () => {
+  const { times, passes, failed, after } = await run(() =>
+    withDevice({}, async (device) => {
+      if (!device.features.has('timestamp-query')) return { failed: await failure(() => device.setProfiling(true)) };
+      device.setProfiling(true);
+      const batch = device.batch();
+      const x = batch.importBuffer(device.rand([100_000], { seed: 1 }));
+      for (let i = 0; i < 3; i++) batch.matmul(x, x, 100, 1000, 100);
+      device.resetStats();
+      await batch.execute();
+      const { passes } = device.stats();
+      const times = await device.kernelTimes();
+      device.setProfiling(false);
+      batch.relu(x);
+      await batch.execute();
+      return { times, passes, after: await device.kernelTimes() };
+    }),
+  );
+  if (failed !== undefined) return assert.equal(failed.code, 'adapter_limits');
+  assert.equal(times.mat_mul_f32.dispatches, 3);
+  assert.ok(times.mat_mul_f32.nanoseconds > 0);
+  assert.ok(passes >= 3);
+  assert.deepEqual(after, {});
+});
+
+test('caches can be switched off and made small', LIMIT, async () => {
+  const counts = await run(async () => {
+    const counts = {};
+    for (const [name, caches] of Object.entries({ off: { uniforms: 0, bindGroups: 0, staging: 0 }, small: { uniforms: 2, bindGroups: 3 }, usual: {} })) {
+      counts[name] = await withDevice({ caches }, async (device) => {
+        const right = [];
+        for (let round = 0; round < 3; round++) {
+          const batch = device.batch();
+          const ids = [1, 2, 3, 4, 5].map((factor) => batch.scale(batch.upload([1, 2]), factor));
+          await batch.execute();
+          for (const [i, id] of ids.entries()) right.push((await batch.read(id))[1] === 2 * (i + 1));
+          batch.dispose();
+        }
+        const { uniforms, bind_groups: bindGroups } = device.stats();
+        return { right: right.every(Boolean), uniforms, bindGroups };
+      });
+    }
+    return counts;
+  });
+  for (const { right } of Object.values(counts)) assert.ok(right);
+  assert.deepEqual([counts.off.uniforms.entries, counts.off.bindGroups.entries], [0, 0]);
+  assert.equal(counts.off.uniforms.hits, 0);
+  assert.ok(counts.small.uniforms.entries <= 2 + 3, 'two, and those that the three bind groups hold');
+  assert.equal(counts.small.bindGroups.entries, 3);
+  assert.ok(counts.small.bindGroups.evictions > 0);
+  assert.equal(counts.usual.uniforms.entries, 5);
+  assert.equal(counts.usual.uniforms.hits, 10);
+  assert.equal(counts.usual.uniforms.evictions, 0);
+});
+
 test('memory goes back to what it was after tensors and batches are disposed of', LIMIT, async () => {
   const memory = await run(() =>
     withDevice({}, async (device) => {

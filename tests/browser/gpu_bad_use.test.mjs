@@ -173,26 +173,27 @@ test('destroy: what is in flight is rejected, every later call throws, other dev
   assert.deepEqual(values, [1, 1]);
 });
 
-test('losing the device rejects what is in flight with device_lost and resolves lost', LIMIT, async () => {
-  const { flights, later, lost } = await stage.runWith(GPU, async () => {
-    const gpu = await (await navigator.gpu.requestAdapter()).requestDevice();
-    const device = await rillm.Device.request({ device: gpu });
-    const tensor = device.rand([100_000]);
-    const batch = device.batch();
-    batch.relu(batch.importBuffer(tensor));
-    const open = [tensor.readback(), tensor.readback(), batch.execute(), device.sync()].map((promise) => failure(promise));
-    gpu.destroy();
-    const flights = (await Promise.all(open)).map(({ code }) => code);
-    const lost = await device.lost;
-    const later = [];
-    for (const call of [() => device.zeros([1]), () => tensor.readback(), () => device.sync(), () => device.batch().upload([1])]) later.push((await failure(call)).code);
-    device.destroy();
-    return { flights, later, lost };
+for (const shared of [true, false]) {
+  test(`losing ${shared ? "an application's" : 'its own'} GPUDevice rejects what is in flight with device_lost and resolves lost`, LIMIT, async () => {
+    const { flights, later, lost } = await stage.runWith(GPU, async (shared) => {
+      const device = await rillm.Device.request(shared ? { device: await (await navigator.gpu.requestAdapter()).requestDevice() } : {});
+      const tensor = device.rand([100_000]);
+      const batch = device.batch();
+      batch.relu(batch.importBuffer(tensor));
+      const open = [tensor.readback(), tensor.readback(), batch.execute(), device.sync()].map((promise) => failure(promise));
+      device.gpuDevice.destroy();
+      const flights = (await Promise.all(open)).map(({ code }) => code);
+      const lost = await device.lost;
+      const later = [];
+      for (const call of [() => device.zeros([1]), () => tensor.readback(), () => device.sync(), () => device.batch().upload([1])]) later.push((await failure(call)).code);
+      device.destroy();
+      return { flights, later, lost };
+    }, shared);
+    assert.deepEqual(new Set(flights), new Set(['device_lost']), flights.join());
+    assert.deepEqual(new Set(later), new Set(['device_lost']), later.join());
+    assert.equal(lost.reason, 'destroyed');
   });
-  assert.deepEqual(new Set(flights), new Set(['device_lost']), flights.join());
-  assert.deepEqual(new Set(later), new Set(['device_lost']), later.join());
-  assert.equal(lost.reason, 'destroyed');
-});
+}
 
 test('without WebGPU: webgpu_unavailable, no adapter in the list', LIMIT, async () => {
   const { failed, available, adapters } = await stage.runWith(GPU, async () => {

@@ -39,7 +39,7 @@ export class CommandBatch {
   /** Tensors that were handed in or out, by id: asking twice gives the same one. */
   #tensors = new Map<BufferId, Tensor>();
   /** Tensors that this batch made of GPUBuffers. */
-  #imported: Tensor[] = [];
+  #imported = new Set<Tensor>();
   /** Answers of WebGPU about imported buffers that are still to come. */
   #checks: Promise<EngineError | undefined>[] = [];
 
@@ -80,7 +80,7 @@ export class CommandBatch {
       return this.#adopt(source);
     }
     const { tensor, checked } = this.#owner.importBuffer(source, shape ?? [Math.floor(source?.size / 4)], checkDType(dtype));
-    this.#imported.push(tensor);
+    this.#imported.add(tensor);
     this.#checks.push(checked.then(() => undefined, (error: EngineError) => error));
     return this.#adopt(tensor);
   }
@@ -209,7 +209,11 @@ export class CommandBatch {
   /** A buffer as a tensor, which stays when the batch is disposed of; for kernels and other batches. */
   tensor(id: BufferId): Tensor {
     const known = this.#tensors.get(id);
-    if (known !== undefined && !known.disposed) return known;
+    if (known !== undefined && !known.disposed) {
+      // From now on it is the caller's.
+      this.#imported.delete(known);
+      return known;
+    }
     const tensor = this.#owner.made(this.#call((batch) => batch.tensor(id)));
     this.#tensors.set(id, tensor);
     return tensor;

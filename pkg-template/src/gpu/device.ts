@@ -2,13 +2,13 @@
 // Everything runs on the calling thread, a page's or a worker's. It checks what callers pass; the work is the wasm's.
 
 import { EngineError, toEngineError } from '../errors.js';
-import { loadWasm, type Wasm, type WasmGpu } from '../wasm.js';
+import { loadWasm, type Wasm, type WasmGpu, type WasmTensorInfo } from '../wasm.js';
 import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
 import { checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
 import { checkKernelOptions, Kernel } from './kernel.js';
 import { handleOn, Tensor, type TensorOwner } from './tensor.js';
-import type { AdapterInfo, DeviceLostInfo, DeviceOptions, DType, GpuStats, KernelOptions, MemoryStats, TensorData, TensorValues } from './types.js';
+import type { AdapterInfo, DeviceLostInfo, DeviceOptions, DType, GpuStats, KernelOptions, KernelTime, MemoryStats, TensorData, TensorValues } from './types.js';
 
 // WebGPU's numbers for the two flags that are needed here; the types of the DOM leave the namespaces of them out.
 const USAGE_STORAGE = 0x80;
@@ -114,7 +114,7 @@ export class Device {
   tensor(data: TensorData, shape: ArrayLike<number>, dtype?: DType): Tensor {
     const dims = checkShape(shape);
     const { bytes, dtype: found } = dataOfShape(data, dims, dtype);
-    return this.#made(this.#call((gpu) => gpu.tensor(bytes, dims, found)));
+    return this.#made(this.#call((gpu) => gpu.tensor(bytes, dims, found)), { shape: [...dims], dtype: found });
   }
 
   /** A tensor of zeros. */
@@ -131,7 +131,7 @@ export class Device {
   rand(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
     if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
     const dims = checkShape(shape);
-    return this.#made(this.#call((gpu) => gpu.rand(dims, Math.floor(seed / 2 ** 32), seed % 2 ** 32)));
+    return this.#made(this.#call((gpu) => gpu.rand(dims, Math.floor(seed / 2 ** 32), seed % 2 ** 32)), { shape: [...dims], dtype: 'f32' });
   }
 
   /**
@@ -207,6 +207,21 @@ export class Device {
     this.#call((gpu) => gpu.resetStats());
   }
 
+  /**
+   * Switches the timing of kernels on or off. While it is on, each dispatch has a compute pass of its own.
+   *
+   * @throws EngineError `adapter_limits` where the adapter has no `timestamp-query`.
+   */
+  setProfiling(on: boolean): void {
+    this.#call((gpu) => gpu.setProfiling(on));
+  }
+
+  /** The GPU time that each kernel took since the last call, by its label. Browsers may round it. */
+  async kernelTimes(): Promise<Record<string, KernelTime>> {
+    this.#check();
+    return this.#wasm.guard(() => this.#gpu.kernelTimes());
+  }
+
   /** What is alive on the GPU. */
   memoryStats(): MemoryStats {
     return this.#call((gpu) => gpu.memoryStats());
@@ -226,7 +241,7 @@ export class Device {
 
   #filled(shape: ArrayLike<number>, dtype: DType, value: number): Tensor {
     const dims = checkShape(shape);
-    return this.#made(this.#call((gpu) => gpu.fill(dims, checkDType(dtype), value)));
+    return this.#made(this.#call((gpu) => gpu.fill(dims, checkDType(dtype), value)), { shape: [...dims], dtype });
   }
 
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType): Tensor {
@@ -238,7 +253,7 @@ export class Device {
     if (elementsOf(dims) * 4 > buffer.size) {
       throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] takes ${elementsOf(dims) * 4} bytes and the GPUBuffer has ${buffer.size}`);
     }
-    return this.#made(this.#call((gpu) => gpu.importBuffer(buffer, dims, checkDType(dtype))), buffer);
+    return this.#made(this.#call((gpu) => gpu.importBuffer(buffer, dims, checkDType(dtype))), { shape: [...dims], dtype }, buffer);
   }
 
   /** Rejects when a buffer is another GPUDevice's, or was destroyed; WebGPU itself tells it only when asked like this. */
@@ -253,8 +268,7 @@ export class Device {
   }
 
   /** The tensor of an id that the wasm gave. */
-  #made(id: number, storage: object = {}): Tensor {
-    const { shape, dtype } = this.#call((gpu) => gpu.describe(id));
+  #made(id: number, { shape, dtype }: WasmTensorInfo = this.#call((gpu) => gpu.describe(id)), storage: object = {}): Tensor {
     return new Tensor(this, this.#owner, { id, shape, dtype, storage });
   }
 

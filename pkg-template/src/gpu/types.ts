@@ -1,8 +1,9 @@
 // The public types of rillm/gpu: what a caller passes in and gets back. Types only.
 
-import type { AdapterInfo, CacheStats } from '../types.js';
+import type { AdapterInfo } from '../types.js';
 
-export type { AdapterInfo, CacheStats } from '../types.js';
+export type { CacheStats, Flushes, GpuStats } from '../stats.js';
+export type { AdapterInfo } from '../types.js';
 
 /** What the elements of a tensor are. */
 export type DType = 'f32' | 'u32';
@@ -87,33 +88,13 @@ export interface KernelOptions {
   workgroup?: Extent | undefined;
 }
 
-/** Counters since the device was requested or since `resetStats()`, and what is alive now. */
-export interface GpuStats {
+/** GPU time of one kernel. */
+export interface KernelTime {
   dispatches: number;
-  passes: number;
-  encoders: number;
-  submits: number;
-  /** The submits again, by what made them necessary. */
-  flushes: Record<string, number>;
-  syncs: number;
-  maps: number;
-  uniform_writes: number;
-  buffers_created: number;
-  buffers_reused: number;
-  bind_groups_created: number;
-  pipelines_created: number;
-  copies: number;
-  bytes_uploaded: number;
-  bytes_read_back: number;
-  live_bytes: number;
-  peak_bytes: number;
-  live_buffers: number;
-  uniforms: CacheStats;
-  bind_groups: CacheStats;
-  pipelines: CacheStats;
+  nanoseconds: number;
 }
 
-/** GPU memory of a device. Imported buffers are not counted: they are not ours. */
+/** GPU memory of a device, its caches included. Imported buffers are not counted: they are not ours. */
 export interface MemoryStats {
   /** Tensors that were not disposed of. */
   tensors: number;
@@ -122,6 +103,8 @@ export interface MemoryStats {
   /** GPU buffers that are alive or kept for reuse. */
   live_buffers: number;
   live_bytes: number;
+  /** Of the live bytes, those that wait for reuse. */
+  pooled_bytes: number;
   /** The highest that `live_bytes` has been since the last reset. */
   peak_bytes: number;
 }
