@@ -233,6 +233,70 @@ test('many read-backs in flight come back right, whatever the order; many tensor
   assert.deepEqual(counts, { submits: 1, maps: 1 });
 });
 
+test('calls take effect in program order: random sequences against a model on the CPU', LIMIT, async () => {
+  const { wrong, reads } = await run(() =>
+    withDevice({}, async (device) => {
+      const wgsl = `
+        @group(0) @binding(0) var<storage, read> x: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+        @compute @workgroup_size(WORKGROUP_X) fn main(@builtin(global_invocation_id) id: vec3u) {
+          if (id.x < arrayLength(&y)) { y[id.x] = y[id.x] * 3u + x[id.x % arrayLength(&x)] + 1u; }
+        }`;
+      const kernel = await device.kernel({ wgsl, bindings: ['read', 'read_write'] });
+      let state = 1;
+      const below = (n) => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) >>> 8) % n;
+      const wrong = [];
+      let reads = 0;
+      for (let sequence = 0; sequence < 200; sequence++) {
+        const sizes = [1 + below(5), 1 + below(100), 1 + below(3000)];
+        const models = sizes.map((size) => Uint32Array.from({ length: size }, () => below(1000)));
+        const tensors = models.map((model) => device.tensor(model, [model.length]));
+        const flights = [];
+        for (let step = 0; step < 40; step++) {
+          const [i, j] = [below(3), below(3)];
+          switch (below(8)) {
+            case 0: case 1: {
+              const first = below(sizes[i]);
+              const data = Uint32Array.from({ length: 1 + below(sizes[i] - first) }, () => below(1000));
+              tensors[i].write(data, first);
+              models[i].set(data, first);
+              data.fill(0);
+              break;
+            }
+            case 2: case 3: case 4:
+              if (i === j) break;
+              kernel.dispatch({ bindings: [tensors[i], tensors[j]], threads: [sizes[j]] });
+              models[j] = models[j].map((y, at) => Math.imul(y, 3) + models[i][at % sizes[i]] + 1);
+              break;
+            case 5: {
+              const copy = tensors[i].slice(0, sizes[i]);
+              tensors[i].dispose();
+              tensors[i] = copy;
+              break;
+            }
+            case 6:
+              flights.push([tensors[i].readback(), models[i].slice()]);
+              break;
+            case 7:
+              if (below(4) === 0) device.flush();
+              if (below(16) === 0) await device.sync();
+          }
+        }
+        for (const i of [0, 1, 2]) flights.push([tensors[i].readback(), models[i]]);
+        for (const tensor of tensors) tensor.dispose();
+        for (const [flight, model] of flights) {
+          reads += 1;
+          const values = await flight;
+          if (values.length !== model.length || values.some((value, at) => value !== model[at])) wrong.push(sequence);
+        }
+      }
+      return { wrong, reads };
+    }),
+  );
+  assert.deepEqual(wrong, []);
+  assert.ok(reads > 1000);
+});
+
 test('flush, sync and counters', LIMIT, async () => {
   const { recorded, flushed, synced, reset, limited, debug } = await run(async (wgsl) => {
     const double = async (device) => {

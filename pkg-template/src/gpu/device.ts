@@ -256,7 +256,7 @@ export class Device {
     return this.#made(this.#call((gpu) => gpu.importBuffer(buffer, dims, checkDType(dtype))), { shape: [...dims], dtype }, buffer);
   }
 
-  /** Rejects when a buffer is another GPUDevice's, or was destroyed; WebGPU itself tells it only when asked like this. */
+  /** Rejects when a buffer is another GPUDevice's; WebGPU tells it only when asked like this. */
   async #checkOwnBuffer(buffer: GPUBuffer): Promise<void> {
     const { gpuDevice } = this;
     gpuDevice.pushErrorScope('validation');
@@ -264,7 +264,7 @@ export class Device {
     const size = Math.min(buffer.size, this.limits.maxStorageBufferBindingSize);
     gpuDevice.createBindGroup({ layout, entries: [{ binding: 0, resource: { buffer, size: size - (size % 4) } }] });
     const error = await gpuDevice.popErrorScope();
-    if (error !== null) throw new EngineError('wrong_device', `the GPUBuffer can't be used on this device, because it is another device's or was destroyed: ${error.message}`);
+    if (error !== null) throw new EngineError('wrong_device', `the GPUBuffer is one of another device: ${error.message}`);
   }
 
   /** The tensor of an id that the wasm gave. */
