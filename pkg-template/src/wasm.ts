@@ -51,10 +51,12 @@ export interface WasmTensorInfo {
 
 /** A GPU device; tensors and kernels are ids of it. */
 export interface WasmGpu {
-  tensor(bytes: Uint8Array, shape: Uint32Array, dtype: DType): number;
-  fill(shape: Uint32Array, dtype: DType, value: number): number;
-  rand(shape: Uint32Array, seedHigh: number, seedLow: number): number;
-  importBuffer(buffer: GPUBuffer, shape: Uint32Array, dtype: DType): number;
+  /** The number by which a shape is named in other calls, as long as no more than so many others are asked for. */
+  shape(dims: Uint32Array): number;
+  tensor(bytes: Uint8Array, shape: number, dtype: DType): number;
+  fill(shape: number, dtype: DType, value: number): number;
+  rand(shape: number, seedHigh: number, seedLow: number): number;
+  importBuffer(buffer: GPUBuffer, shape: number, dtype: DType): number;
   describe(tensor: number): WasmTensorInfo;
   write(tensor: number, first: number, bytes: Uint8Array): void;
   slice(tensor: number, start: number, end: number): number;
@@ -75,7 +77,7 @@ export interface WasmGpu {
 
 /** A batch of a device; its buffers are ids of it, other than those of the device's tensors. */
 export interface WasmBatch {
-  upload(bytes: Uint8Array, shape: Uint32Array, dtype: DType): number;
+  upload(bytes: Uint8Array, shape: number, dtype: DType): number;
   adopt(tensor: number): number;
   unary(kind: 'abs' | 'exp' | 'gelu' | 'neg' | 'relu' | 'sigmoid' | 'sqrt' | 'swish' | 'tanh', x: number): number;
   binary(kind: 'add' | 'sub' | 'mul' | 'div' | 'max' | 'min', a: number, b: number): number;

@@ -17,7 +17,7 @@ use super::convert::{from_js, js_error, to_js};
 use super::gpu_batch::WasmBatch;
 use crate::error::{Error, Result};
 use crate::gpu::{Binding, BufferSlice, CacheSizes, Device, DeviceOptions, HostBytes, Shader, Template};
-use crate::tensor::{Context, DType, Desc, Shape, Tensor, ops};
+use crate::tensor::{Context, DType, Desc, Shape, ShapeCache, Tensor, ops};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -75,6 +75,7 @@ pub(super) struct Registry {
     tensors: RefCell<HashMap<u32, Tensor>>,
     kernels: RefCell<HashMap<u32, Rc<Kernel>>>,
     last_id: Cell<u32>,
+    shapes: RefCell<ShapeCache>,
 }
 
 #[wasm_bindgen]
@@ -87,7 +88,7 @@ impl WasmGpu {
     pub async fn adopt(device: JsValue, options: JsValue) -> Result<WasmGpu, JsValue> {
         let adopt = async {
             let options: Options = from_js("the options of the device", options)?;
-            let shared = options.shared;
+            let (shared, shapes) = (options.shared, options.caches.shapes.unwrap_or(ShapeCache::DEFAULT_LIMIT));
             let sizes = CacheSizes::default();
             let options = DeviceOptions {
                 debug: options.debug,
@@ -109,22 +110,29 @@ impl WasmGpu {
                 tensors: RefCell::default(),
                 kernels: RefCell::default(),
                 last_id: Cell::default(),
+                shapes: RefCell::new(ShapeCache::new(shapes)),
             };
             Ok(WasmGpu { registry: Rc::new(registry) })
         };
         adopt.await.map_err(js_error)
     }
 
-    pub fn tensor(&self, bytes: Uint8Array, shape: &[u32], dtype: &str) -> Result<u32, JsValue> {
+    /// The number of a shape, as long as it is kept.
+    pub fn shape(&self, dims: &[u32]) -> Result<u32, JsValue> {
+        let dims: Vec<usize> = dims.iter().map(|dim| *dim as usize).collect();
+        self.registry.shapes.borrow_mut().intern(&dims).map_err(js_error)
+    }
+
+    pub fn tensor(&self, bytes: Uint8Array, shape: u32, dtype: &str) -> Result<u32, JsValue> {
         let make = || Ok(self.registry.insert(self.registry.upload(bytes, shape, dtype)?));
         make().map_err(js_error)
     }
 
-    pub fn fill(&self, shape: &[u32], dtype: &str, value: u32) -> Result<u32, JsValue> {
+    pub fn fill(&self, shape: u32, dtype: &str, value: u32) -> Result<u32, JsValue> {
         self.registry.fill(shape, dtype, value).map_err(js_error)
     }
 
-    pub fn rand(&self, shape: &[u32], seed_high: u32, seed_low: u32) -> Result<u32, JsValue> {
+    pub fn rand(&self, shape: u32, seed_high: u32, seed_low: u32) -> Result<u32, JsValue> {
         let make = || {
             let desc = self.registry.desc(shape, "f32")?;
             let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
@@ -135,7 +143,7 @@ impl WasmGpu {
     }
 
     #[wasm_bindgen(js_name = importBuffer)]
-    pub fn import_buffer(&self, buffer: JsValue, shape: &[u32], dtype: &str) -> Result<u32, JsValue> {
+    pub fn import_buffer(&self, buffer: JsValue, shape: u32, dtype: &str) -> Result<u32, JsValue> {
         let make = || {
             let context = &self.registry.context;
             let desc = self.registry.desc(shape, dtype)?;
@@ -268,27 +276,26 @@ impl Registry {
     }
 
     /// A shape and dtype as JavaScript names them, if a binding can hold such a tensor.
-    fn desc(&self, shape: &[u32], dtype: &str) -> Result<Desc> {
+    fn desc(&self, shape: u32, dtype: &str) -> Result<Desc> {
         let dtype = match dtype {
             "f32" => DType::F32,
             "u32" => DType::U32,
             _ => bail!(DtypeMismatch, "a tensor is of dtype f32 or u32, not {dtype}"),
         };
-        if shape.len() > 4 || shape.contains(&0) {
-            bail!(ShapeMismatch, "{shape:?}: a shape has at most four dimensions, each of at least 1");
-        }
+        let shape = self.shapes.borrow().shape(shape)?;
+        let dims = shape.dims();
         // Before anything is multiplied in the 32 bits of a wasm address.
-        let bytes = shape.iter().try_fold(4u64, |bytes, dim| bytes.checked_mul(u64::from(*dim)));
+        let bytes = dims.iter().try_fold(4u64, |bytes, dim| bytes.checked_mul(*dim as u64));
         let limit = self.context.device().capabilities().max_storage_binding_size.min(u64::from(u32::MAX));
         match bytes {
+            Some(0) => bail!(ShapeMismatch, "{shape}: each dimension is at least 1"),
             Some(bytes) if bytes <= limit => {}
-            _ => bail!(AdapterLimits, "a tensor {shape:?} does not fit the {limit} bytes that a binding may have here"),
+            _ => bail!(AdapterLimits, "a tensor {shape} does not fit the {limit} bytes that a binding may have here"),
         }
-        let dims: Vec<usize> = shape.iter().map(|dim| *dim as usize).collect();
-        Ok(Desc { shape: Shape::new(&dims), dtype })
+        Ok(Desc { shape, dtype })
     }
 
-    pub fn upload(&self, bytes: Uint8Array, shape: &[u32], dtype: &str) -> Result<Tensor> {
+    pub fn upload(&self, bytes: Uint8Array, shape: u32, dtype: &str) -> Result<Tensor> {
         let desc = self.desc(shape, dtype)?;
         if bytes.length() as usize != desc.shape.elements() * 4 {
             bail!(ShapeMismatch, "{} bytes are not the elements of {}", bytes.length(), desc.shape);
@@ -311,7 +318,7 @@ impl Registry {
         }
     }
 
-    fn fill(&self, shape: &[u32], dtype: &str, value: u32) -> Result<u32> {
+    fn fill(&self, shape: u32, dtype: &str, value: u32) -> Result<u32> {
         let desc = self.desc(shape, dtype)?;
         let tensor = match desc.dtype {
             // All bits of zero are zero, whatever the dtype.

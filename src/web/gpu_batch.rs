@@ -22,7 +22,7 @@ pub struct WasmBatch {
 
 #[wasm_bindgen]
 impl WasmBatch {
-    pub fn upload(&self, bytes: Uint8Array, shape: &[u32], dtype: &str) -> Result<u32, JsValue> {
+    pub fn upload(&self, bytes: Uint8Array, shape: u32, dtype: &str) -> Result<u32, JsValue> {
         self.with(|batch| Ok(batch.insert(self.registry.upload(bytes, shape, dtype)?)))
     }
 

@@ -396,6 +396,26 @@ test('caches can be switched off and made small', LIMIT, async () => {
   assert.equal(counts.usual.uniforms.evictions, 0);
 });
 
+test('shapes cross as numbers; the oldest goes when there are too many', LIMIT, async () => {
+  const { few, off, usual } = await run(async () => {
+    const use = (caches) =>
+      withDevice({ caches }, async (device) => {
+        const right = [];
+        for (const n of [1, 2, 3, 4, 1, 2, 4, 5, 3, 3, 1]) {
+          const tensor = device.ones([n, 2]);
+          right.push(tensor.shape[0] === n && (await tensor.readback()).length === 2 * n);
+          tensor.dispose();
+        }
+        return { right: right.every(Boolean), ...device.stats().shapes };
+      });
+    return { few: await use({ shapes: 3 }), off: await use({ shapes: 0 }), usual: await use({}) };
+  });
+  // 1 2 3 miss, 4 evicts 1, 1 evicts 2, 2 evicts 3, 4 hits, 5 evicts 4, 3 evicts 1, 3 hits, 1 evicts 2.
+  assert.deepEqual(few, { right: true, hits: 2, misses: 9, evictions: 6, entries: 3, bytes: 0 });
+  assert.deepEqual(off, { right: true, hits: 0, misses: 11, evictions: 0, entries: 0, bytes: 0 });
+  assert.deepEqual(usual, { right: true, hits: 6, misses: 5, evictions: 0, entries: 5, bytes: 0 });
+});
+
 test('memory goes back to what it was after tensors and batches are disposed of', LIMIT, async () => {
   const memory = await run(() =>
     withDevice({}, async (device) => {

@@ -13,6 +13,8 @@ export type BufferId = number;
 /** What a batch asks of its device. @internal */
 export interface BatchDevice {
   check(): void;
+  /** The number of a shape. */
+  shape(dims: Uint32Array): number;
   importBuffer(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType): { tensor: Tensor; checked: Promise<void> };
   made(id: number): Tensor;
 }
@@ -65,7 +67,7 @@ export class CommandBatch {
   upload(data: TensorData, shape?: ArrayLike<number>, dtype?: DType): BufferId {
     const dims = checkShape(shape ?? [bytesOf(data, dtype).elements]);
     const { bytes, dtype: found } = dataOfShape(data, dims, dtype);
-    return this.#call((batch) => batch.upload(bytes, dims, found));
+    return this.#call((batch) => batch.upload(bytes, this.#owner.shape(dims), found));
   }
 
   /**

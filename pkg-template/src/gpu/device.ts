@@ -7,8 +7,9 @@ import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
 import { checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
 import { checkKernelOptions, Kernel } from './kernel.js';
+import { DEFAULT_SHAPES, ShapeNumbers } from './shapes.js';
 import { handleOn, Tensor, type TensorOwner } from './tensor.js';
-import type { AdapterInfo, DeviceLostInfo, DeviceOptions, DType, GpuStats, KernelOptions, KernelTime, MemoryStats, TensorData, TensorValues } from './types.js';
+import type { AdapterInfo, DeviceLostInfo, DeviceOptions, DeviceStats, DType, KernelOptions, KernelTime, MemoryStats, TensorData, TensorValues } from './types.js';
 
 // WebGPU's numbers for the two flags that are needed here; the types of the DOM leave the namespaces of them out.
 const USAGE_STORAGE = 0x80;
@@ -59,6 +60,7 @@ export class Device {
   #destroyed: EngineError | undefined;
   #tellDestroyed!: (info: DeviceLostInfo) => void;
   #owner: TensorOwner;
+  #shapes: ShapeNumbers;
 
   /**
    * Asks for a device, or takes in an application's own with `{device}`.
@@ -73,17 +75,18 @@ export class Device {
     const gpuDevice = given ?? (await requestGpuDevice(options));
     try {
       const gpu = await wasm.guard(() => wasm.WasmGpu.adopt(gpuDevice, { shared: given !== undefined, debug, caches, maxBatchSize }));
-      return new Device(wasm, gpu, gpuDevice, given !== undefined);
+      return new Device(wasm, gpu, gpuDevice, given !== undefined, caches.shapes ?? DEFAULT_SHAPES);
     } catch (thrown) {
       if (given === undefined) gpuDevice.destroy();
       throw toEngineError(thrown);
     }
   }
 
-  private constructor(wasm: Wasm, gpu: WasmGpu, gpuDevice: GPUDevice, shared: boolean) {
+  private constructor(wasm: Wasm, gpu: WasmGpu, gpuDevice: GPUDevice, shared: boolean, shapes: number) {
     this.#wasm = wasm;
     this.#gpu = gpu;
     this.#shared = shared;
+    this.#shapes = new ShapeNumbers(shapes, (dims) => gpu.shape(dims));
     this.gpuDevice = gpuDevice;
     this.features = gpuDevice.features;
     this.limits = gpuDevice.limits;
@@ -114,7 +117,7 @@ export class Device {
   tensor(data: TensorData, shape: ArrayLike<number>, dtype?: DType): Tensor {
     const dims = checkShape(shape);
     const { bytes, dtype: found } = dataOfShape(data, dims, dtype);
-    return this.#made(this.#call((gpu) => gpu.tensor(bytes, dims, found)), { shape: [...dims], dtype: found });
+    return this.#made(this.#call((gpu) => gpu.tensor(bytes, this.#shapes.numberOf(dims), found)), { shape: [...dims], dtype: found });
   }
 
   /** A tensor of zeros. */
@@ -131,7 +134,7 @@ export class Device {
   rand(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
     if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
     const dims = checkShape(shape);
-    return this.#made(this.#call((gpu) => gpu.rand(dims, Math.floor(seed / 2 ** 32), seed % 2 ** 32)), { shape: [...dims], dtype: 'f32' });
+    return this.#made(this.#call((gpu) => gpu.rand(this.#shapes.numberOf(dims), Math.floor(seed / 2 ** 32), seed % 2 ** 32)), { shape: [...dims], dtype: 'f32' });
   }
 
   /**
@@ -173,6 +176,7 @@ export class Device {
   batch(): CommandBatch {
     return new CommandBatch(this, this.#wasm, this.#call((gpu) => gpu.batch()), {
       check: () => this.#check(),
+      shape: (dims) => this.#call(() => this.#shapes.numberOf(dims)),
       importBuffer: (buffer, shape, dtype) => ({ tensor: this.#imported(buffer, shape, dtype), checked: this.#checkOwnBuffer(buffer) }),
       made: (id) => this.#made(id),
     });
@@ -198,13 +202,14 @@ export class Device {
   }
 
   /** The counters. */
-  stats(): GpuStats {
-    return this.#call((gpu) => gpu.stats());
+  stats(): DeviceStats {
+    return { ...this.#call((gpu) => gpu.stats()), shapes: this.#shapes.stats() };
   }
 
   /** Sets the counters to zero; what is alive stays counted. */
   resetStats(): void {
     this.#call((gpu) => gpu.resetStats());
+    this.#shapes.resetStats();
   }
 
   /**
@@ -241,7 +246,7 @@ export class Device {
 
   #filled(shape: ArrayLike<number>, dtype: DType, value: number): Tensor {
     const dims = checkShape(shape);
-    return this.#made(this.#call((gpu) => gpu.fill(dims, checkDType(dtype), value)), { shape: [...dims], dtype });
+    return this.#made(this.#call((gpu) => gpu.fill(this.#shapes.numberOf(dims), checkDType(dtype), value)), { shape: [...dims], dtype });
   }
 
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType): Tensor {
@@ -253,7 +258,7 @@ export class Device {
     if (elementsOf(dims) * 4 > buffer.size) {
       throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] takes ${elementsOf(dims) * 4} bytes and the GPUBuffer has ${buffer.size}`);
     }
-    return this.#made(this.#call((gpu) => gpu.importBuffer(buffer, dims, checkDType(dtype))), { shape: [...dims], dtype }, buffer);
+    return this.#made(this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), checkDType(dtype))), { shape: [...dims], dtype }, buffer);
   }
 
   /** Rejects when a buffer is another GPUDevice's; WebGPU tells it only when asked like this. */

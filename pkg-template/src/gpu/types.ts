@@ -1,5 +1,6 @@
 // The public types of rillm/gpu: what a caller passes in and gets back. Types only.
 
+import type { CacheStats, GpuStats } from '../stats.js';
 import type { AdapterInfo } from '../types.js';
 
 export type { CacheStats, Flushes, GpuStats } from '../stats.js';
@@ -86,6 +87,12 @@ export interface KernelOptions {
   bindings: readonly BindingKind[];
   /** Invocations in a workgroup. Default: `[64]`. */
   workgroup?: Extent | undefined;
+}
+
+/** The counters of a device. */
+export interface DeviceStats extends GpuStats {
+  /** Shapes that cross to the WebAssembly as a number. */
+  shapes: CacheStats;
 }
 
 /** GPU time of one kernel. */
