@@ -2,6 +2,8 @@
 //!
 //! The golden files and how they were made: tests/text/README.md.
 
+mod skip;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -93,7 +95,7 @@ fn token_ids_are_those_of_independent_implementations() {
 #[test]
 fn whole_vocabularies_load_quickly_and_agree() {
     let Some(full) = std::env::var_os("RILLM_FULL_TOKENIZERS") else {
-        println!("SKIPPED: RILLM_FULL_TOKENIZERS names no folder with whole vocabularies");
+        skip::skipped("whole vocabularies: RILLM_FULL_TOKENIZERS names no folder with them");
         return;
     };
     for name in ["gpt-2", "gpt-4o", "llama-bpe", "llama-spm"] {
@@ -478,7 +480,7 @@ fn templates_render_as_python_renders_them() {
 fn published_templates_render_exactly() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/chat-templates.json");
     if !Path::new(path).exists() {
-        println!("SKIPPED: {path} is not there");
+        skip::skipped(&format!("published chat templates: {path} is not there"));
         return;
     }
     // The day that the expected texts were made on: 2025-07-10.

@@ -84,8 +84,10 @@ test('bench decode counts what one warm token costs', LIMIT, async () => {
   assert.equal(typeof result.adapter.vendor, 'string');
   const { per_warm_token } = result;
   assert.deepEqual(Object.keys(per_warm_token).sort(), ['bind_groups_created', 'buffers_created', 'dispatches', 'maps', 'passes', 'pipelines_created', 'submits', 'uniform_writes']);
-  assert.ok(per_warm_token.dispatches > 2 && per_warm_token.submits > 0);
-  assert.equal(per_warm_token.pipelines_created, 0);
+  // 16 dispatches a layer and 5 around them; everything else is one or none.
+  const { dispatches, ...others } = per_warm_token;
+  assert.equal(dispatches, 2 * 16 + 5);
+  assert.deepEqual(others, { passes: 1, submits: 1, maps: 1, buffers_created: 0, bind_groups_created: 0, pipelines_created: 0, uniform_writes: 0 });
 });
 
 test('bench prefill, load and dispatch', LIMIT, async () => {
@@ -103,10 +105,6 @@ test('bench prefill, load and dispatch', LIMIT, async () => {
   for (const { variant, encode_us, whole_us } of dispatch.result.results) {
     assert.ok(encode_us > 0 && whole_us > encode_us, variant);
     assert.ok(dispatch.result.times_less_than_tvm[variant].encode > 0);
-  }
-  // What the recorder is for. The usual ratios are 4 and 20; on a busy machine what is measured is mostly the scheduler.
-  for (const variant of ['eager', 'replay']) {
-    assert.ok(dispatch.result.times_less_than_tvm[variant].encode > 1, JSON.stringify(dispatch.result));
   }
 });
 
