@@ -132,6 +132,15 @@ fn program_order(device: &Device, seeds: std::ops::Range<u64>) {
 }
 
 #[test]
+fn subgroups_are_used_where_their_lanes_follow_the_indices() {
+    // Mesa's software driver and every GPU driver known fill subgroups in order; `without_subgroups` is for comparison.
+    let capabilities = plain().capabilities().clone();
+    assert!(capabilities.subgroups.is_some_and(|(smallest, largest)| smallest >= 4 && largest >= smallest));
+    let without = device(DeviceOptions { without_subgroups: true, ..Default::default() });
+    assert!(without.capabilities().subgroups.is_none());
+}
+
+#[test]
 fn ten_thousand_sequences_run_in_program_order() {
     let device = plain();
     program_order(&device, 0..10_000);

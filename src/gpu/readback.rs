@@ -230,15 +230,9 @@ impl Inner {
         self.poke();
     }
 
-    /// Lets callbacks run, and waits for them. A browser does that itself; natively nobody else polls the device.
-    #[cfg(not(target_arch = "wasm32"))]
     fn drive(&self) {
-        // A failed poll is a lost device, which the callbacks report.
-        let _ = self.wgpu.poll(wgpu::PollType::wait_indefinitely());
+        super::device::wait_for_callbacks(&self.wgpu);
     }
-
-    #[cfg(target_arch = "wasm32")]
-    fn drive(&self) {}
 
     /// Lets callbacks run that are due.
     #[cfg(not(target_arch = "wasm32"))]

@@ -212,7 +212,7 @@ impl Device {
         set(&adapter, "limits", &get(raw, "limits"));
         set(&adapter, "info", &info);
         let (device, queue) = adopt(&gpu, &adapter, raw).await?;
-        Ok(Device::new(device, queue, describe(&info, has(&features, "subgroups")), options, is_foreign))
+        Device::new(device, queue, describe(&info, has(&features, "subgroups")), options, is_foreign).await
     }
 
     /// Takes in a GPUBuffer of the application, which must have the usage STORAGE. It is never destroyed here.

@@ -1,6 +1,7 @@
 //! The device: chooses an adapter, asks for what it has (features, largest limits), and collects what goes wrong.
 
 mod faults;
+mod probe;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -123,18 +124,20 @@ impl Device {
     /// Asks for an adapter and a device with every feature that kernels use and the adapter's largest limits.
     pub async fn request(options: &DeviceOptions) -> Result<Device> {
         let (device, queue, adapter) = request(options).await?;
-        Ok(Self::new(device, queue, adapter, options, false))
+        Self::new(device, queue, adapter, options, false).await
     }
 
-    fn new(
+    async fn new(
         device: wgpu::Device,
         queue: wgpu::Queue,
         adapter: Adapter,
         options: &DeviceOptions,
         is_foreign: bool,
-    ) -> Device {
+    ) -> Result<Device> {
         let mut capabilities = capabilities(&device, &adapter);
-        if options.without_subgroups {
+        if let Some((smallest, _)) = capabilities.subgroups
+            && (options.without_subgroups || !probe::lanes_follow_indices(&device, &queue, smallest).await?)
+        {
             capabilities.subgroups = None;
         }
         let mut features = Vec::new();
@@ -148,7 +151,7 @@ impl Device {
             }
         }
         let faults = Faults::watch(&device, is_foreign);
-        Device(Rc::new_cyclic(|this| Inner {
+        Ok(Device(Rc::new_cyclic(|this| Inner {
             this: this.clone(),
             wgpu: device,
             queue,
@@ -169,7 +172,7 @@ impl Device {
             faults,
             is_foreign,
             disposed: Cell::new(false),
-        }))
+        })))
     }
 
     pub fn adapter(&self) -> &AdapterInfo {
@@ -298,3 +301,13 @@ use browser::request;
 mod native;
 #[cfg(not(target_arch = "wasm32"))]
 use native::request;
+
+/// Lets callbacks run, and waits for them. A browser does that itself; natively nobody else polls the device.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn wait_for_callbacks(device: &wgpu::Device) {
+    // A failed poll is a lost device, which the callbacks report.
+    let _ = device.poll(wgpu::PollType::wait_indefinitely());
+}
+
+#[cfg(target_arch = "wasm32")]
+pub(super) fn wait_for_callbacks(_: &wgpu::Device) {}
