@@ -190,7 +190,7 @@ impl Generation {
         while done < prompt.len() {
             done += session.prefill(&self.engine, &prompt[done..])?;
             if done < prompt.len() {
-                // Lets the page and a cancellation in between the parts of a long prompt.
+                // Bounds what is submitted at once, so that the page gets its frames between the parts.
                 self.engine.context.device().sync().await?;
             }
         }
@@ -203,7 +203,7 @@ impl Generation {
     async fn next_token(&mut self) -> Result<u32> {
         let Some(session) = &self.session else { bail!(Internal, "a generation without a session") };
         let context = &self.engine.context;
-        while self.in_flight.len() < IN_FLIGHT && self.steps < self.longest(session) {
+        while self.in_flight.len() < IN_FLIGHT && self.steps < self.longest() {
             session.step(context)?;
             self.in_flight.push_back(session.read_token(context, self.steps)?);
             self.steps += 1;
@@ -226,7 +226,6 @@ impl Generation {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += 1;
         let Some(session) = &mut self.session else { bail!(Internal, "a generation without a session") };
-        let longest = self.request.max_tokens.unwrap_or(usize::MAX).min(session.capacity() - self.request.prompt.len());
         if self.steps > self.generated {
             // The step that samples the next token, already submitted, takes this one into the cache.
             session.decoded(token);
@@ -243,7 +242,7 @@ impl Generation {
         chunk.text.push_str(&progress.text);
         if progress.matched.is_some() {
             chunk.finish_reason = Some(FinishReason::Stop);
-        } else if self.generated >= longest {
+        } else if self.generated >= self.longest() {
             let rest = self.rest();
             chunk.text.push_str(&rest);
             chunk.finish_reason = Some(FinishReason::Length);
@@ -252,8 +251,9 @@ impl Generation {
     }
 
     /// The most tokens that this generation can have.
-    fn longest(&self, session: &Session) -> usize {
-        self.request.max_tokens.unwrap_or(usize::MAX).min(session.capacity() - self.request.prompt.len())
+    fn longest(&self) -> usize {
+        // `start` made sure that the prompt is shorter than the context.
+        self.request.max_tokens.unwrap_or(usize::MAX).min(self.engine.info.context_length - self.request.prompt.len())
     }
 
     /// Text that was held back.

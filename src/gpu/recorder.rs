@@ -167,34 +167,24 @@ impl Device {
     }
 
     pub(super) fn record_copy(&self, source: &BufferSlice, target: &wgpu::Buffer, target_offset: u64) -> Result<()> {
-        let mut recorder = self.inner().recorder.borrow_mut();
-        recorder.commands.push(Command::Copy {
-            source: source.buffer.wgpu()?.clone(),
-            source_offset: source.buffer.start() + source.offset,
-            target: target.clone(),
-            target_offset,
-            size: source.size,
-        });
-        recorder.name(&source.buffer);
+        let from = source.buffer.start() + source.offset;
+        self.inner().recorder.borrow_mut().name(&source.buffer);
+        self.record_raw_copy(source.buffer.wgpu()?, from, target, target_offset, source.size);
         Ok(())
     }
 
-    pub(super) fn record_copy_from(
+    /// Records a copy between GPU buffers, of which a recording keeps none alive.
+    pub(super) fn record_raw_copy(
         &self,
         source: &wgpu::Buffer,
         source_offset: u64,
-        target: &Buffer,
-        offset: u64,
+        target: &wgpu::Buffer,
+        target_offset: u64,
         size: u64,
-    ) -> Result<()> {
-        self.inner().recorder.borrow_mut().commands.push(Command::Copy {
-            source: source.clone(),
-            source_offset,
-            target: target.wgpu()?.clone(),
-            target_offset: target.start() + offset,
-            size,
-        });
-        Ok(())
+    ) {
+        let (source, target) = (source.clone(), target.clone());
+        let copy = Command::Copy { source, source_offset, target, target_offset, size };
+        self.inner().recorder.borrow_mut().commands.push(copy);
     }
 
     /// Runs `step` only to learn what pipelines it needs, and compiles those. Nothing runs on the GPU; what the step writes

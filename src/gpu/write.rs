@@ -41,7 +41,8 @@ impl Device {
         if bytes.len() <= SMALL && !inner.recorder.borrow().is_empty() {
             return self.stage(buffer, offset, bytes);
         }
-        self.flush_before_write()?;
+        // A write that goes to the queue must not overtake what is recorded.
+        inner.flush(FlushReason::Write);
         inner.queue.write_buffer(buffer.wgpu()?, buffer.start() + offset, bytes);
         Ok(())
     }
@@ -57,12 +58,6 @@ impl Device {
         if inner.recorder.borrow().is_capturing() {
             bail!(Internal, "a step that is planned must not write: a replay would not repeat it");
         }
-        Ok(())
-    }
-
-    /// A write that goes to the queue must not overtake what is recorded.
-    pub(super) fn flush_before_write(&self) -> Result<()> {
-        self.inner().flush(FlushReason::Write);
         Ok(())
     }
 
@@ -84,7 +79,8 @@ impl Device {
         staged.pending += 1;
         drop(staged);
         add(&inner.counters.staged_writes, 1);
-        self.record_copy_from(&ring, at, buffer, offset, bytes.len() as u64)
+        self.record_raw_copy(&ring, at, buffer.wgpu()?, buffer.start() + offset, bytes.len() as u64);
+        Ok(())
     }
 }
 

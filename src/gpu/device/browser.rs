@@ -288,7 +288,8 @@ impl Device {
         if self.0.recorder.borrow_mut().trace().is_some() {
             return Ok(());
         }
-        self.flush_before_write()?;
+        // A write that goes to the queue must not overtake what is recorded.
+        self.0.flush(FlushReason::Write);
         add(&self.0.counters.bytes_uploaded, range.len() as u64);
         let (Some(queue), Some(target)) = (self.0.queue.as_webgpu(), buffer.wgpu()?.as_webgpu()) else {
             bail!(Internal, "the queue is not a browser's");
