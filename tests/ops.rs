@@ -4,7 +4,7 @@
 mod adapter;
 mod parity;
 
-use rillm::tensor::{Context, Desc, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
+use rillm::tensor::{Context, Desc, DeviceOptions, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
 use rillm::{Code, tensor::Op};
 
 #[test]
@@ -15,6 +15,16 @@ fn kernels_agree_with_references() {
 #[test]
 fn kernels_without_subgroups_agree_with_references() {
     assert!(pollster::block_on(parity::check_all(&adapter::context(false))) > 100);
+}
+
+/// The software adapter of the tests takes its own variants of some kernels; these are the ones that GPUs take.
+#[test]
+fn kernels_for_gpus_agree_with_references() {
+    let options =
+        |without_packed_dot| DeviceOptions { software_kernels: Some(false), without_packed_dot, ..Default::default() };
+    for without_packed_dot in [false, true] {
+        assert!(pollster::block_on(parity::check_all(&adapter::context_with(&options(without_packed_dot)))) > 100);
+    }
 }
 
 /// However the bytes of a weight are cut into pieces, and however many runs its upload takes, the matrix is the same.

@@ -9,6 +9,8 @@ use super::quant::Format;
 pub enum DType {
     F32,
     U32,
+    /// Four int8 in a word, the first in the lowest byte; shapes count words.
+    I8x4,
     /// A weight matrix in one of the formats of `tensor/quant`, laid out in planes.
     Weight(&'static Format),
 }
@@ -18,6 +20,7 @@ impl DType {
         match self {
             DType::F32 => "f32",
             DType::U32 => "u32",
+            DType::I8x4 => "i8x4",
             DType::Weight(format) => format.name,
         }
     }
@@ -26,7 +29,7 @@ impl DType {
 impl PartialEq for DType {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (DType::F32, DType::F32) | (DType::U32, DType::U32) => true,
+            (DType::F32, DType::F32) | (DType::U32, DType::U32) | (DType::I8x4, DType::I8x4) => true,
             (DType::Weight(a), DType::Weight(b)) => std::ptr::eq(*a, *b),
             _ => false,
         }

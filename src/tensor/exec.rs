@@ -9,6 +9,9 @@ use crate::gpu::{Binding, Buffer, BufferSlice, Define, Device, Recording, Shader
 const MODULES: &[(&str, &str)] = &[
     ("block", include_str!("wgsl/block.wgsl")),
     ("activations", include_str!("wgsl/activations.wgsl")),
+    ("int8_block", include_str!("wgsl/int8_block.wgsl")),
+    ("epilogue", include_str!("wgsl/epilogue.wgsl")),
+    ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
 ];

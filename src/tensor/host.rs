@@ -24,6 +24,13 @@ impl HostTensor {
         Self { shape, dtype: DType::U32, bytes: bytemuck::cast_slice(data).to_vec() }
     }
 
+    /// Words of four int8; `data` holds the single ones.
+    pub fn i8x4(dims: &[usize], data: &[i8]) -> Self {
+        let shape = Shape::new(dims);
+        assert_eq!(shape.elements() * 4, data.len());
+        Self { shape, dtype: DType::I8x4, bytes: bytemuck::cast_slice(data).to_vec() }
+    }
+
     pub fn zeros(desc: &Desc) -> Self {
         Self { shape: desc.shape, dtype: desc.dtype, bytes: vec![0; desc.shape.elements() * 4] }
     }
@@ -32,11 +39,12 @@ impl HostTensor {
         Desc { shape: self.shape, dtype: self.dtype }
     }
 
-    /// The elements as f32; weights are dequantised.
+    /// The elements as f32; weights are dequantised, and a word of four int8 gives four.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
         match self.dtype {
             DType::F32 => Ok(bytemuck::pod_collect_to_vec(&self.bytes)),
             DType::U32 => bail!(DtypeMismatch, "f32 elements are wanted, these are u32"),
+            DType::I8x4 => Ok(self.bytes.iter().map(|byte| f32::from(*byte as i8)).collect()),
             DType::Weight(format) => {
                 let mut values = vec![0.0; self.shape.elements()];
                 format.dequantize(&self.bytes, &mut values)?;

@@ -19,6 +19,11 @@ impl Desc {
     pub fn u32(dims: &[usize]) -> Self {
         Self { shape: Shape::new(dims), dtype: DType::U32 }
     }
+
+    /// Of so many words of four int8.
+    pub fn i8x4(dims: &[usize]) -> Self {
+        Self { shape: Shape::new(dims), dtype: DType::I8x4 }
+    }
 }
 
 /// How an op runs on the GPU for given inputs.

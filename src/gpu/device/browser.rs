@@ -38,7 +38,7 @@ fn message(error: &JsValue) -> String {
     get(error, "message").as_string().unwrap_or_else(|| format!("{error:?}"))
 }
 
-/// Whether a GPUSupportedFeatures holds a feature.
+/// Whether a GPUSupportedFeatures or a WGSLLanguageFeatures holds a feature.
 fn has(features: &JsValue, feature: &str) -> bool {
     let Ok(has) = get(features, "has").dyn_into::<Function>() else { return false };
     has.call1(features, &feature.into()).is_ok_and(|value| value.is_truthy())
@@ -113,11 +113,11 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
     let raw = JsFuture::from(promise).await.map_err(refused)?;
 
     let (device, queue) = adopt(&gpu, &adapter, &raw).await?;
-    Ok((device, queue, describe(&get(&adapter, "info"), subgroups)))
+    Ok((device, queue, describe(&gpu, &get(&adapter, "info"), subgroups)))
 }
 
-/// What a GPUAdapterInfo says.
-fn describe(info: &JsValue, subgroups: bool) -> Adapter {
+/// What a GPUAdapterInfo says, and which features of WGSL the browser has.
+fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool) -> Adapter {
     let number = |key: &str| get(info, key).as_f64().unwrap_or(0.0) as u32;
     let is_fallback = get(info, "isFallbackAdapter").is_truthy() || text(info, "architecture") == "swiftshader";
     Adapter {
@@ -132,6 +132,7 @@ fn describe(info: &JsValue, subgroups: bool) -> Adapter {
         subgroup_sizes: (number("subgroupMinSize"), number("subgroupMaxSize")),
         // Without the sizes a kernel can't know how many lanes share a sum.
         subgroups: subgroups && number("subgroupMinSize") > 0,
+        packed_dot: has(&get(gpu, "wgslLanguageFeatures"), "packed_4x8_integer_dot_product"),
     }
 }
 
@@ -212,7 +213,7 @@ impl Device {
         set(&adapter, "limits", &get(raw, "limits"));
         set(&adapter, "info", &info);
         let (device, queue) = adopt(&gpu, &adapter, raw).await?;
-        Device::new(device, queue, describe(&info, has(&features, "subgroups")), options, is_foreign).await
+        Device::new(device, queue, describe(&gpu, &info, has(&features, "subgroups")), options, is_foreign).await
     }
 
     /// Takes in a GPUBuffer of the application, which must have the usage STORAGE. It is never destroyed here.

@@ -57,6 +57,10 @@ pub struct DeviceOptions {
     pub force_fallback_adapter: bool,
     /// Use no subgroups where there are some, to test and compare the kernels that do without.
     pub without_subgroups: bool,
+    /// Take the kernels for software adapters (true) or those for GPUs (false), whatever the adapter is, to test both.
+    pub software_kernels: Option<bool>,
+    /// Use no packed dot products where there are some, to test the kernels that do without.
+    pub without_packed_dot: bool,
     /// Submit each dispatch by itself, so that an error names its kernel.
     pub debug: bool,
     /// Submit after so many dispatches; 0 for no limit.
@@ -83,6 +87,10 @@ pub struct Capabilities {
     pub shader_f16: bool,
     /// The smallest and the largest number of lanes that a subgroup can have, where subgroups are there.
     pub subgroups: Option<(u32, u32)>,
+    /// Shaders run on the CPU, where a workgroup barrier is dear and memory of a workgroup is no faster than any other.
+    pub software: bool,
+    /// WGSL's language feature `packed_4x8_integer_dot_product` is there.
+    pub packed_dot: bool,
     pub timestamp_query: bool,
     pub max_buffer_size: u64,
     pub max_storage_binding_size: u64,
@@ -140,6 +148,8 @@ impl Device {
         {
             capabilities.subgroups = None;
         }
+        capabilities.software = options.software_kernels.unwrap_or(capabilities.software);
+        capabilities.packed_dot &= !options.without_packed_dot;
         let mut features = Vec::new();
         for (name, on) in [
             ("shader-f16", capabilities.shader_f16),
@@ -272,6 +282,7 @@ struct Adapter {
     info: AdapterInfo,
     subgroup_sizes: (u32, u32),
     subgroups: bool,
+    packed_dot: bool,
 }
 
 fn capabilities(device: &wgpu::Device, adapter: &Adapter) -> Capabilities {
@@ -280,6 +291,8 @@ fn capabilities(device: &wgpu::Device, adapter: &Adapter) -> Capabilities {
     Capabilities {
         shader_f16: features.contains(wgpu::Features::SHADER_F16),
         subgroups: adapter.subgroups.then_some(adapter.subgroup_sizes),
+        software: adapter.info.is_fallback,
+        packed_dot: adapter.packed_dot,
         timestamp_query: features.contains(wgpu::Features::TIMESTAMP_QUERY),
         max_buffer_size: limits.max_buffer_size,
         max_storage_binding_size: limits.max_storage_buffer_binding_size,

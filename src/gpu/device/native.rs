@@ -43,6 +43,8 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
         },
         subgroup_sizes: (info.subgroup_min_size, info.subgroup_max_size),
         subgroups: features.contains(wgpu::Features::SUBGROUP),
+        // naga writes out what a driver lacks.
+        packed_dot: true,
     };
     Ok((device, queue, adapter))
 }

@@ -2,6 +2,8 @@
 
 use super::{Case, Op};
 
+mod epilogue;
+
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
         $(mod $module;)*
@@ -22,7 +24,9 @@ ops! {
     kv_append: KvAppend,
     mat_mul: MatMul,
     mat_mul_f32: MatMulF32,
+    mat_mul_int8: MatMulInt8,
     mat_vec: MatVec,
+    quantize: Quantize,
     random: Random,
     rms_norm: RmsNorm,
     rope: Rope,
@@ -35,6 +39,7 @@ ops! {
 }
 
 pub use binary::BinaryKind;
+pub use epilogue::Epilogue;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a

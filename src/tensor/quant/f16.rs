@@ -9,6 +9,7 @@ pub static F16: Format = Format {
     block_bytes: 2,
     words_per_pair: &[32],
     wgsl: include_str!("f16.wgsl"),
+    has_int8_view: false,
     repack: include_str!("f16_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f16_at(bytes),
     random_block: |rng| random_scale(rng, 1.0).to_vec(),

@@ -9,6 +9,7 @@ pub static F32: Format = Format {
     block_bytes: 4,
     words_per_pair: &[64],
     wgsl: include_str!("f32.wgsl"),
+    has_int8_view: false,
     repack: include_str!("f32_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
     random_block: |rng| rng.signed().to_le_bytes().to_vec(),

@@ -31,6 +31,9 @@ pub struct Format {
     pub words_per_pair: &'static [usize],
     /// The module `"weight"`: binds the planes at 10, 11 … and defines `load_block(index) -> Block`.
     pub wgsl: &'static str,
+    /// Whether `wgsl` also shows blocks as int8 with one scale: `load_int8_raw(index) -> Int8Raw` (what memory holds) and
+    /// `unpack_int8(raw) -> Int8Block`. Apart, so that a kernel can load long before it needs the numbers.
+    pub has_int8_view: bool,
     /// The kernel that turns a file's bytes (binding 0) into the planes.
     pub repack: &'static str,
     /// Dequantises one block of a file.

@@ -10,6 +10,7 @@ pub static Q4_0: Format = Format {
     block_bytes: 18,
     words_per_pair: &[8, 1],
     wgsl: include_str!("q4_0.wgsl"),
+    has_int8_view: true,
     repack: include_str!("q4_0_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(bytes);

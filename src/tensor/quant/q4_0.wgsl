@@ -1,4 +1,5 @@
 #import "block"
+#import "int8_block"
 
 // One word of four 32-bit words holds the 16 bytes of a block as they stand in the file.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
@@ -19,5 +20,27 @@ fn load_block(index: u32) -> Block {
     return Block(
         nibbles(low.x, d), nibbles(low.y, d), nibbles(low.z, d), nibbles(low.w, d),
         nibbles(high.x, d), nibbles(high.y, d), nibbles(high.z, d), nibbles(high.w, d),
+    );
+}
+
+struct Int8Raw { quants: vec4<u32>, scales: u32, is_odd: u32 }
+
+fn load_int8_raw(index: u32) -> Int8Raw {
+    return Int8Raw(weight_quants[index], weight_scales[index / 2u], index & 1u);
+}
+
+// Subtracts eight from each byte of nibbles; the top bits keep borrows from the next byte.
+fn centred(nibbles: vec4<u32>) -> vec4<u32> {
+    let tops = vec4<u32>(0x80808080u);
+    return ((nibbles | tops) - vec4<u32>(0x08080808u)) ^ tops;
+}
+
+fn unpack_int8(raw: Int8Raw) -> Int8Block {
+    let mask = vec4<u32>(0x0f0f0f0fu);
+    let scales = unpack2x16float(raw.scales);
+    return Int8Block(
+        centred(raw.quants & mask),
+        centred((raw.quants >> vec4<u32>(4u)) & mask),
+        select(scales.x, scales.y, raw.is_odd == 1u),
     );
 }

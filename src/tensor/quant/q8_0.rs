@@ -9,6 +9,7 @@ pub static Q8_0: Format = Format {
     block_bytes: 34,
     words_per_pair: &[16, 1],
     wgsl: include_str!("q8_0.wgsl"),
+    has_int8_view: true,
     repack: include_str!("q8_0_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(bytes);

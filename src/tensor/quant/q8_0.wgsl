@@ -1,4 +1,5 @@
 #import "block"
+#import "int8_block"
 
 // Two of these hold the 32 bytes of a block as they stand in the file.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
@@ -20,4 +21,15 @@ fn load_block(index: u32) -> Block {
         bytes(q0.x, d), bytes(q0.y, d), bytes(q0.z, d), bytes(q0.w, d),
         bytes(q1.x, d), bytes(q1.y, d), bytes(q1.z, d), bytes(q1.w, d),
     );
+}
+
+struct Int8Raw { low: vec4<u32>, high: vec4<u32>, scales: u32, is_odd: u32 }
+
+fn load_int8_raw(index: u32) -> Int8Raw {
+    return Int8Raw(weight_quants[index * 2u], weight_quants[index * 2u + 1u], weight_scales[index / 2u], index & 1u);
+}
+
+fn unpack_int8(raw: Int8Raw) -> Int8Block {
+    let scales = unpack2x16float(raw.scales);
+    return Int8Block(raw.low, raw.high, select(scales.x, scales.y, raw.is_odd == 1u));
 }

@@ -1,0 +1,81 @@
+//! What the matrix products do with a result besides storing it, so that a bias and a residual cost no dispatch of their own
+//! (`wgsl/epilogue.wgsl`).
+
+use crate::error::Result;
+use crate::gpu::Define;
+use crate::tensor::op::expect;
+use crate::tensor::{DType, Desc, HostTensor};
+
+/// Further inputs of a product, after its operands: a bias [rows], if there is one; then a residual [tokens, rows], if there
+/// is one, which the product is added to in place of an output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epilogue {
+    pub bias: bool,
+    pub residual: bool,
+}
+
+impl Epilogue {
+    pub const NONE: Epilogue = Epilogue { bias: false, residual: false };
+
+    /// The inputs that the kernel writes, where `operands` come first.
+    pub(super) fn mutates(self, operands: usize) -> &'static [usize] {
+        match (self.residual, operands + usize::from(self.bias)) {
+            (true, 2) => &[2],
+            (true, 3) => &[3],
+            (true, 4) => &[4],
+            _ => &[],
+        }
+    }
+
+    /// The outputs of a product [tokens, rows], or why the inputs after its operands don't fit.
+    pub(super) fn infer(self, op: &str, inputs: &[Desc], operands: usize, product: Desc) -> Result<Vec<Desc>> {
+        let further = inputs.get(operands..).unwrap_or_default();
+        let count = usize::from(self.bias) + usize::from(self.residual);
+        expect(op, further, &[Some(DType::F32), Some(DType::F32)][..count])?;
+        let (_, rows) = product.shape.matrix()?;
+        if self.bias && further[0].shape.dims() != [rows] {
+            bail!(ShapeMismatch, "{op}: bias {} for the {rows} columns of {}", further[0].shape, product.shape);
+        }
+        if self.residual && further[count - 1].shape != product.shape {
+            bail!(ShapeMismatch, "{op}: {} is to be added to a residual {}", product.shape, further[count - 1].shape);
+        }
+        Ok(if self.residual { vec![] } else { vec![product] })
+    }
+
+    /// For kernels whose operands take the bindings below `first`.
+    pub(super) fn defines(self, first: u32) -> Vec<(&'static str, Define)> {
+        let mut defines = vec![("OUT_BINDING", Define::U32(first + u32::from(self.bias)))];
+        if self.bias {
+            defines.extend([("BIAS", Define::Flag), ("BIAS_BINDING", Define::U32(first))]);
+        }
+        if self.residual {
+            defines.push(("RESIDUAL", Define::Flag));
+        }
+        defines
+    }
+
+    /// What the kernel does with a product [tokens, rows], on the CPU.
+    pub(super) fn reference(
+        self,
+        inputs: &mut [HostTensor],
+        operands: usize,
+        mut product: Vec<f64>,
+        dims: [usize; 2],
+    ) -> Result<Vec<HostTensor>> {
+        if self.bias {
+            let bias = inputs[operands].to_f32()?;
+            for row in product.chunks_exact_mut(dims[1]) {
+                row.iter_mut().zip(&bias).for_each(|(value, bias)| *value += f64::from(*bias));
+            }
+        }
+        if self.residual {
+            let residual = &mut inputs[operands + usize::from(self.bias)];
+            let sum: Vec<f32> =
+                residual.to_f32()?.iter().zip(&product).map(|(x, y)| (f64::from(*x) + y) as f32).collect();
+            residual.set_f32(&sum);
+            return Ok(vec![]);
+        }
+        let product: Vec<f32> = product.iter().map(|value| *value as f32).collect();
+        Ok(vec![HostTensor::f32(&dims, &product)])
+    }
+}

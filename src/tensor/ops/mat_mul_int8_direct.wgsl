@@ -1,0 +1,65 @@
+// For software adapters, without workgroup memory: each invocation computes two rows of the weight for four tokens, so that
+// a block of weights that was unpacked serves four.
+#import "weight"
+#import "int8_block"
+
+struct Params { rows: u32, blocks: u32, tokens: u32 }
+
+@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> scales: array<f32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "epilogue"
+
+fn dot_words(a: vec4<u32>, b: vec4<u32>) -> i32 {
+    return dot_int8(a.x, b.x) + dot_int8(a.y, b.y) + dot_int8(a.z, b.z) + dot_int8(a.w, b.w);
+}
+
+fn product(token: u32, block: u32, w0: Int8Block, w1: Int8Block) -> vec2<f32> {
+    let at = token * params.blocks + block;
+    let low = quants[at * 2u];
+    let high = quants[at * 2u + 1u];
+    let sums = vec2<i32>(
+        dot_words(low, w0.low) + dot_words(high, w0.high),
+        dot_words(low, w1.low) + dot_words(high, w1.high),
+    );
+    return vec2<f32>(sums) * (scales[at] * vec2<f32>(w0.scale, w1.scale));
+}
+
+@compute @workgroup_size(8, 8)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let row = id.x * 2u;
+    let token = id.y * 4u;
+    let last_row = params.rows - 1u;
+    let last_token = params.tokens - 1u;
+    if row > last_row || token > last_token {
+        return;
+    }
+    // Rows and tokens past the end repeat the last one; only `store` leaves them out.
+    let start0 = row * params.blocks;
+    let start1 = min(row + 1u, last_row) * params.blocks;
+    let token1 = min(token + 1u, last_token);
+    let token2 = min(token + 2u, last_token);
+    let token3 = min(token + 3u, last_token);
+
+    var sum0 = vec2<f32>(0.0);
+    var sum1 = vec2<f32>(0.0);
+    var sum2 = vec2<f32>(0.0);
+    var sum3 = vec2<f32>(0.0);
+    for (var block = 0u; block < params.blocks; block++) {
+        let w0 = unpack_int8(load_int8_raw(start0 + block));
+        let w1 = unpack_int8(load_int8_raw(start1 + block));
+        sum0 += product(token, block, w0, w1);
+        sum1 += product(token1, block, w0, w1);
+        sum2 += product(token2, block, w0, w1);
+        sum3 += product(token3, block, w0, w1);
+    }
+    store(token, row, sum0.x);
+    store(token, row + 1u, sum0.y);
+    store(token + 1u, row, sum1.x);
+    store(token + 1u, row + 1u, sum1.y);
+    store(token + 2u, row, sum2.x);
+    store(token + 2u, row + 1u, sum2.y);
+    store(token + 3u, row, sum3.x);
+    store(token + 3u, row + 1u, sum3.y);
+}
