@@ -234,6 +234,6 @@ export interface DispatchBenchOptions {
 
 export interface DispatchBench {
   adapter: AdapterInfo;
-  /** Microseconds per dispatch: to encode it, and until the GPU has done it. */
-  results: { variant: string; encode_us: number; whole_us: number }[];
+  /** Microseconds per dispatch: to encode it, and until the GPU has done it, in a stream of chains and with each chain waited for. */
+  results: { variant: string; encode_us: number; whole_us: number; alone_us: number }[];
 }

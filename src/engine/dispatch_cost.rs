@@ -17,14 +17,23 @@ pub struct Cost {
     /// Until the commands are submitted: the tenth percentile. What comes on top is other processes: a submit wakes the GPU
     /// process, which takes the thread's core where others are busy.
     pub encode_us: f64,
-    /// Until the GPU has done them: the median.
+    /// Until the GPU has done them, with a stream of chains submitted one after the other and waited for once: the median.
     pub whole_us: f64,
+    /// Until the GPU has done them, with each chain waited for before the next: the median. Much of it is the wait, which in
+    /// browsers ends on a poll every millisecond or two.
+    pub alone_us: f64,
 }
 
 const ELEMENTS: usize = 256;
 
 /// Chains before the measured ones.
 const WARM_UP: usize = 8;
+
+/// Chains of a stream.
+const STREAM: usize = 64;
+
+/// A stream takes as long as many chains, so there are so many times fewer of them than of other samples.
+const FEWER_STREAMS: usize = 20;
 
 /// A sample is as many chains as take so many ticks of the clock to encode. A page's clock ticks every 5 µs, and every 100 µs
 /// where the page is not cross-origin isolated.
@@ -87,19 +96,33 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
             encoded += run().await?[0];
             chains_per_sample += 1;
         }
-        let (mut encodes, mut wholes) = (Vec::new(), Vec::new());
+        let (mut encodes, mut alones) = (Vec::new(), Vec::new());
         for _ in 0..repetitions {
             let mut sample = [Duration::ZERO; 2];
             for _ in 0..chains_per_sample {
-                let [encoded, whole] = run().await?;
-                sample = [sample[0] + encoded, sample[1] + whole];
+                let [encoded, alone] = run().await?;
+                sample = [sample[0] + encoded, sample[1] + alone];
             }
-            let [encoded, whole] = sample.map(|time| time.as_secs_f64() * 1e6 / (chains_per_sample * count) as f64);
+            let [encoded, alone] = sample.map(|time| time.as_secs_f64() * 1e6 / (chains_per_sample * count) as f64);
             encodes.push(encoded);
-            wholes.push(whole);
+            alones.push(alone);
         }
-        dispatches += chains * count;
-        costs.push(Cost { variant, encode_us: quantile(&mut encodes, 0.1), whole_us: quantile(&mut wholes, 0.5) });
+        let mut wholes = Vec::new();
+        for _ in 0..repetitions.div_ceil(FEWER_STREAMS) {
+            let start = Instant::now();
+            for _ in 0..STREAM {
+                encode()?;
+            }
+            device.sync().await?;
+            wholes.push(start.elapsed().as_secs_f64() * 1e6 / (STREAM * count) as f64);
+        }
+        dispatches += (chains + STREAM * wholes.len()) * count;
+        costs.push(Cost {
+            variant,
+            encode_us: quantile(&mut encodes, 0.1),
+            whole_us: quantile(&mut wholes, 0.5),
+            alone_us: quantile(&mut alones, 0.5),
+        });
     }
 
     // Every dispatch added one, or what was measured is not what was meant.

@@ -102,8 +102,8 @@ test('bench prefill, load and dispatch', LIMIT, async () => {
   assert.equal(dispatch.status, 0, JSON.stringify(dispatch.result));
   const variants = dispatch.result.results.map(({ variant }) => variant);
   assert.deepEqual(variants, ['submit_each', 'tvm', 'flush_each', 'eager', 'replay']);
-  for (const { variant, encode_us, whole_us } of dispatch.result.results) {
-    assert.ok(encode_us > 0 && whole_us > encode_us, variant);
+  for (const { variant, encode_us, whole_us, alone_us } of dispatch.result.results) {
+    assert.ok(encode_us > 0 && whole_us > 0 && alone_us > encode_us, variant);
     assert.ok(dispatch.result.times_less_than_tvm[variant].encode > 0);
   }
 });

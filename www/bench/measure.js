@@ -131,7 +131,11 @@ export async function measureDispatch(benchDispatch, options = {}) {
   const { adapter, results: own } = await benchDispatch(options);
   const results = [...script, ...own];
   const tvm = results.find(({ variant }) => variant === 'tvm');
-  const timesLess = ({ encode_us, whole_us }) => ({ encode: tvm.encode_us / encode_us, whole: tvm.whole_us / whole_us });
+  const timesLess = ({ encode_us, whole_us, alone_us }) => ({
+    encode: tvm.encode_us / encode_us,
+    whole: tvm.whole_us / whole_us,
+    alone: tvm.alone_us / alone_us,
+  });
   return {
     adapter,
     results,
