@@ -16,3 +16,8 @@ fn load_block(index: u32) -> Block {
         vec4<f32>(unpack2x16float(q3.x), unpack2x16float(q3.y)), vec4<f32>(unpack2x16float(q3.z), unpack2x16float(q3.w)),
     );
 }
+
+// The product with activations whose sum is `x_sum`.
+fn dot_block(index: u32, x: Block, x_sum: f32) -> f32 {
+    return dot_blocks(load_block(index), x);
+}

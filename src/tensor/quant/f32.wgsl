@@ -9,3 +9,8 @@ fn load_block(index: u32) -> Block {
         weight_values[at + 4u], weight_values[at + 5u], weight_values[at + 6u], weight_values[at + 7u],
     );
 }
+
+// The product with activations whose sum is `x_sum`.
+fn dot_block(index: u32, x: Block, x_sum: f32) -> f32 {
+    return dot_blocks(load_block(index), x);
+}

@@ -44,3 +44,20 @@ fn unpack_int8(raw: Int8Raw) -> Int8Block {
         select(scales.x, scales.y, raw.is_odd == 1u),
     );
 }
+
+fn whole_nibbles(word: u32) -> vec4<f32> {
+    return vec4<f32>((vec4<u32>(word) >> NIBBLE_SHIFTS) & vec4<u32>(15u));
+}
+
+// The product with activations whose sum is `x_sum`: the scale and the offset of 8 once for the block.
+fn dot_block(index: u32, x: Block, x_sum: f32) -> f32 {
+    let low = weight_quants[index];
+    let high = low >> vec4<u32>(4u);
+    let scales = unpack2x16float(weight_scales[index / 2u]);
+    let d = select(scales.x, scales.y, (index & 1u) == 1u);
+    let w = Block(
+        whole_nibbles(low.x), whole_nibbles(low.y), whole_nibbles(low.z), whole_nibbles(low.w),
+        whole_nibbles(high.x), whole_nibbles(high.y), whole_nibbles(high.z), whole_nibbles(high.w),
+    );
+    return d * (dot_blocks(w, x) - 8.0 * x_sum);
+}

@@ -33,3 +33,16 @@ fn unpack_int8(raw: Int8Raw) -> Int8Block {
     let scales = unpack2x16float(raw.scales);
     return Int8Block(raw.low, raw.high, select(scales.x, scales.y, raw.is_odd == 1u));
 }
+
+// The product with activations whose sum is `x_sum`: the scale once for the block.
+fn dot_block(index: u32, x: Block, x_sum: f32) -> f32 {
+    let q0 = weight_quants[index * 2u];
+    let q1 = weight_quants[index * 2u + 1u];
+    let scales = unpack2x16float(weight_scales[index / 2u]);
+    let d = select(scales.x, scales.y, (index & 1u) == 1u);
+    let w = Block(
+        bytes(q0.x, 1.0), bytes(q0.y, 1.0), bytes(q0.z, 1.0), bytes(q0.w, 1.0),
+        bytes(q1.x, 1.0), bytes(q1.y, 1.0), bytes(q1.z, 1.0), bytes(q1.w, 1.0),
+    );
+    return d * dot_blocks(w, x);
+}

@@ -9,3 +9,8 @@ fn dot_blocks(a: Block, b: Block) -> f32 {
     let high = dot(a.v4, b.v4) + dot(a.v5, b.v5) + dot(a.v6, b.v6) + dot(a.v7, b.v7);
     return low + high;
 }
+
+fn sum_block(a: Block) -> f32 {
+    let sum = a.v0 + a.v1 + a.v2 + a.v3 + a.v4 + a.v5 + a.v6 + a.v7;
+    return sum.x + sum.y + sum.z + sum.w;
+}

@@ -1,0 +1,85 @@
+//! Matrix-vector product that is added to the residual stream, of one token.
+
+use super::mat_vec::reference_linear;
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::quant::FORMATS;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], x [1, rows] in planes (changed:
+/// x += weight · activations).
+pub struct MatVecAdd;
+
+const WORKGROUP: u32 = 64;
+const ROWS: u32 = 2;
+
+impl Op for MatVecAdd {
+    fn name(&self) -> &'static str {
+        "mat_vec_add"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[2]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("mat_vec_add", inputs, &[Some(DType::F32), None, Some(DType::F32)])?;
+        let (rows, columns) = inputs[1].shape.matrix()?;
+        let fits = inputs[0].shape.dims() == [1, columns]
+            && inputs[2].shape.dims() == [1, rows]
+            && columns.is_multiple_of(32)
+            && rows.is_multiple_of(32);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "mat_vec_add: activations {}, weight {}, x {}; wanted one row each, multiples of 32",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape
+            );
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[1].shape.matrix()?;
+        let lanes = subgroup_lanes(capabilities, 32);
+        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
+        let mut defines = lanes_defines(WORKGROUP, lanes);
+        defines.extend([("ROWS", Define::U32(ROWS)), ("TWO_ROWS", Define::Flag)]);
+        Ok(Kernel {
+            template: include_str!("mat_vec_add.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![rows as u32, (columns / 32) as u32],
+            grid: grid_2d(rows.div_ceil((ROWS * teams) as usize), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let activations = from_planar(&inputs[0].to_f32()?);
+        let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
+        let products = reference_linear(&[activations, inputs[1].clone()])?.remove(0).to_f32()?;
+        let mut x = inputs[2].to_f32()?;
+        for (x, product) in x.iter_mut().zip(to_planar(&products)) {
+            *x += product;
+        }
+        inputs[2].set_f32(&x);
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(34);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        for (rows, columns) in [(32, 32), (96, 160), (160, 4864), (1056, 992)] {
+            let inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns), rng.tensor(&[1, rows])];
+            cases.push(Case::new(MatVecAdd, inputs, 1e-5));
+        }
+    }
+    cases
+}

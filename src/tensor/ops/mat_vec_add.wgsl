@@ -1,0 +1,37 @@
+// LANES invocations together compute ROWS rows.
+#import "weight"
+
+struct Params { rows: u32, blocks: u32 }
+
+@group(0) @binding(0) var<storage, read> activations: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> x: array<f32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "planar"
+#import "dot_rows"
+#import "subgroup_sum"
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let team = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + local / LANES;
+    let lane = local % LANES;
+    let row = team * ROWS;
+    // Rows past the end repeat the last one, so that every invocation takes part in the sum.
+    let rows = min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(params.rows - 1u));
+    let n = params.blocks;
+    var sums = vec4<f32>(0.0);
+    for (var b = lane; b < n; b += LANES) {
+        let v = Block(
+            activations[b], activations[n + b], activations[2u * n + b], activations[3u * n + b],
+            activations[4u * n + b], activations[5u * n + b], activations[6u * n + b], activations[7u * n + b],
+        );
+        sums += dot_rows(rows * n, b, v);
+    }
+    sums = sum_over_lanes(sums, local);
+    for (var i = lane; i < ROWS; i += LANES) {
+        if row + i < params.rows {
+            let at = planar_index(row + i, params.rows / 32u);
+            x[at] += sums[i];
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The first half of a gated feed-forward of one token, in one dispatch: RMS norm, the projections gate and up, and
+//! `silu(gate) · up` (SwiGLU: Shazeer 2020, "GLU Variants Improve Transformer").
+
+use super::norm_qkv::normed_products;
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::quant::FORMATS;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [2 · outputs, columns] (all rows of
+/// the gate, then all of up). Output: [1, outputs] in planes.
+pub struct NormGateUp {
+    pub epsilon: f32,
+}
+
+const WORKGROUP: u32 = 64;
+
+impl Op for NormGateUp {
+    fn name(&self) -> &'static str {
+        "norm_gate_up"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("norm_gate_up", inputs, &[Some(DType::F32), Some(DType::F32), None])?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let fits = inputs[0].shape.dims() == [1, columns]
+            && inputs[1].shape.elements() == columns
+            && columns.is_multiple_of(32)
+            && rows.is_multiple_of(64);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "norm_gate_up: x {}, norm {}, weight {}; wanted one row of as many columns as the weight, multiples of 32, and \
+                 rows of a multiple of 64",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape
+            );
+        }
+        Ok(vec![Desc::f32(&[1, rows / 2])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let outputs = outputs[0].shape.elements();
+        let lanes = subgroup_lanes(capabilities, 32);
+        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
+        let mut defines = lanes_defines(WORKGROUP, lanes);
+        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
+        Ok(Kernel {
+            template: include_str!("norm_gate_up.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), outputs as u32],
+            grid: grid_2d(outputs.div_ceil(2 * teams as usize), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let x = from_planar(&inputs[0].to_f32()?);
+        let norm = from_planar(&inputs[1].to_f32()?);
+        let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
+        let (gate, up) = products.split_at(products.len() / 2);
+        let out: Vec<f32> =
+            gate.iter().zip(up).map(|(gate, up)| (gate / (1.0 + (-gate).exp()) * up) as f32).collect();
+        Ok(vec![HostTensor::f32(&[1, out.len()], &to_planar(&out))])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(32);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        for (outputs, columns) in [(32, 32), (96, 160), (1408, 224), (160, 2080)] {
+            let inputs =
+                vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, 2 * outputs, columns)];
+            cases.push(Case::new(NormGateUp { epsilon: 1e-6 }, inputs, 1e-5));
+        }
+    }
+    cases
+}

@@ -1,0 +1,77 @@
+//! RMS norm and the product of the normed token with a weight, in one dispatch: the head of a model.
+
+use super::norm_qkv::normed_products;
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::planar::from_planar;
+use crate::tensor::quant::FORMATS;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [rows, columns]. Output: [1, rows].
+pub struct NormMatVec {
+    pub epsilon: f32,
+}
+
+const WORKGROUP: u32 = 64;
+const ROWS: usize = 4;
+
+impl Op for NormMatVec {
+    fn name(&self) -> &'static str {
+        "norm_mat_vec"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("norm_mat_vec", inputs, &[Some(DType::F32), Some(DType::F32), None])?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let fits = inputs[0].shape.dims() == [1, columns]
+            && inputs[1].shape.elements() == columns
+            && columns.is_multiple_of(32);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "norm_mat_vec: x {}, norm {}, weight {}; wanted one row of as many columns as the weight, a multiple of 32",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape
+            );
+        }
+        Ok(vec![Desc::f32(&[1, rows])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let lanes = subgroup_lanes(capabilities, 32);
+        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
+        let mut defines = lanes_defines(WORKGROUP, lanes);
+        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
+        Ok(Kernel {
+            template: include_str!("norm_mat_vec.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), rows as u32],
+            grid: grid_2d(rows.div_ceil(ROWS * teams as usize), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let x = from_planar(&inputs[0].to_f32()?);
+        let norm = from_planar(&inputs[1].to_f32()?);
+        let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
+        let out: Vec<f32> = products.into_iter().map(|value| value as f32).collect();
+        Ok(vec![HostTensor::f32(&[1, out.len()], &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(33);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        for (rows, columns) in [(1, 32), (7, 96), (1021, 224), (4099, 1056)] {
+            let inputs = vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, rows, columns)];
+            cases.push(Case::new(NormMatVec { epsilon: 1e-5 }, inputs, 1e-5));
+        }
+    }
+    cases
+}

@@ -1,0 +1,189 @@
+//! From the residual stream to queries, keys and values of one token, in one dispatch: RMS norm, the three projections, biases,
+//! rotary positions, and the append to the KV cache.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::quant::FORMATS;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
+/// (the norm's weight in planes, then rope's frequency of each pair, then the biases), weight [rows, columns] (rows of all
+/// queries, then of all keys, then of all values), state [4] u32 (state[0] is the token's position), k_cache and v_cache
+/// [capacity, kv_dim] (changed at that position, if it is below the capacity). Output: q [1, q_dim].
+pub struct NormQkv {
+    pub epsilon: f32,
+    pub q_dim: usize,
+    pub kv_dim: usize,
+    pub head_dim: usize,
+    /// Pairs of a head that rope turns.
+    pub pairs: usize,
+    /// Pairs are neighbours (2i, 2i + 1), rather than (i, i + pairs).
+    pub interleaved: bool,
+    pub bias: bool,
+}
+
+const WORKGROUP: u32 = 64;
+
+impl Op for NormQkv {
+    fn name(&self) -> &'static str {
+        "norm_qkv"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[4, 5]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("norm_qkv", inputs, &[f32, f32, None, Some(DType::U32), f32, f32])?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let (_, cache_dim) = inputs[4].shape.matrix()?;
+        let wanted_rows = self.q_dim + 2 * self.kv_dim;
+        let vectors = columns + self.pairs + if self.bias { rows } else { 0 };
+        let fits = inputs[0].shape.dims() == [1, columns]
+            && columns.is_multiple_of(32)
+            && inputs[1].shape.elements() == vectors
+            && rows == wanted_rows
+            && cache_dim == self.kv_dim
+            && inputs[4].shape == inputs[5].shape
+            && self.head_dim.is_multiple_of(2)
+            && 2 * self.pairs <= self.head_dim
+            && self.q_dim.is_multiple_of(self.head_dim)
+            && self.kv_dim.is_multiple_of(self.head_dim);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "norm_qkv: x {}, vectors {}, weight {}, caches {} and {}; wanted columns of a multiple of 32, {vectors} vector \
+                 elements, {wanted_rows} rows and caches of {} columns",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape,
+                inputs[4].shape,
+                inputs[5].shape,
+                self.kv_dim
+            );
+        }
+        Ok(vec![Desc::f32(&[1, self.q_dim])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let (capacity, _) = inputs[4].shape.matrix()?;
+        let lanes = subgroup_lanes(capabilities, 32);
+        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
+        let mut defines = lanes_defines(WORKGROUP, lanes);
+        defines.push(("TWO_ROWS", Define::Flag));
+        if self.interleaved {
+            defines.push(("INTERLEAVED", Define::Flag));
+        }
+        if self.bias {
+            defines.push(("BIAS", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("norm_qkv.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![
+                columns as u32,
+                (columns / 32) as u32,
+                self.epsilon.to_bits(),
+                self.q_dim as u32,
+                self.kv_dim as u32,
+                self.head_dim as u32,
+                self.pairs as u32,
+                capacity as u32,
+            ],
+            grid: grid_2d((rows / 2).div_ceil(teams as usize), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let (capacity, _) = inputs[4].shape.matrix()?;
+        let x = from_planar(&inputs[0].to_f32()?);
+        let vectors = inputs[1].to_f32()?;
+        let norm = from_planar(&vectors[..columns]);
+        let (frequencies, biases) = vectors[columns..].split_at(self.pairs);
+        let position = inputs[3].to_u32()?[0] as usize;
+        let mut values = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
+        for (value, bias) in values.iter_mut().zip(biases) {
+            *value += f64::from(*bias);
+        }
+        for head in values[..self.q_dim + self.kv_dim].chunks_exact_mut(self.head_dim) {
+            for (i, frequency) in frequencies.iter().enumerate() {
+                let angle = f64::from(position as f32 * frequency);
+                let (a, b) = if self.interleaved { (2 * i, 2 * i + 1) } else { (i, i + self.pairs) };
+                let (first, second) = (head[a], head[b]);
+                head[a] = first * angle.cos() - second * angle.sin();
+                head[b] = first * angle.sin() + second * angle.cos();
+            }
+        }
+        debug_assert_eq!(values.len(), rows);
+        let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
+        if position < capacity {
+            for (cache, first) in [(4, self.q_dim), (5, self.q_dim + self.kv_dim)] {
+                let mut elements = inputs[cache].to_f32()?;
+                elements[position * self.kv_dim..][..self.kv_dim].copy_from_slice(&values[first..first + self.kv_dim]);
+                inputs[cache].set_f32(&elements);
+            }
+        }
+        Ok(vec![HostTensor::f32(&[1, self.q_dim], &values[..self.q_dim])])
+    }
+}
+
+/// The products of an RMS-normed row with the rows of a weight, in f64.
+pub(super) fn normed_products(x: &[f32], norm: &[f32], epsilon: f32, weight: &[f32]) -> Vec<f64> {
+    let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / x.len() as f64;
+    let scale = 1.0 / (mean + f64::from(epsilon)).sqrt();
+    let x: Vec<f64> = x.iter().zip(norm).map(|(x, g)| f64::from(*x) * scale * f64::from(*g)).collect();
+    weight.chunks_exact(x.len()).map(|row| row.iter().zip(&x).map(|(w, x)| f64::from(*w) * x).sum()).collect()
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(31);
+    let mut cases = Vec::new();
+    // heads, kv_heads, head_dim, pairs, columns, capacity, position
+    let shapes = [
+        (1, 1, 2, 1, 32, 1, 0),
+        (4, 2, 16, 8, 96, 40, 7),
+        (3, 1, 64, 32, 224, 33, 32),
+        (5, 5, 80, 20, 160, 12, 3),
+        (14, 2, 64, 32, 896, 9, 8),
+        // Past the capacity: nothing is appended.
+        (2, 1, 32, 16, 64, 5, 5),
+    ];
+    for format in FORMATS {
+        for (index, (heads, kv_heads, head_dim, pairs, columns, capacity, position)) in shapes.into_iter().enumerate() {
+            let (q_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
+            let rows = q_dim + 2 * kv_dim;
+            let bias = index % 2 == 1;
+            let mut vectors = to_planar(&rng.tensor(&[columns]).to_f32().unwrap_or_default());
+            vectors.extend((0..pairs).map(|i| 10000f32.powf(-(i as f32) / pairs as f32)));
+            if bias {
+                vectors.extend(rng.tensor(&[rows]).to_f32().unwrap_or_default());
+            }
+            let inputs = vec![
+                rng.tensor(&[1, columns]),
+                HostTensor::f32(&[vectors.len()], &vectors),
+                rng.weight(format, rows, columns),
+                HostTensor::u32(&[4], &[position, 0, 0, 0]),
+                rng.tensor(&[capacity, kv_dim]),
+                rng.tensor(&[capacity, kv_dim]),
+            ];
+            let op = NormQkv {
+                epsilon: 1e-5,
+                q_dim,
+                kv_dim,
+                head_dim,
+                pairs,
+                interleaved: (index + format.name.len()).is_multiple_of(2),
+                bias,
+            };
+            cases.push(Case::new(op, inputs, 1e-5));
+        }
+    }
+    cases
+}

@@ -1,0 +1,87 @@
+// LANES invocations together compute two rows, a pair that rope turns together where rope turns it.
+#import "weight"
+
+struct Params {
+    columns: u32, blocks: u32, epsilon: f32,
+    // Rows of the queries, of the keys (and as many of the values).
+    q_rows: u32, kv_rows: u32,
+    head_dim: u32,
+    // Pairs of a head that are turned.
+    pairs: u32,
+    capacity: u32,
+}
+
+@group(0) @binding(2) var<storage, read> state: array<u32>;
+@group(0) @binding(3) var<storage, read_write> k_cache: array<f32>;
+@group(0) @binding(4) var<storage, read_write> v_cache: array<f32>;
+@group(0) @binding(5) var<storage, read_write> q: array<f32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "normed_rows"
+#import "cos_sin"
+
+// The vectors behind the norm's weight: rope's frequencies, then the biases.
+fn vector(index: u32) -> f32 {
+    let at = params.columns + index;
+    return norm[at / 4u][at % 4u];
+}
+
+fn rows_of(pair: u32) -> vec2<u32> {
+    let row = pair * 2u;
+#ifndef INTERLEAVED
+    if row < params.q_rows + params.kv_rows {
+        let half = params.head_dim / 2u;
+        let in_head = pair % half;
+        if in_head < params.pairs {
+            let first = pair / half * params.head_dim + in_head;
+            return vec2<u32>(first, first + params.pairs);
+        }
+    }
+#endif
+    return vec2<u32>(row, row + 1u);
+}
+
+fn store(row: u32, value: f32) {
+    if row < params.q_rows {
+        q[row] = value;
+        return;
+    }
+    // A step that ran ahead past the end of the context must not wrap or clamp onto a real entry.
+    if state[0] < params.capacity {
+        let at = state[0] * params.kv_rows;
+        if row < params.q_rows + params.kv_rows {
+            k_cache[at + row - params.q_rows] = value;
+        } else {
+            v_cache[at + row - params.q_rows - params.kv_rows] = value;
+        }
+    }
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let team = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + local / LANES;
+    let lane = local % LANES;
+    let all_pairs = params.q_rows / 2u + params.kv_rows;
+    // Teams past the end repeat the last pair, so that every invocation takes part in the sum.
+    let rows = rows_of(min(team, all_pairs - 1u));
+    let sums = sum_normed_rows(vec4<u32>(rows * params.blocks, 0u, 0u), lane, local);
+    if team >= all_pairs || lane != 0u {
+        return;
+    }
+    var values = sums.xy;
+#ifdef BIAS
+    values += vec2<f32>(vector(params.pairs + rows.x), vector(params.pairs + rows.y));
+#endif
+    let in_head = rows.x % params.head_dim;
+#ifdef INTERLEAVED
+    let pair = in_head / 2u;
+#else
+    let pair = in_head;
+#endif
+    if rows.x < params.q_rows + params.kv_rows && pair < params.pairs {
+        let turn = cos_sin(f32(state[0]) * vector(pair));
+        values = vec2<f32>(values.x * turn.x - values.y * turn.y, values.x * turn.y + values.y * turn.x);
+    }
+    store(rows.x, values.x);
+    store(rows.y, values.y);
+}
