@@ -131,8 +131,10 @@ fn readbacks_give_what_was_written() {
     for (got, wanted) in together.iter().zip(&hosts) {
         assert_eq!(got.bytes, wanted.bytes);
     }
-    let flights: Vec<_> =
-        tensors.iter().map(|tensor| context.start_readback(tensor, 0, tensor.shape().elements()).unwrap()).collect();
+    let flights: Vec<_> = tensors
+        .iter()
+        .map(|tensor| context.start_readback(&[(tensor, 0..tensor.shape().elements())]).unwrap())
+        .collect();
     for (flight, wanted) in flights.into_iter().zip(&hosts).rev() {
         assert_eq!(pollster::block_on(flight.bytes()).unwrap()[0], wanted.bytes);
     }

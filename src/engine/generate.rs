@@ -1,7 +1,7 @@
 //! The decode loop: prefill, steps in flight, stop conditions, and the text in chunks.
 //!
-//! The next step is submitted before the last one's token was read, because waiting for the GPU costs more than a step.
-//! Steps that ran past the end of the text are dropped and never shown.
+//! Steps are submitted several at once and before the last ones' tokens were read (`run_ahead.rs`). Those that ran past the end
+//! of the text are dropped and never shown.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use web_time::Instant;
 
 use super::load::{Engine, Inner};
+use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
 use super::session::{RING, Session};
 use crate::error::Result;
 use crate::tensor::Readback;
@@ -17,9 +18,8 @@ use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
 use crate::text::stop::StopStrings;
 
-/// Steps submitted and not read yet, at most.
-const IN_FLIGHT: usize = 2;
-const _: () = assert!(IN_FLIGHT < RING);
+// A slot of the ring is read before a later step writes it.
+const _: () = assert!(SUBMITS_IN_FLIGHT * MAX_STEPS < RING);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -82,7 +82,11 @@ pub struct Generation {
     session: Option<Session>,
     request: Request,
     decoder: StreamDecoder,
-    in_flight: VecDeque<Readback>,
+    /// What was submitted and not read yet: the tokens of how many steps.
+    in_flight: VecDeque<(Readback, usize)>,
+    /// Tokens that were read and are not part of the answer yet.
+    read: VecDeque<u32>,
+    run_ahead: RunAhead,
     /// Steps submitted; step k samples the answer's token k.
     steps: usize,
     /// Tokens of the answer, read so far.
@@ -120,6 +124,8 @@ impl Engine {
             request,
             decoder,
             in_flight: VecDeque::new(),
+            read: VecDeque::new(),
+            run_ahead: RunAhead::default(),
             steps: 0,
             generated: 0,
             cached: 0,
@@ -159,10 +165,11 @@ impl Generation {
         }
         let mut chunk =
             Chunk { text: String::new(), token_ids: vec![], finish_reason: None, usage: None, timings: None };
-        // A token can be without text of its own: part of a character, or what may become a stop string.
-        while chunk.text.is_empty() && chunk.finish_reason.is_none() {
+        // All that was read makes one chunk. Tokens can be without text of their own: part of a character, or what may become a
+        // stop string.
+        while chunk.finish_reason.is_none() && (chunk.text.is_empty() || !self.read.is_empty()) {
             if self.cancelled {
-                chunk.text = self.rest();
+                chunk.text.push_str(&self.rest());
                 chunk.finish_reason = Some(FinishReason::Cancelled);
                 break;
             }
@@ -194,24 +201,24 @@ impl Generation {
                 self.engine.context.device().sync().await?;
             }
         }
-        self.in_flight.push_back(session.read_token(&self.engine.context, 0)?);
+        self.in_flight.push_back((session.read_tokens(&self.engine.context, 0, 1)?, 1));
         self.steps = 1;
         Ok(())
     }
 
-    /// Keeps steps in flight and waits for the oldest one's token.
+    /// The next token, from those that were read, or from the oldest steps in flight.
     async fn next_token(&mut self) -> Result<u32> {
-        let Some(session) = &self.session else { bail!(Internal, "a generation without a session") };
-        let context = &self.engine.context;
-        while self.in_flight.len() < IN_FLIGHT && self.steps < self.longest() {
-            session.step(context)?;
-            self.in_flight.push_back(session.read_token(context, self.steps)?);
-            self.steps += 1;
+        if self.read.is_empty() {
+            self.submit()?;
+            let Some((oldest, steps)) = self.in_flight.pop_front() else {
+                bail!(Internal, "no decode step is in flight")
+            };
+            for bytes in oldest.bytes().await? {
+                self.read.extend(bytemuck::pod_collect_to_vec::<u8, u32>(&bytes));
+            }
+            self.run_ahead.arrived(steps, Instant::now());
         }
-        let Some(oldest) = self.in_flight.pop_front() else { bail!(Internal, "no decode step is in flight") };
-        let bytes = oldest.bytes().await?;
-        let token = bytes.first().and_then(|bytes| bytes.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes));
-        match token {
+        match self.read.pop_front() {
             Some(u32::MAX) => bail!(
                 NumericalError,
                 "the logits of token {} are not numbers (NaN); the model's weights are broken or overflow",
@@ -220,6 +227,21 @@ impl Generation {
             Some(token) => Ok(token),
             None => bail!(Internal, "a token was read back without its bytes"),
         }
+    }
+
+    /// Keeps steps in flight.
+    fn submit(&mut self) -> Result<()> {
+        let Some(session) = &self.session else { bail!(Internal, "a generation without a session") };
+        let context = &self.engine.context;
+        while self.in_flight.len() < SUBMITS_IN_FLIGHT && self.steps < self.longest() {
+            let steps = self.run_ahead.steps_per_submit().min(self.longest() - self.steps);
+            for _ in 0..steps {
+                session.step(context)?;
+            }
+            self.in_flight.push_back((session.read_tokens(context, self.steps, steps)?, steps));
+            self.steps += steps;
+        }
+        Ok(())
     }
 
     fn take_token(&mut self, token: u32, chunk: &mut Chunk) -> Result<()> {
@@ -290,6 +312,7 @@ impl Generation {
     fn finish(&mut self) {
         self.finished = true;
         self.in_flight.clear();
+        self.read.clear();
         if let Some(session) = self.session.take() {
             *self.engine.session.borrow_mut() = Some(session);
         }

@@ -25,6 +25,8 @@ pub struct LoadOptions {
     pub context_length: Option<usize>,
     /// What the clock on the wall differs from UTC, for templates that ask for the date.
     pub utc_offset_seconds: i64,
+    /// Run single tokens by one op at a time, as several tokens are, to compare with the ops that join these.
+    pub plain_ops: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -120,7 +122,7 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: (header + loaded).min(total), total })
         };
         let weights = Weights::load(&context, source, &gguf, &config, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights)?;
+        let transformer = Transformer::new(&context, config, &weights, options.plain_ops)?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
         let info = ModelInfo {

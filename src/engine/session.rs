@@ -8,14 +8,14 @@ use super::load::Inner;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::ops::{SampleMerge, SamplePartial};
-use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
+use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
 
 /// Tokens per prefill pass. More would use the GPU better only on large models, and hold a page's frames up longer.
 const PREFILL_CHUNK: usize = 256;
 
 /// Slots of the ring that sampled tokens are written to; more than steps can be in flight.
-pub const RING: usize = 64;
+pub const RING: usize = 128;
 
 pub struct Session {
     cache: KvCache,
@@ -109,9 +109,15 @@ impl Session {
         context.replay(&self.decode)
     }
 
-    /// Starts reading the token that was sampled at a step.
-    pub fn read_token(&self, context: &Context, step: usize) -> Result<crate::tensor::Readback> {
-        context.start_readback(&self.ring, step % RING, 1)
+    /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
+    /// read-back gives them in one or two pieces.
+    pub fn read_tokens(&self, context: &Context, first: usize, steps: usize) -> Result<Readback> {
+        let begin = first % RING;
+        let before_wrap = steps.min(RING - begin);
+        match steps - before_wrap {
+            0 => context.start_readback(&[(&self.ring, begin..begin + steps)]),
+            wrapped => context.start_readback(&[(&self.ring, begin..RING), (&self.ring, 0..wrapped)]),
+        }
     }
 
     /// Tells the kernels where the next token stands.

@@ -4,6 +4,7 @@
 
 pub mod arch;
 pub mod config;
+mod decode;
 pub mod gguf;
 mod kv_cache;
 pub mod source;

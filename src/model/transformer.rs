@@ -1,10 +1,11 @@
 //! The forward pass of a decoder: from token ids to logits. It branches on the fields of the architecture, never on a
-//! model's name.
+//! model's name. One token goes through `decode.rs`, which joins these ops to fewer.
 
 use super::KvCache;
 use super::Weights;
 use super::arch::RopeKind;
 use super::config::Config;
+use super::decode::Decode;
 use crate::error::Result;
 use crate::tensor::ops::{self, Add, Attention, Embedding, KvAppend, RmsNorm, Rope, SliceRows, Swiglu};
 use crate::tensor::{Context, HostTensor, Tensor};
@@ -19,6 +20,7 @@ pub struct Transformer {
     output: Tensor,      // [vocab_size, n_embd]; the embedding again when tied
     /// Rope's frequency of each pair of a head, [rope_dim / 2].
     frequencies: Tensor,
+    decode: Option<Decode>,
     weight_bytes: u64,
     parameters: u64,
 }
@@ -46,7 +48,8 @@ pub enum Logits {
 }
 
 impl Transformer {
-    pub fn new(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
+    /// `plain` takes one op at a time for single tokens too, to compare.
+    pub fn new(context: &Context, config: Config, weights: &Weights, plain: bool) -> Result<Self> {
         let layers = (0..config.n_layers)
             .map(|layer| {
                 let get =
@@ -78,8 +81,10 @@ impl Transformer {
                 (f64::from(config.rope_theta).powf(exponent) / f64::from(factor)) as f32
             })
             .collect();
+        let decode = if plain { None } else { Decode::new(context, &config, weights, &frequencies)? };
         Ok(Self {
             context: context.clone(),
+            decode,
             token_embedding,
             layers,
             output_norm: weights.get("output_norm.weight")?.clone(),
@@ -118,6 +123,13 @@ impl Transformer {
         let run = |op: &dyn crate::tensor::Op, inputs: &[&Tensor]| self.context.run(op, inputs).map(|_| ());
         let config = &self.config;
         let n = tokens.shape().elements();
+        if let Some(decode) = self.decode.as_ref().filter(|_| n == 1) {
+            let x = decode.forward(&self.context, config, &self.token_embedding, tokens, state, cache)?;
+            return match logits {
+                Logits::None => Ok(None),
+                _ => Ok(Some(decode.logits(&self.context, config, &self.output, &x)?)),
+            };
+        }
         let norm = RmsNorm { epsilon: config.rms_eps };
         let rope = Rope { head_dim: config.head_dim, interleaved: config.arch.rope == RopeKind::Interleaved };
         let attention = Attention {
@@ -128,7 +140,7 @@ impl Transformer {
         };
         let linear = ops::linear(n);
 
-        let mut x = run1(&Embedding, &[tokens, &self.token_embedding])?; // [n, n_embd]
+        let mut x = run1(&Embedding { planar: false }, &[tokens, &self.token_embedding])?; // [n, n_embd]
         for (index, layer) in self.layers.iter().enumerate() {
             let (k_cache, v_cache) = cache.layer(index);
 

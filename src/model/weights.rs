@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 
+use super::arch::JOINED;
 use super::config::Config;
 use super::gguf::{Gguf, TensorInfo};
 use super::source::{ByteSource, Chunk, ChunkStream};
 use crate::error::Result;
 use crate::tensor::quant::{FORMATS, Format};
-use crate::tensor::{Context, HostTensor, Tensor, WeightUpload};
+use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
 /// After this many bytes the upload waits for the GPU, so that the browser's copies in flight stay bounded.
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
@@ -47,6 +48,7 @@ impl Weights {
             }
         }
         let mut weights = Self { tensors: HashMap::new(), vectors: HashMap::new(), bytes: 0, parameters: 0 };
+        weights.join(context, &wanted, config)?;
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(weights) };
         let (start, end) = (first.offset, last.offset + last.bytes);
         let mut reader = Reader {
@@ -59,7 +61,8 @@ impl Weights {
             in_flight: 0,
         };
         for tensor in wanted {
-            let loaded = reader.load(context, tensor, progress).await;
+            let place = weights.tensors.get(&tensor.name).cloned();
+            let loaded = reader.load(context, tensor, place, progress).await;
             match loaded.map_err(|error| error.context(format_args!("loading {:?}", tensor.name)))? {
                 Loaded::Matrix(matrix) => {
                     weights.bytes += matrix.bytes();
@@ -80,9 +83,57 @@ impl Weights {
         Ok(weights)
     }
 
+    /// Makes room for matrices that kernels read as one: a matrix for all of them, of which each is some rows. Those of several
+    /// types, or of shapes that don't allow it, stay apart.
+    fn join(&mut self, context: &Context, tensors: &[&TensorInfo], config: &Config) -> Result<()> {
+        let by_name: HashMap<&str, &TensorInfo> =
+            tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
+        for layer in 0..config.n_layers {
+            let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
+            for (joined, stems) in JOINED {
+                let parts: Option<Vec<&TensorInfo>> =
+                    stems.iter().map(|stem| by_name.get(name(stem).as_str()).copied()).collect();
+                let Some(parts @ [first, ..]) = parts.as_deref() else { continue };
+                let same = parts
+                    .iter()
+                    .all(|part| part.ty.id() == first.ty.id() && part.dims.len() == 2 && part.dims[0] == first.dims[0]);
+                if !same {
+                    continue;
+                }
+                let format = format_of(first)?;
+                let columns = first.dims[0] as usize;
+                format.row_bytes(columns)?;
+                let rows: usize = parts.iter().map(|part| part.dims[1] as usize).sum();
+                let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
+                if format.planes(rows, columns).largest() > context.device().capabilities().max_storage_binding_size {
+                    continue;
+                }
+                let whole = context.empty(desc, joined)?;
+                let mut first_row = 0;
+                let mut places = Vec::new();
+                for part in parts {
+                    let count = part.dims[1] as usize;
+                    places.push(whole.weight_rows(first_row, count)?);
+                    first_row += count;
+                }
+                let Some(places) = places.into_iter().collect::<Option<Vec<Tensor>>>() else { continue };
+                for (part, place) in parts.iter().zip(places) {
+                    self.tensors.insert(part.name.clone(), place);
+                }
+                self.tensors.insert(name(joined), whole);
+            }
+        }
+        Ok(())
+    }
+
     /// A tensor that the configuration promised.
     pub fn get(&self, name: &str) -> Result<&Tensor> {
         self.tensors.get(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
+    }
+
+    /// A matrix that was joined from several, if it could be.
+    pub fn joined(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
     }
 
     /// The values of a vector.
@@ -135,7 +186,14 @@ struct Reader<'s> {
 }
 
 impl Reader<'_> {
-    async fn load(&mut self, context: &Context, tensor: &TensorInfo, progress: &mut Progress<'_>) -> Result<Loaded> {
+    /// Reads the next tensor, a matrix to its place if it has one already.
+    async fn load(
+        &mut self,
+        context: &Context,
+        tensor: &TensorInfo,
+        place: Option<Tensor>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Loaded> {
         let format = format_of(tensor)?;
         // Alignment leaves gaps.
         self.take(tensor.offset - self.position, progress, &mut |_, _, _| Ok(())).await?;
@@ -154,7 +212,10 @@ impl Reader<'_> {
                 Ok(Loaded::Vector(values))
             }
             [columns, rows] => {
-                let mut upload = WeightUpload::new(context, format, rows as usize, columns as usize, &tensor.name)?;
+                let mut upload = match place {
+                    Some(place) => WeightUpload::into(context, place)?,
+                    None => WeightUpload::new(context, format, rows as usize, columns as usize, &tensor.name)?,
+                };
                 let mut left = tensor.bytes;
                 while left > 0 {
                     let part = left.min(BYTES_IN_FLIGHT - self.in_flight);

@@ -1,9 +1,9 @@
 //! Runs ops on the GPU: makes outputs, binds tensors and records the dispatch.
 
-use super::quant::Planes;
+use super::quant::{BLOCK, Planes};
 use super::{Case, DType, Desc, HostTensor, Op, Shape, WeightUpload};
 use crate::error::Result;
-use crate::gpu::{Binding, Buffer, BufferSlice, Define, Device, Recording, Shader, Template};
+use crate::gpu::{BINDING_ALIGNMENT, Binding, Buffer, BufferSlice, Define, Device, Recording, Shader, Template};
 
 /// Modules that every kernel may import.
 const MODULES: &[(&str, &str)] = &[
@@ -14,6 +14,11 @@ const MODULES: &[(&str, &str)] = &[
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
+    ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
+    ("planar", include_str!("wgsl/planar.wgsl")),
+    ("dot_rows", include_str!("wgsl/dot_rows.wgsl")),
+    ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
+    ("splits", include_str!("wgsl/splits.wgsl")),
 ];
 
 pub(super) const FIRST_PLANE: u32 = 10;
@@ -59,6 +64,35 @@ impl Tensor {
             bail!(ShapeMismatch, "{:?} can't be read as {shape}", self.desc);
         }
         Ok(Tensor { desc: Desc { shape, ..self.desc }, ..self.clone() })
+    }
+
+    /// Rows of a weight as a weight of their own, in the same memory. `None` where they don't begin and end at places that can be
+    /// bound: then they can't be parts of one matrix.
+    pub fn weight_rows(&self, first: usize, count: usize) -> Result<Option<Tensor>> {
+        let (DType::Weight(format), Some(planes)) = (self.desc.dtype, &self.planes) else {
+            bail!(DtypeMismatch, "only weights have rows to bind, not {:?}", self.desc)
+        };
+        let (rows, columns) = self.desc.shape.matrix()?;
+        if first + count > rows {
+            bail!(ShapeMismatch, "rows {first} to {} of a weight {}", first + count, self.desc.shape);
+        }
+        let blocks = columns.div_ceil(BLOCK);
+        let starts_whole = (first * blocks).is_multiple_of(2);
+        let ends_whole = first + count == rows || (count * blocks).is_multiple_of(2);
+        let offset = |plane: usize| (first * blocks / 2 * format.words_per_pair[plane] * 4) as u64;
+        let aligned = (0..planes.planes.len()).all(|plane| offset(plane).is_multiple_of(BINDING_ALIGNMENT));
+        if !(starts_whole && ends_whole && aligned) {
+            return Ok(None);
+        }
+        let own = format.planes(count, columns);
+        let planes = Planes {
+            planes: (0..own.planes.len())
+                .map(|plane| (planes.planes[plane].0 + offset(plane), own.planes[plane].1))
+                .collect(),
+            bytes: own.bytes,
+        };
+        let desc = Desc { shape: Shape::from([count, columns]), ..self.desc };
+        Ok(Some(Tensor { desc, buffer: self.buffer.clone(), planes: Some(planes) }))
     }
 
     pub(super) fn plane_slices(&self) -> Vec<BufferSlice> {
@@ -108,7 +142,7 @@ impl Context {
         let bytes = planes.as_ref().map_or(desc.shape.elements() as u64 * 4, |planes| planes.bytes);
         let limit = self.device.capabilities().max_storage_binding_size;
         let largest = match &planes {
-            Some(planes) => planes.planes.iter().map(|plane| plane.1).max().unwrap_or(0),
+            Some(planes) => planes.largest(),
             None => bytes,
         };
         if largest > limit {
@@ -240,10 +274,17 @@ impl Context {
         Ok(host.map(|(tensor, bytes)| HostTensor { shape: tensor.shape(), dtype: tensor.dtype(), bytes }).collect())
     }
 
-    /// Starts reading 4-byte elements `first..first + count` of a tensor.
-    pub fn start_readback(&self, tensor: &Tensor, first: usize, count: usize) -> Result<crate::gpu::Readback> {
-        let slice = BufferSlice { buffer: tensor.buffer.clone(), offset: first as u64 * 4, size: count as u64 * 4 };
-        self.device.read(&[slice])
+    /// Starts reading ranges of 4-byte elements of tensors: one submit, one map for all of them.
+    pub fn start_readback(&self, ranges: &[(&Tensor, std::ops::Range<usize>)]) -> Result<crate::gpu::Readback> {
+        let slices: Vec<BufferSlice> = ranges
+            .iter()
+            .map(|(tensor, range)| BufferSlice {
+                buffer: tensor.buffer.clone(),
+                offset: range.start as u64 * 4,
+                size: range.len() as u64 * 4,
+            })
+            .collect();
+        self.device.read(&slices)
     }
 
     /// Compiles what a step will need, without running it and without blocking the page.

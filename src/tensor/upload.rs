@@ -33,13 +33,23 @@ impl<'a> WeightUpload<'a> {
         columns: usize,
         label: &str,
     ) -> Result<Self> {
+        // Before memory is asked for.
+        format.row_bytes(columns)?;
+        let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
+        Self::into(context, context.empty(desc, label)?)
+    }
+
+    /// Into a weight that has its place.
+    pub fn into(context: &'a Context, tensor: Tensor) -> Result<Self> {
+        let DType::Weight(format) = tensor.dtype() else {
+            bail!(DtypeMismatch, "only weights are uploaded as such, not {:?}", tensor.desc())
+        };
+        let (rows, columns) = tensor.shape().matrix()?;
         let row_bytes = format.row_bytes(columns)?;
         let rows_per_run = (STAGING_BYTES / row_bytes) & !1;
         if rows_per_run == 0 {
-            bail!(AdapterLimits, "{label}: a row of {row_bytes} bytes; rows above {} are not read", STAGING_BYTES / 2);
+            bail!(AdapterLimits, "a row of {row_bytes} bytes; rows above {} are not read", STAGING_BYTES / 2);
         }
-        let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
-        let tensor = context.empty(desc, label)?;
         let staging = context.device().buffer(STAGING_BYTES as u64, "upload")?;
         let carry = Vec::with_capacity(4);
         Ok(Self { context, tensor, staging, rows, columns, row_bytes, rows_per_run, rows_done: 0, filled: 0, carry })

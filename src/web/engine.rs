@@ -140,6 +140,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         },
         context_length: options.context_length,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
+        plain_ops: false,
     };
     let source = source::open(&source, signal.clone()).await?;
     let mut progress = |progress| {

@@ -75,6 +75,10 @@ impl Dim {
     }
 }
 
+/// Matrices of a layer that kernels read as one, the rows of each after those of the one before.
+pub const JOINED: &[(&str, &[&str])] =
+    &[("attn_qkv", &["attn_q", "attn_k", "attn_v"]), ("ffn_gate_up", &["ffn_gate", "ffn_up"])];
+
 /// A tensor that a model of a configuration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTensor {

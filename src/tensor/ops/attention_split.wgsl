@@ -1,4 +1,4 @@
-// One workgroup per key-value head and split. In each tile of WORKGROUP positions, an invocation scores one position for all
+// One workgroup per key-value head and split. In each step of WORKGROUP positions, an invocation scores one position for all
 // query heads of the group, and then sums one dimension of the values for all of them, over its share of the positions. So keys
 // and values are read once for the whole group of heads. Heads are taken four at a time, as vec4; QUADS of them.
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
@@ -39,14 +39,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let kv_head = group.x;
     let split = group.y;
     let length = min(state[0] + 1u, params.capacity);
-    let positions = positions_per_split(length, params.splits, WORKGROUP);
+    let positions = positions_per_split(length, params.splits, TILE);
     let begin = split * positions;
     let end = min(begin + positions, length);
-    if begin >= end {
-        return;
-    }
     let heads_per_kv = params.heads / params.kv_heads;
     let first_head = kv_head * heads_per_kv;
+    let blocks = params.heads * HEAD_DIM / 32u;
+    if begin >= end {
+        for (var i = local; i < heads_per_kv * HEAD_DIM; i += WORKGROUP) {
+            sums[split * blocks * 32u + planar_index(first_head * HEAD_DIM + i, blocks)] = 0.0;
+        }
+        if local < heads_per_kv {
+            totals[split * params.heads + first_head + local] = vec2<f32>(0.0);
+        }
+        return;
+    }
     let kv_dim = params.kv_heads * HEAD_DIM;
 
     for (var i = local; i < HEAD_DIM * QUADS; i += WORKGROUP) {
@@ -133,7 +140,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 }
             }
         }
-        // The next tile overwrites what others may still read.
+        // The next step overwrites what others may still read.
         workgroupBarrier();
     }
 
@@ -141,7 +148,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         scores[i * WORKGROUP + local] = sum[i];
     }
     workgroupBarrier();
-    let blocks = params.heads * HEAD_DIM / 32u;
     if local < HEAD_DIM {
         for (var i = 0u; i < QUADS; i++) {
             var all = vec4<f32>(0.0);

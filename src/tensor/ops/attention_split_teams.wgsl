@@ -23,7 +23,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let positions = positions_per_split(length, params.splits, TILE);
     let begin = split * positions;
     let end = min(begin + positions, length);
+    let blocks = params.heads * params.head_dim / 32u;
     if begin >= end {
+        for (var d = local; d < params.head_dim; d += LANES) {
+            sums[split * blocks * 32u + planar_index(head * params.head_dim + d, blocks)] = 0.0;
+        }
+        if local == 0u {
+            totals[split * params.heads + head] = vec2<f32>(0.0);
+        }
         return;
     }
     let kv_dim = params.kv_heads * params.head_dim;
@@ -74,7 +81,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
         }
     }
-    let blocks = params.heads * params.head_dim / 32u;
     for (var i = 0u; i < DIMS_PER_LANE; i++) {
         let d = local + i * LANES;
         if d < params.head_dim {

@@ -4,12 +4,16 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
+use crate::tensor::planar::to_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: tokens [tokens] u32, weight [vocabulary, columns]. Output: [tokens, columns]. Tokens are below the vocabulary's
 /// size; the caller checks that.
-pub struct Embedding;
+pub struct Embedding {
+    /// The output, of one token and columns of a multiple of 32, is in planes (`tensor/planar.rs`).
+    pub planar: bool,
+}
 
 impl Op for Embedding {
     fn name(&self) -> &'static str {
@@ -19,6 +23,14 @@ impl Op for Embedding {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("embedding", inputs, &[Some(DType::U32), None])?;
         let (_, columns) = inputs[1].shape.matrix()?;
+        if self.planar && (inputs[0].shape.elements() != 1 || !columns.is_multiple_of(BLOCK)) {
+            bail!(
+                ShapeMismatch,
+                "embedding: tokens {}, weight {}; in planes wanted one token and columns of a multiple of 32",
+                inputs[0].shape,
+                inputs[1].shape
+            );
+        }
         Ok(vec![Desc::f32(&[inputs[0].shape.elements(), columns])])
     }
 
@@ -29,6 +41,9 @@ impl Op for Embedding {
         let mut defines = vec![];
         if columns % BLOCK != 0 {
             defines.push(("RAGGED", Define::Flag));
+        }
+        if self.planar {
+            defines.push(("PLANAR", Define::Flag));
         }
         Ok(Kernel {
             template: include_str!("embedding.wgsl"),
@@ -48,6 +63,7 @@ impl Op for Embedding {
             .flat_map(|token| &weight[*token as usize * columns..(*token as usize + 1) * columns])
             .copied()
             .collect();
+        let rows = if self.planar { to_planar(&rows) } else { rows };
         Ok(vec![HostTensor::f32(&[tokens.len(), columns], &rows)])
     }
 }
@@ -62,7 +78,12 @@ pub fn cases() -> Vec<Case> {
             let tokens: Vec<u32> =
                 [0, 250].into_iter().chain((0..11).map(|_| rng.below(vocabulary) as u32)).collect();
             let weight = rng.weight(format, vocabulary, *columns);
-            cases.push(Case::new(Embedding, vec![HostTensor::u32(&[13], &tokens), weight], 0.0));
+            if columns.is_multiple_of(BLOCK) {
+                let inputs = vec![HostTensor::u32(&[1], &tokens[7..8]), weight.clone()];
+                cases.push(Case::new(Embedding { planar: true }, inputs, 0.0));
+            }
+            let inputs = vec![HostTensor::u32(&[13], &tokens), weight];
+            cases.push(Case::new(Embedding { planar: false }, inputs, 0.0));
         }
     }
     cases

@@ -20,7 +20,11 @@ fn store(row: u32, column: u32, value: vec4<f32>) {
 @group(0) @binding(1) var<storage, read_write> out: array<vec4<f32>>;
 
 fn store(row: u32, column: u32, value: vec4<f32>) {
+#ifdef PLANAR
+    out[column % 32u / 4u * params.blocks + column / 32u] = value;
+#else
     out[(row * params.columns + column) / 4u] = value;
+#endif
 }
 #endif
 

@@ -17,6 +17,8 @@ macro_rules! ops {
 ops! {
     add: Add,
     attention: Attention,
+    attention_out: AttentionOut,
+    attention_split: AttentionSplit,
     binary: Binary,
     dot: Dot,
     embedding: Embedding,
@@ -26,6 +28,10 @@ ops! {
     mat_mul_f32: MatMulF32,
     mat_mul_int8: MatMulInt8,
     mat_vec: MatVec,
+    mat_vec_add: MatVecAdd,
+    norm_gate_up: NormGateUp,
+    norm_mat_vec: NormMatVec,
+    norm_qkv: NormQkv,
     quantize: Quantize,
     random: Random,
     rms_norm: RmsNorm,
@@ -38,6 +44,7 @@ ops! {
     unary: Unary,
 }
 
+pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
 pub use unary::UnaryKind;

@@ -53,6 +53,13 @@ pub struct Planes {
     pub bytes: u64,
 }
 
+impl Planes {
+    /// Bytes of the largest plane, which is what has to fit a binding.
+    pub fn largest(&self) -> u64 {
+        self.planes.iter().map(|plane| plane.1).max().unwrap_or(0)
+    }
+}
+
 impl Format {
     pub fn by_gguf_type(id: u32) -> Option<&'static Format> {
         FORMATS.iter().copied().find(|format| format.gguf_type == id)

@@ -1,0 +1,90 @@
+//! How far decoding runs ahead of what has been read.
+//!
+//! Waiting for the GPU costs a page 1 to 3 ms, which is longer than a step on a fast GPU. So several steps are submitted at once
+//! and read by one map, and while these are waited for, as many more run. How many follows from how long a step takes.
+
+use web_time::{Duration, Instant};
+
+/// Submits that are under way at once: while the result of one is on its way to the page, the GPU works on the other.
+pub const SUBMITS_IN_FLIGHT: usize = 2;
+
+/// The most steps of a submit. What is computed beyond the end of the text is lost, so there is a bound.
+pub const MAX_STEPS: usize = 32;
+
+/// The least work of a submit: more than the wait for its result takes.
+const LEAST_WORK: Duration = Duration::from_millis(5);
+
+/// Where a single step takes so long, each is shown by itself; below, two share a map.
+const SLOW_STEP: Duration = Duration::from_millis(100);
+
+/// Measures steps and says how many to submit at once.
+#[derive(Clone, Debug, Default)]
+pub struct RunAhead {
+    last_arrival: Option<Instant>,
+    /// Of late, smoothed.
+    step: Option<Duration>,
+}
+
+impl RunAhead {
+    /// The results of `steps` steps, submitted at once, have arrived.
+    pub fn arrived(&mut self, steps: usize, now: Instant) {
+        if let Some(last) = self.last_arrival.replace(now)
+            && steps > 0
+        {
+            let step = now.duration_since(last) / steps as u32;
+            // The page may have been busy with other things, so what is fast counts more than what is slow.
+            self.step = Some(match self.step {
+                None => step,
+                Some(before) if step < before => (before + step) / 2,
+                Some(before) => (before * 7 + step) / 8,
+            });
+        }
+    }
+
+    /// How many steps to submit at once.
+    pub fn steps_per_submit(&self) -> usize {
+        match self.step {
+            None => 2,
+            Some(step) if step > SLOW_STEP => 1,
+            Some(step) => {
+                let wanted = LEAST_WORK.as_nanos().div_ceil(step.as_nanos().max(1));
+                (wanted as usize).clamp(2, MAX_STEPS)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(steps: &[(usize, u64)]) -> usize {
+        let mut run_ahead = RunAhead::default();
+        let mut now = Instant::now();
+        for (count, microseconds) in steps {
+            now += Duration::from_micros(*microseconds);
+            run_ahead.arrived(*count, now);
+        }
+        run_ahead.steps_per_submit()
+    }
+
+    #[test]
+    fn fast_steps_share_a_submit_and_slow_ones_do_not() {
+        assert_eq!(after(&[]), 2);
+        assert_eq!(after(&[(1, 900)]), 2, "one arrival says nothing yet");
+        assert_eq!(after(&[(1, 900), (2, 2000)]), 5);
+        assert_eq!(after(&[(1, 0), (2, 20)]), MAX_STEPS);
+        assert_eq!(after(&[(1, 0), (2, 0)]), MAX_STEPS);
+        assert_eq!(after(&[(1, 0), (1, 20_000)]), 2);
+        assert_eq!(after(&[(1, 0), (1, 150_000)]), 1);
+    }
+
+    #[test]
+    fn one_hiccup_changes_little() {
+        let steady = [(8, 8000); 20];
+        let mut steps = steady.to_vec();
+        steps.push((8, 40_000));
+        assert_eq!(after(&steady), 5);
+        assert!(after(&steps) >= 3);
+    }
+}

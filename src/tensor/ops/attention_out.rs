@@ -1,0 +1,138 @@
+//! The second half of one token's attention, in one dispatch: merges the splits of `attention_split`, projects, and adds to the
+//! residual stream.
+
+use super::attention_split::{ALL_SPLITS, SHAPES, Splits};
+use super::mat_vec::reference_linear;
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::quant::FORMATS;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
+/// state [4] u32 (state[0] is the token's position), x [1, rows] in planes (changed: x += weight · attention).
+pub struct AttentionOut {
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Positions that the KV cache has room for.
+    pub capacity: usize,
+    pub splits: Splits,
+}
+
+const WORKGROUP: u32 = 64;
+const ROWS: u32 = 2;
+
+impl Op for AttentionOut {
+    fn name(&self) -> &'static str {
+        "attention_out"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[4]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("attention_out", inputs, &[f32, f32, None, Some(DType::U32), f32])?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let splits = self.splits.splits;
+        let fits = inputs[0].shape.dims() == [splits, columns]
+            && inputs[1].shape.dims() == [splits, self.heads * 2]
+            && columns == self.heads * self.head_dim
+            && inputs[4].shape.dims() == [1, rows]
+            && self.head_dim.is_multiple_of(4)
+            && columns.is_multiple_of(32)
+            && rows.is_multiple_of(32);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "attention_out: sums {}, totals {}, weight {}, x {}; wanted {splits} splits, {} heads of {} elements (a multiple \
+                 of 4), and multiples of 32 in all",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape,
+                inputs[4].shape,
+                self.heads,
+                self.head_dim
+            );
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let lanes = subgroup_lanes(capabilities, 32);
+        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
+        let mut defines = lanes_defines(WORKGROUP, lanes);
+        defines.extend([("ROWS", Define::U32(ROWS)), ("TWO_ROWS", Define::Flag)]);
+        if self.head_dim.is_multiple_of(32) {
+            defines.push(("HEADS_OF_WHOLE_BLOCKS", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("attention_out.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![
+                rows as u32,
+                (columns / 32) as u32,
+                self.heads as u32,
+                self.head_dim as u32,
+                self.splits.splits as u32,
+                self.splits.tile as u32,
+                self.capacity as u32,
+            ],
+            grid: grid_2d(rows.div_ceil((ROWS * teams) as usize), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
+        let length = (inputs[3].to_u32()?[0] as usize + 1).min(self.capacity);
+        let splits = self.splits.ranges(length).len();
+        let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
+        let merged: Vec<f32> = (0..columns)
+            .map(|column| {
+                let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
+                let largest = (0..splits).map(|split| total(split)[0]).fold(f32::NEG_INFINITY, f32::max);
+                let weight = |split: usize| (f64::from(total(split)[0]) - f64::from(largest)).exp();
+                let sum: f64 = (0..splits).map(|split| weight(split) * f64::from(rows[split][column])).sum();
+                let all: f64 = (0..splits).map(|split| weight(split) * f64::from(total(split)[1])).sum();
+                (sum / all) as f32
+            })
+            .collect();
+        let attention = HostTensor::f32(&[1, columns], &merged);
+        let products = reference_linear(&[attention, inputs[2].clone()])?.remove(0).to_f32()?;
+        let mut x = inputs[4].to_f32()?;
+        for (x, product) in x.iter_mut().zip(to_planar(&products)) {
+            *x += product;
+        }
+        inputs[4].set_f32(&x);
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(36);
+    let mut cases = Vec::new();
+    for (index, (heads, _, head_dim, capacity, position)) in SHAPES.into_iter().enumerate() {
+        for splits in ALL_SPLITS {
+            let columns = heads * head_dim;
+            let rows = [32, 96, 1056][index % 3];
+            let totals: Vec<f32> = (0..splits.splits * heads)
+                .flat_map(|_| [rng.signed() * 3.0, 1.0 + rng.below(60) as f32])
+                .collect();
+            let inputs = vec![
+                rng.tensor(&[splits.splits, columns]),
+                HostTensor::f32(&[splits.splits, heads * 2], &totals),
+                rng.weight(FORMATS[index % FORMATS.len()], rows, columns),
+                HostTensor::u32(&[4], &[position, 0, 0, 0]),
+                rng.tensor(&[1, rows]),
+            ];
+            cases.push(Case::new(AttentionOut { heads, head_dim, capacity, splits }, inputs, 1e-5));
+        }
+    }
+    cases
+}

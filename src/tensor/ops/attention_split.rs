@@ -1,0 +1,209 @@
+//! Attention of one token over the KV cache, with the positions divided into splits that run side by side (flash decoding: Dao
+//! et al. 2023), grouped query heads (Ainslie et al. 2023) and a softmax in one pass (Milakov, Gimelshein 2018).
+//! `attention_out` merges the splits.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::planar::to_planar;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: q [1, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
+/// token's position; its key and value are in the cache already). Outputs: sums [splits, heads · head_dim], of each split
+/// Σ exp(score − largest) · value in planes (`tensor/planar.rs`), and totals [splits, heads · 2], of each head the largest score
+/// and Σ exp(score − largest). Splits without positions are zero.
+pub struct AttentionSplit {
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    /// Scores are q·k · scale; usually 1 / √head_dim.
+    pub scale: f32,
+    pub splits: Splits,
+}
+
+/// How the work is divided; `attention_out` has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Splits {
+    /// The most splits.
+    pub splits: usize,
+    /// Positions of a split are a multiple of it.
+    pub tile: usize,
+    /// A workgroup for each group of query heads, with workgroup memory and where there are subgroups, rather than a team of
+    /// lanes for each head.
+    grouped: bool,
+}
+
+/// Invocations of a workgroup in the grouped kernel, which are also the positions of a tile.
+const WORKGROUP: usize = 256;
+
+impl Splits {
+    /// The best for an adapter and a model's heads.
+    pub fn choose(heads: usize, kv_heads: usize, head_dim: usize, capabilities: &Capabilities) -> Self {
+        let quads = (heads / kv_heads).div_ceil(4);
+        let teams = WORKGROUP / subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
+        let workgroup_bytes = 16 * quads * (head_dim + WORKGROUP + 2 * teams);
+        let grouped = !capabilities.software
+            && capabilities.subgroups.is_some()
+            && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
+            && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
+            && head_dim <= WORKGROUP
+            && head_dim.is_multiple_of(4)
+            && quads <= 4;
+        match grouped {
+            // Enough workgroups for a large GPU on long contexts, and few enough that merging stays cheap.
+            true => Self { splits: 8, tile: WORKGROUP / 4, grouped },
+            // On a CPU merging costs more than it saves.
+            false if capabilities.software => Self { splits: 1, tile: 64, grouped },
+            false => Self { splits: 8, tile: 64, grouped },
+        }
+    }
+
+    /// How the kernels divide `length` positions: the ranges of the splits that have some.
+    pub(super) fn ranges(&self, length: usize) -> Vec<(usize, usize)> {
+        let positions = length.div_ceil(self.tile).div_ceil(self.splits) * self.tile;
+        (0..length.div_ceil(positions)).map(|s| (s * positions, length.min((s + 1) * positions))).collect()
+    }
+}
+
+impl Op for AttentionSplit {
+    fn name(&self) -> &'static str {
+        "attention_split"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("attention_split", inputs, &[f32, f32, f32, Some(DType::U32)])?;
+        let q_dim = self.heads * self.head_dim;
+        let (_, kv_dim) = inputs[1].shape.matrix()?;
+        let fits = inputs[0].shape.dims() == [1, q_dim]
+            && q_dim.is_multiple_of(32)
+            && kv_dim == self.kv_heads * self.head_dim
+            && self.heads.is_multiple_of(self.kv_heads)
+            && inputs[1].shape == inputs[2].shape;
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "attention_split: q {}, caches {} and {}, {} heads over {} of {}; wanted one row of a multiple of 32 columns",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape,
+                self.heads,
+                self.kv_heads,
+                self.head_dim
+            );
+        }
+        Ok(vec![Desc::f32(&[self.splits.splits, q_dim]), Desc::f32(&[self.splits.splits, self.heads * 2])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (capacity, _) = inputs[1].shape.matrix()?;
+        let splits = self.splits;
+        let params = vec![
+            self.heads as u32,
+            self.kv_heads as u32,
+            self.head_dim as u32,
+            capacity as u32,
+            self.scale.to_bits(),
+            splits.splits as u32,
+        ];
+        if splits.grouped && capabilities.subgroups.is_some() {
+            let mut defines = lanes_defines(WORKGROUP as u32, subgroup_lanes(capabilities, 32));
+            defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
+            defines.push(("QUADS", Define::U32((self.heads / self.kv_heads).div_ceil(4) as u32)));
+            defines.push(("TILE", Define::U32(splits.tile as u32)));
+            return Ok(Kernel {
+                template: include_str!("attention_split.wgsl"),
+                modules: &[],
+                defines,
+                params,
+                grid: [self.kv_heads as u32, splits.splits as u32, 1],
+            });
+        }
+        // Lanes share a head's dimensions, so more lanes than dimensions would idle.
+        let lanes = subgroup_lanes(capabilities, self.head_dim.next_power_of_two().min(32) as u32);
+        let workgroup = lanes.unwrap_or(32);
+        let mut defines = lanes_defines(workgroup, lanes);
+        defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
+        defines.push(("TILE", Define::U32(splits.tile as u32)));
+        Ok(Kernel {
+            template: include_str!("attention_split_teams.wgsl"),
+            modules: &[],
+            defines,
+            params,
+            grid: [self.heads as u32, splits.splits as u32, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
+        let (capacity, kv_dim) = inputs[1].shape.matrix()?;
+        let length = (inputs[3].to_u32()?[0] as usize + 1).min(capacity);
+        let mut sums = vec![0f32; self.splits.splits * q.len()];
+        let mut totals = vec![0f32; self.splits.splits * self.heads * 2];
+        for (split, (begin, end)) in self.splits.ranges(length).into_iter().enumerate() {
+            let mut row = vec![0f32; q.len()];
+            for head in 0..self.heads {
+                let q = &q[head * self.head_dim..][..self.head_dim];
+                let kv_at = head / (self.heads / self.kv_heads) * self.head_dim;
+                let at = |p: usize| p * kv_dim + kv_at;
+                let dot = |p| q.iter().zip(&k[at(p)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
+                let scores: Vec<f64> = (begin..end).map(|p| dot(p) * f64::from(self.scale)).collect();
+                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+                for d in 0..self.head_dim {
+                    let weighted = weights.iter().zip(begin..end).map(|(w, p)| w * f64::from(v[at(p) + d]));
+                    row[head * self.head_dim + d] = weighted.sum::<f64>() as f32;
+                }
+                totals[(split * self.heads + head) * 2] = largest as f32;
+                totals[(split * self.heads + head) * 2 + 1] = weights.iter().sum::<f64>() as f32;
+            }
+            sums[split * row.len()..][..row.len()].copy_from_slice(&to_planar(&row));
+        }
+        let (splits, q_dim) = (self.splits.splits, q.len());
+        Ok(vec![HostTensor::f32(&[splits, q_dim], &sums), HostTensor::f32(&[splits, self.heads * 2], &totals)])
+    }
+}
+
+/// Heads, key-value heads, head_dim, capacity and position of cases.
+pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 10] = [
+    (4, 1, 8, 5, 0),
+    (4, 2, 16, 40, 17),
+    (6, 3, 64, 700, 521),
+    (14, 2, 64, 1300, 1299),
+    (2, 1, 80, 64, 63),
+    (32, 8, 64, 200, 128),
+    (4, 4, 128, 600, 255),
+    (2, 1, 256, 70, 67),
+    (16, 1, 96, 33, 31),
+    // A step that ran ahead past the end of the context.
+    (4, 2, 32, 66, 67),
+];
+
+pub(super) const ALL_SPLITS: [Splits; 3] = [
+    Splits { splits: 8, tile: 64, grouped: true },
+    Splits { splits: 3, tile: 64, grouped: false },
+    Splits { splits: 1, tile: 64, grouped: false },
+];
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(35);
+    let mut cases = Vec::new();
+    for splits in ALL_SPLITS {
+        for (heads, kv_heads, head_dim, capacity, position) in SHAPES {
+            let mut q = rng.tensor(&[1, heads * head_dim]);
+            // Large enough that the softmax is far from flat.
+            let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
+            q.set_f32(&sharp);
+            let inputs = vec![
+                q,
+                rng.tensor(&[capacity, kv_heads * head_dim]),
+                rng.tensor(&[capacity, kv_heads * head_dim]),
+                HostTensor::u32(&[4], &[position, 0, 0, 0]),
+            ];
+            let scale = 1.0 / (head_dim as f32).sqrt();
+            cases.push(Case::new(AttentionSplit { heads, kv_heads, head_dim, scale, splits }, inputs, 1e-5));
+        }
+    }
+    cases
+}
