@@ -30,10 +30,10 @@ const ELEMENTS: usize = 256;
 const WARM_UP: usize = 8;
 
 /// Chains of a stream.
-const STREAM: usize = 64;
+const STREAM: usize = 16;
 
 /// A stream takes as long as many chains, so there are so many times fewer of them than of other samples.
-const FEWER_STREAMS: usize = 20;
+const FEWER_STREAMS: usize = 5;
 
 /// A sample is as many chains as take so many ticks of the clock to encode. A page's clock ticks every 5 µs, and every 100 µs
 /// where the page is not cross-origin isolated.

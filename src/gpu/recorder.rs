@@ -313,7 +313,9 @@ impl Inner {
         let mut profile = self.profiler.borrow_mut().begin(self, &commands);
         let mut pass: Option<wgpu::ComputePass<'static>> = None;
         let (mut dispatches, mut copies, mut bytes) = (0, 0, 0);
+        // Setting again what is set costs as much as setting something new.
         let mut last_pipeline: *const Pipeline = std::ptr::null();
+        let mut last_bind_group = std::ptr::null();
         for command in &commands {
             match command {
                 Command::Dispatch { pipeline, bind_group, grid } => {
@@ -324,6 +326,7 @@ impl Inner {
                     let pass = pass.get_or_insert_with(|| {
                         add(&self.counters.passes, 1);
                         last_pipeline = std::ptr::null();
+                        last_bind_group = std::ptr::null();
                         let timestamps = profile.as_mut().and_then(|profile| profile.next());
                         let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes: timestamps };
                         encoder.begin_compute_pass(&descriptor).forget_lifetime()
@@ -332,7 +335,10 @@ impl Inner {
                         pass.set_pipeline(&pipeline.wgpu);
                         last_pipeline = Rc::as_ptr(pipeline);
                     }
-                    pass.set_bind_group(0, &bind_group.wgpu, &[]);
+                    if last_bind_group != Rc::as_ptr(bind_group) {
+                        pass.set_bind_group(0, &bind_group.wgpu, &[]);
+                        last_bind_group = Rc::as_ptr(bind_group);
+                    }
                     pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
                     dispatches += 1;
                 }

@@ -9,10 +9,10 @@ const WORKGROUP = 64;
 const WARM_UP = 8;
 
 /** Chains of a stream. */
-const STREAM = 64;
+const STREAM = 16;
 
 /** A stream takes as long as many chains, so there are so many times fewer of them than of other samples. */
-const FEWER_STREAMS = 20;
+const FEWER_STREAMS = 5;
 
 /**
  * A sample is as many chains as take so many ticks of the clock to encode. A page's clock ticks every 5 µs, and every 100 µs where

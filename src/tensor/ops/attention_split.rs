@@ -34,17 +34,18 @@ pub struct Splits {
     grouped: bool,
 }
 
-/// Invocations of a workgroup in the grouped kernel, which are also the positions of a tile.
+/// Invocations of a workgroup in the grouped kernel, which takes a quarter as many positions in a step.
 const WORKGROUP: usize = 256;
 
 impl Splits {
     /// The best for an adapter and a model's heads.
     pub fn choose(heads: usize, kv_heads: usize, head_dim: usize, capabilities: &Capabilities) -> Self {
         let quads = (heads / kv_heads).div_ceil(4);
-        let teams = WORKGROUP / subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
-        let workgroup_bytes = 16 * quads * (head_dim + WORKGROUP + 2 * teams);
+        let lanes = subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
+        // The arrays of the kernel.
+        let workgroup_bytes = 16 * (quads * (head_dim + WORKGROUP / 4 + 2 * WORKGROUP / lanes) + 2 * WORKGROUP);
         let grouped = !capabilities.software
-            && capabilities.subgroups.is_some()
+            && lanes >= 4
             && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
             && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
             && head_dim <= WORKGROUP
@@ -107,8 +108,9 @@ impl Op for AttentionSplit {
             self.scale.to_bits(),
             splits.splits as u32,
         ];
-        if splits.grouped && capabilities.subgroups.is_some() {
-            let mut defines = lanes_defines(WORKGROUP as u32, subgroup_lanes(capabilities, 32));
+        let lanes = subgroup_lanes(capabilities, 32);
+        if splits.grouped && lanes.is_some_and(|lanes| lanes >= 4) {
+            let mut defines = lanes_defines(WORKGROUP as u32, lanes);
             defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
             defines.push(("QUADS", Define::U32((self.heads / self.kv_heads).div_ceil(4) as u32)));
             defines.push(("TILE", Define::U32(splits.tile as u32)));

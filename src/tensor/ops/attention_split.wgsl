@@ -1,37 +1,59 @@
-// One workgroup per key-value head and split. In each step of WORKGROUP positions, an invocation scores one position for all
-// query heads of the group, and then sums one dimension of the values for all of them, over its share of the positions. So keys
-// and values are read once for the whole group of heads. Heads are taken four at a time, as vec4; QUADS of them.
+// One workgroup per key-value head and split, so that keys and values are read once for the whole group of query heads. In a
+// step it takes POSITIONS positions: four invocations score one position for all the heads, and then each invocation sums four
+// dimensions of the values, over its share of the positions. Heads are taken four at a time, as vec4; QUADS of them.
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
 
-@group(0) @binding(0) var<storage, read> q: array<f32>;
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> v_cache: array<f32>;
+@group(0) @binding(2) var<storage, read> v_cache: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> state: array<u32>;
-@group(0) @binding(4) var<storage, read_write> sums: array<f32>;
+@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> totals: array<vec2<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-#import "planar"
 #import "splits"
 #import "subgroup_sum"
 
 const LOWEST = -3.0e38;
+const POSITIONS = WORKGROUP / 4u;
+// Vectors of four dimensions in a head, and how many of them one of four invocations takes.
+const VECTORS = HEAD_DIM / 4u;
+const OWN_VECTORS = (VECTORS + 3u) / 4u;
+// Invocations are [share of the positions][vector] in the sums over values; those that are left over idle.
+const SHARES = WORKGROUP / VECTORS;
+const SHARE_POSITIONS = (POSITIONS + SHARES - 1u) / SHARES;
 // Subgroups, or parts of them, of a workgroup.
 const TEAMS = WORKGROUP / LANES;
 
-// Queries as [dimension][quad], scores and then weights as [quad][position], later sums as [quad][invocation].
-var<workgroup> queries: array<vec4<f32>, HEAD_DIM * QUADS>;
-var<workgroup> scores: array<vec4<f32>, WORKGROUP * QUADS>;
+// [head][vector]; heads beyond the last are zero.
+var<workgroup> queries: array<vec4<f32>, 4u * QUADS * VECTORS>;
+// [quad][position]
+var<workgroup> weights: array<vec4<f32>, QUADS * POSITIONS>;
 // Of each team: the largest score, and the sum of the weights.
 var<workgroup> team_largest: array<vec4<f32>, TEAMS * QUADS>;
 var<workgroup> team_totals: array<vec4<f32>, TEAMS * QUADS>;
+// Sums of each invocation for two heads.
+var<workgroup> shares: array<vec4<f32>, 2u * WORKGROUP>;
 
-fn max_over_lanes(value: vec4<f32>) -> vec4<f32> {
+// Where four columns stand in planes.
+fn planar_vector(head: u32, vector: u32) -> u32 {
+    let at = head * VECTORS + vector;
+    return at % 8u * (params.heads * VECTORS / 8u) + at / 8u;
+}
+
+fn max_over_positions(value: vec4<f32>) -> vec4<f32> {
     var largest = value;
-    for (var step = LANES / 2u; step > 0u; step /= 2u) {
+    for (var step = 4u; step < LANES; step *= 2u) {
         largest = max(largest, subgroupShuffleXor(largest, step));
     }
     return largest;
+}
+
+fn score_four(key: vec4<f32>, first: u32) -> vec4<f32> {
+    return vec4<f32>(
+        dot(key, queries[first]), dot(key, queries[first + VECTORS]),
+        dot(key, queries[first + 2u * VECTORS]), dot(key, queries[first + 3u * VECTORS]),
+    );
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -44,99 +66,108 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let end = min(begin + positions, length);
     let heads_per_kv = params.heads / params.kv_heads;
     let first_head = kv_head * heads_per_kv;
-    let blocks = params.heads * HEAD_DIM / 32u;
+    let first_sum = split * params.heads * VECTORS;
     if begin >= end {
-        for (var i = local; i < heads_per_kv * HEAD_DIM; i += WORKGROUP) {
-            sums[split * blocks * 32u + planar_index(first_head * HEAD_DIM + i, blocks)] = 0.0;
+        for (var i = local; i < heads_per_kv * VECTORS; i += WORKGROUP) {
+            sums[first_sum + planar_vector(first_head, i)] = vec4<f32>(0.0);
         }
         if local < heads_per_kv {
             totals[split * params.heads + first_head + local] = vec2<f32>(0.0);
         }
         return;
     }
-    let kv_dim = params.kv_heads * HEAD_DIM;
-
-    for (var i = local; i < HEAD_DIM * QUADS; i += WORKGROUP) {
-        let d = i / QUADS;
-        let head = (i % QUADS) * 4u;
-        var four = vec4<f32>(0.0);
-        for (var h = 0u; h < 4u; h++) {
-            if head + h < heads_per_kv {
-                four[h] = q[(first_head + head + h) * HEAD_DIM + d] * params.scale;
-            }
+    let kv_vectors = params.kv_heads * VECTORS;
+    for (var i = local; i < 4u * QUADS * VECTORS; i += WORKGROUP) {
+        queries[i] = vec4<f32>(0.0);
+        if i < heads_per_kv * VECTORS {
+            queries[i] = q[first_head * VECTORS + i] * params.scale;
         }
-        queries[i] = four;
     }
     workgroupBarrier();
 
-    // In the sums over values, invocations are [share][dimension]; those that are left over idle.
-    let shares = WORKGROUP / HEAD_DIM;
-    let share = local / HEAD_DIM;
-    let dimension = local % HEAD_DIM;
+    let slot = local / 4u;
+    let part = local % 4u;
     let team = local / LANES;
+    let share = local / VECTORS;
+    let vector = local % VECTORS;
 
-    var sum: array<vec4<f32>, QUADS>;
+    // [quad * 4 + head of the quad]
+    var sum: array<vec4<f32>, 4u * QUADS>;
+    for (var i = 0u; i < 4u * QUADS; i++) {
+        sum[i] = vec4<f32>(0.0);
+    }
     var largest: array<vec4<f32>, QUADS>;
     var total: array<vec4<f32>, QUADS>;
     for (var i = 0u; i < QUADS; i++) {
-        sum[i] = vec4<f32>(0.0);
         largest[i] = vec4<f32>(LOWEST);
         total[i] = vec4<f32>(0.0);
     }
-    for (var tile = begin; tile < end; tile += WORKGROUP) {
-        let position = tile + local;
-        let is_there = position < end;
+    for (var step = begin; step < end; step += POSITIONS) {
+        let is_there = step + slot < end;
+        // Positions past the end repeat the last one, and get no weight.
+        let at = min(step + slot, end - 1u) * kv_vectors + kv_head * VECTORS;
+        var keys: array<vec4<f32>, OWN_VECTORS>;
+        for (var i = 0u; i < OWN_VECTORS; i++) {
+            keys[i] = k_cache[at + min(i * 4u + part, VECTORS - 1u)];
+        }
         var score: array<vec4<f32>, QUADS>;
-        for (var i = 0u; i < QUADS; i++) {
-            score[i] = vec4<f32>(0.0);
-        }
-        if is_there {
-            let at = (position * kv_dim + kv_head * HEAD_DIM) / 4u;
-            for (var d = 0u; d < HEAD_DIM / 4u; d++) {
-                let key = k_cache[at + d];
-                for (var i = 0u; i < QUADS; i++) {
-                    score[i] += key.x * queries[(d * 4u) * QUADS + i] + key.y * queries[(d * 4u + 1u) * QUADS + i]
-                        + key.z * queries[(d * 4u + 2u) * QUADS + i] + key.w * queries[(d * 4u + 3u) * QUADS + i];
-                }
+        for (var j = 0u; j < QUADS; j++) {
+            score[j] = vec4<f32>(0.0);
+            for (var i = 0u; i < OWN_VECTORS; i++) {
+                let v = i * 4u + part;
+                let products = score_four(keys[i], j * 4u * VECTORS + min(v, VECTORS - 1u));
+                score[j] += select(vec4<f32>(0.0), products, v < VECTORS);
             }
-        }
-        for (var i = 0u; i < QUADS; i++) {
-            score[i] = select(vec4<f32>(LOWEST), score[i], is_there);
-            let team_max = max_over_lanes(score[i]);
+            score[j] += subgroupShuffleXor(score[j], 1u);
+            score[j] += subgroupShuffleXor(score[j], 2u);
+            score[j] = select(vec4<f32>(LOWEST), score[j], is_there);
+            let team_max = max_over_positions(score[j]);
             if local % LANES == 0u {
-                team_largest[team * QUADS + i] = team_max;
+                team_largest[team * QUADS + j] = team_max;
             }
         }
         workgroupBarrier();
-        for (var i = 0u; i < QUADS; i++) {
-            var now = largest[i];
+        for (var j = 0u; j < QUADS; j++) {
+            var now = largest[j];
             for (var t = 0u; t < TEAMS; t++) {
-                now = max(now, team_largest[t * QUADS + i]);
+                now = max(now, team_largest[t * QUADS + j]);
             }
-            let keep = exp(largest[i] - now);
-            largest[i] = now;
-            sum[i] *= keep;
-            total[i] *= keep;
-            let weight = select(vec4<f32>(0.0), exp(score[i] - now), is_there);
-            scores[i * WORKGROUP + local] = weight;
-            let team_total = sum_over_lanes(weight, local);
+            let keep = exp(largest[j] - now);
+            largest[j] = now;
+            total[j] *= keep;
+            sum[j * 4u] *= keep.x;
+            sum[j * 4u + 1u] *= keep.y;
+            sum[j * 4u + 2u] *= keep.z;
+            sum[j * 4u + 3u] *= keep.w;
+            var weight = select(vec4<f32>(0.0), exp(score[j] - now), is_there && part == 0u);
+            if part == 0u {
+                weights[j * POSITIONS + slot] = weight;
+            }
+            for (var lanes = 4u; lanes < LANES; lanes *= 2u) {
+                weight += subgroupShuffleXor(weight, lanes);
+            }
             if local % LANES == 0u {
-                team_totals[team * QUADS + i] = team_total;
+                team_totals[team * QUADS + j] = weight;
             }
         }
         workgroupBarrier();
-        for (var i = 0u; i < QUADS; i++) {
+        for (var j = 0u; j < QUADS; j++) {
             for (var t = 0u; t < TEAMS; t++) {
-                total[i] += team_totals[t * QUADS + i];
+                total[j] += team_totals[t * QUADS + j];
             }
         }
-        if share < shares {
-            let count = min(WORKGROUP, end - tile);
-            let first = tile * kv_dim + kv_head * HEAD_DIM + dimension;
-            for (var p = share; p < count; p += shares) {
-                let value = v_cache[first + p * kv_dim];
-                for (var i = 0u; i < QUADS; i++) {
-                    sum[i] += value * scores[i * WORKGROUP + p];
+        if share < SHARES {
+            for (var i = 0u; i < SHARE_POSITIONS; i++) {
+                let p = share + i * SHARES;
+                if p < POSITIONS {
+                    let value = v_cache[min(step + p, end - 1u) * kv_vectors + kv_head * VECTORS + vector];
+                    for (var j = 0u; j < QUADS; j++) {
+                        let weight = weights[j * POSITIONS + p];
+                        sum[j * 4u] += weight.x * value;
+                        sum[j * 4u + 1u] += weight.y * value;
+                        sum[j * 4u + 2u] += weight.z * value;
+                        sum[j * 4u + 3u] += weight.w * value;
+                    }
                 }
             }
         }
@@ -144,26 +175,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         workgroupBarrier();
     }
 
-    for (var i = 0u; i < QUADS; i++) {
-        scores[i * WORKGROUP + local] = sum[i];
-    }
-    workgroupBarrier();
-    if local < HEAD_DIM {
-        for (var i = 0u; i < QUADS; i++) {
-            var all = vec4<f32>(0.0);
-            for (var s = 0u; s < shares; s++) {
-                all += scores[i * WORKGROUP + s * HEAD_DIM + local];
-            }
+    for (var j = 0u; j < QUADS; j++) {
+        if local == j {
             for (var h = 0u; h < 4u; h++) {
-                let head = i * 4u + h;
-                if head < heads_per_kv {
-                    let column = (first_head + head) * HEAD_DIM + local;
-                    sums[split * blocks * 32u + planar_index(column, blocks)] = all[h];
-                    if local == 0u {
-                        totals[split * params.heads + first_head + head] = vec2<f32>(largest[i][h], total[i][h]);
-                    }
+                if j * 4u + h < heads_per_kv {
+                    totals[split * params.heads + first_head + j * 4u + h] = vec2<f32>(largest[j][h], total[j][h]);
                 }
             }
         }
+    }
+    for (var h = 0u; h < 4u * QUADS; h += 2u) {
+        shares[local] = sum[h];
+        shares[WORKGROUP + local] = sum[h + 1u];
+        workgroupBarrier();
+        for (var i = local; i < 2u * VECTORS; i += WORKGROUP) {
+            let head = h + i / VECTORS;
+            if head < heads_per_kv {
+                var all = vec4<f32>(0.0);
+                for (var s = 0u; s < SHARES; s++) {
+                    all += shares[i / VECTORS * WORKGROUP + s * VECTORS + i % VECTORS];
+                }
+                sums[first_sum + planar_vector(first_head + head, i % VECTORS)] = all;
+            }
+        }
+        workgroupBarrier();
     }
 }
