@@ -13,16 +13,39 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: quants [tokens, columns / 4] i8x4 and scales [tokens, columns / 32], as `quantize` makes them, weight
 /// [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a residual.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MatMulInt8 {
     pub epilogue: Epilogue,
+    pub tile: Int8Tile,
+}
+
+/// How a workgroup goes along the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Int8Tile {
+    /// Blocks of columns that it takes in at once: 1 or 2.
+    pub step: u32,
+    /// How many such steps workgroup memory holds: 1 or 2.
+    pub buffers: u32,
+}
+
+impl Int8Tile {
+    /// What `benches/kernels.rs` compares.
+    pub const CANDIDATES: [Int8Tile; 4] = [
+        Int8Tile { step: 1, buffers: 2 },
+        Int8Tile { step: 1, buffers: 1 },
+        Int8Tile { step: 2, buffers: 1 },
+        Int8Tile { step: 2, buffers: 2 },
+    ];
+}
+
+impl Default for Int8Tile {
+    fn default() -> Self {
+        Self::CANDIDATES[0]
+    }
 }
 
 /// Rows and tokens of a workgroup's tile.
 const TILE: usize = 64;
-/// Blocks of columns that a tile takes in at once, and how many such steps workgroup memory holds.
-const STEP: u32 = 1;
-const BUFFERS: u32 = 2;
 
 /// Rows and tokens that a workgroup of the variant for software adapters computes.
 const DIRECT_ROWS: usize = 16;
@@ -78,7 +101,7 @@ impl Op for MatMulInt8 {
                 grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
             });
         }
-        defines.extend([("STEP", Define::U32(STEP)), ("BUFFERS", Define::U32(BUFFERS))]);
+        defines.extend([("STEP", Define::U32(self.tile.step)), ("BUFFERS", Define::U32(self.tile.buffers))]);
         Ok(Kernel {
             template: include_str!("mat_mul_int8.wgsl"),
             modules: &[],
@@ -124,7 +147,8 @@ pub fn cases() -> Vec<Case> {
             if epilogue.residual {
                 inputs.push(rng.tensor(&[tokens, rows]));
             }
-            cases.push(Case::new(MatMulInt8 { epilogue }, inputs, 1e-5));
+            let tile = Int8Tile::CANDIDATES[index % 4];
+            cases.push(Case::new(MatMulInt8 { epilogue, tile }, inputs, 1e-5));
         }
     }
     cases

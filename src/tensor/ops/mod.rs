@@ -40,6 +40,7 @@ ops! {
 
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
+pub use mat_mul_int8::Int8Tile;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
