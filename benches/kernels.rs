@@ -109,7 +109,7 @@ impl Bench {
                 }
             }
             let name = format!("mat_mul [{rows}, {columns}]");
-            self.time(&name, &ops::MatMul, flop, async |bench| {
+            self.time(&name, &ops::MatMul::default(), flop, async |bench| {
                 let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
                 Ok(vec![vec![x, bench.weight(rows, columns)?]])
             })
