@@ -122,6 +122,7 @@ impl Bench {
             })
             .await?;
         }
+        self.producers().await?;
         self.attention().await?;
         for [rows, columns] in MAT_VEC_SHAPES {
             let bytes = self.options.format.planes(rows, columns).bytes;
@@ -134,6 +135,45 @@ impl Bench {
             .await?;
         }
         Ok(())
+    }
+
+    /// What stands between the products of a layer.
+    async fn producers(&mut self) -> Result<()> {
+        let (tokens, n_embd, n_ff, heads, kv_heads, head_dim) = (self.options.tokens, 2048, 8192, 32, 8, 64);
+        let read = |columns: usize| (tokens * columns * 4) as f64;
+        let int8 = |columns: usize| (tokens * columns) as f64 * (1.0 + 4.0 / 32.0);
+        let norm = ops::RmsNorm { epsilon: 1e-5 };
+        let norm_int8 = ops::RmsNormInt8 { epsilon: 1e-5 };
+        let norms: [(&dyn Op, f64); 2] = [(&norm, read(n_embd) * 2.0), (&norm_int8, read(n_embd) + int8(n_embd))];
+        for (op, bytes) in norms {
+            self.time(&format!("{} [{tokens}, {n_embd}]", op.name()), op, Work::Bytes(bytes), async |bench| {
+                Ok(vec![vec![bench.random(&[tokens, n_embd])?, bench.random(&[n_embd])?]])
+            })
+            .await?;
+        }
+        let swiglus: [(&dyn Op, f64); 2] =
+            [(&ops::SwigluFused, read(n_ff) * 3.0), (&ops::SwigluInt8, read(n_ff) * 2.0 + int8(n_ff))];
+        for (op, bytes) in swiglus {
+            self.time(&format!("{} [{tokens}, {n_ff}]", op.name()), op, Work::Bytes(bytes), async |bench| {
+                Ok(vec![vec![bench.random(&[tokens, 2 * n_ff])?]])
+            })
+            .await?;
+        }
+        let rope = ops::RopeKvAppend { heads, kv_heads, head_dim, interleaved: true, bias: false };
+        let columns = (heads + 2 * kv_heads) * head_dim;
+        let bytes = Work::Bytes(read(columns) * 2.0);
+        self.time(&format!("rope_kv_append [{tokens}, {columns}]"), &rope, bytes, async |bench| {
+            let state = bench.context.tensor(&HostTensor::u32(&[4], &[0; 4]))?;
+            let caches = [tokens, kv_heads * head_dim];
+            Ok(vec![vec![
+                bench.random(&[tokens, columns])?,
+                bench.random(&[head_dim / 2])?,
+                state,
+                bench.random(&caches)?,
+                bench.random(&caches)?,
+            ]])
+        })
+        .await
     }
 
     async fn attention(&mut self) -> Result<()> {

@@ -29,12 +29,16 @@ ops! {
     quantize: Quantize,
     random: Random,
     rms_norm: RmsNorm,
+    rms_norm_int8: RmsNormInt8,
     rope: Rope,
+    rope_kv_append: RopeKvAppend,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
     scale: Scale,
     slice_rows: SliceRows,
     swiglu: Swiglu,
+    swiglu_fused: SwigluFused,
+    swiglu_int8: SwigluInt8,
     unary: Unary,
 }
 
