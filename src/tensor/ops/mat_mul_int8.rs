@@ -38,6 +38,17 @@ impl Int8Tile {
     ];
 }
 
+impl Int8Tile {
+    /// Fits the 16 KiB of workgroup memory that every WebGPU device has.
+    const SMALL: Int8Tile = Int8Tile { step: 1, buffers: 2 };
+
+    /// Words and scales of both operands.
+    fn workgroup_bytes(self) -> u32 {
+        let (words, scales) = (2 * self.step * (64 + 4 / self.step) * 16, self.step * 64 * 4);
+        self.buffers * 2 * (words + scales)
+    }
+}
+
 impl Default for Int8Tile {
     fn default() -> Self {
         Self::CANDIDATES[0]
@@ -101,7 +112,11 @@ impl Op for MatMulInt8 {
                 grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
             });
         }
-        defines.extend([("STEP", Define::U32(self.tile.step)), ("BUFFERS", Define::U32(self.tile.buffers))]);
+        let mut tile = self.tile;
+        if tile.workgroup_bytes() > capabilities.max_workgroup_storage_size {
+            tile = Int8Tile::SMALL;
+        }
+        defines.extend([("STEP", Define::U32(tile.step)), ("BUFFERS", Define::U32(tile.buffers))]);
         Ok(Kernel {
             template: include_str!("mat_mul_int8.wgsl"),
             modules: &[],

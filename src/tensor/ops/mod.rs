@@ -17,6 +17,7 @@ macro_rules! ops {
 ops! {
     add: Add,
     attention: Attention,
+    attention_prefill: AttentionPrefill,
     binary: Binary,
     dot: Dot,
     embedding: Embedding,
