@@ -29,7 +29,7 @@ pub struct Int8Tile {
 }
 
 impl Int8Tile {
-    /// What `benches/kernels.rs` compares.
+    /// What `benches/kernels` compares.
     pub const CANDIDATES: [Int8Tile; 4] = [
         Int8Tile { step: 1, buffers: 2 },
         Int8Tile { step: 1, buffers: 1 },

@@ -1,16 +1,11 @@
-//! Times kernels at the shapes of Llama-3.2-1B on the native adapter: `cargo bench --bench kernels -- --help`.
-//!
-//! Each kernel is first held to its CPU reference. Then a plan of one dispatch and a plan of many are replayed; the
-//! difference of their wall clocks, by the difference of their dispatches, is what one takes between others. Where the adapter
-//! has timestamps, the time of a dispatch in a pass of its own stands beside it.
-#![cfg(not(target_arch = "wasm32"))]
+//! The bench itself: options, kernels, clocks.
 
 // Tests use more of these two.
 #[allow(dead_code)]
-#[path = "../tests/adapter/mod.rs"]
+#[path = "../../tests/adapter/mod.rs"]
 mod adapter;
 #[allow(dead_code)]
-#[path = "../tests/parity/mod.rs"]
+#[path = "../../tests/parity/mod.rs"]
 mod parity;
 
 use std::time::Instant;
@@ -52,7 +47,7 @@ struct Bench {
     checked: Vec<&'static str>,
 }
 
-fn main() {
+pub fn main() {
     let mut options = Options {
         tokens: 512,
         filter: String::new(),
