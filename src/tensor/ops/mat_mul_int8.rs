@@ -19,10 +19,12 @@ pub struct MatMulInt8 {
     pub tile: Int8Tile,
 }
 
-/// How a workgroup goes along the columns.
+/// The tile of outputs that a workgroup computes, and how it goes along the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int8Tile {
-    /// Blocks of columns that it takes in at once: 1 or 2.
+    /// 64 or 128; by 64 rows.
+    pub tokens: u32,
+    /// Blocks of columns that it takes in at once: 1 or, with 64 tokens, 2.
     pub step: u32,
     /// How many such steps workgroup memory holds: 1 or 2.
     pub buffers: u32,
@@ -30,22 +32,36 @@ pub struct Int8Tile {
 
 impl Int8Tile {
     /// What `benches/kernels` compares.
-    pub const CANDIDATES: [Int8Tile; 4] = [
-        Int8Tile { step: 1, buffers: 2 },
-        Int8Tile { step: 1, buffers: 1 },
-        Int8Tile { step: 2, buffers: 1 },
-        Int8Tile { step: 2, buffers: 2 },
+    pub const CANDIDATES: [Int8Tile; 6] = [
+        Int8Tile { tokens: 64, step: 1, buffers: 2 },
+        Int8Tile { tokens: 64, step: 1, buffers: 1 },
+        Int8Tile { tokens: 64, step: 2, buffers: 1 },
+        Int8Tile { tokens: 64, step: 2, buffers: 2 },
+        Int8Tile { tokens: 128, step: 1, buffers: 1 },
+        Int8Tile { tokens: 128, step: 1, buffers: 2 },
     ];
-}
 
-impl Int8Tile {
     /// Fits the 16 KiB of workgroup memory that every WebGPU device has.
-    const SMALL: Int8Tile = Int8Tile { step: 1, buffers: 2 };
+    const SMALL: Int8Tile = Int8Tile { tokens: 64, step: 1, buffers: 2 };
 
     /// Words and scales of both operands.
     fn workgroup_bytes(self) -> u32 {
-        let (words, scales) = (2 * self.step * (64 + 4 / self.step) * 16, self.step * 64 * 4);
-        self.buffers * 2 * (words + scales)
+        let operand = |items: u32| 2 * self.step * (items + 4 / self.step) * 16 + self.step * items * 4;
+        self.buffers * (operand(self.tokens) + operand(ROWS as u32))
+    }
+
+    fn defines(self) -> Vec<(&'static str, Define)> {
+        let mut defines = vec![
+            ("TOKENS", Define::U32(self.tokens)),
+            ("STEP", Define::U32(self.step)),
+            ("BUFFERS", Define::U32(self.buffers)),
+            // With the smallest step, invocations are left that bring no activations.
+            ("FIRST_WEIGHT", Define::U32(if self.tokens == 64 && self.step == 1 { 128 } else { 0 })),
+        ];
+        if self.tokens > 64 {
+            defines.push(("TALL", Define::Flag));
+        }
+        defines
     }
 }
 
@@ -55,8 +71,8 @@ impl Default for Int8Tile {
     }
 }
 
-/// Rows and tokens of a workgroup's tile.
-const TILE: usize = 64;
+/// Rows of a workgroup's tile.
+const ROWS: usize = 64;
 
 /// Rows and tokens that a workgroup of the variant for software adapters computes.
 const DIRECT_ROWS: usize = 16;
@@ -116,13 +132,13 @@ impl Op for MatMulInt8 {
         if tile.workgroup_bytes() > capabilities.max_workgroup_storage_size {
             tile = Int8Tile::SMALL;
         }
-        defines.extend([("STEP", Define::U32(tile.step)), ("BUFFERS", Define::U32(tile.buffers))]);
+        defines.extend(tile.defines());
         Ok(Kernel {
             template: include_str!("mat_mul_int8.wgsl"),
             modules: &[],
             defines,
             params,
-            grid: [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1],
+            grid: [tokens.div_ceil(tile.tokens as usize) as u32, rows.div_ceil(ROWS) as u32, 1],
         })
     }
 
@@ -146,7 +162,16 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(18);
     let mut cases = Vec::new();
     // tokens, rows, columns
-    let shapes = [(1, 1, 32), (2, 5, 96), (3, 127, 160), (37, 61, 64), (64, 64, 256), (67, 131, 2048), (130, 257, 544)];
+    let shapes = [
+        (1, 1, 32),
+        (2, 5, 96),
+        (3, 127, 160),
+        (37, 61, 64),
+        (130, 257, 544),
+        (67, 131, 2048),
+        (64, 64, 256),
+        (200, 190, 352),
+    ];
     for format in FORMATS.iter().filter(|format| format.has_int8_view) {
         for (index, (tokens, rows, columns)) in shapes.into_iter().enumerate() {
             let epilogue = Epilogue { bias: index % 2 == 1, residual: index % 4 >= 2 };
@@ -162,7 +187,7 @@ pub fn cases() -> Vec<Case> {
             if epilogue.residual {
                 inputs.push(rng.tensor(&[tokens, rows]));
             }
-            let tile = Int8Tile::CANDIDATES[index % 4];
+            let tile = Int8Tile::CANDIDATES[index % Int8Tile::CANDIDATES.len()];
             cases.push(Case::new(MatMulInt8 { epilogue, tile }, inputs, 1e-5));
         }
     }
