@@ -22,9 +22,11 @@ pub struct MatMulInt8 {
 /// The tile of outputs that a workgroup computes, and how it goes along the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int8Tile {
-    /// 64 or 128; by 64 rows.
+    /// 64 or 128.
     pub tokens: u32,
-    /// Blocks of columns that it takes in at once: 1 or, with 64 tokens, 2.
+    /// 32 or 64.
+    pub rows: u32,
+    /// Blocks of columns that it takes in at once: 1 or 2.
     pub step: u32,
     /// How many such steps workgroup memory holds: 1 or 2.
     pub buffers: u32,
@@ -32,32 +34,51 @@ pub struct Int8Tile {
 
 impl Int8Tile {
     /// What `benches/kernels` compares.
-    pub const CANDIDATES: [Int8Tile; 6] = [
-        Int8Tile { tokens: 64, step: 1, buffers: 2 },
-        Int8Tile { tokens: 64, step: 1, buffers: 1 },
-        Int8Tile { tokens: 64, step: 2, buffers: 1 },
-        Int8Tile { tokens: 64, step: 2, buffers: 2 },
-        Int8Tile { tokens: 128, step: 1, buffers: 1 },
-        Int8Tile { tokens: 128, step: 1, buffers: 2 },
+    pub const CANDIDATES: [Int8Tile; 8] = [
+        Int8Tile { tokens: 64, rows: 64, step: 2, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 64, step: 1, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 64, step: 2, buffers: 1 },
+        Int8Tile { tokens: 64, rows: 32, step: 2, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 32, step: 1, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 32, step: 2, buffers: 1 },
+        Int8Tile { tokens: 128, rows: 64, step: 1, buffers: 2 },
+        Int8Tile { tokens: 128, rows: 32, step: 1, buffers: 2 },
     ];
 
     /// Fits the 16 KiB of workgroup memory that every WebGPU device has.
-    const SMALL: Int8Tile = Int8Tile { tokens: 64, step: 1, buffers: 2 };
+    const SMALL: Int8Tile = Int8Tile { tokens: 64, rows: 64, step: 1, buffers: 2 };
+
+    /// Whether the kernel can do it: an invocation brings at most two words and one scale of the activations a step.
+    fn is_possible(self) -> bool {
+        let small = |n: u32| n == 1 || n == 2;
+        small(self.tokens / 64)
+            && small(self.rows / 32)
+            && (self.tokens % 64, self.rows % 32) == (0, 0)
+            && small(self.step)
+            && small(self.buffers)
+            && self.step * self.tokens <= 4 * self.rows
+    }
 
     /// Words and scales of both operands.
     fn workgroup_bytes(self) -> u32 {
         let operand = |items: u32| 2 * self.step * (items + 4 / self.step) * 16 + self.step * items * 4;
-        self.buffers * (operand(self.tokens) + operand(ROWS as u32))
+        self.buffers * (operand(self.tokens) + operand(self.rows))
     }
 
     fn defines(self) -> Vec<(&'static str, Define)> {
+        let (invocations, x_words, scales) = (4 * self.rows, 2 * self.step * self.tokens, self.step * self.rows);
+        let x_loaders = x_words.min(invocations);
         let mut defines = vec![
             ("TOKENS", Define::U32(self.tokens)),
+            ("ROWS", Define::U32(self.rows)),
             ("STEP", Define::U32(self.step)),
             ("BUFFERS", Define::U32(self.buffers)),
-            // With the smallest step, invocations are left that bring no activations.
-            ("FIRST_WEIGHT", Define::U32(if self.tokens == 64 && self.step == 1 { 128 } else { 0 })),
+            // Invocations that bring no activations bring weights, if they are enough.
+            ("FIRST_WEIGHT", Define::U32(if x_loaders + scales <= invocations { x_loaders } else { 0 })),
         ];
+        if x_words > invocations {
+            defines.push(("X_TWICE", Define::Flag));
+        }
         if self.tokens > 64 {
             defines.push(("TALL", Define::Flag));
         }
@@ -70,9 +91,6 @@ impl Default for Int8Tile {
         Self::CANDIDATES[0]
     }
 }
-
-/// Rows of a workgroup's tile.
-const ROWS: usize = 64;
 
 /// Rows and tokens that a workgroup of the variant for software adapters computes.
 const DIRECT_ROWS: usize = 16;
@@ -129,6 +147,9 @@ impl Op for MatMulInt8 {
             });
         }
         let mut tile = self.tile;
+        if !tile.is_possible() {
+            bail!(ShapeMismatch, "mat_mul_int8 has no {tile:?}; take one of Int8Tile::CANDIDATES");
+        }
         if tile.workgroup_bytes() > capabilities.max_workgroup_storage_size {
             tile = Int8Tile::SMALL;
         }
@@ -138,7 +159,7 @@ impl Op for MatMulInt8 {
             modules: &[],
             defines,
             params,
-            grid: [tokens.div_ceil(tile.tokens as usize) as u32, rows.div_ceil(ROWS) as u32, 1],
+            grid: [tokens.div_ceil(tile.tokens as usize) as u32, rows.div_ceil(tile.rows as usize) as u32, 1],
         })
     }
 

@@ -1,8 +1,7 @@
-// A workgroup of 256 invocations computes a tile of TOKENS (64 or, with TALL, 128) × 64 rows, each invocation a sixteenth of
-// the tokens by four rows. Per step, STEP blocks
-// of 32 columns of both operands stand in workgroup memory as words of 16 int8, ordered so that neighbours in a tile are
-// neighbours in memory. While one step is computed, the next is on its way in registers; with two BUFFERS it lands beside
-// the first, and one barrier a step is enough.
+// A workgroup of 4 · ROWS invocations computes a tile of TOKENS (64 or, with TALL, 128) × ROWS (32 or 64), each invocation a
+// sixteenth of the tokens by four rows. Per step, STEP blocks of 32 columns of both operands stand in workgroup memory as
+// words of 16 int8, ordered so that neighbours in a tile are neighbours in memory. While one step is computed, the next is on
+// its way in registers; with two BUFFERS it lands beside the first, and one barrier a step is enough.
 #import "weight"
 #import "int8_block"
 
@@ -14,7 +13,9 @@ struct Params { rows: u32, blocks: u32, tokens: u32 }
 
 #import "epilogue"
 
-const ROWS = 64u;
+const INVOCATIONS = 4u * ROWS;
+// From one of an invocation's rows to the next.
+const NEXT = ROWS / 4u;
 // From one word of 16 columns to the next, for the same row. The surplus spreads what is stored at once over all banks.
 const X_STRIDE = TOKENS + 4u / STEP;
 const W_STRIDE = ROWS + 4u / STEP;
@@ -24,8 +25,12 @@ const W_WORDS = 2u * STEP * W_STRIDE;
 const X_SCALES = STEP * TOKENS;
 const W_SCALES = STEP * ROWS;
 // The invocations that bring them: words of activations from 0 on, scales of activations to the end, and weights in between
-// where there is room.
+// where there is room. With X_TWICE, each brings a word of two tokens.
+#ifdef X_TWICE
+const X_LOADERS = STEP * TOKENS;
+#else
 const X_LOADERS = 2u * STEP * TOKENS;
+#endif
 
 var<workgroup> x_words: array<vec4<u32>, BUFFERS * X_WORDS>;
 var<workgroup> w_words: array<vec4<u32>, BUFFERS * W_WORDS>;
@@ -33,19 +38,33 @@ var<workgroup> x_scales: array<f32, BUFFERS * X_SCALES>;
 var<workgroup> w_scales: array<f32, BUFFERS * W_SCALES>;
 
 // What one invocation brings of a step.
-struct Load { x: vec4<u32>, x_scale: f32, w: Int8Raw }
+struct Load {
+    x: vec4<u32>,
+#ifdef X_TWICE
+    x_second: vec4<u32>,
+#endif
+    x_scale: f32,
+    w: Int8Raw,
+}
+
+fn load_x(first_block: u32, token: u32, word: u32) -> vec4<u32> {
+    let block = min(first_block + word / 2u, params.blocks - 1u);
+    return quants[(min(token, params.tokens - 1u) * params.blocks + block) * 2u + word % 2u];
+}
 
 // Rows, tokens and blocks past the end repeat the last one; `store` leaves out rows and tokens, scales of zero the blocks.
 fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> Load {
     var load: Load;
     let last_block = params.blocks - 1u;
     if local < X_LOADERS {
-        let token = min(first_token + local / (2u * STEP), params.tokens - 1u);
-        let word = local % (2u * STEP);
-        load.x = quants[(token * params.blocks + min(first_block + word / 2u, last_block)) * 2u + word % 2u];
+        let token = first_token + local / (2u * STEP);
+        load.x = load_x(first_block, token, local % (2u * STEP));
+#ifdef X_TWICE
+        load.x_second = load_x(first_block, token + TOKENS / 2u, local % (2u * STEP));
+#endif
     }
-    if local >= 256u - X_SCALES {
-        let item = local - (256u - X_SCALES);
+    if local >= INVOCATIONS - X_SCALES {
+        let item = local - (INVOCATIONS - X_SCALES);
         let token = min(first_token + item / STEP, params.tokens - 1u);
         let block = first_block + item % STEP;
         let scale = scales[token * params.blocks + min(block, last_block)];
@@ -61,10 +80,14 @@ fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> 
 
 fn store_step(load: Load, buffer: u32, local: u32) {
     if local < X_LOADERS {
-        x_words[buffer * X_WORDS + (local % (2u * STEP)) * X_STRIDE + local / (2u * STEP)] = load.x;
+        let at = buffer * X_WORDS + (local % (2u * STEP)) * X_STRIDE + local / (2u * STEP);
+        x_words[at] = load.x;
+#ifdef X_TWICE
+        x_words[at + TOKENS / 2u] = load.x_second;
+#endif
     }
-    if local >= 256u - X_SCALES {
-        let item = local - (256u - X_SCALES);
+    if local >= INVOCATIONS - X_SCALES {
+        let item = local - (INVOCATIONS - X_SCALES);
         x_scales[buffer * X_SCALES + (item % STEP) * TOKENS + item / STEP] = load.x_scale;
     }
     if local >= FIRST_WEIGHT && local < FIRST_WEIGHT + W_SCALES {
@@ -98,19 +121,20 @@ fn dots(
 
 fn store4(token: u32, row: u32, values: vec4<f32>) {
     store(token, row, values.x);
-    store(token, row + 16u, values.y);
-    store(token, row + 32u, values.z);
-    store(token, row + 48u, values.w);
+    store(token, row + NEXT, values.y);
+    store(token, row + 2u * NEXT, values.z);
+    store(token, row + 3u * NEXT, values.w);
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // The tokens' tiles run fastest: those that share weights run at the same time.
     let first_token = group.x * TOKENS;
     let first_row = group.y * ROWS;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
-    let row = (local & 7u) | ((local >> 2u) & 8u);
-    let token = ((local >> 3u) & 3u) | ((local >> 4u) & 12u);
+    let warp = local / 32u;
+    let row = (local & 7u) + 8u * (warp % (NEXT / 8u));
+    let token = ((local >> 3u) & 3u) + 4u * (warp / (NEXT / 8u));
 
     var out0 = vec4<f32>(0.0);
     var out1 = vec4<f32>(0.0);
@@ -142,9 +166,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             for (var word = 0u; word < 2u; word++) {
                 let w_at = buffer * W_WORDS + (k * 2u + word) * W_STRIDE + row;
                 let w0 = w_words[w_at];
-                let w1 = w_words[w_at + 16u];
-                let w2 = w_words[w_at + 32u];
-                let w3 = w_words[w_at + 48u];
+                let w1 = w_words[w_at + NEXT];
+                let w2 = w_words[w_at + 2u * NEXT];
+                let w3 = w_words[w_at + 3u * NEXT];
                 let x_at = buffer * X_WORDS + (k * 2u + word) * X_STRIDE + token;
                 sum0 = dots(sum0, x_words[x_at], w0, w1, w2, w3);
                 sum1 = dots(sum1, x_words[x_at + 16u], w0, w1, w2, w3);
@@ -158,7 +182,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 #endif
             }
             let w_at = buffer * W_SCALES + k * ROWS + row;
-            let w_scale = vec4<f32>(w_scales[w_at], w_scales[w_at + 16u], w_scales[w_at + 32u], w_scales[w_at + 48u]);
+            let w_scale = vec4<f32>(w_scales[w_at], w_scales[w_at + NEXT], w_scales[w_at + 2u * NEXT], w_scales[w_at + 3u * NEXT]);
             let x_at = buffer * X_SCALES + k * TOKENS + token;
             out0 += sums(sum0) * (x_scales[x_at] * w_scale);
             out1 += sums(sum1) * (x_scales[x_at + 16u] * w_scale);
