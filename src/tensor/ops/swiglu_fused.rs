@@ -3,7 +3,7 @@
 
 use super::swiglu::swiglu_reference;
 use crate::error::Result;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
@@ -23,13 +23,14 @@ impl Op for SwigluFused {
 
     fn kernel(&self, _: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, columns) = outputs[0].shape.matrix()?;
-        let n = outputs[0].shape.elements();
+        let (width, defines) = if columns.is_multiple_of(4) { (4, vec![("FOUR", Define::Flag)]) } else { (1, vec![]) };
+        let numbers = outputs[0].shape.elements() / width;
         Ok(Kernel {
             template: include_str!("swiglu_fused.wgsl"),
             modules: &[],
-            defines: vec![],
-            params: vec![n as u32, columns as u32],
-            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+            defines,
+            params: vec![numbers as u32, (columns / width) as u32],
+            grid: grid_2d(numbers.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
 
