@@ -4,7 +4,7 @@
 mod adapter;
 mod parity;
 
-use rillm::tensor::{Context, Desc, DeviceOptions, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
+use rillm::tensor::{Context, DType, Desc, DeviceOptions, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
 use rillm::{Code, tensor::Op};
 
 #[test]
@@ -20,11 +20,21 @@ fn kernels_without_subgroups_agree_with_references() {
 /// The software adapter of the tests takes its own variants of some kernels; these are the ones that GPUs take.
 #[test]
 fn kernels_for_gpus_agree_with_references() {
-    let options =
-        |without_packed_dot| DeviceOptions { software_kernels: Some(false), without_packed_dot, ..Default::default() };
-    for without_packed_dot in [false, true] {
-        assert!(pollster::block_on(parity::check_all(&adapter::context_with(&options(without_packed_dot)))) > 100);
-    }
+    let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
+    assert!(pollster::block_on(parity::check_all(&adapter::context_with(&options))) > 100);
+}
+
+/// The same for a GPU with as little as WebGPU guarantees.
+#[test]
+fn kernels_for_small_gpus_agree_with_references() {
+    let options = DeviceOptions {
+        software_kernels: Some(false),
+        without_subgroups: true,
+        without_packed_dot: true,
+        workgroup_storage: Some(16 << 10),
+        ..Default::default()
+    };
+    assert!(pollster::block_on(parity::check_all(&adapter::context_with(&options))) > 100);
 }
 
 /// However the bytes of a weight are cut into pieces, and however many runs its upload takes, the matrix is the same.
@@ -73,7 +83,14 @@ fn tensors_that_do_not_fit_are_refused() {
     let rope = ops::Rope { head_dim: 6, interleaved: true };
     let binary = ops::Binary { kind: ops::BinaryKind::Mul };
     let fill = ops::Fill { shape: Shape::from([2]), value: 0.0 };
-    let refused: [(&dyn Op, Vec<Desc>, Code); 14] = [
+    let (int8, weight) = (Desc::i8x4, |name: &str, dims: &[usize]| Desc {
+        shape: Shape::new(dims),
+        dtype: DType::Weight(quant::Format::by_name(name).unwrap()),
+    });
+    let product = ops::MatMulInt8::default();
+    let residual = ops::MatMul { epilogue: ops::Epilogue { bias: true, residual: true } };
+    let append = ops::RopeKvAppend { heads: 2, kv_heads: 1, head_dim: 4, interleaved: true, bias: true };
+    let refused: [(&dyn Op, Vec<Desc>, Code); 22] = [
         (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3]), u(&[2, 3])], Code::DtypeMismatch),
@@ -87,6 +104,14 @@ fn tensors_that_do_not_fit_are_refused() {
         (&ops::Unary { kind: ops::UnaryKind::Abs }, vec![u(&[3])], Code::DtypeMismatch),
         (&ops::Scale { factor: 2.0 }, vec![], Code::ShapeMismatch),
         (&fill, vec![f(&[2])], Code::ShapeMismatch),
+        (&product, vec![int8(&[2, 8]), f(&[2, 1]), weight("f16", &[4, 32])], Code::DtypeMismatch),
+        (&product, vec![f(&[2, 8]), f(&[2, 1]), weight("q4_0", &[4, 32])], Code::DtypeMismatch),
+        (&product, vec![int8(&[2, 8]), f(&[2, 2]), weight("q4_0", &[4, 32])], Code::ShapeMismatch),
+        (&residual, vec![f(&[2, 32]), weight("q4_0", &[4, 32]), f(&[4])], Code::ShapeMismatch),
+        (&residual, vec![f(&[2, 32]), weight("q4_0", &[4, 32]), f(&[4]), f(&[4, 2])], Code::ShapeMismatch),
+        (&ops::Quantize, vec![f(&[2, 33])], Code::ShapeMismatch),
+        (&ops::SwigluFused, vec![f(&[2, 7])], Code::ShapeMismatch),
+        (&append, vec![f(&[1, 16]), f(&[2]), u(&[4]), f(&[9, 4]), f(&[9, 4]), f(&[15])], Code::ShapeMismatch),
         (&rope, vec![f(&[1, 6]), f(&[4]), u(&[4])], Code::ShapeMismatch),
     ];
     for (op, inputs, code) in refused {

@@ -13,6 +13,8 @@ const MODULES: &[(&str, &str)] = &[
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
+    ("silu", include_str!("wgsl/silu.wgsl")),
+    ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
     ("planar", include_str!("wgsl/planar.wgsl")),

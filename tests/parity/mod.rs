@@ -1,6 +1,6 @@
 //! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
 
-use rillm::tensor::{Context, DType, HostTensor, ops};
+use rillm::tensor::{Case, Context, DType, HostTensor, ops};
 
 /// ‖a − b‖ / ‖b‖.
 fn relative_error(a: &[f32], b: &[f32]) -> f64 {
@@ -31,19 +31,24 @@ pub async fn check_all(context: &Context) -> usize {
         let cases = cases();
         assert!(!cases.is_empty(), "{name} has no cases");
         for (index, case) in cases.iter().enumerate() {
-            let shapes: Vec<String> = case.inputs.iter().map(|input| format!("{:?}", input.desc())).collect();
-            let what = format!("{name}, case {index}: {}", shapes.join(", "));
-            assert_eq!(*name, case.op.name(), "one name for the op's file and the op");
-            let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-            let mut inputs = case.inputs.clone();
-            let mut wanted = case.op.reference(&mut inputs).unwrap();
-            wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
-            assert_eq!(got.len(), wanted.len(), "{what}");
-            for (got, wanted) in got.iter().zip(&wanted) {
-                assert_close(&what, got, wanted, case.tolerance);
-            }
+            check(context, name, index, case).await;
             checked += 1;
         }
     }
     checked
+}
+
+/// Runs one case of the op `name` on the GPU and on the CPU.
+pub async fn check(context: &Context, name: &str, index: usize, case: &Case) {
+    let shapes: Vec<String> = case.inputs.iter().map(|input| format!("{:?}", input.desc())).collect();
+    let what = format!("{name}, case {index}: {}", shapes.join(", "));
+    assert_eq!(name, case.op.name(), "one name for the op's file and the op");
+    let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let mut inputs = case.inputs.clone();
+    let mut wanted = case.op.reference(&mut inputs).unwrap();
+    wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+    assert_eq!(got.len(), wanted.len(), "{what}");
+    for (got, wanted) in got.iter().zip(&wanted) {
+        assert_close(&what, got, wanted, case.tolerance);
+    }
 }

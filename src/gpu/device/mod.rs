@@ -61,6 +61,8 @@ pub struct DeviceOptions {
     pub software_kernels: Option<bool>,
     /// Use no packed dot products where there are some, to test the kernels that do without.
     pub without_packed_dot: bool,
+    /// Use no more bytes of workgroup memory than these, to test the kernels of smaller adapters.
+    pub workgroup_storage: Option<u32>,
     /// Submit each dispatch by itself, so that an error names its kernel.
     pub debug: bool,
     /// Submit after so many dispatches; 0 for no limit.
@@ -150,6 +152,8 @@ impl Device {
         }
         capabilities.software = options.software_kernels.unwrap_or(capabilities.software);
         capabilities.packed_dot &= !options.without_packed_dot;
+        let storage = capabilities.max_workgroup_storage_size;
+        capabilities.max_workgroup_storage_size = options.workgroup_storage.map_or(storage, |most| most.min(storage));
         let mut features = Vec::new();
         for (name, on) in [
             ("shader-f16", capabilities.shader_f16),

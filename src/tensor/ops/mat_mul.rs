@@ -1,44 +1,66 @@
 //! Matrix product of several tokens' activations with a weight in any format.
 //!
-//! Each invocation computes a small tile of outputs in registers, so that a block of weights which was unpacked serves four
-//! tokens. Operands are read through the caches, without workgroup memory.
+//! A workgroup computes a tile of outputs, each invocation a small part of it in registers, from operands that it brought to
+//! workgroup memory: so what is read once serves 64 rows or 64 tokens. On software adapters, where a barrier is dear and
+//! workgroup memory no faster than the caches, invocations work by themselves.
 
+use super::Epilogue;
 use super::mat_vec::{infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: x [tokens, columns], weight [rows, columns]. Output: [tokens, rows].
-pub struct MatMul;
+/// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
+/// residual.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MatMul {
+    pub epilogue: Epilogue,
+}
 
-/// Rows and tokens that a workgroup of 8 × 8 invocations computes.
-const TILE_ROWS: usize = 16;
-const TILE_TOKENS: usize = 32;
+/// Rows and tokens of a workgroup's tile.
+const TILE: usize = 64;
+
+/// Rows and tokens that a workgroup of the variant for software adapters computes.
+const DIRECT_ROWS: usize = 16;
+const DIRECT_TOKENS: usize = 32;
+
+const OPERANDS: usize = 2;
 
 impl Op for MatMul {
     fn name(&self) -> &'static str {
         "mat_mul"
     }
 
-    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        Ok(vec![infer_linear("mat_mul", inputs)?])
+    fn mutates(&self) -> &'static [usize] {
+        self.epilogue.mutates(OPERANDS)
     }
 
-    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let product = infer_linear("mat_mul", &inputs[..OPERANDS.min(inputs.len())])?;
+        self.epilogue.infer("mat_mul", inputs, OPERANDS, product)
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let (rows, _) = inputs[1].shape.matrix()?;
-        Ok(Kernel {
-            template: include_str!("mat_mul.wgsl"),
-            modules: &[],
-            defines: ragged(columns).into_iter().collect(),
-            params: vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32],
-            grid: [rows.div_ceil(TILE_ROWS) as u32, tokens.div_ceil(TILE_TOKENS) as u32, 1],
-        })
+        let mut defines = self.epilogue.defines(1);
+        defines.extend(ragged(columns));
+        let (template, grid) = if capabilities.software {
+            let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
+            (include_str!("mat_mul_direct.wgsl"), grid)
+        } else {
+            (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1])
+        };
+        let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
+        Ok(Kernel { template, modules: &[], defines, params, grid })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        reference_linear(inputs)
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let (rows, _) = inputs[1].shape.matrix()?;
+        let product = reference_linear(inputs)?;
+        self.epilogue.reference(inputs, OPERANDS, product, [tokens, rows])
     }
 }
 
@@ -48,8 +70,15 @@ pub fn cases() -> Vec<Case> {
     for format in FORMATS {
         for (index, (rows, columns)) in weight_shapes(format).into_iter().enumerate() {
             let tokens = [2, 3, 37, 67][index % 4];
-            let x = rng.tensor(&[tokens, columns]);
-            cases.push(Case::new(MatMul, vec![x, rng.weight(format, rows, columns)], 1e-5));
+            let epilogue = Epilogue { bias: index % 2 == 1, residual: index % 4 >= 2 };
+            let mut inputs = vec![rng.tensor(&[tokens, columns]), rng.weight(format, rows, columns)];
+            if epilogue.bias {
+                inputs.push(rng.tensor(&[rows]));
+            }
+            if epilogue.residual {
+                inputs.push(rng.tensor(&[tokens, rows]));
+            }
+            cases.push(Case::new(MatMul { epilogue }, inputs, 1e-5));
         }
     }
     cases

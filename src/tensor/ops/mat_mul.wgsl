@@ -1,58 +1,97 @@
-// Each invocation computes two rows of the weight for four tokens.
+// A workgroup of 256 invocations computes a tile of 64 tokens × 64 rows, each invocation 4 × 4 of it. Per step, a block of
+// 32 columns of both operands stands in workgroup memory, as words of four columns ordered so that neighbours in a tile are
+// neighbours in memory.
 #import "weight"
 
 struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }
 
-@group(0) @binding(1) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "activations"
+#import "epilogue"
 
-fn store(token: u32, row: u32, value: vec2<f32>) {
-    if token < params.tokens {
-        if row < params.rows {
-            out[token * params.rows + row] = value.x;
-        }
-        if row + 1u < params.rows {
-            out[token * params.rows + row + 1u] = value.y;
-        }
-    }
+const TILE = 64u;
+
+// Together all of the 16 KiB that every WebGPU device has.
+var<workgroup> x_words: array<vec4<f32>, 8u * TILE>;
+var<workgroup> w_words: array<vec4<f32>, 8u * TILE>;
+
+// Where word `word` of a row or token of the tile stands. What is stored at once, or read at once, lies in all banks.
+fn place(word: u32, item: u32) -> u32 {
+    return word * TILE + (item ^ word);
 }
 
-@compute @workgroup_size(8, 8)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let row = id.x * 2u;
-    let token = id.y * 4u;
-    let last_row = params.rows - 1u;
-    let last_token = params.tokens - 1u;
-    if row > last_row || token > last_token {
-        return;
-    }
-    // Rows and tokens past the end repeat the last one; only `store` leaves them out.
-    let start0 = row * params.blocks;
-    let start1 = min(row + 1u, last_row) * params.blocks;
-    let token1 = min(token + 1u, last_token);
-    let token2 = min(token + 2u, last_token);
-    let token3 = min(token + 3u, last_token);
+fn store_weights(word: u32, row: u32, first: vec4<f32>, second: vec4<f32>) {
+    w_words[place(word, row)] = first;
+    w_words[place(word + 1u, row)] = second;
+}
 
-    var sum0 = vec2<f32>(0.0);
-    var sum1 = vec2<f32>(0.0);
-    var sum2 = vec2<f32>(0.0);
-    var sum3 = vec2<f32>(0.0);
+// The columns of one word, a token's by four rows'.
+fn products(sum: vec4<f32>, x: vec4<f32>, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>, w3: vec4<f32>) -> vec4<f32> {
+    return sum
+        + x.x * vec4<f32>(w0.x, w1.x, w2.x, w3.x)
+        + x.y * vec4<f32>(w0.y, w1.y, w2.y, w3.y)
+        + x.z * vec4<f32>(w0.z, w1.z, w2.z, w3.z)
+        + x.w * vec4<f32>(w0.w, w1.w, w2.w, w3.w);
+}
+
+fn store4(token: u32, row: u32, values: vec4<f32>) {
+    store(token, row, values.x);
+    store(token, row + 16u, values.y);
+    store(token, row + 32u, values.z);
+    store(token, row + 48u, values.w);
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    // The tokens' tiles run fastest: those that share weights run at the same time.
+    let first_token = group.x * TILE;
+    let first_row = group.y * TILE;
+    // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
+    let row = (local & 7u) | ((local >> 2u) & 8u);
+    let token = ((local >> 3u) & 3u) | ((local >> 4u) & 12u);
+
+    // What this invocation brings: a word of two tokens, and two words of a row. Rows and tokens past the end repeat the
+    // last one; only `store` leaves them out.
+    let x_word = local % 8u;
+    let x_token = local / 8u;
+    let x_source0 = min(first_token + x_token, params.tokens - 1u);
+    let x_source1 = min(first_token + x_token + 32u, params.tokens - 1u);
+    let w_row = local % TILE;
+    let w_quarter = local / TILE;
+    let w_start = min(first_row + w_row, params.rows - 1u) * params.blocks;
+
+    var out0 = vec4<f32>(0.0);
+    var out1 = vec4<f32>(0.0);
+    var out2 = vec4<f32>(0.0);
+    var out3 = vec4<f32>(0.0);
     for (var block = 0u; block < params.blocks; block++) {
-        let w0 = load_block(start0 + block);
-        let w1 = load_block(start1 + block);
-        let x0 = load_activations(token, block);
-        sum0 += vec2<f32>(dot_blocks(w0, x0), dot_blocks(w1, x0));
-        let x1 = load_activations(token1, block);
-        sum1 += vec2<f32>(dot_blocks(w0, x1), dot_blocks(w1, x1));
-        let x2 = load_activations(token2, block);
-        sum2 += vec2<f32>(dot_blocks(w0, x2), dot_blocks(w1, x2));
-        let x3 = load_activations(token3, block);
-        sum3 += vec2<f32>(dot_blocks(w0, x3), dot_blocks(w1, x3));
+        x_words[place(x_word, x_token)] = load_four_activations(x_source0, block, x_word);
+        x_words[place(x_word, x_token + 32u)] = load_four_activations(x_source1, block, x_word);
+        let w = load_block(w_start + block);
+        switch w_quarter {
+            case 0u: { store_weights(0u, w_row, w.v0, w.v1); }
+            case 1u: { store_weights(2u, w_row, w.v2, w.v3); }
+            case 2u: { store_weights(4u, w_row, w.v4, w.v5); }
+            default: { store_weights(6u, w_row, w.v6, w.v7); }
+        }
+        workgroupBarrier();
+        for (var word = 0u; word < 8u; word++) {
+            let w_at = place(word, row);
+            let w0 = w_words[w_at];
+            let w1 = w_words[w_at + 16u];
+            let w2 = w_words[w_at + 32u];
+            let w3 = w_words[w_at + 48u];
+            let x_at = place(word, token);
+            out0 = products(out0, x_words[x_at], w0, w1, w2, w3);
+            out1 = products(out1, x_words[x_at + 16u], w0, w1, w2, w3);
+            out2 = products(out2, x_words[x_at + 32u], w0, w1, w2, w3);
+            out3 = products(out3, x_words[x_at + 48u], w0, w1, w2, w3);
+        }
+        workgroupBarrier();
     }
-    store(token, row, sum0);
-    store(token + 1u, row, sum1);
-    store(token + 2u, row, sum2);
-    store(token + 3u, row, sum3);
+    store4(first_token + token, first_row + row, out0);
+    store4(first_token + token + 16u, first_row + row, out1);
+    store4(first_token + token + 32u, first_row + row, out2);
+    store4(first_token + token + 48u, first_row + row, out3);
 }

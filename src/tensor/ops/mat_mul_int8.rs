@@ -13,16 +13,84 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: quants [tokens, columns / 4] i8x4 and scales [tokens, columns / 32], as `quantize` makes them, weight
 /// [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a residual.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MatMulInt8 {
     pub epilogue: Epilogue,
+    pub tile: Int8Tile,
 }
 
-/// Rows and tokens of a workgroup's tile.
-const TILE: usize = 64;
-/// Blocks of columns that a tile takes in at once, and how many such steps workgroup memory holds.
-const STEP: u32 = 1;
-const BUFFERS: u32 = 2;
+/// The tile of outputs that a workgroup computes, and how it goes along the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Int8Tile {
+    /// 64 or 128.
+    pub tokens: u32,
+    /// 32 or 64.
+    pub rows: u32,
+    /// Blocks of columns that it takes in at once: 1 or 2.
+    pub step: u32,
+    /// How many such steps workgroup memory holds: 1 or 2.
+    pub buffers: u32,
+}
+
+impl Int8Tile {
+    /// What `benches/kernels` compares.
+    pub const CANDIDATES: [Int8Tile; 8] = [
+        Int8Tile { tokens: 64, rows: 64, step: 2, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 64, step: 1, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 64, step: 2, buffers: 1 },
+        Int8Tile { tokens: 64, rows: 32, step: 2, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 32, step: 1, buffers: 2 },
+        Int8Tile { tokens: 64, rows: 32, step: 2, buffers: 1 },
+        Int8Tile { tokens: 128, rows: 64, step: 1, buffers: 2 },
+        Int8Tile { tokens: 128, rows: 32, step: 1, buffers: 2 },
+    ];
+
+    /// Fits the 16 KiB of workgroup memory that every WebGPU device has.
+    const SMALL: Int8Tile = Int8Tile { tokens: 64, rows: 64, step: 1, buffers: 2 };
+
+    /// Whether the kernel can do it: an invocation brings at most two words and one scale of the activations a step.
+    fn is_possible(self) -> bool {
+        let small = |n: u32| n == 1 || n == 2;
+        small(self.tokens / 64)
+            && small(self.rows / 32)
+            && (self.tokens % 64, self.rows % 32) == (0, 0)
+            && small(self.step)
+            && small(self.buffers)
+            && self.step * self.tokens <= 4 * self.rows
+    }
+
+    /// Words and scales of both operands.
+    fn workgroup_bytes(self) -> u32 {
+        let operand = |items: u32| 2 * self.step * (items + 4 / self.step) * 16 + self.step * items * 4;
+        self.buffers * (operand(self.tokens) + operand(self.rows))
+    }
+
+    fn defines(self) -> Vec<(&'static str, Define)> {
+        let (invocations, x_words, scales) = (4 * self.rows, 2 * self.step * self.tokens, self.step * self.rows);
+        let x_loaders = x_words.min(invocations);
+        let mut defines = vec![
+            ("TOKENS", Define::U32(self.tokens)),
+            ("ROWS", Define::U32(self.rows)),
+            ("STEP", Define::U32(self.step)),
+            ("BUFFERS", Define::U32(self.buffers)),
+            // Invocations that bring no activations bring weights, if they are enough.
+            ("FIRST_WEIGHT", Define::U32(if x_loaders + scales <= invocations { x_loaders } else { 0 })),
+        ];
+        if x_words > invocations {
+            defines.push(("X_TWICE", Define::Flag));
+        }
+        if self.tokens > 64 {
+            defines.push(("TALL", Define::Flag));
+        }
+        defines
+    }
+}
+
+impl Default for Int8Tile {
+    fn default() -> Self {
+        Self::CANDIDATES[0]
+    }
+}
 
 /// Rows and tokens that a workgroup of the variant for software adapters computes.
 const DIRECT_ROWS: usize = 16;
@@ -78,13 +146,20 @@ impl Op for MatMulInt8 {
                 grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
             });
         }
-        defines.extend([("STEP", Define::U32(STEP)), ("BUFFERS", Define::U32(BUFFERS))]);
+        let mut tile = self.tile;
+        if !tile.is_possible() {
+            bail!(ShapeMismatch, "mat_mul_int8 has no {tile:?}; take one of Int8Tile::CANDIDATES");
+        }
+        if tile.workgroup_bytes() > capabilities.max_workgroup_storage_size {
+            tile = Int8Tile::SMALL;
+        }
+        defines.extend(tile.defines());
         Ok(Kernel {
             template: include_str!("mat_mul_int8.wgsl"),
             modules: &[],
             defines,
             params,
-            grid: [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1],
+            grid: [tokens.div_ceil(tile.tokens as usize) as u32, rows.div_ceil(tile.rows as usize) as u32, 1],
         })
     }
 
@@ -108,7 +183,16 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(18);
     let mut cases = Vec::new();
     // tokens, rows, columns
-    let shapes = [(1, 1, 32), (2, 5, 96), (3, 127, 160), (37, 61, 64), (64, 64, 256), (67, 131, 2048), (130, 257, 544)];
+    let shapes = [
+        (1, 1, 32),
+        (2, 5, 96),
+        (3, 127, 160),
+        (37, 61, 64),
+        (130, 257, 544),
+        (67, 131, 2048),
+        (64, 64, 256),
+        (200, 190, 352),
+    ];
     for format in FORMATS.iter().filter(|format| format.has_int8_view) {
         for (index, (tokens, rows, columns)) in shapes.into_iter().enumerate() {
             let epilogue = Epilogue { bias: index % 2 == 1, residual: index % 4 >= 2 };
@@ -124,7 +208,8 @@ pub fn cases() -> Vec<Case> {
             if epilogue.residual {
                 inputs.push(rng.tensor(&[tokens, rows]));
             }
-            cases.push(Case::new(MatMulInt8 { epilogue }, inputs, 1e-5));
+            let tile = Int8Tile::CANDIDATES[index % Int8Tile::CANDIDATES.len()];
+            cases.push(Case::new(MatMulInt8 { epilogue, tile }, inputs, 1e-5));
         }
     }
     cases

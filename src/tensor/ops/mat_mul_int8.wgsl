@@ -1,7 +1,7 @@
-// A workgroup of 256 invocations computes a tile of 64 tokens × 64 rows, each invocation 4 × 4 of it. Per step, STEP blocks
-// of 32 columns of both operands stand in workgroup memory as words of 16 int8, ordered so that neighbours in a tile are
-// neighbours in memory. While one step is computed, the next is on its way in registers; with two BUFFERS it lands beside
-// the first, and one barrier a step is enough.
+// A workgroup of 4 · ROWS invocations computes a tile of TOKENS (64 or, with TALL, 128) × ROWS (32 or 64), each invocation a
+// sixteenth of the tokens by four rows. Per step, STEP blocks of 32 columns of both operands stand in workgroup memory as
+// words of 16 int8, ordered so that neighbours in a tile are neighbours in memory. While one step is computed, the next is on
+// its way in registers; with two BUFFERS it lands beside the first, and one barrier a step is enough.
 #import "weight"
 #import "int8_block"
 
@@ -13,38 +13,64 @@ struct Params { rows: u32, blocks: u32, tokens: u32 }
 
 #import "epilogue"
 
-const TILE = 64u;
+const INVOCATIONS = 4u * ROWS;
+// From one of an invocation's rows to the next.
+const NEXT = ROWS / 4u;
 // From one word of 16 columns to the next, for the same row. The surplus spreads what is stored at once over all banks.
-const STRIDE = TILE + 4u / STEP;
-const WORDS = 2u * STEP * STRIDE;
-const SCALES = STEP * TILE;
+const X_STRIDE = TOKENS + 4u / STEP;
+const W_STRIDE = ROWS + 4u / STEP;
+// Words and scales of a step.
+const X_WORDS = 2u * STEP * X_STRIDE;
+const W_WORDS = 2u * STEP * W_STRIDE;
+const X_SCALES = STEP * TOKENS;
+const W_SCALES = STEP * ROWS;
+// The invocations that bring them: words of activations from 0 on, scales of activations to the end, and weights in between
+// where there is room. With X_TWICE, each brings a word of two tokens.
+#ifdef X_TWICE
+const X_LOADERS = STEP * TOKENS;
+#else
+const X_LOADERS = 2u * STEP * TOKENS;
+#endif
 
-var<workgroup> x_words: array<vec4<u32>, BUFFERS * WORDS>;
-var<workgroup> w_words: array<vec4<u32>, BUFFERS * WORDS>;
-var<workgroup> x_scales: array<f32, BUFFERS * SCALES>;
-var<workgroup> w_scales: array<f32, BUFFERS * SCALES>;
+var<workgroup> x_words: array<vec4<u32>, BUFFERS * X_WORDS>;
+var<workgroup> w_words: array<vec4<u32>, BUFFERS * W_WORDS>;
+var<workgroup> x_scales: array<f32, BUFFERS * X_SCALES>;
+var<workgroup> w_scales: array<f32, BUFFERS * W_SCALES>;
 
 // What one invocation brings of a step.
-struct Load { x: vec4<u32>, x_scale: f32, w: Int8Raw }
+struct Load {
+    x: vec4<u32>,
+#ifdef X_TWICE
+    x_second: vec4<u32>,
+#endif
+    x_scale: f32,
+    w: Int8Raw,
+}
+
+fn load_x(first_block: u32, token: u32, word: u32) -> vec4<u32> {
+    let block = min(first_block + word / 2u, params.blocks - 1u);
+    return quants[(min(token, params.tokens - 1u) * params.blocks + block) * 2u + word % 2u];
+}
 
 // Rows, tokens and blocks past the end repeat the last one; `store` leaves out rows and tokens, scales of zero the blocks.
 fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> Load {
     var load: Load;
     let last_block = params.blocks - 1u;
-    if local < 128u * STEP {
-        let token = min(first_token + local / (2u * STEP), params.tokens - 1u);
-        let word = local % (2u * STEP);
-        load.x = quants[(token * params.blocks + min(first_block + word / 2u, last_block)) * 2u + word % 2u];
+    if local < X_LOADERS {
+        let token = first_token + local / (2u * STEP);
+        load.x = load_x(first_block, token, local % (2u * STEP));
+#ifdef X_TWICE
+        load.x_second = load_x(first_block, token + TOKENS / 2u, local % (2u * STEP));
+#endif
     }
-    // The upper invocations bring scales, the lower ones weights.
-    if local >= 256u - SCALES {
-        let item = local - (256u - SCALES);
+    if local >= INVOCATIONS - X_SCALES {
+        let item = local - (INVOCATIONS - X_SCALES);
         let token = min(first_token + item / STEP, params.tokens - 1u);
         let block = first_block + item % STEP;
         let scale = scales[token * params.blocks + min(block, last_block)];
         load.x_scale = select(0.0, scale, block <= last_block);
     }
-    if local >= FIRST_WEIGHT && local < FIRST_WEIGHT + SCALES {
+    if local >= FIRST_WEIGHT && local < FIRST_WEIGHT + W_SCALES {
         let item = local - FIRST_WEIGHT;
         let row = min(first_row + item / STEP, params.rows - 1u);
         load.w = load_int8_raw(row * params.blocks + min(first_block + item % STEP, last_block));
@@ -53,25 +79,26 @@ fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> 
 }
 
 fn store_step(load: Load, buffer: u32, local: u32) {
-    if local < 128u * STEP {
-        x_words[buffer * WORDS + (local % (2u * STEP)) * STRIDE + local / (2u * STEP)] = load.x;
+    if local < X_LOADERS {
+        let at = buffer * X_WORDS + (local % (2u * STEP)) * X_STRIDE + local / (2u * STEP);
+        x_words[at] = load.x;
+#ifdef X_TWICE
+        x_words[at + TOKENS / 2u] = load.x_second;
+#endif
     }
-    if local >= 256u - SCALES {
-        let item = local - (256u - SCALES);
-        x_scales[buffer * SCALES + (item % STEP) * TILE + item / STEP] = load.x_scale;
+    if local >= INVOCATIONS - X_SCALES {
+        let item = local - (INVOCATIONS - X_SCALES);
+        x_scales[buffer * X_SCALES + (item % STEP) * TOKENS + item / STEP] = load.x_scale;
     }
-    if local >= FIRST_WEIGHT && local < FIRST_WEIGHT + SCALES {
+    if local >= FIRST_WEIGHT && local < FIRST_WEIGHT + W_SCALES {
         let item = local - FIRST_WEIGHT;
         let block = unpack_int8(load.w);
-        let at = buffer * WORDS + (item % STEP) * 2u * STRIDE + item / STEP;
+        let at = buffer * W_WORDS + (item % STEP) * 2u * W_STRIDE + item / STEP;
         w_words[at] = block.low;
-        w_words[at + STRIDE] = block.high;
-        w_scales[buffer * SCALES + (item % STEP) * TILE + item / STEP] = block.scale;
+        w_words[at + W_STRIDE] = block.high;
+        w_scales[buffer * W_SCALES + (item % STEP) * ROWS + item / STEP] = block.scale;
     }
 }
-
-// With one step a buffer of half a word each, weights come from the invocations that bring no activations.
-const FIRST_WEIGHT = select(0u, 128u, STEP == 1u);
 
 // Sums start at the bits of the f32 1.5 · 2^23, whose last bit counts ones: so a sum below 2^22 is turned into an f32 by a
 // subtraction, where a conversion would take four times as long.
@@ -81,26 +108,44 @@ fn sums(bits: vec4<i32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bits) - vec4<f32>(12582912.0);
 }
 
-fn store4(token: u32, row: u32, values: vec4<f32>) {
-    store(token, row, values.x);
-    store(token, row + 16u, values.y);
-    store(token, row + 32u, values.z);
-    store(token, row + 48u, values.w);
+// Adds the products of 16 columns, a token's by four rows'.
+fn dots(
+    sum: vec4<i32>, x: vec4<u32>, w0: vec4<u32>, w1: vec4<u32>, w2: vec4<u32>, w3: vec4<u32>,
+) -> vec4<i32> {
+    return sum
+        + vec4<i32>(dot_int8(x.x, w0.x), dot_int8(x.x, w1.x), dot_int8(x.x, w2.x), dot_int8(x.x, w3.x))
+        + vec4<i32>(dot_int8(x.y, w0.y), dot_int8(x.y, w1.y), dot_int8(x.y, w2.y), dot_int8(x.y, w3.y))
+        + vec4<i32>(dot_int8(x.z, w0.z), dot_int8(x.z, w1.z), dot_int8(x.z, w2.z), dot_int8(x.z, w3.z))
+        + vec4<i32>(dot_int8(x.w, w0.w), dot_int8(x.w, w1.w), dot_int8(x.w, w2.w), dot_int8(x.w, w3.w));
 }
 
-@compute @workgroup_size(256)
+fn store4(token: u32, row: u32, values: vec4<f32>) {
+    store(token, row, values.x);
+    store(token, row + NEXT, values.y);
+    store(token, row + 2u * NEXT, values.z);
+    store(token, row + 3u * NEXT, values.w);
+}
+
+@compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // The tokens' tiles run fastest: those that share weights run at the same time.
-    let first_token = group.x * TILE;
-    let first_row = group.y * TILE;
+    let first_token = group.x * TOKENS;
+    let first_row = group.y * ROWS;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
-    let row = (local & 7u) | ((local >> 2u) & 8u);
-    let token = ((local >> 3u) & 3u) | ((local >> 4u) & 12u);
+    let warp = local / 32u;
+    let row = (local & 7u) + 8u * (warp % (NEXT / 8u));
+    let token = ((local >> 3u) & 3u) + 4u * (warp / (NEXT / 8u));
 
     var out0 = vec4<f32>(0.0);
     var out1 = vec4<f32>(0.0);
     var out2 = vec4<f32>(0.0);
     var out3 = vec4<f32>(0.0);
+#ifdef TALL
+    var out4 = vec4<f32>(0.0);
+    var out5 = vec4<f32>(0.0);
+    var out6 = vec4<f32>(0.0);
+    var out7 = vec4<f32>(0.0);
+#endif
 
     store_step(load_step(0u, first_token, first_row, local), 0u, local);
     workgroupBarrier();
@@ -112,41 +157,43 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             var sum1 = vec4<i32>(SUM_START);
             var sum2 = vec4<i32>(SUM_START);
             var sum3 = vec4<i32>(SUM_START);
+#ifdef TALL
+            var sum4 = vec4<i32>(SUM_START);
+            var sum5 = vec4<i32>(SUM_START);
+            var sum6 = vec4<i32>(SUM_START);
+            var sum7 = vec4<i32>(SUM_START);
+#endif
             for (var word = 0u; word < 2u; word++) {
-                let at = buffer * WORDS + (k * 2u + word) * STRIDE;
-                let w0 = w_words[at + row];
-                let w1 = w_words[at + row + 16u];
-                let w2 = w_words[at + row + 32u];
-                let w3 = w_words[at + row + 48u];
-                let x0 = x_words[at + token];
-                let x1 = x_words[at + token + 16u];
-                let x2 = x_words[at + token + 32u];
-                let x3 = x_words[at + token + 48u];
-                sum0 += vec4<i32>(dot_int8(x0.x, w0.x), dot_int8(x0.x, w1.x), dot_int8(x0.x, w2.x), dot_int8(x0.x, w3.x));
-                sum1 += vec4<i32>(dot_int8(x1.x, w0.x), dot_int8(x1.x, w1.x), dot_int8(x1.x, w2.x), dot_int8(x1.x, w3.x));
-                sum2 += vec4<i32>(dot_int8(x2.x, w0.x), dot_int8(x2.x, w1.x), dot_int8(x2.x, w2.x), dot_int8(x2.x, w3.x));
-                sum3 += vec4<i32>(dot_int8(x3.x, w0.x), dot_int8(x3.x, w1.x), dot_int8(x3.x, w2.x), dot_int8(x3.x, w3.x));
-                sum0 += vec4<i32>(dot_int8(x0.y, w0.y), dot_int8(x0.y, w1.y), dot_int8(x0.y, w2.y), dot_int8(x0.y, w3.y));
-                sum1 += vec4<i32>(dot_int8(x1.y, w0.y), dot_int8(x1.y, w1.y), dot_int8(x1.y, w2.y), dot_int8(x1.y, w3.y));
-                sum2 += vec4<i32>(dot_int8(x2.y, w0.y), dot_int8(x2.y, w1.y), dot_int8(x2.y, w2.y), dot_int8(x2.y, w3.y));
-                sum3 += vec4<i32>(dot_int8(x3.y, w0.y), dot_int8(x3.y, w1.y), dot_int8(x3.y, w2.y), dot_int8(x3.y, w3.y));
-                sum0 += vec4<i32>(dot_int8(x0.z, w0.z), dot_int8(x0.z, w1.z), dot_int8(x0.z, w2.z), dot_int8(x0.z, w3.z));
-                sum1 += vec4<i32>(dot_int8(x1.z, w0.z), dot_int8(x1.z, w1.z), dot_int8(x1.z, w2.z), dot_int8(x1.z, w3.z));
-                sum2 += vec4<i32>(dot_int8(x2.z, w0.z), dot_int8(x2.z, w1.z), dot_int8(x2.z, w2.z), dot_int8(x2.z, w3.z));
-                sum3 += vec4<i32>(dot_int8(x3.z, w0.z), dot_int8(x3.z, w1.z), dot_int8(x3.z, w2.z), dot_int8(x3.z, w3.z));
-                sum0 += vec4<i32>(dot_int8(x0.w, w0.w), dot_int8(x0.w, w1.w), dot_int8(x0.w, w2.w), dot_int8(x0.w, w3.w));
-                sum1 += vec4<i32>(dot_int8(x1.w, w0.w), dot_int8(x1.w, w1.w), dot_int8(x1.w, w2.w), dot_int8(x1.w, w3.w));
-                sum2 += vec4<i32>(dot_int8(x2.w, w0.w), dot_int8(x2.w, w1.w), dot_int8(x2.w, w2.w), dot_int8(x2.w, w3.w));
-                sum3 += vec4<i32>(dot_int8(x3.w, w0.w), dot_int8(x3.w, w1.w), dot_int8(x3.w, w2.w), dot_int8(x3.w, w3.w));
+                let w_at = buffer * W_WORDS + (k * 2u + word) * W_STRIDE + row;
+                let w0 = w_words[w_at];
+                let w1 = w_words[w_at + NEXT];
+                let w2 = w_words[w_at + 2u * NEXT];
+                let w3 = w_words[w_at + 3u * NEXT];
+                let x_at = buffer * X_WORDS + (k * 2u + word) * X_STRIDE + token;
+                sum0 = dots(sum0, x_words[x_at], w0, w1, w2, w3);
+                sum1 = dots(sum1, x_words[x_at + 16u], w0, w1, w2, w3);
+                sum2 = dots(sum2, x_words[x_at + 32u], w0, w1, w2, w3);
+                sum3 = dots(sum3, x_words[x_at + 48u], w0, w1, w2, w3);
+#ifdef TALL
+                sum4 = dots(sum4, x_words[x_at + 64u], w0, w1, w2, w3);
+                sum5 = dots(sum5, x_words[x_at + 80u], w0, w1, w2, w3);
+                sum6 = dots(sum6, x_words[x_at + 96u], w0, w1, w2, w3);
+                sum7 = dots(sum7, x_words[x_at + 112u], w0, w1, w2, w3);
+#endif
             }
-            let at = buffer * SCALES + k * TILE;
-            let w_scale = vec4<f32>(
-                w_scales[at + row], w_scales[at + row + 16u], w_scales[at + row + 32u], w_scales[at + row + 48u],
-            );
-            out0 += sums(sum0) * (x_scales[at + token] * w_scale);
-            out1 += sums(sum1) * (x_scales[at + token + 16u] * w_scale);
-            out2 += sums(sum2) * (x_scales[at + token + 32u] * w_scale);
-            out3 += sums(sum3) * (x_scales[at + token + 48u] * w_scale);
+            let w_at = buffer * W_SCALES + k * ROWS + row;
+            let w_scale = vec4<f32>(w_scales[w_at], w_scales[w_at + NEXT], w_scales[w_at + 2u * NEXT], w_scales[w_at + 3u * NEXT]);
+            let x_at = buffer * X_SCALES + k * TOKENS + token;
+            out0 += sums(sum0) * (x_scales[x_at] * w_scale);
+            out1 += sums(sum1) * (x_scales[x_at + 16u] * w_scale);
+            out2 += sums(sum2) * (x_scales[x_at + 32u] * w_scale);
+            out3 += sums(sum3) * (x_scales[x_at + 48u] * w_scale);
+#ifdef TALL
+            out4 += sums(sum4) * (x_scales[x_at + 64u] * w_scale);
+            out5 += sums(sum5) * (x_scales[x_at + 80u] * w_scale);
+            out6 += sums(sum6) * (x_scales[x_at + 96u] * w_scale);
+            out7 += sums(sum7) * (x_scales[x_at + 112u] * w_scale);
+#endif
         }
         // One buffer must be read by all before it is filled again; of two, the other one was, before the last barrier.
         if BUFFERS == 1u {
@@ -161,4 +208,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     store4(first_token + token + 16u, first_row + row, out1);
     store4(first_token + token + 32u, first_row + row, out2);
     store4(first_token + token + 48u, first_row + row, out3);
+#ifdef TALL
+    store4(first_token + token + 64u, first_row + row, out4);
+    store4(first_token + token + 80u, first_row + row, out5);
+    store4(first_token + token + 96u, first_row + row, out6);
+    store4(first_token + token + 112u, first_row + row, out7);
+#endif
 }

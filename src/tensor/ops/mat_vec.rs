@@ -47,7 +47,9 @@ impl Op for MatVec {
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        reference_linear(inputs)
+        let (rows, _) = inputs[1].shape.matrix()?;
+        let product: Vec<f32> = reference_linear(inputs)?.iter().map(|value| *value as f32).collect();
+        Ok(vec![HostTensor::f32(&[1, rows], &product)])
     }
 }
 
@@ -66,19 +68,18 @@ pub(super) fn ragged(columns: usize) -> Option<(&'static str, Define)> {
     (!columns.is_multiple_of(BLOCK)).then_some(("RAGGED", Define::Flag))
 }
 
-/// Activations × weight in f64.
-pub(super) fn reference_linear(inputs: &[HostTensor]) -> Result<Vec<HostTensor>> {
+/// Activations × weight in f64: [tokens, rows].
+pub(super) fn reference_linear(inputs: &[HostTensor]) -> Result<Vec<f64>> {
     let (tokens, columns) = inputs[0].shape.matrix()?;
     let (rows, _) = inputs[1].shape.matrix()?;
     let (x, weight) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
     let mut out = Vec::with_capacity(tokens * rows);
     for x in x.chunks_exact(columns) {
         for weight in weight.chunks_exact(columns) {
-            let sum: f64 = x.iter().zip(weight).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
-            out.push(sum as f32);
+            out.push(x.iter().zip(weight).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum());
         }
     }
-    Ok(vec![HostTensor::f32(&[tokens, rows], &out)])
+    Ok(out)
 }
 
 /// Shapes [rows, columns] that a format's rows can have: odd, prime, large.

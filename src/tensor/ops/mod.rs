@@ -18,6 +18,7 @@ ops! {
     add: Add,
     attention: Attention,
     attention_out: AttentionOut,
+    attention_prefill: AttentionPrefill,
     attention_split: AttentionSplit,
     binary: Binary,
     dot: Dot,
@@ -35,22 +36,27 @@ ops! {
     quantize: Quantize,
     random: Random,
     rms_norm: RmsNorm,
+    rms_norm_int8: RmsNormInt8,
     rope: Rope,
+    rope_kv_append: RopeKvAppend,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
     scale: Scale,
     slice_rows: SliceRows,
     swiglu: Swiglu,
+    swiglu_fused: SwigluFused,
+    swiglu_int8: SwigluInt8,
     unary: Unary,
 }
 
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
+pub use mat_mul_int8::Int8Tile;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
 /// matrix-vector product, limited by reading the weight; more share each weight that was read.
 pub fn linear(tokens: usize) -> &'static dyn Op {
-    if tokens == 1 { &MatVec } else { &MatMul }
+    if tokens == 1 { &MatVec } else { &MatMul { epilogue: Epilogue::NONE } }
 }

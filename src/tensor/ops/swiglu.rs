@@ -35,16 +35,14 @@ impl Op for Swiglu {
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (gate, up) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
-        let product: Vec<f32> = gate
-            .iter()
-            .zip(&up)
-            .map(|(gate, up)| {
-                let gate = f64::from(*gate);
-                (gate / (1.0 + (-gate).exp()) * f64::from(*up)) as f32
-            })
-            .collect();
+        let product: Vec<f32> = gate.iter().zip(&up).map(|(gate, up)| swiglu_reference(*gate, *up)).collect();
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &product)])
     }
+}
+
+pub(super) fn swiglu_reference(gate: f32, up: f32) -> f32 {
+    let gate = f64::from(gate);
+    (gate / (1.0 + (-gate).exp()) * f64::from(up)) as f32
 }
 
 pub fn cases() -> Vec<Case> {

@@ -29,8 +29,17 @@ fn load_activations(row: u32, block: u32) -> Block {
         four_activations(start, c + 24u), four_activations(start, c + 28u),
     );
 }
+
+// Four of the 32; `word` is below 8.
+fn load_four_activations(row: u32, block: u32, word: u32) -> vec4<f32> {
+    return four_activations(row * params.columns, block * 32u + word * 4u);
+}
 #else
 @group(0) @binding(0) var<storage, read> activations: array<vec4<f32>>;
+
+fn load_four_activations(row: u32, block: u32, word: u32) -> vec4<f32> {
+    return activations[row * (params.columns / 4u) + block * 8u + word];
+}
 
 fn load_activations(row: u32, block: u32) -> Block {
     let at = row * (params.columns / 4u) + block * 8u;

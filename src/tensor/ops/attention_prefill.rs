@@ -1,0 +1,104 @@
+//! Causal attention of many new tokens over the KV cache: tiles of queries by tiles of keys, so that a key or value that was
+//! read serves 32 queries, with a softmax computed on the way (FlashAttention, Dao et al. 2022; the running maximum after
+//! Milakov, Gimelshein 2018). Queries of the heads that share a key-value head share its tiles (Ainslie et al. 2023).
+
+use super::Attention;
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::subgroup_lanes;
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs and output as those of `attention`; which it runs where tiles don't pay or don't fit: on software adapters, where
+/// barriers are dear, and for heads whose dimensions are no multiple of 4 or more than 256.
+pub struct AttentionPrefill {
+    pub attention: Attention,
+}
+
+/// Rows of a workgroup's tile: pairs of a token and a head.
+const ROWS: usize = 32;
+
+/// Bytes of workgroup memory for tiles of so many dimensions: queries, keys, weights, parts.
+const fn workgroup_bytes(chunk: u32) -> u32 {
+    32 * chunk * 4 + 64 * chunk * 4 + 32 * 64 * 4 + 32 * 16 * 4
+}
+
+impl Op for AttentionPrefill {
+    fn name(&self) -> &'static str {
+        "attention_prefill"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        self.attention.infer(inputs)
+    }
+
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let Attention { heads, kv_heads, head_dim, scale } = self.attention;
+        let fits = |chunk: &u32| workgroup_bytes(*chunk) <= capabilities.max_workgroup_storage_size;
+        let chunk = [64, 32, 16].into_iter().find(fits);
+        let (Some(chunk), false, true) =
+            (chunk, capabilities.software, head_dim.is_multiple_of(4) && head_dim <= 256)
+        else {
+            return self.attention.kernel(inputs, outputs, capabilities);
+        };
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let (capacity, _) = inputs[1].shape.matrix()?;
+        let mut defines = vec![("HEAD_DIM", Define::U32(head_dim as u32)), ("CHUNK", Define::U32(chunk))];
+        for (name, dims) in [("DIMS_64", 64), ("DIMS_128", 128), ("DIMS_192", 192)] {
+            if head_dim > dims {
+                defines.push((name, Define::Flag));
+            }
+        }
+        if subgroup_lanes(capabilities, 8) == Some(8) {
+            defines.push(("SUBGROUPS", Define::Flag));
+        }
+        let rows = tokens * heads / kv_heads;
+        Ok(Kernel {
+            template: include_str!("attention_prefill.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits()],
+            grid: [kv_heads as u32, rows.div_ceil(ROWS) as u32, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        self.attention.reference(inputs)
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(28);
+    // tokens, heads, kv_heads, head_dim, capacity, position
+    [
+        (1, 1, 1, 4, 1, 0),
+        (2, 2, 2, 6, 5, 1),
+        (8, 4, 2, 16, 40, 0),
+        (37, 8, 2, 64, 97, 13),
+        (67, 14, 2, 64, 210, 131),
+        (3, 5, 1, 80, 64, 7),
+        (19, 6, 3, 96, 150, 120),
+        (13, 4, 4, 128, 300, 255),
+        (11, 3, 1, 160, 70, 0),
+        (7, 2, 1, 256, 77, 67),
+    ]
+    .iter()
+    .map(|&(tokens, heads, kv_heads, head_dim, capacity, position)| {
+        // Large enough that the softmax is far from flat.
+        let mut q = rng.tensor(&[tokens, heads * head_dim]);
+        let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
+        q.set_f32(&sharp);
+        // What stands behind the tokens in a cache may be anything.
+        let caches = [(); 2].map(|()| {
+            let mut cache = rng.tensor(&[capacity, kv_heads * head_dim]);
+            let mut values = cache.to_f32().unwrap_or_default();
+            values[(position + tokens) * kv_heads * head_dim..].fill(f32::NAN);
+            cache.set_f32(&values);
+            cache
+        });
+        let [k_cache, v_cache] = caches;
+        let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position as u32, 0, 0, 0])];
+        let attention = Attention { heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt() };
+        Case::new(AttentionPrefill { attention }, inputs, 1e-5)
+    })
+    .collect()
+}

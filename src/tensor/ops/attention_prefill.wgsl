@@ -1,0 +1,336 @@
+// A workgroup of 128 invocations computes 32 rows, which are neighbouring tokens' queries of the heads that share one
+// key-value head, and goes over the positions in tiles of 64 keys. Invocation (row lane, key lane) scores 4 rows × 4 keys,
+// and then weighs the values of 4 dimensions in each group of 64 for its rows. Keys, values and weights stand in workgroup
+// memory: CHUNK dimensions of all keys, then CHUNK keys of 64 dimensions.
+//
+// Words of four numbers stand where they do so that what is stored at once, or read at once, lies in all banks: hence `^`.
+struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32 }
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> v_cache: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> state: array<u32>;
+@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+const ROWS = 32u;
+const KEYS = 64u;
+// Words of a head.
+const HEAD_WORDS = HEAD_DIM / 4u;
+// Words of a chunk of dimensions.
+const CHUNK_WORDS = CHUNK / 4u;
+const LOWEST = -3.0e38;
+
+#ifdef SUBGROUPS
+#require subgroups
+// Eight neighbouring invocations share a maximum or a sum before it goes through workgroup memory.
+const PARTS = 2u;
+#else
+const PARTS = 16u;
+#endif
+
+var<workgroup> queries: array<vec4<f32>, ROWS * CHUNK_WORDS>;
+// Keys, and then values.
+var<workgroup> keys_values: array<vec4<f32>, KEYS * CHUNK_WORDS>;
+var<workgroup> weights: array<vec4<f32>, ROWS * KEYS / 4u>;
+var<workgroup> parts: array<f32, ROWS * PARTS>;
+
+// One number or word for each of an invocation's rows.
+struct Rows { r0: vec4<f32>, r1: vec4<f32>, r2: vec4<f32>, r3: vec4<f32> }
+
+fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
+    let group = params.heads / params.kv_heads;
+    for (var i = local; i < ROWS * CHUNK_WORDS; i += 128u) {
+        let word = i % CHUNK_WORDS;
+        let row = i / CHUNK_WORDS;
+        let n = min(first_row + row, params.rows - 1u);
+        let head = kv_head * group + n % group;
+        let at = chunk * CHUNK_WORDS + word;
+        var value = vec4<f32>(0.0);
+        if at < HEAD_WORDS {
+            value = q[(n / group * params.heads + head) * HEAD_WORDS + at] * params.scale;
+        }
+        queries[word * ROWS + (row ^ (word & 7u))] = value;
+    }
+}
+
+// Key 4a + b stands at b · 16 + a. Keys past the end repeat the last one: what lies behind it in the cache may be no number.
+fn load_keys(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
+    for (var i = local; i < KEYS * CHUNK_WORDS; i += 128u) {
+        let word = i % CHUNK_WORDS;
+        let key = i / CHUNK_WORDS;
+        let at = chunk * CHUNK_WORDS + word;
+        var value = vec4<f32>(0.0);
+        if at < HEAD_WORDS {
+            value = k_cache[(min(first_key + key, last_key) * params.kv_heads + kv_head) * HEAD_WORDS + at];
+        }
+        keys_values[word * KEYS + ((key % 4u * 16u + key / 4u) ^ (word & 7u))] = value;
+    }
+}
+
+// CHUNK keys from `first_key` on, the dimensions of one group of 64.
+fn load_values(dims: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
+    for (var i = local; i < CHUNK * 16u; i += 128u) {
+        let at = dims * 16u + i % 16u;
+        var value = vec4<f32>(0.0);
+        if at < HEAD_WORDS {
+            value = v_cache[(min(first_key + i / 16u, last_key) * params.kv_heads + kv_head) * HEAD_WORDS + at];
+        }
+        keys_values[i] = value;
+    }
+}
+
+fn products(sum: vec4<f32>, x: vec4<f32>, k0: vec4<f32>, k1: vec4<f32>, k2: vec4<f32>, k3: vec4<f32>) -> vec4<f32> {
+    return sum
+        + x.x * vec4<f32>(k0.x, k1.x, k2.x, k3.x)
+        + x.y * vec4<f32>(k0.y, k1.y, k2.y, k3.y)
+        + x.z * vec4<f32>(k0.z, k1.z, k2.z, k3.z)
+        + x.w * vec4<f32>(k0.w, k1.w, k2.w, k3.w);
+}
+
+// Adds what the chunk's dimensions give to the scores of 4 rows × 4 keys.
+fn score(scores: Rows, row: u32, lane: u32) -> Rows {
+    var sum = scores;
+    for (var word = 0u; word < CHUNK_WORDS; word++) {
+        let turn = word & 7u;
+        let k_at = word * KEYS + (lane ^ turn);
+        let k0 = keys_values[k_at];
+        let k1 = keys_values[k_at + 16u];
+        let k2 = keys_values[k_at + 32u];
+        let k3 = keys_values[k_at + 48u];
+        let q_at = word * ROWS + (row ^ turn);
+        sum.r0 = products(sum.r0, queries[q_at], k0, k1, k2, k3);
+        sum.r1 = products(sum.r1, queries[q_at + 8u], k0, k1, k2, k3);
+        sum.r2 = products(sum.r2, queries[q_at + 16u], k0, k1, k2, k3);
+        sum.r3 = products(sum.r3, queries[q_at + 24u], k0, k1, k2, k3);
+    }
+    return sum;
+}
+
+fn weigh_four(sum: vec4<f32>, w: vec4<f32>, v0: vec4<f32>, v1: vec4<f32>, v2: vec4<f32>, v3: vec4<f32>) -> vec4<f32> {
+    return sum + w.x * v0 + w.y * v1 + w.z * v2 + w.w * v3;
+}
+
+// Adds the weighted values of CHUNK keys, the `part`-th of the tile.
+fn weigh(sums: Rows, part: u32, row: u32, lane: u32) -> Rows {
+    var sum = sums;
+    for (var word = 0u; word < CHUNK_WORDS; word++) {
+        let v_at = word * 64u + lane;
+        let v0 = keys_values[v_at];
+        let v1 = keys_values[v_at + 16u];
+        let v2 = keys_values[v_at + 32u];
+        let v3 = keys_values[v_at + 48u];
+        let w_at = row * 16u + ((part * CHUNK_WORDS + word) ^ row);
+        sum.r0 = weigh_four(sum.r0, weights[w_at], v0, v1, v2, v3);
+        sum.r1 = weigh_four(sum.r1, weights[w_at + 128u], v0, v1, v2, v3);
+        sum.r2 = weigh_four(sum.r2, weights[w_at + 256u], v0, v1, v2, v3);
+        sum.r3 = weigh_four(sum.r3, weights[w_at + 384u], v0, v1, v2, v3);
+    }
+    return sum;
+}
+
+fn scaled(sums: Rows, by: vec4<f32>) -> Rows {
+    return Rows(sums.r0 * by.x, sums.r1 * by.y, sums.r2 * by.z, sums.r3 * by.w);
+}
+
+fn largest_of(v: vec4<f32>) -> f32 {
+    return max(max(v.x, v.y), max(v.z, v.w));
+}
+
+fn sum_of(v: vec4<f32>) -> f32 {
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+// Leaves one number of each of the invocation's rows, rows 8 apart, for `gather_…` after a barrier.
+fn store_parts(values: vec4<f32>, row: u32, lane: u32) {
+#ifdef SUBGROUPS
+    if lane % 8u == 0u {
+        let at = row * PARTS + lane / 8u;
+#else
+    {
+        let at = row * PARTS + lane;
+#endif
+        parts[at] = values.x;
+        parts[at + 8u * PARTS] = values.y;
+        parts[at + 16u * PARTS] = values.z;
+        parts[at + 24u * PARTS] = values.w;
+    }
+}
+
+fn load_parts(row: u32, part: u32) -> vec4<f32> {
+    let at = row * PARTS + part;
+    return vec4<f32>(parts[at], parts[at + 8u * PARTS], parts[at + 16u * PARTS], parts[at + 24u * PARTS]);
+}
+
+fn scatter_largest(values: vec4<f32>, row: u32, lane: u32) {
+    var most = values;
+#ifdef SUBGROUPS
+    most = max(most, subgroupShuffleXor(most, 1u));
+    most = max(most, subgroupShuffleXor(most, 2u));
+    most = max(most, subgroupShuffleXor(most, 4u));
+#endif
+    store_parts(most, row, lane);
+}
+
+fn gather_largest(row: u32) -> vec4<f32> {
+    var most = load_parts(row, 0u);
+    for (var part = 1u; part < PARTS; part++) {
+        most = max(most, load_parts(row, part));
+    }
+    return most;
+}
+
+fn scatter_sum(values: vec4<f32>, row: u32, lane: u32) {
+    var sum = values;
+#ifdef SUBGROUPS
+    sum += subgroupShuffleXor(sum, 1u);
+    sum += subgroupShuffleXor(sum, 2u);
+    sum += subgroupShuffleXor(sum, 4u);
+#endif
+    store_parts(sum, row, lane);
+}
+
+fn gather_sum(row: u32) -> vec4<f32> {
+    var sum = load_parts(row, 0u);
+    for (var part = 1u; part < PARTS; part++) {
+        sum += load_parts(row, part);
+    }
+    return sum;
+}
+
+fn store(first_row: u32, row: u32, kv_head: u32, word: u32, value: vec4<f32>) {
+    let n = first_row + row;
+    if n < params.rows && word < HEAD_WORDS {
+        let group = params.heads / params.kv_heads;
+        let head = kv_head * group + n % group;
+        out[(n / group * params.heads + head) * HEAD_WORDS + word] = value;
+    }
+}
+
+fn store_rows(first_row: u32, row: u32, kv_head: u32, word: u32, sums: Rows) {
+    store(first_row, row, kv_head, word, sums.r0);
+    store(first_row, row + 8u, kv_head, word, sums.r1);
+    store(first_row, row + 16u, kv_head, word, sums.r2);
+    store(first_row, row + 24u, kv_head, word, sums.r3);
+}
+
+@compute @workgroup_size(128)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let kv_head = id.x;
+    // The last tokens have the most positions; they go first, so that none of them is left over at the end.
+    let first_row = (groups.y - 1u - id.y) * ROWS;
+    let group = params.heads / params.kv_heads;
+    // Eight neighbouring invocations stand side by side, so that 32 of them read few words at once.
+    let lane = (local & 7u) | ((local >> 2u) & 8u);
+    let row = ((local >> 3u) & 3u) | ((local >> 4u) & 4u);
+
+    let last_row = params.rows - 1u;
+    let rows = min(vec4<u32>(first_row + row) + vec4<u32>(0u, 8u, 16u, 24u), vec4<u32>(last_row));
+    let positions = vec4<u32>(state[0]) + rows / vec4<u32>(group);
+    let last_key = min(state[0] + min(first_row + ROWS - 1u, last_row) / group, params.capacity - 1u);
+
+    // The largest score of each row so far, and this invocation's part of the sum of exp(score - largest).
+    var largest = vec4<f32>(LOWEST);
+    var total = vec4<f32>(0.0);
+    let nothing = Rows(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
+    var sums0 = nothing;
+#ifdef DIMS_64
+    var sums1 = nothing;
+#endif
+#ifdef DIMS_128
+    var sums2 = nothing;
+#endif
+#ifdef DIMS_192
+    var sums3 = nothing;
+#endif
+    for (var first_key = 0u; first_key <= last_key; first_key += KEYS) {
+        var scores = nothing;
+        for (var chunk = 0u; chunk * CHUNK < HEAD_DIM; chunk++) {
+            // Queries that fit in one chunk stay.
+            if HEAD_DIM > CHUNK || first_key == 0u {
+                load_queries(chunk, first_row, kv_head, local);
+            }
+            load_keys(chunk, first_key, last_key, kv_head, local);
+            workgroupBarrier();
+            scores = score(scores, row, lane);
+            workgroupBarrier();
+        }
+        let keys = vec4<u32>(first_key + lane * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+        let there0 = keys <= vec4<u32>(positions.x);
+        let there1 = keys <= vec4<u32>(positions.y);
+        let there2 = keys <= vec4<u32>(positions.z);
+        let there3 = keys <= vec4<u32>(positions.w);
+        let lowest = vec4<f32>(LOWEST);
+        scatter_largest(
+            vec4<f32>(
+                largest_of(select(lowest, scores.r0, there0)), largest_of(select(lowest, scores.r1, there1)),
+                largest_of(select(lowest, scores.r2, there2)), largest_of(select(lowest, scores.r3, there3)),
+            ),
+            row, lane,
+        );
+        workgroupBarrier();
+        let before = largest;
+        largest = max(largest, gather_largest(row));
+        let keep = exp(before - largest);
+        let none = vec4<f32>(0.0);
+        let w0 = select(none, exp(scores.r0 - largest.x), there0);
+        let w1 = select(none, exp(scores.r1 - largest.y), there1);
+        let w2 = select(none, exp(scores.r2 - largest.z), there2);
+        let w3 = select(none, exp(scores.r3 - largest.w), there3);
+        total = total * keep + vec4<f32>(sum_of(w0), sum_of(w1), sum_of(w2), sum_of(w3));
+        let w_at = row * 16u + (lane ^ row);
+        weights[w_at] = w0;
+        weights[w_at + 128u] = w1;
+        weights[w_at + 256u] = w2;
+        weights[w_at + 384u] = w3;
+
+        sums0 = scaled(sums0, keep);
+#ifdef DIMS_64
+        sums1 = scaled(sums1, keep);
+#endif
+#ifdef DIMS_128
+        sums2 = scaled(sums2, keep);
+#endif
+#ifdef DIMS_192
+        sums3 = scaled(sums3, keep);
+#endif
+        for (var part = 0u; part * CHUNK < KEYS; part++) {
+            let part_key = first_key + part * CHUNK;
+            load_values(0u, part_key, last_key, kv_head, local);
+            workgroupBarrier();
+            sums0 = weigh(sums0, part, row, lane);
+            workgroupBarrier();
+#ifdef DIMS_64
+            load_values(1u, part_key, last_key, kv_head, local);
+            workgroupBarrier();
+            sums1 = weigh(sums1, part, row, lane);
+            workgroupBarrier();
+#endif
+#ifdef DIMS_128
+            load_values(2u, part_key, last_key, kv_head, local);
+            workgroupBarrier();
+            sums2 = weigh(sums2, part, row, lane);
+            workgroupBarrier();
+#endif
+#ifdef DIMS_192
+            load_values(3u, part_key, last_key, kv_head, local);
+            workgroupBarrier();
+            sums3 = weigh(sums3, part, row, lane);
+            workgroupBarrier();
+#endif
+        }
+    }
+    scatter_sum(total, row, lane);
+    workgroupBarrier();
+    let by = vec4<f32>(1.0) / gather_sum(row);
+    store_rows(first_row, row, kv_head, lane, scaled(sums0, by));
+#ifdef DIMS_64
+    store_rows(first_row, row, kv_head, 16u + lane, scaled(sums1, by));
+#endif
+#ifdef DIMS_128
+    store_rows(first_row, row, kv_head, 32u + lane, scaled(sums2, by));
+#endif
+#ifdef DIMS_192
+    store_rows(first_row, row, kv_head, 48u + lane, scaled(sums3, by));
+#endif
+}

@@ -1,0 +1,79 @@
+// One invocation takes two numbers of a head of q, k or v: a pair that rope turns, or two neighbours that it leaves alone.
+#import "cos_sin"
+
+struct Params {
+    items: u32, heads: u32, kv_heads: u32, head_dim: u32,
+    // Pairs of a head that are turned.
+    pairs: u32, capacity: u32,
+}
+
+@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+@group(0) @binding(1) var<storage, read> frequencies: array<f32>;
+@group(0) @binding(2) var<storage, read> state: array<u32>;
+@group(0) @binding(3) var<storage, read_write> k_cache: array<f32>;
+@group(0) @binding(4) var<storage, read_write> v_cache: array<f32>;
+#ifdef BIAS
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read_write> q: array<f32>;
+#else
+@group(0) @binding(5) var<storage, read_write> q: array<f32>;
+#endif
+@group(0) @binding(20) var<uniform> params: Params;
+
+fn element(start: u32, column: u32) -> f32 {
+#ifdef BIAS
+    return qkv[start + column] + bias[column];
+#else
+    return qkv[start + column];
+#endif
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let item = (group.y * groups.x + group.x) * 64u + local;
+    if item >= params.items {
+        return;
+    }
+    let half = params.head_dim / 2u;
+    let all_heads = params.heads + 2u * params.kv_heads;
+    let i = item % half;
+    // Heads of q, then of k, then of v.
+    let head = (item / half) % all_heads;
+    let token = item / (half * all_heads);
+    let position = state[0] + token;
+    let is_turned = head < params.heads + params.kv_heads && i < params.pairs;
+
+    var a = 2u * i;
+    var b = a + 1u;
+#ifndef INTERLEAVED
+    if is_turned {
+        a = i;
+        b = i + params.pairs;
+    }
+#endif
+    let start = token * all_heads * params.head_dim;
+    let column = head * params.head_dim;
+    var values = vec2<f32>(element(start, column + a), element(start, column + b));
+    if is_turned {
+        let turned = cos_sin(f32(position) * frequencies[i]);
+        values = vec2<f32>(
+            values.x * turned.x - values.y * turned.y,
+            values.x * turned.y + values.y * turned.x,
+        );
+    }
+    if head < params.heads {
+        let at = (token * params.heads + head) * params.head_dim;
+        q[at + a] = values.x;
+        q[at + b] = values.y;
+    } else if position < params.capacity {
+        let kv_head = (head - params.heads) % params.kv_heads;
+        let at = (position * params.kv_heads + kv_head) * params.head_dim;
+        if head < params.heads + params.kv_heads {
+            k_cache[at + a] = values.x;
+            k_cache[at + b] = values.y;
+        } else {
+            v_cache[at + a] = values.x;
+            v_cache[at + b] = values.y;
+        }
+    }
+}

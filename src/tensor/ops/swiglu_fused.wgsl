@@ -1,0 +1,33 @@
+// One invocation computes one number: four columns, or one where rows are no multiples of four.
+#import "silu"
+
+struct Params {
+    // In all, and in a row of the output.
+    numbers: u32, numbers_per_row: u32,
+}
+
+#ifdef FOUR
+alias Number = vec4<f32>;
+#else
+alias Number = f32;
+#endif
+
+@group(0) @binding(0) var<storage, read> gate_up: array<Number>;
+@group(0) @binding(1) var<storage, read_write> out: array<Number>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = (group.y * groups.x + group.x) * 64u + local;
+    if i >= params.numbers {
+        return;
+    }
+    let at = i / params.numbers_per_row * 2u * params.numbers_per_row + i % params.numbers_per_row;
+    let gate = gate_up[at];
+#ifdef FOUR
+    let gated = vec4<f32>(silu(gate.x), silu(gate.y), silu(gate.z), silu(gate.w));
+#else
+    let gated = silu(gate);
+#endif
+    out[i] = gated * gate_up[at + params.numbers_per_row];
+}
