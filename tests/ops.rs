@@ -63,10 +63,11 @@ fn tensors_that_do_not_fit_are_refused() {
     let rope = ops::Rope { head_dim: 6, interleaved: true };
     let binary = ops::Binary { kind: ops::BinaryKind::Mul };
     let fill = ops::Fill { shape: Shape::from([2]), value: 0.0 };
-    let refused: [(&dyn Op, Vec<Desc>, Code); 14] = [
+    let refused: [(&dyn Op, Vec<Desc>, Code); 15] = [
         (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3]), u(&[2, 3])], Code::DtypeMismatch),
+        (&ops::AddRow, vec![f(&[2, 3]), f(&[2])], Code::ShapeMismatch),
         (&ops::MatVec, vec![f(&[1, 32]), f(&[4, 32])], Code::DtypeMismatch),
         (&norm, vec![f(&[2, 8]), f(&[9])], Code::ShapeMismatch),
         (&slice, vec![f(&[3, 8])], Code::ShapeMismatch),

@@ -85,6 +85,11 @@ impl Weights {
         self.tensors.get(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
     }
 
+    /// A tensor that not every model has.
+    pub fn optional(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
+    }
+
     /// The values of a vector.
     pub fn vector(&self, name: &str) -> Result<&[f32]> {
         match self.vectors.get(name) {

@@ -14,6 +14,7 @@ macro_rules! ops {
 
 ops! {
     add: Add,
+    add_row: AddRow,
     attention: Attention,
     binary: Binary,
     dot: Dot,
