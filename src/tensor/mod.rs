@@ -11,6 +11,7 @@ pub mod ops;
 pub mod quant;
 mod shape;
 mod shape_cache;
+mod truncation;
 mod upload;
 
 pub use batch::Batch;
@@ -20,6 +21,7 @@ pub use host::{HostTensor, Rng};
 pub use op::{Case, Desc, Kernel, Op};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
+pub use truncation::SampleSettings;
 pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.

@@ -27,8 +27,12 @@ ops! {
     random: Random,
     rms_norm: RmsNorm,
     rope: Rope,
+    sample_histogram: SampleHistogram,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
+    sample_range: SampleRange,
+    sample_resolve: SampleResolve,
+    sample_split: SampleSplit,
     scale: Scale,
     slice_rows: SliceRows,
     swiglu: Swiglu,
@@ -36,6 +40,7 @@ ops! {
 }
 
 pub use binary::BinaryKind;
+pub(super) use random::pcg3d;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
