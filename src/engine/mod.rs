@@ -6,6 +6,7 @@ pub mod dispatch_cost;
 mod generate;
 mod load;
 pub mod openai;
+mod sampling;
 mod session;
 
 pub use crate::model::source;
