@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use rillm::engine::openai::{ChatRequest, CompletionRequest};
 use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Engine, FinishReason, LoadOptions, Phase};
+use rillm::model::arch::ARCHS;
 use rillm::{Code, Result};
 use serde_json::{Value, json};
 
 fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny_llama").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 fn golden_json(name: &str) -> Value {
@@ -68,18 +69,32 @@ fn worst_row(a: &[f32], b: &[f32], columns: usize) -> f64 {
     .fold(0.0, f64::max)
 }
 
-const MODELS: [(&str, &str, f64); 6] = [
-    ("tied", "f32", 1e-4),
-    ("tied", "f16", 1e-3),
-    ("tied", "q8_0", 1e-3),
-    ("tied", "q4_0", 1e-3),
-    ("untied", "q8_0", 1e-3),
-    ("untied", "q4_0", 1e-3),
-];
+/// Every golden model as folder/MODEL and format, and how far its logits may be off.
+fn models() -> Vec<(String, String, f64)> {
+    let mut models = Vec::new();
+    for folder in std::fs::read_dir(golden("")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir())
+    {
+        for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let Some(name) = file.file_name().unwrap().to_str().unwrap().strip_suffix(".gguf") else { continue };
+            let (model, format) = name.split_once('-').unwrap();
+            let tolerance = if format == "f32" { 1e-4 } else { 1e-3 };
+            models.push((
+                format!("{}/{model}", folder.file_name().unwrap().to_str().unwrap()),
+                format.to_owned(),
+                tolerance,
+            ));
+        }
+    }
+    assert!(
+        ARCHS.iter().all(|arch| models.iter().any(|(model, ..)| model.starts_with(&format!("tiny_{}/", arch.name))))
+    );
+    models.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    models
+}
 
 #[test]
 fn logits_agree_at_every_position() {
-    for (model, format, tolerance) in MODELS {
+    for (model, format, tolerance) in models() {
         let engine = engine(&format!("{model}-{format}.gguf"));
         let prompt = ids(&golden_json(&format!("{model}.ids.json")));
         let (shape, wanted) = npy(&format!("{model}-{format}.logits.npy"));
@@ -94,7 +109,7 @@ fn logits_agree_at_every_position() {
 
 #[test]
 fn greedy_tokens_agree() {
-    for (model, format, _) in MODELS {
+    for (model, format, _) in models() {
         let engine = engine(&format!("{model}-{format}.gguf"));
         let prompt = ids(&golden_json(&format!("{model}.ids.json")));
         let wanted = ids(&golden_json(&format!("{model}.greedy.json"))[format.to_uppercase()]);
@@ -111,8 +126,14 @@ fn greedy_tokens_agree() {
 /// A prompt taken in at once, or in any two parts, gives the logits that one token after the other gives.
 #[test]
 fn prefill_and_decode_agree() {
-    let engine = engine("untied-q8_0.gguf");
-    let prompt = ids(&golden_json("untied.ids.json"));
+    for (model, format) in [("tiny_llama/untied", "q8_0"), ("tiny_qwen2/tied", "q8_0")] {
+        prefill_and_decode_agree_for(model, format);
+    }
+}
+
+fn prefill_and_decode_agree_for(model: &str, format: &str) {
+    let engine = engine(&format!("{model}-{format}.gguf"));
+    let prompt = ids(&golden_json(&format!("{model}.ids.json")));
     let all = |ids: &[u32]| pollster::block_on(async { engine.forward(ids).await?.readback().await }).unwrap();
     let wanted = all(&prompt);
     let columns = wanted.len() / prompt.len();
@@ -134,7 +155,7 @@ fn prefill_and_decode_agree() {
 
 #[test]
 fn the_same_seed_gives_the_same_tokens() {
-    let engine = engine("tied-q8_0.gguf");
+    let engine = engine("tiny_llama/tied-q8_0.gguf");
     let request = |seed: i64| json!({"prompt": [1, 2, 3], "max_tokens": 24, "temperature": 1.5, "seed": seed, "ignore_eos": true});
     let (_, first, _) = generate(&engine, request(7)).unwrap();
     let (_, again, _) = generate(&engine, request(7)).unwrap();
@@ -146,7 +167,7 @@ fn the_same_seed_gives_the_same_tokens() {
 /// Frequencies of the first sampled token against softmax(logits / T).
 #[test]
 fn sampling_follows_the_distribution() {
-    let engine = engine("tied-f32.gguf");
+    let engine = engine("tiny_llama/tied-f32.gguf");
     let prompt = [5u32, 6, 7];
     let temperature = 1.6f64;
     let logits = pollster::block_on(async { engine.forward(&prompt).await?.readback().await }).unwrap();
@@ -182,8 +203,8 @@ fn sampling_follows_the_distribution() {
 
 #[test]
 fn a_generation_ends_where_it_should() {
-    let engine = engine("tied-f32.gguf");
-    let prompt = ids(&golden_json("tied.ids.json"));
+    let engine = engine("tiny_llama/tied-f32.gguf");
+    let prompt = ids(&golden_json("tiny_llama/tied.ids.json"));
     let request = |more: Value| {
         let mut request = json!({"prompt": prompt, "temperature": 0, "max_tokens": 20, "ignore_eos": true});
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -213,18 +234,18 @@ fn a_generation_ends_where_it_should() {
 #[test]
 fn the_context_is_a_limit_with_a_name() {
     let options = LoadOptions { context_length: Some(16), ..Default::default() };
-    let engine = load(golden("tied-q4_0.gguf"), &options).unwrap();
+    let engine = load(golden("tiny_llama/tied-q4_0.gguf"), &options).unwrap();
     let request = |n: usize| json!({"prompt": vec![9; n], "temperature": 0, "ignore_eos": true});
     let (_, tokens, reason) = generate(&engine, request(10)).unwrap();
     assert_eq!((tokens.len(), reason), (6, FinishReason::Length));
     assert_eq!(generate(&engine, request(16)).unwrap_err().code(), Code::ContextLengthExceeded);
     let too_long = LoadOptions { context_length: Some(1 << 20), ..Default::default() };
-    assert_eq!(load(golden("tied-q4_0.gguf"), &too_long).err().unwrap().code(), Code::InvalidRequest);
+    assert_eq!(load(golden("tiny_llama/tied-q4_0.gguf"), &too_long).err().unwrap().code(), Code::InvalidRequest);
 }
 
 #[test]
 fn bad_requests_are_refused_by_name() {
-    let engine = engine("tied-q4_0.gguf");
+    let engine = engine("tiny_llama/tied-q4_0.gguf");
     let chat = |request: Value| ChatRequest::parse(request).and_then(|request| engine.chat(request)).err().unwrap();
     let hello = json!([{"role": "user", "content": "hello"}]);
     for (request, word) in [
@@ -253,7 +274,7 @@ fn bad_requests_are_refused_by_name() {
 
 #[test]
 fn a_warm_step_creates_and_writes_nothing() {
-    let engine = engine("tied-f32.gguf");
+    let engine = engine("tiny_llama/tied-f32.gguf");
     let request = json!({"prompt": [1, 2, 3], "max_tokens": 250, "ignore_eos": true});
     let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
     for _ in 0..4 {
@@ -285,7 +306,7 @@ fn a_warm_step_creates_and_writes_nothing() {
 /// The ops that join others give what these give, at every position of a long answer.
 #[test]
 fn joined_and_plain_ops_agree() {
-    for model in ["tied-f32"] {
+    for model in ["tiny_llama/tied-f32"] {
         let joined = engine(&format!("{model}.gguf"));
         let plain = LoadOptions { plain_ops: true, ..Default::default() };
         let plain = load(golden(&format!("{model}.gguf")), &plain).unwrap();
@@ -311,7 +332,7 @@ fn joined_and_plain_ops_agree() {
 
 #[test]
 fn a_thousand_steps_leave_memory_as_it_was() {
-    let engine = engine("tied-q4_0.gguf");
+    let engine = engine("tiny_llama/tied-q4_0.gguf");
     let request = json!({"prompt": [1, 2, 3], "max_tokens": 250, "ignore_eos": true, "temperature": 1});
     // Twice: the second finds its prompt in the cache and takes another path.
     generate(&engine, request.clone()).unwrap();
@@ -329,7 +350,7 @@ fn a_thousand_steps_leave_memory_as_it_was() {
 
 #[test]
 fn loading_reports_every_byte() {
-    let bytes = std::fs::read(golden("tied-q8_0.gguf")).unwrap();
+    let bytes = std::fs::read(golden("tiny_llama/tied-q8_0.gguf")).unwrap();
     let total = bytes.len() as u64;
     let mut seen = vec![];
     let source = MemorySource::new(bytes).with_chunk_bytes(777);
@@ -358,7 +379,7 @@ fn loading_reports_every_byte() {
 
 #[test]
 fn a_disposed_engine_says_so() {
-    let engine = engine("tied-q4_0.gguf");
+    let engine = engine("tiny_llama/tied-q4_0.gguf");
     engine.dispose();
     assert_eq!(generate(&engine, json!({"prompt": "a"})).unwrap_err().code(), Code::Disposed);
     assert_eq!(pollster::block_on(engine.sync()).unwrap_err().code(), Code::Disposed);

@@ -90,10 +90,11 @@ fn tensors_that_do_not_fit_are_refused() {
     let product = ops::MatMulInt8::default();
     let residual = ops::MatMul { epilogue: ops::Epilogue { bias: true, residual: true } };
     let append = ops::RopeKvAppend { heads: 2, kv_heads: 1, head_dim: 4, interleaved: true, bias: true };
-    let refused: [(&dyn Op, Vec<Desc>, Code); 22] = [
+    let refused: [(&dyn Op, Vec<Desc>, Code); 23] = [
         (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3]), u(&[2, 3])], Code::DtypeMismatch),
+        (&ops::AddRow, vec![f(&[2, 3]), f(&[2])], Code::ShapeMismatch),
         (&ops::MatVec, vec![f(&[1, 32]), f(&[4, 32])], Code::DtypeMismatch),
         (&norm, vec![f(&[2, 8]), f(&[9])], Code::ShapeMismatch),
         (&slice, vec![f(&[3, 8])], Code::ShapeMismatch),

@@ -51,21 +51,24 @@ async fn a_kernel_that_does_not_compile_is_a_typed_error() {
 
 macro_rules! golden {
     ($name:literal) => {
-        include_bytes!(concat!("golden/tiny_llama/", $name))
+        include_bytes!(concat!("golden/", $name))
     };
 }
 
 #[wasm_bindgen_test]
 async fn greedy_tokens_agree() {
-    let ids: Value = serde_json::from_slice(golden!("tied.ids.json")).unwrap();
-    let greedy: Value = serde_json::from_slice(golden!("tied.greedy.json")).unwrap();
-    let models: [(&str, &[u8]); 4] = [
-        ("F32", golden!("tied-f32.gguf")),
-        ("F16", golden!("tied-f16.gguf")),
-        ("Q8_0", golden!("tied-q8_0.gguf")),
-        ("Q4_0", golden!("tied-q4_0.gguf")),
+    let (llama_ids, llama) = (golden!("tiny_llama/tied.ids.json"), golden!("tiny_llama/tied.greedy.json"));
+    let (qwen2_ids, qwen2) = (golden!("tiny_qwen2/untied.ids.json"), golden!("tiny_qwen2/untied.greedy.json"));
+    let models: [(&str, &[u8], &[u8], &[u8]); 5] = [
+        ("F32", golden!("tiny_llama/tied-f32.gguf"), llama_ids, llama),
+        ("F16", golden!("tiny_llama/tied-f16.gguf"), llama_ids, llama),
+        ("Q8_0", golden!("tiny_llama/tied-q8_0.gguf"), llama_ids, llama),
+        ("Q4_0", golden!("tiny_llama/tied-q4_0.gguf"), llama_ids, llama),
+        ("Q4_0", golden!("tiny_qwen2/untied-q4_0.gguf"), qwen2_ids, qwen2),
     ];
-    for (format, bytes) in models {
+    for (format, bytes, ids, greedy) in models {
+        let (ids, greedy): (Value, Value) =
+            (serde_json::from_slice(ids).unwrap(), serde_json::from_slice(greedy).unwrap());
         let source = MemorySource::new(bytes.to_vec()).with_chunk_bytes(4099);
         let engine = Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())).await.unwrap();
         let wanted = greedy[format].as_array().unwrap();
@@ -75,7 +78,7 @@ async fn greedy_tokens_agree() {
         while let Some(chunk) = generation.next().await.unwrap() {
             tokens.extend(chunk.token_ids);
         }
-        assert_eq!(json!(tokens), json!(wanted), "{format}");
+        assert_eq!(json!(tokens), json!(wanted), "{} {format}", engine.info().architecture);
         engine.dispose();
     }
 }

@@ -192,7 +192,7 @@ impl Generation {
         let common = session.tokens().iter().zip(&prompt[..prompt.len() - 1]).take_while(|(a, b)| a == b).count();
         session.truncate(common);
         self.cached = common;
-        session.configure(&self.engine.context, &self.request.sampler)?;
+        session.configure(&self.engine.context, &self.request.sampler).await?;
         let mut done = common;
         while done < prompt.len() {
             done += session.prefill(&self.engine, &prompt[done..])?;

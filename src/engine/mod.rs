@@ -7,6 +7,7 @@ mod generate;
 mod load;
 pub mod openai;
 mod run_ahead;
+mod sampling;
 mod session;
 
 pub use crate::model::source;

@@ -31,6 +31,13 @@ pub struct ChatRequest {
     #[serde(default)]
     pub temperature: Option<f32>,
     #[serde(default)]
+    pub top_p: Option<f32>,
+    /// With `min_p` an extension, in vLLM's words.
+    #[serde(default)]
+    pub top_k: Option<u32>,
+    #[serde(default)]
+    pub min_p: Option<f32>,
+    #[serde(default)]
     pub seed: Option<i64>,
     #[serde(default)]
     pub stop: Option<Stop>,
@@ -48,6 +55,13 @@ pub struct CompletionRequest {
     pub max_tokens: Option<u64>,
     #[serde(default)]
     pub temperature: Option<f32>,
+    #[serde(default)]
+    pub top_p: Option<f32>,
+    /// With `min_p` an extension, in vLLM's words.
+    #[serde(default)]
+    pub top_k: Option<u32>,
+    #[serde(default)]
+    pub min_p: Option<f32>,
     #[serde(default)]
     pub seed: Option<i64>,
     #[serde(default)]
@@ -102,7 +116,7 @@ impl Engine {
         self.start(Request {
             prompt: ids,
             max_tokens: positive("max_tokens", max_tokens)?,
-            sampler: sampler(request.temperature, request.seed)?,
+            sampler: sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?,
             stop: stops(request.stop)?,
             ignore_eos: request.ignore_eos,
             continues: false,
@@ -118,7 +132,7 @@ impl Engine {
         self.start(Request {
             prompt,
             max_tokens: positive("max_tokens", request.max_tokens)?,
-            sampler: sampler(request.temperature, request.seed)?,
+            sampler: sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?,
             stop: stops(request.stop)?,
             ignore_eos: request.ignore_eos,
             continues: true,
@@ -208,10 +222,19 @@ fn positive(name: &str, value: Option<u64>) -> Result<Option<usize>> {
     }
 }
 
-fn sampler(temperature: Option<f32>, seed: Option<i64>) -> Result<SamplerSettings> {
+fn sampler(
+    temperature: Option<f32>,
+    top_k: Option<u32>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    seed: Option<i64>,
+) -> Result<SamplerSettings> {
     let default = SamplerSettings::default();
     let settings = SamplerSettings {
         temperature: temperature.unwrap_or(default.temperature),
+        top_k: top_k.unwrap_or(default.top_k),
+        top_p: top_p.unwrap_or(default.top_p),
+        min_p: min_p.unwrap_or(default.min_p),
         // Without a seed every generation draws its own; two equal requests then differ, as users expect.
         seed: seed.map_or_else(fresh_seed, |seed| seed as u64),
     };

@@ -5,9 +5,9 @@
 //! ahead of the text's end write behind them; that is overwritten before it is read.
 
 use super::load::Inner;
+use super::sampling::{Sampling, Target};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
-use crate::tensor::ops::{SampleMerge, SamplePartial};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
 
@@ -21,13 +21,11 @@ pub struct Session {
     cache: KvCache,
     /// [4] u32: position of the next token, step of the generation.
     state: Tensor,
-    /// [4] u32: 1 / temperature, seed.
-    settings: Tensor,
-    /// [1] u32: the token that the next decode step takes in.
-    token: Tensor,
     /// [RING] u32: sampled tokens by step.
     ring: Tensor,
+    /// The forward pass of a decode step.
     decode: Plan,
+    sampling: Sampling,
     tokens: Vec<u32>,
 }
 
@@ -35,19 +33,16 @@ impl Session {
     /// Compiles all kernels and records the decode step.
     pub async fn new(context: &Context, transformer: &Transformer, cache: KvCache) -> Result<Self> {
         let state = context.zeros(Desc::u32(&[4]))?;
-        let settings = context.zeros(Desc::u32(&[4]))?;
         let token = context.zeros(Desc::u32(&[1]))?;
         let ring = context.zeros(Desc::u32(&[RING]))?;
-        let step = || {
-            let logits = transformer.forward(&token, &state, &cache, Logits::Last)?;
-            sample(context, logits, &settings, &state, &token, &ring, 1)
-        };
-        let ((), decode) = context.plan(step).await?;
+        let (logits, decode) = context.plan(|| transformer.forward(&token, &state, &cache, Logits::Last)).await?;
+        let target = Target { state: state.clone(), token, ring: ring.clone() };
+        let sampling = Sampling::new(context, logits_of(logits)?, target).await?;
         // The kernels of a prefill do not depend on how many tokens it has, as long as they are several.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, &state, &cache, Logits::Last)).await?;
         context.device().sync().await?;
-        Ok(Self { cache, state, settings, token, ring, decode, tokens: Vec::new() })
+        Ok(Self { cache, state, ring, decode, sampling, tokens: Vec::new() })
     }
 
     pub fn capacity(&self) -> usize {
@@ -74,10 +69,8 @@ impl Session {
     }
 
     /// Sets what sampling depends on for one generation.
-    pub fn configure(&mut self, context: &Context, settings: &SamplerSettings) -> Result<()> {
-        let inverse = if settings.is_greedy() { 0.0 } else { 1.0 / settings.temperature };
-        let words = [inverse.to_bits(), settings.seed as u32, (settings.seed >> 32) as u32, 0];
-        context.write(&self.settings, 0, bytemuck::cast_slice(&words))
+    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings) -> Result<()> {
+        self.sampling.configure(context, settings).await
     }
 
     /// One forward pass over `ids`, appended to what the cache holds.
@@ -99,14 +92,15 @@ impl Session {
             self.forward(engine, part, Logits::None)?;
         } else {
             let logits = self.forward(engine, part, Logits::Last)?;
-            sample(&engine.context, logits, &self.settings, &self.state, &self.token, &self.ring, part.len())?;
+            self.sampling.record(&engine.context, &logits_of(logits)?, part.len())?;
         }
         Ok(part.len())
     }
 
     /// Records a decode step: the commands are the same every time.
     pub fn step(&self, context: &Context) -> Result<()> {
-        context.replay(&self.decode)
+        context.replay(&self.decode)?;
+        self.sampling.replay(context)
     }
 
     /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
@@ -146,18 +140,6 @@ impl Session {
     }
 }
 
-fn sample(
-    context: &Context,
-    logits: Option<Tensor>,
-    settings: &Tensor,
-    state: &Tensor,
-    token: &Tensor,
-    ring: &Tensor,
-    advance: usize,
-) -> Result<()> {
-    let Some(logits) = logits else { bail!(Internal, "there are no logits to sample from") };
-    let partial = context.run(&SamplePartial, &[&logits, settings, state])?;
-    let [values, tokens] = &partial[..] else { bail!(Internal, "sample_partial has two outputs") };
-    context.run(&SampleMerge { advance }, &[values, tokens, state, token, ring])?;
-    Ok(())
+fn logits_of(logits: Option<Tensor>) -> Result<Tensor> {
+    logits.ok_or_else(|| err!(Internal, "there are no logits to sample from"))
 }

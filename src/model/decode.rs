@@ -40,14 +40,21 @@ impl Decode {
         let mut layers = Vec::with_capacity(config.n_layers);
         for layer in 0..config.n_layers {
             let name = |stem: &str| format!("blk.{layer}.{stem}");
-            let joined = |stem: &str| weights.joined(&name(&format!("{stem}.weight"))).cloned();
+            let joined = |stem: &str| weights.optional(&name(&format!("{stem}.weight"))).cloned();
             let (Some(qkv), Some(gate_up)) = (joined("attn_qkv"), joined("ffn_gate_up")) else { return Ok(None) };
             let mut vectors = to_planar(weights.vector(&name("attn_norm.weight"))?);
             vectors.extend_from_slice(frequencies);
+            let biases = ["attn_q.bias", "attn_k.bias", "attn_v.bias"].map(&name);
+            let bias = weights.optional(&biases[0]).is_some();
+            if bias {
+                for name in &biases {
+                    vectors.extend_from_slice(weights.vector(name)?);
+                }
+            }
             layers.push(Layer {
                 vectors: vector(&vectors)?,
                 qkv,
-                bias: false,
+                bias,
                 attention_output: weights.get(&name("attn_output.weight"))?.clone(),
                 feed_forward_norm: vector(&to_planar(weights.vector(&name("ffn_norm.weight"))?))?,
                 gate_up,

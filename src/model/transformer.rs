@@ -7,7 +7,7 @@ use super::arch::RopeKind;
 use super::config::Config;
 use super::decode::Decode;
 use crate::error::Result;
-use crate::tensor::ops::{self, Add, Attention, Embedding, KvAppend, RmsNorm, Rope, SliceRows, Swiglu};
+use crate::tensor::ops::{self, Add, AddRow, Attention, Embedding, KvAppend, RmsNorm, Rope, SliceRows, Swiglu};
 use crate::tensor::{Context, HostTensor, Tensor};
 
 /// A model that is ready to run.
@@ -31,6 +31,9 @@ struct Layer {
     q: Tensor,                 // [n_heads · head_dim, n_embd]
     k: Tensor,                 // [n_kv_heads · head_dim, n_embd]
     v: Tensor,                 // [n_kv_heads · head_dim, n_embd]
+    q_bias: Option<Tensor>,    // [n_heads · head_dim]
+    k_bias: Option<Tensor>,    // [n_kv_heads · head_dim]
+    v_bias: Option<Tensor>,    // [n_kv_heads · head_dim]
     attention_output: Tensor,  // [n_embd, n_heads · head_dim]
     feed_forward_norm: Tensor, // [n_embd]
     gate: Tensor,              // [n_ff, n_embd]
@@ -54,11 +57,15 @@ impl Transformer {
             .map(|layer| {
                 let get =
                     |name: &str| Ok::<_, crate::Error>(weights.get(&format!("blk.{layer}.{name}.weight"))?.clone());
+                let bias = |name: &str| weights.optional(&format!("blk.{layer}.{name}.bias")).cloned();
                 Ok(Layer {
                     attention_norm: get("attn_norm")?,
                     q: get("attn_q")?,
                     k: get("attn_k")?,
                     v: get("attn_v")?,
+                    q_bias: bias("attn_q"),
+                    k_bias: bias("attn_k"),
+                    v_bias: bias("attn_v"),
                     attention_output: get("attn_output")?,
                     feed_forward_norm: get("ffn_norm")?,
                     gate: get("ffn_gate")?,
@@ -148,6 +155,11 @@ impl Transformer {
             let q = run1(linear, &[&h, &layer.q])?; // [n, n_heads · head_dim]
             let k = run1(linear, &[&h, &layer.k])?; // [n, n_kv_heads · head_dim]
             let v = run1(linear, &[&h, &layer.v])?; // [n, n_kv_heads · head_dim]
+            for (x, bias) in [(&q, &layer.q_bias), (&k, &layer.k_bias), (&v, &layer.v_bias)] {
+                if let Some(bias) = bias {
+                    run(&AddRow, &[x, bias])?;
+                }
+            }
             run(&rope, &[&q, &self.frequencies, state])?;
             run(&rope, &[&k, &self.frequencies, state])?;
             run(&KvAppend, &[&k, &v, k_cache, v_cache, state])?;

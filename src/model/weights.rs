@@ -131,8 +131,8 @@ impl Weights {
         self.tensors.get(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
     }
 
-    /// A matrix that was joined from several, if it could be.
-    pub fn joined(&self, name: &str) -> Option<&Tensor> {
+    /// A tensor that not every model has, or a matrix that was joined from several, if it could be.
+    pub fn optional(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
     }
 

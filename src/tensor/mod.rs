@@ -12,6 +12,7 @@ mod planar;
 pub mod quant;
 mod shape;
 mod shape_cache;
+mod truncation;
 mod upload;
 
 pub use batch::Batch;
@@ -22,6 +23,7 @@ pub use op::{Case, Desc, Kernel, Op};
 pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
+pub use truncation::SampleSettings;
 pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.

@@ -5,11 +5,21 @@ use crate::error::Result;
 /// Settings of one generation.
 ///
 /// The defaults are those of OpenAI's API where it documents one: `temperature` 1.0 takes the model's distribution as it
-/// is. `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
+/// is. Truncation is off. `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
+///
+/// What is set applies in this order: temperature, top-k, top-p, min-p, each on what the one before it kept. That is the order
+/// of Hugging Face transformers and of vLLM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerSettings {
     /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
     pub temperature: f32,
+    /// Only the `top_k` most probable tokens are chosen from; 0 means all. Tokens as probable as the last of them stay too.
+    pub top_k: u32,
+    /// Nucleus sampling (Holtzman et al. 2019): only the most probable tokens that together reach this probability are chosen
+    /// from, of what `top_k` keeps. 1 means all. Tokens as probable as the last of them stay too.
+    pub top_p: f32,
+    /// Only tokens at least this times as probable as the most probable one are chosen from (Nguyen et al. 2024). 0 means all.
+    pub min_p: f32,
     /// Start of the random sequence. Without effect at temperature 0.
     pub seed: u64,
 }
@@ -19,7 +29,7 @@ pub const MAX_TEMPERATURE: f32 = 2.0;
 
 impl Default for SamplerSettings {
     fn default() -> Self {
-        Self { temperature: 1.0, seed: 0 }
+        Self { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 }
     }
 }
 
@@ -29,8 +39,14 @@ impl SamplerSettings {
         Self { temperature: 0.0, ..Self::default() }
     }
 
+    /// Whether always the most probable token is taken, the first among equals.
     pub fn is_greedy(&self) -> bool {
-        self.temperature == 0.0
+        self.temperature == 0.0 || self.top_k == 1
+    }
+
+    /// Whether some tokens are never chosen.
+    pub fn is_truncated(&self) -> bool {
+        !self.is_greedy() && (self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0)
     }
 
     /// Refuses what can't be sampled with.
@@ -42,6 +58,12 @@ impl SamplerSettings {
                 "temperature is {}, wanted a number from 0 (greedy) to {MAX_TEMPERATURE}",
                 self.temperature
             );
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            bail!(InvalidRequest, "top_p is {}, wanted a number above 0 and at most 1 (keeps all)", self.top_p);
+        }
+        if !(0.0..1.0).contains(&self.min_p) {
+            bail!(InvalidRequest, "min_p is {}, wanted a number from 0 (keeps all) to below 1", self.min_p);
         }
         Ok(())
     }
@@ -61,10 +83,37 @@ mod tests {
     }
 
     #[test]
-    fn a_temperature_outside_of_the_range_is_refused() {
+    fn settings_out_of_range_are_refused_by_name() {
+        let default = SamplerSettings::default();
+        let refused = |settings: SamplerSettings, name: &str| {
+            let error = settings.validate().unwrap_err();
+            assert_eq!(error.code(), Code::InvalidRequest, "{settings:?}");
+            assert!(error.message().starts_with(name), "{error}");
+        };
         for temperature in [-0.1, 2.1, f32::NAN, f32::INFINITY] {
-            let refused = SamplerSettings { temperature, seed: 0 }.validate().unwrap_err();
-            assert_eq!(refused.code(), Code::InvalidRequest, "{temperature}");
+            refused(SamplerSettings { temperature, ..default }, "temperature");
         }
+        for top_p in [0.0, -0.5, 1.1, f32::NAN] {
+            refused(SamplerSettings { top_p, ..default }, "top_p");
+        }
+        for min_p in [-0.1, 1.0, f32::NAN] {
+            refused(SamplerSettings { min_p, ..default }, "min_p");
+        }
+        assert!(SamplerSettings { top_k: 40, top_p: 1e-9, min_p: 0.99, ..default }.validate().is_ok());
+    }
+
+    #[test]
+    fn truncation_is_on_when_something_can_be_cut() {
+        let default = SamplerSettings::default();
+        assert!(!default.is_truncated());
+        for settings in [
+            SamplerSettings { top_k: 2, ..default },
+            SamplerSettings { top_p: 0.9, ..default },
+            SamplerSettings { min_p: 0.1, ..default },
+        ] {
+            assert!(settings.is_truncated() && !settings.is_greedy());
+            assert!(!SamplerSettings { temperature: 0.0, ..settings }.is_truncated());
+        }
+        assert!(SamplerSettings { top_k: 1, ..default }.is_greedy());
     }
 }

@@ -33,6 +33,29 @@ fn a_llama_is_read() {
     assert_eq!(config.rope_factors, None);
 }
 
+/// With the keys that llama.cpp's converter writes: those that a Llama has besides follow from the others.
+#[test]
+fn a_qwen2_is_read() {
+    let sound = config(qwen2()).unwrap();
+    assert_eq!((sound.arch.name, sound.arch.rope), ("qwen2", RopeKind::Halves));
+    assert_eq!((sound.n_heads, sound.n_kv_heads, sound.head_dim, sound.rope_dim), (4, 2, 4, 4));
+    assert!(sound.tie_embeddings);
+    assert!(!config(qwen2().f32_tensor("output.weight", &[16, 5])).unwrap().tie_embeddings);
+
+    // Without its biases, or with one more, it would be another model.
+    for name in ["blk.0.attn_q.bias", "blk.1.attn_k.bias", "blk.1.attn_v.bias"] {
+        let mut writer = qwen2();
+        writer.tensors.retain(|tensor| tensor.name != name.as_bytes());
+        refused(writer, Code::MissingTensor, &[name]);
+        let mut writer = qwen2();
+        let tensor = writer.tensor_mut(name);
+        (tensor.dims, tensor.data) = (vec![4], vec![0; 16]);
+        refused(writer, Code::ShapeMismatch, &[name, "[4]"]);
+    }
+    refused(qwen2().f32_tensor("blk.0.attn_output.bias", &[16]), Code::UnsupportedArchitecture, &["attn_output.bias"]);
+    refused(qwen2().u32("qwen2.attention.sliding_window", 4096), Code::UnsupportedArchitecture, &["sliding_window"]);
+}
+
 #[test]
 fn defaults_and_optional_tensors() {
     let writer = llama()

@@ -134,17 +134,26 @@ impl Writer {
 
 /// A Llama that is sound in every respect, with layers too small to be of use.
 pub fn llama() -> Writer {
+    decoder("llama", &[]).u32("llama.rope.dimension_count", 4)
+}
+
+/// A Qwen2 of the same size.
+pub fn qwen2() -> Writer {
+    decoder("qwen2", &[("attn_q", 16), ("attn_k", 8), ("attn_v", 8)])
+}
+
+fn decoder(arch: &str, biases: &[(&str, u64)]) -> Writer {
+    let key = |name: &str| format!("{arch}.{name}");
     let mut writer = Writer::new()
-        .str("general.architecture", "llama")
-        .u32("llama.block_count", 2)
-        .u32("llama.embedding_length", 16)
-        .u32("llama.feed_forward_length", 24)
-        .u32("llama.attention.head_count", 4)
-        .u32("llama.attention.head_count_kv", 2)
-        .u32("llama.context_length", 128)
-        .u32("llama.rope.dimension_count", 4)
-        .f32("llama.rope.freq_base", 500000.0)
-        .f32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+        .str("general.architecture", arch)
+        .u32(&key("block_count"), 2)
+        .u32(&key("embedding_length"), 16)
+        .u32(&key("feed_forward_length"), 24)
+        .u32(&key("attention.head_count"), 4)
+        .u32(&key("attention.head_count_kv"), 2)
+        .u32(&key("context_length"), 128)
+        .f32(&key("rope.freq_base"), 500000.0)
+        .f32(&key("attention.layer_norm_rms_epsilon"), 1e-5)
         .entry("tokenizer.ggml.tokens", ARRAY, strings(&["a", "b", "c", "d", "e"]))
         .f32_tensor("token_embd.weight", &[16, 5])
         .f32_tensor("output_norm.weight", &[16]);
@@ -161,6 +170,9 @@ pub fn llama() -> Writer {
             ("ffn_down", &[24, 16]),
         ] {
             writer = writer.f32_tensor(&format!("blk.{layer}.{name}.weight"), dims);
+        }
+        for (name, length) in biases {
+            writer = writer.f32_tensor(&format!("blk.{layer}.{name}.bias"), &[*length]);
         }
     }
     writer

@@ -15,7 +15,14 @@ fn relative_error(a: &[f32], b: &[f32]) -> f64 {
 fn assert_close(what: &str, got: &HostTensor, wanted: &HostTensor, tolerance: f64) {
     assert_eq!(got.desc(), wanted.desc(), "{what}");
     match wanted.dtype {
-        DType::U32 => assert_eq!(got.to_u32().unwrap(), wanted.to_u32().unwrap(), "{what}"),
+        DType::U32 => {
+            let (got, wanted) = (got.to_u32().unwrap(), wanted.to_u32().unwrap());
+            let different = got.iter().zip(&wanted).filter(|(got, wanted)| got != wanted).count();
+            let first = got.iter().zip(&wanted).position(|(got, wanted)| got != wanted);
+            if let Some(at) = first {
+                panic!("{what}: {different} differ, first element {at}: {}, wanted {}", got[at], wanted[at]);
+            }
+        }
         _ => {
             let error = relative_error(&got.to_f32().unwrap(), &wanted.to_f32().unwrap());
             // Written so that NaN fails.

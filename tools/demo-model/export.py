@@ -15,7 +15,7 @@ import numpy as np
 
 import chat
 import gguf_file
-import llama_gguf
+import hf_gguf
 from model import CONFIG
 
 NAME = "rillm demo"
@@ -39,9 +39,9 @@ def held_state(state: dict, file: str | None) -> dict:
     if file is None:
         return state
     fmt, overrides = FILES[file]
-    tensors = llama_gguf.to_gguf_tensors(state, CONFIG, fmt, overrides)
+    tensors = hf_gguf.to_gguf_tensors("llama", state, CONFIG, fmt, overrides)
     read = {name: (gguf_file.round_trip(weights, kind), kind) for name, (weights, kind) in tensors.items()}
-    return llama_gguf.from_gguf_tensors(read, CONFIG)
+    return hf_gguf.from_gguf_tensors("llama", read, CONFIG)
 
 
 def transformers_model(state: dict):
@@ -57,12 +57,12 @@ def transformers_model(state: dict):
 def write(work, out) -> None:
     state = load_state(work)
     tokenizer = json.loads((Path(work) / "tokenizer.json").read_text())
-    words = llama_gguf.tokenizer_metadata(tokenizer, chat.PAD, chat.EOS, chat.PAD, chat.CHAT_TEMPLATE)
+    words = hf_gguf.tokenizer_metadata(tokenizer, chat.PAD, chat.EOS, chat.PAD, chat.CHAT_TEMPLATE)
     for file, (fmt, overrides) in FILES.items():
         path = Path(out) / f"rillm-demo-{file}.gguf"
-        metadata = llama_gguf.llama_metadata(CONFIG, f"{NAME} {fmt}", fmt, GENERAL) | words
-        gguf_file.write(path, metadata, llama_gguf.to_gguf_tensors(state, CONFIG, fmt, overrides))
-        read = llama_gguf.from_gguf_tensors(gguf_file.read(path)[1], CONFIG)
+        metadata = hf_gguf.metadata("llama", CONFIG, f"{NAME} {fmt}", fmt, GENERAL) | words
+        gguf_file.write(path, metadata, hf_gguf.to_gguf_tensors("llama", state, CONFIG, fmt, overrides))
+        read = hf_gguf.from_gguf_tensors("llama", gguf_file.read(path)[1], CONFIG)
         wanted = held_state(state, file)
         assert read.keys() == wanted.keys() and all(np.array_equal(read[name], wanted[name]) for name in read)
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB")
@@ -70,8 +70,8 @@ def write(work, out) -> None:
 
 def write_f32(state: dict, work, path) -> None:
     tokenizer = json.loads((Path(work) / "tokenizer.json").read_text())
-    words = llama_gguf.tokenizer_metadata(tokenizer, chat.PAD, chat.EOS, chat.PAD, chat.CHAT_TEMPLATE)
-    gguf_file.write(path, llama_gguf.llama_metadata(CONFIG, NAME, "F32", GENERAL) | words, llama_gguf.to_gguf_tensors(state, CONFIG, "F32"))
+    words = hf_gguf.tokenizer_metadata(tokenizer, chat.PAD, chat.EOS, chat.PAD, chat.CHAT_TEMPLATE)
+    gguf_file.write(path, hf_gguf.metadata("llama", CONFIG, NAME, "F32", GENERAL) | words, hf_gguf.to_gguf_tensors("llama", state, CONFIG, "F32"))
 
 
 def check(work) -> None:

@@ -4,12 +4,13 @@
 //! Knows no buffers and no kernels. Whoever runs a model branches on the fields and never on the name.
 
 mod llama;
+mod qwen2;
 
 use super::config::Config;
 use crate::error::Result;
 
 /// Every architecture that runs. A new one is a file of this folder and a line here.
-pub const ARCHS: &[&Arch] = &[&llama::LLAMA];
+pub const ARCHS: &[&Arch] = &[&llama::LLAMA, &qwen2::QWEN2];
 
 /// An architecture.
 #[derive(Debug, PartialEq)]

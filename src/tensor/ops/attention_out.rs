@@ -104,7 +104,7 @@ impl Op for AttentionOut {
             })
             .collect();
         let attention = HostTensor::f32(&[1, columns], &merged);
-        let products = reference_linear(&[attention, inputs[2].clone()])?.remove(0).to_f32()?;
+        let products: Vec<f32> = reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
         let mut x = inputs[4].to_f32()?;
         for (x, product) in x.iter_mut().zip(to_planar(&products)) {
             *x += product;

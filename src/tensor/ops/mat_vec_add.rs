@@ -62,7 +62,7 @@ impl Op for MatVecAdd {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let activations = from_planar(&inputs[0].to_f32()?);
         let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
-        let products = reference_linear(&[activations, inputs[1].clone()])?.remove(0).to_f32()?;
+        let products: Vec<f32> = reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
         let mut x = inputs[2].to_f32()?;
         for (x, product) in x.iter_mut().zip(to_planar(&products)) {
             *x += product;

@@ -16,6 +16,7 @@ macro_rules! ops {
 
 ops! {
     add: Add,
+    add_row: AddRow,
     attention: Attention,
     attention_out: AttentionOut,
     attention_prefill: AttentionPrefill,
@@ -39,8 +40,12 @@ ops! {
     rms_norm_int8: RmsNormInt8,
     rope: Rope,
     rope_kv_append: RopeKvAppend,
+    sample_histogram: SampleHistogram,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
+    sample_range: SampleRange,
+    sample_resolve: SampleResolve,
+    sample_split: SampleSplit,
     scale: Scale,
     slice_rows: SliceRows,
     swiglu: Swiglu,
@@ -53,6 +58,7 @@ pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
 pub use mat_mul_int8::Int8Tile;
+pub(super) use random::pcg3d;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a

@@ -43,7 +43,7 @@ impl Op for Random {
 }
 
 /// What the module `pcg3d` computes in WGSL.
-pub(super) fn pcg3d(key: [u32; 3]) -> [u32; 3] {
+pub(in crate::tensor) fn pcg3d(key: [u32; 3]) -> [u32; 3] {
     let [mut x, mut y, mut z] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
     for round in 0..2 {
         x = x.wrapping_add(y.wrapping_mul(z));

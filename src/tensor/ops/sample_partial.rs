@@ -5,13 +5,13 @@
 //! over the vocabulary for the sum. The noise is a hash of seed, step and token (pcg3d; Jarzynski, Olano 2020), so the same
 //! seed gives the same tokens.
 
-use super::random::pcg3d;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
+use crate::tensor::truncation::gumbel;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: logits [1, vocabulary], settings [4] u32 (1 / temperature as f32 bits, zero bits for greedy; seed, low and high
+/// Inputs: logits [1, vocabulary], settings [8] u32 (1 / temperature as f32 bits, zero bits for greedy; seed, low and high
 /// word), state [4] u32 (state[1] is the step). Outputs: values [SHARES] f32, tokens [SHARES] u32; a share that holds a
 /// NaN says u32::MAX.
 pub struct SamplePartial;
@@ -35,7 +35,10 @@ impl Op for SamplePartial {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         Ok(Kernel {
             template: include_str!("sample_partial.wgsl"),
-            modules: &[("pcg3d", include_str!("../wgsl/pcg3d.wgsl"))],
+            modules: &[
+                ("gumbel", include_str!("../wgsl/gumbel.wgsl")),
+                ("pcg3d", include_str!("../wgsl/pcg3d.wgsl")),
+            ],
             defines: vec![("SHARES", crate::gpu::Define::U32(SHARES as u32))],
             params: vec![inputs[0].shape.elements() as u32],
             grid: [(SHARES / 64) as u32, 1, 1],
@@ -66,12 +69,6 @@ impl Op for SamplePartial {
         }
         Ok(vec![HostTensor::f32(&[SHARES], &values), HostTensor::u32(&[SHARES], &tokens)])
     }
-}
-
-/// Gumbel noise of a key: -ln(-ln u) with u uniform in (0, 1).
-fn gumbel(key: [u32; 3]) -> f32 {
-    let u = ((pcg3d(key)[0] >> 9) as f32 + 0.5) / 8_388_608.0;
-    -(-u.ln()).ln()
 }
 
 pub fn cases() -> Vec<Case> {

@@ -7,12 +7,7 @@ struct Params { vocabulary: u32 }
 @group(0) @binding(4) var<storage, read_write> tokens: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-#import "pcg3d"
-
-fn gumbel(key: vec3<u32>) -> f32 {
-    let u = (f32(pcg3d(key).x >> 9u) + 0.5) / 8388608.0;
-    return -log(-log(u));
-}
+#import "gumbel"
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

@@ -1,6 +1,7 @@
-"""Maps a Llama model (Hugging Face names) and a byte-level BPE tokenizer to llama.cpp's GGUF names and back.
+"""Maps a Llama or Qwen2 model (Hugging Face names) and a byte-level BPE tokenizer to llama.cpp's GGUF names and back.
 
-Knows names, the rope permutation and the metadata keys; knows nothing of how a model was trained.
+Knows names, the rope permutation and the metadata keys; knows nothing of how a model was trained. An architecture is
+called by its name in GGUF: "llama" or "qwen2".
 """
 
 import re
@@ -23,6 +24,9 @@ OUTER_NAMES = {
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
 }
+ROPE_ON_NEIGHBOURS = {"llama"}  # the architectures whose q and k rows llama.cpp's converter reorders
+# llama.cpp's converter writes these for Llama alone; of others they follow from the rest.
+LLAMA_KEYS = {"vocab_size", "attention.key_length", "attention.value_length", "rope.dimension_count"}
 FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7}
 NORMAL, CONTROL = 1, 3  # tokenizer.ggml.token_type
 
@@ -41,20 +45,23 @@ def to_halves(weights: np.ndarray, heads: int) -> np.ndarray:
 def gguf_name(name: str) -> str:
     if name in OUTER_NAMES:
         return OUTER_NAMES[name]
-    layer, part = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name).groups()
-    return f"blk.{layer}.{LAYER_NAMES[part]}.weight"
+    layer, part, kind = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)", name).groups()
+    return f"blk.{layer}.{LAYER_NAMES[part]}.{kind}"
 
 
-def _rotated_heads(name: str, heads: int, kv_heads: int) -> int | None:
-    return heads if name.endswith("q_proj.weight") else kv_heads if name.endswith("k_proj.weight") else None
+def _reordered_heads(arch: str, name: str, config: dict) -> int | None:
+    if arch not in ROPE_ON_NEIGHBOURS:
+        return None
+    kinds = {"q_proj.weight": "num_attention_heads", "k_proj.weight": "num_key_value_heads"}
+    return next((config[heads] for end, heads in kinds.items() if name.endswith(end)), None)
 
 
-def to_gguf_tensors(state: dict, config: dict, fmt: str, formats: dict | None = None) -> dict:
+def to_gguf_tensors(arch: str, state: dict, config: dict, fmt: str, formats: dict | None = None) -> dict:
     """HF state (name → float32 array) → GGUF tensors; 1-D tensors stay F32, `formats` overrides by GGUF name."""
     tensors = {}
     for name, weights in state.items():
         target = gguf_name(name)
-        heads = _rotated_heads(name, config["num_attention_heads"], config["num_key_value_heads"])
+        heads = _reordered_heads(arch, name, config)
         if heads:
             weights = to_interleaved(weights, heads)
         wanted = "F32" if weights.ndim == 1 else (formats or {}).get(target, fmt)
@@ -62,13 +69,13 @@ def to_gguf_tensors(state: dict, config: dict, fmt: str, formats: dict | None = 
     return tensors
 
 
-def from_gguf_tensors(tensors: dict, config: dict) -> dict:
+def from_gguf_tensors(arch: str, tensors: dict, config: dict) -> dict:
     """GGUF tensors (as gguf_file.read gives them) → HF state of float32 arrays."""
     back = {gguf_name(name): name for name in _hf_names(config["num_hidden_layers"])}
     state = {}
     for target, (weights, _) in tensors.items():
         name = back[target]
-        heads = _rotated_heads(name, config["num_attention_heads"], config["num_key_value_heads"])
+        heads = _reordered_heads(arch, name, config)
         state[name] = to_halves(weights, heads) if heads else weights
     return state
 
@@ -78,29 +85,34 @@ def _hf_names(layers: int):
     for layer in range(layers):
         for part in LAYER_NAMES:
             yield f"model.layers.{layer}.{part}.weight"
+            yield f"model.layers.{layer}.{part}.bias"
 
 
-def llama_metadata(config: dict, name: str, file_type: str, general: dict | None = None) -> dict:
-    """config uses the field names of transformers' LlamaConfig."""
+def metadata(arch: str, config: dict, name: str, file_type: str, general: dict | None = None) -> dict:
+    """config uses the field names of transformers' LlamaConfig and Qwen2Config."""
+    head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    keys = {
+        "vocab_size": config["vocab_size"],
+        "context_length": config["max_position_embeddings"],
+        "embedding_length": config["hidden_size"],
+        "block_count": config["num_hidden_layers"],
+        "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": config["num_attention_heads"],
+        "attention.head_count_kv": config["num_key_value_heads"],
+        "attention.key_length": head_dim,
+        "attention.value_length": head_dim,
+        "attention.layer_norm_rms_epsilon": float(config["rms_norm_eps"]),
+        "rope.dimension_count": head_dim,
+        "rope.freq_base": float(config["rope_theta"]),
+    }
     return {
-        "general.architecture": "llama",
+        "general.architecture": arch,
         "general.type": "model",
         "general.name": name,
         **(general or {}),
         "general.file_type": FILE_TYPES[file_type],
         "general.quantization_version": 2,
-        "llama.vocab_size": config["vocab_size"],
-        "llama.context_length": config["max_position_embeddings"],
-        "llama.embedding_length": config["hidden_size"],
-        "llama.block_count": config["num_hidden_layers"],
-        "llama.feed_forward_length": config["intermediate_size"],
-        "llama.attention.head_count": config["num_attention_heads"],
-        "llama.attention.head_count_kv": config["num_key_value_heads"],
-        "llama.attention.key_length": config["head_dim"],
-        "llama.attention.value_length": config["head_dim"],
-        "llama.attention.layer_norm_rms_epsilon": float(config["rms_norm_eps"]),
-        "llama.rope.dimension_count": config["head_dim"],
-        "llama.rope.freq_base": float(config["rope_theta"]),
+        **{f"{arch}.{key}": value for key, value in keys.items() if arch == "llama" or key not in LLAMA_KEYS},
     }
 
 

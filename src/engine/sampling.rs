@@ -1,0 +1,96 @@
+//! How a session chooses tokens on the GPU: the settings that kernels read, and the recorded commands of one choice. There are
+//! two: Gumbel-max over the whole vocabulary, which is greedy too, and the same over what top-k, top-p and min-p keep.
+
+use crate::error::Result;
+use crate::tensor::ops::{SampleHistogram, SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit};
+use crate::tensor::{Context, Desc, Plan, SampleSettings, Tensor};
+use crate::text::sampler::SamplerSettings;
+
+pub struct Sampling {
+    /// The logits of a decode step, [1, vocab_size].
+    logits: Tensor,
+    /// [8] u32: `SampleSettings`.
+    settings: Tensor,
+    target: Target,
+    whole: Plan,
+    /// Recorded when it is first asked for.
+    truncated: Option<Plan>,
+    is_truncated: bool,
+}
+
+/// What a choice is written to.
+#[derive(Clone)]
+pub struct Target {
+    /// [4] u32: position of the next token, step of the generation.
+    pub state: Tensor,
+    /// [1] u32: the token that the next decode step takes in.
+    pub token: Tensor,
+    /// Sampled tokens by step.
+    pub ring: Tensor,
+}
+
+impl Sampling {
+    /// Records the choice among the logits of a decode step.
+    pub async fn new(context: &Context, logits: Tensor, target: Target) -> Result<Self> {
+        let settings = context.zeros(Desc::u32(&[SampleSettings::WORDS]))?;
+        let ((), whole) = context.plan(|| choose(context, &logits, &settings, &target, 1)).await?;
+        Ok(Self { logits, settings, target, whole, truncated: None, is_truncated: false })
+    }
+
+    /// Sets what the next choices depend on. A plan that is recorded here runs once: it changes the state and the token.
+    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings) -> Result<()> {
+        self.is_truncated = settings.is_truncated();
+        if self.is_truncated && self.truncated.is_none() {
+            let choose = || choose_truncated(context, &self.logits, &self.settings, &self.target, 1);
+            self.truncated = Some(context.plan(choose).await?.1);
+        }
+        let settings = SampleSettings {
+            temperature: if settings.is_greedy() { 0.0 } else { settings.temperature },
+            top_k: settings.top_k,
+            top_p: settings.top_p,
+            min_p: settings.min_p,
+            seed: settings.seed,
+        };
+        context.write(&self.settings, 0, bytemuck::cast_slice(&settings.words()))
+    }
+
+    /// Chooses among the logits of the decode step: the commands are the same every time.
+    pub fn replay(&self, context: &Context) -> Result<()> {
+        match &self.truncated {
+            Some(truncated) if self.is_truncated => context.replay(truncated),
+            _ => context.replay(&self.whole),
+        }
+    }
+
+    /// Chooses among other logits, of a pass that put `advance` tokens into the KV cache.
+    pub fn record(&self, context: &Context, logits: &Tensor, advance: usize) -> Result<()> {
+        match self.is_truncated {
+            true => choose_truncated(context, logits, &self.settings, &self.target, advance),
+            false => choose(context, logits, &self.settings, &self.target, advance),
+        }
+    }
+}
+
+fn choose(context: &Context, logits: &Tensor, settings: &Tensor, target: &Target, advance: usize) -> Result<()> {
+    let Target { state, token, ring } = target;
+    let partial = context.run(&SamplePartial, &[logits, settings, state])?;
+    let [values, tokens] = &partial[..] else { bail!(Internal, "sample_partial has two outputs") };
+    context.run(&SampleMerge { advance }, &[values, tokens, state, token, ring])?;
+    Ok(())
+}
+
+fn choose_truncated(
+    context: &Context,
+    logits: &Tensor,
+    settings: &Tensor,
+    target: &Target,
+    advance: usize,
+) -> Result<()> {
+    let Target { state, token, ring } = target;
+    let tally = context.run1(&SampleRange, &[logits])?;
+    context.run(&SampleHistogram, &[logits, settings, &tally])?;
+    let split = context.run(&SampleSplit, &[logits, settings, state, &tally])?;
+    let [values, tokens, border] = &split[..] else { bail!(Internal, "sample_split has three outputs") };
+    context.run(&SampleResolve { advance }, &[logits, settings, values, tokens, border, state, token, ring])?;
+    Ok(())
+}

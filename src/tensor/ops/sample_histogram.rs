@@ -1,0 +1,99 @@
+//! Second step of truncated sampling (`tensor/truncation.rs`): count and mass of the logits in bins of equal width, from the
+//! largest down.
+
+use super::sample_range::{KINDS, SampleRange, logits};
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::op::expect;
+use crate::tensor::truncation::{
+    BINS, GROUPS, Histogram, REST, SampleSettings, TALLY, Words, defines, depth_of, key_of, mass_bits, modules, weight_of,
+};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: logits [1, vocabulary], settings [8] u32, tally [TALLY] u32 (changed: its histogram).
+pub struct SampleHistogram;
+
+impl Op for SampleHistogram {
+    fn name(&self) -> &'static str {
+        "sample_histogram"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[2]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("sample_histogram", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
+        if inputs[1].shape.elements() != SampleSettings::WORDS || inputs[2].shape.elements() != TALLY {
+            bail!(ShapeMismatch, "sample_histogram: settings {}, tally {}", inputs[1].shape, inputs[2].shape);
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let vocabulary = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("sample_histogram.wgsl"),
+            modules: modules(),
+            defines: defines(),
+            params: vec![vocabulary as u32, mass_bits(vocabulary)],
+            grid: [GROUPS as u32, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let logits = inputs[0].to_f32()?;
+        let words = Words::of(&inputs[1])?;
+        let mut tally = inputs[2].to_u32()?;
+        let mut histogram = Histogram::of(&tally, words.octaves);
+        for logit in &logits {
+            let depth = depth_of(key_of(*logit), histogram.largest, words.octaves);
+            if depth < REST {
+                let bin = &mut histogram.bins[(depth >> histogram.shift) as usize];
+                bin.count += 1;
+                bin.mass += weight_of(depth, mass_bits(logits.len()));
+            }
+        }
+        for (index, bin) in histogram.bins.iter().enumerate() {
+            for (part, word) in [bin.count, bin.mass as u32, (bin.mass >> 32) as u32].into_iter().enumerate() {
+                tally[2 * GROUPS + part * BINS + index] = word;
+            }
+        }
+        inputs[2].set_u32(&tally);
+        Ok(vec![])
+    }
+}
+
+/// Settings that cut in different ways.
+pub(super) fn settings() -> Vec<SampleSettings> {
+    let all = SampleSettings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 5 };
+    vec![
+        all,
+        SampleSettings { top_k: 3, seed: 1 << 40, ..all },
+        SampleSettings { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.7, ..all },
+        SampleSettings { top_p: 0.9, ..all },
+        SampleSettings { top_k: 30_000, top_p: 0.5, temperature: 2.0, ..all },
+        SampleSettings { top_p: 1e-6, ..all },
+        SampleSettings { top_k: 5000, top_p: 0.999_999, temperature: 0.05, ..all },
+        SampleSettings { min_p: 0.3, temperature: 1.5, ..all },
+    ]
+}
+
+/// Logits, settings and the tally as the step before leaves it, for each pair of logits and settings.
+pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 3]>> {
+    let mut inputs = Vec::new();
+    for kind in 0..KINDS {
+        let logits = logits(rng, kind);
+        let tally = SampleRange.reference(&mut [logits.clone()])?.remove(0);
+        for settings in settings() {
+            let settings = HostTensor::u32(&[SampleSettings::WORDS], &settings.words());
+            inputs.push([logits.clone(), settings, tally.clone()]);
+        }
+    }
+    Ok(inputs)
+}
+
+pub fn cases() -> Vec<Case> {
+    let inputs = inputs(&mut Rng(42)).unwrap_or_default();
+    inputs.into_iter().map(|inputs| Case::new(SampleHistogram, inputs.into(), 0.0)).collect()
+}

@@ -1,0 +1,62 @@
+struct Params { vocabulary: u32, mass_bits: u32 }
+
+@group(0) @binding(0) var<storage, read> logits: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(2) var<storage, read_write> tally: array<atomic<u32>>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "truncation"
+
+var<workgroup> largest_key: atomic<u32>;
+var<workgroup> inverted_smallest: atomic<u32>;
+var<workgroup> counts: array<atomic<u32>, BINS>;
+var<workgroup> lows: array<atomic<u32>, BINS>;
+var<workgroup> highs: array<atomic<u32>, BINS>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    if local == 0u {
+        atomicStore(&largest_key, 0u);
+        atomicStore(&inverted_smallest, 0u);
+    }
+    for (var bin = local; bin < BINS; bin += 256u) {
+        atomicStore(&counts[bin], 0u);
+        atomicStore(&lows[bin], 0u);
+        atomicStore(&highs[bin], 0u);
+    }
+    workgroupBarrier();
+    if local < GROUPS {
+        atomicMax(&largest_key, atomicLoad(&tally[local]));
+        atomicMax(&inverted_smallest, atomicLoad(&tally[GROUPS + local]));
+    }
+    workgroupBarrier();
+    let largest = atomicLoad(&largest_key);
+    let octaves = bitcast<f32>(settings[OCTAVES]);
+    let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
+    for (var token = group.x * 256u + local; token < params.vocabulary; token += GROUPS * 256u) {
+        let depth = depth_of(key_of(logits[token]), largest, octaves);
+        if depth < REST {
+            let bin = depth >> shift;
+            let weight = weight_of(depth, params.mass_bits);
+            atomicAdd(&counts[bin], 1u);
+            let old = atomicAdd(&lows[bin], weight.x);
+            let high = weight.y + u32(old + weight.x < old);
+            if high != 0u {
+                atomicAdd(&highs[bin], high);
+            }
+        }
+    }
+    workgroupBarrier();
+    for (var bin = local; bin < BINS; bin += 256u) {
+        let count = atomicLoad(&counts[bin]);
+        if count != 0u {
+            atomicAdd(&tally[HISTOGRAM + bin], count);
+            let low = atomicLoad(&lows[bin]);
+            let old = atomicAdd(&tally[HISTOGRAM + BINS + bin], low);
+            let high = atomicLoad(&highs[bin]) + u32(old + low < old);
+            if high != 0u {
+                atomicAdd(&tally[HISTOGRAM + 2u * BINS + bin], high);
+            }
+        }
+    }
+}

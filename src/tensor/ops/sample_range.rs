@@ -1,0 +1,80 @@
+//! First step of truncated sampling (`tensor/truncation.rs`): the largest and the smallest logit, and an empty histogram.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::op::expect;
+use crate::tensor::truncation::{GROUPS, TALLY, defines, key_of, modules};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Input: logits [1, vocabulary]. Output: tally [TALLY] u32, of which the histogram is zero.
+pub struct SampleRange;
+
+impl Op for SampleRange {
+    fn name(&self) -> &'static str {
+        "sample_range"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("sample_range", inputs, &[Some(DType::F32)])?;
+        if inputs[0].shape.matrix()?.0 != 1 {
+            bail!(ShapeMismatch, "sample_range takes the logits of one token, not {}", inputs[0].shape);
+        }
+        Ok(vec![Desc::u32(&[TALLY])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        Ok(Kernel {
+            template: include_str!("sample_range.wgsl"),
+            modules: modules(),
+            defines: defines(),
+            params: vec![inputs[0].shape.elements() as u32],
+            grid: [GROUPS as u32, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let mut tally = vec![0; TALLY];
+        for (token, logit) in inputs[0].to_f32()?.into_iter().enumerate() {
+            let (group, key) = (group_of(token), key_of(logit));
+            tally[group] = tally[group].max(key);
+            tally[GROUPS + group] = tally[GROUPS + group].max(!key);
+        }
+        Ok(vec![HostTensor::u32(&[TALLY], &tally)])
+    }
+}
+
+/// The workgroup that reads the logit of a token.
+pub(super) fn group_of(token: usize) -> usize {
+    token / 256 % GROUPS
+}
+
+/// Logits with what makes truncation hard: near and far from each other, equal, infinite, not a number.
+pub(super) fn logits(rng: &mut Rng, kind: usize) -> HostTensor {
+    let mut make = |n: usize, logit: &dyn Fn(f32) -> f32| {
+        let data: Vec<f32> = (0..n).map(|_| logit(rng.signed())).collect();
+        HostTensor::f32(&[1, n], &data)
+    };
+    match kind {
+        0 => make(1, &|x| x),
+        1 => make(257, &|x| 8.0 * x),
+        // Flat: the border is as wide as anywhere.
+        2 => make(151_937, &|x| x),
+        // A few that lead and a long tail.
+        3 => make(128_256, &|x| 30.0 * x * x * x),
+        // Many equal ones at the border, more than the list holds.
+        4 => make(40_000, &|x| (4.0 * x).round()),
+        5 => make(20_000, &|_| -3.5),
+        // Nearly equal: all in one bin until the last bits.
+        6 => make(30_011, &|x| 100.0 + 1e-4 * x),
+        7 => make(5_003, &|x| if x < -0.5 { f32::NEG_INFINITY } else if x.abs() < 0.1 { -0.0 } else { 20.0 * x }),
+        8 => make(5_003, &|x| if x > 0.999 { f32::INFINITY } else { x }),
+        _ => make(3_001, &|x| if x > 0.999 { f32::NAN } else { x }),
+    }
+}
+
+pub(super) const KINDS: usize = 10;
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(41);
+    (0..KINDS).map(|kind| Case::new(SampleRange, vec![logits(&mut rng, kind)], 0.0)).collect()
+}

@@ -1,0 +1,37 @@
+struct Params { vocabulary: u32 }
+
+@group(0) @binding(0) var<storage, read> logits: array<u32>;
+@group(0) @binding(1) var<storage, read_write> tally: array<u32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "truncation"
+
+var<workgroup> largest: atomic<u32>;
+var<workgroup> inverted_smallest: atomic<u32>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    if local == 0u {
+        atomicStore(&largest, 0u);
+        atomicStore(&inverted_smallest, 0u);
+    }
+    workgroupBarrier();
+    let first = group.x * 256u + local;
+    var most = 0u;
+    var inverted_least = 0u;
+    for (var token = first; token < params.vocabulary; token += GROUPS * 256u) {
+        let key = key_of(logits[token]);
+        most = max(most, key);
+        inverted_least = max(inverted_least, ~key);
+    }
+    atomicMax(&largest, most);
+    atomicMax(&inverted_smallest, inverted_least);
+    for (var i = first; i < 3u * BINS; i += GROUPS * 256u) {
+        tally[HISTOGRAM + i] = 0u;
+    }
+    workgroupBarrier();
+    if local == 0u {
+        tally[group.x] = atomicLoad(&largest);
+        tally[GROUPS + group.x] = atomicLoad(&inverted_smallest);
+    }
+}

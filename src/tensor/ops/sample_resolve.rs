@@ -1,0 +1,122 @@
+//! Last step of truncated sampling (`tensor/truncation.rs`): the exact thresholds, and the token. Like `sample_merge` it
+//! writes the token to where the next step reads its input and to a ring that is read back, and moves the state on.
+
+use super::sample_split::{SampleSplit, split_inputs};
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::op::expect;
+use crate::tensor::truncation::{
+    BORDER, Border, GROUPS, NAN_KEY, NONE, REST, SEGMENT, SampleSettings, Words, defines, depth_of, key_of, list_of,
+    mass_as_float, mass_bits, modules, weight_of,
+};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: logits [1, vocabulary], settings [8] u32, values [GROUPS] f32, tokens [GROUPS] u32, border [BORDER] u32, state [4]
+/// u32 (changed: state[0] += advance, state[1] += 1), token [1] u32 (changed), ring [n] u32 (changed at state[1] mod n). With
+/// a NaN among the logits the token is u32::MAX.
+pub struct SampleResolve {
+    /// Tokens that the step put into the KV cache.
+    pub advance: usize,
+}
+
+impl Op for SampleResolve {
+    fn name(&self) -> &'static str {
+        "sample_resolve"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[5, 6, 7]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let (f32, u32) = (Some(DType::F32), Some(DType::U32));
+        expect("sample_resolve", inputs, &[f32, u32, f32, u32, u32, u32, u32, u32])?;
+        let lengths = [1, 2, 3, 4].map(|input| inputs[input].shape.elements());
+        if lengths != [SampleSettings::WORDS, GROUPS, GROUPS, BORDER] {
+            bail!(ShapeMismatch, "sample_resolve: settings, values, tokens and border have {lengths:?} elements");
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let vocabulary = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("sample_resolve.wgsl"),
+            modules: modules(),
+            defines: defines(),
+            params: vec![
+                vocabulary as u32,
+                mass_bits(vocabulary),
+                self.advance as u32,
+                inputs[7].shape.elements() as u32,
+            ],
+            grid: [1, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let logits = inputs[0].to_f32()?;
+        let words = Words::of(&inputs[1])?;
+        let border_words = inputs[4].to_u32()?;
+        let border = Border::of(&border_words);
+        let mut state = inputs[5].to_u32()?;
+        let (counts, list) = list_of(&border_words);
+        // The list says nothing that the logits don't.
+        let whole = || logits.iter().enumerate().map(|(token, logit)| (key_of(*logit), token as u32)).collect();
+        let mut candidates: Vec<(u32, u32)> = if counts.iter().any(|count| *count > SEGMENT) { whole() } else { list };
+        candidates.sort_by(|a, b| b.0.cmp(&a.0));
+        let depth = |key: u32| depth_of(key, border.largest, words.octaves);
+        let bin = |key: u32| if depth(key) >= REST { NONE } else { depth(key) >> border.shift };
+        let weight = |key: u32| weight_of(depth(key), mass_bits(logits.len()));
+
+        let (mut least_key, mut mass) = (0, border.total);
+        if border.k_bin != NONE {
+            let keys = || candidates.iter().map(|(key, _)| *key).filter(|key| bin(*key) == border.k_bin);
+            least_key = keys().nth((words.top_k - border.k_above.count - 1) as usize).unwrap_or(0);
+            mass = border.k_above.mass + keys().filter(|key| *key >= least_key).map(weight).sum::<u64>();
+        }
+        if border.p_first != NONE {
+            let wanted = words.wanted_mass(mass);
+            let mut sum = border.p_above;
+            let keys = candidates.iter().map(|(key, _)| *key);
+            for key in keys.filter(|key| *key >= least_key && (border.p_first..=border.p_last).contains(&bin(*key))) {
+                sum += weight(key);
+                if mass_as_float(sum) >= wanted {
+                    least_key = key;
+                    break;
+                }
+            }
+        }
+
+        let sure = inputs[2].to_f32()?.into_iter().zip(inputs[3].to_u32()?);
+        let drawn = candidates.iter().filter(|(key, _)| {
+            border.drawn_from(bin(*key)) && *key >= least_key && depth(*key) <= words.min_p_depth
+        });
+        let drawn = drawn.map(|(key, token)| (words.value(*key, border.largest, *token, state[1]), *token));
+        let best = sure
+            .filter(|(_, token)| *token != NONE)
+            .chain(drawn)
+            .reduce(|a, b| if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a });
+        let token = if border.largest == NAN_KEY { NONE } else { best.map_or(NONE, |best| best.1) };
+        let mut ring = inputs[7].to_u32()?;
+        let slot = state[1] as usize % ring.len();
+        ring[slot] = token;
+        state[0] += self.advance as u32;
+        state[1] += 1;
+        inputs[5].set_u32(&state);
+        inputs[6].set_u32(&[token]);
+        inputs[7].set_u32(&ring);
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let cases = split_inputs(&mut Rng(44)).unwrap_or_default().into_iter().enumerate().map(|(index, mut inputs)| {
+        let outputs = SampleSplit.reference(&mut inputs)?;
+        let [logits, settings, state, _] = inputs;
+        let rest = [state, HostTensor::u32(&[1], &[0]), HostTensor::u32(&[64], &[9; 64])];
+        let inputs = [logits, settings].into_iter().chain(outputs).chain(rest).collect();
+        Ok(Case::new(SampleResolve { advance: 1 + index * 5 }, inputs, 0.0))
+    });
+    cases.collect::<Result<_>>().unwrap_or_default()
+}

@@ -1,0 +1,165 @@
+struct Params { vocabulary: u32, mass_bits: u32, advance: u32, ring: u32 }
+
+@group(0) @binding(0) var<storage, read> logits: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(2) var<storage, read> values: array<f32>;
+@group(0) @binding(3) var<storage, read> tokens: array<u32>;
+@group(0) @binding(4) var<storage, read> border: array<u32>;
+@group(0) @binding(5) var<storage, read_write> state: array<u32>;
+@group(0) @binding(6) var<storage, read_write> next_token: array<u32>;
+@group(0) @binding(7) var<storage, read_write> ring: array<u32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "truncation"
+#import "tally_sums"
+#import "gumbel"
+
+// Invocations that go through one workgroup's part of the list.
+const READERS: u32 = 256u / GROUPS;
+
+var<workgroup> counts: array<atomic<u32>, 256>;
+var<workgroup> lows: array<atomic<u32>, 256>;
+var<workgroup> highs: array<atomic<u32>, 256>;
+var<workgroup> cut_digit: u32;
+var<workgroup> cut_above: vec4<u32>;
+var<workgroup> cut_through: vec4<u32>;
+var<workgroup> best_key: atomic<u32>;
+var<workgroup> best_inverted_token: atomic<u32>;
+
+// The candidates of this invocation: `at` goes from `start` to `end` in steps.
+struct Walk { whole: bool, start: u32, end: u32, stride: u32 }
+struct Candidate { key: u32, token: u32, depth: u32, bin: u32 }
+
+fn walk_of(local: u32) -> Walk {
+    // More on the border than the list holds: the whole vocabulary is gone through instead.
+    var whole = false;
+    for (var group = 0u; group < GROUPS; group++) {
+        whole = whole || border[COUNTS + group] > SEGMENT;
+    }
+    if whole {
+        return Walk(true, local, params.vocabulary, 256u);
+    }
+    let group = local / READERS;
+    let start = LIST + group * SEGMENT * 2u;
+    return Walk(false, start + (local % READERS) * 2u, start + border[COUNTS + group] * 2u, READERS * 2u);
+}
+
+fn candidate(whole: bool, at: u32) -> Candidate {
+    var key = 0u;
+    var token = at;
+    if whole {
+        key = key_of(logits[at]);
+    } else {
+        key = border[at];
+        token = border[at + 1u];
+    }
+    let depth = depth_of(key, border[LARGEST], bitcast<f32>(settings[OCTAVES]));
+    return Candidate(key, token, depth, select(depth >> border[SHIFT], NONE, depth >= REST));
+}
+
+// The key of the candidate in the bins `first` to `last`, counted from the largest, with which `wanted_count` candidates or
+// a mass of `wanted_mass` is reached (whichever is not 0). Digit by digit of 8 bits; `above` counts from there on.
+fn descend(walk: Walk, first: u32, last: u32, least_key: u32, above_first: vec4<u32>, wanted_count: u32, mass: f32, local: u32) -> u32 {
+    var prefix = 0u;
+    var above = above_first;
+    for (var level = 0u; level < 4u; level++) {
+        let shift = 24u - 8u * level;
+        atomicStore(&counts[local], 0u);
+        atomicStore(&lows[local], 0u);
+        atomicStore(&highs[local], 0u);
+        workgroupBarrier();
+        for (var at = walk.start; at < walk.end; at += walk.stride) {
+            let it = candidate(walk.whole, at);
+            let is_in = first <= it.bin && it.bin <= last && it.key >= least_key;
+            if is_in && (level == 0u || (it.key >> ((shift + 8u) & 31u)) == prefix) {
+                let place = 255u - ((it.key >> shift) & 255u);
+                let weight = weight_of(it.depth, params.mass_bits);
+                atomicAdd(&counts[place], 1u);
+                let old = atomicAdd(&lows[place], weight.x);
+                atomicAdd(&highs[place], weight.y + u32(old + weight.x < old));
+            }
+        }
+        workgroupBarrier();
+        let own = vec4<u32>(atomicLoad(&counts[local]), atomicLoad(&lows[local]), atomicLoad(&highs[local]), 0u);
+        let before = tally_sum(above, tally_before(own, local));
+        let through = tally_sum(before, own);
+        let by_count = before.x < wanted_count && wanted_count <= through.x;
+        let by_mass = mass_as_float(before.yz) < mass && mass <= mass_as_float(through.yz);
+        if by_count || by_mass {
+            cut_digit = 255u - local;
+            cut_above = before;
+            cut_through = through;
+        }
+        workgroupBarrier();
+        prefix = (prefix << 8u) | cut_digit;
+        above = cut_above;
+    }
+    return prefix;
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(local_invocation_index) local: u32) {
+    if local == 0u {
+        atomicStore(&best_key, 0u);
+        atomicStore(&best_inverted_token, 0u);
+        cut_digit = 0u;
+        cut_above = vec4<u32>(0u);
+        cut_through = vec4<u32>(0u);
+    }
+    workgroupBarrier();
+    let walk = walk_of(local);
+    let k_bin = border[K_BIN];
+    let first = border[P_FIRST];
+    let last = border[P_LAST];
+    var least_key = 0u;
+    var mass = vec2<u32>(border[TOTAL], border[TOTAL + 1u]);
+    if k_bin != NONE {
+        let above = vec4<u32>(border[K_ABOVE], border[K_ABOVE + 1u], border[K_ABOVE + 2u], 0u);
+        least_key = descend(walk, k_bin, k_bin, 0u, above, settings[TOP_K], 0.0, local);
+        mass = cut_through.yz;
+    }
+    if first != NONE {
+        let above = vec4<u32>(0u, border[P_ABOVE], border[P_ABOVE + 1u], 0u);
+        let wanted = wanted_mass(bitcast<f32>(settings[TOP_P]), mass);
+        least_key = max(least_key, descend(walk, first, last, least_key, above, 0u, wanted, local));
+    }
+
+    let step = state[1];
+    let kept = min(first, k_bin);
+    let end = select(last, k_bin, first == NONE);
+    var best_value = 0.0;
+    var best_token = NONE;
+    if local < GROUPS {
+        best_value = values[local];
+        best_token = tokens[local];
+    }
+    if kept != NONE {
+        for (var at = walk.start; at < walk.end; at += walk.stride) {
+            let it = candidate(walk.whole, at);
+            if kept <= it.bin && it.bin <= end && it.key >= least_key && it.depth <= settings[MIN_P_DEPTH] {
+                let noise = gumbel(vec3<u32>(settings[1] ^ it.token, settings[2], step));
+                let value = below_largest(it.key, border[LARGEST]) * bitcast<f32>(settings[0]) + noise;
+                if best_token == NONE || value > best_value || (value == best_value && it.token < best_token) {
+                    best_value = value;
+                    best_token = it.token;
+                }
+            }
+        }
+    }
+    let key = key_of(bitcast<u32>(best_value));
+    if best_token != NONE {
+        atomicMax(&best_key, key);
+    }
+    workgroupBarrier();
+    if best_token != NONE && key == atomicLoad(&best_key) {
+        atomicMax(&best_inverted_token, ~best_token);
+    }
+    workgroupBarrier();
+    if local == 0u {
+        let best = select(~atomicLoad(&best_inverted_token), NONE, border[LARGEST] == NAN_KEY);
+        next_token[0] = best;
+        ring[step % params.ring] = best;
+        state[0] += params.advance;
+        state[1] = step + 1u;
+    }
+}

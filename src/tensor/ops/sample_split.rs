@@ -1,0 +1,104 @@
+//! Third step of truncated sampling (`tensor/truncation.rs`): finds the bins in which the thresholds lie, takes the best of
+//! what is kept for sure, and lists what lies on the border.
+
+use super::sample_histogram::{SampleHistogram, inputs};
+use super::sample_range::group_of;
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::op::expect;
+use crate::tensor::truncation::{
+    BORDER, Border, GROUPS, Histogram, NAN_KEY, NONE, REST, SEGMENT, SampleSettings, TALLY, Words, defines, depth_of, key_of,
+    mass_bits, modules,
+};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: logits [1, vocabulary], settings [8] u32, state [4] u32 (state[1] is the step), tally [TALLY] u32. Outputs: values
+/// [GROUPS] f32 and tokens [GROUPS] u32, each workgroup's best of what is kept for sure (u32::MAX: nothing); border [BORDER]
+/// u32.
+pub struct SampleSplit;
+
+impl Op for SampleSplit {
+    fn name(&self) -> &'static str {
+        "sample_split"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let u32 = Some(DType::U32);
+        expect("sample_split", inputs, &[Some(DType::F32), u32, u32, u32])?;
+        if inputs[1].shape.elements() != SampleSettings::WORDS || inputs[3].shape.elements() != TALLY {
+            bail!(ShapeMismatch, "sample_split: settings {}, tally {}", inputs[1].shape, inputs[3].shape);
+        }
+        Ok(vec![Desc::f32(&[GROUPS]), Desc::u32(&[GROUPS]), Desc::u32(&[BORDER])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let vocabulary = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("sample_split.wgsl"),
+            modules: modules(),
+            defines: defines(),
+            params: vec![vocabulary as u32, mass_bits(vocabulary)],
+            grid: [GROUPS as u32, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let logits = inputs[0].to_f32()?;
+        let words = Words::of(&inputs[1])?;
+        let step = inputs[2].to_u32()?[1];
+        let border = Border::find(&Histogram::of(&inputs[3].to_u32()?, words.octaves), &words);
+        let mut best = vec![(0.0, NONE); GROUPS];
+        let mut lists = vec![Vec::new(); GROUPS];
+        // As the kernel's invocations list them: those of the first invocation first.
+        let mut tokens: Vec<usize> = (0..logits.len()).collect();
+        tokens.sort_by_key(|token| (token % 256, *token));
+        for token in tokens {
+            let key = key_of(logits[token]);
+            let depth = depth_of(key, border.largest, words.octaves);
+            let bin = depth >> border.shift;
+            if depth >= REST || key == NAN_KEY {
+                continue;
+            }
+            if bin < border.kept() {
+                let value = words.value(key, border.largest, token as u32, step);
+                let best = &mut best[group_of(token)];
+                let is_better = best.1 == NONE || value > best.0 || (value == best.0 && (token as u32) < best.1);
+                if is_better && depth <= words.min_p_depth {
+                    *best = (value, token as u32);
+                }
+            } else if border.is_on_border(bin) {
+                lists[group_of(token)].push([key, token as u32]);
+            }
+        }
+        let mut words = border.words().to_vec();
+        words.extend(lists.iter().map(|list| list.len() as u32));
+        for mut list in lists {
+            list.resize(SEGMENT, [0, 0]);
+            words.extend(list.concat());
+        }
+        let (values, tokens): (Vec<f32>, Vec<u32>) = best.into_iter().unzip();
+        Ok(vec![
+            HostTensor::f32(&[GROUPS], &values),
+            HostTensor::u32(&[GROUPS], &tokens),
+            HostTensor::u32(&[BORDER], &words),
+        ])
+    }
+}
+
+/// Logits, settings, state, and the tally as the step before leaves it.
+pub(super) fn split_inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 4]>> {
+    inputs(rng)?
+        .into_iter()
+        .enumerate()
+        .map(|(index, mut inputs)| {
+            SampleHistogram.reference(&mut inputs)?;
+            let [logits, settings, tally] = inputs;
+            Ok([logits, settings, HostTensor::u32(&[4], &[7, index as u32, 0, 0]), tally])
+        })
+        .collect()
+}
+
+pub fn cases() -> Vec<Case> {
+    let inputs = split_inputs(&mut Rng(43)).unwrap_or_default();
+    inputs.into_iter().map(|inputs| Case::new(SampleSplit, inputs.into(), 1e-5)).collect()
+}

@@ -1,0 +1,179 @@
+struct Params { vocabulary: u32, mass_bits: u32 }
+
+@group(0) @binding(0) var<storage, read> logits: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(2) var<storage, read> state: array<u32>;
+@group(0) @binding(3) var<storage, read> tally: array<u32>;
+@group(0) @binding(4) var<storage, read_write> values: array<f32>;
+@group(0) @binding(5) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(6) var<storage, read_write> border: array<u32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "truncation"
+#import "tally_sums"
+#import "gumbel"
+
+const BINS_EACH: u32 = BINS / 256u;
+
+var<workgroup> largest_key: atomic<u32>;
+var<workgroup> inverted_smallest: atomic<u32>;
+// The bin in which top_k cuts, plus one; what lies above it, and above and in it.
+var<workgroup> k_bin_plus_one: u32;
+var<workgroup> k_above: vec4<u32>;
+var<workgroup> k_through: vec4<u32>;
+// The bins between which top_p cuts, and what lies above the first.
+var<workgroup> p_first: u32;
+var<workgroup> p_last: u32;
+var<workgroup> p_above: vec4<u32>;
+var<workgroup> best_key: atomic<u32>;
+var<workgroup> best_inverted_token: atomic<u32>;
+
+fn tally_of(bin: u32) -> vec4<u32> {
+    return vec4<u32>(tally[HISTOGRAM + bin], tally[HISTOGRAM + BINS + bin], tally[HISTOGRAM + 2u * BINS + bin], 0u);
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    if local == 0u {
+        atomicStore(&largest_key, 0u);
+        atomicStore(&inverted_smallest, 0u);
+        atomicStore(&best_key, 0u);
+        atomicStore(&best_inverted_token, 0u);
+        k_bin_plus_one = 0u;
+        k_above = vec4<u32>(0u);
+        k_through = vec4<u32>(0u);
+        p_first = 0u;
+        p_last = 0u;
+        p_above = vec4<u32>(0u);
+    }
+    workgroupBarrier();
+    if local < GROUPS {
+        atomicMax(&largest_key, tally[local]);
+        atomicMax(&inverted_smallest, tally[GROUPS + local]);
+    }
+    var own = vec4<u32>(0u);
+    for (var i = 0u; i < BINS_EACH; i++) {
+        own = tally_sum(own, tally_of(local * BINS_EACH + i));
+    }
+    let before = tally_before(own, local);
+    let total = tally_total();
+    let top_k = settings[TOP_K];
+    let top_p = bitcast<f32>(settings[TOP_P]);
+    var above = before;
+    for (var i = 0u; i < BINS_EACH; i++) {
+        let through = tally_sum(above, tally_of(local * BINS_EACH + i));
+        if above.x < top_k && top_k <= through.x {
+            k_bin_plus_one = local * BINS_EACH + i + 1u;
+            k_above = above;
+            k_through = through;
+        }
+        above = through;
+    }
+    workgroupBarrier();
+    let cuts_k = k_bin_plus_one != 0u;
+    // What top_k leaves weighs at least the first and at most the second; only the border bin has to say how much.
+    let least = wanted_mass(top_p, select(total.yz, k_above.yz, cuts_k));
+    let most = wanted_mass(top_p, select(total.yz, k_through.yz, cuts_k));
+    above = before;
+    for (var i = 0u; i < BINS_EACH; i++) {
+        let bin = local * BINS_EACH + i;
+        let through = tally_sum(above, tally_of(bin));
+        let reached_before = mass_as_float(above.yz);
+        let reached = mass_as_float(through.yz);
+        if reached_before < least && least <= reached {
+            p_first = bin;
+            p_above = above;
+        }
+        if reached_before < most && most <= reached {
+            p_last = bin;
+        }
+        above = through;
+    }
+    workgroupBarrier();
+    let k_bin = k_bin_plus_one - 1u; // NONE without a cut
+    let cuts_p = top_p < 1.0;
+    let first = select(NONE, p_first, cuts_p);
+    let last = select(0u, p_last, cuts_p);
+    // Everything in the bins before this one is kept for sure.
+    let kept = min(first, k_bin);
+
+    let largest = atomicLoad(&largest_key);
+    let octaves = bitcast<f32>(settings[OCTAVES]);
+    let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
+    var best_value = 0.0;
+    var best_token = NONE;
+    var on_border = 0u;
+    for (var token = group.x * 256u + local; token < params.vocabulary; token += GROUPS * 256u) {
+        let key = key_of(logits[token]);
+        let depth = depth_of(key, largest, octaves);
+        let bin = depth >> shift;
+        if depth >= REST || key == NAN_KEY {
+            continue;
+        }
+        if bin < kept {
+            if depth <= settings[MIN_P_DEPTH] {
+                let noise = gumbel(vec3<u32>(settings[1] ^ token, settings[2], state[1]));
+                let value = below_largest(key, largest) * bitcast<f32>(settings[0]) + noise;
+                if best_token == NONE || value > best_value {
+                    best_value = value;
+                    best_token = token;
+                }
+            }
+        } else if bin == k_bin || (first <= bin && bin <= last) {
+            on_border += 1u;
+        }
+    }
+    if best_token != NONE {
+        atomicMax(&best_key, key_of(bitcast<u32>(best_value)));
+    }
+    // Where this invocation's entries start is the same every time, whoever runs first.
+    var slot = tally_before(vec4<u32>(on_border, 0u, 0u, 0u), local).x;
+    let listed = tally_total().x;
+    if best_token != NONE && key_of(bitcast<u32>(best_value)) == atomicLoad(&best_key) {
+        atomicMax(&best_inverted_token, ~best_token);
+    }
+    if on_border != 0u {
+        for (var token = group.x * 256u + local; token < params.vocabulary; token += GROUPS * 256u) {
+            let key = key_of(logits[token]);
+            let depth = depth_of(key, largest, octaves);
+            let bin = depth >> shift;
+            if depth < REST && key != NAN_KEY && bin >= kept && (bin == k_bin || (first <= bin && bin <= last)) {
+                if slot < SEGMENT {
+                    let at = LIST + (group.x * SEGMENT + slot) * 2u;
+                    border[at] = key;
+                    border[at + 1u] = token;
+                }
+                slot += 1u;
+            }
+        }
+    }
+    for (var unused = listed + local; unused < SEGMENT; unused += 256u) {
+        let at = LIST + (group.x * SEGMENT + unused) * 2u;
+        border[at] = 0u;
+        border[at + 1u] = 0u;
+    }
+    workgroupBarrier();
+    if local == 0u {
+        let key = atomicLoad(&best_key);
+        values[group.x] = select(logit_of(key), 0.0, key == 0u);
+        tokens[group.x] = ~atomicLoad(&best_inverted_token);
+        border[COUNTS + group.x] = listed;
+        if group.x == 0u {
+            border[LARGEST] = largest;
+            border[SHIFT] = shift;
+            border[K_BIN] = k_bin;
+            border[K_ABOVE] = k_above.x;
+            border[K_ABOVE + 1u] = k_above.y;
+            border[K_ABOVE + 2u] = k_above.z;
+            border[P_FIRST] = first;
+            border[P_LAST] = last;
+            border[P_ABOVE] = p_above.y;
+            border[P_ABOVE + 1u] = p_above.z;
+            border[TOTAL] = total.y;
+            border[TOTAL + 1u] = total.z;
+            for (var i = TOTAL + 2u; i < COUNTS; i++) {
+                border[i] = 0u;
+            }
+        }
+    }
+}

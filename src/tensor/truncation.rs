@@ -1,0 +1,331 @@
+//! Truncated sampling (top-k, top-p, min-p) in whole numbers: what orders logits, what they weigh, and how a vocabulary is
+//! cut. The kernels `sample_range`, `sample_histogram`, `sample_split` and `sample_resolve` compute it with the module
+//! `truncation.wgsl`; here is the same for their references.
+//!
+//! Every truncation keeps the logits from a threshold on. Finding it is a selection, by count for top-k and by mass for
+//! top-p, which is done by histograms of ever finer digits (radix selection; Alabi, Blanchard, Gordon, Steinbach 2012, "Fast
+//! K-Selection Algorithms for Graphics Processing Units"). Then Gumbel-max chooses among what is kept (Gumbel 1954;
+//! Maddison, Tarlow, Minka 2014, "A* Sampling").
+//!
+//! 1. `sample_range`: the largest and the smallest logit.
+//! 2. `sample_histogram`: count and mass of the vocabulary in bins of equal width, from the largest logit down.
+//! 3. `sample_split`: the bins that the thresholds lie in. What is above them takes part in Gumbel-max, what is in them goes
+//!    to a list.
+//! 4. `sample_resolve`: the exact thresholds by radix selection in the list, and Gumbel-max over what they keep of it. Where
+//!    the list was too short for the border bins (hundreds of nearly equal logits), it goes through the vocabulary instead.
+//!
+//! Masses are sums of integers, so that they don't depend on the order in which invocations add to them, and the same logits
+//! are cut at the same place on every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more
+//! below the largest (2^-48 of its probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
+
+use super::host::HostTensor;
+use crate::error::Result;
+use crate::gpu::Define;
+
+/// Workgroups that share the vocabulary.
+pub(super) const GROUPS: usize = 64;
+const BIN_BITS: u32 = 10;
+pub(super) const BINS: usize = 1 << BIN_BITS;
+/// Entries of the list that each workgroup has.
+pub(super) const SEGMENT: usize = 128;
+/// Words of `tally`: the largest key of each workgroup, the inverted smallest, and the histogram as counts, low and high
+/// words of masses.
+pub(super) const TALLY: usize = 2 * GROUPS + 3 * BINS;
+/// Words of `border`: what `Border` holds, the length of each workgroup's part of the list, and the list: key and token.
+pub(super) const BORDER: usize = COUNTS + GROUPS + 2 * GROUPS * SEGMENT;
+const COUNTS: usize = 16;
+/// A depth that is out of reach.
+pub(super) const REST: u32 = 48 << 24;
+pub(super) const NAN_KEY: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
+
+pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("truncation", include_str!("wgsl/truncation.wgsl")),
+        ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
+        ("gumbel", include_str!("wgsl/gumbel.wgsl")),
+        ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),
+    ]
+}
+
+pub(super) fn defines() -> Vec<(&'static str, Define)> {
+    let number = |n: usize| Define::U32(n as u32);
+    vec![
+        ("GROUPS", number(GROUPS)),
+        ("BINS", number(BINS)),
+        ("BIN_BITS", Define::U32(BIN_BITS)),
+        ("SEGMENT", number(SEGMENT)),
+    ]
+}
+
+/// How tokens are chosen, as kernels read it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampleSettings {
+    /// Logits are divided by it; 0 is greedy.
+    pub temperature: f32,
+    /// 0 keeps all.
+    pub top_k: u32,
+    /// 1 keeps all.
+    pub top_p: f32,
+    /// 0 keeps all.
+    pub min_p: f32,
+    pub seed: u64,
+}
+
+impl SampleSettings {
+    /// Words of the tensor of settings.
+    pub const WORDS: usize = 8;
+
+    /// 1 / temperature (0 for greedy), the seed's words, top_k, top_p, the depth down to which min_p keeps, and the octaves
+    /// of probability in a logit of 1.
+    pub fn words(&self) -> [u32; Self::WORDS] {
+        // Below 1e-20 products would overflow; the noise has vanished long before.
+        let inverse = if self.temperature == 0.0 { 0.0 } else { (1.0 / self.temperature).min(1e20) };
+        let octaves = (f64::from(inverse) * std::f64::consts::LOG2_E) as f32;
+        // A cast of infinity is the largest number.
+        let min_p_depth = (-f64::from(self.min_p).log2() * f64::from(1 << 24)) as u32;
+        let (low, high) = (self.seed as u32, (self.seed >> 32) as u32);
+        [inverse.to_bits(), low, high, self.top_k, self.top_p.to_bits(), min_p_depth, octaves.to_bits(), 0]
+    }
+}
+
+/// The words of the settings again.
+#[derive(Clone, Copy)]
+pub(super) struct Words {
+    pub inverse_temperature: f32,
+    pub seed: [u32; 2],
+    pub top_k: u32,
+    pub top_p: f32,
+    pub min_p_depth: u32,
+    pub octaves: f32,
+}
+
+impl Words {
+    pub fn of(settings: &HostTensor) -> Result<Self> {
+        let [inverse, low, high, top_k, top_p, min_p_depth, octaves, _] = settings.to_u32()?[..] else {
+            bail!(ShapeMismatch, "the settings of sampling are {}, wanted {}", settings.shape, SampleSettings::WORDS);
+        };
+        Ok(Self {
+            inverse_temperature: f32::from_bits(inverse),
+            seed: [low, high],
+            top_k,
+            top_p: f32::from_bits(top_p),
+            min_p_depth,
+            octaves: f32::from_bits(octaves),
+        })
+    }
+
+    /// What the kept logits must weigh, of a mass of this.
+    pub fn wanted_mass(&self, mass: u64) -> f32 {
+        (self.top_p * mass_as_float(mass)).max(1.0)
+    }
+
+    /// The logit with its temperature and Gumbel noise, less the largest: small numbers, which round little.
+    pub fn value(&self, key: u32, largest: u32, token: u32, step: u32) -> f32 {
+        let noise = gumbel([self.seed[0] ^ token, self.seed[1], step]);
+        below_largest(key, largest) * self.inverse_temperature + noise
+    }
+}
+
+/// Gumbel noise of a key: -ln(-ln(1 - v)) with v uniform in (0, 1), in multiples of 2^-33 near 0, where what wins lies.
+pub(super) fn gumbel(key: [u32; 3]) -> f32 {
+    let v = ((super::ops::pcg3d(key)[0] as f32 + 0.5) * 2f32.powi(-32)).min(0.999_999_94);
+    -(-(-f64::from(v)).ln_1p()).ln() as f32
+}
+
+/// A word that orders as the logit does; -0 is 0. An infinite logit has no softmax, it counts as NaN.
+pub(super) fn key_of(logit: f32) -> u32 {
+    let bits = logit.to_bits();
+    if logit.is_nan() || logit == f32::INFINITY {
+        NAN_KEY
+    } else if bits >> 31 == 0 || logit == 0.0 {
+        bits | 1 << 31
+    } else {
+        !bits
+    }
+}
+
+fn logit_of(key: u32) -> f32 {
+    f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
+}
+
+/// A logit less the largest. Also where both are -inf.
+fn below_largest(key: u32, largest: u32) -> f32 {
+    if key == largest { 0.0 } else { logit_of(key) - logit_of(largest) }
+}
+
+/// How far below the largest logit, in octaves of probability times 2^24, rounded down; at most `REST`.
+pub(super) fn depth_of(key: u32, largest: u32, octaves: f32) -> u32 {
+    let octaves_below = -below_largest(key, largest) * octaves;
+    if octaves_below < 48.0 {
+        // A product by a power of two is exact.
+        (octaves_below * 16_777_216.0) as u32
+    } else {
+        // NaN, which the distance of infinities is, too.
+        REST
+    }
+}
+
+pub(super) fn bin_shift(smallest: u32, largest: u32, octaves: f32) -> u32 {
+    let bits = u32::BITS - depth_of(smallest, largest, octaves).leading_zeros();
+    bits.saturating_sub(BIN_BITS)
+}
+
+/// The binary logarithm of the weight of the largest logit, so that a whole vocabulary weighs less than 2^63.
+pub(super) fn mass_bits(vocabulary: usize) -> u32 {
+    63 - vocabulary.next_power_of_two().ilog2().clamp(17, 24)
+}
+
+/// 2^mass_bits · 2^(-depth / 2^24), with a relative error below 2^-26. The polynomial is a fit of (1 - 2^-x) / x at Chebyshev
+/// nodes of [0, 1].
+pub(super) fn weight_of(depth: u32, mass_bits: u32) -> u64 {
+    const COEFFICIENTS: [u32; 6] = [0xb172_17e0, 0x3d7f_7520, 0x0e35_3360, 0x0274_f5cb, 0x0054_a8a5, 0x0007_8910];
+    let high_product = |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32;
+    let x = depth << 8;
+    let h = COEFFICIENTS.into_iter().rev().reduce(|h, coefficient| coefficient - high_product(x, h)).unwrap_or(0);
+    let fraction = 0x8000_0000 - (high_product(x, h) >> 1);
+    (u64::from(fraction) << (mass_bits - 31)) >> (depth >> 24)
+}
+
+pub(super) fn mass_as_float(mass: u64) -> f32 {
+    (mass >> 32) as u32 as f32 * 4_294_967_296.0 + mass as u32 as f32
+}
+
+/// A count and a mass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub count: u32,
+    pub mass: u64,
+}
+
+impl std::ops::Add for Tally {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { count: self.count + other.count, mass: self.mass + other.mass }
+    }
+}
+
+/// What `sample_histogram` leaves.
+pub(super) struct Histogram {
+    pub largest: u32,
+    pub shift: u32,
+    pub bins: Vec<Tally>,
+}
+
+impl Histogram {
+    pub fn of(tally: &[u32], octaves: f32) -> Self {
+        let largest = tally[..GROUPS].iter().copied().fold(0, u32::max);
+        let inverted_smallest = tally[GROUPS..2 * GROUPS].iter().copied().fold(0, u32::max);
+        let bins = &tally[2 * GROUPS..];
+        let mass = |bin: usize| u64::from(bins[2 * BINS + bin]) << 32 | u64::from(bins[BINS + bin]);
+        Self {
+            largest,
+            shift: bin_shift(!inverted_smallest, largest, octaves),
+            bins: (0..BINS).map(|bin| Tally { count: bins[bin], mass: mass(bin) }).collect(),
+        }
+    }
+}
+
+/// Where the thresholds lie, as `sample_split` writes it in front of the list. Bins are `NONE` where nothing is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Border {
+    pub largest: u32,
+    pub shift: u32,
+    pub k_bin: u32,
+    pub k_above: Tally,
+    pub p_first: u32,
+    pub p_last: u32,
+    pub p_above: u64,
+    pub total: u64,
+}
+
+impl Border {
+    pub fn find(histogram: &Histogram, words: &Words) -> Self {
+        // Each bin with what lies above it and what lies above and in it.
+        let mut sum = Tally::default();
+        let bins: Vec<(Tally, Tally)> = histogram
+            .bins
+            .iter()
+            .map(|bin| {
+                let above = sum;
+                sum = sum + *bin;
+                (above, sum)
+            })
+            .collect();
+        let total = sum.mass;
+        let k_cut = bins.iter().position(|(_, through)| through.count >= words.top_k).filter(|_| words.top_k > 0);
+        let (least, most) = match k_cut {
+            Some(bin) => (bins[bin].0.mass, bins[bin].1.mass),
+            None => (total, total),
+        };
+        let p_cut = |mass: u64| {
+            let wanted = words.wanted_mass(mass);
+            bins.iter().position(|(_, through)| mass_as_float(through.mass) >= wanted).unwrap_or(0)
+        };
+        let (first, last) = (p_cut(least), p_cut(most));
+        let cuts_p = words.top_p < 1.0;
+        Self {
+            largest: histogram.largest,
+            shift: histogram.shift,
+            k_bin: k_cut.map_or(NONE, |bin| bin as u32),
+            k_above: k_cut.map_or_else(Tally::default, |bin| bins[bin].0),
+            p_first: if cuts_p { first as u32 } else { NONE },
+            p_last: if cuts_p { last as u32 } else { 0 },
+            p_above: bins[first].0.mass,
+            total,
+        }
+    }
+
+    pub fn words(&self) -> [u32; COUNTS] {
+        let [k, p, total] =
+            [self.k_above.mass, self.p_above, self.total].map(|mass| [mass as u32, (mass >> 32) as u32]);
+        let mut words = [0; COUNTS];
+        words[..4].copy_from_slice(&[self.largest, self.shift, self.k_bin, self.k_above.count]);
+        words[4..6].copy_from_slice(&k);
+        words[6..8].copy_from_slice(&[self.p_first, self.p_last]);
+        words[8..10].copy_from_slice(&p);
+        words[10..12].copy_from_slice(&total);
+        words
+    }
+
+    pub fn of(words: &[u32]) -> Self {
+        let mass = |at: usize| u64::from(words[at + 1]) << 32 | u64::from(words[at]);
+        Self {
+            largest: words[0],
+            shift: words[1],
+            k_bin: words[2],
+            k_above: Tally { count: words[3], mass: mass(4) },
+            p_first: words[6],
+            p_last: words[7],
+            p_above: mass(8),
+            total: mass(10),
+        }
+    }
+
+    /// Bins before it are kept whole.
+    pub fn kept(&self) -> u32 {
+        self.p_first.min(self.k_bin)
+    }
+
+    pub fn is_on_border(&self, bin: u32) -> bool {
+        bin == self.k_bin || (self.p_first..=self.p_last).contains(&bin)
+    }
+
+    /// The bins in which something is kept only from the thresholds on.
+    pub fn drawn_from(&self, bin: u32) -> bool {
+        if self.p_first == NONE { bin == self.k_bin } else { (self.p_first..=self.p_last).contains(&bin) }
+    }
+}
+
+/// The lengths of the parts of a border's list, and the entries (key, token) of those that are whole.
+pub(super) fn list_of(border: &[u32]) -> (Vec<usize>, Vec<(u32, u32)>) {
+    let counts: Vec<usize> = border[COUNTS..COUNTS + GROUPS].iter().map(|count| *count as usize).collect();
+    let list = &border[COUNTS + GROUPS..];
+    let entries = counts.iter().enumerate().flat_map(|(group, count)| {
+        let at = group * SEGMENT;
+        (at..at + (*count).min(SEGMENT)).map(|slot| (list[2 * slot], list[2 * slot + 1]))
+    });
+    let entries = entries.collect();
+    (counts, entries)
+}
