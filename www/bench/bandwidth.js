@@ -1,5 +1,7 @@
 // How fast this GPU reads its memory: the limit that decoding is held against, since a decoded token reads every weight once.
-// Plain WebGPU, so that nothing of the package takes part in it.
+// Plain WebGPU, so that nothing of the package's runtime takes part in it.
+
+import { EngineError } from 'rillm';
 
 const WORKGROUP = 256;
 /** Reads of 16 bytes that an invocation does; which is best differs from GPU to GPU. */
@@ -42,14 +44,16 @@ ${Array.from({ length: reads - 1 }, (_, i) => `    sum ^= words[begin + ${WORKGR
 }`;
 }
 
-/** → {bytes_per_s, buffer_bytes, reads_per_invocation}: the best of the variants, each the median of some runs. */
+/** → {bytes_per_s, buffer_bytes, reads_per_invocation, is_fallback}: the best of the variants, each the median of some runs. */
 export async function measureBandwidth() {
-  const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
-  if (!adapter) throw new Error('this browser has no WebGPU adapter');
+  if (navigator.gpu === undefined) throw new EngineError('webgpu_unavailable', 'this browser has no WebGPU, or it is switched off');
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
+  if (adapter === null) throw new EngineError('adapter_unavailable', 'the browser offers no WebGPU adapter: update the graphics driver');
+  const is_fallback = Boolean(adapter.info.isFallbackAdapter ?? adapter.isFallbackAdapter);
   const { maxBufferSize, maxStorageBufferBindingSize } = adapter.limits;
   const device = await adapter.requestDevice({ requiredLimits: { maxBufferSize, maxStorageBufferBindingSize } });
   try {
-    const wanted = adapter.info.isFallbackAdapter ?? adapter.isFallbackAdapter ? WANTED_BYTES_IN_SOFTWARE : WANTED_BYTES;
+    const wanted = is_fallback ? WANTED_BYTES_IN_SOFTWARE : WANTED_BYTES;
     const piece = WORKGROUP * Math.max(...READS) * 16;
     let size = Math.floor(Math.min(wanted, maxBufferSize, maxStorageBufferBindingSize) / piece) * piece;
     const buffer = await halvingUntilItFits(device, size, piece);
@@ -57,7 +61,7 @@ export async function measureBandwidth() {
     await run(device, await pipelineOf(device, FILL), [buffer], [Math.min(size / piece, 65535), 1], 1);
     const results = [];
     for (const reads of READS) {
-      results.push({ bytes_per_s: await measureReads(device, buffer, reads), buffer_bytes: size, reads_per_invocation: reads });
+      results.push({ bytes_per_s: await measureReads(device, buffer, reads), buffer_bytes: size, reads_per_invocation: reads, is_fallback });
     }
     return results.reduce((best, result) => (result.bytes_per_s > best.bytes_per_s ? result : best));
   } finally {
@@ -71,7 +75,7 @@ async function halvingUntilItFits(device, size, piece) {
     const buffer = device.createBuffer({ size, usage: GPUBufferUsage.STORAGE });
     const error = await device.popErrorScope();
     if (error === null) return buffer;
-    if (size <= piece) throw new Error(`no memory for a buffer of ${size} bytes: ${error.message}`);
+    if (size <= piece) throw new EngineError('out_of_memory', `no memory for a buffer of ${size} bytes: ${error.message}`);
     size = Math.max(piece, Math.floor(size / 2 / piece) * piece);
   }
 }

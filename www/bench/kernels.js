@@ -33,15 +33,15 @@ async function decodeKernels(engine, promptTokens, newTokens) {
   const room = engine.info.context_length - promptTokens - WARM_UP_TOKENS;
   const measured = Math.max(1, Math.min(newTokens, room - STEPS_BEHIND));
   let tokens = 0;
-  let begun = false;
+  let begin;
   let kernels;
   const request = requestOf(prompt, Math.min(room, WARM_UP_TOKENS + measured + STEPS_BEHIND));
   for await (const { choices } of await engine.completions.create({ ...request, stream: true })) {
     tokens += choices[0].token_ids.length;
-    if (tokens >= WARM_UP_TOKENS && !begun) {
+    if (begin === undefined && tokens >= WARM_UP_TOKENS) {
       await engine.kernelTimes();
-      begun = true;
-    } else if (tokens >= WARM_UP_TOKENS + measured) {
+      begin = tokens;
+    } else if (tokens >= begin + measured) {
       kernels = await engine.kernelTimes();
       break;
     }

@@ -12,21 +12,32 @@ const LEAST_NEW_TOKENS = 16;
 
 /**
  * Runs everything. `source` is what Engine.load takes. Settings: promptTokens (one length instead of the usual), newTokens,
- * repetitions, contextLength. `onProgress({done, total, text})` is called before each part.
+ * repetitions (of which one more is run first and dropped), contextLength. `onProgress({done, total, text})` is called before each part, `onResult({text, result})` with what it
+ * gave. Aborting `signal` ends the run.
  */
-export async function runSuite(Engine, source, { settings = {}, onProgress = () => {} } = {}) {
-  const { promptTokens, newTokens = 128, repetitions = 3, contextLength } = settings;
+export async function runSuite(Engine, source, { settings = {}, onProgress = () => {}, onResult = () => {}, signal } = {}) {
+  const { promptTokens, newTokens = 128, contextLength } = settings;
+  let { repetitions } = settings;
   const options = contextLength === undefined ? {} : { contextLength };
   let engine;
-  const report = { date: new Date().toISOString(), browser: navigator.userAgent, cross_origin_isolated: globalThis.crossOriginIsolated, settings: { newTokens, repetitions } };
+  const report = { date: new Date().toISOString(), browser: navigator.userAgent, cross_origin_isolated: globalThis.crossOriginIsolated };
   let done = 0;
   let total = 10;
   const part = async (text, work) => {
+    signal?.throwIfAborted();
     onProgress({ done: done++, total, text });
-    return work();
+    const result = await work();
+    onResult({ text, result });
+    return result;
   };
+  // What runs is then rejected, and the run ends.
+  const abort = () => void engine?.dispose();
+  signal?.addEventListener('abort', abort, { once: true });
   try {
     report.bandwidth = await part('Measuring the speed of the GPU memory', measureBandwidth);
+    // In software everything takes a hundred times as long, and speed is not the point.
+    repetitions ??= report.bandwidth.is_fallback ? 1 : 3;
+    report.settings = { newTokens, repetitions };
     report.load = await part('Loading the model', async () => {
       const loads = [];
       // A model from elsewhere is fetched once.
@@ -36,6 +47,7 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
         const begin = performance.now();
         engine = await Engine.load(source, {
           ...options,
+          signal,
           onProgress: (progress) => {
             bytes = progress.total;
           },
@@ -74,14 +86,17 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
     await engine.dispose();
 
     // Without a worker the counters can be read between two tokens.
-    const load = () => Engine.load(source, { ...options, worker: false });
-    engine = await part('Loading the model without a worker', load);
+    const load = () => Engine.load(source, { ...options, signal, worker: false });
+    await part('Loading the model without a worker', async () => {
+      engine = await load();
+    });
     report.per_warm_token = await part('Counting what a token costs', () => countWarmToken(engine, short));
     report.kernels = (await part('Timing the kernels', () => measureKernels(engine, short))) ?? null;
     report.dispatches = dispatchesByLayer(report.per_warm_token.dispatches, model.layers, report.kernels?.decode.kernels);
     onProgress({ done: total, total, text: 'Done' });
     return report;
   } finally {
+    signal?.removeEventListener('abort', abort);
     await engine?.dispose();
   }
 }
