@@ -5,12 +5,11 @@
 /** Tokens that every engine's context holds. */
 const CONTEXT_LENGTH = 1024;
 
-async function openRillm({ gguf, versions, shaderF16 }) {
+async function openRillm({ gguf, versions, shaderF16, webGpu }) {
   const { Engine } = await import('rillm');
   const engine = await Engine.load(gguf, { contextLength: CONTEXT_LENGTH });
-  const { quantization, adapter } = engine.info;
   return {
-    facts: { version: versions.rillm, backend: adapter.is_fallback ? 'WebGPU in software' : 'WebGPU', dtype: `${quantization}${shaderF16 ? '' : ', no shader-f16'}` },
+    facts: { version: versions.rillm, backend: webGpu, dtype: `${engine.info.quantization}${shaderF16 ? '' : ', no shader-f16'}` },
     async generate(prompt, newTokens, onTokens) {
       let last;
       for await (const chunk of await engine.completions.create({ prompt, max_tokens: newTokens, temperature: 0, ignore_eos: true, stream: true })) {
@@ -24,7 +23,7 @@ async function openRillm({ gguf, versions, shaderF16 }) {
   };
 }
 
-async function openWllama({ gguf, versions }) {
+async function openWllama({ gguf, versions, webGpu }) {
   const { Wllama } = await import('@wllama/wllama');
   const log = [];
   const keep = (...parts) => log.push(parts.join(' '));
@@ -34,7 +33,7 @@ async function openWllama({ gguf, versions }) {
   if (!response.ok) throw new Error(`${gguf}: status ${response.status}`);
   await wllama.loadModel([await response.blob()], { n_ctx: CONTEXT_LENGTH, n_parallel: 1 });
   return {
-    facts: { version: `${versions['@wllama/wllama']} (llama.cpp ${Wllama.getLibllamaVersion()})`, backend: wllamaBackend(log, wllama), dtype: 'as the file' },
+    facts: { version: `${versions['@wllama/wllama']} (llama.cpp ${Wllama.getLibllamaVersion()})`, backend: wllamaBackend(log, wllama, webGpu), dtype: 'the same file' },
     log,
     async generate(prompt, newTokens, onTokens) {
       let last;
@@ -56,17 +55,19 @@ async function openWllama({ gguf, versions }) {
 }
 
 /** llama.cpp writes what it offloaded into its log. */
-function wllamaBackend(log, wllama) {
-  const offloaded = log.join('\n').match(/offloaded (\d+)\/(\d+) layers to GPU/);
+function wllamaBackend(log, wllama, webGpu) {
+  const text = log.join('\n');
+  const offloaded = text.match(/offloaded (\d+)\/(\d+) layers to GPU/);
   const cpu = `CPU, ${wllama.isMultithread() ? `${wllama.getNumThreads()} threads` : 'one thread'}`;
-  if (offloaded === null || offloaded[1] === '0') return cpu;
-  return `WebGPU, ${offloaded[1]} of ${offloaded[2]} layers`;
+  if (offloaded !== null && offloaded[1] !== '0') return `${webGpu}, ${offloaded[1]} of ${offloaded[2]} layers`;
+  // It needs shader-f16 of the adapter, and else computes on the CPU.
+  return /load_tensors:\s+WebGPU\S* model buffer size/.test(text) ? webGpu : cpu;
 }
 
-async function openTransformers({ folder, versions, shaderF16 }) {
+async function openTransformers({ folder, versions, shaderF16, webGpu }) {
   const { AutoModelForCausalLM, AutoTokenizer, env, Tensor } = await import('@huggingface/transformers');
-  const { href } = new URL(folder, document.baseURI);
-  const [, base, name] = href.match(/^(.*\/)([^/]+)\/?$/);
+  // It takes what is not a path for a model of the Hub.
+  const [, base, name] = new URL(folder, document.baseURI).pathname.match(/^(.*\/)([^/]+)\/?$/);
   Object.assign(env, { allowLocalModels: true, allowRemoteModels: false, localModelPath: base, useBrowserCache: false, useWasmCache: false });
   const vendor = new URL('vendor/onnxruntime-web/', document.baseURI).href;
   env.backends.onnx.wasm.wasmPaths = { mjs: `${vendor}ort-wasm-simd-threaded.asyncify.mjs`, wasm: `${vendor}ort-wasm-simd-threaded.asyncify.wasm` };
@@ -74,7 +75,7 @@ async function openTransformers({ folder, versions, shaderF16 }) {
   const tokenizer = await AutoTokenizer.from_pretrained(name);
   const model = await AutoModelForCausalLM.from_pretrained(name, { dtype, device: 'webgpu' });
   return {
-    facts: { version: `${versions['@huggingface/transformers']} (onnxruntime-web ${versions['onnxruntime-web']})`, backend: 'WebGPU', dtype: `${dtype}, 8-bit activations (accuracy_level 4)` },
+    facts: { version: `${versions['@huggingface/transformers']} (onnxruntime-web ${versions['onnxruntime-web']})`, backend: webGpu, dtype: `${dtype}, 8-bit activations (accuracy_level 4)` },
     async generate(prompt, newTokens, onTokens) {
       const ids = tokenizer.encode(prompt, { add_special_tokens: false });
       const tensor = (values) => new Tensor('int64', BigInt64Array.from(values, BigInt), [1, ids.length]);

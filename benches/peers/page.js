@@ -20,7 +20,8 @@ async function run({ post = async () => {} } = {}) {
     const machine = { browser: navigator.userAgent, adapter: { vendor, architecture, device, description }, shader_f16: shaderF16, cross_origin_isolated: crossOriginIsolated, model, date: new Date().toISOString() };
     await post('log', machine);
     byId('machine').textContent = `${description || [vendor, architecture, device].filter(Boolean).join(' ') || 'no WebGPU adapter'}, shader-f16 ${shaderF16 ? 'on' : 'off'}; ${navigator.userAgent}`;
-    const source = { gguf: new URL(`${model}.gguf`, document.baseURI).href, folder: model, versions, shaderF16 };
+    const webGpu = adapter?.info.isFallbackAdapter ? 'WebGPU in software' : 'WebGPU';
+    const source = { gguf: new URL(`${model}.gguf`, document.baseURI).href, folder: model, versions, shaderF16, webGpu };
     const options = {
       newTokens: Number(parameters.get('new-tokens') ?? 128),
       repetitions: Number(parameters.get('repetitions') ?? 3),

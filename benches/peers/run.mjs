@@ -39,6 +39,7 @@ await main(async () => {
   const browser = await launchChromium(adapter === undefined ? {} : { adapter });
   try {
     const page = await browser.newPage();
+    page.on('console', (message) => console.error(`page: ${message.text()}`));
     page.on('pageerror', (error) => console.error(`page: ${error.message}`));
     const query = new URLSearchParams({ ...parameters, model: `models/${basename(model)}`, run: '1', post: '/posted' });
     await page.goto(`${site.origin}/index.html?${query}`);
