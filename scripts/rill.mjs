@@ -5,12 +5,16 @@ import { createWriteStream, existsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
+import { tablesOf, textOf } from '../www/bench/report.js';
 import { build, unpackPackage } from './build.mjs';
 import { launchChromium, likelyAdapter } from './chromium.mjs';
 import { Problem, root } from './command.mjs';
 import { CommandError, parseCommand } from './rill/arguments.mjs';
 import { npyHeader } from './rill/npy.mjs';
 import { setup } from './setup.mjs';
+
+/** Chromium rounds GPU times to 0.1 ms otherwise, which is longer than most kernels take. */
+const PRECISE_GPU_TIMES = ['--enable-webgpu-developer-features'];
 
 /** The package as the source stands now; a build with nothing to do takes a moment. */
 async function packedPackage() {
@@ -27,9 +31,9 @@ function modelMount(model) {
 }
 
 /** Opens the page on the adapter that was asked for, or on the best that this machine has. */
-async function openPage(adapter, origin) {
+async function openPage(adapter, origin, args = []) {
   const wished = adapter ?? likelyAdapter();
-  const browser = await launchChromium({ adapter: wished });
+  const browser = await launchChromium({ adapter: wished, args });
   const page = await browser.newPage();
   page.on('console', (message) => console.error(`page: ${message.text()}`));
   page.on('pageerror', (error) => console.error(`page: ${error.message}`));
@@ -41,11 +45,10 @@ async function openPage(adapter, origin) {
     throw new CommandError('adapter_unavailable', 'Chromium offers no WebGPU adapter on the GPU of this machine: check its Vulkan driver, or take --adapter swiftshader');
   }
   console.error('rill: Chromium offers no WebGPU adapter on the GPU of this machine; taking SwiftShader (on the CPU)');
-  return openPage('swiftshader', origin);
+  return openPage('swiftshader', origin, args);
 }
 
-async function execute(argv) {
-  const { name, adapter, model, out, parameters } = parseCommand(argv);
+async function execute({ name, adapter, model, out, parameters }) {
   const { url, mounts } = modelMount(name === 'bench dispatch' ? undefined : model);
   const packed = await packedPackage();
   const { serve } = await import('./serve.mjs');
@@ -71,7 +74,7 @@ async function execute(argv) {
   );
   let browser;
   try {
-    const opened = await openPage(adapter, site.origin);
+    const opened = await openPage(adapter, site.origin, name === 'bench' ? PRECISE_GPU_TIMES : []);
     browser = opened.browser;
     const result = await opened.page.evaluate(
       async ([command, values]) => (await import('/commands.js')).runCommand(command, values),
@@ -102,8 +105,9 @@ async function writeNpy(out, shape, parts) {
 }
 
 try {
-  const result = await execute(process.argv.slice(2));
-  console.log(JSON.stringify(result));
+  const command = parseCommand(process.argv.slice(2));
+  const result = await execute(command);
+  console.log(command.json ? JSON.stringify(result) : textOf(tablesOf(result)));
 } catch (error) {
   const code = error instanceof CommandError ? error.code : 'internal';
   if (!(error instanceof CommandError || error instanceof Problem)) console.error(error);

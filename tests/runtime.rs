@@ -5,7 +5,8 @@ mod skip;
 
 use pollster::block_on;
 use rillm::gpu::{
-    Binding, Buffer, BufferSlice, CacheSizes, Define, Device, DeviceOptions, Recording, Shader, Stats, Template,
+    Binding, Buffer, BufferSlice, CacheSizes, Define, Device, DeviceOptions, KernelUse, Recording, Shader, Stats,
+    Template,
 };
 use rillm::tensor::Rng;
 use rillm::{Code, Result};
@@ -494,6 +495,14 @@ fn kernels_are_timed_where_there_are_timestamps() {
     let times = block_on(device.kernel_times()).unwrap();
     assert_eq!((times["mix"].dispatches, times["copy_first"].dispatches), (10, 1));
     assert!(times["mix"].nanoseconds > 0);
+    assert_eq!((times["mix"].read_bytes, times["copy_first"].read_bytes), (10 * 4096, 4096));
+    let wide = device.buffer(8192, "wide").unwrap();
+    for source in [&a, &wide, &a] {
+        mix(&device, source, &b, 1024, 1).unwrap();
+    }
+    let uses = block_on(device.kernel_uses()).unwrap();
+    let of = |kernel: &KernelUse| (kernel.label.clone(), kernel.time.dispatches, kernel.time.read_bytes);
+    assert_eq!(uses.iter().map(of).collect::<Vec<_>>(), [("mix".into(), 2, 8192), ("mix".into(), 1, 8192)]);
     device.set_profiling(false).unwrap();
     mix(&device, &a, &b, 1024, 1).unwrap();
     assert!(block_on(device.kernel_times()).unwrap().is_empty());

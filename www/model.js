@@ -1,8 +1,9 @@
-// The model picker: demo models, an address, a local file; loads with progress and can be cancelled. Knows nothing of chats.
+// The model picker: loads what was chosen, with progress, and can be cancelled. Knows nothing of chats.
 
 import { Engine } from 'rillm';
 
 import { hideNotice } from './notices.js';
+import { SourceChoice } from './source.js';
 
 const byId = (id) => document.getElementById(id);
 
@@ -14,24 +15,19 @@ export class ModelPicker {
   #events;
   #engine;
   #abort;
-  #file;
+  #choice;
 
   constructor(events) {
     this.#events = events;
-    byId('model').addEventListener('change', () => this.#showFields());
+    this.#choice = new SourceChoice((file) => {
+      if (!this.loading) void this.#load(file);
+    });
     byId('model-form').addEventListener('submit', (event) => {
       event.preventDefault();
-      const source = this.#source();
+      const source = this.#choice.get();
       if (source !== undefined) void this.#load(source);
     });
     byId('cancel-load').addEventListener('click', () => this.#abort?.abort());
-    byId('file').addEventListener('change', () => {
-      const [file] = byId('file').files;
-      if (file !== undefined) this.#take(file);
-    });
-    this.#acceptDrops();
-    // The browser may restore the last choice after a reload.
-    this.#showFields();
   }
 
   get loading() {
@@ -45,56 +41,6 @@ export class ModelPicker {
     const there = await fetch(source, { method: 'HEAD' }).then((response) => response.ok, () => false);
     if (there) await this.#load(new URL(source, document.baseURI));
     else byId('model-summary').textContent = 'The demo model is not on this server. Choose a file or an address.';
-  }
-
-  #showFields() {
-    const choice = byId('model').value;
-    byId('url-field').hidden = choice !== 'url';
-    byId('file-field').hidden = choice !== 'file';
-  }
-
-  #source() {
-    const choice = byId('model').value;
-    if (choice === 'url') {
-      const url = byId('url').value.trim();
-      if (url === '') byId('url').focus();
-      return url === '' ? undefined : url;
-    }
-    if (choice === 'file') {
-      if (this.#file === undefined) byId('file').click();
-      return this.#file;
-    }
-    return new URL(choice, document.baseURI);
-  }
-
-  #take(file) {
-    this.#file = file;
-    byId('model').value = 'file';
-    this.#showFields();
-    byId('file-name').textContent = file.name;
-    if (!this.loading) void this.#load(file);
-  }
-
-  #acceptDrops() {
-    const holdsFile = (event) => event.dataTransfer?.types.includes('Files');
-    let depth = 0;
-    addEventListener('dragenter', (event) => {
-      if (!holdsFile(event)) return;
-      depth += 1;
-      document.body.classList.add('dragging');
-    });
-    addEventListener('dragleave', (event) => {
-      if (holdsFile(event) && --depth <= 0) document.body.classList.remove('dragging');
-    });
-    addEventListener('dragover', (event) => holdsFile(event) && event.preventDefault());
-    addEventListener('drop', (event) => {
-      if (!holdsFile(event)) return;
-      event.preventDefault();
-      depth = 0;
-      document.body.classList.remove('dragging');
-      const [file] = event.dataTransfer.files;
-      if (file !== undefined) this.#take(file);
-    });
   }
 
   async #load(source) {

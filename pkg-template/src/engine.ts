@@ -16,6 +16,7 @@ import type {
   CompletionChunk,
   CompletionRequest,
   EngineStats,
+  KernelUse,
   LoadOptions,
   LoadProgress,
   ModelInfo,
@@ -126,6 +127,23 @@ export class Engine {
   async resetStats(): Promise<void> {
     this.#check();
     await this.#host.resetStats();
+  }
+
+  /**
+   * Switches the timing of kernels on or off. While it is on, each dispatch has a compute pass of its own, so that the whole
+   * takes longer than it does otherwise.
+   *
+   * @throws EngineError `adapter_limits` where the adapter has no `timestamp-query`.
+   */
+  async setProfiling(on: boolean): Promise<void> {
+    this.#check();
+    await this.#host.setProfiling(on);
+  }
+
+  /** GPU times since the last call, by kernel and by the bytes that a dispatch has bound for reading. Browsers may round them. */
+  async kernelTimes(): Promise<KernelUse[]> {
+    this.#check();
+    return this.#host.kernelTimes();
   }
 
   /** Frees the GPU memory and ends the worker. What runs is rejected with code `disposed`. Calling it twice is harmless. */

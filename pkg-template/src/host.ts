@@ -3,7 +3,7 @@
 
 import { EngineError } from './errors.js';
 import type { Chunk, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
-import type { EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { EngineStats, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmTensor } from './wasm.js';
 
 export class EngineHost implements Host {
@@ -89,6 +89,16 @@ export class EngineHost implements Host {
   async resetStats(): Promise<void> {
     const { wasm, engine } = this.#loaded();
     await wasm.guard(() => engine.resetStats());
+  }
+
+  async setProfiling(on: boolean): Promise<void> {
+    const { wasm, engine } = this.#loaded();
+    await wasm.guard(() => engine.setProfiling(on));
+  }
+
+  async kernelTimes(): Promise<KernelUse[]> {
+    const { wasm, engine } = this.#loaded();
+    return wasm.guard(() => engine.kernelTimes());
   }
 
   async dispose(): Promise<void> {

@@ -1,7 +1,7 @@
 // The messages between the page and the worker, and what both sides of them offer. Types only; neither side's workings.
 
 import type { ErrorData } from './errors.js';
-import type { EngineStats, FinishReason, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
+import type { EngineStats, FinishReason, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
 
 /** A piece of generated text; the last one says why it is the last. */
 export interface Chunk {
@@ -47,6 +47,8 @@ export interface HostCalls {
   sync(): Promise<void>;
   stats(): Promise<EngineStats>;
   resetStats(): Promise<void>;
+  setProfiling(on: boolean): Promise<void>;
+  kernelTimes(): Promise<KernelUse[]>;
   dispose(): Promise<void>;
 }
 

@@ -30,6 +30,17 @@ export interface Flushes {
   end: number;
 }
 
+/** GPU time of one kernel. */
+export interface KernelTime {
+  dispatches: number;
+  nanoseconds: number;
+  /**
+   * Bytes of the tensors that were bound for reading only, summed over the dispatches. A kernel that reads all of its input
+   * reads so much, such as a mat-vec its weights; one that picks rows reads less.
+   */
+  read_bytes: number;
+}
+
 /** Counters since the start or the last reset, and what is alive now. */
 export interface GpuStats {
   dispatches: number;

@@ -1,8 +1,8 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
-import type { GpuStats } from './stats.js';
+import type { GpuStats, KernelTime } from './stats.js';
 
-export type { CacheStats, Flushes, GpuStats } from './stats.js';
+export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';
 
 /** Bytes read so far. The total covers the header and the weights. */
 export interface LoadProgress {
@@ -53,6 +53,8 @@ export interface ModelInfo {
   embedding_length: number;
   quantization: string;
   weight_bytes: number;
+  /** Of the weights, the bytes that a decoded token reads: all but an embedding table that is not the output's as well. */
+  weight_bytes_per_token: number;
   kv_cache_bytes: number;
   adapter: AdapterInfo;
 }
@@ -61,6 +63,11 @@ export interface ModelInfo {
 export interface EngineStats extends GpuStats {
   /** Size of the WebAssembly heap. Weights never pass through it. */
   wasm_memory_bytes: number;
+}
+
+/** GPU time of one kernel with inputs of one size. */
+export interface KernelUse extends KernelTime {
+  label: string;
 }
 
 export type FinishReason = 'stop' | 'length' | 'cancelled';

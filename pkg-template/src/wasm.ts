@@ -4,9 +4,9 @@
 import init, * as glue from './wasm/rillm.js';
 import { EngineError, toEngineError } from './errors.js';
 import type { Chunk } from './protocol.js';
-import type { BindingKind, CacheSizes, DType, KernelTime, MemoryStats } from './gpu/types.js';
-import type { GpuStats } from './stats.js';
-import type { DispatchBench, DispatchBenchOptions, EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
+import type { GpuStats, KernelTime } from './stats.js';
+import type { DispatchBench, DispatchBenchOptions, EngineStats, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
   next(): Promise<Chunk | undefined>;
@@ -39,6 +39,8 @@ export interface WasmEngine {
   sync(): Promise<void>;
   stats(): Omit<EngineStats, 'wasm_memory_bytes'>;
   resetStats(): void;
+  setProfiling(on: boolean): void;
+  kernelTimes(): Promise<KernelUse[]>;
   dispose(): void;
   free(): void;
 }

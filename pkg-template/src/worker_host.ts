@@ -3,7 +3,7 @@
 
 import { abortError, EngineError, toEngineError } from './errors.js';
 import type { Chunk, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, TensorData, ToWorker } from './protocol.js';
-import type { EngineStats, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { EngineStats, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 /** How many chunks the worker may be ahead of a slow reader. */
 const RUN_AHEAD_CHUNKS = 32;
@@ -99,6 +99,14 @@ export class WorkerHost implements Host {
 
   resetStats(): Promise<void> {
     return this.#call('resetStats');
+  }
+
+  setProfiling(on: boolean): Promise<void> {
+    return this.#call('setProfiling', on);
+  }
+
+  kernelTimes(): Promise<KernelUse[]> {
+    return this.#call('kernelTimes');
   }
 
   async dispose(): Promise<void> {

@@ -1,7 +1,10 @@
 // The command line of scripts/rill.mjs: what may be written, and what the commands get from it. Knows nothing of browsers.
 
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+
+import { root } from '../command.mjs';
 
 export const USAGE = `usage: npm run -s rill -- COMMAND
 
@@ -12,6 +15,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
   logits   --model PATH|URL --ids FILE.json --out FILE.npy
   tokenize --model PATH|URL --text TEXT [--add-special]
   template --template FILE --context FILE.json
+  bench    [--model PATH|URL] [--json] [--prompt-tokens N] [--new-tokens N] [--repetitions N] [--context-length N]
+           everything, as tables or with --json as an object; without --model, the demo model
   bench decode   --model PATH|URL [--prompt-tokens N] [--new-tokens N] [--repetitions N]
   bench prefill  --model PATH|URL [--prompt-tokens N] [--repetitions N]
   bench load     --model PATH|URL
@@ -20,7 +25,10 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
 
   --adapter swiftshader|gpu   which adapter; without it, a real GPU where there is one
 
-The last line of stdout is one JSON object. A failure is {"error":{"code","message"}} with exit status 1.`;
+The last line of stdout is one JSON object (bench without a second word prints tables unless --json is given). A failure is {"error":{"code","message"}} with exit status 1.`;
+
+/** What is measured when nobody says what. */
+const DEMO_MODEL = join(root, 'models/demo/rillm-demo-q8_0.gguf');
 
 /** A failure that becomes the JSON answer. */
 export class CommandError extends Error {
@@ -39,23 +47,25 @@ const COMMANDS = {
   logits: { model: text, ids: text, out: text },
   tokenize: { model: text, text: text, 'add-special': flag },
   template: { template: text, context: text },
+  bench: { model: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
   'bench decode': { model: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
   'bench prefill': { model: text, 'prompt-tokens': text, repetitions: text },
   'bench load': { model: text },
   'bench dispatch': { model: text },
 };
 
-/** → {name, adapter, model, out, parameters}; throws CommandError("invalid_usage") and, for files, CommandError("read"). */
+/** → {name, adapter, model, out, json, parameters}; throws CommandError("invalid_usage") and, for files, CommandError("read"). */
 export function parseCommand(argv) {
-  const words = argv[0] === 'bench' ? 2 : 1;
+  const words = argv[0] === 'bench' && argv[1] !== undefined && !argv[1].startsWith('-') ? 2 : 1;
   const name = argv.slice(0, words).join(' ');
   const options = COMMANDS[name];
   if (options === undefined) throw invalid(name === '' ? 'no command given' : `there is no command "${name}"`);
   const values = parse(argv.slice(words), { ...options, adapter: text });
-  const { adapter, model, out } = values;
+  const { adapter, model = name === 'bench' ? DEMO_MODEL : undefined, out } = values;
   if (adapter !== undefined && adapter !== 'swiftshader' && adapter !== 'gpu') throw invalid(`--adapter is swiftshader or gpu, got "${adapter}"`);
   if ('model' in options && name !== 'bench dispatch' && model === undefined) throw invalid(`${name} needs --model`);
-  return { name, adapter, model, out, parameters: parametersOf(name, values) };
+  const json = name !== 'bench' || values.json === true;
+  return { name, adapter, model, out, json, parameters: parametersOf(name, values) };
 }
 
 function parse(args, options) {
@@ -100,6 +110,7 @@ function parametersOf(name, values) {
         promptTokens: number(values, 'prompt-tokens'),
         newTokens: number(values, 'new-tokens'),
         repetitions: number(values, 'repetitions'),
+        contextLength: number(values, 'context-length'),
       };
       for (const [key, value] of Object.entries(settings)) {
         if (value !== undefined && !(Number.isInteger(value) && value > 0)) throw invalid(`${key} is a whole number from 1, got ${value}`);

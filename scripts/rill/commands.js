@@ -3,6 +3,7 @@
 
 import { benchDispatch, Engine, renderTemplate } from 'rillm';
 import { countWarmToken, measureDecode, measureDispatch, measureLoad, measurePrefill } from '/bench/measure.js';
+import { runSuite } from '/bench/suite.js';
 
 async function withEngine(model, use, options = {}) {
   const engine = await Engine.load(model, options);
@@ -45,6 +46,8 @@ const commands = {
 
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
+  bench: ({ model, settings }) =>
+    runSuite(Engine, model, { settings, onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`) }),
   'bench decode': async ({ model, settings }) => ({
     ...(await withEngine(model, (engine) => measureDecode(engine, settings))),
     per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { worker: false }),

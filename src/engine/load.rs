@@ -11,7 +11,7 @@ use crate::model::config::Config;
 use crate::model::gguf::{Gguf, Metadata};
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Transformer, Weights};
-use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, Stats, Tensor};
+use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use crate::text::tokenizer::{Tokenizer, Vocabulary};
 
@@ -60,6 +60,8 @@ pub struct ModelInfo {
     pub embedding_length: usize,
     pub quantization: String,
     pub weight_bytes: u64,
+    /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
+    pub weight_bytes_per_token: u64,
     pub kv_cache_bytes: u64,
     pub adapter: AdapterInfo,
 }
@@ -125,6 +127,10 @@ impl Engine {
         let transformer = Transformer::new(&context, config, &weights, options.plain_ops)?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
+        let only_gathered = match config.tie_embeddings {
+            true => 0,
+            false => gguf.tensor("token_embd.weight").map_or(0, |embedding| embedding.bytes),
+        };
         let info = ModelInfo {
             name: gguf.metadata().optional_str("general.name")?.map(str::to_owned),
             has_chat_template: own_template.is_some(),
@@ -136,6 +142,7 @@ impl Engine {
             embedding_length: config.n_embd,
             quantization: transformer.quantization().to_uppercase(),
             weight_bytes: transformer.weight_bytes(),
+            weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes: cache.bytes(),
             adapter: context.device().adapter().clone(),
         };
@@ -167,6 +174,16 @@ impl Engine {
 
     pub fn reset_stats(&self) {
         self.0.context.device().reset_stats();
+    }
+
+    /// Switches the timing of kernels on or off. While it is on, everything takes longer.
+    pub fn set_profiling(&self, on: bool) -> Result<()> {
+        self.0.context.device().set_profiling(on)
+    }
+
+    /// GPU times since the last call, by kernel and by what a dispatch reads.
+    pub async fn kernel_times(&self) -> Result<Vec<KernelUse>> {
+        self.0.context.device().kernel_uses().await
     }
 
     /// Waits until the GPU has done all that was asked of it.

@@ -43,6 +43,8 @@ impl Binding<'_> {
 /// A bind group and the uniforms in it, which stay as long as it does.
 pub(super) struct BindGroup {
     pub wgpu: wgpu::BindGroup,
+    /// Bytes of the slices bound for reading only.
+    pub read_bytes: u64,
     _uniforms: Vec<Rc<Uniform>>,
 }
 
@@ -144,7 +146,11 @@ impl Device {
         }
         let mut next_uniform = uniforms.iter();
         let mut entries = Vec::with_capacity(bindings.len());
+        let mut read_bytes = 0;
         for binding in bindings {
+            if let Binding::Read(_, slice) = binding {
+                read_bytes += slice.size;
+            }
             let (number, resource) = match binding {
                 Binding::Read(number, slice) | Binding::ReadWrite(number, slice) => {
                     let resource = wgpu::BufferBinding {
@@ -167,7 +173,7 @@ impl Device {
             entries: &entries,
         });
         add(&inner.counters.bind_groups_created, 1);
-        let group = Rc::new(BindGroup { wgpu, _uniforms: uniforms });
+        let group = Rc::new(BindGroup { wgpu, read_bytes, _uniforms: uniforms });
         inner.bind_groups.borrow_mut().groups.insert(key, group.clone(), 0);
         Ok(group)
     }

@@ -23,7 +23,7 @@ pub use bind::Binding;
 pub use buffer::{BINDING_ALIGNMENT, Buffer, BufferSlice};
 pub use device::{AdapterInfo, CacheSizes, Capabilities, Device, DeviceOptions, PowerPreference};
 pub use pipeline::Pipeline;
-pub use profile::KernelTime;
+pub use profile::{KernelTime, KernelUse};
 pub use readback::Readback;
 pub use recorder::{Grid, Recording};
 pub use stats::{CacheStats, FlushReason, Flushes, Stats};

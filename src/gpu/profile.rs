@@ -19,6 +19,17 @@ const MAX_QUERIES: u32 = 4096;
 pub struct KernelTime {
     pub dispatches: u64,
     pub nanoseconds: u64,
+    /// Bytes of the buffers that were bound for reading only, summed over the dispatches. A kernel that reads all of its
+    /// input reads so much, as a mat-vec its weights; one that picks rows, such as a gather, reads less.
+    pub read_bytes: u64,
+}
+
+/// The dispatches of one kernel with inputs of one size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KernelUse {
+    pub label: String,
+    #[serde(flatten)]
+    pub time: KernelTime,
 }
 
 #[derive(Default)]
@@ -29,14 +40,17 @@ pub(super) struct Profiler {
 
 /// Timestamps of one submit, on the GPU.
 struct Pending {
-    labels: Vec<String>,
+    kernels: Vec<Timed>,
     timestamps: super::Buffer,
 }
+
+/// A dispatch that is timed: the kernel's label, and the bytes bound for reading.
+type Timed = (String, u64);
 
 /// The queries of the submit that is being encoded.
 pub(super) struct Queries {
     set: wgpu::QuerySet,
-    labels: Vec<String>,
+    kernels: Vec<Timed>,
     next: u32,
     resolve: wgpu::Buffer,
     timestamps: super::Buffer,
@@ -48,18 +62,20 @@ impl Profiler {
         if !self.on {
             return None;
         }
-        let labels: Vec<String> = commands
+        let kernels: Vec<Timed> = commands
             .iter()
             .filter_map(|command| match command {
-                Command::Dispatch { pipeline, .. } => Some(pipeline.label().to_owned()),
+                Command::Dispatch { pipeline, bind_group, .. } => {
+                    Some((pipeline.label().to_owned(), bind_group.read_bytes))
+                }
                 Command::Copy { .. } => None,
             })
             .take(MAX_QUERIES as usize / 2)
             .collect();
-        if labels.is_empty() {
+        if kernels.is_empty() {
             return None;
         }
-        let count = labels.len() as u32 * 2;
+        let count = kernels.len() as u32 * 2;
         let size = u64::from(count) * 8;
         let set = device.wgpu.create_query_set(&wgpu::QuerySetDescriptor {
             label: Some("kernel times"),
@@ -74,11 +90,11 @@ impl Profiler {
         });
         // The recorder is flushing, so nothing is traced or captured and this is a buffer of the pool.
         let timestamps = device.handle()?.buffer(size, "kernel times").ok()?;
-        Some(Queries { set, labels, next: 0, resolve, timestamps })
+        Some(Queries { set, kernels, next: 0, resolve, timestamps })
     }
 
     pub fn submitted(&mut self, queries: Queries) {
-        self.pending.push(Pending { labels: queries.labels, timestamps: queries.timestamps });
+        self.pending.push(Pending { kernels: queries.kernels, timestamps: queries.timestamps });
     }
 }
 
@@ -86,7 +102,7 @@ impl Queries {
     /// The timestamps of the next dispatch's pass.
     pub fn next(&mut self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         let begin = self.next;
-        if begin as usize >= self.labels.len() * 2 {
+        if begin as usize >= self.kernels.len() * 2 {
             return None;
         }
         self.next += 2;
@@ -98,7 +114,7 @@ impl Queries {
     }
 
     pub fn resolve(&mut self, encoder: &mut wgpu::CommandEncoder) {
-        let count = self.labels.len() as u32 * 2;
+        let count = self.kernels.len() as u32 * 2;
         encoder.resolve_query_set(&self.set, 0..count, &self.resolve, 0);
         if let Ok(timestamps) = self.timestamps.wgpu() {
             encoder.copy_buffer_to_buffer(&self.resolve, 0, timestamps, 0, Some(u64::from(count) * 8));
@@ -120,6 +136,19 @@ impl Device {
 
     /// GPU times by kernel since the last call.
     pub async fn kernel_times(&self) -> Result<BTreeMap<String, KernelTime>> {
+        let mut times: BTreeMap<String, KernelTime> = BTreeMap::new();
+        for KernelUse { label, time } in self.kernel_uses().await? {
+            let sum = times.entry(label).or_default();
+            sum.dispatches += time.dispatches;
+            sum.nanoseconds += time.nanoseconds;
+            sum.read_bytes += time.read_bytes;
+        }
+        Ok(times)
+    }
+
+    /// GPU times by kernel and by the bytes that a dispatch has bound for reading, since the last call of this or of
+    /// [`Device::kernel_times`].
+    pub async fn kernel_uses(&self) -> Result<Vec<KernelUse>> {
         let inner = self.inner();
         inner.flush(FlushReason::Readback);
         // The read-back itself is not to be timed.
@@ -127,21 +156,22 @@ impl Device {
         let pending = std::mem::take(&mut inner.profiler.borrow_mut().pending);
         let slices: Vec<BufferSlice> = pending
             .iter()
-            .map(|pending| BufferSlice { size: pending.labels.len() as u64 * 16, ..pending.timestamps.slice() })
+            .map(|pending| BufferSlice { size: pending.kernels.len() as u64 * 16, ..pending.timestamps.slice() })
             .collect();
         let bytes = self.read(&slices)?.bytes().await?;
         inner.profiler.borrow_mut().on = was_on;
-        let mut times: BTreeMap<String, KernelTime> = BTreeMap::new();
+        let mut times: BTreeMap<Timed, KernelTime> = BTreeMap::new();
         for (pending, bytes) in pending.iter().zip(bytes) {
             let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
-            for (label, pair) in pending.labels.iter().zip(ticks.chunks_exact(2)) {
-                let time = times.entry(label.clone()).or_default();
+            for (kernel, pair) in pending.kernels.iter().zip(ticks.chunks_exact(2)) {
+                let time = times.entry(kernel.clone()).or_default();
                 time.dispatches += 1;
+                time.read_bytes += kernel.1;
                 // Some drivers let the clock jump back; such a pair says nothing.
                 let period = f64::from(inner.queue.get_timestamp_period());
                 time.nanoseconds += (pair[1].saturating_sub(pair[0]) as f64 * period) as u64;
             }
         }
-        Ok(times)
+        Ok(times.into_iter().map(|((label, _), time)| KernelUse { label, time }).collect())
     }
 }

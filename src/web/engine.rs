@@ -103,6 +103,17 @@ impl WasmEngine {
         Ok(())
     }
 
+    #[wasm_bindgen(js_name = setProfiling)]
+    pub fn set_profiling(&self, on: bool) -> Result<(), JsValue> {
+        self.engine()?.set_profiling(on).map_err(js_error)
+    }
+
+    #[wasm_bindgen(js_name = kernelTimes)]
+    pub async fn kernel_times(&self) -> Result<JsValue, JsValue> {
+        let times = self.engine()?.kernel_times().await.map_err(js_error)?;
+        to_js(&times)
+    }
+
     pub fn dispose(&self) {
         if let Some(engine) = self.engine.take() {
             engine.dispose();

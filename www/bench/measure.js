@@ -6,7 +6,7 @@ import { EngineError } from 'rillm';
 import { measureScriptDispatch } from './dispatch.js';
 
 /** New tokens before the measured ones: the first steps build pipelines and bind groups. */
-const WARM_UP_TOKENS = 8;
+export const WARM_UP_TOKENS = 8;
 
 /** The counters that say what one decoded token costs. */
 const PER_TOKEN = ['dispatches', 'passes', 'submits', 'maps', 'buffers_created', 'bind_groups_created', 'pipelines_created', 'uniform_writes'];
@@ -14,7 +14,7 @@ const PER_TOKEN = ['dispatches', 'passes', 'submits', 'maps', 'buffers_created',
 const WORDS = 'the boat went down the river and the old man on the bridge saw it pass while rain fell on the quiet town'.split(' ');
 
 /** A text of about `tokens` tokens for this model; `start` makes texts that share no beginning. */
-async function promptOf(engine, tokens, start) {
+export async function promptOf(engine, tokens, start) {
   const special = (await engine.tokenize('', { add_special: true })).length;
   const wanted = Math.max(1, tokens - special);
   const text = Array.from({ length: wanted }, (_, i) => WORDS[(i * 7 + start) % WORDS.length]).join(' ');
@@ -27,23 +27,23 @@ async function promptOf(engine, tokens, start) {
   return engine.detokenize(ids.slice(0, wanted));
 }
 
-function median(values) {
+export function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-function requestOf(prompt, tokens) {
+export function requestOf(prompt, tokens) {
   return { prompt, max_tokens: tokens, temperature: 0, ignore_eos: true };
 }
 
-async function complete(engine, prompt, tokens) {
+export async function complete(engine, prompt, tokens) {
   const answer = await engine.completions.create(requestOf(prompt, tokens));
   checkLength(answer, tokens);
   return answer;
 }
 
-function checkLength({ usage, choices }, tokens) {
+export function checkLength({ usage, choices }, tokens) {
   if (usage.completion_tokens === tokens) return;
   const message = `wanted ${tokens} new tokens, got ${usage.completion_tokens} (${choices[0].finish_reason}): the context is too short for this measurement`;
   throw new EngineError('context_length_exceeded', message);

@@ -3,7 +3,7 @@
 import type { CacheStats, GpuStats } from '../stats.js';
 import type { AdapterInfo } from '../types.js';
 
-export type { CacheStats, Flushes, GpuStats } from '../stats.js';
+export type { CacheStats, Flushes, GpuStats, KernelTime } from '../stats.js';
 export type { AdapterInfo } from '../types.js';
 
 /** What the elements of a tensor are. */
@@ -93,12 +93,6 @@ export interface KernelOptions {
 export interface DeviceStats extends GpuStats {
   /** Shapes that cross to the WebAssembly as a number. */
   shapes: CacheStats;
-}
-
-/** GPU time of one kernel. */
-export interface KernelTime {
-  dispatches: number;
-  nanoseconds: number;
 }
 
 /** GPU memory of a device, its caches included. Imported buffers are not counted: they are not ours. */

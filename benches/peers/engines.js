@@ -1,0 +1,95 @@
+// The engines side by side, each behind the same face: open() loads a model and gives {facts, generate, close}. `generate` tells
+// every arrival of tokens to a callback, so that all are timed by the same clock. Each engine is set up as its documentation
+// says, and where there is a choice, as it is fastest.
+
+/** Tokens that every engine's context holds. */
+const CONTEXT_LENGTH = 1024;
+
+async function openRillm({ gguf, versions, shaderF16, webGpu }) {
+  const { Engine } = await import('rillm');
+  const engine = await Engine.load(gguf, { contextLength: CONTEXT_LENGTH });
+  return {
+    facts: { version: versions.rillm, backend: webGpu, dtype: `${engine.info.quantization}${shaderF16 ? '' : ', no shader-f16'}` },
+    async generate(prompt, newTokens, onTokens) {
+      let last;
+      for await (const chunk of await engine.completions.create({ prompt, max_tokens: newTokens, temperature: 0, ignore_eos: true, stream: true })) {
+        onTokens(chunk.choices[0].token_ids.length);
+        last = chunk;
+      }
+      const { usage, timings } = last;
+      return { promptTokens: usage.prompt_tokens, own: { decode: timings.tokens_per_s, prefill: timings.prompt_tokens_per_s } };
+    },
+    close: () => engine.dispose(),
+  };
+}
+
+async function openWllama({ gguf, versions, webGpu }) {
+  const { Wllama } = await import('@wllama/wllama');
+  const log = [];
+  const keep = (...parts) => log.push(parts.join(' '));
+  const wllama = new Wllama({ default: new URL('vendor/wllama/wllama.wasm', document.baseURI).href }, { logger: { debug: keep, log: keep, warn: keep, error: keep } });
+  // Its loader by URL would also store the file in the browser; that is left out of its loading time.
+  const response = await fetch(gguf);
+  if (!response.ok) throw new Error(`${gguf}: status ${response.status}`);
+  await wllama.loadModel([await response.blob()], { n_ctx: CONTEXT_LENGTH, n_parallel: 1 });
+  return {
+    facts: { version: `${versions['@wllama/wllama']} (llama.cpp ${Wllama.getLibllamaVersion()})`, backend: wllamaBackend(log, wllama, webGpu), dtype: 'the same file' },
+    log,
+    async generate(prompt, newTokens, onTokens) {
+      let last;
+      let usage;
+      for await (const chunk of await wllama.createCompletion({ prompt, max_tokens: newTokens, temperature: 0, ignore_eos: true, stream: true })) {
+        if (chunk.choices[0]?.text !== undefined && chunk.choices[0].finish_reason === null) onTokens(1);
+        usage = chunk.usage ?? usage;
+        if (chunk.timings !== undefined) last = chunk.timings;
+      }
+      // What it counts itself, where it tells: without its own prompt cache.
+      return {
+        promptTokens: last === undefined ? usage?.prompt_tokens : last.prompt_n + last.cache_n,
+        newTokens: last?.predicted_n,
+        own: last === undefined ? undefined : { decode: last.predicted_per_second, prefill: last.prompt_per_second },
+      };
+    },
+    close: () => wllama.exit(),
+  };
+}
+
+/** llama.cpp writes what it offloaded into its log. */
+function wllamaBackend(log, wllama, webGpu) {
+  const text = log.join('\n');
+  const offloaded = text.match(/offloaded (\d+)\/(\d+) layers to GPU/);
+  const cpu = `CPU, ${wllama.isMultithread() ? `${wllama.getNumThreads()} threads` : 'one thread'}`;
+  if (offloaded !== null && offloaded[1] !== '0') return `${webGpu}, ${offloaded[1]} of ${offloaded[2]} layers`;
+  // It needs shader-f16 of the adapter, and else computes on the CPU.
+  return /load_tensors:\s+WebGPU\S* model buffer size/.test(text) ? webGpu : cpu;
+}
+
+async function openTransformers({ folder, versions, shaderF16, webGpu }) {
+  const { AutoModelForCausalLM, AutoTokenizer, env, Tensor } = await import('@huggingface/transformers');
+  // It takes what is not a path for a model of the Hub.
+  const [, base, name] = new URL(folder, document.baseURI).pathname.match(/^(.*\/)([^/]+)\/?$/);
+  Object.assign(env, { allowLocalModels: true, allowRemoteModels: false, localModelPath: base, useBrowserCache: false, useWasmCache: false });
+  const vendor = new URL('vendor/onnxruntime-web/', document.baseURI).href;
+  env.backends.onnx.wasm.wasmPaths = { mjs: `${vendor}ort-wasm-simd-threaded.asyncify.mjs`, wasm: `${vendor}ort-wasm-simd-threaded.asyncify.wasm` };
+  const dtype = shaderF16 ? 'q4f16' : 'q4';
+  const tokenizer = await AutoTokenizer.from_pretrained(name);
+  const model = await AutoModelForCausalLM.from_pretrained(name, { dtype, device: 'webgpu' });
+  return {
+    facts: { version: `${versions['@huggingface/transformers']} (onnxruntime-web ${versions['onnxruntime-web']})`, backend: webGpu, dtype: `${dtype}, 8-bit activations (accuracy_level 4)` },
+    async generate(prompt, newTokens, onTokens) {
+      const ids = tokenizer.encode(prompt, { add_special_tokens: false });
+      const tensor = (values) => new Tensor('int64', BigInt64Array.from(values, BigInt), [1, ids.length]);
+      let promptSeen = false;
+      const streamer = {
+        // The prompt comes first.
+        put: (tokens) => (promptSeen ? onTokens(tokens[0].length) : (promptSeen = true)),
+        end() {},
+      };
+      await model.generate({ input_ids: tensor(ids), attention_mask: tensor(ids.map(() => 1)), max_new_tokens: newTokens, do_sample: false, streamer });
+      return { promptTokens: ids.length };
+    },
+    close: () => model.dispose(),
+  };
+}
+
+export const ENGINES = { rillm: openRillm, wllama: openWllama, 'transformers.js': openTransformers };

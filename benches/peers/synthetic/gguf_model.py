@@ -1,0 +1,101 @@
+"""A GGUF file of a shape with random weights, for rillm and wllama."""
+
+import numpy as np
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
+
+from shapes import CONTEXT_LENGTH, EMBEDDING_STD, EPSILON, WEIGHT_STD, Shape
+from vocabulary import vocabulary
+
+FILE_TYPES = {
+    "f16": LlamaFileType.MOSTLY_F16,
+    "q4_0": LlamaFileType.MOSTLY_Q4_0,
+    "q8_0": LlamaFileType.MOSTLY_Q8_0,
+}
+# The standard deviation of evenly spread 4-bit and 8-bit numbers; a block's scale is the wanted one over it.
+STD_OF_4_BITS, STD_OF_8_BITS, STD_OF_6_BITS = 4.61, 73.9, 18.5
+
+
+def random_blocks(rng: np.random.Generator, quantization: str, rows: int, columns: int, std: float):
+    """Weights of about this standard deviation: raw rows of blocks (layouts of ggml-common.h) and their type."""
+
+    def scales(blocks: int, value: float) -> np.ndarray:
+        return np.full((blocks, 1), value, np.float16).view(np.uint8)
+
+    def noise(blocks: int, size: int) -> np.ndarray:
+        return rng.integers(0, 256, (blocks, size), np.uint8)
+
+    count = rows * columns
+    if quantization == "f16":
+        return (rng.standard_normal((rows, columns), np.float32) * std).astype(np.float16), None
+    if quantization == "q4_0":
+        n = count // 32
+        data, kind = [scales(n, std / STD_OF_4_BITS), noise(n, 16)], GGMLQuantizationType.Q4_0
+    elif quantization == "q8_0":
+        n = count // 32
+        data, kind = [scales(n, std / STD_OF_8_BITS), noise(n, 32)], GGMLQuantizationType.Q8_0
+    elif quantization == "q6_k":
+        if columns % 256 != 0:
+            raise SystemExit(f"q6_k has blocks of 256 and a row has {columns} weights: take --embedding q8_0")
+        n = count // 256
+        sub_scales = np.full((n, 16), 16, np.uint8)
+        data, kind = [noise(n, 192), sub_scales, scales(n, std / STD_OF_6_BITS / 16)], GGMLQuantizationType.Q6_K
+    else:
+        raise SystemExit(f"there is no quantization {quantization} here")
+    return np.concatenate(data, axis=1).reshape(rows, -1), kind
+
+
+def write_gguf(path: str, name: str, shape: Shape, quantization: str, embedding: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    writer = GGUFWriter(path, shape.arch)
+    writer.add_name(f"{name} shape, random weights")
+    writer.add_block_count(shape.layers)
+    writer.add_context_length(CONTEXT_LENGTH)
+    writer.add_embedding_length(shape.n_embd)
+    writer.add_feed_forward_length(shape.n_ff)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_key_length(shape.head_dim)
+    writer.add_value_length(shape.head_dim)
+    writer.add_rope_dimension_count(shape.head_dim)
+    writer.add_rope_freq_base(shape.rope_theta)
+    writer.add_layer_norm_rms_eps(EPSILON)
+    writer.add_vocab_size(shape.vocab)
+    writer.add_file_type(FILE_TYPES[quantization])
+
+    tokens, merges = vocabulary(shape.vocab)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("llama-bpe" if shape.arch == "llama" else "qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * (shape.vocab - 2) + [3, 3])
+    writer.add_token_merges([" ".join(merge) for merge in merges])
+    writer.add_bos_token_id(shape.vocab - 2)
+    writer.add_eos_token_id(shape.vocab - 1)
+    writer.add_add_bos_token(False)
+
+    def matrix(tensor: str, rows: int, columns: int, kind: str = quantization, std: float = WEIGHT_STD) -> None:
+        data, raw_dtype = random_blocks(rng, kind, rows, columns, std)
+        writer.add_tensor(tensor, data, raw_dtype=raw_dtype)
+
+    def ones(tensor: str, size: int) -> None:
+        writer.add_tensor(tensor, np.ones(size, np.float32))
+
+    query, key_value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    matrix("token_embd.weight", shape.vocab, shape.n_embd, embedding, EMBEDDING_STD)
+    ones("output_norm.weight", shape.n_embd)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}"
+        ones(f"{prefix}.attn_norm.weight", shape.n_embd)
+        for part, rows in {"q": query, "k": key_value, "v": key_value}.items():
+            matrix(f"{prefix}.attn_{part}.weight", rows, shape.n_embd)
+            if shape.arch == "qwen2":
+                bias = (rng.standard_normal(rows) * WEIGHT_STD).astype(np.float32)
+                writer.add_tensor(f"{prefix}.attn_{part}.bias", bias)
+        matrix(f"{prefix}.attn_output.weight", shape.n_embd, query)
+        ones(f"{prefix}.ffn_norm.weight", shape.n_embd)
+        matrix(f"{prefix}.ffn_gate.weight", shape.n_ff, shape.n_embd)
+        matrix(f"{prefix}.ffn_up.weight", shape.n_ff, shape.n_embd)
+        matrix(f"{prefix}.ffn_down.weight", shape.n_embd, shape.n_ff)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
