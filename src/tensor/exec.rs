@@ -3,7 +3,9 @@
 use super::quant::{BLOCK, Planes};
 use super::{Case, DType, Desc, HostTensor, Op, Shape, WeightUpload};
 use crate::error::Result;
-use crate::gpu::{BINDING_ALIGNMENT, Binding, Buffer, BufferSlice, Define, Device, Recording, Shader, Template};
+use crate::gpu::{
+    BINDING_ALIGNMENT, Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template,
+};
 
 /// Modules that every kernel may import.
 const MODULES: &[(&str, &str)] = &[
@@ -322,7 +324,7 @@ pub(super) fn grid_2d(n: usize, limit: u32) -> [u32; 3] {
 }
 
 /// The define for kernels that sum over a subgroup, when there is one, and the lanes that may share a sum.
-pub(super) fn subgroup_lanes(capabilities: &crate::gpu::Capabilities, most: u32) -> Option<u32> {
+pub(super) fn subgroup_lanes(capabilities: &Capabilities, most: u32) -> Option<u32> {
     let (smallest, _) = capabilities.subgroups?;
     // A power of two, as the butterfly sum needs.
     (smallest >= 2).then(|| most.min(1 << smallest.ilog2()))
@@ -335,4 +337,44 @@ pub(super) fn lanes_defines(workgroup: u32, lanes: Option<u32>) -> Vec<(&'static
         defines.push(("SUBGROUPS", Define::Flag));
     }
     defines
+}
+
+/// Invocations that together sum over the columns of some rows: lanes of a subgroup, or several times as many where rows are so
+/// long that each lane would take many blocks one after the other.
+pub(super) struct Team {
+    lanes: Option<u32>,
+    size: u32,
+    workgroup: u32,
+}
+
+impl Team {
+    /// On a GPU a read takes about as long as some thousand operations, so what counts is how few follow each other. On a CPU
+    /// barriers cost more.
+    pub fn for_columns(columns: usize, capabilities: &Capabilities) -> Self {
+        const LEAST_WORKGROUP: u32 = 64;
+        let lanes = subgroup_lanes(capabilities, 32);
+        let Some(count) = lanes else { return Self { lanes, size: LEAST_WORKGROUP, workgroup: LEAST_WORKGROUP } };
+        let wanted = match columns / BLOCK {
+            _ if capabilities.software => count,
+            0..64 => 32,
+            64..96 => 64,
+            _ => 128,
+        };
+        let size = wanted.max(count);
+        Self { lanes, size, workgroup: size.max(LEAST_WORKGROUP) }
+    }
+
+    /// How many there are in a workgroup.
+    pub fn teams(&self) -> usize {
+        (self.workgroup / self.size) as usize
+    }
+
+    pub fn defines(&self) -> Vec<(&'static str, Define)> {
+        let mut defines = lanes_defines(self.workgroup, self.lanes);
+        defines.push(("TEAM", Define::U32(self.size)));
+        if self.lanes.is_some_and(|lanes| lanes < self.size) {
+            defines.push(("TEAMS_OF_LANES", Define::Flag));
+        }
+        defines
+    }
 }

@@ -5,7 +5,7 @@ use super::attention_split::{ALL_SPLITS, SHAPES, Splits};
 use super::mat_vec::reference_linear;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::exec::{Team, grid_2d};
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
@@ -21,7 +21,6 @@ pub struct AttentionOut {
     pub splits: Splits,
 }
 
-const WORKGROUP: u32 = 64;
 const ROWS: u32 = 2;
 
 impl Op for AttentionOut {
@@ -63,9 +62,8 @@ impl Op for AttentionOut {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let lanes = subgroup_lanes(capabilities, 32);
-        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
-        let mut defines = lanes_defines(WORKGROUP, lanes);
+        let team = Team::for_columns(columns, capabilities);
+        let mut defines = team.defines();
         defines.extend([("ROWS", Define::U32(ROWS)), ("TWO_ROWS", Define::Flag)]);
         if self.head_dim.is_multiple_of(32) {
             defines.push(("HEADS_OF_WHOLE_BLOCKS", Define::Flag));
@@ -83,7 +81,7 @@ impl Op for AttentionOut {
                 self.splits.tile as u32,
                 self.capacity as u32,
             ],
-            grid: grid_2d(rows.div_ceil((ROWS * teams) as usize), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(rows.div_ceil(ROWS as usize * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
 

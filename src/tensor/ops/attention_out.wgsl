@@ -1,4 +1,4 @@
-// LANES invocations together compute two rows; each merges the splits of the blocks that it takes.
+// A team of TEAM invocations computes two rows; each merges the splits of the blocks that it takes.
 #import "weight"
 
 struct Params { rows: u32, blocks: u32, heads: u32, head_dim: u32, splits: u32, tile: u32, capacity: u32 }
@@ -34,15 +34,15 @@ fn merged(plane: u32, block: u32, splits: u32) -> vec4<f32> {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let team = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + local / LANES;
-    let lane = local % LANES;
+    let team = (group.y * groups.x + group.x) * (WORKGROUP / TEAM) + local / TEAM;
+    let lane = local % TEAM;
     let row = team * ROWS;
     // Rows past the end repeat the last one, so that every invocation takes part in the sum.
     let rows = min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(params.rows - 1u));
     let length = min(state[0] + 1u, params.capacity);
     let splits = splits_of(length, params.splits, params.tile);
     var products = vec4<f32>(0.0);
-    for (var b = lane; b < params.blocks; b += LANES) {
+    for (var b = lane; b < params.blocks; b += TEAM) {
 #ifdef HEADS_OF_WHOLE_BLOCKS
         // One head, so one set of weights, for the whole block.
         let head = b * 32u / params.head_dim;
@@ -78,8 +78,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         products += dot_rows(rows * params.blocks, b, v);
 #endif
     }
-    products = sum_over_lanes(products, local);
-    for (var i = lane; i < ROWS; i += LANES) {
+    products = sum_over_team(products, local, 0u);
+    for (var i = lane; i < ROWS; i += TEAM) {
         if row + i < params.rows {
             let at = planar_index(row + i, params.rows / 32u);
             x[at] += products[i];

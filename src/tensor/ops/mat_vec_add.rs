@@ -3,7 +3,7 @@
 use super::mat_vec::reference_linear;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::exec::{Team, grid_2d};
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
@@ -13,8 +13,10 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 /// x += weight · activations).
 pub struct MatVecAdd;
 
-const WORKGROUP: u32 = 64;
-const ROWS: u32 = 2;
+/// Rows that a team computes at once. More share each activation that was read, fewer make more teams.
+fn rows_of_a_team(rows: usize, columns: usize) -> u32 {
+    if columns >= 4096 && rows >= 2048 { 4 } else { 2 }
+}
 
 impl Op for MatVecAdd {
     fn name(&self) -> &'static str {
@@ -46,16 +48,19 @@ impl Op for MatVecAdd {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[1].shape.matrix()?;
-        let lanes = subgroup_lanes(capabilities, 32);
-        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
-        let mut defines = lanes_defines(WORKGROUP, lanes);
-        defines.extend([("ROWS", Define::U32(ROWS)), ("TWO_ROWS", Define::Flag)]);
+        let team = Team::for_columns(columns, capabilities);
+        let mut defines = team.defines();
+        let rows_of_a_team = rows_of_a_team(rows, columns);
+        defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
+        if rows_of_a_team == 4 {
+            defines.push(("FOUR_ROWS", Define::Flag));
+        }
         Ok(Kernel {
             template: include_str!("mat_vec_add.wgsl"),
             modules: &[],
             defines,
             params: vec![rows as u32, (columns / 32) as u32],
-            grid: grid_2d(rows.div_ceil((ROWS * teams) as usize), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(rows.div_ceil(rows_of_a_team as usize * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
 
@@ -76,7 +81,7 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(34);
     let mut cases = Vec::new();
     for format in FORMATS {
-        for (rows, columns) in [(32, 32), (96, 160), (160, 4864), (1056, 992)] {
+        for (rows, columns) in [(32, 32), (96, 160), (160, 4864), (1056, 992), (2048, 4128)] {
             let inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns), rng.tensor(&[1, rows])];
             cases.push(Case::new(MatVecAdd, inputs, 1e-5));
         }

@@ -1,4 +1,4 @@
-// LANES invocations together compute ROWS rows.
+// A team of TEAM invocations computes ROWS rows.
 #import "weight"
 
 struct Params { rows: u32, blocks: u32 }
@@ -13,22 +13,22 @@ struct Params { rows: u32, blocks: u32 }
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let team = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + local / LANES;
-    let lane = local % LANES;
+    let team = (group.y * groups.x + group.x) * (WORKGROUP / TEAM) + local / TEAM;
+    let lane = local % TEAM;
     let row = team * ROWS;
     // Rows past the end repeat the last one, so that every invocation takes part in the sum.
     let rows = min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(params.rows - 1u));
     let n = params.blocks;
     var sums = vec4<f32>(0.0);
-    for (var b = lane; b < n; b += LANES) {
+    for (var b = lane; b < n; b += TEAM) {
         let v = Block(
             activations[b], activations[n + b], activations[2u * n + b], activations[3u * n + b],
             activations[4u * n + b], activations[5u * n + b], activations[6u * n + b], activations[7u * n + b],
         );
         sums += dot_rows(rows * n, b, v);
     }
-    sums = sum_over_lanes(sums, local);
-    for (var i = lane; i < ROWS; i += LANES) {
+    sums = sum_over_team(sums, local, 0u);
+    for (var i = lane; i < ROWS; i += TEAM) {
         if row + i < params.rows {
             let at = planar_index(row + i, params.rows / 32u);
             x[at] += sums[i];

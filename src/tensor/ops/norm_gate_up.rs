@@ -4,7 +4,7 @@
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::exec::{Team, grid_2d};
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
@@ -16,7 +16,6 @@ pub struct NormGateUp {
     pub epsilon: f32,
 }
 
-const WORKGROUP: u32 = 64;
 
 impl Op for NormGateUp {
     fn name(&self) -> &'static str {
@@ -46,16 +45,15 @@ impl Op for NormGateUp {
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, columns) = inputs[2].shape.matrix()?;
         let outputs = outputs[0].shape.elements();
-        let lanes = subgroup_lanes(capabilities, 32);
-        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
-        let mut defines = lanes_defines(WORKGROUP, lanes);
+        let team = Team::for_columns(columns, capabilities);
+        let mut defines = team.defines();
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
             template: include_str!("norm_gate_up.wgsl"),
             modules: &[],
             defines,
             params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), outputs as u32],
-            grid: grid_2d(outputs.div_ceil(2 * teams as usize), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(outputs.div_ceil(2 * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
 

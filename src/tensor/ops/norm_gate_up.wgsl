@@ -1,4 +1,4 @@
-// LANES invocations together compute two outputs: two rows of the gate and the same two of up.
+// A team of TEAM invocations computes two outputs: two rows of the gate and the same two of up.
 #import "weight"
 
 struct Params { columns: u32, blocks: u32, epsilon: f32, outputs: u32 }
@@ -14,8 +14,8 @@ fn silu(gate: vec2<f32>) -> vec2<f32> {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let team = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + local / LANES;
-    let lane = local % LANES;
+    let team = (group.y * groups.x + group.x) * (WORKGROUP / TEAM) + local / TEAM;
+    let lane = local % TEAM;
     let row = team * 2u;
     // Rows past the end repeat the last one, so that every invocation takes part in the sum.
     let last = params.outputs - 1u;

@@ -3,7 +3,7 @@
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::exec::{Team, grid_2d};
 use crate::tensor::op::expect;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::FORMATS;
@@ -14,7 +14,6 @@ pub struct NormMatVec {
     pub epsilon: f32,
 }
 
-const WORKGROUP: u32 = 64;
 const ROWS: usize = 4;
 
 impl Op for NormMatVec {
@@ -42,16 +41,15 @@ impl Op for NormMatVec {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let lanes = subgroup_lanes(capabilities, 32);
-        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
-        let mut defines = lanes_defines(WORKGROUP, lanes);
+        let team = Team::for_columns(columns, capabilities);
+        let mut defines = team.defines();
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
             template: include_str!("norm_mat_vec.wgsl"),
             modules: &[],
             defines,
             params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), rows as u32],
-            grid: grid_2d(rows.div_ceil(ROWS * teams as usize), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
 

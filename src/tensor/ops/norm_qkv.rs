@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::exec::{Team, grid_2d};
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
@@ -25,7 +25,6 @@ pub struct NormQkv {
     pub bias: bool,
 }
 
-const WORKGROUP: u32 = 64;
 
 impl Op for NormQkv {
     fn name(&self) -> &'static str {
@@ -72,9 +71,8 @@ impl Op for NormQkv {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
         let (capacity, _) = inputs[4].shape.matrix()?;
-        let lanes = subgroup_lanes(capabilities, 32);
-        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
-        let mut defines = lanes_defines(WORKGROUP, lanes);
+        let team = Team::for_columns(columns, capabilities);
+        let mut defines = team.defines();
         defines.push(("TWO_ROWS", Define::Flag));
         if self.interleaved {
             defines.push(("INTERLEAVED", Define::Flag));
@@ -96,7 +94,7 @@ impl Op for NormQkv {
                 self.pairs as u32,
                 capacity as u32,
             ],
-            grid: grid_2d((rows / 2).div_ceil(teams as usize), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d((rows / 2).div_ceil(team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
 

@@ -1,4 +1,4 @@
-// LANES invocations together compute two rows, a pair that rope turns together where rope turns it.
+// A team of TEAM invocations computes two rows, a pair that rope turns together where rope turns it.
 #import "weight"
 
 struct Params {
@@ -59,8 +59,8 @@ fn store(row: u32, value: f32) {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let team = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + local / LANES;
-    let lane = local % LANES;
+    let team = (group.y * groups.x + group.x) * (WORKGROUP / TEAM) + local / TEAM;
+    let lane = local % TEAM;
     let all_pairs = params.q_rows / 2u + params.kv_rows;
     // Teams past the end repeat the last pair, so that every invocation takes part in the sum.
     let rows = rows_of(min(team, all_pairs - 1u));

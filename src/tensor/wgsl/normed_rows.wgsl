@@ -13,7 +13,7 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
     let n = params.blocks;
     var products = vec4<f32>(0.0);
     var squares = 0.0;
-    for (var b = lane; b < n; b += LANES) {
+    for (var b = lane; b < n; b += TEAM) {
         let v = Block(x[b], x[n + b], x[2u * n + b], x[3u * n + b], x[4u * n + b], x[5u * n + b], x[6u * n + b], x[7u * n + b]);
         squares += dot_blocks(v, v);
         let g = Block(
@@ -23,12 +23,12 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
         products += dot_rows(first_blocks, b, g);
     }
 #ifdef FOUR_ROWS
-    let square = sum_over_lanes(vec4<f32>(squares, 0.0, 0.0, 0.0), local).x;
-    products = sum_over_lanes(products, local);
+    let square = sum_over_team(vec4<f32>(squares, 0.0, 0.0, 0.0), local, 0u).x;
+    products = sum_over_team(products, local, 1u);
 #else
     // One of the four is free.
     products.w = squares;
-    products = sum_over_lanes(products, local);
+    products = sum_over_team(products, local, 0u);
     let square = products.w;
 #endif
     return products * inverseSqrt(square / f32(params.columns) + params.epsilon);

@@ -29,3 +29,28 @@ fn sum_over_lanes(value: vec4<f32>, local: u32) -> vec4<f32> {
     return sum;
 }
 #endif
+
+// A team is one or more such groups of lanes; TEAM of them. The sum over a team goes through workgroup memory where it is more
+// than one; calls between which there is no barrier take different slots, 0 or 1.
+#ifdef TEAMS_OF_LANES
+var<workgroup> team_sums: array<vec4<f32>, 2u * WORKGROUP / LANES>;
+
+fn sum_over_team(value: vec4<f32>, local: u32, slot: u32) -> vec4<f32> {
+    let lanes_sum = sum_over_lanes(value, local);
+    let first = slot * (WORKGROUP / LANES);
+    if local % LANES == 0u {
+        team_sums[first + local / LANES] = lanes_sum;
+    }
+    workgroupBarrier();
+    let team = first + local / TEAM * (TEAM / LANES);
+    var sum = team_sums[team];
+    for (var i = 1u; i < TEAM / LANES; i++) {
+        sum += team_sums[team + i];
+    }
+    return sum;
+}
+#else
+fn sum_over_team(value: vec4<f32>, local: u32, slot: u32) -> vec4<f32> {
+    return sum_over_lanes(value, local);
+}
+#endif
