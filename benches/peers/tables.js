@@ -15,7 +15,7 @@ const OWN_COUNTS = {
 
 const number = (value) => (value === undefined ? '–' : value >= 100 ? Math.round(value).toLocaleString('en') : value.toPrecision(3));
 
-/** How many times better rillm is: more tokens, or less time. */
+/** How many times as fast rillm is: by tokens per second, or by time. */
 export function ratiosOf(reports) {
   const ours = reports.find(({ name, error }) => name === 'rillm' && error === undefined);
   if (ours === undefined) return [];
@@ -39,7 +39,7 @@ export function tableOf(reports) {
       ...Object.entries(FIGURES).map(([name, of]) => [name, ...reports.map((report) => cell(report, of))]),
       ...Object.entries(OWN_COUNTS).map(([name, of]) => [name, ...reports.map((report) => cell(report, of))]),
       ...Object.keys(FIGURES).map((name) => [
-        `rillm is better by, ${name.replace(/, [^,]*$/, '')}`,
+        `rillm, times as fast: ${name.replace(/, [^,]*$/, '')}`,
         ...reports.map((report) => {
           const ratio = ratios.find(({ to }) => to === report.name);
           return ratio === undefined ? '' : `${ratio[name].toPrecision(3)} ×`;

@@ -41,7 +41,7 @@ test('an engine that did not run stays in the table, with the reason', () => {
   for (const row of table.rows) assert.equal(row.length, 4);
   const text = textOf(table);
   assert.match(text, /did not run: no such thing/);
-  assert.match(text, /rillm is better by, prefill 512 +2\.00 ×/);
+  assert.match(text, /rillm, times as fast: prefill 512 +2\.00 ×/);
 });
 
 test('the lock file names versions and no registry', () => {

@@ -20,7 +20,7 @@ function machine({ date, browser, cross_origin_isolated, adapter, model, bandwid
       ['browser', browser],
       ['clock', cross_origin_isolated ? 'precise (cross-origin isolated)' : 'rounded to 0.1 ms (not cross-origin isolated)'],
       ['date', date],
-      ['how', `greedy, medians of ${settings.repetitions} runs after one that is dropped`],
+      ['how', `greedy; ${settings.repetitions === 1 ? 'one run' : `medians of ${settings.repetitions} runs`} after one that is dropped`],
     ],
   };
 }

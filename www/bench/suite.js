@@ -9,6 +9,7 @@ import { measureFirstToken, measureGaps, measureSampling } from './stream.js';
 const PROMPT_LENGTHS = [16, 512, 4000];
 /** With less, a speed is mostly chance. */
 const LEAST_NEW_TOKENS = 16;
+const MOST_LOADS = 3;
 
 /**
  * Runs everything. `source` is what Engine.load takes. Settings: promptTokens (one length instead of the usual), newTokens,
@@ -41,7 +42,7 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
     report.load = await part('Loading the model', async () => {
       const loads = [];
       // A model from elsewhere is fetched once.
-      for (let i = 0; i < (isNear(source) ? repetitions : 1); i++) {
+      for (let i = 0; i < (isNear(source) ? Math.min(repetitions, MOST_LOADS) : 1); i++) {
         await engine?.dispose();
         let bytes = 0;
         const begin = performance.now();
