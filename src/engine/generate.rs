@@ -87,6 +87,8 @@ pub struct Generation {
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<u32>,
     run_ahead: RunAhead,
+    /// The pass that samples the first token: how many tokens it takes in, and when it began.
+    last_pass: Option<(usize, Instant)>,
     /// Steps submitted; step k samples the answer's token k.
     steps: usize,
     /// Tokens of the answer, read so far.
@@ -126,6 +128,7 @@ impl Engine {
             in_flight: VecDeque::new(),
             read: VecDeque::new(),
             run_ahead: RunAhead::default(),
+            last_pass: None,
             steps: 0,
             generated: 0,
             cached: 0,
@@ -195,10 +198,15 @@ impl Generation {
         session.configure(&self.engine.context, &self.request.sampler).await?;
         let mut done = common;
         while done < prompt.len() {
-            done += session.prefill(&self.engine, &prompt[done..])?;
+            let begin = Instant::now();
+            let tokens = session.prefill(&self.engine, &prompt[done..])?;
+            done += tokens;
             if done < prompt.len() {
                 // Bounds what is submitted at once, so that the page gets its frames between the parts.
                 self.engine.context.device().sync().await?;
+                session.pace().took(tokens, begin.elapsed());
+            } else {
+                self.last_pass = Some((tokens, begin));
             }
         }
         self.in_flight.push_back((session.read_tokens(&self.engine.context, 0, 1)?, 1));
@@ -217,6 +225,9 @@ impl Generation {
                 self.read.extend(bytemuck::pod_collect_to_vec::<u8, u32>(&bytes));
             }
             self.run_ahead.arrived(steps, Instant::now());
+            if let (Some((tokens, begin)), Some(session)) = (self.last_pass.take(), &mut self.session) {
+                session.pace().took(tokens, begin.elapsed());
+            }
         }
         match self.read.pop_front() {
             Some(u32::MAX) => bail!(

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::model::config::Config;
 use crate::model::gguf::{Gguf, Metadata};
 use crate::model::source::ByteSource;
-use crate::model::{KvCache, Logits, Transformer, Weights};
+use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use crate::text::tokenizer::{Tokenizer, Vocabulary};
@@ -25,7 +25,8 @@ pub struct LoadOptions {
     pub context_length: Option<usize>,
     /// What the clock on the wall differs from UTC, for templates that ask for the date.
     pub utc_offset_seconds: i64,
-    /// Run single tokens by one op at a time, as several tokens are, to compare with the ops that join these.
+    pub precision: Precision,
+    /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
 }
 
@@ -59,6 +60,7 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     pub embedding_length: usize,
     pub quantization: String,
+    pub precision: Precision,
     pub weight_bytes: u64,
     /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
     pub weight_bytes_per_token: u64,
@@ -123,8 +125,8 @@ impl Engine {
         let mut on_bytes = |loaded: u64, _: u64| {
             progress(Progress { phase: Phase::Weights, loaded: (header + loaded).min(total), total })
         };
-        let weights = Weights::load(&context, source, &gguf, &config, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights, options.plain_ops)?;
+        let weights = Weights::load(&context, source, &gguf, &config, !options.plain_ops, &mut on_bytes).await?;
+        let transformer = Transformer::new(&context, config, &weights, options.precision)?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
@@ -141,6 +143,7 @@ impl Engine {
             vocab_size: config.vocab_size,
             embedding_length: config.n_embd,
             quantization: transformer.quantization().to_uppercase(),
+            precision: transformer.precision(),
             weight_bytes: transformer.weight_bytes(),
             weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes: cache.bytes(),

@@ -6,11 +6,12 @@ pub mod dispatch_cost;
 mod generate;
 mod load;
 pub mod openai;
+mod prefill_pace;
 mod run_ahead;
 mod sampling;
 mod session;
 
-pub use crate::model::source;
+pub use crate::model::{Precision, source};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
 

@@ -5,14 +5,12 @@
 //! ahead of the text's end write behind them; that is overwritten before it is read.
 
 use super::load::Inner;
+use super::prefill_pace::PrefillPace;
 use super::sampling::{Sampling, Target};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
-
-/// Tokens per prefill pass. More would use the GPU better only on large models, and hold a page's frames up longer.
-const PREFILL_CHUNK: usize = 256;
 
 /// Slots of the ring that sampled tokens are written to; more than steps can be in flight.
 pub const RING: usize = 128;
@@ -27,6 +25,7 @@ pub struct Session {
     decode: Plan,
     sampling: Sampling,
     tokens: Vec<u32>,
+    pace: PrefillPace,
 }
 
 impl Session {
@@ -42,7 +41,7 @@ impl Session {
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, &state, &cache, Logits::Last)).await?;
         context.device().sync().await?;
-        Ok(Self { cache, state, ring, decode, sampling, tokens: Vec::new() })
+        Ok(Self { cache, state, ring, decode, sampling, tokens: Vec::new(), pace: PrefillPace::default() })
     }
 
     pub fn capacity(&self) -> usize {
@@ -84,10 +83,15 @@ impl Session {
         Ok(logits)
     }
 
+    /// How many tokens of a prompt are taken in at once.
+    pub fn pace(&mut self) -> &mut PrefillPace {
+        &mut self.pace
+    }
+
     /// Takes in the next part of a prompt; with the last part, samples the first token of the answer as step 0. Returns how
     /// many ids it took.
     pub fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
-        let part = &ids[..ids.len().min(PREFILL_CHUNK)];
+        let part = &ids[..ids.len().min(self.pace.tokens())];
         if part.len() < ids.len() {
             self.forward(engine, part, Logits::None)?;
         } else {

@@ -6,11 +6,14 @@ pub mod arch;
 pub mod config;
 mod decode;
 pub mod gguf;
+mod joined;
 mod kv_cache;
+mod plain;
+mod prefill;
 pub mod source;
 mod transformer;
 mod weights;
 
 pub use kv_cache::KvCache;
-pub use transformer::{Logits, Transformer};
+pub use transformer::{Logits, Precision, Transformer};
 pub use weights::{Progress, Weights};

@@ -10,7 +10,7 @@ use super::config::Config;
 use super::gguf::{Gguf, TensorInfo};
 use super::source::{ByteSource, Chunk, ChunkStream};
 use crate::error::Result;
-use crate::tensor::quant::{FORMATS, Format};
+use crate::tensor::quant::{BLOCK, FORMATS, Format};
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
 /// After this many bytes the upload waits for the GPU, so that the browser's copies in flight stay bounded.
@@ -26,17 +26,20 @@ pub type Progress<'a> = dyn FnMut(u64, u64) -> Result<()> + 'a;
 pub struct Weights {
     tensors: HashMap<String, Tensor>,
     vectors: HashMap<String, Vec<f32>>,
+    is_joined: bool,
     bytes: u64,
     parameters: u64,
 }
 
 impl Weights {
-    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read.
+    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read. With `join`, and where
+    /// types and shapes allow it, matrices that kernels read as one become one.
     pub async fn load(
         context: &Context,
         source: &dyn ByteSource,
         gguf: &Gguf,
         config: &Config,
+        join: bool,
         progress: &mut Progress<'_>,
     ) -> Result<Self> {
         let mut wanted: Vec<&TensorInfo> = gguf.tensors().iter().filter(|tensor| config.uses(&tensor.name)).collect();
@@ -47,8 +50,13 @@ impl Weights {
                 bail!(InvalidFile, "the vector {:?} has {} elements", tensor.name, tensor.elements());
             }
         }
-        let mut weights = Self { tensors: HashMap::new(), vectors: HashMap::new(), bytes: 0, parameters: 0 };
-        weights.join(context, &wanted, config)?;
+        let mut weights =
+            Self { tensors: HashMap::new(), vectors: HashMap::new(), is_joined: false, bytes: 0, parameters: 0 };
+        weights.is_joined = join && can_join(&wanted, config, context.device().capabilities().max_storage_binding_size);
+        let mut places = match weights.is_joined {
+            true => weights.join(context, &wanted, config)?,
+            false => HashMap::new(),
+        };
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(weights) };
         let (start, end) = (first.offset, last.offset + last.bytes);
         let mut reader = Reader {
@@ -61,9 +69,11 @@ impl Weights {
             in_flight: 0,
         };
         for tensor in wanted {
-            let place = weights.tensors.get(&tensor.name).cloned();
+            let place = places.remove(&tensor.name);
+            let is_part = place.is_some();
             let loaded = reader.load(context, tensor, place, progress).await;
             match loaded.map_err(|error| error.context(format_args!("loading {:?}", tensor.name)))? {
+                Loaded::Matrix(_) if is_part => weights.bytes += tensor.bytes,
                 Loaded::Matrix(matrix) => {
                     weights.bytes += matrix.bytes();
                     weights.tensors.insert(tensor.name.clone(), matrix);
@@ -83,47 +93,37 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Makes room for matrices that kernels read as one: a matrix for all of them, of which each is some rows. Those of several
-    /// types, or of shapes that don't allow it, stay apart.
-    fn join(&mut self, context: &Context, tensors: &[&TensorInfo], config: &Config) -> Result<()> {
+    /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
+    fn join(
+        &mut self,
+        context: &Context,
+        tensors: &[&TensorInfo],
+        config: &Config,
+    ) -> Result<HashMap<String, (Tensor, usize)>> {
         let by_name: HashMap<&str, &TensorInfo> =
             tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
+        let mut places = HashMap::new();
         for layer in 0..config.n_layers {
             let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
             for (joined, stems) in JOINED {
-                let parts: Option<Vec<&TensorInfo>> =
-                    stems.iter().map(|stem| by_name.get(name(stem).as_str()).copied()).collect();
-                let Some(parts @ [first, ..]) = parts.as_deref() else { continue };
-                let same = parts
-                    .iter()
-                    .all(|part| part.ty.id() == first.ty.id() && part.dims.len() == 2 && part.dims[0] == first.dims[0]);
-                if !same {
-                    continue;
-                }
-                let format = format_of(first)?;
-                let columns = first.dims[0] as usize;
-                format.row_bytes(columns)?;
+                let parts: Vec<&TensorInfo> =
+                    stems.iter().filter_map(|stem| by_name.get(name(stem).as_str()).copied()).collect();
+                let Some(first) = parts.first() else { continue };
                 let rows: usize = parts.iter().map(|part| part.dims[1] as usize).sum();
+                let columns = first.dims[0] as usize;
+                let format = format_of(first)?;
+                format.row_bytes(columns)?;
                 let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
-                if format.planes(rows, columns).largest() > context.device().capabilities().max_storage_binding_size {
-                    continue;
-                }
                 let whole = context.empty(desc, joined)?;
                 let mut first_row = 0;
-                let mut places = Vec::new();
                 for part in parts {
-                    let count = part.dims[1] as usize;
-                    places.push(whole.weight_rows(first_row, count)?);
-                    first_row += count;
-                }
-                let Some(places) = places.into_iter().collect::<Option<Vec<Tensor>>>() else { continue };
-                for (part, place) in parts.iter().zip(places) {
-                    self.tensors.insert(part.name.clone(), place);
+                    places.insert(part.name.clone(), (whole.clone(), first_row));
+                    first_row += part.dims[1] as usize;
                 }
                 self.tensors.insert(name(joined), whole);
             }
         }
-        Ok(())
+        Ok(places)
     }
 
     /// A tensor that the configuration promised.
@@ -131,7 +131,12 @@ impl Weights {
         self.tensors.get(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
     }
 
-    /// A tensor that not every model has, or a matrix that was joined from several, if it could be.
+    /// Whether the matrices of `JOINED` are one each.
+    pub fn is_joined(&self) -> bool {
+        self.is_joined
+    }
+
+    /// A tensor that not every model has.
     pub fn optional(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
     }
@@ -152,6 +157,24 @@ impl Weights {
     pub fn parameters(&self) -> u64 {
         self.parameters
     }
+}
+
+/// Whether the ops that take joined matrices take those of this model: all parts of one type, and widths of whole blocks.
+fn can_join(tensors: &[&TensorInfo], config: &Config, binding_limit: u64) -> bool {
+    let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
+    if !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
+        return false;
+    }
+    let by_name: HashMap<&str, &TensorInfo> = tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
+    (0..config.n_layers).all(|layer| {
+        JOINED.iter().all(|(_, stems)| {
+            let parts: Option<Vec<&TensorInfo>> =
+                stems.iter().map(|stem| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied()).collect();
+            let Some(parts) = parts else { return false };
+            let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+            bytes <= binding_limit && parts.iter().all(|part| part.ty.id() == parts[0].ty.id())
+        })
+    })
 }
 
 fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
@@ -186,12 +209,12 @@ struct Reader<'s> {
 }
 
 impl Reader<'_> {
-    /// Reads the next tensor, a matrix to its place if it has one already.
+    /// Reads the next tensor, a matrix to its place, a row of another, if it has one already.
     async fn load(
         &mut self,
         context: &Context,
         tensor: &TensorInfo,
-        place: Option<Tensor>,
+        place: Option<(Tensor, usize)>,
         progress: &mut Progress<'_>,
     ) -> Result<Loaded> {
         let format = format_of(tensor)?;
@@ -213,7 +236,7 @@ impl Reader<'_> {
             }
             [columns, rows] => {
                 let mut upload = match place {
-                    Some(place) => WeightUpload::into(context, place)?,
+                    Some((whole, first_row)) => WeightUpload::into_rows(context, whole, first_row, rows as usize)?,
                     None => WeightUpload::new(context, format, rows as usize, columns as usize, &tensor.name)?,
                 };
                 let mut left = tensor.bytes;

@@ -3,9 +3,7 @@
 use super::quant::{BLOCK, Planes};
 use super::{Case, DType, Desc, HostTensor, Op, Shape, WeightUpload};
 use crate::error::Result;
-use crate::gpu::{
-    BINDING_ALIGNMENT, Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template,
-};
+use crate::gpu::{Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template};
 
 /// Modules that every kernel may import.
 const MODULES: &[(&str, &str)] = &[
@@ -68,35 +66,6 @@ impl Tensor {
             bail!(ShapeMismatch, "{:?} can't be read as {shape}", self.desc);
         }
         Ok(Tensor { desc: Desc { shape, ..self.desc }, ..self.clone() })
-    }
-
-    /// Rows of a weight as a weight of their own, in the same memory. `None` where they don't begin and end at places that can be
-    /// bound: then they can't be parts of one matrix.
-    pub fn weight_rows(&self, first: usize, count: usize) -> Result<Option<Tensor>> {
-        let (DType::Weight(format), Some(planes)) = (self.desc.dtype, &self.planes) else {
-            bail!(DtypeMismatch, "only weights have rows to bind, not {:?}", self.desc)
-        };
-        let (rows, columns) = self.desc.shape.matrix()?;
-        if first + count > rows {
-            bail!(ShapeMismatch, "rows {first} to {} of a weight {}", first + count, self.desc.shape);
-        }
-        let blocks = columns.div_ceil(BLOCK);
-        let starts_whole = (first * blocks).is_multiple_of(2);
-        let ends_whole = first + count == rows || (count * blocks).is_multiple_of(2);
-        let offset = |plane: usize| (first * blocks / 2 * format.words_per_pair[plane] * 4) as u64;
-        let aligned = (0..planes.planes.len()).all(|plane| offset(plane).is_multiple_of(BINDING_ALIGNMENT));
-        if !(starts_whole && ends_whole && aligned) {
-            return Ok(None);
-        }
-        let own = format.planes(count, columns);
-        let planes = Planes {
-            planes: (0..own.planes.len())
-                .map(|plane| (planes.planes[plane].0 + offset(plane), own.planes[plane].1))
-                .collect(),
-            bytes: own.bytes,
-        };
-        let desc = Desc { shape: Shape::from([count, columns]), ..self.desc };
-        Ok(Some(Tensor { desc, buffer: self.buffer.clone(), planes: Some(planes) }))
     }
 
     pub(super) fn plane_slices(&self) -> Vec<BufferSlice> {

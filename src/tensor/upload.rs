@@ -13,6 +13,8 @@ pub struct WeightUpload<'a> {
     context: &'a Context,
     tensor: Tensor,
     staging: Buffer,
+    /// Of the tensor, where the rows of this upload begin.
+    first_row: usize,
     rows: usize,
     columns: usize,
     row_bytes: usize,
@@ -36,15 +38,25 @@ impl<'a> WeightUpload<'a> {
         // Before memory is asked for.
         format.row_bytes(columns)?;
         let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
-        Self::into(context, context.empty(desc, label)?)
+        Self::into_rows(context, context.empty(desc, label)?, 0, rows)
     }
 
-    /// Into a weight that has its place.
-    pub fn into(context: &'a Context, tensor: Tensor) -> Result<Self> {
+    /// Into `rows` rows of a weight that has its place, from `first_row` on. The blocks before the first row are even in number.
+    pub fn into_rows(context: &'a Context, tensor: Tensor, first_row: usize, rows: usize) -> Result<Self> {
         let DType::Weight(format) = tensor.dtype() else {
             bail!(DtypeMismatch, "only weights are uploaded as such, not {:?}", tensor.desc())
         };
-        let (rows, columns) = tensor.shape().matrix()?;
+        let (all_rows, columns) = tensor.shape().matrix()?;
+        let blocks_before = first_row * columns.div_ceil(BLOCK);
+        if first_row + rows > all_rows || !blocks_before.is_multiple_of(2) {
+            bail!(
+                ShapeMismatch,
+                "rows {first_row} to {} of a weight {}, with {blocks_before} blocks before them; wanted rows of it, and an \
+                 even number",
+                first_row + rows,
+                tensor.shape()
+            );
+        }
         let row_bytes = format.row_bytes(columns)?;
         let rows_per_run = (STAGING_BYTES / row_bytes) & !1;
         if rows_per_run == 0 {
@@ -52,7 +64,19 @@ impl<'a> WeightUpload<'a> {
         }
         let staging = context.device().buffer(STAGING_BYTES as u64, "upload")?;
         let carry = Vec::with_capacity(4);
-        Ok(Self { context, tensor, staging, rows, columns, row_bytes, rows_per_run, rows_done: 0, filled: 0, carry })
+        Ok(Self {
+            context,
+            tensor,
+            staging,
+            first_row,
+            rows,
+            columns,
+            row_bytes,
+            rows_per_run,
+            rows_done: 0,
+            filled: 0,
+            carry,
+        })
     }
 
     /// Bytes that are still to come.
@@ -122,7 +146,8 @@ impl<'a> WeightUpload<'a> {
         }
         let blocks_per_row = self.columns.div_ceil(BLOCK);
         let params =
-            [self.rows_done * blocks_per_row, rows * blocks_per_row, blocks_per_row, self.columns].map(|n| n as u32);
+            [(self.first_row + self.rows_done) * blocks_per_row, rows * blocks_per_row, blocks_per_row, self.columns]
+                .map(|n| n as u32);
         let size = (rows * self.row_bytes).next_multiple_of(4) as u64;
         let file = BufferSlice { buffer: self.staging.clone(), offset: 0, size };
         self.context.repack(&self.tensor, file, params)?;
@@ -131,7 +156,7 @@ impl<'a> WeightUpload<'a> {
         Ok(())
     }
 
-    /// The matrix, once all bytes have come.
+    /// The whole matrix, once all bytes of this upload have come.
     pub fn finish(self) -> Result<Tensor> {
         if self.missing() > 0 {
             bail!(Truncated, "{} bytes of the weight are missing", self.missing());

@@ -11,7 +11,9 @@ use web_sys::AbortSignal;
 use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
-use crate::engine::{ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference};
+use crate::engine::{
+    ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision,
+};
 use crate::error::{Error, Result};
 
 #[derive(Deserialize, Default)]
@@ -20,6 +22,7 @@ struct JsLoadOptions {
     context_length: Option<usize>,
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
+    precision: Precision,
 }
 
 #[derive(Deserialize)]
@@ -151,6 +154,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         },
         context_length: options.context_length,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
+        precision: options.precision,
         plain_ops: false,
     };
     let source = source::open(&source, signal.clone()).await?;

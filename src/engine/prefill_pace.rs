@@ -1,0 +1,69 @@
+//! How many tokens of a prompt are taken in at once: many use the GPU well, few leave the page and other tabs their frames, and
+//! let a cancellation take effect.
+
+use web_time::Duration;
+
+/// The most tokens of a pass; more gain nothing, and the memory for their activations grows.
+pub const MAX_TOKENS: usize = 512;
+
+/// Fewer waste the GPU.
+const MIN_TOKENS: usize = 32;
+
+/// Until something was measured.
+const FIRST_TOKENS: usize = 128;
+
+/// What a pass may take.
+const PASS: Duration = Duration::from_millis(100);
+
+/// Measures passes and says how many tokens the next one takes.
+#[derive(Clone, Debug, Default)]
+pub struct PrefillPace {
+    per_token: Option<Duration>,
+}
+
+impl PrefillPace {
+    /// A pass over so many tokens took so long. Short ones say little: most of their time is the wait.
+    pub fn took(&mut self, tokens: usize, time: Duration) {
+        if tokens >= MIN_TOKENS {
+            let per_token = time / tokens as u32;
+            // Anything may have held a pass up, so the faster of two is the truer one; but a pace is not kept for ever.
+            self.per_token = Some(self.per_token.map_or(per_token, |before| per_token.min(before * 2)));
+        }
+    }
+
+    pub fn tokens(&self) -> usize {
+        let Some(per_token) = self.per_token else { return FIRST_TOKENS };
+        let tokens = PASS.as_nanos() / per_token.as_nanos().max(1);
+        // Whole tiles of the products.
+        (tokens.min(MAX_TOKENS as u128) as usize / MIN_TOKENS * MIN_TOKENS).max(MIN_TOKENS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_are_as_long_as_the_gpu_is_fast() {
+        let after = |tokens: usize, ms: u64| {
+            let mut pace = PrefillPace::default();
+            pace.took(tokens, Duration::from_millis(ms));
+            pace.tokens()
+        };
+        assert_eq!(PrefillPace::default().tokens(), FIRST_TOKENS);
+        assert_eq!(after(128, 5), MAX_TOKENS);
+        assert_eq!(after(128, 0), MAX_TOKENS);
+        assert_eq!(after(128, 100), 128);
+        assert_eq!(after(128, 130), 96);
+        assert_eq!(after(128, 60_000), MIN_TOKENS);
+        assert_eq!(after(3, 60_000), FIRST_TOKENS, "three tokens say nothing");
+    }
+
+    #[test]
+    fn one_slow_pass_halves_the_next_at_most() {
+        let mut pace = PrefillPace::default();
+        pace.took(256, Duration::from_millis(50));
+        pace.took(256, Duration::from_millis(5000));
+        assert_eq!(pace.tokens(), 256);
+    }
+}

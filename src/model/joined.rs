@@ -1,0 +1,58 @@
+//! The layers of a model whose matrices could be joined: what `decode.rs` and `prefill.rs` run on.
+
+use super::Weights;
+use super::config::Config;
+use crate::error::Result;
+use crate::tensor::{Context, HostTensor, Tensor, to_planar};
+
+pub(super) struct Joined {
+    pub layers: Vec<Layer>,
+    pub output_norm_planar: Tensor, // [n_embd] in planes
+}
+
+/// The weights of one layer; matrices are [outputs, inputs].
+pub(super) struct Layer {
+    pub attention_norm: Tensor, // [n_embd]
+    /// The same in planes, then rope's frequencies, then the biases: what one token's kernel reads.
+    pub vectors: Tensor,
+    pub qkv: Tensor,                      // [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]
+    pub bias: Option<Tensor>,             // [(n_heads + 2 · n_kv_heads) · head_dim]
+    pub attention_output: Tensor,         // [n_embd, n_heads · head_dim]
+    pub feed_forward_norm: Tensor,        // [n_embd]
+    pub feed_forward_norm_planar: Tensor, // [n_embd] in planes
+    pub gate_up: Tensor,                  // [2 · n_ff, n_embd]
+    pub down: Tensor,                     // [n_embd, n_ff]
+}
+
+impl Joined {
+    pub fn new(context: &Context, config: &Config, weights: &Weights, frequencies: &[f32]) -> Result<Self> {
+        let vector = |values: &[f32]| context.tensor(&HostTensor::f32(&[values.len()], values));
+        let layers = (0..config.n_layers)
+            .map(|layer| {
+                let name = |stem: &str| format!("blk.{layer}.{stem}");
+                let get = |stem: &str| weights.get(&name(stem)).cloned();
+                let mut biases = Vec::new();
+                for stem in ["attn_q.bias", "attn_k.bias", "attn_v.bias"] {
+                    if weights.optional(&name(stem)).is_some() {
+                        biases.extend_from_slice(weights.vector(&name(stem))?);
+                    }
+                }
+                let mut vectors = to_planar(weights.vector(&name("attn_norm.weight"))?);
+                vectors.extend_from_slice(frequencies);
+                vectors.extend_from_slice(&biases);
+                Ok(Layer {
+                    attention_norm: get("attn_norm.weight")?,
+                    vectors: vector(&vectors)?,
+                    qkv: get("attn_qkv.weight")?,
+                    bias: if biases.is_empty() { None } else { Some(vector(&biases)?) },
+                    attention_output: get("attn_output.weight")?,
+                    feed_forward_norm: get("ffn_norm.weight")?,
+                    feed_forward_norm_planar: vector(&to_planar(weights.vector(&name("ffn_norm.weight"))?))?,
+                    gate_up: get("ffn_gate_up.weight")?,
+                    down: get("ffn_down.weight")?,
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { layers, output_norm_planar: vector(&to_planar(weights.vector("output_norm.weight")?))? })
+    }
+}
