@@ -1,4 +1,4 @@
-// A workgroup of 128 invocations computes 32 rows, which are neighbouring tokens' queries of the heads that share one
+// A workgroup of 4 · ROWS invocations computes ROWS rows, which are neighbouring tokens' queries of the heads that share one
 // key-value head, and goes over the positions in tiles of 64 keys. Invocation (row lane, key lane) scores 4 rows × 4 keys,
 // and then weighs the values of 4 dimensions in each group of 64 for its rows. Keys, values and weights stand in workgroup
 // memory: CHUNK dimensions of all keys, then CHUNK keys of 64 dimensions.
@@ -13,7 +13,9 @@ struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32 
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-const ROWS = 32u;
+const INVOCATIONS = 4u * ROWS;
+// From one of an invocation's rows to the next.
+const NEXT = ROWS / 4u;
 const KEYS = 64u;
 // Words of a head.
 const HEAD_WORDS = HEAD_DIM / 4u;
@@ -40,7 +42,7 @@ struct Rows { r0: vec4<f32>, r1: vec4<f32>, r2: vec4<f32>, r3: vec4<f32> }
 
 fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
     let group = params.heads / params.kv_heads;
-    for (var i = local; i < ROWS * CHUNK_WORDS; i += 128u) {
+    for (var i = local; i < ROWS * CHUNK_WORDS; i += INVOCATIONS) {
         let word = i % CHUNK_WORDS;
         let row = i / CHUNK_WORDS;
         let n = min(first_row + row, params.rows - 1u);
@@ -56,7 +58,7 @@ fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
 
 // Key 4a + b stands at b · 16 + a. Keys past the end repeat the last one: what lies behind it in the cache may be no number.
 fn load_keys(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
-    for (var i = local; i < KEYS * CHUNK_WORDS; i += 128u) {
+    for (var i = local; i < KEYS * CHUNK_WORDS; i += INVOCATIONS) {
         let word = i % CHUNK_WORDS;
         let key = i / CHUNK_WORDS;
         let at = chunk * CHUNK_WORDS + word;
@@ -70,7 +72,7 @@ fn load_keys(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32
 
 // CHUNK keys from `first_key` on, the dimensions of one group of 64.
 fn load_values(dims: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
-    for (var i = local; i < CHUNK * 16u; i += 128u) {
+    for (var i = local; i < CHUNK * 16u; i += INVOCATIONS) {
         let at = dims * 16u + i % 16u;
         var value = vec4<f32>(0.0);
         if at < HEAD_WORDS {
@@ -100,9 +102,9 @@ fn score(scores: Rows, row: u32, lane: u32) -> Rows {
         let k3 = keys_values[k_at + 48u];
         let q_at = word * ROWS + (row ^ turn);
         sum.r0 = products(sum.r0, queries[q_at], k0, k1, k2, k3);
-        sum.r1 = products(sum.r1, queries[q_at + 8u], k0, k1, k2, k3);
-        sum.r2 = products(sum.r2, queries[q_at + 16u], k0, k1, k2, k3);
-        sum.r3 = products(sum.r3, queries[q_at + 24u], k0, k1, k2, k3);
+        sum.r1 = products(sum.r1, queries[q_at + NEXT], k0, k1, k2, k3);
+        sum.r2 = products(sum.r2, queries[q_at + 2u * NEXT], k0, k1, k2, k3);
+        sum.r3 = products(sum.r3, queries[q_at + 3u * NEXT], k0, k1, k2, k3);
     }
     return sum;
 }
@@ -122,9 +124,9 @@ fn weigh(sums: Rows, part: u32, row: u32, lane: u32) -> Rows {
         let v3 = keys_values[v_at + 48u];
         let w_at = row * 16u + ((part * CHUNK_WORDS + word) ^ row);
         sum.r0 = weigh_four(sum.r0, weights[w_at], v0, v1, v2, v3);
-        sum.r1 = weigh_four(sum.r1, weights[w_at + 128u], v0, v1, v2, v3);
-        sum.r2 = weigh_four(sum.r2, weights[w_at + 256u], v0, v1, v2, v3);
-        sum.r3 = weigh_four(sum.r3, weights[w_at + 384u], v0, v1, v2, v3);
+        sum.r1 = weigh_four(sum.r1, weights[w_at + 16u * NEXT], v0, v1, v2, v3);
+        sum.r2 = weigh_four(sum.r2, weights[w_at + 32u * NEXT], v0, v1, v2, v3);
+        sum.r3 = weigh_four(sum.r3, weights[w_at + 48u * NEXT], v0, v1, v2, v3);
     }
     return sum;
 }
@@ -141,7 +143,7 @@ fn sum_of(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// Leaves one number of each of the invocation's rows, rows 8 apart, for `gather_…` after a barrier.
+// Leaves one number of each of the invocation's rows, rows NEXT apart, for `gather_…` after a barrier.
 fn store_parts(values: vec4<f32>, row: u32, lane: u32) {
 #ifdef SUBGROUPS
     if lane % 8u == 0u {
@@ -151,15 +153,15 @@ fn store_parts(values: vec4<f32>, row: u32, lane: u32) {
         let at = row * PARTS + lane;
 #endif
         parts[at] = values.x;
-        parts[at + 8u * PARTS] = values.y;
-        parts[at + 16u * PARTS] = values.z;
-        parts[at + 24u * PARTS] = values.w;
+        parts[at + NEXT * PARTS] = values.y;
+        parts[at + 2u * NEXT * PARTS] = values.z;
+        parts[at + 3u * NEXT * PARTS] = values.w;
     }
 }
 
 fn load_parts(row: u32, part: u32) -> vec4<f32> {
     let at = row * PARTS + part;
-    return vec4<f32>(parts[at], parts[at + 8u * PARTS], parts[at + 16u * PARTS], parts[at + 24u * PARTS]);
+    return vec4<f32>(parts[at], parts[at + NEXT * PARTS], parts[at + 2u * NEXT * PARTS], parts[at + 3u * NEXT * PARTS]);
 }
 
 fn scatter_largest(values: vec4<f32>, row: u32, lane: u32) {
@@ -209,12 +211,12 @@ fn store(first_row: u32, row: u32, kv_head: u32, word: u32, value: vec4<f32>) {
 
 fn store_rows(first_row: u32, row: u32, kv_head: u32, word: u32, sums: Rows) {
     store(first_row, row, kv_head, word, sums.r0);
-    store(first_row, row + 8u, kv_head, word, sums.r1);
-    store(first_row, row + 16u, kv_head, word, sums.r2);
-    store(first_row, row + 24u, kv_head, word, sums.r3);
+    store(first_row, row + NEXT, kv_head, word, sums.r1);
+    store(first_row, row + 2u * NEXT, kv_head, word, sums.r2);
+    store(first_row, row + 3u * NEXT, kv_head, word, sums.r3);
 }
 
-@compute @workgroup_size(128)
+@compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let kv_head = id.x;
     // The last tokens have the most positions; they go first, so that none of them is left over at the end.
@@ -222,10 +224,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
     let group = params.heads / params.kv_heads;
     // Eight neighbouring invocations stand side by side, so that 32 of them read few words at once.
     let lane = (local & 7u) | ((local >> 2u) & 8u);
-    let row = ((local >> 3u) & 3u) | ((local >> 4u) & 4u);
+    let row = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 
     let last_row = params.rows - 1u;
-    let rows = min(vec4<u32>(first_row + row) + vec4<u32>(0u, 8u, 16u, 24u), vec4<u32>(last_row));
+    let rows = min(vec4<u32>(first_row + row) + vec4<u32>(0u, NEXT, 2u * NEXT, 3u * NEXT), vec4<u32>(last_row));
     let positions = vec4<u32>(state[0]) + rows / vec4<u32>(group);
     let last_key = min(state[0] + min(first_row + ROWS - 1u, last_row) / group, params.capacity - 1u);
 
@@ -280,9 +282,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
         total = total * keep + vec4<f32>(sum_of(w0), sum_of(w1), sum_of(w2), sum_of(w3));
         let w_at = row * 16u + (lane ^ row);
         weights[w_at] = w0;
-        weights[w_at + 128u] = w1;
-        weights[w_at + 256u] = w2;
-        weights[w_at + 384u] = w3;
+        weights[w_at + 16u * NEXT] = w1;
+        weights[w_at + 32u * NEXT] = w2;
+        weights[w_at + 48u * NEXT] = w3;
 
         sums0 = scaled(sums0, keep);
 #ifdef DIMS_64

@@ -43,6 +43,7 @@ ops! {
     unary: Unary,
 }
 
+pub use attention_prefill::AttentionTile;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
 pub use mat_mul_int8::Int8Tile;
