@@ -103,12 +103,15 @@ impl Bench {
                     .await?;
                 }
             }
-            let name = format!("mat_mul [{rows}, {columns}]");
-            self.time(&name, &ops::MatMul::default(), flop, async |bench| {
-                let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
-                Ok(vec![vec![x, bench.weight(rows, columns)?]])
-            })
-            .await?;
+            for eight in [false, true] {
+                let op = ops::MatMul { eight, ..Default::default() };
+                let name = format!("mat_mul [{rows}, {columns}] eight: {eight}");
+                self.time(&name, &op, flop, async |bench| {
+                    let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
+                    Ok(vec![vec![x, bench.weight(rows, columns)?]])
+                })
+                .await?;
+            }
         }
         for columns in [2048, 8192] {
             let bytes = Work::Bytes((tokens * columns) as f64 * (4.0 + 1.0 + 4.0 / 32.0));

@@ -52,5 +52,5 @@ pub use unary::UnaryKind;
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
 /// matrix-vector product, limited by reading the weight; more share each weight that was read.
 pub fn linear(tokens: usize) -> &'static dyn Op {
-    if tokens == 1 { &MatVec } else { &MatMul { epilogue: Epilogue::NONE } }
+    if tokens == 1 { &MatVec } else { &MatMul { epilogue: Epilogue::NONE, eight: false } }
 }
