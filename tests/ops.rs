@@ -88,7 +88,7 @@ fn tensors_that_do_not_fit_are_refused() {
         dtype: DType::Weight(quant::Format::by_name(name).unwrap()),
     });
     let product = ops::MatMulInt8::default();
-    let residual = ops::MatMul { epilogue: ops::Epilogue { bias: true, residual: true }, eight: false };
+    let residual = ops::MatMul { epilogue: ops::Epilogue { bias: true, residual: true } };
     let append = ops::RopeKvAppend { heads: 2, kv_heads: 1, head_dim: 4, interleaved: true, bias: true };
     let refused: [(&dyn Op, Vec<Desc>, Code); 22] = [
         (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),

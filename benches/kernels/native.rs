@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use pollster::block_on;
 use rillm::Result;
-use rillm::tensor::ops::{self, AttentionTile, Int8Tile};
+use rillm::tensor::ops::{self, AttentionTile};
 use rillm::tensor::{Context, DeviceOptions, HostTensor, Op, Rng, Shape, Tensor, quant};
 
 const HELP: &str =
@@ -91,27 +91,21 @@ impl Bench {
         for [rows, columns] in MAT_MUL_SHAPES {
             let flop = Work::Flop(2.0 * (tokens * rows * columns) as f64);
             if self.options.format.has_int8_view {
-                for tile in Int8Tile::CANDIDATES {
-                    let op = ops::MatMulInt8 { tile, ..Default::default() };
-                    let name = format!("mat_mul_int8 [{rows}, {columns}] {tile:?}");
-                    self.time(&name, &op, flop, async |bench| {
-                        let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
-                        let mut inputs = bench.context.run(&ops::Quantize, &[&x])?;
-                        inputs.push(bench.weight(rows, columns)?);
-                        Ok(vec![inputs])
-                    })
-                    .await?;
-                }
-            }
-            for eight in [false, true] {
-                let op = ops::MatMul { eight, ..Default::default() };
-                let name = format!("mat_mul [{rows}, {columns}] eight: {eight}");
-                self.time(&name, &op, flop, async |bench| {
+                let name = format!("mat_mul_int8 [{rows}, {columns}]");
+                self.time(&name, &ops::MatMulInt8::default(), flop, async |bench| {
                     let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
-                    Ok(vec![vec![x, bench.weight(rows, columns)?]])
+                    let mut inputs = bench.context.run(&ops::Quantize, &[&x])?;
+                    inputs.push(bench.weight(rows, columns)?);
+                    Ok(vec![inputs])
                 })
                 .await?;
             }
+            let name = format!("mat_mul [{rows}, {columns}]");
+            self.time(&name, &ops::MatMul::default(), flop, async |bench| {
+                let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
+                Ok(vec![vec![x, bench.weight(rows, columns)?]])
+            })
+            .await?;
         }
         for columns in [2048, 8192] {
             let bytes = Work::Bytes((tokens * columns) as f64 * (4.0 + 1.0 + 4.0 / 32.0));

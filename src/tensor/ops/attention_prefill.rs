@@ -27,8 +27,8 @@ pub struct AttentionTile {
 impl AttentionTile {
     /// What `benches/kernels` compares. The last fits the 16 KiB of workgroup memory that every WebGPU device has.
     pub const CANDIDATES: [AttentionTile; 4] = [
-        AttentionTile { rows: 32, chunk: 64 },
         AttentionTile { rows: 64, chunk: 32 },
+        AttentionTile { rows: 64, chunk: 16 },
         AttentionTile { rows: 32, chunk: 32 },
         AttentionTile { rows: 32, chunk: 16 },
     ];

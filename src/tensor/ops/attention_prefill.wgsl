@@ -83,11 +83,10 @@ fn load_values(dims: u32, first_key: u32, last_key: u32, kv_head: u32, local: u3
 }
 
 fn products(sum: vec4<f32>, x: vec4<f32>, k0: vec4<f32>, k1: vec4<f32>, k2: vec4<f32>, k3: vec4<f32>) -> vec4<f32> {
-    return sum
-        + x.x * vec4<f32>(k0.x, k1.x, k2.x, k3.x)
-        + x.y * vec4<f32>(k0.y, k1.y, k2.y, k3.y)
-        + x.z * vec4<f32>(k0.z, k1.z, k2.z, k3.z)
-        + x.w * vec4<f32>(k0.w, k1.w, k2.w, k3.w);
+    var result = fma(vec4<f32>(x.x), vec4<f32>(k0.x, k1.x, k2.x, k3.x), sum);
+    result = fma(vec4<f32>(x.y), vec4<f32>(k0.y, k1.y, k2.y, k3.y), result);
+    result = fma(vec4<f32>(x.z), vec4<f32>(k0.z, k1.z, k2.z, k3.z), result);
+    return fma(vec4<f32>(x.w), vec4<f32>(k0.w, k1.w, k2.w, k3.w), result);
 }
 
 // Adds what the chunk's dimensions give to the scores of 4 rows × 4 keys.
@@ -110,7 +109,8 @@ fn score(scores: Rows, row: u32, lane: u32) -> Rows {
 }
 
 fn weigh_four(sum: vec4<f32>, w: vec4<f32>, v0: vec4<f32>, v1: vec4<f32>, v2: vec4<f32>, v3: vec4<f32>) -> vec4<f32> {
-    return sum + w.x * v0 + w.y * v1 + w.z * v2 + w.w * v3;
+    let first = fma(vec4<f32>(w.y), v1, fma(vec4<f32>(w.x), v0, sum));
+    return fma(vec4<f32>(w.w), v3, fma(vec4<f32>(w.z), v2, first));
 }
 
 // Adds the weighted values of CHUNK keys, the `part`-th of the tile.

@@ -7,7 +7,7 @@
 use super::Epilogue;
 use super::mat_vec::{infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
-use crate::gpu::{Capabilities, Define};
+use crate::gpu::Capabilities;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
@@ -16,8 +16,6 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatMul {
     pub epilogue: Epilogue,
-    /// Let an invocation compute eight tokens by four rows rather than four by four.
-    pub eight: bool,
 }
 
 /// Rows and tokens of a workgroup's tile.
@@ -52,9 +50,6 @@ impl Op for MatMul {
             let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
             (include_str!("mat_mul_direct.wgsl"), grid)
         } else {
-            if self.eight {
-                defines.push(("EIGHT", Define::Flag));
-            }
             (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1])
         };
         let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
@@ -83,7 +78,7 @@ pub fn cases() -> Vec<Case> {
             if epilogue.residual {
                 inputs.push(rng.tensor(&[tokens, rows]));
             }
-            cases.push(Case::new(MatMul { epilogue, eight: index % 3 == 1 }, inputs, 1e-5));
+            cases.push(Case::new(MatMul { epilogue }, inputs, 1e-5));
         }
     }
     cases

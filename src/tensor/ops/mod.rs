@@ -46,11 +46,10 @@ ops! {
 pub use attention_prefill::AttentionTile;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
-pub use mat_mul_int8::Int8Tile;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
 /// matrix-vector product, limited by reading the weight; more share each weight that was read.
 pub fn linear(tokens: usize) -> &'static dyn Op {
-    if tokens == 1 { &MatVec } else { &MatMul { epilogue: Epilogue::NONE, eight: false } }
+    if tokens == 1 { &MatVec } else { &MatMul { epilogue: Epilogue::NONE } }
 }
