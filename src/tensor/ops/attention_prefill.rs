@@ -15,23 +15,20 @@ pub struct AttentionPrefill {
     pub tile: AttentionTile,
 }
 
-/// The tile of a workgroup, by 64 keys.
+/// The tile of a workgroup, by 64 keys. Invocations bring two words each of what is in workgroup memory at once, so rows and
+/// chunk go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionTile {
     /// Pairs of a token and a head: 32 or 64.
     pub rows: u32,
-    /// Dimensions of keys, and keys of values, that are in workgroup memory at once: 16, 32 or 64.
+    /// Dimensions of keys, and keys of values, that are in workgroup memory at once: half of the rows.
     pub chunk: u32,
 }
 
 impl AttentionTile {
     /// What `benches/kernels` compares. The last fits the 16 KiB of workgroup memory that every WebGPU device has.
-    pub const CANDIDATES: [AttentionTile; 4] = [
-        AttentionTile { rows: 64, chunk: 32 },
-        AttentionTile { rows: 64, chunk: 16 },
-        AttentionTile { rows: 32, chunk: 32 },
-        AttentionTile { rows: 32, chunk: 16 },
-    ];
+    pub const CANDIDATES: [AttentionTile; 2] =
+        [AttentionTile { rows: 64, chunk: 32 }, AttentionTile { rows: 32, chunk: 16 }];
 
     /// Queries, keys or values, weights and parts of sums.
     fn workgroup_bytes(self) -> u32 {
@@ -63,7 +60,7 @@ impl Op for AttentionPrefill {
         else {
             return self.attention.kernel(inputs, outputs, capabilities);
         };
-        if ![32, 64].contains(&tile_rows) || ![16, 32, 64].contains(&chunk) {
+        if !AttentionTile::CANDIDATES.contains(&AttentionTile { rows: tile_rows, chunk }) {
             bail!(ShapeMismatch, "attention_prefill has no {:?}; take one of AttentionTile::CANDIDATES", self.tile);
         }
         let (tokens, _) = inputs[0].shape.matrix()?;

@@ -1,7 +1,8 @@
 // A workgroup of 4 · ROWS invocations computes ROWS rows, which are neighbouring tokens' queries of the heads that share one
 // key-value head, and goes over the positions in tiles of 64 keys. Invocation (row lane, key lane) scores 4 rows × 4 keys,
 // and then weighs the values of 4 dimensions in each group of 64 for its rows. Keys, values and weights stand in workgroup
-// memory: CHUNK dimensions of all keys, then CHUNK keys of 64 dimensions.
+// memory in stages: CHUNK dimensions of all keys, until all dimensions are scored, then CHUNK keys of 64 dimensions of
+// values. While one stage is computed, the next is on its way in registers, two words for each invocation.
 //
 // Words of four numbers stand where they do so that what is stored at once, or read at once, lies in all banks: hence `^`.
 struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32 }
@@ -56,30 +57,71 @@ fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
     }
 }
 
-// Key 4a + b stands at b · 16 + a. Keys past the end repeat the last one: what lies behind it in the cache may be no number.
-fn load_keys(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
-    for (var i = local; i < KEYS * CHUNK_WORDS; i += INVOCATIONS) {
-        let word = i % CHUNK_WORDS;
-        let key = i / CHUNK_WORDS;
-        let at = chunk * CHUNK_WORDS + word;
-        var value = vec4<f32>(0.0);
-        if at < HEAD_WORDS {
-            value = k_cache[(min(first_key + key, last_key) * params.kv_heads + kv_head) * HEAD_WORDS + at];
-        }
-        keys_values[word * KEYS + ((key % 4u * 16u + key / 4u) ^ (word & 7u))] = value;
+// What an invocation brings of a stage.
+struct Pair { first: vec4<f32>, second: vec4<f32> }
+
+// Stages of keys of a tile, and groups of 64 dimensions.
+const KEY_STAGES = (HEAD_DIM + CHUNK - 1u) / CHUNK;
+const GROUPS = (HEAD_DIM + 63u) / 64u;
+
+// Keys past the end repeat the last one: what lies behind it in the cache may be no number.
+fn load_key(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
+    let at = chunk * CHUNK_WORDS + i % CHUNK_WORDS;
+    let key = min(first_key + i / CHUNK_WORDS, last_key);
+    if at >= HEAD_WORDS {
+        return vec4<f32>(0.0);
     }
+    return k_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at];
 }
 
-// CHUNK keys from `first_key` on, the dimensions of one group of 64.
-fn load_values(dims: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
-    for (var i = local; i < CHUNK * 16u; i += INVOCATIONS) {
-        let at = dims * 16u + i % 16u;
-        var value = vec4<f32>(0.0);
-        if at < HEAD_WORDS {
-            value = v_cache[(min(first_key + i / 16u, last_key) * params.kv_heads + kv_head) * HEAD_WORDS + at];
-        }
-        keys_values[i] = value;
+fn load_value(group: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
+    let at = group * 16u + i % 16u;
+    let key = min(first_key + i / 16u, last_key);
+    if at >= HEAD_WORDS {
+        return vec4<f32>(0.0);
     }
+    return v_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at];
+}
+
+// Stages count from the tile's first; those of values go through all groups of dimensions of some keys before the next keys.
+fn load_stage(stage: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) -> Pair {
+    if stage < KEY_STAGES {
+        return Pair(
+            load_key(stage, first_key, last_key, kv_head, local),
+            load_key(stage, first_key, last_key, kv_head, local + INVOCATIONS),
+        );
+    }
+    let group = (stage - KEY_STAGES) % GROUPS;
+    let part_key = first_key + (stage - KEY_STAGES) / GROUPS * CHUNK;
+    return Pair(
+        load_value(group, part_key, last_key, kv_head, local),
+        load_value(group, part_key, last_key, kv_head, local + INVOCATIONS),
+    );
+}
+
+// What comes after a stage of values: the next one, or the keys of the next tile.
+fn load_next(stage: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) -> Pair {
+    if stage + 1u < KEY_STAGES + GROUPS * (KEYS / CHUNK) {
+        return load_stage(stage + 1u, first_key, last_key, kv_head, local);
+    }
+    return load_stage(0u, first_key + KEYS, last_key, kv_head, local);
+}
+
+// Key 4a + b stands at b · 16 + a.
+fn key_place(i: u32) -> u32 {
+    let word = i % CHUNK_WORDS;
+    let key = i / CHUNK_WORDS;
+    return word * KEYS + ((key % 4u * 16u + key / 4u) ^ (word & 7u));
+}
+
+fn store_keys(pair: Pair, local: u32) {
+    keys_values[key_place(local)] = pair.first;
+    keys_values[key_place(local + INVOCATIONS)] = pair.second;
+}
+
+fn store_values(pair: Pair, local: u32) {
+    keys_values[local] = pair.first;
+    keys_values[local + INVOCATIONS] = pair.second;
 }
 
 fn products(sum: vec4<f32>, x: vec4<f32>, k0: vec4<f32>, k1: vec4<f32>, k2: vec4<f32>, k3: vec4<f32>) -> vec4<f32> {
@@ -245,15 +287,17 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
 #ifdef DIMS_192
     var sums3 = nothing;
 #endif
+    var next = load_stage(0u, 0u, last_key, kv_head, local);
     for (var first_key = 0u; first_key <= last_key; first_key += KEYS) {
         var scores = nothing;
-        for (var chunk = 0u; chunk * CHUNK < HEAD_DIM; chunk++) {
+        for (var chunk = 0u; chunk < KEY_STAGES; chunk++) {
             // Queries that fit in one chunk stay.
-            if HEAD_DIM > CHUNK || first_key == 0u {
+            if KEY_STAGES > 1u || first_key == 0u {
                 load_queries(chunk, first_row, kv_head, local);
             }
-            load_keys(chunk, first_key, last_key, kv_head, local);
+            store_keys(next, local);
             workgroupBarrier();
+            next = load_stage(chunk + 1u, first_key, last_key, kv_head, local);
             scores = score(scores, row, lane);
             workgroupBarrier();
         }
@@ -297,26 +341,30 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
         sums3 = scaled(sums3, keep);
 #endif
         for (var part = 0u; part * CHUNK < KEYS; part++) {
-            let part_key = first_key + part * CHUNK;
-            load_values(0u, part_key, last_key, kv_head, local);
+            let stage = KEY_STAGES + part * GROUPS;
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage, first_key, last_key, kv_head, local);
             sums0 = weigh(sums0, part, row, lane);
             workgroupBarrier();
 #ifdef DIMS_64
-            load_values(1u, part_key, last_key, kv_head, local);
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage + 1u, first_key, last_key, kv_head, local);
             sums1 = weigh(sums1, part, row, lane);
             workgroupBarrier();
 #endif
 #ifdef DIMS_128
-            load_values(2u, part_key, last_key, kv_head, local);
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage + 2u, first_key, last_key, kv_head, local);
             sums2 = weigh(sums2, part, row, lane);
             workgroupBarrier();
 #endif
 #ifdef DIMS_192
-            load_values(3u, part_key, last_key, kv_head, local);
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage + 3u, first_key, last_key, kv_head, local);
             sums3 = weigh(sums3, part, row, lane);
             workgroupBarrier();
 #endif
