@@ -30,9 +30,9 @@ impl AttentionTile {
     pub const CANDIDATES: [AttentionTile; 2] =
         [AttentionTile { rows: 64, chunk: 32 }, AttentionTile { rows: 32, chunk: 16 }];
 
-    /// Queries, keys or values, weights and parts of sums.
+    /// A chunk of queries, keys or values, and weights.
     fn workgroup_bytes(self) -> u32 {
-        (self.rows * self.chunk + 64 * self.chunk + self.rows * 64 + self.rows * 16) * 4
+        (self.rows * self.chunk + 64 * self.chunk + self.rows * 64) * 4
     }
 }
 
@@ -74,6 +74,14 @@ impl Op for AttentionPrefill {
             if head_dim > dims {
                 defines.push((name, Define::Flag));
             }
+        }
+        // Chunks of queries anew for each tile of keys, unless there is room for all.
+        let chunk_bytes = tile_rows * chunk * 4;
+        let all_bytes = (head_dim as u32).div_ceil(chunk) * chunk_bytes;
+        let rest = AttentionTile { rows: tile_rows, chunk }.workgroup_bytes() - chunk_bytes;
+        let parts_bytes = tile_rows * 16 * 4;
+        if rest + all_bytes + parts_bytes <= capabilities.max_workgroup_storage_size {
+            defines.push(("RESIDENT", Define::Flag));
         }
         if subgroup_lanes(capabilities, 8) == Some(8) {
             defines.push(("SUBGROUPS", Define::Flag));

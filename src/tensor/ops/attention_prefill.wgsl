@@ -22,6 +22,15 @@ const KEYS = 64u;
 const HEAD_WORDS = HEAD_DIM / 4u;
 // Words of a chunk of dimensions.
 const CHUNK_WORDS = CHUNK / 4u;
+// Stages of keys of a tile, and groups of 64 dimensions.
+const KEY_STAGES = (HEAD_DIM + CHUNK - 1u) / CHUNK;
+const GROUPS = (HEAD_DIM + 63u) / 64u;
+// With RESIDENT, all dimensions of the queries are in workgroup memory, or else those of a chunk.
+#ifdef RESIDENT
+const QUERY_WORDS = KEY_STAGES * CHUNK_WORDS;
+#else
+const QUERY_WORDS = CHUNK_WORDS;
+#endif
 const LOWEST = -3.0e38;
 
 #ifdef SUBGROUPS
@@ -32,23 +41,26 @@ const PARTS = 2u;
 const PARTS = 16u;
 #endif
 
-var<workgroup> queries: array<vec4<f32>, ROWS * CHUNK_WORDS>;
+var<workgroup> queries: array<vec4<f32>, ROWS * QUERY_WORDS>;
 // Keys, and then values.
 var<workgroup> keys_values: array<vec4<f32>, KEYS * CHUNK_WORDS>;
 var<workgroup> weights: array<vec4<f32>, ROWS * KEYS / 4u>;
-var<workgroup> parts: array<f32, ROWS * PARTS>;
+#ifdef RESIDENT
+var<workgroup> parts: array<vec4<f32>, NEXT * PARTS>;
+#endif
 
 // One number or word for each of an invocation's rows.
 struct Rows { r0: vec4<f32>, r1: vec4<f32>, r2: vec4<f32>, r3: vec4<f32> }
 
-fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
+// QUERY_WORDS of each row from `first_word` on.
+fn load_queries(first_word: u32, first_row: u32, kv_head: u32, local: u32) {
     let group = params.heads / params.kv_heads;
-    for (var i = local; i < ROWS * CHUNK_WORDS; i += INVOCATIONS) {
-        let word = i % CHUNK_WORDS;
-        let row = i / CHUNK_WORDS;
+    for (var i = local; i < ROWS * QUERY_WORDS; i += INVOCATIONS) {
+        let word = i % QUERY_WORDS;
+        let row = i / QUERY_WORDS;
         let n = min(first_row + row, params.rows - 1u);
         let head = kv_head * group + n % group;
-        let at = chunk * CHUNK_WORDS + word;
+        let at = first_word + word;
         var value = vec4<f32>(0.0);
         if at < HEAD_WORDS {
             value = q[(n / group * params.heads + head) * HEAD_WORDS + at] * params.scale;
@@ -59,10 +71,6 @@ fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
 
 // What an invocation brings of a stage.
 struct Pair { first: vec4<f32>, second: vec4<f32> }
-
-// Stages of keys of a tile, and groups of 64 dimensions.
-const KEY_STAGES = (HEAD_DIM + CHUNK - 1u) / CHUNK;
-const GROUPS = (HEAD_DIM + 63u) / 64u;
 
 // Keys past the end repeat the last one: what lies behind it in the cache may be no number.
 fn load_key(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
@@ -131,8 +139,8 @@ fn products(sum: vec4<f32>, x: vec4<f32>, k0: vec4<f32>, k1: vec4<f32>, k2: vec4
     return fma(vec4<f32>(x.w), vec4<f32>(k0.w, k1.w, k2.w, k3.w), result);
 }
 
-// Adds what the chunk's dimensions give to the scores of 4 rows × 4 keys.
-fn score(scores: Rows, row: u32, lane: u32) -> Rows {
+// Adds what the chunk's dimensions give to the scores of 4 rows × 4 keys; its queries stand from `first_word` on.
+fn score(scores: Rows, first_word: u32, row: u32, lane: u32) -> Rows {
     var sum = scores;
     for (var word = 0u; word < CHUNK_WORDS; word++) {
         let turn = word & 7u;
@@ -141,7 +149,8 @@ fn score(scores: Rows, row: u32, lane: u32) -> Rows {
         let k1 = keys_values[k_at + 16u];
         let k2 = keys_values[k_at + 32u];
         let k3 = keys_values[k_at + 48u];
-        let q_at = word * ROWS + (row ^ turn);
+        let q_word = first_word + word;
+        let q_at = q_word * ROWS + (row ^ (q_word & 7u));
         sum.r0 = products(sum.r0, queries[q_at], k0, k1, k2, k3);
         sum.r1 = products(sum.r1, queries[q_at + NEXT], k0, k1, k2, k3);
         sum.r2 = products(sum.r2, queries[q_at + 2u * NEXT], k0, k1, k2, k3);
@@ -185,25 +194,33 @@ fn sum_of(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// Leaves one number of each of the invocation's rows, rows NEXT apart, for `gather_…` after a barrier.
+// Numbers of an invocation's rows on their way to the others of these rows. Queries that are not resident make room for them:
+// they were all read, and come anew.
+fn store_part(values: vec4<f32>, at: u32) {
+#ifdef RESIDENT
+    parts[at] = values;
+#else
+    queries[at] = values;
+#endif
+}
+
+fn load_part(row: u32, part: u32) -> vec4<f32> {
+#ifdef RESIDENT
+    return parts[row * PARTS + part];
+#else
+    return queries[row * PARTS + part];
+#endif
+}
+
+// Leaves one number of each of the invocation's rows for `gather_…` after a barrier.
 fn store_parts(values: vec4<f32>, row: u32, lane: u32) {
 #ifdef SUBGROUPS
     if lane % 8u == 0u {
-        let at = row * PARTS + lane / 8u;
-#else
-    {
-        let at = row * PARTS + lane;
-#endif
-        parts[at] = values.x;
-        parts[at + NEXT * PARTS] = values.y;
-        parts[at + 2u * NEXT * PARTS] = values.z;
-        parts[at + 3u * NEXT * PARTS] = values.w;
+        store_part(values, row * PARTS + lane / 8u);
     }
-}
-
-fn load_parts(row: u32, part: u32) -> vec4<f32> {
-    let at = row * PARTS + part;
-    return vec4<f32>(parts[at], parts[at + NEXT * PARTS], parts[at + 2u * NEXT * PARTS], parts[at + 3u * NEXT * PARTS]);
+#else
+    store_part(values, row * PARTS + lane);
+#endif
 }
 
 fn scatter_largest(values: vec4<f32>, row: u32, lane: u32) {
@@ -217,9 +234,9 @@ fn scatter_largest(values: vec4<f32>, row: u32, lane: u32) {
 }
 
 fn gather_largest(row: u32) -> vec4<f32> {
-    var most = load_parts(row, 0u);
+    var most = load_part(row, 0u);
     for (var part = 1u; part < PARTS; part++) {
-        most = max(most, load_parts(row, part));
+        most = max(most, load_part(row, part));
     }
     return most;
 }
@@ -235,9 +252,9 @@ fn scatter_sum(values: vec4<f32>, row: u32, lane: u32) {
 }
 
 fn gather_sum(row: u32) -> vec4<f32> {
-    var sum = load_parts(row, 0u);
+    var sum = load_part(row, 0u);
     for (var part = 1u; part < PARTS; part++) {
-        sum += load_parts(row, part);
+        sum += load_part(row, part);
     }
     return sum;
 }
@@ -287,18 +304,24 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
 #ifdef DIMS_192
     var sums3 = nothing;
 #endif
+#ifdef RESIDENT
+    load_queries(0u, first_row, kv_head, local);
+#endif
     var next = load_stage(0u, 0u, last_key, kv_head, local);
     for (var first_key = 0u; first_key <= last_key; first_key += KEYS) {
         var scores = nothing;
         for (var chunk = 0u; chunk < KEY_STAGES; chunk++) {
-            // Queries that fit in one chunk stay.
-            if KEY_STAGES > 1u || first_key == 0u {
-                load_queries(chunk, first_row, kv_head, local);
-            }
+#ifndef RESIDENT
+            load_queries(chunk * CHUNK_WORDS, first_row, kv_head, local);
+#endif
             store_keys(next, local);
             workgroupBarrier();
             next = load_stage(chunk + 1u, first_key, last_key, kv_head, local);
-            scores = score(scores, row, lane);
+#ifdef RESIDENT
+            scores = score(scores, chunk * CHUNK_WORDS, row, lane);
+#else
+            scores = score(scores, 0u, row, lane);
+#endif
             workgroupBarrier();
         }
         let keys = vec4<u32>(first_key + lane * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
