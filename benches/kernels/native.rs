@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use pollster::block_on;
 use rillm::Result;
-use rillm::tensor::ops::{self, Int8Tile};
+use rillm::tensor::ops::{self, AttentionTile};
 use rillm::tensor::{Context, DeviceOptions, HostTensor, Op, Rng, Shape, Tensor, quant};
 
 const HELP: &str =
@@ -91,17 +91,14 @@ impl Bench {
         for [rows, columns] in MAT_MUL_SHAPES {
             let flop = Work::Flop(2.0 * (tokens * rows * columns) as f64);
             if self.options.format.has_int8_view {
-                for tile in Int8Tile::CANDIDATES {
-                    let op = ops::MatMulInt8 { tile, ..Default::default() };
-                    let name = format!("mat_mul_int8 [{rows}, {columns}] {tile:?}");
-                    self.time(&name, &op, flop, async |bench| {
-                        let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
-                        let mut inputs = bench.context.run(&ops::Quantize, &[&x])?;
-                        inputs.push(bench.weight(rows, columns)?);
-                        Ok(vec![inputs])
-                    })
-                    .await?;
-                }
+                let name = format!("mat_mul_int8 [{rows}, {columns}]");
+                self.time(&name, &ops::MatMulInt8::default(), flop, async |bench| {
+                    let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;
+                    let mut inputs = bench.context.run(&ops::Quantize, &[&x])?;
+                    inputs.push(bench.weight(rows, columns)?);
+                    Ok(vec![inputs])
+                })
+                .await?;
             }
             let name = format!("mat_mul [{rows}, {columns}]");
             self.time(&name, &ops::MatMul::default(), flop, async |bench| {
@@ -173,18 +170,21 @@ impl Bench {
 
     async fn attention(&mut self) -> Result<()> {
         let (tokens, heads, kv_heads, head_dim) = (self.options.tokens, 32, 8, 64);
-        let attention = ops::Attention { heads, kv_heads, head_dim, scale: 0.125 };
-        let op = ops::AttentionPrefill { attention };
         for position in [0, 3584] {
             let pairs: usize = (0..tokens).map(|token| position + token + 1).sum();
             let flop = Work::Flop(4.0 * (heads * head_dim * pairs) as f64);
-            self.time(&format!("attention_prefill at {position}"), &op, flop, async |bench| {
-                let caches = [position + tokens, kv_heads * head_dim];
-                let state = bench.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0]))?;
-                let q = bench.random(&[tokens, heads * head_dim])?;
-                Ok(vec![vec![q, bench.random(&caches)?, bench.random(&caches)?, state]])
-            })
-            .await?;
+            for tile in AttentionTile::CANDIDATES {
+                let attention = ops::Attention { heads, kv_heads, head_dim, scale: 0.125 };
+                let op = ops::AttentionPrefill { attention, tile };
+                let name = format!("attention_prefill at {position} {tile:?}");
+                self.time(&name, &op, flop, async |bench| {
+                    let caches = [position + tokens, kv_heads * head_dim];
+                    let state = bench.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0]))?;
+                    let q = bench.random(&[tokens, heads * head_dim])?;
+                    Ok(vec![vec![q, bench.random(&caches)?, bench.random(&caches)?, state]])
+                })
+                .await?;
+            }
         }
         Ok(())
     }

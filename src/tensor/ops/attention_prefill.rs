@@ -12,14 +12,34 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 /// barriers are dear, and for heads whose dimensions are no multiple of 4 or more than 256.
 pub struct AttentionPrefill {
     pub attention: Attention,
+    pub tile: AttentionTile,
 }
 
-/// Rows of a workgroup's tile: pairs of a token and a head.
-const ROWS: usize = 32;
+/// The tile of a workgroup, by 64 keys. Invocations bring two words each of what is in workgroup memory at once, so rows and
+/// chunk go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionTile {
+    /// Pairs of a token and a head: 32 or 64.
+    pub rows: u32,
+    /// Dimensions of keys, and keys of values, that are in workgroup memory at once: half of the rows.
+    pub chunk: u32,
+}
 
-/// Bytes of workgroup memory for tiles of so many dimensions: queries, keys, weights, parts.
-const fn workgroup_bytes(chunk: u32) -> u32 {
-    32 * chunk * 4 + 64 * chunk * 4 + 32 * 64 * 4 + 32 * 16 * 4
+impl AttentionTile {
+    /// What `benches/kernels` compares. The last fits the 16 KiB of workgroup memory that every WebGPU device has.
+    pub const CANDIDATES: [AttentionTile; 2] =
+        [AttentionTile { rows: 64, chunk: 32 }, AttentionTile { rows: 32, chunk: 16 }];
+
+    /// A chunk of queries, keys or values, and weights.
+    fn workgroup_bytes(self) -> u32 {
+        (self.rows * self.chunk + 64 * self.chunk + self.rows * 64) * 4
+    }
+}
+
+impl Default for AttentionTile {
+    fn default() -> Self {
+        Self::CANDIDATES[0]
+    }
 }
 
 impl Op for AttentionPrefill {
@@ -33,20 +53,35 @@ impl Op for AttentionPrefill {
 
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let Attention { heads, kv_heads, head_dim, scale } = self.attention;
-        let fits = |chunk: &u32| workgroup_bytes(*chunk) <= capabilities.max_workgroup_storage_size;
-        let chunk = [64, 32, 16].into_iter().find(fits);
-        let (Some(chunk), false, true) =
-            (chunk, capabilities.software, head_dim.is_multiple_of(4) && head_dim <= 256)
+        let fits = |tile: &AttentionTile| tile.workgroup_bytes() <= capabilities.max_workgroup_storage_size;
+        let tile = [self.tile].into_iter().chain(AttentionTile::CANDIDATES).find(fits);
+        let (Some(AttentionTile { rows: tile_rows, chunk }), false, true) =
+            (tile, capabilities.software, head_dim.is_multiple_of(4) && head_dim <= 256)
         else {
             return self.attention.kernel(inputs, outputs, capabilities);
         };
+        if !AttentionTile::CANDIDATES.contains(&AttentionTile { rows: tile_rows, chunk }) {
+            bail!(ShapeMismatch, "attention_prefill has no {:?}; take one of AttentionTile::CANDIDATES", self.tile);
+        }
         let (tokens, _) = inputs[0].shape.matrix()?;
         let (capacity, _) = inputs[1].shape.matrix()?;
-        let mut defines = vec![("HEAD_DIM", Define::U32(head_dim as u32)), ("CHUNK", Define::U32(chunk))];
+        let mut defines = vec![
+            ("HEAD_DIM", Define::U32(head_dim as u32)),
+            ("ROWS", Define::U32(tile_rows)),
+            ("CHUNK", Define::U32(chunk)),
+        ];
         for (name, dims) in [("DIMS_64", 64), ("DIMS_128", 128), ("DIMS_192", 192)] {
             if head_dim > dims {
                 defines.push((name, Define::Flag));
             }
+        }
+        // Chunks of queries anew for each tile of keys, unless there is room for all.
+        let chunk_bytes = tile_rows * chunk * 4;
+        let all_bytes = (head_dim as u32).div_ceil(chunk) * chunk_bytes;
+        let rest = AttentionTile { rows: tile_rows, chunk }.workgroup_bytes() - chunk_bytes;
+        let parts_bytes = tile_rows * 16 * 4;
+        if rest + all_bytes + parts_bytes <= capabilities.max_workgroup_storage_size {
+            defines.push(("RESIDENT", Define::Flag));
         }
         if subgroup_lanes(capabilities, 8) == Some(8) {
             defines.push(("SUBGROUPS", Define::Flag));
@@ -57,7 +92,7 @@ impl Op for AttentionPrefill {
             modules: &[],
             defines,
             params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits()],
-            grid: [kv_heads as u32, rows.div_ceil(ROWS) as u32, 1],
+            grid: [kv_heads as u32, rows.div_ceil(tile_rows as usize) as u32, 1],
         })
     }
 
@@ -82,7 +117,8 @@ pub fn cases() -> Vec<Case> {
         (7, 2, 1, 256, 77, 67),
     ]
     .iter()
-    .map(|&(tokens, heads, kv_heads, head_dim, capacity, position)| {
+    .enumerate()
+    .map(|(index, &(tokens, heads, kv_heads, head_dim, capacity, position))| {
         // Large enough that the softmax is far from flat.
         let mut q = rng.tensor(&[tokens, heads * head_dim]);
         let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
@@ -98,7 +134,8 @@ pub fn cases() -> Vec<Case> {
         let [k_cache, v_cache] = caches;
         let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position as u32, 0, 0, 0])];
         let attention = Attention { heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt() };
-        Case::new(AttentionPrefill { attention }, inputs, 1e-5)
+        let tile = AttentionTile::CANDIDATES[index % AttentionTile::CANDIDATES.len()];
+        Case::new(AttentionPrefill { attention, tile }, inputs, 1e-5)
     })
     .collect()
 }

@@ -1,7 +1,8 @@
-// A workgroup of 128 invocations computes 32 rows, which are neighbouring tokens' queries of the heads that share one
+// A workgroup of 4 · ROWS invocations computes ROWS rows, which are neighbouring tokens' queries of the heads that share one
 // key-value head, and goes over the positions in tiles of 64 keys. Invocation (row lane, key lane) scores 4 rows × 4 keys,
 // and then weighs the values of 4 dimensions in each group of 64 for its rows. Keys, values and weights stand in workgroup
-// memory: CHUNK dimensions of all keys, then CHUNK keys of 64 dimensions.
+// memory in stages: CHUNK dimensions of all keys, until all dimensions are scored, then CHUNK keys of 64 dimensions of
+// values. While one stage is computed, the next is on its way in registers, two words for each invocation.
 //
 // Words of four numbers stand where they do so that what is stored at once, or read at once, lies in all banks: hence `^`.
 struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32 }
@@ -13,12 +14,23 @@ struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32 
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-const ROWS = 32u;
+const INVOCATIONS = 4u * ROWS;
+// From one of an invocation's rows to the next.
+const NEXT = ROWS / 4u;
 const KEYS = 64u;
 // Words of a head.
 const HEAD_WORDS = HEAD_DIM / 4u;
 // Words of a chunk of dimensions.
 const CHUNK_WORDS = CHUNK / 4u;
+// Stages of keys of a tile, and groups of 64 dimensions.
+const KEY_STAGES = (HEAD_DIM + CHUNK - 1u) / CHUNK;
+const GROUPS = (HEAD_DIM + 63u) / 64u;
+// With RESIDENT, all dimensions of the queries are in workgroup memory, or else those of a chunk.
+#ifdef RESIDENT
+const QUERY_WORDS = KEY_STAGES * CHUNK_WORDS;
+#else
+const QUERY_WORDS = CHUNK_WORDS;
+#endif
 const LOWEST = -3.0e38;
 
 #ifdef SUBGROUPS
@@ -29,23 +41,26 @@ const PARTS = 2u;
 const PARTS = 16u;
 #endif
 
-var<workgroup> queries: array<vec4<f32>, ROWS * CHUNK_WORDS>;
+var<workgroup> queries: array<vec4<f32>, ROWS * QUERY_WORDS>;
 // Keys, and then values.
 var<workgroup> keys_values: array<vec4<f32>, KEYS * CHUNK_WORDS>;
 var<workgroup> weights: array<vec4<f32>, ROWS * KEYS / 4u>;
-var<workgroup> parts: array<f32, ROWS * PARTS>;
+#ifdef RESIDENT
+var<workgroup> parts: array<vec4<f32>, NEXT * PARTS>;
+#endif
 
 // One number or word for each of an invocation's rows.
 struct Rows { r0: vec4<f32>, r1: vec4<f32>, r2: vec4<f32>, r3: vec4<f32> }
 
-fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
+// QUERY_WORDS of each row from `first_word` on.
+fn load_queries(first_word: u32, first_row: u32, kv_head: u32, local: u32) {
     let group = params.heads / params.kv_heads;
-    for (var i = local; i < ROWS * CHUNK_WORDS; i += 128u) {
-        let word = i % CHUNK_WORDS;
-        let row = i / CHUNK_WORDS;
+    for (var i = local; i < ROWS * QUERY_WORDS; i += INVOCATIONS) {
+        let word = i % QUERY_WORDS;
+        let row = i / QUERY_WORDS;
         let n = min(first_row + row, params.rows - 1u);
         let head = kv_head * group + n % group;
-        let at = chunk * CHUNK_WORDS + word;
+        let at = first_word + word;
         var value = vec4<f32>(0.0);
         if at < HEAD_WORDS {
             value = q[(n / group * params.heads + head) * HEAD_WORDS + at] * params.scale;
@@ -54,42 +69,78 @@ fn load_queries(chunk: u32, first_row: u32, kv_head: u32, local: u32) {
     }
 }
 
-// Key 4a + b stands at b · 16 + a. Keys past the end repeat the last one: what lies behind it in the cache may be no number.
-fn load_keys(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
-    for (var i = local; i < KEYS * CHUNK_WORDS; i += 128u) {
-        let word = i % CHUNK_WORDS;
-        let key = i / CHUNK_WORDS;
-        let at = chunk * CHUNK_WORDS + word;
-        var value = vec4<f32>(0.0);
-        if at < HEAD_WORDS {
-            value = k_cache[(min(first_key + key, last_key) * params.kv_heads + kv_head) * HEAD_WORDS + at];
-        }
-        keys_values[word * KEYS + ((key % 4u * 16u + key / 4u) ^ (word & 7u))] = value;
+// What an invocation brings of a stage.
+struct Pair { first: vec4<f32>, second: vec4<f32> }
+
+// Keys past the end repeat the last one: what lies behind it in the cache may be no number.
+fn load_key(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
+    let at = chunk * CHUNK_WORDS + i % CHUNK_WORDS;
+    let key = min(first_key + i / CHUNK_WORDS, last_key);
+    if at >= HEAD_WORDS {
+        return vec4<f32>(0.0);
     }
+    return k_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at];
 }
 
-// CHUNK keys from `first_key` on, the dimensions of one group of 64.
-fn load_values(dims: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) {
-    for (var i = local; i < CHUNK * 16u; i += 128u) {
-        let at = dims * 16u + i % 16u;
-        var value = vec4<f32>(0.0);
-        if at < HEAD_WORDS {
-            value = v_cache[(min(first_key + i / 16u, last_key) * params.kv_heads + kv_head) * HEAD_WORDS + at];
-        }
-        keys_values[i] = value;
+fn load_value(group: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
+    let at = group * 16u + i % 16u;
+    let key = min(first_key + i / 16u, last_key);
+    if at >= HEAD_WORDS {
+        return vec4<f32>(0.0);
     }
+    return v_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at];
+}
+
+// Stages count from the tile's first; those of values go through all groups of dimensions of some keys before the next keys.
+fn load_stage(stage: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) -> Pair {
+    if stage < KEY_STAGES {
+        return Pair(
+            load_key(stage, first_key, last_key, kv_head, local),
+            load_key(stage, first_key, last_key, kv_head, local + INVOCATIONS),
+        );
+    }
+    let group = (stage - KEY_STAGES) % GROUPS;
+    let part_key = first_key + (stage - KEY_STAGES) / GROUPS * CHUNK;
+    return Pair(
+        load_value(group, part_key, last_key, kv_head, local),
+        load_value(group, part_key, last_key, kv_head, local + INVOCATIONS),
+    );
+}
+
+// What comes after a stage of values: the next one, or the keys of the next tile.
+fn load_next(stage: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) -> Pair {
+    if stage + 1u < KEY_STAGES + GROUPS * (KEYS / CHUNK) {
+        return load_stage(stage + 1u, first_key, last_key, kv_head, local);
+    }
+    return load_stage(0u, first_key + KEYS, last_key, kv_head, local);
+}
+
+// Key 4a + b stands at b · 16 + a.
+fn key_place(i: u32) -> u32 {
+    let word = i % CHUNK_WORDS;
+    let key = i / CHUNK_WORDS;
+    return word * KEYS + ((key % 4u * 16u + key / 4u) ^ (word & 7u));
+}
+
+fn store_keys(pair: Pair, local: u32) {
+    keys_values[key_place(local)] = pair.first;
+    keys_values[key_place(local + INVOCATIONS)] = pair.second;
+}
+
+fn store_values(pair: Pair, local: u32) {
+    keys_values[local] = pair.first;
+    keys_values[local + INVOCATIONS] = pair.second;
 }
 
 fn products(sum: vec4<f32>, x: vec4<f32>, k0: vec4<f32>, k1: vec4<f32>, k2: vec4<f32>, k3: vec4<f32>) -> vec4<f32> {
-    return sum
-        + x.x * vec4<f32>(k0.x, k1.x, k2.x, k3.x)
-        + x.y * vec4<f32>(k0.y, k1.y, k2.y, k3.y)
-        + x.z * vec4<f32>(k0.z, k1.z, k2.z, k3.z)
-        + x.w * vec4<f32>(k0.w, k1.w, k2.w, k3.w);
+    var result = fma(vec4<f32>(x.x), vec4<f32>(k0.x, k1.x, k2.x, k3.x), sum);
+    result = fma(vec4<f32>(x.y), vec4<f32>(k0.y, k1.y, k2.y, k3.y), result);
+    result = fma(vec4<f32>(x.z), vec4<f32>(k0.z, k1.z, k2.z, k3.z), result);
+    return fma(vec4<f32>(x.w), vec4<f32>(k0.w, k1.w, k2.w, k3.w), result);
 }
 
-// Adds what the chunk's dimensions give to the scores of 4 rows × 4 keys.
-fn score(scores: Rows, row: u32, lane: u32) -> Rows {
+// Adds what the chunk's dimensions give to the scores of 4 rows × 4 keys; its queries stand from `first_word` on.
+fn score(scores: Rows, first_word: u32, row: u32, lane: u32) -> Rows {
     var sum = scores;
     for (var word = 0u; word < CHUNK_WORDS; word++) {
         let turn = word & 7u;
@@ -98,17 +149,19 @@ fn score(scores: Rows, row: u32, lane: u32) -> Rows {
         let k1 = keys_values[k_at + 16u];
         let k2 = keys_values[k_at + 32u];
         let k3 = keys_values[k_at + 48u];
-        let q_at = word * ROWS + (row ^ turn);
+        let q_word = first_word + word;
+        let q_at = q_word * ROWS + (row ^ (q_word & 7u));
         sum.r0 = products(sum.r0, queries[q_at], k0, k1, k2, k3);
-        sum.r1 = products(sum.r1, queries[q_at + 8u], k0, k1, k2, k3);
-        sum.r2 = products(sum.r2, queries[q_at + 16u], k0, k1, k2, k3);
-        sum.r3 = products(sum.r3, queries[q_at + 24u], k0, k1, k2, k3);
+        sum.r1 = products(sum.r1, queries[q_at + NEXT], k0, k1, k2, k3);
+        sum.r2 = products(sum.r2, queries[q_at + 2u * NEXT], k0, k1, k2, k3);
+        sum.r3 = products(sum.r3, queries[q_at + 3u * NEXT], k0, k1, k2, k3);
     }
     return sum;
 }
 
 fn weigh_four(sum: vec4<f32>, w: vec4<f32>, v0: vec4<f32>, v1: vec4<f32>, v2: vec4<f32>, v3: vec4<f32>) -> vec4<f32> {
-    return sum + w.x * v0 + w.y * v1 + w.z * v2 + w.w * v3;
+    let first = fma(vec4<f32>(w.y), v1, fma(vec4<f32>(w.x), v0, sum));
+    return fma(vec4<f32>(w.w), v3, fma(vec4<f32>(w.z), v2, first));
 }
 
 // Adds the weighted values of CHUNK keys, the `part`-th of the tile.
@@ -122,9 +175,9 @@ fn weigh(sums: Rows, part: u32, row: u32, lane: u32) -> Rows {
         let v3 = keys_values[v_at + 48u];
         let w_at = row * 16u + ((part * CHUNK_WORDS + word) ^ row);
         sum.r0 = weigh_four(sum.r0, weights[w_at], v0, v1, v2, v3);
-        sum.r1 = weigh_four(sum.r1, weights[w_at + 128u], v0, v1, v2, v3);
-        sum.r2 = weigh_four(sum.r2, weights[w_at + 256u], v0, v1, v2, v3);
-        sum.r3 = weigh_four(sum.r3, weights[w_at + 384u], v0, v1, v2, v3);
+        sum.r1 = weigh_four(sum.r1, weights[w_at + 16u * NEXT], v0, v1, v2, v3);
+        sum.r2 = weigh_four(sum.r2, weights[w_at + 32u * NEXT], v0, v1, v2, v3);
+        sum.r3 = weigh_four(sum.r3, weights[w_at + 48u * NEXT], v0, v1, v2, v3);
     }
     return sum;
 }
@@ -141,25 +194,33 @@ fn sum_of(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// Leaves one number of each of the invocation's rows, rows 8 apart, for `gather_…` after a barrier.
+// Numbers of an invocation's rows on their way to the others of these rows. Queries that are not resident make room for them:
+// they were all read, and come anew.
+fn store_part(values: vec4<f32>, at: u32) {
+#ifdef RESIDENT
+    parts[at] = values;
+#else
+    queries[at] = values;
+#endif
+}
+
+fn load_part(row: u32, part: u32) -> vec4<f32> {
+#ifdef RESIDENT
+    return parts[row * PARTS + part];
+#else
+    return queries[row * PARTS + part];
+#endif
+}
+
+// Leaves one number of each of the invocation's rows for `gather_…` after a barrier.
 fn store_parts(values: vec4<f32>, row: u32, lane: u32) {
 #ifdef SUBGROUPS
     if lane % 8u == 0u {
-        let at = row * PARTS + lane / 8u;
-#else
-    {
-        let at = row * PARTS + lane;
-#endif
-        parts[at] = values.x;
-        parts[at + 8u * PARTS] = values.y;
-        parts[at + 16u * PARTS] = values.z;
-        parts[at + 24u * PARTS] = values.w;
+        store_part(values, row * PARTS + lane / 8u);
     }
-}
-
-fn load_parts(row: u32, part: u32) -> vec4<f32> {
-    let at = row * PARTS + part;
-    return vec4<f32>(parts[at], parts[at + 8u * PARTS], parts[at + 16u * PARTS], parts[at + 24u * PARTS]);
+#else
+    store_part(values, row * PARTS + lane);
+#endif
 }
 
 fn scatter_largest(values: vec4<f32>, row: u32, lane: u32) {
@@ -173,9 +234,9 @@ fn scatter_largest(values: vec4<f32>, row: u32, lane: u32) {
 }
 
 fn gather_largest(row: u32) -> vec4<f32> {
-    var most = load_parts(row, 0u);
+    var most = load_part(row, 0u);
     for (var part = 1u; part < PARTS; part++) {
-        most = max(most, load_parts(row, part));
+        most = max(most, load_part(row, part));
     }
     return most;
 }
@@ -191,9 +252,9 @@ fn scatter_sum(values: vec4<f32>, row: u32, lane: u32) {
 }
 
 fn gather_sum(row: u32) -> vec4<f32> {
-    var sum = load_parts(row, 0u);
+    var sum = load_part(row, 0u);
     for (var part = 1u; part < PARTS; part++) {
-        sum += load_parts(row, part);
+        sum += load_part(row, part);
     }
     return sum;
 }
@@ -209,12 +270,12 @@ fn store(first_row: u32, row: u32, kv_head: u32, word: u32, value: vec4<f32>) {
 
 fn store_rows(first_row: u32, row: u32, kv_head: u32, word: u32, sums: Rows) {
     store(first_row, row, kv_head, word, sums.r0);
-    store(first_row, row + 8u, kv_head, word, sums.r1);
-    store(first_row, row + 16u, kv_head, word, sums.r2);
-    store(first_row, row + 24u, kv_head, word, sums.r3);
+    store(first_row, row + NEXT, kv_head, word, sums.r1);
+    store(first_row, row + 2u * NEXT, kv_head, word, sums.r2);
+    store(first_row, row + 3u * NEXT, kv_head, word, sums.r3);
 }
 
-@compute @workgroup_size(128)
+@compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let kv_head = id.x;
     // The last tokens have the most positions; they go first, so that none of them is left over at the end.
@@ -222,10 +283,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
     let group = params.heads / params.kv_heads;
     // Eight neighbouring invocations stand side by side, so that 32 of them read few words at once.
     let lane = (local & 7u) | ((local >> 2u) & 8u);
-    let row = ((local >> 3u) & 3u) | ((local >> 4u) & 4u);
+    let row = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 
     let last_row = params.rows - 1u;
-    let rows = min(vec4<u32>(first_row + row) + vec4<u32>(0u, 8u, 16u, 24u), vec4<u32>(last_row));
+    let rows = min(vec4<u32>(first_row + row) + vec4<u32>(0u, NEXT, 2u * NEXT, 3u * NEXT), vec4<u32>(last_row));
     let positions = vec4<u32>(state[0]) + rows / vec4<u32>(group);
     let last_key = min(state[0] + min(first_row + ROWS - 1u, last_row) / group, params.capacity - 1u);
 
@@ -243,16 +304,24 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
 #ifdef DIMS_192
     var sums3 = nothing;
 #endif
+#ifdef RESIDENT
+    load_queries(0u, first_row, kv_head, local);
+#endif
+    var next = load_stage(0u, 0u, last_key, kv_head, local);
     for (var first_key = 0u; first_key <= last_key; first_key += KEYS) {
         var scores = nothing;
-        for (var chunk = 0u; chunk * CHUNK < HEAD_DIM; chunk++) {
-            // Queries that fit in one chunk stay.
-            if HEAD_DIM > CHUNK || first_key == 0u {
-                load_queries(chunk, first_row, kv_head, local);
-            }
-            load_keys(chunk, first_key, last_key, kv_head, local);
+        for (var chunk = 0u; chunk < KEY_STAGES; chunk++) {
+#ifndef RESIDENT
+            load_queries(chunk * CHUNK_WORDS, first_row, kv_head, local);
+#endif
+            store_keys(next, local);
             workgroupBarrier();
-            scores = score(scores, row, lane);
+            next = load_stage(chunk + 1u, first_key, last_key, kv_head, local);
+#ifdef RESIDENT
+            scores = score(scores, chunk * CHUNK_WORDS, row, lane);
+#else
+            scores = score(scores, 0u, row, lane);
+#endif
             workgroupBarrier();
         }
         let keys = vec4<u32>(first_key + lane * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
@@ -280,9 +349,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
         total = total * keep + vec4<f32>(sum_of(w0), sum_of(w1), sum_of(w2), sum_of(w3));
         let w_at = row * 16u + (lane ^ row);
         weights[w_at] = w0;
-        weights[w_at + 128u] = w1;
-        weights[w_at + 256u] = w2;
-        weights[w_at + 384u] = w3;
+        weights[w_at + 16u * NEXT] = w1;
+        weights[w_at + 32u * NEXT] = w2;
+        weights[w_at + 48u * NEXT] = w3;
 
         sums0 = scaled(sums0, keep);
 #ifdef DIMS_64
@@ -295,26 +364,30 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
         sums3 = scaled(sums3, keep);
 #endif
         for (var part = 0u; part * CHUNK < KEYS; part++) {
-            let part_key = first_key + part * CHUNK;
-            load_values(0u, part_key, last_key, kv_head, local);
+            let stage = KEY_STAGES + part * GROUPS;
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage, first_key, last_key, kv_head, local);
             sums0 = weigh(sums0, part, row, lane);
             workgroupBarrier();
 #ifdef DIMS_64
-            load_values(1u, part_key, last_key, kv_head, local);
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage + 1u, first_key, last_key, kv_head, local);
             sums1 = weigh(sums1, part, row, lane);
             workgroupBarrier();
 #endif
 #ifdef DIMS_128
-            load_values(2u, part_key, last_key, kv_head, local);
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage + 2u, first_key, last_key, kv_head, local);
             sums2 = weigh(sums2, part, row, lane);
             workgroupBarrier();
 #endif
 #ifdef DIMS_192
-            load_values(3u, part_key, last_key, kv_head, local);
+            store_values(next, local);
             workgroupBarrier();
+            next = load_next(stage + 3u, first_key, last_key, kv_head, local);
             sums3 = weigh(sums3, part, row, lane);
             workgroupBarrier();
 #endif

@@ -1,6 +1,6 @@
-// A workgroup of 256 invocations computes a tile of 64 tokens × 64 rows, each invocation 4 × 4 of it. Per step, a block of
-// 32 columns of both operands stands in workgroup memory, as words of four columns ordered so that neighbours in a tile are
-// neighbours in memory.
+// A workgroup of 128 invocations computes a tile of 64 tokens × 64 rows, each invocation 8 tokens × 4 rows of it. Per step, a
+// block of 32 columns of both operands stands in workgroup memory, as words of four columns ordered so that neighbours in a
+// tile are neighbours in memory.
 #import "weight"
 
 struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }
@@ -28,11 +28,10 @@ fn store_weights(word: u32, row: u32, first: vec4<f32>, second: vec4<f32>) {
 
 // The columns of one word, a token's by four rows'.
 fn products(sum: vec4<f32>, x: vec4<f32>, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>, w3: vec4<f32>) -> vec4<f32> {
-    return sum
-        + x.x * vec4<f32>(w0.x, w1.x, w2.x, w3.x)
-        + x.y * vec4<f32>(w0.y, w1.y, w2.y, w3.y)
-        + x.z * vec4<f32>(w0.z, w1.z, w2.z, w3.z)
-        + x.w * vec4<f32>(w0.w, w1.w, w2.w, w3.w);
+    var result = fma(vec4<f32>(x.x), vec4<f32>(w0.x, w1.x, w2.x, w3.x), sum);
+    result = fma(vec4<f32>(x.y), vec4<f32>(w0.y, w1.y, w2.y, w3.y), result);
+    result = fma(vec4<f32>(x.z), vec4<f32>(w0.z, w1.z, w2.z, w3.z), result);
+    return fma(vec4<f32>(x.w), vec4<f32>(w0.w, w1.w, w2.w, w3.w), result);
 }
 
 fn store4(token: u32, row: u32, values: vec4<f32>) {
@@ -42,38 +41,41 @@ fn store4(token: u32, row: u32, values: vec4<f32>) {
     store(token, row + 48u, values.w);
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // The tokens' tiles run fastest: those that share weights run at the same time.
     let first_token = group.x * TILE;
     let first_row = group.y * TILE;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
     let row = (local & 7u) | ((local >> 2u) & 8u);
-    let token = ((local >> 3u) & 3u) | ((local >> 4u) & 12u);
+    let token = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 
-    // What this invocation brings: a word of two tokens, and two words of a row. Rows and tokens past the end repeat the
+    // What this invocation brings: one word of some tokens, and some words of a row. Rows and tokens past the end repeat the
     // last one; only `store` leaves them out.
     let x_word = local % 8u;
-    let x_token = local / 8u;
-    let x_source0 = min(first_token + x_token, params.tokens - 1u);
-    let x_source1 = min(first_token + x_token + 32u, params.tokens - 1u);
     let w_row = local % TILE;
-    let w_quarter = local / TILE;
     let w_start = min(first_row + w_row, params.rows - 1u) * params.blocks;
 
     var out0 = vec4<f32>(0.0);
     var out1 = vec4<f32>(0.0);
     var out2 = vec4<f32>(0.0);
     var out3 = vec4<f32>(0.0);
+    var out4 = vec4<f32>(0.0);
+    var out5 = vec4<f32>(0.0);
+    var out6 = vec4<f32>(0.0);
+    var out7 = vec4<f32>(0.0);
     for (var block = 0u; block < params.blocks; block++) {
-        x_words[place(x_word, x_token)] = load_four_activations(x_source0, block, x_word);
-        x_words[place(x_word, x_token + 32u)] = load_four_activations(x_source1, block, x_word);
+        for (var x_token = local / 8u; x_token < TILE; x_token += 16u) {
+            let source = min(first_token + x_token, params.tokens - 1u);
+            x_words[place(x_word, x_token)] = load_four_activations(source, block, x_word);
+        }
         let w = load_block(w_start + block);
-        switch w_quarter {
-            case 0u: { store_weights(0u, w_row, w.v0, w.v1); }
-            case 1u: { store_weights(2u, w_row, w.v2, w.v3); }
-            case 2u: { store_weights(4u, w_row, w.v4, w.v5); }
-            default: { store_weights(6u, w_row, w.v6, w.v7); }
+        if local < TILE {
+            store_weights(0u, w_row, w.v0, w.v1);
+            store_weights(2u, w_row, w.v2, w.v3);
+        } else {
+            store_weights(4u, w_row, w.v4, w.v5);
+            store_weights(6u, w_row, w.v6, w.v7);
         }
         workgroupBarrier();
         for (var word = 0u; word < 8u; word++) {
@@ -84,14 +86,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let w3 = w_words[w_at + 48u];
             let x_at = place(word, token);
             out0 = products(out0, x_words[x_at], w0, w1, w2, w3);
-            out1 = products(out1, x_words[x_at + 16u], w0, w1, w2, w3);
-            out2 = products(out2, x_words[x_at + 32u], w0, w1, w2, w3);
-            out3 = products(out3, x_words[x_at + 48u], w0, w1, w2, w3);
+            out1 = products(out1, x_words[x_at + 8u], w0, w1, w2, w3);
+            out2 = products(out2, x_words[x_at + 16u], w0, w1, w2, w3);
+            out3 = products(out3, x_words[x_at + 24u], w0, w1, w2, w3);
+            out4 = products(out4, x_words[x_at + 32u], w0, w1, w2, w3);
+            out5 = products(out5, x_words[x_at + 40u], w0, w1, w2, w3);
+            out6 = products(out6, x_words[x_at + 48u], w0, w1, w2, w3);
+            out7 = products(out7, x_words[x_at + 56u], w0, w1, w2, w3);
         }
         workgroupBarrier();
     }
     store4(first_token + token, first_row + row, out0);
-    store4(first_token + token + 16u, first_row + row, out1);
-    store4(first_token + token + 32u, first_row + row, out2);
-    store4(first_token + token + 48u, first_row + row, out3);
+    store4(first_token + token + 8u, first_row + row, out1);
+    store4(first_token + token + 16u, first_row + row, out2);
+    store4(first_token + token + 24u, first_row + row, out3);
+    store4(first_token + token + 32u, first_row + row, out4);
+    store4(first_token + token + 40u, first_row + row, out5);
+    store4(first_token + token + 48u, first_row + row, out6);
+    store4(first_token + token + 56u, first_row + row, out7);
 }

@@ -16,81 +16,12 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatMulInt8 {
     pub epilogue: Epilogue,
-    pub tile: Int8Tile,
 }
 
-/// The tile of outputs that a workgroup computes, and how it goes along the columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Int8Tile {
-    /// 64 or 128.
-    pub tokens: u32,
-    /// 32 or 64.
-    pub rows: u32,
-    /// Blocks of columns that it takes in at once: 1 or 2.
-    pub step: u32,
-    /// How many such steps workgroup memory holds: 1 or 2.
-    pub buffers: u32,
-}
-
-impl Int8Tile {
-    /// What `benches/kernels` compares.
-    pub const CANDIDATES: [Int8Tile; 8] = [
-        Int8Tile { tokens: 64, rows: 64, step: 2, buffers: 2 },
-        Int8Tile { tokens: 64, rows: 64, step: 1, buffers: 2 },
-        Int8Tile { tokens: 64, rows: 64, step: 2, buffers: 1 },
-        Int8Tile { tokens: 64, rows: 32, step: 2, buffers: 2 },
-        Int8Tile { tokens: 64, rows: 32, step: 1, buffers: 2 },
-        Int8Tile { tokens: 64, rows: 32, step: 2, buffers: 1 },
-        Int8Tile { tokens: 128, rows: 64, step: 1, buffers: 2 },
-        Int8Tile { tokens: 128, rows: 32, step: 1, buffers: 2 },
-    ];
-
-    /// Fits the 16 KiB of workgroup memory that every WebGPU device has.
-    const SMALL: Int8Tile = Int8Tile { tokens: 64, rows: 64, step: 1, buffers: 2 };
-
-    /// Whether the kernel can do it: an invocation brings at most two words and one scale of the activations a step.
-    fn is_possible(self) -> bool {
-        let small = |n: u32| n == 1 || n == 2;
-        small(self.tokens / 64)
-            && small(self.rows / 32)
-            && (self.tokens % 64, self.rows % 32) == (0, 0)
-            && small(self.step)
-            && small(self.buffers)
-            && self.step * self.tokens <= 4 * self.rows
-    }
-
-    /// Words and scales of both operands.
-    fn workgroup_bytes(self) -> u32 {
-        let operand = |items: u32| 2 * self.step * (items + 4 / self.step) * 16 + self.step * items * 4;
-        self.buffers * (operand(self.tokens) + operand(self.rows))
-    }
-
-    fn defines(self) -> Vec<(&'static str, Define)> {
-        let (invocations, x_words, scales) = (4 * self.rows, 2 * self.step * self.tokens, self.step * self.rows);
-        let x_loaders = x_words.min(invocations);
-        let mut defines = vec![
-            ("TOKENS", Define::U32(self.tokens)),
-            ("ROWS", Define::U32(self.rows)),
-            ("STEP", Define::U32(self.step)),
-            ("BUFFERS", Define::U32(self.buffers)),
-            // Invocations that bring no activations bring weights, if they are enough.
-            ("FIRST_WEIGHT", Define::U32(if x_loaders + scales <= invocations { x_loaders } else { 0 })),
-        ];
-        if x_words > invocations {
-            defines.push(("X_TWICE", Define::Flag));
-        }
-        if self.tokens > 64 {
-            defines.push(("TALL", Define::Flag));
-        }
-        defines
-    }
-}
-
-impl Default for Int8Tile {
-    fn default() -> Self {
-        Self::CANDIDATES[0]
-    }
-}
+/// Rows and tokens of a workgroup's tile.
+const TILE: usize = 64;
+/// Workgroup memory that words and scales of a step take, of both operands (`STRIDE` and `SCALES` in the kernel).
+const STEP_BYTES: u32 = 2 * (4 * 66 * 16 + 2 * 64 * 4);
 
 /// Rows and tokens that a workgroup of the variant for software adapters computes.
 const DIRECT_ROWS: usize = 16;
@@ -146,20 +77,14 @@ impl Op for MatMulInt8 {
                 grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
             });
         }
-        let mut tile = self.tile;
-        if !tile.is_possible() {
-            bail!(ShapeMismatch, "mat_mul_int8 has no {tile:?}; take one of Int8Tile::CANDIDATES");
-        }
-        if tile.workgroup_bytes() > capabilities.max_workgroup_storage_size {
-            tile = Int8Tile::SMALL;
-        }
-        defines.extend(tile.defines());
+        let buffers = if 2 * STEP_BYTES <= capabilities.max_workgroup_storage_size { 2 } else { 1 };
+        defines.push(("BUFFERS", Define::U32(buffers)));
         Ok(Kernel {
             template: include_str!("mat_mul_int8.wgsl"),
             modules: &[],
             defines,
             params,
-            grid: [tokens.div_ceil(tile.tokens as usize) as u32, rows.div_ceil(tile.rows as usize) as u32, 1],
+            grid: [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1],
         })
     }
 
@@ -208,8 +133,7 @@ pub fn cases() -> Vec<Case> {
             if epilogue.residual {
                 inputs.push(rng.tensor(&[tokens, rows]));
             }
-            let tile = Int8Tile::CANDIDATES[index % Int8Tile::CANDIDATES.len()];
-            cases.push(Case::new(MatMulInt8 { epilogue, tile }, inputs, 1e-5));
+            cases.push(Case::new(MatMulInt8 { epilogue }, inputs, 1e-5));
         }
     }
     cases

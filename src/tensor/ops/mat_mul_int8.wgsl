@@ -1,7 +1,7 @@
-// A workgroup of 4 · ROWS invocations computes a tile of TOKENS (64 or, with TALL, 128) × ROWS (32 or 64), each invocation a
-// sixteenth of the tokens by four rows. Per step, STEP blocks of 32 columns of both operands stand in workgroup memory as
-// words of 16 int8, ordered so that neighbours in a tile are neighbours in memory. While one step is computed, the next is on
-// its way in registers; with two BUFFERS it lands beside the first, and one barrier a step is enough.
+// A workgroup of 256 invocations computes a tile of 64 tokens × 64 rows, each invocation 4 × 4 of it. Per step, STEP blocks of
+// 32 columns of both operands stand in workgroup memory as words of 16 int8, ordered so that neighbours in a tile are
+// neighbours in memory. While one step is computed, the next is on its way in registers; with two BUFFERS it lands beside the
+// first, and one barrier a step is enough.
 #import "weight"
 #import "int8_block"
 
@@ -13,90 +13,53 @@ struct Params { rows: u32, blocks: u32, tokens: u32 }
 
 #import "epilogue"
 
-const INVOCATIONS = 4u * ROWS;
-// From one of an invocation's rows to the next.
-const NEXT = ROWS / 4u;
+const TILE = 64u;
+const STEP = 2u;
 // From one word of 16 columns to the next, for the same row. The surplus spreads what is stored at once over all banks.
-const X_STRIDE = TOKENS + 4u / STEP;
-const W_STRIDE = ROWS + 4u / STEP;
-// Words and scales of a step.
-const X_WORDS = 2u * STEP * X_STRIDE;
-const W_WORDS = 2u * STEP * W_STRIDE;
-const X_SCALES = STEP * TOKENS;
-const W_SCALES = STEP * ROWS;
-// The invocations that bring them: words of activations from 0 on, scales of activations to the end, and weights in between
-// where there is room. With X_TWICE, each brings a word of two tokens.
-#ifdef X_TWICE
-const X_LOADERS = STEP * TOKENS;
-#else
-const X_LOADERS = 2u * STEP * TOKENS;
-#endif
+const STRIDE = TILE + 2u;
+// Words and scales of a step, of one operand.
+const WORDS = 2u * STEP * STRIDE;
+const SCALES = STEP * TILE;
 
-var<workgroup> x_words: array<vec4<u32>, BUFFERS * X_WORDS>;
-var<workgroup> w_words: array<vec4<u32>, BUFFERS * W_WORDS>;
-var<workgroup> x_scales: array<f32, BUFFERS * X_SCALES>;
-var<workgroup> w_scales: array<f32, BUFFERS * W_SCALES>;
+var<workgroup> x_words: array<vec4<u32>, BUFFERS * WORDS>;
+var<workgroup> w_words: array<vec4<u32>, BUFFERS * WORDS>;
+var<workgroup> x_scales: array<f32, BUFFERS * SCALES>;
+var<workgroup> w_scales: array<f32, BUFFERS * SCALES>;
 
-// What one invocation brings of a step.
-struct Load {
-    x: vec4<u32>,
-#ifdef X_TWICE
-    x_second: vec4<u32>,
-#endif
-    x_scale: f32,
-    w: Int8Raw,
-}
-
-fn load_x(first_block: u32, token: u32, word: u32) -> vec4<u32> {
-    let block = min(first_block + word / 2u, params.blocks - 1u);
-    return quants[(min(token, params.tokens - 1u) * params.blocks + block) * 2u + word % 2u];
-}
+// What one invocation brings of a step: a word of a token, and the lower half of them a weight, the upper half a scale.
+struct Load { x: vec4<u32>, x_scale: f32, w: Int8Raw }
 
 // Rows, tokens and blocks past the end repeat the last one; `store` leaves out rows and tokens, scales of zero the blocks.
 fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> Load {
     var load: Load;
     let last_block = params.blocks - 1u;
-    if local < X_LOADERS {
-        let token = first_token + local / (2u * STEP);
-        load.x = load_x(first_block, token, local % (2u * STEP));
-#ifdef X_TWICE
-        load.x_second = load_x(first_block, token + TOKENS / 2u, local % (2u * STEP));
-#endif
-    }
-    if local >= INVOCATIONS - X_SCALES {
-        let item = local - (INVOCATIONS - X_SCALES);
-        let token = min(first_token + item / STEP, params.tokens - 1u);
-        let block = first_block + item % STEP;
-        let scale = scales[token * params.blocks + min(block, last_block)];
-        load.x_scale = select(0.0, scale, block <= last_block);
-    }
-    if local >= FIRST_WEIGHT && local < FIRST_WEIGHT + W_SCALES {
-        let item = local - FIRST_WEIGHT;
+    let word = local % (2u * STEP);
+    let token = min(first_token + local / (2u * STEP), params.tokens - 1u);
+    load.x = quants[(token * params.blocks + min(first_block + word / 2u, last_block)) * 2u + word % 2u];
+    let item = local % SCALES;
+    let block = first_block + item % STEP;
+    if local < SCALES {
         let row = min(first_row + item / STEP, params.rows - 1u);
-        load.w = load_int8_raw(row * params.blocks + min(first_block + item % STEP, last_block));
+        load.w = load_int8_raw(row * params.blocks + min(block, last_block));
+    } else {
+        let scale = scales[min(first_token + item / STEP, params.tokens - 1u) * params.blocks + min(block, last_block)];
+        load.x_scale = select(0.0, scale, block <= last_block);
     }
     return load;
 }
 
 fn store_step(load: Load, buffer: u32, local: u32) {
-    if local < X_LOADERS {
-        let at = buffer * X_WORDS + (local % (2u * STEP)) * X_STRIDE + local / (2u * STEP);
-        x_words[at] = load.x;
-#ifdef X_TWICE
-        x_words[at + TOKENS / 2u] = load.x_second;
-#endif
-    }
-    if local >= INVOCATIONS - X_SCALES {
-        let item = local - (INVOCATIONS - X_SCALES);
-        x_scales[buffer * X_SCALES + (item % STEP) * TOKENS + item / STEP] = load.x_scale;
-    }
-    if local >= FIRST_WEIGHT && local < FIRST_WEIGHT + W_SCALES {
-        let item = local - FIRST_WEIGHT;
+    x_words[buffer * WORDS + (local % (2u * STEP)) * STRIDE + local / (2u * STEP)] = load.x;
+    let item = local % SCALES;
+    let scale_at = buffer * SCALES + (item % STEP) * TILE + item / STEP;
+    if local < SCALES {
         let block = unpack_int8(load.w);
-        let at = buffer * W_WORDS + (item % STEP) * 2u * W_STRIDE + item / STEP;
+        let at = buffer * WORDS + (item % STEP) * 2u * STRIDE + item / STEP;
         w_words[at] = block.low;
-        w_words[at + W_STRIDE] = block.high;
-        w_scales[buffer * W_SCALES + (item % STEP) * ROWS + item / STEP] = block.scale;
+        w_words[at + STRIDE] = block.high;
+        w_scales[scale_at] = block.scale;
+    } else {
+        x_scales[scale_at] = load.x_scale;
     }
 }
 
@@ -121,31 +84,24 @@ fn dots(
 
 fn store4(token: u32, row: u32, values: vec4<f32>) {
     store(token, row, values.x);
-    store(token, row + NEXT, values.y);
-    store(token, row + 2u * NEXT, values.z);
-    store(token, row + 3u * NEXT, values.w);
+    store(token, row + 16u, values.y);
+    store(token, row + 32u, values.z);
+    store(token, row + 48u, values.w);
 }
 
-@compute @workgroup_size(INVOCATIONS)
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // The tokens' tiles run fastest: those that share weights run at the same time.
-    let first_token = group.x * TOKENS;
-    let first_row = group.y * ROWS;
+    let first_token = group.x * TILE;
+    let first_row = group.y * TILE;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
-    let warp = local / 32u;
-    let row = (local & 7u) + 8u * (warp % (NEXT / 8u));
-    let token = ((local >> 3u) & 3u) + 4u * (warp / (NEXT / 8u));
+    let row = (local & 7u) | ((local >> 2u) & 8u);
+    let token = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 
     var out0 = vec4<f32>(0.0);
     var out1 = vec4<f32>(0.0);
     var out2 = vec4<f32>(0.0);
     var out3 = vec4<f32>(0.0);
-#ifdef TALL
-    var out4 = vec4<f32>(0.0);
-    var out5 = vec4<f32>(0.0);
-    var out6 = vec4<f32>(0.0);
-    var out7 = vec4<f32>(0.0);
-#endif
 
     store_step(load_step(0u, first_token, first_row, local), 0u, local);
     workgroupBarrier();
@@ -157,43 +113,26 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             var sum1 = vec4<i32>(SUM_START);
             var sum2 = vec4<i32>(SUM_START);
             var sum3 = vec4<i32>(SUM_START);
-#ifdef TALL
-            var sum4 = vec4<i32>(SUM_START);
-            var sum5 = vec4<i32>(SUM_START);
-            var sum6 = vec4<i32>(SUM_START);
-            var sum7 = vec4<i32>(SUM_START);
-#endif
             for (var word = 0u; word < 2u; word++) {
-                let w_at = buffer * W_WORDS + (k * 2u + word) * W_STRIDE + row;
+                let w_at = buffer * WORDS + (k * 2u + word) * STRIDE + row;
                 let w0 = w_words[w_at];
-                let w1 = w_words[w_at + NEXT];
-                let w2 = w_words[w_at + 2u * NEXT];
-                let w3 = w_words[w_at + 3u * NEXT];
-                let x_at = buffer * X_WORDS + (k * 2u + word) * X_STRIDE + token;
+                let w1 = w_words[w_at + 16u];
+                let w2 = w_words[w_at + 32u];
+                let w3 = w_words[w_at + 48u];
+                let x_at = buffer * WORDS + (k * 2u + word) * STRIDE + token;
                 sum0 = dots(sum0, x_words[x_at], w0, w1, w2, w3);
                 sum1 = dots(sum1, x_words[x_at + 16u], w0, w1, w2, w3);
                 sum2 = dots(sum2, x_words[x_at + 32u], w0, w1, w2, w3);
                 sum3 = dots(sum3, x_words[x_at + 48u], w0, w1, w2, w3);
-#ifdef TALL
-                sum4 = dots(sum4, x_words[x_at + 64u], w0, w1, w2, w3);
-                sum5 = dots(sum5, x_words[x_at + 80u], w0, w1, w2, w3);
-                sum6 = dots(sum6, x_words[x_at + 96u], w0, w1, w2, w3);
-                sum7 = dots(sum7, x_words[x_at + 112u], w0, w1, w2, w3);
-#endif
             }
-            let w_at = buffer * W_SCALES + k * ROWS + row;
-            let w_scale = vec4<f32>(w_scales[w_at], w_scales[w_at + NEXT], w_scales[w_at + 2u * NEXT], w_scales[w_at + 3u * NEXT]);
-            let x_at = buffer * X_SCALES + k * TOKENS + token;
+            let w_at = buffer * SCALES + k * TILE + row;
+            let w_scale =
+                vec4<f32>(w_scales[w_at], w_scales[w_at + 16u], w_scales[w_at + 32u], w_scales[w_at + 48u]);
+            let x_at = buffer * SCALES + k * TILE + token;
             out0 += sums(sum0) * (x_scales[x_at] * w_scale);
             out1 += sums(sum1) * (x_scales[x_at + 16u] * w_scale);
             out2 += sums(sum2) * (x_scales[x_at + 32u] * w_scale);
             out3 += sums(sum3) * (x_scales[x_at + 48u] * w_scale);
-#ifdef TALL
-            out4 += sums(sum4) * (x_scales[x_at + 64u] * w_scale);
-            out5 += sums(sum5) * (x_scales[x_at + 80u] * w_scale);
-            out6 += sums(sum6) * (x_scales[x_at + 96u] * w_scale);
-            out7 += sums(sum7) * (x_scales[x_at + 112u] * w_scale);
-#endif
         }
         // One buffer must be read by all before it is filled again; of two, the other one was, before the last barrier.
         if BUFFERS == 1u {
@@ -208,10 +147,4 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     store4(first_token + token + 16u, first_row + row, out1);
     store4(first_token + token + 32u, first_row + row, out2);
     store4(first_token + token + 48u, first_row + row, out3);
-#ifdef TALL
-    store4(first_token + token + 64u, first_row + row, out4);
-    store4(first_token + token + 80u, first_row + row, out5);
-    store4(first_token + token + 96u, first_row + row, out6);
-    store4(first_token + token + 112u, first_row + row, out7);
-#endif
 }

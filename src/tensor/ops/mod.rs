@@ -54,10 +54,10 @@ ops! {
     unary: Unary,
 }
 
+pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
-pub use mat_mul_int8::Int8Tile;
 pub(super) use random::pcg3d;
 pub use unary::UnaryKind;
 

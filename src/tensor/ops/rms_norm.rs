@@ -1,7 +1,7 @@
 //! Root mean square layer normalisation (Zhang, Sennrich 2019): `x / √(mean x² + ε) · weight`, row by row.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
@@ -28,11 +28,15 @@ impl Op for RmsNorm {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let lanes = subgroup_lanes(capabilities, 32);
+        // A workgroup is one team: its rows are loops of one length, so that lanes stay together.
+        let mut defines = lanes_defines(lanes.unwrap_or(64), lanes);
+        if columns.is_multiple_of(4) {
+            defines.push(("FOUR", Define::Flag));
+        }
         Ok(Kernel {
             template: include_str!("rms_norm.wgsl"),
             modules: &[],
-            // A workgroup is one team: its rows are loops of one length, so that lanes stay together.
-            defines: lanes_defines(lanes.unwrap_or(64), lanes),
+            defines,
             params: vec![rows as u32, columns as u32, self.epsilon.to_bits()],
             grid: grid_2d(rows, capabilities.max_workgroups_per_dimension),
         })
