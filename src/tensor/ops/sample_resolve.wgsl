@@ -113,12 +113,15 @@ fn main(@builtin(local_invocation_index) local: u32) {
     let last = border[P_LAST];
     var least_key = 0u;
     var mass = vec2<u32>(border[TOTAL], border[TOTAL + 1u]);
-    if k_bin != NONE {
+    // Where a border bin stays whole, or has a single entry, there is nothing to find.
+    if k_bin != NONE && (border[FLAGS] & K_IS_WHOLE) != 0u {
+        mass = vec2<u32>(border[K_THROUGH], border[K_THROUGH + 1u]);
+    } else if k_bin != NONE {
         let above = vec4<u32>(border[K_ABOVE], border[K_ABOVE + 1u], border[K_ABOVE + 2u], 0u);
         least_key = descend(walk, k_bin, k_bin, 0u, above, settings[TOP_K], 0.0, local);
         mass = cut_through.yz;
     }
-    if first != NONE {
+    if first != NONE && (border[FLAGS] & P_IS_SINGLE) == 0u {
         let above = vec4<u32>(0u, border[P_ABOVE], border[P_ABOVE + 1u], 0u);
         let wanted = wanted_mass(bitcast<f32>(settings[TOP_P]), mass);
         least_key = max(least_key, descend(walk, first, last, least_key, above, 0u, wanted, local));
