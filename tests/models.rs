@@ -243,6 +243,20 @@ fn sampling_follows_the_distribution() {
 }
 
 #[test]
+fn logits_that_are_no_numbers_are_an_error_however_tokens_are_chosen() {
+    let mut bytes = std::fs::read(golden("tiny_llama/tied-f32.gguf")).unwrap();
+    // The last weight of the last tensor, which every logit depends on.
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let source = MemorySource::new(bytes);
+    let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap();
+    for (temperature, top_p) in [(0.0, 1.0), (1.0, 1.0), (1.0, 0.9)] {
+        let request = json!({"prompt": [1, 2, 3], "max_tokens": 3, "temperature": temperature, "top_p": top_p});
+        assert_eq!(generate(&engine, request).unwrap_err().code(), Code::NumericalError, "{temperature} {top_p}");
+    }
+}
+
+#[test]
 fn a_generation_ends_where_it_should() {
     let engine = engine("tiny_llama/tied-f32.gguf");
     let prompt = ids(&golden_json("tiny_llama/tied.ids.json"));

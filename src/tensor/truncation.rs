@@ -197,7 +197,7 @@ pub(super) fn mass_bits(vocabulary: usize) -> u32 {
     63 - vocabulary.next_power_of_two().ilog2().clamp(17, 24)
 }
 
-/// 2^mass_bits · 2^(-depth / 2^24), with a relative error below 2^-26. The polynomial is a fit of (1 - 2^-x) / x at Chebyshev
+/// 2^mass_bits · 2^(-depth / 2^24), with a relative error of about 2^-26. The polynomial is a fit of (1 - 2^-x) / x at Chebyshev
 /// nodes of [0, 1].
 pub(super) fn weight_of(depth: u32, mass_bits: u32) -> u64 {
     const COEFFICIENTS: [u32; 6] = [0xb172_17e0, 0x3d7f_7520, 0x0e35_3360, 0x0274_f5cb, 0x0054_a8a5, 0x0007_8910];
@@ -364,4 +364,50 @@ pub(super) fn list_of(border: &[u32], vocabulary: usize) -> Option<Vec<(u32, u32
         }
     }
     Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Rng;
+
+    #[test]
+    fn weights_are_powers_of_two_to_25_bits() {
+        let mut rng = Rng(61);
+        for vocabulary in [2, 152_064, 1 << 24] {
+            let bits = mass_bits(vocabulary);
+            assert_eq!(weight_of(0, bits), 1 << bits);
+            assert!((vocabulary as u64).checked_mul(1 << bits).is_some_and(|mass| mass <= 1 << 63));
+            for _ in 0..20_000 {
+                // Down to where rounding to a whole number is more than the polynomial's error.
+                let depth = rng.below(13 << 24) as u32;
+                let wanted = 2f64.powf(f64::from(bits) - f64::from(depth) / f64::from(1 << 24));
+                let error = weight_of(depth, bits) as f64 / wanted - 1.0;
+                assert!(error.abs() < 2f64.powi(-25), "depth {depth}: {error:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_order_as_logits_and_depths_follow() {
+        let logits = [f32::NEG_INFINITY, f32::MIN, -2.5, -1e-40, -0.0, 0.0, 1e-40, 1.0, 1.000_000_1, 3e38];
+        for pair in logits.windows(2) {
+            let (a, b) = (key_of(pair[0]), key_of(pair[1]));
+            assert_eq!(a.cmp(&b), pair[0].partial_cmp(&pair[1]).unwrap(), "{pair:?}");
+        }
+        assert_eq!([f32::NAN, -f32::NAN, f32::INFINITY].map(key_of), [NAN_KEY; 3]);
+
+        let mut rng = Rng(62);
+        let largest = key_of(20.0);
+        for _ in 0..20_000 {
+            let (a, b) = (20.0 - 40.0 * rng.signed().abs(), 20.0 - 1e-4 * rng.signed().abs());
+            for logit in [a, b] {
+                let octaves = f64::from(20.0 - logit) * 0.9;
+                let depth = f64::from(depth_of(key_of(logit), largest, 0.9)) / f64::from(1 << 24);
+                assert!((depth - octaves).abs() <= octaves * 2f64.powi(-22) + 2f64.powi(-24), "{logit}");
+            }
+        }
+        assert_eq!(depth_of(key_of(f32::NEG_INFINITY), largest, 1.0), REST);
+        assert_eq!(depth_of(key_of(f32::NEG_INFINITY), key_of(f32::NEG_INFINITY), 1.0), 0);
+    }
 }
