@@ -2,6 +2,7 @@
 
 #![cfg(not(target_arch = "wasm32"))]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use rillm::engine::openai::{ChatRequest, CompletionRequest};
@@ -161,12 +162,52 @@ fn prefill_and_decode_agree_for(model: &str, format: &str) {
 #[test]
 fn the_same_seed_gives_the_same_tokens() {
     let engine = engine("tiny_llama/tied-q8_0.gguf");
-    let request = |seed: i64| json!({"prompt": [1, 2, 3], "max_tokens": 24, "temperature": 1.5, "seed": seed, "ignore_eos": true});
-    let (_, first, _) = generate(&engine, request(7)).unwrap();
-    let (_, again, _) = generate(&engine, request(7)).unwrap();
-    let (_, other, _) = generate(&engine, request(8)).unwrap();
-    assert_eq!(first, again);
-    assert_ne!(first, other);
+    for more in
+        [json!({}), json!({"top_k": 20}), json!({"top_p": 0.8, "min_p": 0.01}), json!({"top_k": 100, "top_p": 0.9})]
+    {
+        let tokens = |seed: i64| {
+            let mut request = json!({"prompt": [1, 2, 3], "max_tokens": 24, "temperature": 1.5, "seed": seed});
+            request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            request["ignore_eos"] = json!(true);
+            generate(&engine, request).unwrap().1
+        };
+        let first = tokens(7);
+        assert_eq!(first, tokens(7), "{more}");
+        assert_ne!(first, tokens(8), "{more}");
+    }
+}
+
+/// With few tokens kept, each is the answer's next token for some seed, and no other is.
+#[test]
+fn truncation_keeps_the_most_probable_tokens() {
+    let engine = engine("tiny_qwen2/tied-q8_0.gguf");
+    let prompt = [5u32, 6, 7];
+    let logits = pollster::block_on(async { engine.forward(&prompt).await?.readback().await }).unwrap();
+    let last = &logits[logits.len() / 3 * 2..];
+    let mut order: Vec<u32> = (0..last.len() as u32).collect();
+    order.sort_by(|a, b| last[*b as usize].total_cmp(&last[*a as usize]));
+    let drawn = |more: Value, max_tokens: usize| -> Vec<Vec<u32>> {
+        (0..60)
+            .map(|seed| {
+                let mut request = json!({"prompt": prompt, "max_tokens": max_tokens, "temperature": 2, "seed": seed});
+                request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                request["ignore_eos"] = json!(true);
+                generate(&engine, request).unwrap().1
+            })
+            .collect()
+    };
+    let first = |more: Value| drawn(more, 1).into_iter().map(|tokens| tokens[0]).collect::<BTreeSet<u32>>();
+    assert_eq!(first(json!({"top_k": 3})), order[..3].iter().copied().collect());
+    // Just more than the first token is worth, at this temperature, so that two reach it.
+    let weight = |rank: usize| ((last[order[rank] as usize] - last[order[0] as usize]) / 2.0).exp();
+    let share = 1.0 / (0..last.len()).map(weight).sum::<f32>();
+    assert_eq!(first(json!({"top_p": share * 1.01})), order[..2].iter().copied().collect());
+    let between = (weight(1) + weight(2)) / 2.0;
+    assert_eq!(first(json!({"min_p": between})), order[..2].iter().copied().collect());
+    // A top_k of 1 is greedy, in every step.
+    let greedy = drawn(json!({"temperature": 0}), 12);
+    assert_eq!(drawn(json!({"top_k": 1, "top_p": 0.9}), 12), greedy);
+    assert_eq!(drawn(json!({"top_p": 1e-6}), 12), greedy);
 }
 
 /// Frequencies of the first sampled token against softmax(logits / T).
@@ -204,6 +245,20 @@ fn sampling_follows_the_distribution() {
     let limit = f64::from(cells) + 5.0 * (2.0 * f64::from(cells)).sqrt();
     assert!(cells >= 10, "the distribution is too flat or too sharp to say something: {cells} cells");
     assert!(chi_square < limit, "chi-square {chi_square:.1} over {cells} cells, wanted below {limit:.1}");
+}
+
+#[test]
+fn logits_that_are_no_numbers_are_an_error_however_tokens_are_chosen() {
+    let mut bytes = std::fs::read(golden("tiny_llama/tied-f32.gguf")).unwrap();
+    // The last weight of the last tensor, which every logit depends on.
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let source = MemorySource::new(bytes);
+    let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap();
+    for (temperature, top_p) in [(0.0, 1.0), (1.0, 1.0), (1.0, 0.9)] {
+        let request = json!({"prompt": [1, 2, 3], "max_tokens": 3, "temperature": temperature, "top_p": top_p});
+        assert_eq!(generate(&engine, request).unwrap_err().code(), Code::NumericalError, "{temperature} {top_p}");
+    }
 }
 
 #[test]
@@ -256,6 +311,11 @@ fn bad_requests_are_refused_by_name() {
     for (request, word) in [
         (json!({"messages": hello, "temprature": 1}), "temprature"),
         (json!({"messages": hello, "temperature": -1}), "temperature"),
+        (json!({"messages": hello, "top_k": -1}), "top_k"),
+        (json!({"messages": hello, "top_k": 2.5}), "top_k"),
+        (json!({"messages": hello, "top_p": 0}), "top_p"),
+        (json!({"messages": hello, "top_p": 1.01}), "top_p"),
+        (json!({"messages": hello, "min_p": 1}), "min_p"),
         (json!({"messages": hello, "max_tokens": 0}), "max_tokens"),
         (json!({"messages": hello, "max_tokens": 3, "max_completion_tokens": 4}), "max_completion_tokens"),
         (json!({"messages": hello, "stop": [""]}), "stop"),
@@ -279,8 +339,14 @@ fn bad_requests_are_refused_by_name() {
 
 #[test]
 fn a_warm_step_creates_and_writes_nothing() {
-    let engine = engine("tiny_llama/tied-f32.gguf");
-    let request = json!({"prompt": [1, 2, 3], "max_tokens": 250, "ignore_eos": true});
+    let engine = engine("tiny_llama/tied-q4_0.gguf");
+    for top_p in [1.0, 0.9] {
+        warm_steps_create_and_write_nothing(&engine, top_p);
+    }
+}
+
+fn warm_steps_create_and_write_nothing(engine: &Engine, top_p: f64) {
+    let request = json!({"prompt": [1, 2, 3], "max_tokens": 250, "top_p": top_p, "ignore_eos": true});
     let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
     for _ in 0..4 {
         pollster::block_on(generation.next()).unwrap();
@@ -292,7 +358,8 @@ fn a_warm_step_creates_and_writes_nothing() {
         tokens += pollster::block_on(generation.next()).unwrap().unwrap().token_ids.len() as u64;
     }
     let stats = engine.stats();
-    let per_step = 5 * engine.info().layers as u64 + 4;
+    // Truncated sampling takes two dispatches more.
+    let per_step = 5 * engine.info().layers as u64 + if top_p < 1.0 { 6 } else { 4 };
     assert_eq!(stats.dispatches % per_step, 0, "whole steps of {per_step} dispatches");
     let steps = stats.dispatches / per_step;
     assert!(steps.abs_diff(tokens) <= 64, "{steps} steps were submitted while {tokens} tokens were read");

@@ -122,6 +122,15 @@ interface GenerationRequest {
   max_tokens?: number | undefined;
   /** 0 always takes the most likely token. */
   temperature?: number | undefined;
+  /**
+   * Choose only from the most likely tokens that together reach this probability (above 0; 1 keeps all). Order: temperature,
+   * `top_k`, `top_p`, `min_p`, each on what the one before it kept. Tokens exactly as likely as the last one kept stay too.
+   */
+  top_p?: number | undefined;
+  /** Choose only from so many of the most likely tokens; 0 keeps all, 1 is greedy. An extension. */
+  top_k?: number | undefined;
+  /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
+  min_p?: number | undefined;
   /** The same seed, prompt and settings give the same text on the same adapter. */
   seed?: number | undefined;
   /** Texts (at most 4) that end the answer; they are not part of it. */

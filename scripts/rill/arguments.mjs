@@ -9,7 +9,7 @@ import { root } from '../command.mjs';
 export const USAGE = `usage: npm run -s rill -- COMMAND
 
   generate --model PATH|URL (--prompt TEXT [--raw] | --messages FILE.json)
-           [--max-tokens N] [--temperature T] [--seed S] [--ignore-eos]
+           [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed S] [--ignore-eos]
            The prompt is a user's message where the model has a chat template, a text to continue where it has
            none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
   logits   --model PATH|URL --ids FILE.json --out FILE.npy
@@ -43,7 +43,7 @@ const invalid = (message) => new CommandError('invalid_usage', `${message}. ${US
 const text = { type: 'string' };
 const flag = { type: 'boolean' };
 const COMMANDS = {
-  generate: { model: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, seed: text, 'ignore-eos': flag },
+  generate: { model: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
   logits: { model: text, ids: text, out: text },
   tokenize: { model: text, text: text, 'add-special': flag },
   template: { template: text, context: text },
@@ -87,6 +87,9 @@ function parametersOf(name, values) {
       const settings = {
         max_tokens: number(values, 'max-tokens'),
         temperature: number(values, 'temperature'),
+        top_k: number(values, 'top-k'),
+        top_p: number(values, 'top-p'),
+        min_p: number(values, 'min-p'),
         seed: number(values, 'seed'),
         ignore_eos: values['ignore-eos'],
       };

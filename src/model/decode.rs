@@ -21,7 +21,7 @@ pub(super) fn forward(
     let (context, config) = (transformer.context(), transformer.config());
     let run = |op: &dyn Op, inputs: &[&Tensor]| context.run(op, inputs).map(|_| ());
     let gate_up = NormGateUp { epsilon: config.rms_eps };
-    let splits = Splits::choose(config.n_heads, config.n_kv_heads, config.head_dim, context.device().capabilities());
+    let splits = Splits::choose(config.head_dim, context.device().capabilities());
     let attention = AttentionSplit {
         heads: config.n_heads,
         kv_heads: config.n_kv_heads,

@@ -11,8 +11,8 @@ use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    Attention, AttentionPrefill, Embedding, Epilogue, MatMul, MatMulInt8, Quantize, RmsNorm, RmsNormInt8, RopeKvAppend,
-    SwigluFused, SwigluInt8,
+    Attention, AttentionPrefill, AttentionTile, Embedding, Epilogue, MatMul, MatMulInt8, Quantize, RmsNorm,
+    RmsNormInt8, RopeKvAppend, SwigluFused, SwigluInt8,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -98,6 +98,7 @@ pub(super) fn forward(
             head_dim: config.head_dim,
             scale: 1.0 / (config.head_dim as f32).sqrt(),
         },
+        tile: AttentionTile::default(),
     };
 
     let x = context.run1(&Embedding { planar: false }, &[tokens, transformer.token_embedding()])?; // [n, n_embd]

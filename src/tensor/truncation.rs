@@ -22,18 +22,23 @@ use super::host::HostTensor;
 use crate::error::Result;
 use crate::gpu::Define;
 
-/// Workgroups that share the vocabulary.
-pub(super) const GROUPS: usize = 64;
+/// Workgroups that may share a vocabulary.
+pub(super) const MAX_GROUPS: usize = 64;
 const BIN_BITS: u32 = 10;
 pub(super) const BINS: usize = 1 << BIN_BITS;
-/// Entries of the list that each workgroup has.
-pub(super) const SEGMENT: usize = 128;
+/// Entries of the list, which the workgroups share evenly.
+const ENTRIES: usize = 8192;
 /// Words of `tally`: the largest key of each workgroup, the inverted smallest, and the histogram as counts, low and high
 /// words of masses.
-pub(super) const TALLY: usize = 2 * GROUPS + 3 * BINS;
+pub(super) const TALLY: usize = HISTOGRAM + 3 * BINS;
+pub(super) const HISTOGRAM: usize = 2 * MAX_GROUPS;
 /// Words of `border`: what `Border` holds, the length of each workgroup's part of the list, and the list: key and token.
-pub(super) const BORDER: usize = COUNTS + GROUPS + 2 * GROUPS * SEGMENT;
+pub(super) const BORDER: usize = LIST + 2 * ENTRIES;
 const COUNTS: usize = 16;
+const LIST: usize = COUNTS + MAX_GROUPS;
+/// The border bin is kept to its last entry; the bin of the nucleus' border has a single entry.
+const K_IS_WHOLE: u32 = 1;
+const P_IS_SINGLE: u32 = 2;
 /// A depth that is out of reach.
 pub(super) const REST: u32 = 48 << 24;
 pub(super) const NAN_KEY: u32 = u32::MAX;
@@ -48,14 +53,30 @@ pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-pub(super) fn defines() -> Vec<(&'static str, Define)> {
+pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
     let number = |n: usize| Define::U32(n as u32);
     vec![
-        ("GROUPS", number(GROUPS)),
+        ("GROUPS", number(groups(vocabulary))),
+        ("MAX_GROUPS", number(MAX_GROUPS)),
         ("BINS", number(BINS)),
         ("BIN_BITS", Define::U32(BIN_BITS)),
-        ("SEGMENT", number(SEGMENT)),
+        ("SEGMENT", number(segment(vocabulary))),
     ]
+}
+
+/// Workgroups that share a vocabulary: a power of two, so that eight logits and more go to an invocation.
+pub(super) fn groups(vocabulary: usize) -> usize {
+    vocabulary.div_ceil(2048).next_power_of_two().min(MAX_GROUPS)
+}
+
+/// Entries of the list that each workgroup has.
+pub(super) fn segment(vocabulary: usize) -> usize {
+    ENTRIES / groups(vocabulary)
+}
+
+/// The workgroup that reads the logit of a token.
+pub(super) fn group_of(token: usize, vocabulary: usize) -> usize {
+    token / 256 % groups(vocabulary)
 }
 
 /// How tokens are chosen, as kernels read it.
@@ -176,7 +197,7 @@ pub(super) fn mass_bits(vocabulary: usize) -> u32 {
     63 - vocabulary.next_power_of_two().ilog2().clamp(17, 24)
 }
 
-/// 2^mass_bits · 2^(-depth / 2^24), with a relative error below 2^-26. The polynomial is a fit of (1 - 2^-x) / x at Chebyshev
+/// 2^mass_bits · 2^(-depth / 2^24), with a relative error of about 2^-26. The polynomial is a fit of (1 - 2^-x) / x at Chebyshev
 /// nodes of [0, 1].
 pub(super) fn weight_of(depth: u32, mass_bits: u32) -> u64 {
     const COEFFICIENTS: [u32; 6] = [0xb172_17e0, 0x3d7f_7520, 0x0e35_3360, 0x0274_f5cb, 0x0054_a8a5, 0x0007_8910];
@@ -215,9 +236,10 @@ pub(super) struct Histogram {
 
 impl Histogram {
     pub fn of(tally: &[u32], octaves: f32) -> Self {
-        let largest = tally[..GROUPS].iter().copied().fold(0, u32::max);
-        let inverted_smallest = tally[GROUPS..2 * GROUPS].iter().copied().fold(0, u32::max);
-        let bins = &tally[2 * GROUPS..];
+        // Workgroups that are not there have left zeros.
+        let largest = tally[..MAX_GROUPS].iter().copied().fold(0, u32::max);
+        let inverted_smallest = tally[MAX_GROUPS..HISTOGRAM].iter().copied().fold(0, u32::max);
+        let bins = &tally[HISTOGRAM..];
         let mass = |bin: usize| u64::from(bins[2 * BINS + bin]) << 32 | u64::from(bins[BINS + bin]);
         Self {
             largest,
@@ -234,10 +256,12 @@ pub(super) struct Border {
     pub shift: u32,
     pub k_bin: u32,
     pub k_above: Tally,
+    pub k_through: u64,
     pub p_first: u32,
     pub p_last: u32,
     pub p_above: u64,
     pub total: u64,
+    flags: u32,
 }
 
 impl Border {
@@ -265,27 +289,33 @@ impl Border {
         };
         let (first, last) = (p_cut(least), p_cut(most));
         let cuts_p = words.top_p < 1.0;
+        let k_is_whole = k_cut.is_some_and(|bin| bins[bin].1.count == words.top_k);
+        let p_is_single = cuts_p && first == last && histogram.bins[first].count == 1;
         Self {
             largest: histogram.largest,
             shift: histogram.shift,
             k_bin: k_cut.map_or(NONE, |bin| bin as u32),
             k_above: k_cut.map_or_else(Tally::default, |bin| bins[bin].0),
+            k_through: k_cut.map_or(0, |bin| bins[bin].1.mass),
             p_first: if cuts_p { first as u32 } else { NONE },
             p_last: if cuts_p { last as u32 } else { 0 },
             p_above: bins[first].0.mass,
             total,
+            flags: u32::from(k_is_whole) * K_IS_WHOLE + u32::from(p_is_single) * P_IS_SINGLE,
         }
     }
 
     pub fn words(&self) -> [u32; COUNTS] {
-        let [k, p, total] =
-            [self.k_above.mass, self.p_above, self.total].map(|mass| [mass as u32, (mass >> 32) as u32]);
+        let masses = [self.k_above.mass, self.p_above, self.total, self.k_through];
+        let [k, p, total, through] = masses.map(|mass| [mass as u32, (mass >> 32) as u32]);
         let mut words = [0; COUNTS];
         words[..4].copy_from_slice(&[self.largest, self.shift, self.k_bin, self.k_above.count]);
         words[4..6].copy_from_slice(&k);
         words[6..8].copy_from_slice(&[self.p_first, self.p_last]);
         words[8..10].copy_from_slice(&p);
         words[10..12].copy_from_slice(&total);
+        words[12..14].copy_from_slice(&through);
+        words[14] = self.flags;
         words
     }
 
@@ -296,10 +326,12 @@ impl Border {
             shift: words[1],
             k_bin: words[2],
             k_above: Tally { count: words[3], mass: mass(4) },
+            k_through: mass(12),
             p_first: words[6],
             p_last: words[7],
             p_above: mass(8),
             total: mass(10),
+            flags: words[14],
         }
     }
 
@@ -318,14 +350,64 @@ impl Border {
     }
 }
 
-/// The lengths of the parts of a border's list, and the entries (key, token) of those that are whole.
-pub(super) fn list_of(border: &[u32]) -> (Vec<usize>, Vec<(u32, u32)>) {
-    let counts: Vec<usize> = border[COUNTS..COUNTS + GROUPS].iter().map(|count| *count as usize).collect();
-    let list = &border[COUNTS + GROUPS..];
-    let entries = counts.iter().enumerate().flat_map(|(group, count)| {
-        let at = group * SEGMENT;
-        (at..at + (*count).min(SEGMENT)).map(|slot| (list[2 * slot], list[2 * slot + 1]))
-    });
-    let entries = entries.collect();
-    (counts, entries)
+/// The entries (key, token) of a border's list, unless the border has more than fit.
+pub(super) fn list_of(border: &[u32], vocabulary: usize) -> Option<Vec<(u32, u32)>> {
+    let segment = segment(vocabulary);
+    let mut entries = Vec::new();
+    for (group, count) in border[COUNTS..LIST].iter().enumerate() {
+        let start = LIST + 2 * group * segment;
+        let pairs = border.get(start..start + 2 * *count as usize).filter(|_| *count as usize <= segment);
+        match pairs {
+            Some(pairs) => entries.extend(pairs.chunks_exact(2).map(|pair| (pair[0], pair[1]))),
+            None if *count == 0 => {}
+            None => return None,
+        }
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Rng;
+
+    #[test]
+    fn weights_are_powers_of_two_to_25_bits() {
+        let mut rng = Rng(61);
+        for vocabulary in [2, 152_064, 1 << 24] {
+            let bits = mass_bits(vocabulary);
+            assert_eq!(weight_of(0, bits), 1 << bits);
+            assert!((vocabulary as u64).checked_mul(1 << bits).is_some_and(|mass| mass <= 1 << 63));
+            for _ in 0..20_000 {
+                // Down to where rounding to a whole number is more than the polynomial's error.
+                let depth = rng.below(13 << 24) as u32;
+                let wanted = 2f64.powf(f64::from(bits) - f64::from(depth) / f64::from(1 << 24));
+                let error = weight_of(depth, bits) as f64 / wanted - 1.0;
+                assert!(error.abs() < 2f64.powi(-25), "depth {depth}: {error:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_order_as_logits_and_depths_follow() {
+        let logits = [f32::NEG_INFINITY, f32::MIN, -2.5, -1e-40, -0.0, 0.0, 1e-40, 1.0, 1.000_000_1, 3e38];
+        for pair in logits.windows(2) {
+            let (a, b) = (key_of(pair[0]), key_of(pair[1]));
+            assert_eq!(a.cmp(&b), pair[0].partial_cmp(&pair[1]).unwrap(), "{pair:?}");
+        }
+        assert_eq!([f32::NAN, -f32::NAN, f32::INFINITY].map(key_of), [NAN_KEY; 3]);
+
+        let mut rng = Rng(62);
+        let largest = key_of(20.0);
+        for _ in 0..20_000 {
+            let (a, b) = (20.0 - 40.0 * rng.signed().abs(), 20.0 - 1e-4 * rng.signed().abs());
+            for logit in [a, b] {
+                let octaves = f64::from(20.0 - logit) * 0.9;
+                let depth = f64::from(depth_of(key_of(logit), largest, 0.9)) / f64::from(1 << 24);
+                assert!((depth - octaves).abs() <= octaves * 2f64.powi(-22) + 2f64.powi(-24), "{logit}");
+            }
+        }
+        assert_eq!(depth_of(key_of(f32::NEG_INFINITY), largest, 1.0), REST);
+        assert_eq!(depth_of(key_of(f32::NEG_INFINITY), key_of(f32::NEG_INFINITY), 1.0), 0);
+    }
 }

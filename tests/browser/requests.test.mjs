@@ -99,18 +99,21 @@ test('a stop string ends the answer and is not part of it', async () => {
   assert.equal(streamed, stopped.message.content);
 });
 
-test('the same seed gives the same text, another seed another', async () => {
-  const texts = await withModel(async (engine, ask) => {
-    const answers = [];
-    for (const seed of [7, 7, 8]) {
-      const answer = await engine.chat.completions.create({ ...ask, temperature: 1, seed, max_tokens: 40 });
-      answers.push(answer.choices[0].token_ids.join());
-    }
-    return answers;
-  }, ASK);
-  assert.equal(texts[0], texts[1]);
-  assert.notEqual(texts[0], texts[2]);
-});
+for (const truncation of [{}, { top_k: 40, top_p: 0.9, min_p: 0.01 }]) {
+  test(`the same seed gives the same text, another seed another ${JSON.stringify(truncation)}`, async () => {
+    const ask = { ...ASK, ...truncation, temperature: 1, max_tokens: 40 };
+    const texts = await withModel(async (engine, ask) => {
+      const answers = [];
+      for (const seed of [7, 7, 8]) {
+        const answer = await engine.chat.completions.create({ ...ask, seed });
+        answers.push(answer.choices[0].token_ids.join());
+      }
+      return answers;
+    }, ask);
+    assert.equal(texts[0], texts[1]);
+    assert.notEqual(texts[0], texts[2]);
+  });
+}
 
 test('cancel() ends a stream with finish_reason "cancelled", break ends it at once, and the engine goes on', async () => {
   const { chunks, read, after } = await withModel(async (engine, ask) => {
@@ -194,6 +197,9 @@ test('wrong requests are rejected with "invalid_request" that names the field, a
       messages: await failure(chat.create({})),
       'an object': await failure(chat.create(undefined)),
       temperature: await failure(chat.create({ ...ask, temperature: -1 })),
+      top_k: await failure(chat.create({ ...ask, top_k: 1.5 })),
+      top_p: await failure(chat.create({ ...ask, top_p: 0 })),
+      min_p: await failure(chat.create({ ...ask, min_p: 1 })),
       max_tokens: await failure(chat.create({ ...ask, max_tokens: 'many' })),
       stream_options: await failure(chat.create({ ...ask, stream_options: { include_usage: true } })),
       stream: await failure(chat.create({ ...ask, stream: 'yes' })),

@@ -65,8 +65,10 @@ impl Op for AttentionOut {
         let team = Team::for_columns(columns, capabilities);
         let mut defines = team.defines();
         defines.extend([("ROWS", Define::U32(ROWS)), ("TWO_ROWS", Define::Flag)]);
-        if self.head_dim.is_multiple_of(32) {
-            defines.push(("HEADS_OF_WHOLE_BLOCKS", Define::Flag));
+        let splits = self.splits.splits;
+        defines.extend([("SPLITS", Define::U32(splits as u32)), ("HEADS", Define::U32(self.heads as u32))]);
+        if splits == 1 {
+            defines.push(("ONE_SPLIT", Define::Flag));
         }
         Ok(Kernel {
             template: include_str!("attention_out.wgsl"),
@@ -75,9 +77,7 @@ impl Op for AttentionOut {
             params: vec![
                 rows as u32,
                 (columns / 32) as u32,
-                self.heads as u32,
                 self.head_dim as u32,
-                self.splits.splits as u32,
                 self.splits.tile as u32,
                 self.capacity as u32,
             ],

@@ -29,7 +29,7 @@ pub struct Splits {
     pub splits: usize,
     /// Positions of a split are a multiple of it.
     pub tile: usize,
-    /// A workgroup for each group of query heads, with workgroup memory and where there are subgroups, rather than a team of
+    /// A workgroup for each four query heads that share a key-value head, with workgroup memory and where there are subgroups, rather than a team of
     /// lanes for each head.
     grouped: bool,
 }
@@ -38,19 +38,17 @@ pub struct Splits {
 const WORKGROUP: usize = 256;
 
 impl Splits {
-    /// The best for an adapter and a model's heads.
-    pub fn choose(heads: usize, kv_heads: usize, head_dim: usize, capabilities: &Capabilities) -> Self {
-        let quads = (heads / kv_heads).div_ceil(4);
+    /// The best for an adapter and a model's heads' length.
+    pub fn choose(head_dim: usize, capabilities: &Capabilities) -> Self {
         let lanes = subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
         // The arrays of the kernel.
-        let workgroup_bytes = 16 * (quads * (head_dim + WORKGROUP / 4 + 2 * WORKGROUP / lanes) + 2 * WORKGROUP);
+        let workgroup_bytes = 16 * (head_dim + WORKGROUP / 4 + 2 * WORKGROUP / lanes + 2 * WORKGROUP);
         let grouped = !capabilities.software
             && lanes >= 4
             && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
             && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
             && head_dim <= WORKGROUP
-            && head_dim.is_multiple_of(4)
-            && quads <= 4;
+            && head_dim.is_multiple_of(4);
         match grouped {
             // Enough workgroups for a large GPU on long contexts, and few enough that merging stays cheap.
             true => Self { splits: 8, tile: WORKGROUP / 4, grouped },
@@ -112,14 +110,13 @@ impl Op for AttentionSplit {
         if splits.grouped && lanes.is_some_and(|lanes| lanes >= 4) {
             let mut defines = lanes_defines(WORKGROUP as u32, lanes);
             defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
-            defines.push(("QUADS", Define::U32((self.heads / self.kv_heads).div_ceil(4) as u32)));
             defines.push(("TILE", Define::U32(splits.tile as u32)));
             return Ok(Kernel {
                 template: include_str!("attention_split.wgsl"),
                 modules: &[],
                 defines,
                 params,
-                grid: [self.kv_heads as u32, splits.splits as u32, 1],
+                grid: [self.kv_heads as u32, splits.splits as u32, (self.heads / self.kv_heads).div_ceil(4) as u32],
             });
         }
         // Lanes share a head's dimensions, so more lanes than dimensions would idle.

@@ -1,6 +1,7 @@
-// One workgroup per key-value head and split, so that keys and values are read once for the whole group of query heads. In a
-// step it takes POSITIONS positions: four invocations score one position for all the heads, and then each invocation sums four
-// dimensions of the values, over its share of the positions. Heads are taken four at a time, as vec4; QUADS of them.
+// One workgroup per split and four query heads that share a key-value head, so that keys and values are read once for the four.
+// In a step it takes POSITIONS positions: four invocations score one position for all four heads, and then each invocation sums
+// four dimensions of the values, over its share of the positions. Reads come in fours that do not wait for each other: at one
+// token's size, waiting is what takes the time.
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -16,22 +17,20 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 
 const LOWEST = -3.0e38;
 const POSITIONS = WORKGROUP / 4u;
-// Vectors of four dimensions in a head, and how many of them one of four invocations takes.
+// Vectors of four dimensions in a head.
 const VECTORS = HEAD_DIM / 4u;
-const OWN_VECTORS = (VECTORS + 3u) / 4u;
 // Invocations are [share of the positions][vector] in the sums over values; those that are left over idle.
 const SHARES = WORKGROUP / VECTORS;
-const SHARE_POSITIONS = (POSITIONS + SHARES - 1u) / SHARES;
 // Subgroups, or parts of them, of a workgroup.
 const TEAMS = WORKGROUP / LANES;
 
 // [head][vector]; heads beyond the last are zero.
-var<workgroup> queries: array<vec4<f32>, 4u * QUADS * VECTORS>;
-// [quad][position]
-var<workgroup> weights: array<vec4<f32>, QUADS * POSITIONS>;
+var<workgroup> queries: array<vec4<f32>, 4u * VECTORS>;
+// Of the four heads, by position.
+var<workgroup> weights: array<vec4<f32>, POSITIONS>;
 // Of each team: the largest score, and the sum of the weights.
-var<workgroup> team_largest: array<vec4<f32>, TEAMS * QUADS>;
-var<workgroup> team_totals: array<vec4<f32>, TEAMS * QUADS>;
+var<workgroup> team_largest: array<vec4<f32>, TEAMS>;
+var<workgroup> team_totals: array<vec4<f32>, TEAMS>;
 // Sums of each invocation for two heads.
 var<workgroup> shares: array<vec4<f32>, 2u * WORKGROUP>;
 
@@ -41,19 +40,14 @@ fn planar_vector(head: u32, vector: u32) -> u32 {
     return at % 8u * (params.heads * VECTORS / 8u) + at / 8u;
 }
 
-fn max_over_positions(value: vec4<f32>) -> vec4<f32> {
-    var largest = value;
-    for (var step = 4u; step < LANES; step *= 2u) {
-        largest = max(largest, subgroupShuffleXor(largest, step));
-    }
-    return largest;
-}
-
-fn score_four(key: vec4<f32>, first: u32) -> vec4<f32> {
-    return vec4<f32>(
-        dot(key, queries[first]), dot(key, queries[first + VECTORS]),
-        dot(key, queries[first + 2u * VECTORS]), dot(key, queries[first + 3u * VECTORS]),
+// The scores of a key's vector, one per head; none for a vector past the end.
+fn scores_of(key: vec4<f32>, vector: u32) -> vec4<f32> {
+    let v = min(vector, VECTORS - 1u);
+    let products = vec4<f32>(
+        dot(key, queries[v]), dot(key, queries[v + VECTORS]),
+        dot(key, queries[v + 2u * VECTORS]), dot(key, queries[v + 3u * VECTORS]),
     );
+    return select(vec4<f32>(0.0), products, vector < VECTORS);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -65,21 +59,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let begin = split * positions;
     let end = min(begin + positions, length);
     let heads_per_kv = params.heads / params.kv_heads;
-    let first_head = kv_head * heads_per_kv;
+    let first_head = kv_head * heads_per_kv + group.z * 4u;
+    let own_heads = min(heads_per_kv - group.z * 4u, 4u);
     let first_sum = split * params.heads * VECTORS;
     if begin >= end {
-        for (var i = local; i < heads_per_kv * VECTORS; i += WORKGROUP) {
+        for (var i = local; i < own_heads * VECTORS; i += WORKGROUP) {
             sums[first_sum + planar_vector(first_head, i)] = vec4<f32>(0.0);
         }
-        if local < heads_per_kv {
+        if local < own_heads {
             totals[split * params.heads + first_head + local] = vec2<f32>(0.0);
         }
         return;
     }
     let kv_vectors = params.kv_heads * VECTORS;
-    for (var i = local; i < 4u * QUADS * VECTORS; i += WORKGROUP) {
+    for (var i = local; i < 4u * VECTORS; i += WORKGROUP) {
         queries[i] = vec4<f32>(0.0);
-        if i < heads_per_kv * VECTORS {
+        if i < own_heads * VECTORS {
             queries[i] = q[first_head * VECTORS + i] * params.scale;
         }
     }
@@ -91,113 +86,112 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let share = local / VECTORS;
     let vector = local % VECTORS;
 
-    // [quad * 4 + head of the quad]
-    var sum: array<vec4<f32>, 4u * QUADS>;
-    for (var i = 0u; i < 4u * QUADS; i++) {
-        sum[i] = vec4<f32>(0.0);
-    }
-    var largest: array<vec4<f32>, QUADS>;
-    var total: array<vec4<f32>, QUADS>;
-    for (var i = 0u; i < QUADS; i++) {
-        largest[i] = vec4<f32>(LOWEST);
-        total[i] = vec4<f32>(0.0);
-    }
+    var sum0 = vec4<f32>(0.0);
+    var sum1 = vec4<f32>(0.0);
+    var sum2 = vec4<f32>(0.0);
+    var sum3 = vec4<f32>(0.0);
+    // Of the four heads.
+    var largest = vec4<f32>(LOWEST);
+    var total = vec4<f32>(0.0);
     for (var step = begin; step < end; step += POSITIONS) {
         let is_there = step + slot < end;
         // Positions past the end repeat the last one, and get no weight.
-        let at = min(step + slot, end - 1u) * kv_vectors + kv_head * VECTORS;
-        var keys: array<vec4<f32>, OWN_VECTORS>;
-        for (var i = 0u; i < OWN_VECTORS; i++) {
-            keys[i] = k_cache[at + min(i * 4u + part, VECTORS - 1u)];
+        let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head * VECTORS;
+        var score = vec4<f32>(0.0);
+        for (var i = part; i < VECTORS; i += 16u) {
+            let key0 = k_cache[key_at + i];
+            let key1 = k_cache[key_at + min(i + 4u, VECTORS - 1u)];
+            let key2 = k_cache[key_at + min(i + 8u, VECTORS - 1u)];
+            let key3 = k_cache[key_at + min(i + 12u, VECTORS - 1u)];
+            score += scores_of(key0, i) + scores_of(key1, i + 4u) + scores_of(key2, i + 8u) + scores_of(key3, i + 12u);
         }
-        var score: array<vec4<f32>, QUADS>;
-        for (var j = 0u; j < QUADS; j++) {
-            score[j] = vec4<f32>(0.0);
-            for (var i = 0u; i < OWN_VECTORS; i++) {
-                let v = i * 4u + part;
-                let products = score_four(keys[i], j * 4u * VECTORS + min(v, VECTORS - 1u));
-                score[j] += select(vec4<f32>(0.0), products, v < VECTORS);
-            }
-            score[j] += subgroupShuffleXor(score[j], 1u);
-            score[j] += subgroupShuffleXor(score[j], 2u);
-            score[j] = select(vec4<f32>(LOWEST), score[j], is_there);
-            let team_max = max_over_positions(score[j]);
-            if local % LANES == 0u {
-                team_largest[team * QUADS + j] = team_max;
-            }
+        score += subgroupShuffleXor(score, 1u);
+        score += subgroupShuffleXor(score, 2u);
+        score = select(vec4<f32>(LOWEST), score, is_there);
+        var team_max = score;
+        for (var lanes = 4u; lanes < LANES; lanes *= 2u) {
+            team_max = max(team_max, subgroupShuffleXor(team_max, lanes));
+        }
+        if local % LANES == 0u {
+            team_largest[team] = team_max;
         }
         workgroupBarrier();
-        for (var j = 0u; j < QUADS; j++) {
-            var now = largest[j];
-            for (var t = 0u; t < TEAMS; t++) {
-                now = max(now, team_largest[t * QUADS + j]);
-            }
-            let keep = exp(largest[j] - now);
-            largest[j] = now;
-            total[j] *= keep;
-            sum[j * 4u] *= keep.x;
-            sum[j * 4u + 1u] *= keep.y;
-            sum[j * 4u + 2u] *= keep.z;
-            sum[j * 4u + 3u] *= keep.w;
-            var weight = select(vec4<f32>(0.0), exp(score[j] - now), is_there && part == 0u);
-            if part == 0u {
-                weights[j * POSITIONS + slot] = weight;
-            }
-            for (var lanes = 4u; lanes < LANES; lanes *= 2u) {
-                weight += subgroupShuffleXor(weight, lanes);
-            }
-            if local % LANES == 0u {
-                team_totals[team * QUADS + j] = weight;
-            }
+        var now = largest;
+        for (var t = 0u; t < TEAMS; t++) {
+            now = max(now, team_largest[t]);
+        }
+        let keep = exp(largest - now);
+        largest = now;
+        let weight = select(vec4<f32>(0.0), exp(score - now), is_there);
+        if part == 0u {
+            weights[slot] = weight;
+        }
+        var team_total = weight;
+        for (var lanes = 4u; lanes < LANES; lanes *= 2u) {
+            team_total += subgroupShuffleXor(team_total, lanes);
+        }
+        if local % LANES == 0u {
+            team_totals[team] = team_total;
         }
         workgroupBarrier();
-        for (var j = 0u; j < QUADS; j++) {
-            for (var t = 0u; t < TEAMS; t++) {
-                total[j] += team_totals[t * QUADS + j];
-            }
+        total *= keep;
+        for (var t = 0u; t < TEAMS; t++) {
+            total += team_totals[t];
         }
+        sum0 *= keep.x;
+        sum1 *= keep.y;
+        sum2 *= keep.z;
+        sum3 *= keep.w;
         if share < SHARES {
-            for (var i = 0u; i < SHARE_POSITIONS; i++) {
-                let p = share + i * SHARES;
-                if p < POSITIONS {
-                    let value = v_cache[min(step + p, end - 1u) * kv_vectors + kv_head * VECTORS + vector];
-                    for (var j = 0u; j < QUADS; j++) {
-                        let weight = weights[j * POSITIONS + p];
-                        sum[j * 4u] += weight.x * value;
-                        sum[j * 4u + 1u] += weight.y * value;
-                        sum[j * 4u + 2u] += weight.z * value;
-                        sum[j * 4u + 3u] += weight.w * value;
-                    }
-                }
+            let value_at = kv_head * VECTORS + vector;
+            for (var p = share; p < POSITIONS; p += 4u * SHARES) {
+                let p1 = p + SHARES;
+                let p2 = p + 2u * SHARES;
+                let p3 = p + 3u * SHARES;
+                let value0 = v_cache[min(step + p, end - 1u) * kv_vectors + value_at];
+                let value1 = v_cache[min(step + p1, end - 1u) * kv_vectors + value_at];
+                let value2 = v_cache[min(step + p2, end - 1u) * kv_vectors + value_at];
+                let value3 = v_cache[min(step + p3, end - 1u) * kv_vectors + value_at];
+                let none = vec4<f32>(0.0);
+                let weight0 = weights[p];
+                let weight1 = select(none, weights[min(p1, POSITIONS - 1u)], p1 < POSITIONS);
+                let weight2 = select(none, weights[min(p2, POSITIONS - 1u)], p2 < POSITIONS);
+                let weight3 = select(none, weights[min(p3, POSITIONS - 1u)], p3 < POSITIONS);
+                sum0 += weight0.x * value0 + weight1.x * value1 + weight2.x * value2 + weight3.x * value3;
+                sum1 += weight0.y * value0 + weight1.y * value1 + weight2.y * value2 + weight3.y * value3;
+                sum2 += weight0.z * value0 + weight1.z * value1 + weight2.z * value2 + weight3.z * value3;
+                sum3 += weight0.w * value0 + weight1.w * value1 + weight2.w * value2 + weight3.w * value3;
             }
         }
         // The next step overwrites what others may still read.
         workgroupBarrier();
     }
 
-    for (var j = 0u; j < QUADS; j++) {
-        if local == j {
-            for (var h = 0u; h < 4u; h++) {
-                if j * 4u + h < heads_per_kv {
-                    totals[split * params.heads + first_head + j * 4u + h] = vec2<f32>(largest[j][h], total[j][h]);
-                }
-            }
-        }
+    if local < own_heads {
+        totals[split * params.heads + first_head + local] = vec2<f32>(largest[local], total[local]);
     }
-    for (var h = 0u; h < 4u * QUADS; h += 2u) {
-        shares[local] = sum[h];
-        shares[WORKGROUP + local] = sum[h + 1u];
-        workgroupBarrier();
-        for (var i = local; i < 2u * VECTORS; i += WORKGROUP) {
-            let head = h + i / VECTORS;
-            if head < heads_per_kv {
-                var all = vec4<f32>(0.0);
-                for (var s = 0u; s < SHARES; s++) {
-                    all += shares[i / VECTORS * WORKGROUP + s * VECTORS + i % VECTORS];
-                }
-                sums[first_sum + planar_vector(first_head + head, i % VECTORS)] = all;
+    shares[local] = sum0;
+    shares[WORKGROUP + local] = sum1;
+    workgroupBarrier();
+    store_sums(local, 0u, own_heads, first_head, first_sum);
+    workgroupBarrier();
+    shares[local] = sum2;
+    shares[WORKGROUP + local] = sum3;
+    workgroupBarrier();
+    store_sums(local, 2u, own_heads, first_head, first_sum);
+}
+
+// Adds up the shares of two heads.
+fn store_sums(local: u32, first: u32, own_heads: u32, first_head: u32, first_sum: u32) {
+    for (var i = local; i < 2u * VECTORS; i += WORKGROUP) {
+        let head = first + i / VECTORS;
+        if head < own_heads {
+            let at = i / VECTORS * WORKGROUP + i % VECTORS;
+            var all = vec4<f32>(0.0);
+            for (var s = 0u; s < SHARES; s++) {
+                all += shares[at + s * VECTORS];
             }
+            sums[first_sum + planar_vector(first_head + head, i % VECTORS)] = all;
         }
-        workgroupBarrier();
     }
 }

@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     if local < GROUPS {
         atomicMax(&largest_key, atomicLoad(&tally[local]));
-        atomicMax(&inverted_smallest, atomicLoad(&tally[GROUPS + local]));
+        atomicMax(&inverted_smallest, atomicLoad(&tally[MAX_GROUPS + local]));
     }
     workgroupBarrier();
     let largest = atomicLoad(&largest_key);

@@ -3,7 +3,7 @@
 
 use super::sample_partial::SHARES;
 use crate::error::Result;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
@@ -13,6 +13,9 @@ pub struct SampleMerge {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
 }
+
+const WORKGROUP: usize = 256;
+const _: () = assert!(SHARES.is_multiple_of(4 * WORKGROUP));
 
 impl Op for SampleMerge {
     fn name(&self) -> &'static str {
@@ -37,7 +40,7 @@ impl Op for SampleMerge {
         Ok(Kernel {
             template: include_str!("sample_merge.wgsl"),
             modules: &[],
-            defines: vec![("SHARES", crate::gpu::Define::U32(SHARES as u32))],
+            defines: vec![("SHARES", Define::U32(SHARES as u32)), ("WORKGROUP", Define::U32(WORKGROUP as u32))],
             params: vec![self.advance as u32, inputs[4].shape.elements() as u32],
             grid: [1, 1, 1],
         })

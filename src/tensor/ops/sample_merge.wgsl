@@ -7,8 +7,8 @@ struct Params { advance: u32, ring: u32 }
 @group(0) @binding(4) var<storage, read_write> ring: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-var<workgroup> best_values: array<f32, 64>;
-var<workgroup> best_tokens: array<u32, 64>;
+var<workgroup> best_values: array<f32, WORKGROUP>;
+var<workgroup> best_tokens: array<u32, WORKGROUP>;
 
 // u32::MAX, which says NaN, beats everything.
 fn is_better(value: f32, token: u32, than_value: f32, than_token: u32) -> bool {
@@ -18,19 +18,25 @@ fn is_better(value: f32, token: u32, than_value: f32, than_token: u32) -> bool {
     return value > than_value || (value == than_value && token < than_token);
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(WORKGROUP)
 fn main(@builtin(local_invocation_index) local: u32) {
     var value = values[local];
     var token = tokens[local];
-    for (var i = local + 64u; i < SHARES; i += 64u) {
-        if is_better(values[i], tokens[i], value, token) {
-            value = values[i];
-            token = tokens[i];
+    // Shares are a multiple of four workgroups; four reads do not wait for each other.
+    for (var i = local; i < SHARES; i += 4u * WORKGROUP) {
+        let at = vec4<u32>(i, i + WORKGROUP, i + 2u * WORKGROUP, i + 3u * WORKGROUP);
+        let four = vec4<f32>(values[at.x], values[at.y], values[at.z], values[at.w]);
+        let their_tokens = vec4<u32>(tokens[at.x], tokens[at.y], tokens[at.z], tokens[at.w]);
+        for (var k = 0u; k < 4u; k++) {
+            if is_better(four[k], their_tokens[k], value, token) {
+                value = four[k];
+                token = their_tokens[k];
+            }
         }
     }
     best_values[local] = value;
     best_tokens[local] = token;
-    for (var step = 32u; step > 0u; step /= 2u) {
+    for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
         if local < step && is_better(best_values[local + step], best_tokens[local + step], best_values[local], best_tokens[local]) {
             best_values[local] = best_values[local + step];

@@ -13,21 +13,32 @@ struct Params { vocabulary: u32 }
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let share = id.x;
     let inverse_temperature = bitcast<f32>(settings[0]);
+    let last = params.vocabulary - 1u;
     var best_value = -3.4028234663852886e38;
     var best_token = 0u;
-    for (var token = share; token < params.vocabulary; token += SHARES) {
-        var value = logits[token];
-        // By its bits: compilers may assume that x == x.
-        if (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u {
-            best_token = 0xffffffffu;
-            break;
-        }
-        if inverse_temperature > 0.0 {
-            value = value * inverse_temperature + gumbel(vec3<u32>(settings[1] ^ token, settings[2], state[1]));
-        }
-        if token == share || value > best_value {
-            best_value = value;
-            best_token = token;
+    for (var first = share; first < params.vocabulary; first += 4u * SHARES) {
+        // Four reads that do not wait for each other. Those past the end repeat the last logit, and are not looked at.
+        let tokens_of_four = vec4<u32>(first, first + SHARES, first + 2u * SHARES, first + 3u * SHARES);
+        let at = min(tokens_of_four, vec4<u32>(last));
+        let four = vec4<f32>(logits[at.x], logits[at.y], logits[at.z], logits[at.w]);
+        for (var i = 0u; i < 4u && best_token != 0xffffffffu; i++) {
+            let token = tokens_of_four[i];
+            if token > last {
+                break;
+            }
+            var value = four[i];
+            // By its bits: compilers may assume that x == x.
+            if (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u {
+                best_token = 0xffffffffu;
+                break;
+            }
+            if inverse_temperature > 0.0 {
+                value = value * inverse_temperature + gumbel(vec3<u32>(settings[1] ^ token, settings[2], state[1]));
+            }
+            if token == share || value > best_value {
+                best_value = value;
+                best_token = token;
+            }
         }
     }
     values[share] = best_value;

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
-use crate::tensor::truncation::{GROUPS, TALLY, defines, key_of, modules};
+use crate::tensor::truncation::{MAX_GROUPS, TALLY, defines, group_of, groups, key_of, modules};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Input: logits [1, vocabulary]. Output: tally [TALLY] u32, of which the histogram is zero.
@@ -23,29 +23,26 @@ impl Op for SampleRange {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let vocabulary = inputs[0].shape.elements();
         Ok(Kernel {
             template: include_str!("sample_range.wgsl"),
             modules: modules(),
-            defines: defines(),
-            params: vec![inputs[0].shape.elements() as u32],
-            grid: [GROUPS as u32, 1, 1],
+            defines: defines(vocabulary),
+            params: vec![vocabulary as u32],
+            grid: [groups(vocabulary) as u32, 1, 1],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let mut tally = vec![0; TALLY];
-        for (token, logit) in inputs[0].to_f32()?.into_iter().enumerate() {
-            let (group, key) = (group_of(token), key_of(logit));
+        let logits = inputs[0].to_f32()?;
+        for (token, logit) in logits.iter().enumerate() {
+            let (group, key) = (group_of(token, logits.len()), key_of(*logit));
             tally[group] = tally[group].max(key);
-            tally[GROUPS + group] = tally[GROUPS + group].max(!key);
+            tally[MAX_GROUPS + group] = tally[MAX_GROUPS + group].max(!key);
         }
         Ok(vec![HostTensor::u32(&[TALLY], &tally)])
     }
-}
-
-/// The workgroup that reads the logit of a token.
-pub(super) fn group_of(token: usize) -> usize {
-    token / 256 % GROUPS
 }
 
 /// Logits with what makes truncation hard: near and far from each other, equal, infinite, not a number.
@@ -62,7 +59,7 @@ pub(super) fn logits(rng: &mut Rng, kind: usize) -> HostTensor {
         // A few that lead and a long tail.
         3 => make(128_256, &|x| 30.0 * x * x * x),
         // Many equal ones at the border, more than the list holds.
-        4 => make(40_000, &|x| (4.0 * x).round()),
+        4 => make(40_000, &|x| (2.0 * x).round()),
         5 => make(20_000, &|_| -3.5),
         // Nearly equal: all in one bin until the last bits.
         6 => make(30_011, &|x| 100.0 + 1e-4 * x),

@@ -32,6 +32,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     if local == 0u {
         tally[group.x] = atomicLoad(&largest);
-        tally[GROUPS + group.x] = atomicLoad(&inverted_smallest);
+        tally[MAX_GROUPS + group.x] = atomicLoad(&inverted_smallest);
+    }
+    if group.x == 0u && local >= GROUPS && local < MAX_GROUPS {
+        tally[local] = 0u;
+        tally[MAX_GROUPS + local] = 0u;
     }
 }

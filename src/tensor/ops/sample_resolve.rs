@@ -6,12 +6,12 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BORDER, Border, GROUPS, NAN_KEY, NONE, REST, SEGMENT, SampleSettings, Words, defines, depth_of, key_of, list_of,
+    BORDER, Border, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, Words, defines, depth_of, key_of, list_of,
     mass_as_float, mass_bits, modules, weight_of,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: logits [1, vocabulary], settings [8] u32, values [GROUPS] f32, tokens [GROUPS] u32, border [BORDER] u32, state [4]
+/// Inputs: logits [1, vocabulary], settings [8] u32, values [MAX_GROUPS] f32, tokens [MAX_GROUPS] u32, border [BORDER] u32, state [4]
 /// u32 (changed: state[0] += advance, state[1] += 1), token [1] u32 (changed), ring [n] u32 (changed at state[1] mod n). With
 /// a NaN among the logits the token is u32::MAX.
 pub struct SampleResolve {
@@ -32,7 +32,7 @@ impl Op for SampleResolve {
         let (f32, u32) = (Some(DType::F32), Some(DType::U32));
         expect("sample_resolve", inputs, &[f32, u32, f32, u32, u32, u32, u32, u32])?;
         let lengths = [1, 2, 3, 4].map(|input| inputs[input].shape.elements());
-        if lengths != [SampleSettings::WORDS, GROUPS, GROUPS, BORDER] {
+        if lengths != [SampleSettings::WORDS, MAX_GROUPS, MAX_GROUPS, BORDER] {
             bail!(ShapeMismatch, "sample_resolve: settings, values, tokens and border have {lengths:?} elements");
         }
         Ok(vec![])
@@ -43,7 +43,7 @@ impl Op for SampleResolve {
         Ok(Kernel {
             template: include_str!("sample_resolve.wgsl"),
             modules: modules(),
-            defines: defines(),
+            defines: defines(vocabulary),
             params: vec![
                 vocabulary as u32,
                 mass_bits(vocabulary),
@@ -60,11 +60,10 @@ impl Op for SampleResolve {
         let border_words = inputs[4].to_u32()?;
         let border = Border::of(&border_words);
         let mut state = inputs[5].to_u32()?;
-        let (counts, list) = list_of(&border_words);
         // The list says nothing that the logits don't.
         let whole = || logits.iter().enumerate().map(|(token, logit)| (key_of(*logit), token as u32)).collect();
-        let mut candidates: Vec<(u32, u32)> = if counts.iter().any(|count| *count > SEGMENT) { whole() } else { list };
-        candidates.sort_by(|a, b| b.0.cmp(&a.0));
+        let mut candidates: Vec<(u32, u32)> = list_of(&border_words, logits.len()).unwrap_or_else(whole);
+        candidates.sort_by_key(|(key, _)| std::cmp::Reverse(*key));
         let depth = |key: u32| depth_of(key, border.largest, words.octaves);
         let bin = |key: u32| if depth(key) >= REST { NONE } else { depth(key) >> border.shift };
         let weight = |key: u32| weight_of(depth(key), mass_bits(logits.len()));

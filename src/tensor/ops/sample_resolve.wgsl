@@ -113,15 +113,28 @@ fn main(@builtin(local_invocation_index) local: u32) {
     let last = border[P_LAST];
     var least_key = 0u;
     var mass = vec2<u32>(border[TOTAL], border[TOTAL + 1u]);
-    if k_bin != NONE {
-        let above = vec4<u32>(border[K_ABOVE], border[K_ABOVE + 1u], border[K_ABOVE + 2u], 0u);
-        least_key = descend(walk, k_bin, k_bin, 0u, above, settings[TOP_K], 0.0, local);
-        mass = cut_through.yz;
+    // Where a border bin stays whole, or has a single entry, there is nothing to find.
+    let k_is_whole = (border[FLAGS] & K_IS_WHOLE) != 0u;
+    if k_bin != NONE && k_is_whole {
+        mass = vec2<u32>(border[K_THROUGH], border[K_THROUGH + 1u]);
     }
-    if first != NONE {
-        let above = vec4<u32>(0u, border[P_ABOVE], border[P_ABOVE + 1u], 0u);
-        let wanted = wanted_mass(bitcast<f32>(settings[TOP_P]), mass);
-        least_key = max(least_key, descend(walk, first, last, least_key, above, 0u, wanted, local));
+    let finds_k = k_bin != NONE && !k_is_whole;
+    let finds_p = first != NONE && (border[FLAGS] & P_IS_SINGLE) == 0u;
+    // First top_k, then top_p: a loop, because compilers put the descent in at each call.
+    for (var threshold = 0u; threshold < 2u; threshold++) {
+        let is_k = threshold == 0u;
+        if (is_k && finds_k) || (!is_k && finds_p) {
+            let at = select(P_ABOVE - 1u, K_ABOVE, is_k);
+            let above = vec4<u32>(select(0u, border[K_ABOVE], is_k), border[at + 1u], border[at + 2u], 0u);
+            let wanted_count = select(0u, settings[TOP_K], is_k);
+            let wanted = select(wanted_mass(bitcast<f32>(settings[TOP_P]), mass), 0.0, is_k);
+            let from_bin = select(first, k_bin, is_k);
+            let to_bin = select(last, k_bin, is_k);
+            least_key = max(least_key, descend(walk, from_bin, to_bin, least_key, above, wanted_count, wanted, local));
+            if is_k {
+                mass = cut_through.yz;
+            }
+        }
     }
 
     let step = state[1];

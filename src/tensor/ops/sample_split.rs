@@ -2,18 +2,17 @@
 //! what is kept for sure, and lists what lies on the border.
 
 use super::sample_histogram::{SampleHistogram, inputs};
-use super::sample_range::group_of;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BORDER, Border, GROUPS, Histogram, NAN_KEY, NONE, REST, SEGMENT, SampleSettings, TALLY, Words, defines, depth_of, key_of,
+    BORDER, Border, MAX_GROUPS, Histogram, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, defines, depth_of, group_of, groups, segment, key_of,
     mass_bits, modules,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: logits [1, vocabulary], settings [8] u32, state [4] u32 (state[1] is the step), tally [TALLY] u32. Outputs: values
-/// [GROUPS] f32 and tokens [GROUPS] u32, each workgroup's best of what is kept for sure (u32::MAX: nothing); border [BORDER]
+/// [MAX_GROUPS] f32 and tokens [MAX_GROUPS] u32, each workgroup's best of what is kept for sure (u32::MAX: nothing); border [BORDER]
 /// u32.
 pub struct SampleSplit;
 
@@ -28,7 +27,7 @@ impl Op for SampleSplit {
         if inputs[1].shape.elements() != SampleSettings::WORDS || inputs[3].shape.elements() != TALLY {
             bail!(ShapeMismatch, "sample_split: settings {}, tally {}", inputs[1].shape, inputs[3].shape);
         }
-        Ok(vec![Desc::f32(&[GROUPS]), Desc::u32(&[GROUPS]), Desc::u32(&[BORDER])])
+        Ok(vec![Desc::f32(&[MAX_GROUPS]), Desc::u32(&[MAX_GROUPS]), Desc::u32(&[BORDER])])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
@@ -36,9 +35,9 @@ impl Op for SampleSplit {
         Ok(Kernel {
             template: include_str!("sample_split.wgsl"),
             modules: modules(),
-            defines: defines(),
+            defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary)],
-            grid: [GROUPS as u32, 1, 1],
+            grid: [groups(vocabulary) as u32, 1, 1],
         })
     }
 
@@ -47,8 +46,8 @@ impl Op for SampleSplit {
         let words = Words::of(&inputs[1])?;
         let step = inputs[2].to_u32()?[1];
         let border = Border::find(&Histogram::of(&inputs[3].to_u32()?, words.octaves), &words);
-        let mut best = vec![(0.0, NONE); GROUPS];
-        let mut lists = vec![Vec::new(); GROUPS];
+        let mut best = vec![(0.0, NONE); MAX_GROUPS];
+        let mut lists = vec![Vec::new(); groups(logits.len())];
         // As the kernel's invocations list them: those of the first invocation first.
         let mut tokens: Vec<usize> = (0..logits.len()).collect();
         tokens.sort_by_key(|token| (token % 256, *token));
@@ -61,25 +60,25 @@ impl Op for SampleSplit {
             }
             if bin < border.kept() {
                 let value = words.value(key, border.largest, token as u32, step);
-                let best = &mut best[group_of(token)];
+                let best = &mut best[group_of(token, logits.len())];
                 let is_better = best.1 == NONE || value > best.0 || (value == best.0 && (token as u32) < best.1);
                 if is_better && depth <= words.min_p_depth {
                     *best = (value, token as u32);
                 }
             } else if border.is_on_border(bin) {
-                lists[group_of(token)].push([key, token as u32]);
+                lists[group_of(token, logits.len())].push([key, token as u32]);
             }
         }
         let mut words = border.words().to_vec();
-        words.extend(lists.iter().map(|list| list.len() as u32));
+        words.extend((0..MAX_GROUPS).map(|group| lists.get(group).map_or(0, Vec::len) as u32));
         for mut list in lists {
-            list.resize(SEGMENT, [0, 0]);
+            list.resize(segment(logits.len()), [0, 0]);
             words.extend(list.concat());
         }
         let (values, tokens): (Vec<f32>, Vec<u32>) = best.into_iter().unzip();
         Ok(vec![
-            HostTensor::f32(&[GROUPS], &values),
-            HostTensor::u32(&[GROUPS], &tokens),
+            HostTensor::f32(&[MAX_GROUPS], &values),
+            HostTensor::u32(&[MAX_GROUPS], &tokens),
             HostTensor::u32(&[BORDER], &words),
         ])
     }

@@ -25,6 +25,7 @@ var<workgroup> k_through: vec4<u32>;
 var<workgroup> p_first: u32;
 var<workgroup> p_last: u32;
 var<workgroup> p_above: vec4<u32>;
+var<workgroup> p_through: vec4<u32>;
 var<workgroup> best_key: atomic<u32>;
 var<workgroup> best_inverted_token: atomic<u32>;
 
@@ -45,11 +46,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         p_first = 0u;
         p_last = 0u;
         p_above = vec4<u32>(0u);
+        p_through = vec4<u32>(0u);
     }
     workgroupBarrier();
     if local < GROUPS {
         atomicMax(&largest_key, tally[local]);
-        atomicMax(&inverted_smallest, tally[GROUPS + local]);
+        atomicMax(&inverted_smallest, tally[MAX_GROUPS + local]);
     }
     var own = vec4<u32>(0u);
     for (var i = 0u; i < BINS_EACH; i++) {
@@ -83,6 +85,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if reached_before < least && least <= reached {
             p_first = bin;
             p_above = above;
+            p_through = through;
         }
         if reached_before < most && most <= reached {
             p_last = bin;
@@ -153,6 +156,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         border[at + 1u] = 0u;
     }
     workgroupBarrier();
+    if group.x == 0u && local >= GROUPS && local < MAX_GROUPS {
+        values[local] = 0.0;
+        tokens[local] = NONE;
+        border[COUNTS + local] = 0u;
+    }
     if local == 0u {
         let key = atomicLoad(&best_key);
         values[group.x] = select(logit_of(key), 0.0, key == 0u);
@@ -171,9 +179,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             border[P_ABOVE + 1u] = p_above.z;
             border[TOTAL] = total.y;
             border[TOTAL + 1u] = total.z;
-            for (var i = TOTAL + 2u; i < COUNTS; i++) {
-                border[i] = 0u;
-            }
+            border[K_THROUGH] = k_through.y;
+            border[K_THROUGH + 1u] = k_through.z;
+            let k_is_whole = cuts_k && k_through.x == top_k;
+            let p_is_single = cuts_p && first == last && p_through.x - p_above.x == 1u;
+            border[FLAGS] = select(0u, K_IS_WHOLE, k_is_whole) | select(0u, P_IS_SINGLE, p_is_single);
+            border[FLAGS + 1u] = 0u;
         }
     }
 }

@@ -9,7 +9,7 @@ const TOP_P: u32 = 4u;
 const MIN_P_DEPTH: u32 = 5u;
 const OCTAVES: u32 = 6u;
 // Where in `tally` the histogram starts, behind the largest and the (inverted) smallest key of each workgroup.
-const HISTOGRAM: u32 = 2u * GROUPS;
+const HISTOGRAM: u32 = 2u * MAX_GROUPS;
 // What stands where in `border`.
 const LARGEST: u32 = 0u;
 const SHIFT: u32 = 1u;
@@ -19,8 +19,12 @@ const P_FIRST: u32 = 6u;
 const P_LAST: u32 = 7u;
 const P_ABOVE: u32 = 8u;
 const TOTAL: u32 = 10u;
+const K_THROUGH: u32 = 12u;
+const FLAGS: u32 = 14u;
+const K_IS_WHOLE: u32 = 1u;
+const P_IS_SINGLE: u32 = 2u;
 const COUNTS: u32 = 16u;
-const LIST: u32 = COUNTS + GROUPS;
+const LIST: u32 = COUNTS + MAX_GROUPS;
 const NONE: u32 = 0xffffffffu;
 
 // A word that orders as the logit of these bits does; -0 is 0. An infinite logit has no softmax, it counts as NaN.
