@@ -48,7 +48,7 @@ fn fast_precision_keeps_the_demo_models_perplexity() {
         let gguf = pollster::block_on(Gguf::read(&source)).unwrap();
         let template = ChatTemplate::new(gguf.metadata().str("tokenizer.chat_template").unwrap()).unwrap();
         let load = |precision| {
-            let options = LoadOptions { precision, ..Default::default() };
+            let options = LoadOptions { precision: Some(precision), ..Default::default() };
             let source = FileSource::open(file.clone()).unwrap();
             pollster::block_on(Engine::load(&source, &options, &mut |_| Ok(()))).unwrap()
         };

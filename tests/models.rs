@@ -43,7 +43,7 @@ fn load(path: PathBuf, options: &LoadOptions) -> Result<Engine> {
 
 /// The precision that golden data is held to.
 fn exact() -> LoadOptions {
-    LoadOptions { precision: Precision::Exact, ..Default::default() }
+    LoadOptions { precision: Some(Precision::Exact), ..Default::default() }
 }
 
 fn engine(name: &str) -> Engine {
@@ -415,7 +415,9 @@ fn fast_precision_is_near_exact() {
         let logits =
             |engine: Engine| pollster::block_on(async { engine.forward(&prompt).await?.readback().await }).unwrap();
         let wanted = logits(engine(&name));
-        let got = logits(load(golden(&name), &LoadOptions::default()).unwrap());
+        let got = logits(
+            load(golden(&name), &LoadOptions { precision: Some(Precision::Fast), ..Default::default() }).unwrap(),
+        );
         let error = worst_row(&got, &wanted, wanted.len() / prompt.len());
         println!("{model} {format}: {error:.2e} overall {:.2e}", worst_row(&got, &wanted, wanted.len()));
         let quantised = !matches!(format.as_str(), "f32" | "f16");

@@ -58,11 +58,12 @@ export class Engine {
    * ```
    */
   static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, powerPreference, forceFallbackAdapter } = options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, precision, powerPreference, forceFallbackAdapter } = options;
     const place = resolveSource(source);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+    if (precision !== undefined) hostOptions.precision = precision;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (signal?.aborted) throw abortError(signal, 'loading the model');

@@ -26,6 +26,7 @@ export interface Generation {
 
 export interface HostLoadOptions {
   contextLength?: number;
+  precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   wasmUrl?: string;

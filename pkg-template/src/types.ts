@@ -20,6 +20,11 @@ export interface LoadOptions {
   signal?: AbortSignal | undefined;
   /** Length of the context in tokens; without it the engine chooses one that the model allows. */
   contextLength?: number | undefined;
+  /**
+   * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised
+   * too; `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by it.
+   */
+  precision?: 'fast' | 'exact' | undefined;
   /** Run in a dedicated worker, so that the page never stutters. Default: true. */
   worker?: boolean | undefined;
   /** Which GPU to prefer in a machine with two. */
@@ -52,6 +57,7 @@ export interface ModelInfo {
   vocab_size: number;
   embedding_length: number;
   quantization: string;
+  precision: 'fast' | 'exact';
   weight_bytes: number;
   /** Of the weights, the bytes that a decoded token reads: all but an embedding table that is not the output's as well. */
   weight_bytes_per_token: number;

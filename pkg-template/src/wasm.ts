@@ -24,6 +24,7 @@ export interface WasmTensor {
 
 export interface WasmLoadOptions {
   contextLength?: number;
+  precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   signal?: AbortSignal;

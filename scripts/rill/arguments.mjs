@@ -12,7 +12,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
            [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed S] [--ignore-eos]
            The prompt is a user's message where the model has a chat template, a text to continue where it has
            none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
-  logits   --model PATH|URL --ids FILE.json --out FILE.npy
+  logits   --model PATH|URL --ids FILE.json --out FILE.npy [--precision fast|exact]
+           The precision is exact unless said otherwise.
   tokenize --model PATH|URL --text TEXT [--add-special]
   template --template FILE --context FILE.json
   bench    [--model PATH|URL] [--json] [--prompt-tokens N] [--new-tokens N] [--repetitions N] [--context-length N]
@@ -24,6 +25,7 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
            needs no model; one that is given is not looked at
 
   --adapter swiftshader|gpu   which adapter; without it, a real GPU where there is one
+  --precision fast|exact      of generate and bench too: how exact activations are; without it, what the engine takes
 
 The last line of stdout is one JSON object (bench without a second word prints tables unless --json is given). A failure is {"error":{"code","message"}} with exit status 1.`;
 
@@ -43,13 +45,13 @@ const invalid = (message) => new CommandError('invalid_usage', `${message}. ${US
 const text = { type: 'string' };
 const flag = { type: 'boolean' };
 const COMMANDS = {
-  generate: { model: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
-  logits: { model: text, ids: text, out: text },
+  generate: { model: text, precision: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
+  logits: { model: text, precision: text, ids: text, out: text },
   tokenize: { model: text, text: text, 'add-special': flag },
   template: { template: text, context: text },
-  bench: { model: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
-  'bench decode': { model: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
-  'bench prefill': { model: text, 'prompt-tokens': text, repetitions: text },
+  bench: { model: text, precision: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
+  'bench decode': { model: text, precision: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
+  'bench prefill': { model: text, precision: text, 'prompt-tokens': text, repetitions: text },
   'bench load': { model: text },
   'bench dispatch': { model: text },
 };
@@ -64,8 +66,10 @@ export function parseCommand(argv) {
   const { adapter, model = name === 'bench' ? DEMO_MODEL : undefined, out } = values;
   if (adapter !== undefined && adapter !== 'swiftshader' && adapter !== 'gpu') throw invalid(`--adapter is swiftshader or gpu, got "${adapter}"`);
   if ('model' in options && name !== 'bench dispatch' && model === undefined) throw invalid(`${name} needs --model`);
+  const { precision = name === 'logits' ? 'exact' : undefined } = values;
+  if (precision !== undefined && precision !== 'fast' && precision !== 'exact') throw invalid(`--precision is fast or exact, got "${precision}"`);
   const json = name !== 'bench' || values.json === true;
-  return { name, adapter, model, out, json, parameters: parametersOf(name, values) };
+  return { name, adapter, model, out, json, parameters: { ...parametersOf(name, values), ...(precision && { precision }) } };
 }
 
 function parse(args, options) {

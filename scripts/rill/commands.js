@@ -15,7 +15,7 @@ async function withEngine(model, use, options = {}) {
 }
 
 const commands = {
-  generate: ({ model, prompt, messages, raw, settings }) =>
+  generate: ({ model, precision, prompt, messages, raw, settings }) =>
     withEngine(model, async (engine) => {
       const chat = messages ?? (engine.info.has_chat_template && !raw ? [{ role: 'user', content: prompt }] : undefined);
       const answer = chat
@@ -30,29 +30,29 @@ const commands = {
         timings: answer.timings,
         stats: await engine.stats(),
       };
-    }),
+    }, { precision }),
 
   // The numbers may be hundreds of megabytes: they go to the command line as the body of a request.
-  logits: ({ model, ids }) =>
+  logits: ({ model, precision, ids }) =>
     withEngine(model, async (engine) => {
       const tensor = await engine.forward(ids);
       const logits = await tensor.readback();
       const response = await fetch('/logits', { method: 'POST', body: logits });
       if (!response.ok) throw new Error(`handing over the logits failed: status ${response.status}`);
       return { shape: [...tensor.shape], dtype: tensor.dtype };
-    }),
+    }, { precision }),
 
   tokenize: ({ model, text, options }) => withEngine(model, async (engine) => ({ ids: [...(await engine.tokenize(text, options))] })),
 
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
-  bench: ({ model, settings }) =>
-    runSuite(Engine, model, { settings, onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`) }),
-  'bench decode': async ({ model, settings }) => ({
-    ...(await withEngine(model, (engine) => measureDecode(engine, settings))),
-    per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { worker: false }),
+  bench: ({ model, precision, settings }) =>
+    runSuite(Engine, model, { settings: { ...settings, precision }, onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`) }),
+  'bench decode': async ({ model, precision, settings }) => ({
+    ...(await withEngine(model, (engine) => measureDecode(engine, settings), { precision })),
+    per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { precision, worker: false }),
   }),
-  'bench prefill': ({ model, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings)),
+  'bench prefill': ({ model, precision, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision }),
   'bench load': ({ model }) => measureLoad(Engine, model),
   'bench dispatch': () => measureDispatch(benchDispatch),
 };

@@ -25,7 +25,8 @@ pub struct LoadOptions {
     pub context_length: Option<usize>,
     /// What the clock on the wall differs from UTC, for templates that ask for the date.
     pub utc_offset_seconds: i64,
-    pub precision: Precision,
+    /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
+    pub precision: Option<Precision>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
 }
@@ -120,13 +121,17 @@ impl Engine {
         let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
 
+        let precision = options.precision.unwrap_or(match device.capabilities().software {
+            true => Precision::Exact,
+            false => Precision::Fast,
+        });
         let context = Context::new(device);
         let (header, n_layers) = (gguf.data_offset(), config.n_layers);
         let mut on_bytes = |loaded: u64, _: u64| {
             progress(Progress { phase: Phase::Weights, loaded: (header + loaded).min(total), total })
         };
         let weights = Weights::load(&context, source, &gguf, &config, !options.plain_ops, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights, options.precision)?;
+        let transformer = Transformer::new(&context, config, &weights, precision)?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {

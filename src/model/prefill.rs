@@ -68,9 +68,9 @@ impl Pass<'_> {
     fn add_product(&self, activations: &Activations, weight: &Tensor, x: &Tensor) -> Result<()> {
         let epilogue = Epilogue { residual: true, ..Epilogue::default() };
         match activations {
-            Activations::F32(a) => self.context.run(&MatMul { epilogue, ..MatMul::default() }, &[a, weight, x])?,
+            Activations::F32(a) => self.context.run(&MatMul { epilogue }, &[a, weight, x])?,
             Activations::Int8(quants, scales) => {
-                self.context.run(&MatMulInt8 { epilogue, ..MatMulInt8::default() }, &[quants, scales, weight, x])?
+                self.context.run(&MatMulInt8 { epilogue }, &[quants, scales, weight, x])?
             }
         };
         Ok(())

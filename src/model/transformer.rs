@@ -33,11 +33,10 @@ enum Layers {
 }
 
 /// How exact the activations are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// In prefill, 8 bits with a scale for every 32 of them, where the weights are quantised too.
-    #[default]
     Fast,
     /// 32-bit floats everywhere.
     Exact,

@@ -22,7 +22,7 @@ struct JsLoadOptions {
     context_length: Option<usize>,
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
-    precision: Precision,
+    precision: Option<Precision>,
 }
 
 #[derive(Deserialize)]

@@ -13,13 +13,13 @@ const MOST_LOADS = 3;
 
 /**
  * Runs everything. `source` is what Engine.load takes. Settings: promptTokens (one length instead of the usual), newTokens,
- * repetitions (of which one more is run first and dropped), contextLength. `onProgress({done, total, text})` is called before each part, `onResult({text, result})` with what it
- * gave. Aborting `signal` ends the run.
+ * repetitions (of which one more is run first and dropped), contextLength, precision. `onProgress({done, total, text})` is called
+ * before each part, `onResult({text, result})` with what it gave. Aborting `signal` ends the run.
  */
 export async function runSuite(Engine, source, { settings = {}, onProgress = () => {}, onResult = () => {}, signal } = {}) {
-  const { promptTokens, newTokens = 128, contextLength } = settings;
+  const { promptTokens, newTokens = 128, contextLength, precision } = settings;
   let { repetitions } = settings;
-  const options = contextLength === undefined ? {} : { contextLength };
+  const options = { contextLength, precision };
   let engine;
   const report = { date: new Date().toISOString(), browser: navigator.userAgent, cross_origin_isolated: globalThis.crossOriginIsolated };
   let done = 0;
