@@ -16,6 +16,9 @@ use crate::tensor::ops::{
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
+/// Tokens whose first layer takes the GPU longer than it takes to record the others.
+const LONG: usize = 128;
+
 /// The inputs of a product, [tokens, columns].
 enum Activations {
     F32(Tensor),
@@ -125,6 +128,10 @@ pub(super) fn forward(
         let gate_up = pass.product(&h, &layer.gate_up)?; // [n, 2 · n_ff]
         let f = pass.produce(&SwigluInt8, &SwigluFused, &[&gate_up], &layer.down)?; // [n, n_ff]
         pass.add_product(&f, &layer.down, &x)?;
+        if index == 0 && tokens.shape().elements() >= LONG {
+            // The GPU begins while the other layers are recorded.
+            context.device().flush();
+        }
     }
     Ok(x)
 }

@@ -314,6 +314,8 @@ pub(super) struct Team {
     lanes: Option<u32>,
     size: u32,
     workgroup: u32,
+    /// Blocks of a row that the workgroup brings to its memory.
+    staged: Option<u32>,
 }
 
 impl Team {
@@ -322,7 +324,9 @@ impl Team {
     pub fn for_columns(columns: usize, capabilities: &Capabilities) -> Self {
         const LEAST_WORKGROUP: u32 = 64;
         let lanes = subgroup_lanes(capabilities, 32);
-        let Some(count) = lanes else { return Self { lanes, size: LEAST_WORKGROUP, workgroup: LEAST_WORKGROUP } };
+        let Some(count) = lanes else {
+            return Self { lanes, size: LEAST_WORKGROUP, workgroup: LEAST_WORKGROUP, staged: None };
+        };
         let wanted = match columns / BLOCK {
             _ if capabilities.software => count,
             0..64 => 32,
@@ -330,7 +334,31 @@ impl Team {
             _ => 128,
         };
         let size = wanted.max(count);
-        Self { lanes, size, workgroup: size.max(LEAST_WORKGROUP) }
+        Self { lanes, size, workgroup: size.max(LEAST_WORKGROUP), staged: None }
+    }
+
+    /// The same in a workgroup of so many invocations, where there are subgroups.
+    pub fn in_workgroup(columns: usize, invocations: u32, capabilities: &Capabilities) -> Self {
+        let team = Self::for_columns(columns, capabilities);
+        Self { workgroup: if team.lanes.is_some() { invocations.max(team.size) } else { team.workgroup }, ..team }
+    }
+
+    /// For kernels of many rows that prepare their activations: several teams of a large workgroup share what was prepared, in
+    /// workgroup memory, where there are subgroups and room for it.
+    pub fn staged(columns: usize, capabilities: &Capabilities) -> Self {
+        const STAGING_WORKGROUP: u32 = 256;
+        let team = Self::for_columns(columns, capabilities);
+        let fits = columns * 4 <= capabilities.max_workgroup_storage_size as usize * 3 / 4
+            && capabilities.max_invocations_per_workgroup >= STAGING_WORKGROUP;
+        match team.lanes {
+            Some(lanes) if fits && !capabilities.software => Self {
+                lanes: Some(lanes),
+                size: lanes.max(32),
+                workgroup: STAGING_WORKGROUP,
+                staged: Some((columns / BLOCK) as u32),
+            },
+            _ => team,
+        }
     }
 
     /// How many there are in a workgroup.
@@ -343,6 +371,9 @@ impl Team {
         defines.push(("TEAM", Define::U32(self.size)));
         if self.lanes.is_some_and(|lanes| lanes < self.size) {
             defines.push(("TEAMS_OF_LANES", Define::Flag));
+        }
+        if let Some(blocks) = self.staged {
+            defines.extend([("STAGED", Define::Flag), ("BLOCKS", Define::U32(blocks))]);
         }
         defines
     }

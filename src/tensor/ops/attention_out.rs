@@ -8,7 +8,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{Team, grid_2d};
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
-use crate::tensor::quant::FORMATS;
+use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
@@ -21,7 +21,8 @@ pub struct AttentionOut {
     pub splits: Splits,
 }
 
-const ROWS: u32 = 2;
+/// Invocations where a workgroup merges the splits for all its rows.
+const WORKGROUP: u32 = 256;
 
 impl Op for AttentionOut {
     fn name(&self) -> &'static str {
@@ -62,13 +63,29 @@ impl Op for AttentionOut {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let team = Team::for_columns(columns, capabilities);
-        let mut defines = team.defines();
-        defines.extend([("ROWS", Define::U32(ROWS)), ("TWO_ROWS", Define::Flag)]);
+        let blocks = columns / BLOCK;
         let splits = self.splits.splits;
-        defines.extend([("SPLITS", Define::U32(splits as u32)), ("HEADS", Define::U32(self.heads as u32))]);
-        if splits == 1 {
-            defines.push(("ONE_SPLIT", Define::Flag));
+        // Otherwise every few rows would read all splits again.
+        let merges_once = splits > 1
+            && columns * 4 <= capabilities.max_workgroup_storage_size as usize / 2
+            && capabilities.max_invocations_per_workgroup >= WORKGROUP;
+        let (team, rows_of_a_team) = match merges_once {
+            true => (Team::in_workgroup(columns, WORKGROUP, capabilities), 4),
+            false => (Team::for_columns(columns, capabilities), 2),
+        };
+        let mut defines = team.defines();
+        defines.extend([
+            ("ROWS", Define::U32(rows_of_a_team)),
+            ("TWO_ROWS", Define::Flag),
+            ("SPLITS", Define::U32(splits as u32)),
+            ("HEADS", Define::U32(self.heads as u32)),
+            ("BLOCKS", Define::U32(blocks as u32)),
+        ]);
+        if rows_of_a_team == 4 {
+            defines.push(("FOUR_ROWS", Define::Flag));
+        }
+        if merges_once {
+            defines.push(("MERGED_ONCE", Define::Flag));
         }
         Ok(Kernel {
             template: include_str!("attention_out.wgsl"),
@@ -76,12 +93,12 @@ impl Op for AttentionOut {
             defines,
             params: vec![
                 rows as u32,
-                (columns / 32) as u32,
+                blocks as u32,
                 self.head_dim as u32,
                 self.splits.tile as u32,
                 self.capacity as u32,
             ],
-            grid: grid_2d(rows.div_ceil(ROWS as usize * team.teams()), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(rows.div_ceil(rows_of_a_team as usize * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
 

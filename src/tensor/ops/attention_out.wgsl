@@ -1,4 +1,4 @@
-// A team of TEAM invocations computes two rows; each merges the splits of the blocks that it takes.
+// A team of TEAM invocations computes ROWS rows. On GPUs a workgroup merges the splits once for the rows of all its teams.
 #import "weight"
 
 struct Params { rows: u32, blocks: u32, head_dim: u32, tile: u32, capacity: u32 }
@@ -14,47 +14,51 @@ struct Params { rows: u32, blocks: u32, head_dim: u32, tile: u32, capacity: u32 
 #import "subgroup_sum"
 #import "splits"
 
-#ifdef ONE_SPLIT
-// What a split's sums count in the average of a head.
-fn share_of(split: u32, head: u32) -> f32 {
-    return 1.0 / totals[head].y;
+// Four columns of the attention's output, which are those of one head: the average over the splits that have positions.
+fn merged(vector: u32, splits: u32) -> vec4<f32> {
+    let column = vector % params.blocks * 32u + vector / params.blocks * 4u;
+    let head = column / params.head_dim;
+    let vectors = params.blocks * 8u;
+    var largest = totals[head].x;
+    for (var s = 1u; s < SPLITS; s++) {
+        if s < splits {
+            largest = max(largest, totals[s * HEADS + head].x);
+        }
+    }
+    var sum = vec4<f32>(0.0);
+    var total = 0.0;
+    for (var s = 0u; s < SPLITS; s++) {
+        if s < splits {
+            let split = totals[s * HEADS + head];
+            let weight = exp(split.x - largest);
+            total += weight * split.y;
+            sum += weight * sums[s * vectors + vector];
+        }
+    }
+    return sum / total;
 }
 
-fn prepare(local: u32, splits: u32) {}
-#else
-// [split][head], zero for splits without positions.
-var<workgroup> split_shares: array<f32, SPLITS * HEADS>;
-
-fn share_of(split: u32, head: u32) -> f32 {
-    return split_shares[split * HEADS + head];
-}
+#ifdef MERGED_ONCE
+// The output in planes, merged once for all rows of the workgroup.
+var<workgroup> attention: array<vec4<f32>, 8u * BLOCKS>;
 
 fn prepare(local: u32, splits: u32) {
-    for (var head = local; head < HEADS; head += WORKGROUP) {
-        var largest = -3.0e38;
-        for (var s = 0u; s < SPLITS; s++) {
-            largest = select(largest, max(largest, totals[s * HEADS + head].x), s < splits);
-        }
-        var total = 0.0;
-        for (var s = 0u; s < SPLITS; s++) {
-            let split = totals[s * HEADS + head];
-            let weight = select(0.0, exp(split.x - largest), s < splits);
-            total += weight * split.y;
-            split_shares[s * HEADS + head] = weight;
-        }
-        for (var s = 0u; s < SPLITS; s++) {
-            split_shares[s * HEADS + head] /= total;
-        }
+    for (var i = local; i < 8u * BLOCKS; i += WORKGROUP) {
+        attention[i] = merged(i, splits);
     }
     workgroupBarrier();
 }
-#endif
 
-// Four columns of a split's part of the average; a head may end within a block.
-fn part(split: u32, plane: u32, block: u32) -> vec4<f32> {
-    let head = (block * 32u + plane * 4u) / params.head_dim;
-    return share_of(split, head) * sums[(split * 8u + plane) * params.blocks + block];
+fn attention_vector(vector: u32, splits: u32) -> vec4<f32> {
+    return attention[vector];
 }
+#else
+fn prepare(local: u32, splits: u32) {}
+
+fn attention_vector(vector: u32, splits: u32) -> vec4<f32> {
+    return merged(vector, splits);
+}
+#endif
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -68,20 +72,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     prepare(local, splits);
     var products = vec4<f32>(0.0);
     for (var b = lane; b < params.blocks; b += TEAM) {
-        var v = Block(
-            part(0u, 0u, b), part(0u, 1u, b), part(0u, 2u, b), part(0u, 3u, b),
-            part(0u, 4u, b), part(0u, 5u, b), part(0u, 6u, b), part(0u, 7u, b),
+        let n = params.blocks;
+        let v = Block(
+            attention_vector(b, splits), attention_vector(n + b, splits),
+            attention_vector(2u * n + b, splits), attention_vector(3u * n + b, splits),
+            attention_vector(4u * n + b, splits), attention_vector(5u * n + b, splits),
+            attention_vector(6u * n + b, splits), attention_vector(7u * n + b, splits),
         );
-        for (var s = 1u; s < splits; s++) {
-            v.v0 += part(s, 0u, b);
-            v.v1 += part(s, 1u, b);
-            v.v2 += part(s, 2u, b);
-            v.v3 += part(s, 3u, b);
-            v.v4 += part(s, 4u, b);
-            v.v5 += part(s, 5u, b);
-            v.v6 += part(s, 6u, b);
-            v.v7 += part(s, 7u, b);
-        }
         products += dot_rows(rows * params.blocks, b, v);
     }
     products = sum_over_team(products, local, 0u);

@@ -45,7 +45,7 @@ impl Op for NormGateUp {
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, columns) = inputs[2].shape.matrix()?;
         let outputs = outputs[0].shape.elements();
-        let team = Team::for_columns(columns, capabilities);
+        let team = Team::staged(columns, capabilities);
         let mut defines = team.defines();
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {

@@ -41,7 +41,7 @@ impl Op for NormMatVec {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let team = Team::for_columns(columns, capabilities);
+        let team = Team::staged(columns, capabilities);
         let mut defines = team.defines();
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {

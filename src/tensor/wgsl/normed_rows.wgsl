@@ -9,6 +9,39 @@
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> norm: array<vec4<f32>>;
 
+#ifdef STAGED
+// x ∘ g in planes, and what Σ x² is in each group of lanes: once for all rows of a workgroup, where these are many.
+var<workgroup> staged: array<vec4<f32>, 8u * BLOCKS>;
+var<workgroup> staged_squares: array<f32, WORKGROUP / LANES>;
+
+fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> {
+    var squares = 0.0;
+    for (var i = local; i < 8u * BLOCKS; i += WORKGROUP) {
+        let v = x[i];
+        squares += dot(v, v);
+        staged[i] = v * norm[i];
+    }
+    let lanes_square = sum_over_lanes(vec4<f32>(squares, 0.0, 0.0, 0.0), local).x;
+    if local % LANES == 0u {
+        staged_squares[local / LANES] = lanes_square;
+    }
+    workgroupBarrier();
+    var square = 0.0;
+    for (var i = 0u; i < WORKGROUP / LANES; i++) {
+        square += staged_squares[i];
+    }
+    let n = BLOCKS;
+    var products = vec4<f32>(0.0);
+    for (var b = lane; b < n; b += TEAM) {
+        let v = Block(
+            staged[b], staged[n + b], staged[2u * n + b], staged[3u * n + b],
+            staged[4u * n + b], staged[5u * n + b], staged[6u * n + b], staged[7u * n + b],
+        );
+        products += dot_rows(first_blocks, b, v);
+    }
+    return sum_over_team(products, local, 0u) * inverseSqrt(square / f32(params.columns) + params.epsilon);
+}
+#else
 fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> {
     let n = params.blocks;
     var products = vec4<f32>(0.0);
@@ -33,3 +66,4 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
 #endif
     return products * inverseSqrt(square / f32(params.columns) + params.epsilon);
 }
+#endif
