@@ -5,7 +5,8 @@
 //   npm test -- --only native,browser      some steps
 //   npm test -- --list                     their names
 
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
@@ -55,6 +56,14 @@ function nodeTests(folder) {
 
 const WASM = ['--target', 'wasm32-unknown-unknown'];
 
+/** A folder as the XDG Base Directory Specification wants it, where there is none: without it Mesa complains once per device. */
+function provideRuntimeFolder() {
+  if (process.platform !== 'linux' || process.env.XDG_RUNTIME_DIR) return;
+  const folder = mkdtempSync(join(tmpdir(), 'rillm-test-'));
+  process.env.XDG_RUNTIME_DIR = folder;
+  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+}
+
 /** In the order in which they run: what is quick and what fails often comes first. */
 const STEPS = {
   fmt: () => counted('cargo', ['fmt', '--check']),
@@ -98,6 +107,7 @@ await main(async () => {
   const names = chosenSteps();
   if (names.length === 0) return console.log(Object.keys(STEPS).join('\n'));
   await setup();
+  provideRuntimeFolder();
   const rows = [];
   for (const name of names) {
     console.log(`\n── ${name} ${'─'.repeat(Math.max(0, 70 - name.length))}`);

@@ -49,6 +49,9 @@ async fn a_kernel_that_does_not_compile_is_a_typed_error() {
     device.sync().await.unwrap();
 }
 
+/// Format, GGUF file, prompt ids and greedy tokens by format.
+type Golden = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
+
 macro_rules! golden {
     ($name:literal) => {
         include_bytes!(concat!("golden/", $name))
@@ -59,7 +62,7 @@ macro_rules! golden {
 async fn greedy_tokens_agree() {
     let (llama_ids, llama) = (golden!("tiny_llama/tied.ids.json"), golden!("tiny_llama/tied.greedy.json"));
     let (qwen2_ids, qwen2) = (golden!("tiny_qwen2/untied.ids.json"), golden!("tiny_qwen2/untied.greedy.json"));
-    let models: [(&str, &[u8], &[u8], &[u8]); 5] = [
+    let models: [Golden; 5] = [
         ("F32", golden!("tiny_llama/tied-f32.gguf"), llama_ids, llama),
         ("F16", golden!("tiny_llama/tied-f16.gguf"), llama_ids, llama),
         ("Q8_0", golden!("tiny_llama/tied-q8_0.gguf"), llama_ids, llama),
