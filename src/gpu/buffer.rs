@@ -20,10 +20,10 @@ pub const BINDING_ALIGNMENT: u64 = 256;
 
 /// Freed buffers above this many bytes are destroyed: they are weights and caches, which come back in the same size only
 /// when a model is loaded again.
-const LARGEST_POOLED: u64 = 64 << 20;
+const LARGEST_POOLED: u64 = 40 << 20;
 
 /// The most bytes that wait for reuse.
-const POOL_BYTES: u64 = 128 << 20;
+const POOL_BYTES: u64 = 56 << 20;
 
 /// A storage buffer on the GPU. Cloning clones the handle.
 #[derive(Clone)]
