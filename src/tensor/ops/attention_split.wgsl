@@ -50,6 +50,20 @@ fn scores_of(key: vec4<f32>, vector: u32) -> vec4<f32> {
     return select(vec4<f32>(0.0), products, vector < VECTORS);
 }
 
+// The same four dimensions of four positions.
+struct Values { v0: vec4<f32>, v1: vec4<f32>, v2: vec4<f32>, v3: vec4<f32> }
+
+// Positions past the end repeat the last one.
+fn read_values(step: u32, end: u32, p: u32, kv_vectors: u32, value_at: u32) -> Values {
+    let last = end - 1u;
+    return Values(
+        v_cache[min(step + p, last) * kv_vectors + value_at],
+        v_cache[min(step + p + SHARES, last) * kv_vectors + value_at],
+        v_cache[min(step + p + 2u * SHARES, last) * kv_vectors + value_at],
+        v_cache[min(step + p + 3u * SHARES, last) * kv_vectors + value_at],
+    );
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let kv_head = group.x;
@@ -72,19 +86,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let kv_vectors = params.kv_heads * VECTORS;
-    for (var i = local; i < 4u * VECTORS; i += WORKGROUP) {
-        queries[i] = vec4<f32>(0.0);
-        if i < own_heads * VECTORS {
-            queries[i] = q[first_head * VECTORS + i] * params.scale;
-        }
-    }
-    workgroupBarrier();
-
     let slot = local / 4u;
     let part = local % 4u;
     let team = local / LANES;
     let share = local / VECTORS;
-    let vector = local % VECTORS;
+    let value_at = kv_head * VECTORS + local % VECTORS;
 
     var sum0 = vec4<f32>(0.0);
     var sum1 = vec4<f32>(0.0);
@@ -97,13 +103,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let is_there = step + slot < end;
         // Positions past the end repeat the last one, and get no weight.
         let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head * VECTORS;
-        var score = vec4<f32>(0.0);
-        for (var i = part; i < VECTORS; i += 16u) {
-            let key0 = k_cache[key_at + i];
-            let key1 = k_cache[key_at + min(i + 4u, VECTORS - 1u)];
-            let key2 = k_cache[key_at + min(i + 8u, VECTORS - 1u)];
-            let key3 = k_cache[key_at + min(i + 12u, VECTORS - 1u)];
-            score += scores_of(key0, i) + scores_of(key1, i + 4u) + scores_of(key2, i + 8u) + scores_of(key3, i + 12u);
+        // The first reads of keys and of values are under way before anything waits for the other invocations.
+        let key0 = k_cache[key_at + min(part, VECTORS - 1u)];
+        let key1 = k_cache[key_at + min(part + 4u, VECTORS - 1u)];
+        let key2 = k_cache[key_at + min(part + 8u, VECTORS - 1u)];
+        let key3 = k_cache[key_at + min(part + 12u, VECTORS - 1u)];
+        let first_values = read_values(step, end, share, kv_vectors, value_at);
+        if step == begin {
+            for (var i = local; i < 4u * VECTORS; i += WORKGROUP) {
+                queries[i] = vec4<f32>(0.0);
+                if i < own_heads * VECTORS {
+                    queries[i] = q[first_head * VECTORS + i] * params.scale;
+                }
+            }
+            workgroupBarrier();
+        }
+        var score = scores_of(key0, part) + scores_of(key1, part + 4u) + scores_of(key2, part + 8u)
+            + scores_of(key3, part + 12u);
+        for (var i = part + 16u; i < VECTORS; i += 16u) {
+            let key4 = k_cache[key_at + i];
+            let key5 = k_cache[key_at + min(i + 4u, VECTORS - 1u)];
+            let key6 = k_cache[key_at + min(i + 8u, VECTORS - 1u)];
+            let key7 = k_cache[key_at + min(i + 12u, VECTORS - 1u)];
+            score += scores_of(key4, i) + scores_of(key5, i + 4u) + scores_of(key6, i + 8u) + scores_of(key7, i + 12u);
         }
         score += subgroupShuffleXor(score, 1u);
         score += subgroupShuffleXor(score, 2u);
@@ -143,24 +165,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         sum2 *= keep.z;
         sum3 *= keep.w;
         if share < SHARES {
-            let value_at = kv_head * VECTORS + vector;
+            var values = first_values;
             for (var p = share; p < POSITIONS; p += 4u * SHARES) {
+                if p > share {
+                    values = read_values(step, end, p, kv_vectors, value_at);
+                }
+                let none = vec4<f32>(0.0);
                 let p1 = p + SHARES;
                 let p2 = p + 2u * SHARES;
                 let p3 = p + 3u * SHARES;
-                let value0 = v_cache[min(step + p, end - 1u) * kv_vectors + value_at];
-                let value1 = v_cache[min(step + p1, end - 1u) * kv_vectors + value_at];
-                let value2 = v_cache[min(step + p2, end - 1u) * kv_vectors + value_at];
-                let value3 = v_cache[min(step + p3, end - 1u) * kv_vectors + value_at];
-                let none = vec4<f32>(0.0);
                 let weight0 = weights[p];
                 let weight1 = select(none, weights[min(p1, POSITIONS - 1u)], p1 < POSITIONS);
                 let weight2 = select(none, weights[min(p2, POSITIONS - 1u)], p2 < POSITIONS);
                 let weight3 = select(none, weights[min(p3, POSITIONS - 1u)], p3 < POSITIONS);
-                sum0 += weight0.x * value0 + weight1.x * value1 + weight2.x * value2 + weight3.x * value3;
-                sum1 += weight0.y * value0 + weight1.y * value1 + weight2.y * value2 + weight3.y * value3;
-                sum2 += weight0.z * value0 + weight1.z * value1 + weight2.z * value2 + weight3.z * value3;
-                sum3 += weight0.w * value0 + weight1.w * value1 + weight2.w * value2 + weight3.w * value3;
+                sum0 += weight0.x * values.v0 + weight1.x * values.v1 + weight2.x * values.v2 + weight3.x * values.v3;
+                sum1 += weight0.y * values.v0 + weight1.y * values.v1 + weight2.y * values.v2 + weight3.y * values.v3;
+                sum2 += weight0.z * values.v0 + weight1.z * values.v1 + weight2.z * values.v2 + weight3.z * values.v3;
+                sum3 += weight0.w * values.v0 + weight1.w * values.v1 + weight2.w * values.v2 + weight3.w * values.v3;
             }
         }
         // The next step overwrites what others may still read.
