@@ -1,4 +1,4 @@
-//! Which tokens are drawn, and how often: twenty thousand draws of each sampler against the exact distribution, which plain
+//! Which tokens are drawn, and how often: thousands of draws of each sampler against the exact distribution, which plain
 //! loops over the sorted vocabulary compute. Every draw is deterministic, so these tests pass or fail the same each time.
 #![cfg(not(target_arch = "wasm32"))]
 
@@ -6,7 +6,9 @@ mod adapter;
 
 use rillm::tensor::{Context, Desc, HostTensor, Rng, SampleSettings, Tensor, ops};
 
-const DRAWS: usize = 20_000;
+const DRAWS: usize = 5_000;
+/// Where a draw takes long on a software adapter.
+const FEW_DRAWS: usize = 2_000;
 /// Draws recorded before they are waited for.
 const AT_ONCE: usize = 500;
 
@@ -162,7 +164,7 @@ fn equal_logits_are_kept_together() {
     // More equal ones than the list of the border holds.
     let logits: Vec<f32> = (0..20_000).map(|token| (token % 2) as f32).collect();
     let settings = SampleSettings { top_k: 10_001, top_p: 0.95, ..ALL };
-    check(&context, "two levels of ten thousand", &logits, &settings, DRAWS / 20);
+    check(&context, "two levels of ten thousand", &logits, &settings, 500);
 }
 
 #[test]
@@ -176,9 +178,9 @@ fn frequencies_follow_the_distribution_of_a_large_vocabulary() {
         logits[token] = 7.0 - 0.05 * lead as f32;
     }
     for (what, settings, draws) in [
-        ("large, temperature 1", ALL, DRAWS / 10),
-        ("large, top_k 40", SampleSettings { top_k: 40, ..ALL }, DRAWS / 10),
-        ("large, top_p 0.9", SampleSettings { top_p: 0.9, ..ALL }, DRAWS / 10),
+        ("large, temperature 1", ALL, FEW_DRAWS),
+        ("large, top_k 40", SampleSettings { top_k: 40, ..ALL }, FEW_DRAWS),
+        ("large, top_p 0.9", SampleSettings { top_p: 0.9, ..ALL }, FEW_DRAWS),
         ("large, all", SampleSettings { top_k: 90_000, top_p: 0.95, min_p: 0.0005, temperature: 1.2, seed: 3 }, DRAWS),
     ] {
         check(&context, what, &logits, &settings, draws);

@@ -65,28 +65,23 @@ export async function measureDecode(engine, { promptTokens = 16, newTokens = 128
 }
 
 /**
- * The GPU counters of one warm token. The engine has to run without a worker: there a chunk is made when it is asked for, so
- * the counters can be read between two tokens; a worker runs ahead.
+ * The GPU counters of one warm token: what an answer costs beyond a shorter one to the same prompt. Several steps share a submit
+ * and are submitted before their tokens are read, so between two tokens of one answer there are no whole steps to count.
  */
 export async function countWarmToken(engine, { promptTokens = 16, newTokens = 128 } = {}) {
   const prompt = await promptOf(engine, promptTokens, 0);
-  await complete(engine, prompt, WARM_UP_TOKENS + newTokens);
-  let tokens = 0;
-  let begin;
-  let end;
-  let last;
-  for await (const chunk of await engine.completions.create({ ...requestOf(prompt, WARM_UP_TOKENS + newTokens), stream: true })) {
-    last = chunk;
-    if (chunk.choices[0].token_ids.length === 0) continue;
-    tokens += chunk.choices[0].token_ids.length;
-    if (tokens < WARM_UP_TOKENS) continue;
-    const reading = { tokens, stats: await engine.stats() };
-    begin ??= reading;
-    // The last token also frees what the generation held.
-    if (chunk.choices[0].finish_reason === null) end = reading;
-  }
-  checkLength(last, WARM_UP_TOKENS + newTokens);
-  return Object.fromEntries(PER_TOKEN.map((name) => [name, (end.stats[name] - begin.stats[name]) / (end.tokens - begin.tokens)]));
+  const costOf = async (tokens) => {
+    const before = await engine.stats();
+    await complete(engine, prompt, tokens);
+    const after = await engine.stats();
+    return (name) => after[name] - before[name];
+  };
+  // The first answer takes in the prompt, and the second is the first to find it in the KV cache: both build what is reused.
+  await costOf(WARM_UP_TOKENS + newTokens);
+  await costOf(WARM_UP_TOKENS);
+  const short = await costOf(WARM_UP_TOKENS);
+  const long = await costOf(WARM_UP_TOKENS + newTokens);
+  return Object.fromEntries(PER_TOKEN.map((name) => [name, (long(name) - short(name)) / newTokens]));
 }
 
 /** Speed of reading a prompt; every repetition has a prompt of its own, so none is found in the KV cache. */

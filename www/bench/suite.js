@@ -86,7 +86,7 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
     report.memory = memoryOf(engine.info, afterLoading, await engine.stats());
     await engine.dispose();
 
-    // Without a worker the counters can be read between two tokens.
+    // Without a worker a step is submitted only when its chunk is asked for, so kernels can be timed from one token to another.
     const load = () => Engine.load(source, { ...options, signal, worker: false });
     await part('Loading the model without a worker', async () => {
       engine = await load();
