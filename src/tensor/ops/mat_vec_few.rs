@@ -44,6 +44,11 @@ impl MatVecFew {
     pub fn takes(tokens: usize) -> bool {
         (2..=Self::MAX_TOKENS).contains(&tokens)
     }
+
+    /// Whether rows of so many columns have planes.
+    pub fn has_planes(columns: usize) -> bool {
+        columns.is_multiple_of(BLOCK)
+    }
 }
 
 impl Op for MatVecFew {
@@ -61,7 +66,7 @@ impl Op for MatVecFew {
         if !Self::takes(tokens) {
             bail!(ShapeMismatch, "mat_vec_few takes 2 to {} tokens, not {}", Self::MAX_TOKENS, inputs[0].shape);
         }
-        if self.planar && !columns.is_multiple_of(BLOCK) {
+        if self.planar && !Self::has_planes(columns) {
             bail!(ShapeMismatch, "mat_vec_few: {columns} columns have no planes, wanted a multiple of {BLOCK}");
         }
         self.epilogue.infer("mat_vec_few", inputs, OPERANDS, product)
@@ -104,13 +109,14 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(61);
     let mut cases = Vec::new();
     for (index, format) in FORMATS.iter().enumerate() {
-        let mut shapes: Vec<(usize, usize, usize)> = (2..=MatVecFew::MAX_TOKENS).map(|tokens| (tokens, 37, 224)).collect();
+        let mut shapes: Vec<(usize, usize, usize)> =
+            (2..=MatVecFew::MAX_TOKENS).map(|tokens| (tokens, 37, 224)).collect();
         // And each shape with some number of tokens; rows long enough for teams of several subgroups too.
         let others = weight_shapes(format).into_iter().chain([(67, 2080), (33, 4128)]).enumerate();
         shapes.extend(others.map(|(shape, (rows, columns))| (2 + (shape * 3 + index) % 7, rows, columns)));
         for (case, (tokens, rows, columns)) in shapes.into_iter().enumerate() {
             let epilogue = Epilogue { bias: case % 2 == 1, residual: case % 4 >= 2 };
-            let planar = columns.is_multiple_of(BLOCK) && case % 3 != 0;
+            let planar = MatVecFew::has_planes(columns) && case % 3 != 0;
             let mut inputs = vec![rng.tensor(&[tokens, columns]), rng.weight(format, rows, columns)];
             if epilogue.bias {
                 inputs.push(rng.tensor(&[rows]));
