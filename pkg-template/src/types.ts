@@ -92,6 +92,10 @@ export interface Timings {
   tokens_per_s: number;
   /** Tokens of the prompt that were still in the KV cache. */
   cached_prompt_tokens: number;
+  /** With `speculation`: tokens of drafts that were verified. */
+  draft_tokens?: number;
+  /** With `speculation`: tokens of drafts that were right. */
+  accepted_draft_tokens?: number;
 }
 
 export interface TextPart {
@@ -121,6 +125,18 @@ export interface Tool {
   function: { name: string; description?: string | undefined; parameters?: Record<string, unknown> | undefined };
 }
 
+/**
+ * Drafts the next tokens from what followed the last ones where they stood before, in the prompt or in the answer, and lets one
+ * pass verify them (prompt lookup decoding).
+ */
+export interface PromptLookup {
+  type: 'prompt_lookup';
+  /** The most tokens of a draft, 1 to 7. Default: 5. */
+  max_tokens?: number | undefined;
+  /** At least so many of the last tokens must have stood before, 1 to 16. Default: 2. */
+  min_ngram?: number | undefined;
+}
+
 interface GenerationRequest {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
   model?: string;
@@ -143,6 +159,11 @@ interface GenerationRequest {
   stop?: string | string[] | undefined;
   /** Go on after the model's end-of-text token. For benchmarks; an extension. */
   ignore_eos?: boolean | undefined;
+  /**
+   * Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. Faster where answers
+   * repeat their prompt or themselves, slower elsewhere, so it is off by default. An extension.
+   */
+  speculation?: PromptLookup | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
   stream_options?: { include_usage?: boolean } | undefined;
 }

@@ -12,6 +12,7 @@ use web_time::Instant;
 use super::load::{Engine, Inner};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
 use super::session::{RING, Session};
+use super::speculation::{Pass, Speculation};
 use crate::error::Result;
 use crate::tensor::Readback;
 use crate::text::detokenize::StreamDecoder;
@@ -49,6 +50,11 @@ pub struct Timings {
     pub tokens_per_s: f64,
     /// Tokens of the prompt that the KV cache already held.
     pub cached_prompt_tokens: usize,
+    /// With speculation: tokens of drafts that were verified, and those of them that were right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_draft_tokens: Option<usize>,
 }
 
 /// A piece of the answer. The last one has the finish reason, usage and timings.
@@ -71,6 +77,7 @@ pub(super) struct Request {
     pub sampler: SamplerSettings,
     pub stop: StopStrings,
     pub ignore_eos: bool,
+    pub speculation: Option<Speculation>,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
 }
@@ -91,8 +98,9 @@ pub struct Generation {
     last_pass: Option<(usize, Instant)>,
     /// Steps submitted; step k samples the answer's token k.
     steps: usize,
-    /// Tokens of the answer, read so far.
+    /// Tokens of the answer, read so far, and the last of them.
     generated: usize,
+    last: Option<u32>,
     cached: usize,
     started: Instant,
     first_token: Option<Instant>,
@@ -131,6 +139,7 @@ impl Engine {
             last_pass: None,
             steps: 0,
             generated: 0,
+            last: None,
             cached: 0,
             started: Instant::now(),
             first_token: None,
@@ -199,7 +208,7 @@ impl Generation {
         let mut done = common;
         while done < prompt.len() {
             let begin = Instant::now();
-            let tokens = session.prefill(&self.engine, &prompt[done..])?;
+            let tokens = session.prefill(&self.engine, &prompt[done..]).await?;
             done += tokens;
             if done < prompt.len() {
                 // Bounds what is submitted at once, so that the page gets its frames between the parts.
@@ -217,7 +226,13 @@ impl Generation {
     /// The next token, from those that were read, or from the oldest steps in flight.
     async fn next_token(&mut self) -> Result<u32> {
         if self.read.is_empty() {
-            self.submit()?;
+            match self.request.speculation {
+                None => self.submit()?,
+                Some(_) if self.in_flight.is_empty() => self.speculate().await?,
+                Some(_) => {}
+            }
+        }
+        if self.read.is_empty() {
             let Some((oldest, steps)) = self.in_flight.pop_front() else {
                 bail!(Internal, "no decode step is in flight")
             };
@@ -255,12 +270,37 @@ impl Generation {
         Ok(())
     }
 
+    /// Verifies a draft, or where there is none keeps a few plain steps in flight. It looks at the last token, so nothing runs
+    /// ahead of that.
+    async fn speculate(&mut self) -> Result<()> {
+        let room = self.longest() - self.steps;
+        let (Some(speculation), Some(session), Some(last)) =
+            (&mut self.request.speculation, &mut self.session, self.last)
+        else {
+            bail!(Internal, "speculation without a first token")
+        };
+        let plain_steps = self.run_ahead.steps_per_submit();
+        match speculation.advance(&self.engine, session, last, self.steps, room, plain_steps).await? {
+            Pass::Verified(tokens) => {
+                self.steps += tokens.len();
+                self.read.extend(tokens);
+                self.run_ahead.arrived(0, Instant::now());
+            }
+            Pass::Steps(readback, steps) => {
+                self.steps += steps;
+                self.in_flight.push_back((readback, steps));
+            }
+        }
+        Ok(())
+    }
+
     fn take_token(&mut self, token: u32, chunk: &mut Chunk) -> Result<()> {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += 1;
+        self.last = Some(token);
         let Some(session) = &mut self.session else { bail!(Internal, "a generation without a session") };
         if self.steps > self.generated {
-            // The step that samples the next token, already submitted, takes this one into the cache.
+            // What gives the next token, already submitted, takes this one into the cache.
             session.decoded(token);
         }
         let ends = self.engine.tokenizer.end_of_generation().contains(&token) && !self.request.ignore_eos;
@@ -309,6 +349,7 @@ impl Generation {
         let now = Instant::now();
         let first = self.first_token.unwrap_or(now);
         let (prompt_ms, decode_ms) = (ms(self.started, first), ms(first, now));
+        let speculation = self.request.speculation.as_ref();
         let per_second = |tokens: usize, ms: f64| if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 };
         Timings {
             prompt_ms,
@@ -316,6 +357,8 @@ impl Generation {
             decode_ms,
             tokens_per_s: per_second(self.generated.saturating_sub(1), decode_ms),
             cached_prompt_tokens: self.cached,
+            draft_tokens: speculation.map(|speculation| speculation.draft_tokens),
+            accepted_draft_tokens: speculation.map(|speculation| speculation.accepted_draft_tokens),
         }
     }
 

@@ -10,6 +10,8 @@ mod prefill_pace;
 mod run_ahead;
 mod sampling;
 mod session;
+mod speculation;
+mod verification;
 
 pub use crate::model::{Precision, source};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};

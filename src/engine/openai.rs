@@ -9,6 +9,7 @@ use web_time::SystemTime;
 
 use super::generate::{Generation, Request};
 use super::load::Engine;
+use super::speculation::{Speculation, SpeculationRequest};
 use crate::error::Result;
 use crate::text::sampler::SamplerSettings;
 use crate::text::stop::StopStrings;
@@ -44,6 +45,9 @@ pub struct ChatRequest {
     /// Goes on past the end of the model's turn; for benchmarks.
     #[serde(default)]
     pub ignore_eos: bool,
+    /// Several tokens by one pass, where a draft turns out right (`speculation.rs`). An extension.
+    #[serde(default)]
+    pub speculation: Option<SpeculationRequest>,
 }
 
 /// A request for a completion of a text.
@@ -68,6 +72,9 @@ pub struct CompletionRequest {
     pub stop: Option<Stop>,
     #[serde(default)]
     pub ignore_eos: bool,
+    /// Several tokens by one pass, where a draft turns out right (`speculation.rs`). An extension.
+    #[serde(default)]
+    pub speculation: Option<SpeculationRequest>,
 }
 
 /// A text, or its token ids.
@@ -113,10 +120,13 @@ impl Engine {
             tokenizer.token_bytes_with_control(bos).is_ok_and(|text| prompt.as_bytes().starts_with(text))
         });
         let ids = tokenizer.encode(&prompt, !begins_with_bos, true)?;
+        let sampler = sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?;
+        let speculation = request.speculation.map(|asked| Speculation::new(asked, &sampler)).transpose()?;
         self.start(Request {
             prompt: ids,
             max_tokens: positive("max_tokens", max_tokens)?,
-            sampler: sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?,
+            sampler,
+            speculation,
             stop: stops(request.stop)?,
             ignore_eos: request.ignore_eos,
             continues: false,
@@ -129,10 +139,13 @@ impl Engine {
             Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
             Prompt::Tokens(ids) => ids,
         };
+        let sampler = sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?;
+        let speculation = request.speculation.map(|asked| Speculation::new(asked, &sampler)).transpose()?;
         self.start(Request {
             prompt,
             max_tokens: positive("max_tokens", request.max_tokens)?,
-            sampler: sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?,
+            sampler,
+            speculation,
             stop: stops(request.stop)?,
             ignore_eos: request.ignore_eos,
             continues: true,

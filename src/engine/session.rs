@@ -7,8 +7,10 @@
 use super::load::Inner;
 use super::prefill_pace::PrefillPace;
 use super::sampling::{Sampling, Target};
+use super::verification::Verification;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
+use crate::tensor::ops::MatVecFew;
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
 
@@ -19,13 +21,18 @@ pub struct Session {
     cache: KvCache,
     /// [4] u32: position of the next token, step of the generation.
     state: Tensor,
+    /// [1] u32: what the next decode step takes in.
+    token: Tensor,
     /// [RING] u32: sampled tokens by step.
     ring: Tensor,
     /// The forward pass of a decode step.
     decode: Plan,
     sampling: Sampling,
+    verification: Verification,
     tokens: Vec<u32>,
     pace: PrefillPace,
+    /// Whether the kernels of a pass over so few tokens are compiled, which depend on how many they are.
+    prepared: [bool; MatVecFew::MAX_TOKENS + 1],
 }
 
 impl Session {
@@ -35,13 +42,24 @@ impl Session {
         let token = context.zeros(Desc::u32(&[1]))?;
         let ring = context.zeros(Desc::u32(&[RING]))?;
         let (logits, decode) = context.plan(|| transformer.forward(&token, &state, &cache, Logits::Last)).await?;
-        let target = Target { state: state.clone(), token, ring: ring.clone() };
+        let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
         let sampling = Sampling::new(context, logits_of(logits)?, target).await?;
-        // The kernels of a prefill do not depend on how many tokens it has, as long as they are several.
-        let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
+        // The kernels of a prefill do not depend on how many tokens it has, as long as they are not few.
+        let prompt = context.empty(Desc::u32(&[MatVecFew::MAX_TOKENS + 1]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, &state, &cache, Logits::Last)).await?;
         context.device().sync().await?;
-        Ok(Self { cache, state, ring, decode, sampling, tokens: Vec::new(), pace: PrefillPace::default() })
+        Ok(Self {
+            cache,
+            state,
+            token,
+            ring,
+            decode,
+            sampling,
+            verification: Verification::default(),
+            tokens: Vec::new(),
+            pace: PrefillPace::default(),
+            prepared: Default::default(),
+        })
     }
 
     pub fn capacity(&self) -> usize {
@@ -90,8 +108,9 @@ impl Session {
 
     /// Takes in the next part of a prompt; with the last part, samples the first token of the answer as step 0. Returns how
     /// many ids it took.
-    pub fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
+    pub async fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
         let part = &ids[..ids.len().min(self.pace.tokens())];
+        self.prepare(engine, part.len()).await?;
         if part.len() < ids.len() {
             self.forward(engine, part, Logits::None)?;
         } else {
@@ -99,6 +118,37 @@ impl Session {
             self.sampling.record(&engine.context, &logits_of(logits)?, part.len())?;
         }
         Ok(part.len())
+    }
+
+    /// Compiles what a pass over so few tokens needs, without blocking the page.
+    async fn prepare(&mut self, engine: &Inner, tokens: usize) -> Result<()> {
+        if !MatVecFew::takes(tokens) || self.prepared[tokens] {
+            return Ok(());
+        }
+        let prompt = engine.context.empty(Desc::u32(&[tokens]), "prompt")?;
+        let pass = || engine.transformer.forward(&prompt, &self.state, &self.cache, Logits::Last);
+        engine.context.prepare(pass).await?;
+        self.prepared[tokens] = true;
+        Ok(())
+    }
+
+    /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches
+    /// for once they are `decoded`. The read-back gives the greedy token after each of them.
+    pub async fn verify(&mut self, engine: &Inner, ids: &[u32]) -> Result<Readback> {
+        self.check(engine, ids)?;
+        let context = &engine.context;
+        self.place(context, 0)?;
+        let readback = self.verification.run(context, &engine.transformer, &self.state, &self.cache, ids).await?;
+        self.tokens.push(ids[0]);
+        Ok(readback)
+    }
+
+    /// Lets decode steps go on after passes that are none: the next one takes `token` in, and is step `step`.
+    pub fn resume(&mut self, context: &Context, token: u32, step: usize) -> Result<()> {
+        self.place(context, step as u32)?;
+        context.write(&self.token, 0, bytemuck::bytes_of(&token))?;
+        self.tokens.push(token);
+        Ok(())
     }
 
     /// Records a decode step: the commands are the same every time.

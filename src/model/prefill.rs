@@ -2,7 +2,8 @@
 //! kernel.
 //!
 //! The same computation as `Transformer::forward`, but for the precision: in `Precision::Fast` the inputs of products are int8
-//! where the format of the weight has a view as int8.
+//! where the format of the weight has a view as int8. Not for so few tokens that the time goes into reading weights: smaller
+//! activations gain nothing there.
 
 use super::arch::RopeKind;
 use super::config::Config;
@@ -11,8 +12,8 @@ use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    Attention, AttentionPrefill, AttentionTile, Embedding, Epilogue, MatMul, MatMulInt8, Quantize, RmsNorm,
-    RmsNormInt8, RopeKvAppend, SwigluFused, SwigluInt8,
+    self, Attention, AttentionPrefill, AttentionTile, Embedding, Epilogue, MatMul, MatMulInt8, MatVecFew, Quantize,
+    RmsNorm, RmsNormInt8, RopeKvAppend, SwigluFused, SwigluInt8, ToPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -22,6 +23,8 @@ const LONG: usize = 128;
 /// The inputs of a product, [tokens, columns].
 enum Activations {
     F32(Tensor),
+    /// Of few tokens, in planes.
+    Planar(Tensor),
     /// Quants and scales as `quantize` makes them.
     Int8(Tensor, Tensor),
 }
@@ -29,19 +32,21 @@ enum Activations {
 struct Pass<'a> {
     context: &'a Context,
     precision: Precision,
+    /// So few tokens that products are mat-vecs.
+    few: bool,
 }
 
 impl Pass<'_> {
     fn takes_int8(&self, weight: &Tensor) -> bool {
         let has_view = matches!(weight.dtype(), DType::Weight(format) if format.has_int8_view);
-        self.precision == Precision::Fast && has_view
+        self.precision == Precision::Fast && has_view && !self.few
     }
 
     /// By the op for int8 or the op for f32, as the weight wants it that takes the result.
     fn produce(&self, int8: &dyn Op, f32: &dyn Op, inputs: &[&Tensor], weight: &Tensor) -> Result<Activations> {
         match self.takes_int8(weight) {
             true => self.produce_int8(int8, inputs),
-            false => Ok(Activations::F32(self.context.run1(f32, inputs)?)),
+            false => self.floats(self.context.run1(f32, inputs)?),
         }
     }
 
@@ -55,6 +60,14 @@ impl Pass<'_> {
     fn quantize(&self, x: Tensor, weight: &Tensor) -> Result<Activations> {
         match self.takes_int8(weight) {
             true => self.produce_int8(&Quantize, &[&x]),
+            false => self.floats(x),
+        }
+    }
+
+    fn floats(&self, x: Tensor) -> Result<Activations> {
+        let has_planes = MatVecFew::has_planes(x.shape().matrix()?.1);
+        match self.few && has_planes {
+            true => Ok(Activations::Planar(self.context.run1(&ToPlanes, &[&x])?)),
             false => Ok(Activations::F32(x)),
         }
     }
@@ -62,7 +75,10 @@ impl Pass<'_> {
     /// [tokens, rows]
     fn product(&self, activations: &Activations, weight: &Tensor) -> Result<Tensor> {
         match activations {
-            Activations::F32(x) => self.context.run1(&MatMul::default(), &[x, weight]),
+            Activations::F32(x) => self.context.run1(ops::linear(x.shape().dims()[0]), &[x, weight]),
+            Activations::Planar(x) => {
+                self.context.run1(&MatVecFew { planar: true, ..MatVecFew::default() }, &[x, weight])
+            }
             Activations::Int8(quants, scales) => self.context.run1(&MatMulInt8::default(), &[quants, scales, weight]),
         }
     }
@@ -71,7 +87,11 @@ impl Pass<'_> {
     fn add_product(&self, activations: &Activations, weight: &Tensor, x: &Tensor) -> Result<()> {
         let epilogue = Epilogue { residual: true, ..Epilogue::default() };
         match activations {
+            Activations::F32(a) if self.few => {
+                self.context.run(&MatVecFew { epilogue, planar: false }, &[a, weight, x])?
+            }
             Activations::F32(a) => self.context.run(&MatMul { epilogue }, &[a, weight, x])?,
+            Activations::Planar(a) => self.context.run(&MatVecFew { epilogue, planar: true }, &[a, weight, x])?,
             Activations::Int8(quants, scales) => {
                 self.context.run(&MatMulInt8 { epilogue }, &[quants, scales, weight, x])?
             }
@@ -91,7 +111,8 @@ pub(super) fn forward(
 ) -> Result<Tensor> {
     let config: &Config = transformer.config();
     let context = transformer.context();
-    let pass = Pass { context, precision: transformer.precision() };
+    let few = MatVecFew::takes(tokens.shape().elements());
+    let pass = Pass { context, precision: transformer.precision(), few };
     let norm = RmsNorm { epsilon: config.rms_eps };
     let norm_int8 = RmsNormInt8 { epsilon: config.rms_eps };
     let attention = AttentionPrefill {

@@ -8,7 +8,7 @@ use super::joined::Joined;
 use super::plain::Plain;
 use super::{KvCache, Weights, decode, prefill};
 use crate::error::Result;
-use crate::tensor::ops::{self, RmsNorm, SliceRows};
+use crate::tensor::ops::{self, MatVecFew, RmsNorm, SliceRows, ToPlanes};
 use crate::tensor::{Context, DType, HostTensor, Tensor};
 
 /// A model that is ready to run.
@@ -152,6 +152,11 @@ impl Transformer {
         };
         let rows = x.shape().dims()[0];
         let h = self.context.run1(&RmsNorm { epsilon: self.config.rms_eps }, &[&x, &self.output_norm])?; // [rows, n_embd]
-        Ok(Some(self.context.run1(ops::linear(rows), &[&h, &self.output])?)) // [rows, vocab_size]
+        let few = MatVecFew { planar: true, ..MatVecFew::default() };
+        let logits = match MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd) {
+            true => self.context.run1(&few, &[&self.context.run1(&ToPlanes, &[&h])?, &self.output])?,
+            false => self.context.run1(ops::linear(rows), &[&h, &self.output])?,
+        }; // [rows, vocab_size]
+        Ok(Some(logits))
     }
 }

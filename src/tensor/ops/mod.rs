@@ -17,6 +17,7 @@ macro_rules! ops {
 ops! {
     add: Add,
     add_row: AddRow,
+    argmax: Argmax,
     attention: Attention,
     attention_out: AttentionOut,
     attention_prefill: AttentionPrefill,
@@ -31,9 +32,11 @@ ops! {
     mat_mul_int8: MatMulInt8,
     mat_vec: MatVec,
     mat_vec_add: MatVecAdd,
+    mat_vec_few: MatVecFew,
     norm_gate_up: NormGateUp,
     norm_mat_vec: NormMatVec,
     norm_qkv: NormQkv,
+    planes: ToPlanes,
     quantize: Quantize,
     random: Random,
     rms_norm: RmsNorm,
@@ -61,8 +64,12 @@ pub use epilogue::Epilogue;
 pub(super) use random::pcg3d;
 pub use unary::UnaryKind;
 
-/// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. One token is a
-/// matrix-vector product, limited by reading the weight; more share each weight that was read.
+/// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens
+/// it is limited by reading the weight; more share what was read in workgroup memory.
 pub fn linear(tokens: usize) -> &'static dyn Op {
-    if tokens == 1 { &MatVec } else { &MatMul { epilogue: Epilogue::NONE } }
+    match tokens {
+        1 => &MatVec,
+        tokens if MatVecFew::takes(tokens) => &MatVecFew { epilogue: Epilogue::NONE, planar: false },
+        _ => &MatMul { epilogue: Epilogue::NONE },
+    }
 }

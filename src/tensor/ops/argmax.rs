@@ -1,0 +1,74 @@
+//! The largest element of each row: the greedy tokens of several positions at once.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Input: x [rows, columns]. Output: [rows] u32, the column of each row's largest element, the first among equals; u32::MAX for
+/// a row that holds a NaN. The same choice as `sample_partial` and `sample_merge` make when they are greedy.
+pub struct Argmax;
+
+const WORKGROUP: u32 = 256;
+
+impl Op for Argmax {
+    fn name(&self) -> &'static str {
+        "argmax"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("argmax", inputs, &[Some(DType::F32)])?;
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        if columns == 0 {
+            bail!(ShapeMismatch, "argmax: the rows of {} have no elements", inputs[0].shape);
+        }
+        Ok(vec![Desc::u32(&[rows])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        Ok(Kernel {
+            template: include_str!("argmax.wgsl"),
+            modules: &[],
+            defines: vec![("WORKGROUP", Define::U32(WORKGROUP))],
+            params: vec![columns as u32],
+            grid: [rows as u32, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        let x = inputs[0].to_f32()?;
+        let best = x.chunks_exact(columns).map(|row| {
+            if row.iter().any(|value| value.is_nan()) {
+                return u32::MAX;
+            }
+            (1..columns).fold(0, |best, column| if row[column] > row[best] { column } else { best }) as u32
+        });
+        Ok(vec![HostTensor::u32(&[rows], &best.collect::<Vec<u32>>())])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(63);
+    let mut cases: Vec<Case> = [(1, 1), (2, 3), (3, 257), (8, 5003), (5, 151_937)]
+        .into_iter()
+        .map(|(rows, columns)| Case::new(Argmax, vec![rng.tensor(&[rows, columns])], 0.0))
+        .collect();
+    // Largest first, largest last, all equal, infinities, NaN in the first, some and the last column.
+    let columns = 3001;
+    let mut rows = Vec::new();
+    for kind in 0..8 {
+        let row = (0..columns).map(|column| match (kind, column) {
+            (0, 0) | (1, 3000) => 2.0,
+            (2, _) => 0.5,
+            (3, _) => f32::NEG_INFINITY,
+            (4, 1234) => f32::INFINITY,
+            (5, 0) | (6, 777) | (7, 3000) => f32::NAN,
+            _ => -1.0 - (column % 7) as f32,
+        });
+        rows.extend(row);
+    }
+    cases.push(Case::new(Argmax, vec![HostTensor::f32(&[8, columns], &rows)], 0.0));
+    cases
+}
