@@ -242,6 +242,9 @@ impl Generation {
             self.run_ahead.arrived(steps, Instant::now());
             if let (Some((tokens, begin)), Some(session)) = (self.last_pass.take(), &mut self.session) {
                 session.pace().took(tokens, begin.elapsed());
+                // What the activations of many tokens took is not held while the answer is written, or only a part of it.
+                let info = &self.engine.info;
+                self.engine.context.device().trim_to((info.weight_bytes + info.kv_cache_bytes) / 20);
             }
         }
         match self.read.pop_front() {

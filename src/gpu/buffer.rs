@@ -20,10 +20,10 @@ pub const BINDING_ALIGNMENT: u64 = 256;
 
 /// Freed buffers above this many bytes are destroyed: they are weights and caches, which come back in the same size only
 /// when a model is loaded again.
-const LARGEST_POOLED: u64 = 40 << 20;
+const LARGEST_POOLED: u64 = 64 << 20;
 
 /// The most bytes that wait for reuse.
-const POOL_BYTES: u64 = 56 << 20;
+const POOL_BYTES: u64 = 192 << 20;
 
 /// A storage buffer on the GPU. Cloning clones the handle.
 #[derive(Clone)]
@@ -290,13 +290,23 @@ impl Inner {
         }
     }
 
-    /// Frees the buffers that wait for reuse.
-    pub(super) fn empty_pool(&self) {
+    /// Frees buffers that wait for reuse, the largest first, until these are no more than `bytes`.
+    pub(super) fn shrink_pool(&self, bytes: u64) {
         let mut pool = self.pool.borrow_mut();
-        let free: Vec<RawBuffer> = pool.free.drain().flat_map(|(_, buffers)| buffers).collect();
-        pool.free_bytes = 0;
+        let mut sizes: Vec<u64> = pool.free.keys().copied().collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let mut freed = Vec::new();
+        for size in sizes {
+            while pool.free_bytes > bytes
+                && let Some(raw) = pool.free.get_mut(&size).and_then(Vec::pop)
+            {
+                pool.free_bytes -= size;
+                freed.push(raw);
+            }
+        }
+        pool.free.retain(|_, buffers| !buffers.is_empty());
         drop(pool);
-        for raw in free {
+        for raw in freed {
             self.retire(raw);
         }
     }

@@ -215,10 +215,15 @@ impl Device {
         self.0.pipelines.borrow_mut().reset_stats();
     }
 
+    /// Frees memory that waits for reuse until it is no more than `bytes`.
+    pub fn trim_to(&self, bytes: u64) {
+        self.0.shrink_pool(bytes);
+    }
+
     /// Frees what the device keeps for reuse, such as after a model was dropped.
     pub fn trim(&self) {
         self.flush();
-        self.0.empty_pool();
+        self.0.shrink_pool(0);
     }
 
     /// Ends the device: submits what was recorded, then destroys it (an application's own device is left alive). What is in
@@ -234,7 +239,7 @@ impl Device {
             self.0.counters.buffer_destroyed(staging.size());
             staging.destroy();
         }
-        self.0.empty_pool();
+        self.0.shrink_pool(0);
         if !self.0.is_foreign {
             self.0.wgpu.destroy();
         }
