@@ -11,7 +11,7 @@ use rillm::engine::{ChatTemplate, Engine, LoadOptions, Precision};
 use rillm::model::gguf::Gguf;
 use serde_json::{Value, json};
 
-/// Prompts of the file, and so answers of about 40 tokens, that are taken.
+/// Prompts of the file, and so answers of about 25 tokens, that are taken.
 const ANSWERS: usize = 100;
 
 fn demo(name: &str) -> PathBuf {

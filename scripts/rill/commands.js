@@ -48,8 +48,10 @@ const commands = {
 
   bench: ({ model, precision, settings }) =>
     runSuite(Engine, model, { settings: { ...settings, precision }, onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`) }),
-  'bench decode': ({ model, precision, settings }) =>
-    withEngine(model, async (engine) => ({ ...(await measureDecode(engine, settings)), per_warm_token: await countWarmToken(engine, settings) }), { precision }),
+  'bench decode': async ({ model, precision, settings }) => ({
+    ...(await withEngine(model, (engine) => measureDecode(engine, settings), { precision })),
+    per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { precision, worker: false }),
+  }),
   'bench prefill': ({ model, precision, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision }),
   'bench load': ({ model }) => measureLoad(Engine, model),
   'bench dispatch': () => measureDispatch(benchDispatch),

@@ -8,8 +8,9 @@ import { measureScriptDispatch } from './dispatch.js';
 /** New tokens before the measured ones: the first steps build pipelines and bind groups. */
 export const WARM_UP_TOKENS = 8;
 
-/** The counters that say what one decoded token costs. */
-const PER_TOKEN = ['dispatches', 'passes', 'submits', 'maps', 'buffers_created', 'bind_groups_created', 'pipelines_created', 'uniform_writes'];
+/** What one decoded token costs: what is done for it, and what ought not to be. */
+const PER_TOKEN = ['dispatches', 'passes', 'submits', 'maps'];
+const NEVER_PER_TOKEN = ['buffers_created', 'bind_groups_created', 'pipelines_created', 'uniform_writes'];
 
 const WORDS = 'the boat went down the river and the old man on the bridge saw it pass while rain fell on the quiet town'.split(' ');
 
@@ -65,23 +66,30 @@ export async function measureDecode(engine, { promptTokens = 16, newTokens = 128
 }
 
 /**
- * The GPU counters of one warm token: what an answer costs beyond a shorter one to the same prompt. Several steps share a submit
- * and are submitted before their tokens are read, so between two tokens of one answer there are no whole steps to count.
+ * The GPU counters of one warm token. Several steps share a submit and are submitted before their tokens are read, so between two
+ * tokens there are no whole steps: what a token takes is what an answer takes beyond a shorter one to the same prompt. What is
+ * created or written is counted from an answer's first token on. The engine has to run without a worker: there a step is
+ * submitted only when its chunk is asked for.
  */
 export async function countWarmToken(engine, { promptTokens = 16, newTokens = 128 } = {}) {
   const prompt = await promptOf(engine, promptTokens, 0);
-  const costOf = async (tokens) => {
-    const before = await engine.stats();
-    await complete(engine, prompt, tokens);
-    const after = await engine.stats();
-    return (name) => after[name] - before[name];
-  };
-  // The first answer takes in the prompt, and the second is the first to find it in the KV cache: both build what is reused.
-  await costOf(WARM_UP_TOKENS + newTokens);
-  await costOf(WARM_UP_TOKENS);
-  const short = await costOf(WARM_UP_TOKENS);
-  const long = await costOf(WARM_UP_TOKENS + newTokens);
-  return Object.fromEntries(PER_TOKEN.map((name) => [name, (long(name) - short(name)) / newTokens]));
+  await complete(engine, prompt, WARM_UP_TOKENS + newTokens);
+  const start = await engine.stats();
+  await complete(engine, prompt, WARM_UP_TOKENS);
+  const between = await engine.stats();
+  let first;
+  let tokens = 0;
+  let last;
+  for await (const chunk of await engine.completions.create({ ...requestOf(prompt, WARM_UP_TOKENS + newTokens), stream: true })) {
+    last = chunk;
+    tokens += chunk.choices[0].token_ids.length;
+    first ??= { tokens, stats: await engine.stats() };
+  }
+  checkLength(last, WARM_UP_TOKENS + newTokens);
+  const end = await engine.stats();
+  const beyondTheShorter = (name) => (end[name] - between[name] - (between[name] - start[name])) / newTokens;
+  const sinceTheFirst = (name) => (end[name] - first.stats[name]) / (tokens - first.tokens);
+  return Object.fromEntries([...PER_TOKEN.map((name) => [name, beyondTheShorter(name)]), ...NEVER_PER_TOKEN.map((name) => [name, sinceTheFirst(name)])]);
 }
 
 /** Speed of reading a prompt; every repetition has a prompt of its own, so none is found in the KV cache. */
