@@ -41,6 +41,7 @@ ops! {
     random: Random,
     rms_norm: RmsNorm,
     rms_norm_int8: RmsNormInt8,
+    rms_norm_planes: RmsNormPlanes,
     rope: Rope,
     rope_kv_append: RopeKvAppend,
     sample_histogram: SampleHistogram,
@@ -54,6 +55,7 @@ ops! {
     swiglu: Swiglu,
     swiglu_fused: SwigluFused,
     swiglu_int8: SwigluInt8,
+    swiglu_planes: SwigluPlanes,
     unary: Unary,
 }
 
