@@ -12,8 +12,9 @@ use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    Attention, AttentionPrefill, AttentionTile, Embedding, Epilogue, MatMul, MatMulInt8, MatVecFew, Quantize, RmsNorm,
-    RmsNormInt8, RmsNormPlanes, RopeKvAppend, SwigluFused, SwigluInt8, SwigluPlanes, ToPlanes,
+    Attention, AttentionMerge, AttentionPrefill, AttentionSplit, AttentionTile, Embedding, Epilogue, MatMul,
+    MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RopeKvAppend, Splits, SwigluFused,
+    SwigluInt8, SwigluPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -62,11 +63,9 @@ impl Pass<'_> {
         }
     }
 
-    /// The same for what no variant of an op gave.
-    fn lay_out(&self, x: Tensor, weight: &Tensor) -> Result<Activations> {
+    fn quantize(&self, x: Tensor, weight: &Tensor) -> Result<Activations> {
         match self.takes_int8(weight) {
             true => self.produce_int8(&Quantize, &[&x]),
-            false if self.few => Ok(Activations::Planar(self.context.run1(&ToPlanes, &[&x])?)),
             false => Ok(Activations::F32(x)),
         }
     }
@@ -122,6 +121,16 @@ pub(super) fn forward(
         },
         tile: AttentionTile::default(),
     };
+    // A tile of few tokens would go over the whole context by itself.
+    let splits = Splits::choose(config.head_dim, context.device().capabilities());
+    let split = AttentionSplit {
+        heads: config.n_heads,
+        kv_heads: config.n_kv_heads,
+        head_dim: config.head_dim,
+        scale: attention.attention.scale,
+        splits,
+    };
+    let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
 
     let x = context.run1(&Embedding { planar: false }, &[tokens, transformer.token_embedding()])?; // [n, n_embd]
     for (index, layer) in joined.layers.iter().enumerate() {
@@ -139,8 +148,14 @@ pub(super) fn forward(
         let mut inputs = vec![&qkv, transformer.frequencies(), state, k_cache, v_cache];
         inputs.extend(&layer.bias);
         let q = context.run1(&rope, &inputs)?; // [n, n_heads · head_dim]
-        let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
-        let a = pass.lay_out(a, &layer.attention_output)?;
+        let a = if few {
+            let parts = context.run(&split, &[&q, k_cache, v_cache, state])?;
+            let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
+            Activations::Planar(context.run1(&merge, &[sums, totals, state])?)
+        } else {
+            let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
+            pass.quantize(a, &layer.attention_output)?
+        };
         pass.add_product(&a, &layer.attention_output, &x)?;
 
         let h = pass.produce(&norm, &[&x, &layer.feed_forward_norm], &layer.gate_up)?; // [n, n_embd]

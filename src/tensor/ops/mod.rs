@@ -19,6 +19,7 @@ ops! {
     add_row: AddRow,
     argmax: Argmax,
     attention: Attention,
+    attention_merge: AttentionMerge,
     attention_out: AttentionOut,
     attention_prefill: AttentionPrefill,
     attention_split: AttentionSplit,
