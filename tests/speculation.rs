@@ -191,7 +191,7 @@ fn what_repeats_takes_fewer_passes_and_ends_where_it_should() {
     assert_eq!(generate(&engine, &request(&more)).0, plain);
 }
 
-/// The model's end of turn, in the middle of a draft, ends the answer.
+/// Neither is passed by a draft.
 #[test]
 fn the_end_of_the_context_and_of_the_turn_end_it() {
     let prompt = [11, 45, 78, 102, 34, 99].repeat(4);
@@ -206,12 +206,65 @@ fn the_end_of_the_context_and_of_the_turn_end_it() {
         assert_eq!(generate(&engine, &request).0, wanted, "{context_length}");
         assert_eq!(generate(&engine, &request).0, wanted, "{context_length}");
     }
-    let engine = engine("tiny_llama/tied-q8_0.gguf");
-    // Prompts whose answers end by themselves, if there are any among these.
-    for prompt in prompts() {
-        let plain = with(request(&prompt), json!({"ignore_eos": false}));
-        let (wanted, _) = generate(&engine, &plain);
-        assert_eq!(generate(&engine, &with(plain, lookup())).0, wanted);
+    // The same model with another token as its end of text, one in the middle of an answer. Not every token can be: some are
+    // what others are merged from.
+    let path = golden().join("tiny_llama/tied-q8_0.gguf");
+    let unending = load(&path, &LoadOptions::default());
+    let original = std::fs::read(path).unwrap();
+    let key = b"tokenizer.ggml.eos_token_id";
+    let value = original.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
+    let (start, answer, end, engine) = (1..100)
+        .find_map(|start| {
+            let answer = generate(&unending, &request(&[start])).0.tokens;
+            (12..40).filter(|at| !answer[..*at].contains(&answer[*at])).find_map(|at| {
+                let mut bytes = original.clone();
+                bytes[value..value + 4].copy_from_slice(&answer[at].to_le_bytes());
+                let source = MemorySource::new(bytes);
+                let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())));
+                Some((start, answer.clone(), answer[at], engine.ok()?))
+            })
+        })
+        .unwrap();
+    let plain = json!({"prompt": [start], "temperature": 0, "max_tokens": 60});
+    let (wanted, _) = generate(&engine, &plain);
+    assert_eq!((wanted.reason, wanted.tokens.last()), (FinishReason::Stop, Some(&end)));
+    let speculation = json!({"speculation": {"type": "prompt_lookup", "max_tokens": 7, "min_ngram": 1}});
+    assert_eq!(generate(&engine, &with(plain, speculation.clone())).0, wanted);
+    // In a prompt that holds that answer, and the beginning of it again.
+    let prompt: Vec<u32> = [&[start], &answer[..], &[start], &answer[..4]].concat();
+    let plain = json!({"prompt": prompt, "temperature": 0, "max_tokens": 60});
+    let (wanted, _) = generate(&engine, &plain);
+    assert_eq!(generate(&engine, &with(plain, speculation)).0, wanted);
+}
+
+/// Logits [tokens, vocabulary].
+fn logits(engine: &Engine, ids: &[u32]) -> Vec<f32> {
+    pollster::block_on(async { engine.forward(ids).await?.readback().await }).unwrap()
+}
+
+/// A pass over few tokens takes kernels of its own, the same ones in both precisions, and gives what a pass over many gives.
+#[test]
+fn few_tokens_give_what_many_give() {
+    for name in ["tiny_llama/tied-f16.gguf", "tiny_llama/untied-q8_0.gguf", "tiny_qwen2/untied-q4_0.gguf"] {
+        let of =
+            |precision| load(&golden().join(name), &LoadOptions { precision: Some(precision), ..Default::default() });
+        let (exact, fast) = (of(Precision::Exact), of(Precision::Fast));
+        let prompt: Vec<u32> = (0..40).map(|i| i * i * 7 % 200).collect();
+        let all = logits(&exact, &prompt);
+        let columns = all.len() / prompt.len();
+        for tokens in 2..=8 {
+            let few = logits(&exact, &prompt[..tokens]);
+            let wanted = &all[..tokens * columns];
+            let difference: f64 = few.iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+            let norm: f64 = wanted.iter().map(|b| f64::from(*b).powi(2)).sum();
+            // Written so that NaN fails.
+            assert!((difference / norm).sqrt() < 1e-5, "{name} {tokens}: {:.2e}", (difference / norm).sqrt());
+            assert_eq!(logits(&fast, &prompt[..tokens]), few, "{name} {tokens}");
+        }
+        let before = exact.stats().dispatches;
+        logits(&exact, &prompt[..6]);
+        let dispatches = exact.stats().dispatches - before;
+        assert_eq!(dispatches, 10 * exact.info().layers as u64 + 3, "{name}");
     }
 }
 

@@ -125,7 +125,24 @@ impl Bench {
                 (0..copies).map(|_| Ok(vec![x.clone(), bench.weight(rows, columns)?])).collect()
             })
             .await?;
+            for (few, planar) in [(2, true), (5, true), (8, true), (8, false)] {
+                let order = if planar { "planes" } else { "rows" };
+                let name = format!("mat_vec_few {few} × [{rows}, {columns}] in {order}");
+                let op = ops::MatVecFew { planar, ..Default::default() };
+                self.time(&name, &op, Work::Bytes(bytes as f64), async |bench| {
+                    let x = bench.random(&[few, columns])?;
+                    let copies = ROTATION_BYTES.div_ceil(bytes).min(bench.options.chain as u64 * 2);
+                    (0..copies).map(|_| Ok(vec![x.clone(), bench.weight(rows, columns)?])).collect()
+                })
+                .await?;
+            }
         }
+        let logits = [8, 128_256];
+        let bytes = Work::Bytes((logits[0] * logits[1] * 4) as f64);
+        self.time(&format!("argmax {logits:?}"), &ops::Argmax, bytes, async |bench| {
+            Ok(vec![vec![bench.random(&logits)?]])
+        })
+        .await?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The decode loop: prefill, steps in flight, stop conditions, and the text in chunks.
 //!
 //! Steps are submitted several at once and before the last ones' tokens were read (`run_ahead.rs`). Those that ran past the end
-//! of the text are dropped and never shown.
+//! of the text are dropped and never shown. With speculation nothing runs ahead of what was read (`speculation.rs`).
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -12,8 +12,9 @@ use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    self, Attention, AttentionPrefill, AttentionTile, Embedding, Epilogue, MatMul, MatMulInt8, MatVecFew, Quantize,
-    RmsNorm, RmsNormInt8, RopeKvAppend, SwigluFused, SwigluInt8, ToPlanes,
+    Attention, AttentionMerge, AttentionPrefill, AttentionSplit, AttentionTile, Embedding, Epilogue, MatMul,
+    MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RopeKvAppend, Splits, SwigluFused,
+    SwigluInt8, SwigluPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -23,10 +24,17 @@ const LONG: usize = 128;
 /// The inputs of a product, [tokens, columns].
 enum Activations {
     F32(Tensor),
-    /// Of few tokens, in planes.
+    /// Of few tokens, in planes, which all columns of a joined model have.
     Planar(Tensor),
     /// Quants and scales as `quantize` makes them.
     Int8(Tensor, Tensor),
+}
+
+/// One op by the layout of what it gives.
+struct Producer<'a> {
+    f32: &'a dyn Op,
+    planar: &'a dyn Op,
+    int8: &'a dyn Op,
 }
 
 struct Pass<'a> {
@@ -42,11 +50,12 @@ impl Pass<'_> {
         self.precision == Precision::Fast && has_view && !self.few
     }
 
-    /// By the op for int8 or the op for f32, as the weight wants it that takes the result.
-    fn produce(&self, int8: &dyn Op, f32: &dyn Op, inputs: &[&Tensor], weight: &Tensor) -> Result<Activations> {
+    /// In the layout that the weight wants which takes the result.
+    fn produce(&self, producer: &Producer, inputs: &[&Tensor], weight: &Tensor) -> Result<Activations> {
         match self.takes_int8(weight) {
-            true => self.produce_int8(int8, inputs),
-            false => self.floats(self.context.run1(f32, inputs)?),
+            true => self.produce_int8(producer.int8, inputs),
+            false if self.few => Ok(Activations::Planar(self.context.run1(producer.planar, inputs)?)),
+            false => Ok(Activations::F32(self.context.run1(producer.f32, inputs)?)),
         }
     }
 
@@ -60,14 +69,6 @@ impl Pass<'_> {
     fn quantize(&self, x: Tensor, weight: &Tensor) -> Result<Activations> {
         match self.takes_int8(weight) {
             true => self.produce_int8(&Quantize, &[&x]),
-            false => self.floats(x),
-        }
-    }
-
-    fn floats(&self, x: Tensor) -> Result<Activations> {
-        let has_planes = MatVecFew::has_planes(x.shape().matrix()?.1);
-        match self.few && has_planes {
-            true => Ok(Activations::Planar(self.context.run1(&ToPlanes, &[&x])?)),
             false => Ok(Activations::F32(x)),
         }
     }
@@ -75,7 +76,7 @@ impl Pass<'_> {
     /// [tokens, rows]
     fn product(&self, activations: &Activations, weight: &Tensor) -> Result<Tensor> {
         match activations {
-            Activations::F32(x) => self.context.run1(ops::linear(x.shape().dims()[0]), &[x, weight]),
+            Activations::F32(x) => self.context.run1(&MatMul::default(), &[x, weight]),
             Activations::Planar(x) => {
                 self.context.run1(&MatVecFew { planar: true, ..MatVecFew::default() }, &[x, weight])
             }
@@ -87,9 +88,6 @@ impl Pass<'_> {
     fn add_product(&self, activations: &Activations, weight: &Tensor, x: &Tensor) -> Result<()> {
         let epilogue = Epilogue { residual: true, ..Epilogue::default() };
         match activations {
-            Activations::F32(a) if self.few => {
-                self.context.run(&MatVecFew { epilogue, planar: false }, &[a, weight, x])?
-            }
             Activations::F32(a) => self.context.run(&MatMul { epilogue }, &[a, weight, x])?,
             Activations::Planar(a) => self.context.run(&MatVecFew { epilogue, planar: true }, &[a, weight, x])?,
             Activations::Int8(quants, scales) => {
@@ -113,8 +111,10 @@ pub(super) fn forward(
     let context = transformer.context();
     let few = MatVecFew::takes(tokens.shape().elements());
     let pass = Pass { context, precision: transformer.precision(), few };
-    let norm = RmsNorm { epsilon: config.rms_eps };
-    let norm_int8 = RmsNormInt8 { epsilon: config.rms_eps };
+    let epsilon = config.rms_eps;
+    let norm =
+        Producer { f32: &RmsNorm { epsilon }, planar: &RmsNormPlanes { epsilon }, int8: &RmsNormInt8 { epsilon } };
+    let swiglu = Producer { f32: &SwigluFused, planar: &SwigluPlanes, int8: &SwigluInt8 };
     let attention = AttentionPrefill {
         attention: Attention {
             heads: config.n_heads,
@@ -124,6 +124,16 @@ pub(super) fn forward(
         },
         tile: AttentionTile::default(),
     };
+    // A tile of few tokens would go over the whole context by itself.
+    let splits = Splits::choose(config.head_dim, context.device().capabilities());
+    let split = AttentionSplit {
+        heads: config.n_heads,
+        kv_heads: config.n_kv_heads,
+        head_dim: config.head_dim,
+        scale: attention.attention.scale,
+        splits,
+    };
+    let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
 
     let x = context.run1(&Embedding { planar: false }, &[tokens, transformer.token_embedding()])?; // [n, n_embd]
     for (index, layer) in joined.layers.iter().enumerate() {
@@ -136,18 +146,24 @@ pub(super) fn forward(
             bias: layer.bias.is_some(),
         };
 
-        let h = pass.produce(&norm_int8, &norm, &[&x, &layer.attention_norm], &layer.qkv)?; // [n, n_embd]
+        let h = pass.produce(&norm, &[&x, &layer.attention_norm], &layer.qkv)?; // [n, n_embd]
         let qkv = pass.product(&h, &layer.qkv)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
         let mut inputs = vec![&qkv, transformer.frequencies(), state, k_cache, v_cache];
         inputs.extend(&layer.bias);
         let q = context.run1(&rope, &inputs)?; // [n, n_heads · head_dim]
-        let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
-        let a = pass.quantize(a, &layer.attention_output)?;
+        let a = if few {
+            let parts = context.run(&split, &[&q, k_cache, v_cache, state])?;
+            let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
+            Activations::Planar(context.run1(&merge, &[sums, totals, state])?)
+        } else {
+            let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
+            pass.quantize(a, &layer.attention_output)?
+        };
         pass.add_product(&a, &layer.attention_output, &x)?;
 
-        let h = pass.produce(&norm_int8, &norm, &[&x, &layer.feed_forward_norm], &layer.gate_up)?; // [n, n_embd]
+        let h = pass.produce(&norm, &[&x, &layer.feed_forward_norm], &layer.gate_up)?; // [n, n_embd]
         let gate_up = pass.product(&h, &layer.gate_up)?; // [n, 2 · n_ff]
-        let f = pass.produce(&SwigluInt8, &SwigluFused, &[&gate_up], &layer.down)?; // [n, n_ff]
+        let f = pass.produce(&swiglu, &[&gate_up], &layer.down)?; // [n, n_ff]
         pass.add_product(&f, &layer.down, &x)?;
         if index == 0 && tokens.shape().elements() >= LONG {
             // The GPU begins while the other layers are recorded.

@@ -8,8 +8,8 @@ use super::joined::Joined;
 use super::plain::Plain;
 use super::{KvCache, Weights, decode, prefill};
 use crate::error::Result;
-use crate::tensor::ops::{self, MatVecFew, RmsNorm, SliceRows, ToPlanes};
-use crate::tensor::{Context, DType, HostTensor, Tensor};
+use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNorm, RmsNormPlanes, SliceRows};
+use crate::tensor::{Context, DType, HostTensor, Op, Tensor};
 
 /// A model that is ready to run.
 pub struct Transformer {
@@ -151,12 +151,13 @@ impl Transformer {
             _ => x,
         };
         let rows = x.shape().dims()[0];
-        let h = self.context.run1(&RmsNorm { epsilon: self.config.rms_eps }, &[&x, &self.output_norm])?; // [rows, n_embd]
-        let few = MatVecFew { planar: true, ..MatVecFew::default() };
-        let logits = match MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd) {
-            true => self.context.run1(&few, &[&self.context.run1(&ToPlanes, &[&h])?, &self.output])?,
-            false => self.context.run1(ops::linear(rows), &[&h, &self.output])?,
-        }; // [rows, vocab_size]
-        Ok(Some(logits))
+        let epsilon = self.config.rms_eps;
+        let (norm, linear): (&dyn Op, &dyn Op) =
+            match MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd) {
+                true => (&RmsNormPlanes { epsilon }, &MatVecFew { planar: true, epilogue: Epilogue::NONE }),
+                false => (&RmsNorm { epsilon }, ops::linear(rows)),
+            };
+        let h = self.context.run1(norm, &[&x, &self.output_norm])?; // [rows, n_embd]
+        Ok(Some(self.context.run1(linear, &[&h, &self.output])?)) // [rows, vocab_size]
     }
 }

@@ -1,6 +1,6 @@
-//! Attention of one token over the KV cache, with the positions divided into splits that run side by side (flash decoding: Dao
+//! Attention of one token, or of a few that follow each other, over the KV cache, with the positions divided into splits that run side by side (flash decoding: Dao
 //! et al. 2023), grouped query heads (Ainslie et al. 2023) and a softmax in one pass (Milakov, Gimelshein 2018).
-//! `attention_out` merges the splits.
+//! `attention_out` merges the splits of one token, `attention_merge` those of several.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -9,9 +9,9 @@ use crate::tensor::op::expect;
 use crate::tensor::planar::to_planar;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: q [1, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
-/// token's position; its key and value are in the cache already). Outputs: sums [splits, heads · head_dim], of each split
-/// Σ exp(score − largest) · value in planes (`tensor/planar.rs`), and totals [splits, heads · 2], of each head the largest score
+/// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
+/// first token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each split
+/// Σ exp(score − largest) · value in planes (`tensor/planar.rs`), and totals [tokens · splits, heads · 2], of each head the largest score
 /// and Σ exp(score − largest). Splits without positions are zero.
 pub struct AttentionSplit {
     pub heads: usize,
@@ -75,7 +75,9 @@ impl Op for AttentionSplit {
         expect("attention_split", inputs, &[f32, f32, f32, Some(DType::U32)])?;
         let q_dim = self.heads * self.head_dim;
         let (_, kv_dim) = inputs[1].shape.matrix()?;
-        let fits = inputs[0].shape.dims() == [1, q_dim]
+        let (tokens, q_columns) = inputs[0].shape.matrix()?;
+        let fits = q_columns == q_dim
+            && tokens > 0
             && q_dim.is_multiple_of(32)
             && kv_dim == self.kv_heads * self.head_dim
             && self.heads.is_multiple_of(self.kv_heads)
@@ -83,7 +85,7 @@ impl Op for AttentionSplit {
         if !fits {
             bail!(
                 ShapeMismatch,
-                "attention_split: q {}, caches {} and {}, {} heads over {} of {}; wanted one row of a multiple of 32 columns",
+                "attention_split: q {}, caches {} and {}, {} heads over {} of {}; wanted rows of a multiple of 32 columns",
                 inputs[0].shape,
                 inputs[1].shape,
                 inputs[2].shape,
@@ -92,11 +94,13 @@ impl Op for AttentionSplit {
                 self.head_dim
             );
         }
-        Ok(vec![Desc::f32(&[self.splits.splits, q_dim]), Desc::f32(&[self.splits.splits, self.heads * 2])])
+        let rows = tokens * self.splits.splits;
+        Ok(vec![Desc::f32(&[rows, q_dim]), Desc::f32(&[rows, self.heads * 2])])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (capacity, _) = inputs[1].shape.matrix()?;
+        let (tokens, _) = inputs[0].shape.matrix()?;
         let splits = self.splits;
         let params = vec![
             self.heads as u32,
@@ -116,7 +120,11 @@ impl Op for AttentionSplit {
                 modules: &[],
                 defines,
                 params,
-                grid: [self.kv_heads as u32, splits.splits as u32, (self.heads / self.kv_heads).div_ceil(4) as u32],
+                grid: [
+                    self.kv_heads as u32,
+                    splits.splits as u32,
+                    (tokens * (self.heads / self.kv_heads).div_ceil(4)) as u32,
+                ],
             });
         }
         // Lanes share a head's dimensions, so more lanes than dimensions would idle.
@@ -130,37 +138,42 @@ impl Op for AttentionSplit {
             modules: &[],
             defines,
             params,
-            grid: [self.heads as u32, splits.splits as u32, 1],
+            grid: [self.heads as u32, splits.splits as u32, tokens as u32],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
         let (capacity, kv_dim) = inputs[1].shape.matrix()?;
-        let length = (inputs[3].to_u32()?[0] as usize + 1).min(capacity);
-        let mut sums = vec![0f32; self.splits.splits * q.len()];
-        let mut totals = vec![0f32; self.splits.splits * self.heads * 2];
-        for (split, (begin, end)) in self.splits.ranges(length).into_iter().enumerate() {
-            let mut row = vec![0f32; q.len()];
-            for head in 0..self.heads {
-                let q = &q[head * self.head_dim..][..self.head_dim];
-                let kv_at = head / (self.heads / self.kv_heads) * self.head_dim;
-                let at = |p: usize| p * kv_dim + kv_at;
-                let dot = |p| q.iter().zip(&k[at(p)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
-                let scores: Vec<f64> = (begin..end).map(|p| dot(p) * f64::from(self.scale)).collect();
-                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
-                for d in 0..self.head_dim {
-                    let weighted = weights.iter().zip(begin..end).map(|(w, p)| w * f64::from(v[at(p) + d]));
-                    row[head * self.head_dim + d] = weighted.sum::<f64>() as f32;
+        let (tokens, q_dim) = inputs[0].shape.matrix()?;
+        let position = inputs[3].to_u32()?[0] as usize;
+        let rows = tokens * self.splits.splits;
+        let mut sums = vec![0f32; rows * q_dim];
+        let mut totals = vec![0f32; rows * self.heads * 2];
+        for (token, q) in q.chunks_exact(q_dim).enumerate() {
+            let length = (position + token + 1).min(capacity);
+            for (split, (begin, end)) in self.splits.ranges(length).into_iter().enumerate() {
+                let at_row = token * self.splits.splits + split;
+                let mut row = vec![0f32; q_dim];
+                for head in 0..self.heads {
+                    let q = &q[head * self.head_dim..][..self.head_dim];
+                    let kv_at = head / (self.heads / self.kv_heads) * self.head_dim;
+                    let at = |p: usize| p * kv_dim + kv_at;
+                    let dot = |p| q.iter().zip(&k[at(p)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
+                    let scores: Vec<f64> = (begin..end).map(|p| dot(p) * f64::from(self.scale)).collect();
+                    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+                    for d in 0..self.head_dim {
+                        let weighted = weights.iter().zip(begin..end).map(|(w, p)| w * f64::from(v[at(p) + d]));
+                        row[head * self.head_dim + d] = weighted.sum::<f64>() as f32;
+                    }
+                    totals[(at_row * self.heads + head) * 2] = largest as f32;
+                    totals[(at_row * self.heads + head) * 2 + 1] = weights.iter().sum::<f64>() as f32;
                 }
-                totals[(split * self.heads + head) * 2] = largest as f32;
-                totals[(split * self.heads + head) * 2 + 1] = weights.iter().sum::<f64>() as f32;
+                sums[at_row * q_dim..][..q_dim].copy_from_slice(&to_planar(&row));
             }
-            sums[split * row.len()..][..row.len()].copy_from_slice(&to_planar(&row));
         }
-        let (splits, q_dim) = (self.splits.splits, q.len());
-        Ok(vec![HostTensor::f32(&[splits, q_dim], &sums), HostTensor::f32(&[splits, self.heads * 2], &totals)])
+        Ok(vec![HostTensor::f32(&[rows, q_dim], &sums), HostTensor::f32(&[rows, self.heads * 2], &totals)])
     }
 }
 
@@ -185,23 +198,29 @@ pub(super) const ALL_SPLITS: [Splits; 3] = [
     Splits { splits: 1, tile: 64, grouped: false },
 ];
 
+/// q, caches and state of a shape.
+pub(super) fn inputs(rng: &mut Rng, tokens: usize, shape: (usize, usize, usize, usize, u32)) -> Vec<HostTensor> {
+    let (heads, kv_heads, head_dim, capacity, position) = shape;
+    let mut q = rng.tensor(&[tokens, heads * head_dim]);
+    // Large enough that the softmax is far from flat.
+    let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
+    q.set_f32(&sharp);
+    let kv_dim = kv_heads * head_dim;
+    let state = HostTensor::u32(&[4], &[position, 0, 0, 0]);
+    vec![q, rng.tensor(&[capacity, kv_dim]), rng.tensor(&[capacity, kv_dim]), state]
+}
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(35);
     let mut cases = Vec::new();
     for splits in ALL_SPLITS {
-        for (heads, kv_heads, head_dim, capacity, position) in SHAPES {
-            let mut q = rng.tensor(&[1, heads * head_dim]);
-            // Large enough that the softmax is far from flat.
-            let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
-            q.set_f32(&sharp);
-            let inputs = vec![
-                q,
-                rng.tensor(&[capacity, kv_heads * head_dim]),
-                rng.tensor(&[capacity, kv_heads * head_dim]),
-                HostTensor::u32(&[4], &[position, 0, 0, 0]),
-            ];
+        for (index, shape) in SHAPES.into_iter().enumerate() {
+            let (heads, kv_heads, head_dim, ..) = shape;
             let scale = 1.0 / (head_dim as f32).sqrt();
-            cases.push(Case::new(AttentionSplit { heads, kv_heads, head_dim, scale, splits }, inputs, 1e-5));
+            for tokens in [1, 2 + index % 7] {
+                let op = AttentionSplit { heads, kv_heads, head_dim, scale, splits };
+                cases.push(Case::new(op, inputs(&mut rng, tokens, shape), 1e-5));
+            }
         }
     }
     cases

@@ -1,5 +1,5 @@
 // One workgroup per split and four query heads that share a key-value head, so that keys and values are read once for the four.
-// In a step it takes POSITIONS positions: four invocations score one position for all four heads, and then each invocation sums
+// Several tokens that follow each other have workgroups of their own. In a step it takes POSITIONS positions: four invocations score one position for all four heads, and then each invocation sums
 // four dimensions of the values, over its share of the positions. Reads come in fours that do not wait for each other: at one
 // token's size, waiting is what takes the time.
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
@@ -68,20 +68,25 @@ fn read_values(step: u32, end: u32, p: u32, kv_vectors: u32, value_at: u32) -> V
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let kv_head = group.x;
     let split = group.y;
-    let length = min(state[0] + 1u, params.capacity);
+    let heads_per_kv = params.heads / params.kv_heads;
+    let groups_of_four = (heads_per_kv + 3u) / 4u;
+    let token = group.z / groups_of_four;
+    let first_of_group = group.z % groups_of_four * 4u;
+    let length = min(state[0] + token + 1u, params.capacity);
     let positions = positions_per_split(length, params.splits, TILE);
     let begin = split * positions;
     let end = min(begin + positions, length);
-    let heads_per_kv = params.heads / params.kv_heads;
-    let first_head = kv_head * heads_per_kv + group.z * 4u;
-    let own_heads = min(heads_per_kv - group.z * 4u, 4u);
-    let first_sum = split * params.heads * VECTORS;
+    let first_head = kv_head * heads_per_kv + first_of_group;
+    let own_heads = min(heads_per_kv - first_of_group, 4u);
+    // Outputs are [token][split].
+    let first_total = (token * params.splits + split) * params.heads;
+    let first_sum = first_total * VECTORS;
     if begin >= end {
         for (var i = local; i < own_heads * VECTORS; i += WORKGROUP) {
             sums[first_sum + planar_vector(first_head, i)] = vec4<f32>(0.0);
         }
         if local < own_heads {
-            totals[split * params.heads + first_head + local] = vec2<f32>(0.0);
+            totals[first_total + first_head + local] = vec2<f32>(0.0);
         }
         return;
     }
@@ -113,7 +118,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             for (var i = local; i < 4u * VECTORS; i += WORKGROUP) {
                 queries[i] = vec4<f32>(0.0);
                 if i < own_heads * VECTORS {
-                    queries[i] = q[first_head * VECTORS + i] * params.scale;
+                    queries[i] = q[(token * params.heads + first_head) * VECTORS + i] * params.scale;
                 }
             }
             workgroupBarrier();
@@ -189,7 +194,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
 
     if local < own_heads {
-        totals[split * params.heads + first_head + local] = vec2<f32>(largest[local], total[local]);
+        totals[first_total + first_head + local] = vec2<f32>(largest[local], total[local]);
     }
     shares[local] = sum0;
     shares[WORKGROUP + local] = sum1;

@@ -1,4 +1,4 @@
-// One workgroup, a team of LANES invocations, per head and split, without barriers where there are subgroups. Each lane holds
+// One workgroup, a team of LANES invocations, per head, split and token, without barriers where there are subgroups. Each lane holds
 // every LANES-th dimension of the query and of the sums; four positions are scored at once, because the sum over lanes takes a
 // vec4.
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
@@ -19,17 +19,21 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let head = group.x;
     let split = group.y;
-    let length = min(state[0] + 1u, params.capacity);
+    let token = group.z;
+    let length = min(state[0] + token + 1u, params.capacity);
     let positions = positions_per_split(length, params.splits, TILE);
     let begin = split * positions;
     let end = min(begin + positions, length);
     let blocks = params.heads * params.head_dim / 32u;
+    // Outputs are [token][split].
+    let first_total = (token * params.splits + split) * params.heads;
+    let first_sum = first_total * params.head_dim;
     if begin >= end {
         for (var d = local; d < params.head_dim; d += LANES) {
-            sums[split * blocks * 32u + planar_index(head * params.head_dim + d, blocks)] = 0.0;
+            sums[first_sum + planar_index(head * params.head_dim + d, blocks)] = 0.0;
         }
         if local == 0u {
-            totals[split * params.heads + head] = vec2<f32>(0.0);
+            totals[first_total + head] = vec2<f32>(0.0);
         }
         return;
     }
@@ -43,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         query[i] = 0.0;
         sum[i] = 0.0;
         if d < params.head_dim {
-            query[i] = q[head * params.head_dim + d] * params.scale;
+            query[i] = q[(token * params.heads + head) * params.head_dim + d] * params.scale;
         }
     }
 
@@ -84,10 +88,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var i = 0u; i < DIMS_PER_LANE; i++) {
         let d = local + i * LANES;
         if d < params.head_dim {
-            sums[split * blocks * 32u + planar_index(head * params.head_dim + d, blocks)] = sum[i];
+            sums[first_sum + planar_index(head * params.head_dim + d, blocks)] = sum[i];
         }
     }
     if local == 0u {
-        totals[split * params.heads + head] = vec2<f32>(largest, total);
+        totals[first_total + head] = vec2<f32>(largest, total);
     }
 }

@@ -19,6 +19,7 @@ ops! {
     add_row: AddRow,
     argmax: Argmax,
     attention: Attention,
+    attention_merge: AttentionMerge,
     attention_out: AttentionOut,
     attention_prefill: AttentionPrefill,
     attention_split: AttentionSplit,
@@ -41,6 +42,7 @@ ops! {
     random: Random,
     rms_norm: RmsNorm,
     rms_norm_int8: RmsNormInt8,
+    rms_norm_planes: RmsNormPlanes,
     rope: Rope,
     rope_kv_append: RopeKvAppend,
     sample_histogram: SampleHistogram,
@@ -54,6 +56,7 @@ ops! {
     swiglu: Swiglu,
     swiglu_fused: SwigluFused,
     swiglu_int8: SwigluInt8,
+    swiglu_planes: SwigluPlanes,
     unary: Unary,
 }
 

@@ -38,10 +38,15 @@ impl Op for ToPlanes {
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (_, columns) = inputs[0].shape.matrix()?;
-        let planes: Vec<f32> = inputs[0].to_f32()?.chunks_exact(columns).flat_map(to_planar).collect();
-        Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &planes)])
+        Ok(vec![to_planes(&inputs[0])?])
     }
+}
+
+/// Each row in planes.
+pub(super) fn to_planes(x: &HostTensor) -> Result<HostTensor> {
+    let (_, columns) = x.shape.matrix()?;
+    let planes: Vec<f32> = x.to_f32()?.chunks_exact(columns).flat_map(to_planar).collect();
+    Ok(HostTensor::f32(x.shape.dims(), &planes))
 }
 
 pub fn cases() -> Vec<Case> {

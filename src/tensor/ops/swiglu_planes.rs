@@ -1,0 +1,49 @@
+//! `swiglu_fused` whose output stands in planes, as the products of few tokens want it.
+
+use super::SwigluFused;
+use super::planes::to_planes;
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::grid_2d;
+use crate::tensor::quant::BLOCK;
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Input: gate and up [tokens, 2 · columns], columns a multiple of 32. Output: [tokens, columns], each row in planes.
+pub struct SwigluPlanes;
+
+impl Op for SwigluPlanes {
+    fn name(&self) -> &'static str {
+        "swiglu_planes"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let outputs = SwigluFused.infer(inputs)?;
+        if !inputs[0].shape.matrix()?.1.is_multiple_of(2 * BLOCK) {
+            bail!(ShapeMismatch, "swiglu_planes: halves of {} are no multiple of {BLOCK} long", inputs[0].shape);
+        }
+        Ok(outputs)
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (tokens, columns) = inputs[0].shape.matrix()?;
+        let words = tokens * columns / 8;
+        Ok(Kernel {
+            template: include_str!("swiglu_planes.wgsl"),
+            modules: &[],
+            defines: vec![],
+            params: vec![words as u32, (columns / 2 / BLOCK) as u32],
+            grid: grid_2d(words.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        SwigluFused.reference(inputs)?.iter().map(to_planes).collect()
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(65);
+    [(1, 64), (2, 192), (5, 1984), (8, 9728)]
+        .map(|(tokens, columns)| Case::new(SwigluPlanes, vec![rng.tensor(&[tokens, columns])], 1e-5))
+        .into()
+}
