@@ -39,6 +39,9 @@ const FEWER_STREAMS: usize = 10;
 /// where the page is not cross-origin isolated.
 const TICKS: u32 = 20;
 
+/// Encodes a chain.
+type Encode<'a> = &'a dyn Fn() -> Result<()>;
+
 /// Takes `repetitions` samples of chains of `count` dispatches.
 pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) -> Result<(AdapterInfo, Vec<Cost>)> {
     if count == 0 || repetitions == 0 {
@@ -72,7 +75,7 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
         Ok(())
     };
     // A chain of many submits is a stream by itself; more would fill the browser's queues, and slow what is measured next.
-    let variants: [(&'static str, &dyn Fn() -> Result<()>, usize); 3] =
+    let variants: [(&'static str, Encode<'_>, usize); 3] =
         [("flush_each", &flush_each, 1), ("eager", &eager, STREAM), ("replay", &replay, STREAM)];
     device.sync().await?;
     let tick = tick();

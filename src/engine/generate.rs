@@ -208,7 +208,7 @@ impl Generation {
         let mut done = common;
         while done < prompt.len() {
             let begin = Instant::now();
-            let tokens = session.prefill(&self.engine, &prompt[done..]).await?;
+            let tokens = session.prefill(&self.engine, &prompt[done..])?;
             done += tokens;
             if done < prompt.len() {
                 // Bounds what is submitted at once, so that the page gets its frames between the parts.

@@ -10,7 +10,6 @@ use super::sampling::{Sampling, Target};
 use super::verification::Verification;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
-use crate::tensor::ops::MatVecFew;
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
 
@@ -31,8 +30,6 @@ pub struct Session {
     verification: Verification,
     tokens: Vec<u32>,
     pace: PrefillPace,
-    /// Whether the kernels of a pass over so few tokens are compiled, which depend on how many they are.
-    prepared: [bool; MatVecFew::MAX_TOKENS + 1],
 }
 
 impl Session {
@@ -44,8 +41,8 @@ impl Session {
         let (logits, decode) = context.plan(|| transformer.forward(&token, &state, &cache, Logits::Last)).await?;
         let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
         let sampling = Sampling::new(context, logits_of(logits)?, target).await?;
-        // The kernels of a prefill do not depend on how many tokens it has, as long as they are not few.
-        let prompt = context.empty(Desc::u32(&[MatVecFew::MAX_TOKENS + 1]), "prompt")?;
+        // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
+        let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, &state, &cache, Logits::Last)).await?;
         context.device().sync().await?;
         Ok(Self {
@@ -58,7 +55,6 @@ impl Session {
             verification: Verification::default(),
             tokens: Vec::new(),
             pace: PrefillPace::default(),
-            prepared: Default::default(),
         })
     }
 
@@ -108,9 +104,8 @@ impl Session {
 
     /// Takes in the next part of a prompt; with the last part, samples the first token of the answer as step 0. Returns how
     /// many ids it took.
-    pub async fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
+    pub fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
         let part = &ids[..ids.len().min(self.pace.tokens())];
-        self.prepare(engine, part.len()).await?;
         if part.len() < ids.len() {
             self.forward(engine, part, Logits::None)?;
         } else {
@@ -118,18 +113,6 @@ impl Session {
             self.sampling.record(&engine.context, &logits_of(logits)?, part.len())?;
         }
         Ok(part.len())
-    }
-
-    /// Compiles what a pass over so few tokens needs, without blocking the page.
-    async fn prepare(&mut self, engine: &Inner, tokens: usize) -> Result<()> {
-        if !MatVecFew::takes(tokens) || self.prepared[tokens] {
-            return Ok(());
-        }
-        let prompt = engine.context.empty(Desc::u32(&[tokens]), "prompt")?;
-        let pass = || engine.transformer.forward(&prompt, &self.state, &self.cache, Logits::Last);
-        engine.context.prepare(pass).await?;
-        self.prepared[tokens] = true;
-        Ok(())
     }
 
     /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches

@@ -99,17 +99,17 @@ impl Pass<'_> {
 }
 
 /// Records the pass over `tokens` [n], the first at position `state[0]`. Returns their residual stream after the last layer,
-/// [n, n_embd].
+/// [n, n_embd]. With `few`, which takes no more than `MatVecFew` does, products are mat-vecs.
 pub(super) fn forward(
     transformer: &Transformer,
     joined: &Joined,
     tokens: &Tensor,
     state: &Tensor,
     cache: &KvCache,
+    few: bool,
 ) -> Result<Tensor> {
     let config: &Config = transformer.config();
     let context = transformer.context();
-    let few = MatVecFew::takes(tokens.shape().elements());
     let pass = Pass { context, precision: transformer.precision(), few };
     let epsilon = config.rms_eps;
     let norm =

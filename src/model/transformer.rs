@@ -142,7 +142,12 @@ impl Transformer {
                     _ => Ok(Some(decode::logits(self, joined, &x)?)),
                 };
             }
-            Layers::Joined(joined) => prefill::forward(self, joined, tokens, state, cache)?,
+            Layers::Joined(joined) => {
+                // The kernels for few tokens are compiled for each number of them. That pays where drafts are verified, whose
+                // logits are all wanted, and not for the short rest of a prompt.
+                let few = logits == Logits::All && MatVecFew::takes(n);
+                prefill::forward(self, joined, tokens, state, cache, few)?
+            }
             Layers::Plain(plain) => plain.forward(self, tokens, state, cache)?,
         }; // [n, n_embd]
         let x = match logits {
