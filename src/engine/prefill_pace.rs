@@ -13,7 +13,7 @@ const MIN_TOKENS: usize = 32;
 const FIRST_TOKENS: usize = 128;
 
 /// What a pass may take.
-const PASS: Duration = Duration::from_millis(100);
+const PASS: Duration = Duration::from_millis(150);
 
 /// Measures passes and says how many tokens the next one takes.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,14 @@ impl PrefillPace {
         }
     }
 
-    pub fn tokens(&self) -> usize {
+    /// How many of the `rest` tokens of a prompt the next pass takes: about as many as those after it, since a short pass costs nearly
+    /// as much as a long one.
+    pub fn part_of(&self, rest: usize) -> usize {
+        let passes = rest.div_ceil(self.tokens()).max(1);
+        rest.div_ceil(passes).next_multiple_of(MIN_TOKENS).min(rest)
+    }
+
+    fn tokens(&self) -> usize {
         let Some(per_token) = self.per_token else { return FIRST_TOKENS };
         let tokens = PASS.as_nanos() / per_token.as_nanos().max(1);
         // Whole tiles of the products.
@@ -53,16 +60,35 @@ mod tests {
         assert_eq!(PrefillPace::default().tokens(), FIRST_TOKENS);
         assert_eq!(after(128, 5), MAX_TOKENS);
         assert_eq!(after(128, 0), MAX_TOKENS);
-        assert_eq!(after(128, 100), 128);
-        assert_eq!(after(128, 130), 96);
+        assert_eq!(after(128, 150), 128);
+        assert_eq!(after(128, 190), 96);
         assert_eq!(after(128, 60_000), MIN_TOKENS);
         assert_eq!(after(3, 60_000), FIRST_TOKENS, "three tokens say nothing");
     }
 
     #[test]
+    fn passes_are_of_about_one_length() {
+        let mut pace = PrefillPace::default();
+        let parts = |pace: &PrefillPace, mut rest: usize| {
+            let mut parts = Vec::new();
+            while rest > 0 {
+                parts.push(pace.part_of(rest));
+                rest -= parts[parts.len() - 1];
+            }
+            parts
+        };
+        assert_eq!(parts(&pace, 1), [1]);
+        assert_eq!(parts(&pace, 128), [128]);
+        assert_eq!(parts(&pace, 129), [96, 33]);
+        assert_eq!(parts(&pace, 300), [128, 96, 76]);
+        pace.took(128, Duration::from_millis(40));
+        assert_eq!(parts(&pace, 512), [256, 256], "480 fit in a pass");
+    }
+
+    #[test]
     fn one_slow_pass_halves_the_next_at_most() {
         let mut pace = PrefillPace::default();
-        pace.took(256, Duration::from_millis(50));
+        pace.took(256, Duration::from_millis(75));
         pace.took(256, Duration::from_millis(5000));
         assert_eq!(pace.tokens(), 256);
     }

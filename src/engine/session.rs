@@ -105,7 +105,7 @@ impl Session {
     /// Takes in the next part of a prompt; with the last part, samples the first token of the answer as step 0. Returns how
     /// many ids it took.
     pub fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
-        let part = &ids[..ids.len().min(self.pace.tokens())];
+        let part = &ids[..self.pace.part_of(ids.len())];
         if part.len() < ids.len() {
             self.forward(engine, part, Logits::None)?;
         } else {

@@ -173,6 +173,15 @@ impl Device {
     /// A storage buffer of at least `size` bytes. Its contents are whatever was there: a new one is zeroed by WebGPU, a
     /// reused one is not.
     pub fn buffer(&self, size: u64, label: &str) -> Result<Buffer> {
+        self.buffer_of_class(size, size_class(size), label)
+    }
+
+    /// A storage buffer for what stays as long as a model does: no larger than it has to be, and not kept for reuse.
+    pub fn lasting_buffer(&self, size: u64, label: &str) -> Result<Buffer> {
+        self.buffer_of_class(size, size.next_multiple_of(16), label)
+    }
+
+    fn buffer_of_class(&self, size: u64, class: u64, label: &str) -> Result<Buffer> {
         let inner = self.inner();
         inner.check_usable()?;
         let handle = |place, size| Buffer(Rc::new(Handle { place, size, device: Rc::downgrade(inner) }));
@@ -187,7 +196,6 @@ impl Device {
             return Ok(handle(Place::Slot { bank: arena.banks[slot.bank].clone(), offset: slot.offset }, size));
         }
         drop(recorder);
-        let class = size_class(size);
         let mut pool = inner.pool.borrow_mut();
         let reused = pool.free.get_mut(&class).and_then(Vec::pop);
         let raw = match reused {
@@ -249,7 +257,8 @@ impl Inner {
     fn release(&self, raw: RawBuffer) {
         let mut pool = self.pool.borrow_mut();
         let size = raw.wgpu.size();
-        if size <= LARGEST_POOLED && pool.free_bytes + size <= POOL_BYTES {
+        let is_class = size_class(size) == size;
+        if is_class && size <= LARGEST_POOLED && pool.free_bytes + size <= POOL_BYTES {
             pool.free_bytes += size;
             pool.free.entry(size).or_default().push(raw);
         } else {

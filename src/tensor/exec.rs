@@ -125,7 +125,11 @@ impl Context {
                 desc.shape
             );
         }
-        Ok(Tensor { desc, buffer: self.device.buffer(bytes.max(4), label)?, planes })
+        let buffer = match &planes {
+            Some(_) => self.device.lasting_buffer(bytes, label)?,
+            None => self.device.buffer(bytes.max(4), label)?,
+        };
+        Ok(Tensor { desc, buffer, planes })
     }
 
     /// A tensor in a buffer that exists, such as one of the application.
