@@ -135,6 +135,12 @@ fn what_repeats_takes_fewer_passes_and_ends_where_it_should() {
     println!("{accepted} of {drafted} accepted: {:?}", wanted.tokens);
     assert!(accepted >= 20, "{accepted} of {drafted} accepted");
 
+    // How many plain steps run before the first draft, and so how long the last one is, depends on how fast they are: warm with drafts
+    // of every length.
+    for length in 1..=7 {
+        let draft = json!({"speculation": {"type": "prompt_lookup", "max_tokens": length}});
+        assert_eq!(generate(&engine, &with(request(&prompt), draft)).0, wanted, "drafts of {length}");
+    }
     // Warm, and counted: fewer dispatches and submits of the GPU, and no kernel is compiled.
     let counted = |request: &Value| {
         engine.reset_stats();
