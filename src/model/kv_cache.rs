@@ -15,7 +15,7 @@ impl KvCache {
     pub fn new(context: &Context, config: &Config, capacity: usize) -> Result<Self> {
         let desc = Desc::f32(&[capacity, config.n_kv_heads * config.head_dim]);
         let layers = (0..config.n_layers)
-            .map(|_| Ok((context.empty(desc, "k_cache")?, context.empty(desc, "v_cache")?)))
+            .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;
         Ok(Self { layers, capacity })
     }

@@ -105,6 +105,15 @@ impl Context {
 
     /// A tensor with unspecified contents.
     pub fn empty(&self, desc: Desc, label: &str) -> Result<Tensor> {
+        self.allocate(desc, label, matches!(desc.dtype, DType::Weight(_)))
+    }
+
+    /// The same for what stays as long as a model does.
+    pub fn lasting(&self, desc: Desc, label: &str) -> Result<Tensor> {
+        self.allocate(desc, label, true)
+    }
+
+    fn allocate(&self, desc: Desc, label: &str, lasts: bool) -> Result<Tensor> {
         let planes = match desc.dtype {
             DType::Weight(format) => {
                 let (rows, columns) = desc.shape.matrix()?;
@@ -125,9 +134,9 @@ impl Context {
                 desc.shape
             );
         }
-        let buffer = match &planes {
-            Some(_) => self.device.lasting_buffer(bytes, label)?,
-            None => self.device.buffer(bytes.max(4), label)?,
+        let buffer = match lasts {
+            true => self.device.lasting_buffer(bytes.max(4), label)?,
+            false => self.device.buffer(bytes.max(4), label)?,
         };
         Ok(Tensor { desc, buffer, planes })
     }
