@@ -2,7 +2,9 @@
 //! holds columns 4i to 4i + 3 of every block: neighbouring lanes take neighbouring blocks, so in this order they read side by
 //! side. `wgsl/planar.wgsl` is the same for kernels.
 
+use super::HostTensor;
 use super::quant::BLOCK;
+use crate::error::Result;
 
 /// Where a column stands.
 fn planar_index(column: usize, blocks: usize) -> usize {
@@ -21,6 +23,13 @@ pub fn to_planar(columns: &[f32]) -> Vec<f32> {
 /// The inverse of `to_planar`.
 pub fn from_planar(planar: &[f32]) -> Vec<f32> {
     (0..planar.len()).map(|column| planar[planar_index(column, planar.len() / BLOCK)]).collect()
+}
+
+/// The rows of a tensor, each in planes.
+pub(super) fn rows_to_planar(x: &HostTensor) -> Result<HostTensor> {
+    let (_, columns) = x.shape.matrix()?;
+    let planar: Vec<f32> = x.to_f32()?.chunks_exact(columns).flat_map(to_planar).collect();
+    Ok(HostTensor::f32(x.shape.dims(), &planar))
 }
 
 #[cfg(test)]

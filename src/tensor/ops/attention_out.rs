@@ -98,7 +98,10 @@ impl Op for AttentionOut {
                 self.splits.tile as u32,
                 self.capacity as u32,
             ],
-            grid: grid_2d(rows.div_ceil(rows_of_a_team as usize * team.teams()), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(
+                rows.div_ceil(rows_of_a_team as usize * team.teams()),
+                capabilities.max_workgroups_per_dimension,
+            ),
         })
     }
 
@@ -119,7 +122,8 @@ impl Op for AttentionOut {
             })
             .collect();
         let attention = HostTensor::f32(&[1, columns], &merged);
-        let products: Vec<f32> = reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
+        let products: Vec<f32> =
+            reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
         let mut x = inputs[4].to_f32()?;
         for (x, product) in x.iter_mut().zip(to_planar(&products)) {
             *x += product;
@@ -136,9 +140,8 @@ pub fn cases() -> Vec<Case> {
         for splits in ALL_SPLITS {
             let columns = heads * head_dim;
             let rows = [32, 96, 1056][index % 3];
-            let totals: Vec<f32> = (0..splits.splits * heads)
-                .flat_map(|_| [rng.signed() * 3.0, 1.0 + rng.below(60) as f32])
-                .collect();
+            let totals: Vec<f32> =
+                (0..splits.splits * heads).flat_map(|_| [rng.signed() * 3.0, 1.0 + rng.below(60) as f32]).collect();
             let inputs = vec![
                 rng.tensor(&[splits.splits, columns]),
                 HostTensor::f32(&[splits.splits, heads * 2], &totals),

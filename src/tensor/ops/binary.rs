@@ -91,8 +91,7 @@ pub fn cases() -> Vec<Case> {
             let mut y = rng.tensor(dims);
             if kind == BinaryKind::Div {
                 // A divisor near zero would stand for the whole norm, and hide all others.
-                let away: Vec<f32> =
-                    y.to_f32().unwrap_or_default().iter().map(|y| y + 0.25f32.copysign(*y)).collect();
+                let away: Vec<f32> = y.to_f32().unwrap_or_default().iter().map(|y| y + 0.25f32.copysign(*y)).collect();
                 y.set_f32(&away);
             }
             cases.push(Case::new(Binary { kind }, vec![x, y], 1e-6));

@@ -75,8 +75,7 @@ pub fn cases() -> Vec<Case> {
         let ragged: &[usize] = if format.block_size == 1 { &[1, 37, 100] } else { &[] };
         for columns in [32, 96, 1024].iter().chain(ragged) {
             let vocabulary = 251;
-            let tokens: Vec<u32> =
-                [0, 250].into_iter().chain((0..11).map(|_| rng.below(vocabulary) as u32)).collect();
+            let tokens: Vec<u32> = [0, 250].into_iter().chain((0..11).map(|_| rng.below(vocabulary) as u32)).collect();
             let weight = rng.weight(format, vocabulary, *columns);
             if columns.is_multiple_of(BLOCK) {
                 let inputs = vec![HostTensor::u32(&[1], &tokens[7..8]), weight.clone()];

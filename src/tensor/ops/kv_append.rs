@@ -61,10 +61,8 @@ pub fn cases() -> Vec<Case> {
     [(1, 1, 1, 0), (1, 64, 10, 9), (7, 37, 50, 3), (129, 256, 300, 171)]
         .iter()
         .map(|&(tokens, kv_dim, capacity, position)| {
-            let mut inputs: Vec<HostTensor> = [tokens, tokens, capacity, capacity]
-                .iter()
-                .map(|rows| rng.tensor(&[*rows, kv_dim]))
-                .collect();
+            let mut inputs: Vec<HostTensor> =
+                [tokens, tokens, capacity, capacity].iter().map(|rows| rng.tensor(&[*rows, kv_dim])).collect();
             inputs.push(HostTensor::u32(&[4], &[position, 0, 0, 0]));
             Case::new(KvAppend, inputs, 0.0)
         })

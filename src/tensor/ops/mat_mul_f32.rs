@@ -23,7 +23,12 @@ impl Op for MatMulF32 {
         expect("mat_mul_f32", inputs, &[Some(DType::F32), Some(DType::F32)])?;
         let ((m, k), (inner, n)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         if k != inner {
-            bail!(ShapeMismatch, "mat_mul_f32: {} times {}: {k} columns, {inner} rows", inputs[0].shape, inputs[1].shape);
+            bail!(
+                ShapeMismatch,
+                "mat_mul_f32: {} times {}: {k} columns, {inner} rows",
+                inputs[0].shape,
+                inputs[1].shape
+            );
         }
         Ok(vec![Desc::f32(&[m, n])])
     }

@@ -60,14 +60,18 @@ impl Op for MatVecAdd {
             modules: &[],
             defines,
             params: vec![rows as u32, (columns / 32) as u32],
-            grid: grid_2d(rows.div_ceil(rows_of_a_team as usize * team.teams()), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(
+                rows.div_ceil(rows_of_a_team as usize * team.teams()),
+                capabilities.max_workgroups_per_dimension,
+            ),
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let activations = from_planar(&inputs[0].to_f32()?);
         let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
-        let products: Vec<f32> = reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
+        let products: Vec<f32> =
+            reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
         let mut x = inputs[2].to_f32()?;
         for (x, product) in x.iter_mut().zip(to_planar(&products)) {
             *x += product;

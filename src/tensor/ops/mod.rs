@@ -37,7 +37,6 @@ ops! {
     norm_gate_up: NormGateUp,
     norm_mat_vec: NormMatVec,
     norm_qkv: NormQkv,
-    planes: ToPlanes,
     quantize: Quantize,
     random: Random,
     rms_norm: RmsNorm,

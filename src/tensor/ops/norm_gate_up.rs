@@ -16,7 +16,6 @@ pub struct NormGateUp {
     pub epsilon: f32,
 }
 
-
 impl Op for NormGateUp {
     fn name(&self) -> &'static str {
         "norm_gate_up"
@@ -62,8 +61,7 @@ impl Op for NormGateUp {
         let norm = from_planar(&inputs[1].to_f32()?);
         let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
         let (gate, up) = products.split_at(products.len() / 2);
-        let out: Vec<f32> =
-            gate.iter().zip(up).map(|(gate, up)| (gate / (1.0 + (-gate).exp()) * up) as f32).collect();
+        let out: Vec<f32> = gate.iter().zip(up).map(|(gate, up)| (gate / (1.0 + (-gate).exp()) * up) as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &to_planar(&out))])
     }
 }

@@ -25,7 +25,6 @@ pub struct NormQkv {
     pub bias: bool,
 }
 
-
 impl Op for NormQkv {
     fn name(&self) -> &'static str {
         "norm_qkv"

@@ -1,10 +1,10 @@
 //! `rms_norm` whose output stands in planes, as the products of few tokens want it.
 
 use super::RmsNorm;
-use super::planes::to_planes;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
@@ -39,7 +39,7 @@ impl Op for RmsNormPlanes {
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        RmsNorm { epsilon: self.epsilon }.reference(inputs)?.iter().map(to_planes).collect()
+        RmsNorm { epsilon: self.epsilon }.reference(inputs)?.iter().map(rows_to_planar).collect()
     }
 }
 

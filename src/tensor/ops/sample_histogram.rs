@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BINS, HISTOGRAM, Histogram, REST, SampleSettings, TALLY, Words, defines, depth_of, groups, key_of, mass_bits, modules, weight_of,
+    BINS, HISTOGRAM, Histogram, REST, SampleSettings, TALLY, Words, defines, depth_of, groups, key_of, mass_bits,
+    modules, weight_of,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
@@ -87,7 +88,9 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 3]>> {
         let logits = logits(rng, kind);
         let tally = SampleRange.reference(&mut [logits.clone()])?.remove(0);
         let is_large = logits.shape.elements() > 10_000;
-        for (_, settings) in settings().into_iter().enumerate().filter(|(index, _)| !is_large || (index + kind) % 4 == 2) {
+        for (_, settings) in
+            settings().into_iter().enumerate().filter(|(index, _)| !is_large || (index + kind) % 4 == 2)
+        {
             let settings = HostTensor::u32(&[SampleSettings::WORDS], &settings.words());
             inputs.push([logits.clone(), settings, tally.clone()]);
         }

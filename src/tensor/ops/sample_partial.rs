@@ -35,10 +35,7 @@ impl Op for SamplePartial {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         Ok(Kernel {
             template: include_str!("sample_partial.wgsl"),
-            modules: &[
-                ("gumbel", include_str!("../wgsl/gumbel.wgsl")),
-                ("pcg3d", include_str!("../wgsl/pcg3d.wgsl")),
-            ],
+            modules: &[("gumbel", include_str!("../wgsl/gumbel.wgsl")), ("pcg3d", include_str!("../wgsl/pcg3d.wgsl"))],
             defines: vec![("SHARES", crate::gpu::Define::U32(SHARES as u32))],
             params: vec![inputs[0].shape.elements() as u32],
             grid: [(SHARES / 64) as u32, 1, 1],
@@ -74,9 +71,14 @@ impl Op for SamplePartial {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(11);
     let mut cases = Vec::new();
-    for (vocabulary, inverse_temperature, seed) in
-        [(1, 0.0f32, 0u64), (257, 0.0, 0), (5003, 0.0, 0), (151_937, 0.0, 0), (257, 1.0, 7), (32_003, 1.25, (1 << 40) | 9)]
-    {
+    for (vocabulary, inverse_temperature, seed) in [
+        (1, 0.0f32, 0u64),
+        (257, 0.0, 0),
+        (5003, 0.0, 0),
+        (151_937, 0.0, 0),
+        (257, 1.0, 7),
+        (32_003, 1.25, (1 << 40) | 9),
+    ] {
         let inputs = vec![
             rng.tensor(&[1, vocabulary]),
             HostTensor::u32(&[4], &[inverse_temperature.to_bits(), seed as u32, (seed >> 32) as u32, 0]),

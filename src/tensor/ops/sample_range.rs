@@ -63,7 +63,15 @@ pub(super) fn logits(rng: &mut Rng, kind: usize) -> HostTensor {
         5 => make(20_000, &|_| -3.5),
         // Nearly equal: all in one bin until the last bits.
         6 => make(30_011, &|x| 100.0 + 1e-4 * x),
-        7 => make(5_003, &|x| if x < -0.5 { f32::NEG_INFINITY } else if x.abs() < 0.1 { -0.0 } else { 20.0 * x }),
+        7 => make(5_003, &|x| {
+            if x < -0.5 {
+                f32::NEG_INFINITY
+            } else if x.abs() < 0.1 {
+                -0.0
+            } else {
+                20.0 * x
+            }
+        }),
         8 => make(5_003, &|x| if x > 0.999 { f32::INFINITY } else { x }),
         _ => make(3_001, &|x| if x > 0.999 { f32::NAN } else { x }),
     }

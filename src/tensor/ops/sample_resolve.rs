@@ -88,9 +88,9 @@ impl Op for SampleResolve {
         }
 
         let sure = inputs[2].to_f32()?.into_iter().zip(inputs[3].to_u32()?);
-        let drawn = candidates.iter().filter(|(key, _)| {
-            border.drawn_from(bin(*key)) && *key >= least_key && depth(*key) <= words.min_p_depth
-        });
+        let drawn = candidates
+            .iter()
+            .filter(|(key, _)| border.drawn_from(bin(*key)) && *key >= least_key && depth(*key) <= words.min_p_depth);
         let drawn = drawn.map(|(key, token)| (words.value(*key, border.largest, *token, state[1]), *token));
         let best = sure
             .filter(|(_, token)| *token != NONE)

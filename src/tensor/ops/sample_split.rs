@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BORDER, Border, MAX_GROUPS, Histogram, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, defines, depth_of, group_of, groups, segment, key_of,
-    mass_bits, modules,
+    BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, defines, depth_of,
+    group_of, groups, key_of, mass_bits, modules, segment,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 

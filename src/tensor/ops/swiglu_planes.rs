@@ -1,10 +1,10 @@
 //! `swiglu_fused` whose output stands in planes, as the products of few tokens want it.
 
 use super::SwigluFused;
-use super::planes::to_planes;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
+use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
@@ -37,7 +37,7 @@ impl Op for SwigluPlanes {
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        SwigluFused.reference(inputs)?.iter().map(to_planes).collect()
+        SwigluFused.reference(inputs)?.iter().map(rows_to_planar).collect()
     }
 }
 

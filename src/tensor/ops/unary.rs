@@ -25,17 +25,8 @@ pub enum UnaryKind {
 }
 
 impl UnaryKind {
-    pub const ALL: [Self; 9] = [
-        Self::Abs,
-        Self::Exp,
-        Self::Gelu,
-        Self::Neg,
-        Self::Relu,
-        Self::Sigmoid,
-        Self::Sqrt,
-        Self::Swish,
-        Self::Tanh,
-    ];
+    pub const ALL: [Self; 9] =
+        [Self::Abs, Self::Exp, Self::Gelu, Self::Neg, Self::Relu, Self::Sigmoid, Self::Sqrt, Self::Swish, Self::Tanh];
 
     fn define(self) -> &'static str {
         match self {
