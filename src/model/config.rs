@@ -126,6 +126,11 @@ impl Config {
         Ok(config)
     }
 
+    /// What scores q·k are multiplied with.
+    pub fn attention_scale(&self) -> f32 {
+        1.0 / (self.head_dim as f32).sqrt()
+    }
+
     /// Whether the forward pass reads this tensor of the file.
     pub fn uses(&self, tensor: &str) -> bool {
         !self.arch.ignores(tensor)

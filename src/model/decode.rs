@@ -26,7 +26,7 @@ pub(super) fn forward(
         heads: config.n_heads,
         kv_heads: config.n_kv_heads,
         head_dim: config.head_dim,
-        scale: 1.0 / (config.head_dim as f32).sqrt(),
+        scale: config.attention_scale(),
         splits,
     };
     let attention_out =

@@ -72,7 +72,7 @@ impl Plain {
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            scale: 1.0 / (config.head_dim as f32).sqrt(),
+            scale: config.attention_scale(),
         };
         let linear = ops::linear(tokens.shape().elements());
 

@@ -120,7 +120,7 @@ pub(super) fn forward(
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            scale: 1.0 / (config.head_dim as f32).sqrt(),
+            scale: config.attention_scale(),
         },
         tile: AttentionTile::default(),
     };
@@ -130,7 +130,7 @@ pub(super) fn forward(
         heads: config.n_heads,
         kv_heads: config.n_kv_heads,
         head_dim: config.head_dim,
-        scale: attention.attention.scale,
+        scale: config.attention_scale(),
         splits,
     };
     let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };

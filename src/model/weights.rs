@@ -52,11 +52,10 @@ impl Weights {
         }
         let mut weights =
             Self { tensors: HashMap::new(), vectors: HashMap::new(), is_joined: false, bytes: 0, parameters: 0 };
-        weights.is_joined = join && can_join(&wanted, config, context.device().capabilities().max_storage_binding_size);
-        let mut places = match weights.is_joined {
-            true => weights.join(context, &wanted, config)?,
-            false => HashMap::new(),
-        };
+        let limit = context.device().capabilities().max_storage_binding_size;
+        let groups = if join { joinable(&wanted, config, limit) } else { None };
+        weights.is_joined = groups.is_some();
+        let mut places = weights.join(context, groups.unwrap_or_default())?;
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(weights) };
         let (start, end) = (first.offset, last.offset + last.bytes);
         let mut reader = Reader {
@@ -94,34 +93,21 @@ impl Weights {
     }
 
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
-    fn join(
-        &mut self,
-        context: &Context,
-        tensors: &[&TensorInfo],
-        config: &Config,
-    ) -> Result<HashMap<String, (Tensor, usize)>> {
-        let by_name: HashMap<&str, &TensorInfo> =
-            tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
+    fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<HashMap<String, (Tensor, usize)>> {
         let mut places = HashMap::new();
-        for layer in 0..config.n_layers {
-            let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
-            for (joined, stems) in JOINED {
-                let parts: Vec<&TensorInfo> =
-                    stems.iter().filter_map(|stem| by_name.get(name(stem).as_str()).copied()).collect();
-                let Some(first) = parts.first() else { continue };
-                let rows: usize = parts.iter().map(|part| part.dims[1] as usize).sum();
-                let columns = first.dims[0] as usize;
-                let format = format_of(first)?;
-                format.row_bytes(columns)?;
-                let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
-                let whole = context.empty(desc, joined)?;
-                let mut first_row = 0;
-                for part in parts {
-                    places.insert(part.name.clone(), (whole.clone(), first_row));
-                    first_row += part.dims[1] as usize;
-                }
-                self.tensors.insert(name(joined), whole);
+        for Group { name, parts } in groups {
+            let format = format_of(parts[0])?;
+            let columns = parts[0].dims[0] as usize;
+            format.row_bytes(columns)?;
+            let rows: usize = parts.iter().map(|part| part.dims[1] as usize).sum();
+            let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
+            let whole = context.empty(desc, &name)?;
+            let mut first_row = 0;
+            for part in parts {
+                places.insert(part.name.clone(), (whole.clone(), first_row));
+                first_row += part.dims[1] as usize;
             }
+            self.tensors.insert(name, whole);
         }
         Ok(places)
     }
@@ -159,22 +145,31 @@ impl Weights {
     }
 }
 
-/// Whether the ops that take joined matrices take those of this model: all parts of one type, and widths of whole blocks.
-fn can_join(tensors: &[&TensorInfo], config: &Config, binding_limit: u64) -> bool {
+/// Matrices of a file that become one, of the name that it has then. There is at least one.
+struct Group<'a> {
+    name: String,
+    parts: Vec<&'a TensorInfo>,
+}
+
+/// What is to be joined, if the ops that take joined matrices take those of this model: all parts of one type, and widths of whole
+/// blocks.
+fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64) -> Option<Vec<Group<'a>>> {
     let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
     if !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
-        return false;
+        return None;
     }
     let by_name: HashMap<&str, &TensorInfo> = tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
-    (0..config.n_layers).all(|layer| {
-        JOINED.iter().all(|(_, stems)| {
-            let parts: Option<Vec<&TensorInfo>> =
-                stems.iter().map(|stem| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied()).collect();
-            let Some(parts) = parts else { return false };
-            let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
-            bytes <= binding_limit && parts.iter().all(|part| part.ty.id() == parts[0].ty.id())
-        })
-    })
+    let group = |layer: usize, joined: &str, stems: &[&str]| {
+        let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
+        let parts: Vec<&TensorInfo> =
+            stems.iter().map(|stem| by_name.get(name(stem).as_str()).copied()).collect::<Option<_>>()?;
+        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+        let joins = bytes <= binding_limit && parts.iter().all(|part| part.ty.id() == parts[0].ty.id());
+        joins.then(|| Group { name: name(joined), parts })
+    };
+    let groups =
+        (0..config.n_layers).flat_map(|layer| JOINED.iter().map(move |(joined, stems)| (layer, joined, stems)));
+    groups.map(|(layer, joined, stems)| group(layer, joined, stems)).collect()
 }
 
 fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
