@@ -20,6 +20,7 @@ const MODULES: &[(&str, &str)] = &[
     ("planar", include_str!("wgsl/planar.wgsl")),
     ("dot_rows", include_str!("wgsl/dot_rows.wgsl")),
     ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
+    ("attend", include_str!("wgsl/attend.wgsl")),
     ("splits", include_str!("wgsl/splits.wgsl")),
 ];
 

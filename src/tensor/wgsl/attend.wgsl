@@ -1,0 +1,67 @@
+// The attention of one head's query over a run of positions, by a team of LANES invocations. Each lane holds every LANES-th
+// dimension of the query and of the sums; four positions are scored at once, because the sum over lanes takes a vec4. A softmax
+// in one pass (Milakov, Gimelshein 2018).
+//
+// The kernel binds `q`, `k_cache` and `v_cache` and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`.
+#import "subgroup_sum"
+
+const LOWEST = -3.0e38;
+
+struct Attended {
+    // Σ exp(score - largest) · value.
+    sums: array<f32, DIMS_PER_LANE>,
+    largest: f32,
+    // Σ exp(score - largest).
+    total: f32,
+}
+
+// `item` is token · heads + head; there is at least one position from `begin` to before `end`.
+fn attend(item: u32, begin: u32, end: u32, local: u32) -> Attended {
+    let kv_dim = params.kv_heads * params.head_dim;
+    let kv_start = item % params.heads / (params.heads / params.kv_heads) * params.head_dim;
+    var query: array<f32, DIMS_PER_LANE>;
+    var sums: array<f32, DIMS_PER_LANE>;
+    for (var i = 0u; i < DIMS_PER_LANE; i++) {
+        let d = local + i * LANES;
+        query[i] = 0.0;
+        sums[i] = 0.0;
+        if d < params.head_dim {
+            query[i] = q[item * params.head_dim + d] * params.scale;
+        }
+    }
+
+    var largest = LOWEST;
+    var total = 0.0;
+    for (var p = begin; p < end; p += 4u) {
+        // Positions past the end repeat the last one, and get no weight.
+        let last = end - 1u;
+        let at0 = min(p, last) * kv_dim + kv_start;
+        let at1 = min(p + 1u, last) * kv_dim + kv_start;
+        let at2 = min(p + 2u, last) * kv_dim + kv_start;
+        let at3 = min(p + 3u, last) * kv_dim + kv_start;
+        var scores = vec4<f32>(0.0);
+        for (var i = 0u; i < DIMS_PER_LANE; i++) {
+            let d = local + i * LANES;
+            if d < params.head_dim {
+                scores += query[i] * vec4<f32>(k_cache[at0 + d], k_cache[at1 + d], k_cache[at2 + d], k_cache[at3 + d]);
+            }
+        }
+        scores = sum_over_lanes(scores, local);
+        let is_there = vec4<u32>(p, p + 1u, p + 2u, p + 3u) < vec4<u32>(end);
+        scores = select(vec4<f32>(LOWEST), scores, is_there);
+
+        let before = largest;
+        largest = max(largest, max(max(scores.x, scores.y), max(scores.z, scores.w)));
+        let keep = exp(before - largest);
+        let weights = select(vec4<f32>(0.0), exp(scores - largest), is_there);
+        total = total * keep + weights.x + weights.y + weights.z + weights.w;
+        for (var i = 0u; i < DIMS_PER_LANE; i++) {
+            let d = local + i * LANES;
+            if d < params.head_dim {
+                let values = vec4<f32>(v_cache[at0 + d], v_cache[at1 + d], v_cache[at2 + d], v_cache[at3 + d]);
+                sums[i] = sums[i] * keep + dot(weights, values);
+            }
+        }
+    }
+    return Attended(sums, largest, total);
+}
