@@ -10,6 +10,11 @@ const MODULES: &[(&str, &str)] = &[
     ("block", include_str!("wgsl/block.wgsl")),
     ("activations", include_str!("wgsl/activations.wgsl")),
     ("int8_block", include_str!("wgsl/int8_block.wgsl")),
+    ("int8_weight", include_str!("wgsl/int8_weight.wgsl")),
+    ("iq4_values", include_str!("wgsl/iq4_values.wgsl")),
+    ("k_scales", include_str!("wgsl/k_scales.wgsl")),
+    ("fifth_bits", include_str!("wgsl/fifth_bits.wgsl")),
+    ("repack_k", include_str!("wgsl/repack_k.wgsl")),
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
@@ -182,7 +187,7 @@ impl Context {
         let descs: Vec<Desc> = inputs.iter().map(|tensor| tensor.desc).collect();
         let output_descs = op.infer(&descs)?;
         let outputs = output_descs.iter().map(|desc| self.empty(*desc, op.name())).collect::<Result<Vec<Tensor>>>()?;
-        let kernel = op.kernel(&descs, &output_descs, self.device.capabilities())?;
+        let mut kernel = op.kernel(&descs, &output_descs, self.device.capabilities())?;
 
         let mut modules = MODULES.to_vec();
         modules.extend_from_slice(kernel.modules);
@@ -192,6 +197,7 @@ impl Context {
         for (index, tensor) in inputs.iter().enumerate() {
             if let DType::Weight(format) = tensor.desc.dtype {
                 modules.push(("weight", format.wgsl));
+                kernel.defines.extend(format.int8.iter().flat_map(|view| view.defines()));
                 planes = tensor.plane_slices();
                 continue;
             }
@@ -242,7 +248,7 @@ impl Context {
         let label = format!("repack_{}", format.name);
         let shader =
             Shader { label: &label, template: Template::Static(format.repack), modules: MODULES, defines: &[] };
-        // Kernels of quantised formats take two blocks an invocation; for the others the second half returns at once.
+        // One block an invocation, or two, of which then the second half returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))
     }
