@@ -11,12 +11,18 @@ use crate::model::config::Config;
 use crate::model::gguf::{Gguf, Metadata};
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
-use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
+use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use crate::text::tokenizer::{Tokenizer, Vocabulary};
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
+
+/// The least sizes of a model's caches. A pass over a prompt has a bind group for each of its dispatches, ten for a layer, for each
+/// length of a prompt that comes again; plans and what is recorded pin theirs. A cache that holds fewer makes them all anew
+/// for each prompt, which took longer than the GPU's part of the work.
+const BIND_GROUPS: usize = 4096;
+const UNIFORMS: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
@@ -90,7 +96,13 @@ impl Engine {
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
-        let device = Device::request(&options.device).await?;
+        let caches = options.device.caches;
+        let caches = CacheSizes {
+            bind_groups: caches.bind_groups.max(BIND_GROUPS),
+            uniforms: caches.uniforms.max(UNIFORMS),
+            ..caches
+        };
+        let device = Device::request(&DeviceOptions { caches, ..options.device.clone() }).await?;
         let loaded = Self::load_on(device.clone(), source, options, progress).await;
         if loaded.is_err() {
             device.destroy();
