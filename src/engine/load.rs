@@ -7,8 +7,10 @@ use serde::Serialize;
 
 use super::session::Session;
 use crate::error::{Error, Result};
+use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
 use crate::model::config::Config;
-use crate::model::gguf::{Gguf, Metadata};
+use crate::model::folder::{Folder, OneFile};
+use crate::model::gguf::Metadata;
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
@@ -84,14 +86,24 @@ pub(super) struct Inner {
 }
 
 impl Engine {
-    /// Loads a GGUF model. `progress` may end the load with an error.
+    /// Loads a model of one file (GGUF). `progress` may end the load with an error.
     pub async fn load(
         source: &dyn ByteSource,
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
+        Self::load_from(&OneFile(source), None, options, progress).await
+    }
+
+    /// Loads a model of a folder: `file` of it, or the only model that it holds.
+    pub async fn load_from(
+        folder: &dyn Folder,
+        file: Option<&str>,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(Progress) -> Result<()>,
+    ) -> Result<Engine> {
         let device = Device::request(&options.device).await?;
-        let loaded = Self::load_on(device.clone(), source, options, progress).await;
+        let loaded = Self::load_on(device.clone(), folder, file, options, progress).await;
         if loaded.is_err() {
             device.destroy();
         }
@@ -100,15 +112,17 @@ impl Engine {
 
     async fn load_on(
         device: Device,
-        source: &dyn ByteSource,
+        folder: &dyn Folder,
+        file: Option<&str>,
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
-        let total = source.size();
-        progress(Progress { phase: Phase::Header, loaded: 0, total })?;
-        let gguf = Gguf::read(source).await.map_err(|error| about(source, error))?;
-        let config = Config::from_metadata(gguf.metadata(), gguf.tensors())?;
-        let tokenizer = Tokenizer::new(vocabulary(gguf.metadata())?)?;
+        progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
+        let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
+        let total = checkpoint.file_bytes();
+        let metadata = &checkpoint.metadata;
+        let config = Config::of(&checkpoint)?;
+        let tokenizer = tokenizer(&checkpoint)?;
         if tokenizer.vocab_size() > config.vocab_size {
             bail!(
                 InvalidFile,
@@ -117,7 +131,7 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let own_template = gguf.metadata().optional_str("tokenizer.chat_template")?;
+        let own_template = metadata.optional_str("tokenizer.chat_template")?;
         let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
 
@@ -126,20 +140,22 @@ impl Engine {
             false => Precision::Fast,
         });
         let context = Context::new(device);
-        let (header, n_layers) = (gguf.data_offset(), config.n_layers);
-        let mut on_bytes = |loaded: u64, _: u64| {
-            progress(Progress { phase: Phase::Weights, loaded: (header + loaded).min(total), total })
+        let n_layers = config.n_layers;
+        // Headers, and whatever else is not read, count as read.
+        let mut on_bytes = |loaded: u64, of: u64| {
+            let left = of.saturating_sub(loaded);
+            progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let weights = Weights::load(&context, source, &gguf, &config, !options.plain_ops, &mut on_bytes).await?;
+        let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
         let transformer = Transformer::new(&context, config, &weights, precision)?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
             true => 0,
-            false => gguf.tensor("token_embd.weight").map_or(0, |embedding| embedding.bytes),
+            false => checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes),
         };
         let info = ModelInfo {
-            name: gguf.metadata().optional_str("general.name")?.map(str::to_owned),
+            name: metadata.optional_str("general.name")?.map(str::to_owned),
             has_chat_template: own_template.is_some(),
             architecture: config.arch.name.to_owned(),
             parameters: transformer.parameters(),
@@ -254,9 +270,18 @@ impl Inner {
 }
 
 /// Names the source in an error that does not name it yet.
-fn about(source: &dyn ByteSource, error: Error) -> Error {
-    let name = source.name();
-    if error.message().contains(&name) { error } else { error.context(name) }
+fn about(name: &str, error: Error) -> Error {
+    if error.message().contains(name) { error } else { error.context(name) }
+}
+
+/// The tokenizer that comes with a model.
+fn tokenizer(checkpoint: &Checkpoint<'_>) -> Result<Tokenizer> {
+    match checkpoint.origin {
+        Origin::Gguf => Tokenizer::new(vocabulary(&checkpoint.metadata)?),
+        Origin::HuggingFace => {
+            bail!(UnsupportedTokenizer, "tokenizer.json is not read yet; use a GGUF file of the model")
+        }
+    }
 }
 
 fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {

@@ -118,6 +118,10 @@ impl Gguf {
         &self.metadata
     }
 
+    pub fn into_metadata(self) -> Metadata {
+        self.metadata
+    }
+
     /// All tensors in the order of the file's table.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
