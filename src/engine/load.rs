@@ -5,17 +5,17 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
+use super::model_text::ModelText;
 use super::session::Session;
 use crate::error::{Error, Result};
-use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
+use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
-use crate::model::gguf::Metadata;
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
-use crate::text::tokenizer::{Tokenizer, Vocabulary};
+use crate::text::tokenizer::Tokenizer;
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
@@ -122,7 +122,7 @@ impl Engine {
         let total = checkpoint.file_bytes();
         let metadata = &checkpoint.metadata;
         let config = Config::of(&checkpoint)?;
-        let tokenizer = tokenizer(&checkpoint)?;
+        let ModelText { tokenizer, chat_template } = ModelText::of(&checkpoint)?;
         if tokenizer.vocab_size() > config.vocab_size {
             bail!(
                 InvalidFile,
@@ -131,8 +131,7 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let own_template = metadata.optional_str("tokenizer.chat_template")?;
-        let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
+        let template = ChatTemplate::new(chat_template.as_deref().unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
 
         let precision = options.precision.unwrap_or(match device.capabilities().software {
@@ -156,7 +155,7 @@ impl Engine {
         };
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
-            has_chat_template: own_template.is_some(),
+            has_chat_template: chat_template.is_some(),
             architecture: config.arch.name.to_owned(),
             parameters: transformer.parameters(),
             layers: n_layers,
@@ -274,16 +273,6 @@ fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
 }
 
-/// The tokenizer that comes with a model.
-fn tokenizer(checkpoint: &Checkpoint<'_>) -> Result<Tokenizer> {
-    match checkpoint.origin {
-        Origin::Gguf => Tokenizer::new(vocabulary(&checkpoint.metadata)?),
-        Origin::HuggingFace => {
-            bail!(UnsupportedTokenizer, "tokenizer.json is not read yet; use a GGUF file of the model")
-        }
-    }
-}
-
 fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
     match asked {
         None => Ok(trained.min(DEFAULT_CONTEXT_LENGTH)),
@@ -292,36 +281,4 @@ fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
         }
         Some(asked) => Ok(asked),
     }
-}
-
-/// The vocabulary in a GGUF file's metadata (`tokenizer.ggml.*` of the GGUF specification).
-fn vocabulary(metadata: &Metadata) -> Result<Vocabulary> {
-    let key = |name: &str| format!("tokenizer.ggml.{name}");
-    let text = |name: &str| Ok::<_, Error>(metadata.optional_str(&key(name))?.map(str::to_owned));
-    let Some(model) = text("model")? else {
-        bail!(InvalidMetadata, "the file has no tokenizer (tokenizer.ggml.model)");
-    };
-    let strings = |name: &str| match metadata.optional_strings(&key(name))? {
-        Some(strings) => Ok::<_, Error>(strings.into_iter().map(str::to_owned).collect()),
-        None => Ok(Vec::new()),
-    };
-    let token_types = match metadata.optional_i32_array(&key("token_type"))? {
-        Some(types) => types.to_vec(),
-        None => Vec::new(),
-    };
-    Ok(Vocabulary {
-        model,
-        pre: text("pre")?,
-        tokens: strings("tokens")?,
-        scores: metadata.optional_f32_array(&key("scores"))?.map(<[f32]>::to_vec).unwrap_or_default(),
-        token_types,
-        merges: strings("merges")?,
-        bos: metadata.optional_u32(&key("bos_token_id"))?,
-        eos: metadata.optional_u32(&key("eos_token_id"))?,
-        unk: metadata.optional_u32(&key("unknown_token_id"))?,
-        pad: metadata.optional_u32(&key("padding_token_id"))?,
-        add_bos: metadata.optional_bool(&key("add_bos_token"))?,
-        add_eos: metadata.optional_bool(&key("add_eos_token"))?,
-        add_space_prefix: metadata.optional_bool(&key("add_space_prefix"))?,
-    })
 }
