@@ -9,7 +9,7 @@ use super::plain::Plain;
 use super::{KvCache, Weights, decode, prefill};
 use crate::error::Result;
 use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNorm, RmsNormPlanes, SliceRows};
-use crate::tensor::{Context, DType, HostTensor, Op, Tensor};
+use crate::tensor::{Context, HostTensor, Op, Tensor};
 
 /// A model that is ready to run.
 pub struct Transformer {
@@ -71,10 +71,6 @@ impl Transformer {
             true => Layers::Joined(Joined::new(context, &config, weights, &frequencies)?),
             false => Layers::Plain(Plain::new(&config, weights)?),
         };
-        let quantization = match weights.get("blk.0.ffn_down.weight")?.dtype() {
-            DType::Weight(format) => format.name,
-            other => other.name(),
-        };
         Ok(Self {
             context: context.clone(),
             precision,
@@ -83,7 +79,7 @@ impl Transformer {
             output_norm: weights.get("output_norm.weight")?.clone(),
             output,
             frequencies: context.tensor(&HostTensor::f32(&[frequencies.len()], &frequencies))?,
-            quantization,
+            quantization: weights.quantization(),
             weight_bytes: weights.bytes(),
             parameters: weights.parameters(),
             config,
@@ -106,7 +102,7 @@ impl Transformer {
         self.parameters
     }
 
-    /// The type of the feed-forward weights, which are most of the bytes.
+    /// The type of most bytes of the matrices.
     pub fn quantization(&self) -> &'static str {
         self.quantization
     }

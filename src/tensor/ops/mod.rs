@@ -3,6 +3,7 @@
 use super::{Case, Op};
 
 mod epilogue;
+mod qkv_parts;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
@@ -24,6 +25,7 @@ ops! {
     attention_prefill: AttentionPrefill,
     attention_split: AttentionSplit,
     binary: Binary,
+    concat_columns: ConcatColumns,
     dot: Dot,
     embedding: Embedding,
     fill: Fill,
@@ -63,6 +65,7 @@ pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
+pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
 pub use unary::UnaryKind;
 
