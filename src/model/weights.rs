@@ -11,7 +11,7 @@ use super::config::Config;
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
 use crate::error::Result;
-use crate::tensor::quant::{BLOCK, FORMATS, Format};
+use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
 /// After this many bytes the upload waits for the GPU, so that the browser's copies in flight stay bounded.
@@ -261,13 +261,12 @@ fn most_common_format(tensors: &[&TensorInfo]) -> Result<&'static Format> {
 
 fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
     Format::by_gguf_type(tensor.ty.id()).ok_or_else(|| {
-        let supported: Vec<String> = FORMATS.iter().map(|format| format.name.to_uppercase()).collect();
         err!(
             UnsupportedTensorType,
             "the tensor {:?} is of type {}; supported are {}: use a file of one of these",
             tensor.name,
             tensor.ty.name(),
-            supported.join(", ")
+            quant::supported()
         )
     })
 }
