@@ -33,6 +33,6 @@ pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
-    AdapterInfo, Buffer, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, KernelUse, PowerPreference,
-    Readback, Stats, SubgroupMatrix,
+    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, KernelUse,
+    PowerPreference, Readback, Stats, SubgroupMatrix,
 };
