@@ -11,6 +11,7 @@ use web_time::Instant;
 
 use super::load::{Engine, Inner};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
+use super::sampling::Ending;
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
@@ -198,13 +199,15 @@ impl Generation {
 
     async fn prefill(&mut self) -> Result<()> {
         self.started = Instant::now();
+        let stops = if self.request.ignore_eos { &[] } else { self.engine.tokenizer.end_of_generation() };
+        let ending = Ending { stops: stops.to_vec(), steps: self.longest() };
         let session = self.session.insert(self.engine.take_session()?);
         let prompt = &self.request.prompt;
         // The last token is always taken in anew: its logits are wanted.
         let common = session.tokens().iter().zip(&prompt[..prompt.len() - 1]).take_while(|(a, b)| a == b).count();
         session.truncate(common);
         self.cached = common;
-        session.configure(&self.engine.context, &self.request.sampler).await?;
+        session.configure(&self.engine.context, &self.request.sampler, &ending).await?;
         let mut done = common;
         while done < prompt.len() {
             let begin = Instant::now();
@@ -302,11 +305,11 @@ impl Generation {
         self.generated += 1;
         self.last = Some(token);
         let Some(session) = &mut self.session else { bail!(Internal, "a generation without a session") };
-        if self.steps > self.generated {
+        let ends = self.engine.tokenizer.end_of_generation().contains(&token) && !self.request.ignore_eos;
+        if self.steps > self.generated && !ends {
             // What gives the next token, already submitted, takes this one into the cache.
             session.decoded(token);
         }
-        let ends = self.engine.tokenizer.end_of_generation().contains(&token) && !self.request.ignore_eos;
         chunk.token_ids.push(token);
         if ends {
             chunk.text.push_str(&self.rest());

@@ -2,11 +2,12 @@
 //! step.
 //!
 //! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on. Steps that ran
-//! ahead of the text's end write behind them; that is overwritten before it is read.
+//! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
+//! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
 use super::load::Inner;
 use super::prefill_pace::PrefillPace;
-use super::sampling::{Sampling, Target};
+use super::sampling::{Ending, Sampling, Target};
 use super::verification::Verification;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
@@ -18,7 +19,7 @@ pub const RING: usize = 128;
 
 pub struct Session {
     cache: KvCache,
-    /// [4] u32: position of the next token, step of the generation.
+    /// [4] u32: position of the next token, step of the generation, whether it has stopped.
     state: Tensor,
     /// [1] u32: what the next decode step takes in.
     token: Tensor,
@@ -81,9 +82,9 @@ impl Session {
         self.tokens.push(token);
     }
 
-    /// Sets what sampling depends on for one generation.
-    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings) -> Result<()> {
-        self.sampling.configure(context, settings).await
+    /// Sets what sampling depends on for one generation, and what ends it.
+    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings, ending: &Ending) -> Result<()> {
+        self.sampling.configure(context, settings, ending).await
     }
 
     /// One forward pass over `ids`, appended to what the cache holds.
@@ -153,7 +154,7 @@ impl Session {
 
     /// Tells the kernels where the next token stands.
     fn place(&self, context: &Context, step: u32) -> Result<()> {
-        let words = [self.tokens.len() as u32, step];
+        let words = [self.tokens.len() as u32, step, 0];
         context.write(&self.state, 0, bytemuck::cast_slice(&words))
     }
 
@@ -179,4 +180,81 @@ impl Session {
 
 fn logits_of(logits: Option<Tensor>) -> Result<Tensor> {
     logits.ok_or_else(|| err!(Internal, "there are no logits to sample from"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::source::MemorySource;
+    use crate::engine::{Engine, LoadOptions};
+
+    fn engine() -> Engine {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tiny_llama/tied-q4_0.gguf");
+        let source = MemorySource::new(std::fs::read(path).unwrap());
+        pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap()
+    }
+
+    /// What a run of steps leaves: state, token, ring, and the caches of all layers.
+    fn run(
+        engine: &Engine,
+        prompt: &[u32],
+        settings: &SamplerSettings,
+        ending: &Ending,
+        steps: usize,
+    ) -> Vec<Vec<u32>> {
+        let inner = &engine.0;
+        let mut session = inner.take_session().unwrap();
+        session.forget();
+        let context = &inner.context;
+        let left = pollster::block_on(async {
+            session.configure(context, settings, ending).await.unwrap();
+            session.prefill(inner, prompt).unwrap();
+            for _ in 1..steps {
+                session.step(context).unwrap();
+            }
+            let mut tensors = vec![&session.state, &session.token, &session.ring];
+            for layer in 0..inner.info.layers {
+                let (k, v) = session.cache.layer(layer);
+                tensors.extend([k, v]);
+            }
+            context.readback(&tensors).await.unwrap()
+        });
+        *inner.session.borrow_mut() = Some(session);
+        let words = |host: &HostTensor| bytemuck::pod_collect_to_vec::<u8, u32>(&host.bytes);
+        left.iter().map(words).collect()
+    }
+
+    /// Steps past the end leave the position, the step, the token, the ring and the cache as they were at the end.
+    #[test]
+    fn nothing_moves_past_the_end() {
+        let engine = engine();
+        let truncated = SamplerSettings { top_p: 0.9, seed: 5, temperature: 1.5, ..SamplerSettings::default() };
+        for settings in [SamplerSettings::greedy(), SamplerSettings { seed: 3, ..Default::default() }, truncated] {
+            let unending = Ending { stops: vec![], steps: usize::MAX };
+            let prompt = [11, 45, 78, 102];
+            // What stands in the ring and in the caches before: of another text.
+            let before = || run(&engine, &[7, 99, 3, 200], &settings, &unending, 24);
+            before();
+            let all = run(&engine, &prompt, &settings, &unending, 24);
+            assert_eq!(all[0][..3], [4 + 23, 24, 0]);
+            let answer = &all[2][..24];
+            // A token that comes for the first time somewhere in the middle.
+            let at = (4..20).find(|at| !answer[..*at].contains(&answer[*at])).unwrap();
+            before();
+            let until = run(&engine, &prompt, &settings, &unending, at + 1);
+            assert!(all[3..] != until[3..], "steps write to the caches");
+            let by_token = Ending { stops: vec![251, answer[at], 250], steps: usize::MAX };
+            for ending in [by_token, Ending { stops: vec![], steps: at + 1 }] {
+                let other = before();
+                let ended = run(&engine, &prompt, &settings, &ending, 24);
+                assert_eq!(ended[0][..3], [until[0][0], at as u32 + 1, 1], "{ending:?}");
+                assert_eq!(ended[1], [answer[at]]);
+                assert_eq!(ended[2][..=at], answer[..=at]);
+                assert_eq!(ended[2][at + 1..], other[2][at + 1..]);
+                for (layer, (ended, until)) in ended.iter().zip(&until).enumerate().skip(3) {
+                    assert!(ended == until, "cache {layer}");
+                }
+            }
+        }
+    }
 }

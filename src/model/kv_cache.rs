@@ -28,7 +28,8 @@ impl KvCache {
         self.layers.iter().map(|(k, v)| k.bytes() + v.bytes()).sum()
     }
 
-    pub(super) fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
+    /// Keys and values of a layer, [capacity, n_kv_heads · head_dim].
+    pub fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
         let (k, v) = &self.layers[index];
         (k, v)
     }

@@ -23,7 +23,7 @@ pub use op::{Case, Desc, Kernel, Op};
 pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
-pub use truncation::SampleSettings;
+pub use truncation::{Choice, SampleSettings};
 pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.

@@ -15,6 +15,8 @@ var<workgroup> highs: array<atomic<u32>, BINS>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let logits_at = group.y * params.vocabulary;
+    let tally_at = group.y * TALLY;
     if local == 0u {
         atomicStore(&largest_key, 0u);
         atomicStore(&inverted_smallest, 0u);
@@ -26,15 +28,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     if local < GROUPS {
-        atomicMax(&largest_key, atomicLoad(&tally[local]));
-        atomicMax(&inverted_smallest, atomicLoad(&tally[MAX_GROUPS + local]));
+        atomicMax(&largest_key, atomicLoad(&tally[tally_at + local]));
+        atomicMax(&inverted_smallest, atomicLoad(&tally[tally_at + MAX_GROUPS + local]));
     }
     workgroupBarrier();
     let largest = atomicLoad(&largest_key);
-    let octaves = bitcast<f32>(settings[OCTAVES]);
+    let octaves = bitcast<f32>(settings[group.y * WORDS + OCTAVES]);
     let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
     for (var token = group.x * 256u + local; token < params.vocabulary; token += GROUPS * 256u) {
-        let depth = depth_of(key_of(logits[token]), largest, octaves);
+        let depth = depth_of(key_of(logits[logits_at + token]), largest, octaves);
         if depth < REST {
             let bin = depth >> shift;
             let weight = weight_of(depth, params.mass_bits);
@@ -50,12 +52,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var bin = local; bin < BINS; bin += 256u) {
         let count = atomicLoad(&counts[bin]);
         if count != 0u {
-            atomicAdd(&tally[HISTOGRAM + bin], count);
+            atomicAdd(&tally[tally_at + HISTOGRAM + bin], count);
             let low = atomicLoad(&lows[bin]);
-            let old = atomicAdd(&tally[HISTOGRAM + BINS + bin], low);
+            let old = atomicAdd(&tally[tally_at + HISTOGRAM + BINS + bin], low);
             let high = atomicLoad(&highs[bin]) + u32(old + low < old);
             if high != 0u {
-                atomicAdd(&tally[HISTOGRAM + 2u * BINS + bin], high);
+                atomicAdd(&tally[tally_at + HISTOGRAM + 2u * BINS + bin], high);
             }
         }
     }
