@@ -2,6 +2,7 @@
 //!
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
+mod decoding;
 pub mod dispatch_cost;
 mod generate;
 mod load;
@@ -9,6 +10,7 @@ pub mod openai;
 mod prefill_pace;
 mod run_ahead;
 mod sampling;
+mod sequences;
 mod session;
 mod speculation;
 mod verification;

@@ -6,8 +6,8 @@
 //! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
 use super::load::Inner;
-use super::prefill_pace::PrefillPace;
 use super::sampling::{Ending, Sampling, Target};
+use super::sequences::ring_ranges;
 use super::verification::Verification;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
@@ -18,49 +18,67 @@ use crate::text::sampler::SamplerSettings;
 pub const RING: usize = 128;
 
 pub struct Session {
+    /// Its number in the cache of all.
+    pub sequence: usize,
     cache: KvCache,
+    capacity: usize,
     /// [4] u32: position of the next token, step of the generation, whether it has stopped.
     state: Tensor,
     /// [1] u32: what the next decode step takes in.
     token: Tensor,
     /// [RING] u32: sampled tokens by step.
     ring: Tensor,
-    /// The forward pass of a decode step.
-    decode: Plan,
-    sampling: Sampling,
+    /// Recorded before the first use.
+    decode: Option<Decode>,
     verification: Verification,
     tokens: Vec<u32>,
-    pace: PrefillPace,
+}
+
+/// The decode step of one token.
+struct Decode {
+    forward: Plan,
+    sampling: Sampling,
 }
 
 impl Session {
-    /// Compiles all kernels and records the decode step.
-    pub async fn new(context: &Context, transformer: &Transformer, cache: KvCache) -> Result<Self> {
-        let state = context.zeros(Desc::u32(&[4]))?;
-        let token = context.zeros(Desc::u32(&[1]))?;
-        let ring = context.zeros(Desc::u32(&[RING]))?;
-        let (logits, decode) = context.plan(|| transformer.forward(&token, &state, &cache, Logits::Last)).await?;
+    /// `cache` has room for `capacity` tokens.
+    pub fn new(context: &Context, cache: KvCache, capacity: usize, sequence: usize) -> Result<Self> {
+        Ok(Self {
+            sequence,
+            cache,
+            capacity,
+            state: context.zeros(Desc::u32(&[4]))?,
+            token: context.zeros(Desc::u32(&[1]))?,
+            ring: context.zeros(Desc::u32(&[RING]))?,
+            decode: None,
+            verification: Verification::default(),
+            tokens: Vec::new(),
+        })
+    }
+
+    /// Compiles all kernels and records the decode step, where that was not done yet.
+    pub async fn prepare(&mut self, context: &Context, transformer: &Transformer) -> Result<()> {
+        if self.decode.is_some() {
+            return Ok(());
+        }
+        let Self { state, token, ring, cache, .. } = &*self;
+        let (logits, forward) = context.plan(|| transformer.forward(token, state, cache, Logits::Last)).await?;
         let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
         let sampling = Sampling::new(context, logits_of(logits)?, target).await?;
         // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
-        context.prepare(|| transformer.forward(&prompt, &state, &cache, Logits::Last)).await?;
+        context.prepare(|| transformer.forward(&prompt, state, cache, Logits::Last)).await?;
         context.device().sync().await?;
-        Ok(Self {
-            cache,
-            state,
-            token,
-            ring,
-            decode,
-            sampling,
-            verification: Verification::default(),
-            tokens: Vec::new(),
-            pace: PrefillPace::default(),
-        })
+        self.decode = Some(Decode { forward, sampling });
+        Ok(())
+    }
+
+    fn decode(&self) -> Result<&Decode> {
+        self.decode.as_ref().ok_or_else(|| err!(Internal, "a session is used before it was prepared"))
     }
 
     pub fn capacity(&self) -> usize {
-        self.cache.capacity()
+        self.capacity
     }
 
     pub fn tokens(&self) -> &[u32] {
@@ -83,8 +101,12 @@ impl Session {
     }
 
     /// Sets what sampling depends on for one generation, and what ends it.
-    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings, ending: &Ending) -> Result<()> {
-        self.sampling.configure(context, settings, ending).await
+    pub async fn configure(&mut self, engine: &Inner, settings: &SamplerSettings, ending: &Ending) -> Result<()> {
+        self.prepare(&engine.context, &engine.transformer).await?;
+        match &mut self.decode {
+            Some(decode) => decode.sampling.configure(&engine.context, settings, ending).await,
+            None => bail!(Internal, "a session that was prepared has no step"),
+        }
     }
 
     /// One forward pass over `ids`, appended to what the cache holds.
@@ -98,22 +120,15 @@ impl Session {
         Ok(logits)
     }
 
-    /// How many tokens of a prompt are taken in at once.
-    pub fn pace(&mut self) -> &mut PrefillPace {
-        &mut self.pace
-    }
-
-    /// Takes in the next part of a prompt; with the last part, samples the first token of the answer as step 0. Returns how
-    /// many ids it took.
-    pub fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
-        let part = &ids[..self.pace.part_of(ids.len())];
-        if part.len() < ids.len() {
-            self.forward(engine, part, Logits::None)?;
-        } else {
-            let logits = self.forward(engine, part, Logits::Last)?;
-            self.sampling.record(&engine.context, &logits_of(logits)?, part.len())?;
+    /// Takes in the next part of a prompt, of `tokens` tokens; with the last part, samples the first token of the answer as
+    /// step 0.
+    pub fn prefill(&mut self, engine: &Inner, ids: &[u32], tokens: usize) -> Result<()> {
+        if tokens < ids.len() {
+            self.forward(engine, &ids[..tokens], Logits::None)?;
+            return Ok(());
         }
-        Ok(part.len())
+        let logits = self.forward(engine, ids, Logits::Last)?;
+        self.decode()?.sampling.record(&engine.context, &logits_of(logits)?, ids.len())
     }
 
     /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches
@@ -127,29 +142,28 @@ impl Session {
         Ok(readback)
     }
 
-    /// Lets decode steps go on after passes that are none: the next one takes `token` in, and is step `step`.
-    pub fn resume(&mut self, context: &Context, token: u32, step: usize) -> Result<()> {
+    /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
+    pub fn resume(&self, context: &Context, token: u32, step: usize) -> Result<()> {
         self.place(context, step as u32)?;
-        context.write(&self.token, 0, bytemuck::bytes_of(&token))?;
-        self.tokens.push(token);
-        Ok(())
+        context.write(&self.token, 0, bytemuck::bytes_of(&token))
     }
 
     /// Records a decode step: the commands are the same every time.
     pub fn step(&self, context: &Context) -> Result<()> {
-        context.replay(&self.decode)?;
-        self.sampling.replay(context)
+        let Decode { forward, sampling } = self.decode()?;
+        context.replay(forward)?;
+        sampling.replay(context)
     }
 
     /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
     /// read-back gives them in one or two pieces.
     pub fn read_tokens(&self, context: &Context, first: usize, steps: usize) -> Result<Readback> {
-        let begin = first % RING;
-        let before_wrap = steps.min(RING - begin);
-        match steps - before_wrap {
-            0 => context.start_readback(&[(&self.ring, begin..begin + steps)]),
-            wrapped => context.start_readback(&[(&self.ring, begin..RING), (&self.ring, 0..wrapped)]),
-        }
+        context.start_readback(&self.token_ranges(first, steps))
+    }
+
+    /// Where they stand.
+    pub fn token_ranges(&self, first: usize, steps: usize) -> Vec<(&Tensor, std::ops::Range<usize>)> {
+        ring_ranges(first, steps).map(|range| (&self.ring, range)).collect()
     }
 
     /// Tells the kernels where the next token stands.
@@ -203,12 +217,12 @@ mod tests {
         steps: usize,
     ) -> Vec<Vec<u32>> {
         let inner = &engine.0;
-        let mut session = inner.take_session().unwrap();
+        let mut session = inner.take_session(&[]).unwrap();
         session.forget();
         let context = &inner.context;
         let left = pollster::block_on(async {
-            session.configure(context, settings, ending).await.unwrap();
-            session.prefill(inner, prompt).unwrap();
+            session.configure(inner, settings, ending).await.unwrap();
+            session.prefill(inner, prompt, prompt.len()).unwrap();
             for _ in 1..steps {
                 session.step(context).unwrap();
             }
@@ -219,7 +233,7 @@ mod tests {
             }
             context.readback(&tensors).await.unwrap()
         });
-        *inner.session.borrow_mut() = Some(session);
+        inner.give_back(session);
         let words = |host: &HostTensor| bytemuck::pod_collect_to_vec::<u8, u32>(&host.bytes);
         left.iter().map(words).collect()
     }
