@@ -16,7 +16,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 fn load(name: &str, options: &LoadOptions) -> rillm::Result<Engine> {
-    pollster::block_on(Engine::load(&FileSource::open(&golden(name)).unwrap(), options, &mut |_| Ok(())))
+    pollster::block_on(Engine::load(&FileSource::open(golden(name)).unwrap(), options, &mut |_| Ok(())))
 }
 
 fn engine(name: &str, max_sequences: usize) -> Engine {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
+use super::autotune::{self, Autotune, AutotuneInfo};
 use super::decoding::Decoding;
 use super::prefill_pace::PrefillPace;
 use super::sequences::{MAX_SEQUENCES, Sequences};
@@ -14,12 +15,18 @@ use crate::model::config::Config;
 use crate::model::gguf::{Gguf, Metadata};
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
-use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
+use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use crate::text::tokenizer::{Tokenizer, Vocabulary};
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
+
+/// The least sizes of a model's caches. A pass over a prompt has a bind group for each of its dispatches, ten for a layer, for each
+/// length of a prompt that comes again; plans and what is recorded pin theirs. A cache that holds fewer makes them all anew
+/// for each prompt, which took longer than the GPU's part of the work.
+const BIND_GROUPS: usize = 4096;
+const UNIFORMS: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
@@ -34,6 +41,10 @@ pub struct LoadOptions {
     pub precision: Option<Precision>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
+    /// Whether variants of kernels are compared on this adapter.
+    pub autotune: Autotune,
+    /// What [`Engine::tunings`] of an earlier load gave. Anything else is passed over.
+    pub tunings: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,6 +86,7 @@ pub struct ModelInfo {
     /// Of all sequences.
     pub kv_cache_bytes: u64,
     pub adapter: AdapterInfo,
+    pub autotune: AutotuneInfo,
 }
 
 /// A loaded model.
@@ -87,6 +99,8 @@ pub(super) struct Inner {
     pub template: ChatTemplate,
     pub utc_offset_seconds: i64,
     pub info: ModelInfo,
+    /// Of autotuning, to be kept for the next load.
+    pub tunings: Option<String>,
     /// One for each sequence; taken out while a generation runs on it. The one that was given back last is the last.
     pub sessions: RefCell<Vec<Session>>,
     /// The generations that decode together.
@@ -101,7 +115,13 @@ impl Engine {
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
-        let device = Device::request(&options.device).await?;
+        let caches = options.device.caches;
+        let caches = CacheSizes {
+            bind_groups: caches.bind_groups.max(BIND_GROUPS),
+            uniforms: caches.uniforms.max(UNIFORMS),
+            ..caches
+        };
+        let device = Device::request(&DeviceOptions { caches, ..options.device.clone() }).await?;
         let loaded = Self::load_on(device.clone(), source, options, progress).await;
         if loaded.is_err() {
             device.destroy();
@@ -147,6 +167,7 @@ impl Engine {
         };
         let weights = Weights::load(&context, source, &gguf, &config, !options.plain_ops, &mut on_bytes).await?;
         let transformer = Transformer::new(&context, config, &weights, precision)?;
+        let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
         let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
@@ -169,6 +190,7 @@ impl Engine {
             weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes: cache.bytes(),
             adapter: context.device().adapter().clone(),
+            autotune,
         };
         let mut sessions = (0..max_sequences)
             .map(|sequence| Session::new(&context, cache.sequence(sequence)?, capacity, sequence))
@@ -190,6 +212,7 @@ impl Engine {
             sessions: RefCell::new(sessions),
             decoding: RefCell::new(Decoding::new(together)),
             pace: RefCell::default(),
+            tunings,
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)
@@ -197,6 +220,12 @@ impl Engine {
 
     pub fn info(&self) -> &ModelInfo {
         &self.0.info
+    }
+
+    /// What autotuning found and `LoadOptions::tunings` did not say yet: a text to be kept and handed to later loads, of this model or
+    /// others, on this adapter or others.
+    pub fn tunings(&self) -> Option<&str> {
+        self.0.tunings.as_deref()
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {

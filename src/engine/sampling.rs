@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::tensor::ops::{SampleHistogram, SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit};
-use crate::tensor::{Choice, Context, Desc, Plan, SampleSettings, Tensor};
+use crate::tensor::{Chooser, Context, Desc, Plan, SampleSettings, Tensor};
 use crate::text::sampler::SamplerSettings;
 
 pub struct Sampling {
@@ -75,7 +75,7 @@ impl Sampling {
 
 /// The settings as kernels read them.
 pub fn words(settings: &SamplerSettings, ending: &Ending) -> [u32; SampleSettings::WORDS] {
-    let choice = if settings.is_truncated() { Choice::Truncated } else { Choice::Whole };
+    let choice = if settings.is_truncated() { Chooser::Truncated } else { Chooser::Whole };
     let settings = SampleSettings {
         temperature: if settings.is_greedy() { 0.0 } else { settings.temperature },
         top_k: settings.top_k,

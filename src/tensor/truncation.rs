@@ -47,6 +47,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
         ("truncation", include_str!("wgsl/truncation.wgsl")),
+        ("four_logits", include_str!("wgsl/four_logits.wgsl")),
         ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
         ("gumbel", include_str!("wgsl/gumbel.wgsl")),
         ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),
@@ -114,13 +115,13 @@ impl SampleSettings {
         let choice = [inverse.to_bits(), low, high, self.top_k, self.top_p.to_bits(), min_p_depth, octaves.to_bits()];
         let mut words = [NONE; Self::WORDS];
         words[..choice.len()].copy_from_slice(&choice);
-        words[CHOICE] = Choice::Any as u32;
+        words[CHOICE] = Chooser::Any as u32;
         words
     }
 
     /// The same for a sequence that stops after `steps` tokens or with one of `stops`, of which the first `MAX_STOPS` count: the
     /// GPU then leaves its state as it is, until the CPU has seen it. Only kernels of `choice` take effect.
-    pub fn ending(&self, steps: u32, stops: &[u32], choice: Choice) -> [u32; Self::WORDS] {
+    pub fn ending(&self, steps: u32, stops: &[u32], choice: Chooser) -> [u32; Self::WORDS] {
         let mut words = self.words();
         words[LAST_STEP] = steps;
         words[CHOICE] = choice as u32;
@@ -133,7 +134,7 @@ impl SampleSettings {
 
 /// Which kernels choose the tokens of a sequence, where those of both kinds run for several sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum Chooser {
     /// Whichever run.
     Any = 0,
     /// `sample_merge`, from the whole vocabulary.
@@ -148,9 +149,9 @@ const CHOICE: usize = 8;
 const STOPS: usize = 9;
 
 /// What a chosen token does to one sequence: the same as `advance.wgsl`. `of` is the choice that was made.
-pub(super) fn advance([settings, state, token, ring]: [&mut [u32]; 4], chosen: u32, tokens_taken_in: u32, of: Choice) {
+pub(super) fn advance([settings, state, token, ring]: [&mut [u32]; 4], chosen: u32, tokens_taken_in: u32, of: Chooser) {
     let wanted = settings[CHOICE];
-    if state[2] != 0 || (wanted != Choice::Any as u32 && wanted != of as u32) {
+    if state[2] != 0 || (wanted != Chooser::Any as u32 && wanted != of as u32) {
         return;
     }
     let slot = state[1] as usize % ring.len();

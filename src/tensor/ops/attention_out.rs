@@ -5,11 +5,12 @@ use super::attention_split::{ALL_SPLITS, SHAPES, Splits};
 use super::mat_vec::reference_linear;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::{grid_2d, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
 /// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped), x [1, rows] in planes (changed
@@ -63,47 +64,47 @@ impl Op for AttentionOut {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (rows, columns) = inputs[2].shape.matrix()?;
-        let blocks = columns / BLOCK;
-        let splits = self.splits.splits;
+        let (_, columns) = inputs[2].shape.matrix()?;
         // Otherwise every few rows would read all splits again.
-        let merges_once = splits > 1
-            && columns * 4 <= capabilities.max_workgroup_storage_size as usize / 2
-            && capabilities.max_invocations_per_workgroup >= WORKGROUP;
+        let merges_once =
+            self.can_merge_once(columns, capabilities) && capabilities.max_invocations_per_workgroup >= WORKGROUP;
         let (team, rows_of_a_team) = match merges_once {
             true => (Team::in_workgroup(columns, WORKGROUP, capabilities), 4),
             false => (Team::for_columns(columns, capabilities), 2),
         };
-        let mut defines = team.defines();
-        defines.extend([
-            ("ROWS", Define::U32(rows_of_a_team)),
-            ("TWO_ROWS", Define::Flag),
-            ("SPLITS", Define::U32(splits as u32)),
-            ("HEADS", Define::U32(self.heads as u32)),
-            ("BLOCKS", Define::U32(blocks as u32)),
-        ]);
-        if rows_of_a_team == 4 {
-            defines.push(("FOUR_ROWS", Define::Flag));
+        self.kernel_of(team, rows_of_a_team, merges_once, inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let Ok((_, columns)) = inputs[2].shape.matrix() else { return vec![] };
+        let apart = Team::candidates(capabilities).into_iter().filter(|team| team.get("workgroup") == 64);
+        let mut variants: Vec<Variant> = apart.map(|team| team.with("rows", 2).with("merged", 0)).collect();
+        if self.can_merge_once(columns, capabilities) {
+            let lanes = subgroup_lanes(capabilities, 32).unwrap_or(u32::MAX);
+            let together = [(32, 128, 4), (32, 256, 2), (32, 256, 4), (64, 256, 4)];
+            variants.extend(
+                together
+                    .into_iter()
+                    .filter(|(team, workgroup, _)| {
+                        *team >= lanes && *workgroup <= capabilities.max_invocations_per_workgroup
+                    })
+                    .map(|(team, workgroup, rows)| {
+                        Variant::new(&[("team", team), ("workgroup", workgroup), ("rows", rows), ("merged", 1)])
+                    }),
+            );
         }
-        if merges_once {
-            defines.push(("MERGED_ONCE", Define::Flag));
-        }
-        Ok(Kernel {
-            template: include_str!("attention_out.wgsl"),
-            modules: &[],
-            defines,
-            params: vec![
-                rows as u32,
-                blocks as u32,
-                self.head_dim as u32,
-                self.splits.tile as u32,
-                self.capacity as u32,
-            ],
-            grid: grid_2d(
-                rows.div_ceil(rows_of_a_team as usize * team.teams()),
-                capabilities.max_workgroups_per_dimension,
-            ),
-        })
+        variants
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let team = Team::of(variant, columns, capabilities);
+        self.kernel_of(team, variant.get("rows"), variant.get("merged") == 1, inputs, capabilities)
+    }
+
+    fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
+        let [rows, columns] = [0, 1].map(|dim| inputs[2].shape.dims().get(dim).copied().unwrap_or_default());
+        [rows, columns, self.splits.splits]
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -135,6 +136,56 @@ impl Op for AttentionOut {
         }
         inputs[4].set_f32(&x);
         Ok(vec![])
+    }
+}
+
+impl AttentionOut {
+    /// Whether the attention of all heads fits in workgroup memory, and is worth it.
+    fn can_merge_once(&self, columns: usize, capabilities: &Capabilities) -> bool {
+        self.splits.splits > 1 && columns * 4 <= capabilities.max_workgroup_storage_size as usize / 2
+    }
+
+    fn kernel_of(
+        &self,
+        team: Team,
+        rows_of_a_team: u32,
+        merges_once: bool,
+        inputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let blocks = columns / BLOCK;
+        let splits = self.splits.splits;
+        let mut defines = team.defines();
+        defines.extend([
+            ("ROWS", Define::U32(rows_of_a_team)),
+            ("TWO_ROWS", Define::Flag),
+            ("SPLITS", Define::U32(splits as u32)),
+            ("HEADS", Define::U32(self.heads as u32)),
+            ("BLOCKS", Define::U32(blocks as u32)),
+        ]);
+        if rows_of_a_team == 4 {
+            defines.push(("FOUR_ROWS", Define::Flag));
+        }
+        if merges_once {
+            defines.push(("MERGED_ONCE", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("attention_out.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![
+                rows as u32,
+                blocks as u32,
+                self.head_dim as u32,
+                self.splits.tile as u32,
+                self.capacity as u32,
+            ],
+            grid: grid_2d(
+                rows.div_ceil(rows_of_a_team as usize * team.teams()),
+                capabilities.max_workgroups_per_dimension,
+            ),
+        })
     }
 }
 

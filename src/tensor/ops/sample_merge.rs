@@ -5,7 +5,7 @@ use super::sample_partial::SHARES;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
-use crate::tensor::truncation::{Choice, SampleSettings, advance, by_rows};
+use crate::tensor::truncation::{Chooser, SampleSettings, advance, by_rows};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32
@@ -73,7 +73,7 @@ impl Op for SampleMerge {
             let token = if tokens.contains(&u32::MAX) { u32::MAX } else { best.1 };
             let mut sequence = [2, 3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
             let [settings, state, next, ring] = &mut sequence;
-            advance([settings, state, next, ring], token, self.advance as u32, Choice::Whole);
+            advance([settings, state, next, ring], token, self.advance as u32, Chooser::Whole);
             for (input, words) in inputs[2..].iter_mut().zip(sequence) {
                 input.set_u32(&words);
             }
@@ -116,11 +116,11 @@ pub fn cases() -> Vec<Case> {
         .collect();
     // Sequences that go on, end with a token, after so many tokens, have ended before, and are of the other kernels.
     let settings = [
-        greedy.ending(9, &[1, 2, last - 1], Choice::Whole),
-        greedy.ending(9, &[1, 2, last], Choice::Any),
-        greedy.ending(8, &[], Choice::Whole),
-        greedy.ending(9, &[last], Choice::Whole),
-        greedy.ending(9, &[last], Choice::Truncated),
+        greedy.ending(9, &[1, 2, last - 1], Chooser::Whole),
+        greedy.ending(9, &[1, 2, last], Chooser::Any),
+        greedy.ending(8, &[], Chooser::Whole),
+        greedy.ending(9, &[last], Chooser::Whole),
+        greedy.ending(9, &[last], Chooser::Truncated),
     ];
     let rows = settings.len();
     let state: Vec<u32> = (0..rows as u32).flat_map(|row| [20 + row, 7, u32::from(row == 3), row]).collect();

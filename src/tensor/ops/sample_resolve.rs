@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BORDER, Border, Choice, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, Words, advance, by_rows, defines,
+    BORDER, Border, Chooser, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, Words, advance, by_rows, defines,
     depth_of, key_of, list_of, mass_as_float, mass_bits, modules, weight_of,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
@@ -111,7 +111,7 @@ impl SampleResolve {
         let (mut settings, mut ring) = (inputs[1].to_u32()?, inputs[7].to_u32()?);
         let mut next = inputs[6].to_u32()?;
         let sequence: [&mut [u32]; 4] = [&mut settings, &mut state, &mut next, &mut ring];
-        advance(sequence, token, self.advance as u32, Choice::Truncated);
+        advance(sequence, token, self.advance as u32, Chooser::Truncated);
         inputs[5].set_u32(&state);
         inputs[6].set_u32(&next);
         inputs[7].set_u32(&ring);
