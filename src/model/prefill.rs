@@ -46,7 +46,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn takes_int8(&self, weight: &Tensor) -> bool {
-        let has_view = matches!(weight.dtype(), DType::Weight(format) if format.has_int8_view);
+        let has_view = matches!(weight.dtype(), DType::Weight(format) if format.int8.is_some());
         self.precision == Precision::Fast && has_view && !self.few
     }
 
@@ -142,7 +142,7 @@ pub(super) fn forward(
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            interleaved: config.arch.rope == RopeKind::Interleaved,
+            interleaved: config.rope == RopeKind::Interleaved,
             bias: layer.bias.is_some(),
         };
 
