@@ -3,6 +3,7 @@
 use super::{Case, Op};
 
 mod epilogue;
+mod placement;
 mod qkv_parts;
 
 macro_rules! ops {

@@ -1,6 +1,7 @@
 //! What stands between the product that gives queries, keys and values and the attention, in one pass over the tokens: the
 //! bias, the rotary position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
 
+use super::placement::Placement;
 use super::{KvAppend, QkvParts, Rope};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -12,7 +13,8 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 /// frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone), state [4] u32 (state[0] is the position of the first
 /// token), of the parts k_cache and v_cache [capacity, kv_heads · head_dim] (changed), and, if there is one, a bias for the columns
 /// of all three parts. Output: q [tokens, heads · head_dim], if it is among the parts. Tokens past the capacity are not written; the
-/// caller checks that there is room.
+/// caller checks that there is room. Nor are those of a sequence that has stopped. With a state [tokens, 4] each token is of a
+/// sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim] (`placement.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct RopeKvAppend {
     pub parts: QkvParts,
@@ -57,9 +59,13 @@ impl Op for RopeKvAppend {
         let pairs = inputs[1].shape.elements();
         let caches = &inputs[CACHES..CACHES + self.parts.caches()];
         let kv_dim = self.kv_heads * self.head_dim;
+        let placement = Placement::of("rope_kv_append", inputs[2], tokens)?;
+        for cache in caches {
+            placement.cache("rope_kv_append", *cache)?;
+        }
         let fits = columns == self.range().len()
             && self.parts.is_a_run()
-            && caches.iter().all(|cache| cache.shape.matrix().is_ok_and(|(_, dim)| dim == kv_dim))
+            && caches.iter().all(|cache| cache.shape.dims().last() == Some(&kv_dim))
             && caches.iter().all(|cache| cache.shape == caches[0].shape)
             && self.head_dim.is_multiple_of(2)
             && 2 * pairs <= self.head_dim;
@@ -84,8 +90,13 @@ impl Op for RopeKvAppend {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
-        let capacity = if self.parts.caches() > 0 { inputs[CACHES].shape.dims()[0] } else { 0 };
+        let placement = Placement::of("rope_kv_append", inputs[2], tokens)?;
+        let capacity = match self.parts.caches() {
+            0 => 0,
+            _ => placement.cache("rope_kv_append", inputs[CACHES])?.0,
+        };
         let mut defines = self.parts.defines(CACHES as u32, u32::from(self.bias));
+        defines.extend(placement.defines());
         if self.interleaved {
             defines.push(("INTERLEAVED", Define::Flag));
         }
@@ -108,6 +119,9 @@ impl Op for RopeKvAppend {
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
+        if Placement::of("rope_kv_append", inputs[2].desc(), tokens)? == Placement::Sequences {
+            return self.reference_of_sequences(inputs, tokens, columns);
+        }
         let caches = self.parts.caches();
         // As if all three parts were there.
         let mut qkv = Vec::new();
@@ -134,7 +148,7 @@ impl Op for RopeKvAppend {
             Ok::<_, crate::Error>(turned)
         };
         let (q, k, v) = (turned(part(0, q_dim))?, turned(part(q_dim, kv_dim))?, part(q_dim + kv_dim, kv_dim));
-        if caches > 0 {
+        if caches > 0 && inputs[2].to_u32()?[2] == 0 {
             // With one cache, the other part goes to a copy that is dropped.
             let (k_at, v_at) = (CACHES, CACHES + caches - 1);
             let mut operands = [k, v, inputs[k_at].clone(), inputs[v_at].clone(), inputs[2].clone()];
@@ -148,6 +162,51 @@ impl Op for RopeKvAppend {
             }
         }
         Ok(if self.parts.q { vec![q] } else { vec![] })
+    }
+}
+
+impl RopeKvAppend {
+    /// Each token by itself, on its sequence's part of the caches.
+    fn reference_of_sequences(
+        &self,
+        inputs: &mut [HostTensor],
+        tokens: usize,
+        columns: usize,
+    ) -> Result<Vec<HostTensor>> {
+        let caches = CACHES..CACHES + self.parts.caches();
+        let kv_dim = self.kv_heads * self.head_dim;
+        let capacity = match caches.is_empty() {
+            true => 0,
+            false => Placement::Sequences.cache("rope_kv_append", inputs[CACHES].desc())?.0,
+        };
+        let (qkv, state) = (inputs[0].to_f32()?, inputs[2].to_u32()?);
+        let mut q = Vec::new();
+        for token in 0..tokens {
+            let first = Placement::Sequences.first_row(&state, token, capacity) * kv_dim;
+            let range = first..first + capacity * kv_dim;
+            let cache = |input: usize| {
+                Ok::<_, crate::Error>(HostTensor::f32(&[capacity, kv_dim], &inputs[input].to_f32()?[range.clone()]))
+            };
+            let mut of_token = vec![
+                HostTensor::f32(&[1, columns], &qkv[token * columns..][..columns]),
+                inputs[1].clone(),
+                HostTensor::u32(&[4], &state[token * 4..][..4]),
+            ];
+            for input in caches.clone() {
+                of_token.push(cache(input)?);
+            }
+            of_token.extend(inputs.get(caches.end).cloned());
+            for output in self.reference(&mut of_token)? {
+                q.extend(output.to_f32()?);
+            }
+            for input in caches.clone() {
+                let mut all = inputs[input].to_f32()?;
+                all[range.clone()].copy_from_slice(&of_token[input].to_f32()?);
+                inputs[input].set_f32(&all);
+            }
+        }
+        let q = || HostTensor::f32(&[tokens, self.heads * self.head_dim], &q);
+        Ok(if self.parts.q { vec![q()] } else { vec![] })
     }
 }
 
@@ -179,6 +238,23 @@ pub fn cases() -> Vec<Case> {
             }
             cases.push(Case::new(op, inputs, 2e-6));
         }
+    }
+    // Four sequences, in another order than in the cache; the third has stopped and the last is past the end.
+    for (index, parts) in [0, 0, 1, 4, 5].map(|run| QkvParts::RUNS[run]).into_iter().enumerate() {
+        let (interleaved, bias) = (index % 2 == 0, index % 2 == 0);
+        let op = RopeKvAppend { parts, heads: 6, kv_heads: 2, head_dim: 32, interleaved, bias };
+        let state = [3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4];
+        let frequencies: Vec<f32> = (0..16).map(|i| 10000f32.powf(-(i as f32) / 16.0)).collect();
+        let mut inputs = vec![
+            rng.tensor(&[4, op.range().len()]),
+            HostTensor::f32(&[16], &frequencies),
+            HostTensor::u32(&[4, 4], &state),
+        ];
+        inputs.extend((0..parts.caches()).map(|_| rng.tensor(&[5, 12, 64])));
+        if bias {
+            inputs.push(rng.tensor(&[op.all_columns()]));
+        }
+        cases.push(Case::new(op, inputs, 2e-6));
     }
     cases
 }

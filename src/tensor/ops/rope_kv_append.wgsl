@@ -26,6 +26,8 @@ struct Params {
 #endif
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "placement"
+
 // A column of all three parts.
 fn element(token: u32, column: u32) -> f32 {
     let at = token * params.columns + column - params.first;
@@ -48,7 +50,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // Heads of q, then of k, then of v.
     let head = (item / half) % heads_here + params.first / params.head_dim;
     let token = item / (half * heads_here);
-    let position = state[0] + token;
+    let position = position_of(token);
     let is_turned = head < params.heads + params.kv_heads && i < params.pairs;
 
     var a = 2u * i;
@@ -76,9 +78,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         return;
     }
 #endif
-    if position < params.capacity {
+    if position < params.capacity && !has_stopped(token) {
         let kv_head = (head - params.heads) % params.kv_heads;
-        let at = (position * params.kv_heads + kv_head) * params.head_dim;
+        let at = ((first_row_of(token) + position) * params.kv_heads + kv_head) * params.head_dim;
 #ifdef KEYS
         if head < params.heads + params.kv_heads {
             k_cache[at + a] = values.x;
