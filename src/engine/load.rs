@@ -5,15 +5,17 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
+use super::model_text::ModelText;
 use super::session::Session;
 use crate::error::{Error, Result};
+use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
-use crate::model::gguf::{Gguf, Metadata};
+use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
-use crate::text::tokenizer::{Tokenizer, Vocabulary};
+use crate::text::tokenizer::Tokenizer;
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
@@ -84,14 +86,24 @@ pub(super) struct Inner {
 }
 
 impl Engine {
-    /// Loads a GGUF model. `progress` may end the load with an error.
+    /// Loads a model of one file (GGUF). `progress` may end the load with an error.
     pub async fn load(
         source: &dyn ByteSource,
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
+        Self::load_from(&OneFile(source), None, options, progress).await
+    }
+
+    /// Loads a model of a folder: `file` of it, or the only model that it holds.
+    pub async fn load_from(
+        folder: &dyn Folder,
+        file: Option<&str>,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(Progress) -> Result<()>,
+    ) -> Result<Engine> {
         let device = Device::request(&options.device).await?;
-        let loaded = Self::load_on(device.clone(), source, options, progress).await;
+        let loaded = Self::load_on(device.clone(), folder, file, options, progress).await;
         if loaded.is_err() {
             device.destroy();
         }
@@ -100,15 +112,17 @@ impl Engine {
 
     async fn load_on(
         device: Device,
-        source: &dyn ByteSource,
+        folder: &dyn Folder,
+        file: Option<&str>,
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
-        let total = source.size();
-        progress(Progress { phase: Phase::Header, loaded: 0, total })?;
-        let gguf = Gguf::read(source).await.map_err(|error| about(source, error))?;
-        let config = Config::from_metadata(gguf.metadata(), gguf.tensors())?;
-        let tokenizer = Tokenizer::new(vocabulary(gguf.metadata())?)?;
+        progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
+        let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
+        let total = checkpoint.file_bytes();
+        let metadata = &checkpoint.metadata;
+        let config = Config::of(&checkpoint)?;
+        let ModelText { tokenizer, chat_template } = ModelText::of(&checkpoint)?;
         if tokenizer.vocab_size() > config.vocab_size {
             bail!(
                 InvalidFile,
@@ -117,8 +131,7 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let own_template = gguf.metadata().optional_str("tokenizer.chat_template")?;
-        let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
+        let template = ChatTemplate::new(chat_template.as_deref().unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
 
         let precision = options.precision.unwrap_or(match device.capabilities().software {
@@ -126,21 +139,23 @@ impl Engine {
             false => Precision::Fast,
         });
         let context = Context::new(device);
-        let (header, n_layers) = (gguf.data_offset(), config.n_layers);
-        let mut on_bytes = |loaded: u64, _: u64| {
-            progress(Progress { phase: Phase::Weights, loaded: (header + loaded).min(total), total })
+        let n_layers = config.n_layers;
+        // Headers, and whatever else is not read, count as read.
+        let mut on_bytes = |loaded: u64, of: u64| {
+            let left = of.saturating_sub(loaded);
+            progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let weights = Weights::load(&context, source, &gguf, &config, !options.plain_ops, &mut on_bytes).await?;
+        let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
         let transformer = Transformer::new(&context, config, &weights, precision)?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
             true => 0,
-            false => gguf.tensor("token_embd.weight").map_or(0, |embedding| embedding.bytes),
+            false => checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes),
         };
         let info = ModelInfo {
-            name: gguf.metadata().optional_str("general.name")?.map(str::to_owned),
-            has_chat_template: own_template.is_some(),
+            name: metadata.optional_str("general.name")?.map(str::to_owned),
+            has_chat_template: chat_template.is_some(),
             architecture: config.arch.name.to_owned(),
             parameters: transformer.parameters(),
             layers: n_layers,
@@ -254,9 +269,8 @@ impl Inner {
 }
 
 /// Names the source in an error that does not name it yet.
-fn about(source: &dyn ByteSource, error: Error) -> Error {
-    let name = source.name();
-    if error.message().contains(&name) { error } else { error.context(name) }
+fn about(name: &str, error: Error) -> Error {
+    if error.message().contains(name) { error } else { error.context(name) }
 }
 
 fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
@@ -267,36 +281,4 @@ fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
         }
         Some(asked) => Ok(asked),
     }
-}
-
-/// The vocabulary in a GGUF file's metadata (`tokenizer.ggml.*` of the GGUF specification).
-fn vocabulary(metadata: &Metadata) -> Result<Vocabulary> {
-    let key = |name: &str| format!("tokenizer.ggml.{name}");
-    let text = |name: &str| Ok::<_, Error>(metadata.optional_str(&key(name))?.map(str::to_owned));
-    let Some(model) = text("model")? else {
-        bail!(InvalidMetadata, "the file has no tokenizer (tokenizer.ggml.model)");
-    };
-    let strings = |name: &str| match metadata.optional_strings(&key(name))? {
-        Some(strings) => Ok::<_, Error>(strings.into_iter().map(str::to_owned).collect()),
-        None => Ok(Vec::new()),
-    };
-    let token_types = match metadata.optional_i32_array(&key("token_type"))? {
-        Some(types) => types.to_vec(),
-        None => Vec::new(),
-    };
-    Ok(Vocabulary {
-        model,
-        pre: text("pre")?,
-        tokens: strings("tokens")?,
-        scores: metadata.optional_f32_array(&key("scores"))?.map(<[f32]>::to_vec).unwrap_or_default(),
-        token_types,
-        merges: strings("merges")?,
-        bos: metadata.optional_u32(&key("bos_token_id"))?,
-        eos: metadata.optional_u32(&key("eos_token_id"))?,
-        unk: metadata.optional_u32(&key("unknown_token_id"))?,
-        pad: metadata.optional_u32(&key("padding_token_id"))?,
-        add_bos: metadata.optional_bool(&key("add_bos_token"))?,
-        add_eos: metadata.optional_bool(&key("add_eos_token"))?,
-        add_space_prefix: metadata.optional_bool(&key("add_space_prefix"))?,
-    })
 }

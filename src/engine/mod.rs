@@ -5,6 +5,7 @@
 pub mod dispatch_cost;
 mod generate;
 mod load;
+mod model_text;
 pub mod openai;
 mod prefill_pace;
 mod run_ahead;
@@ -13,7 +14,7 @@ mod session;
 mod speculation;
 mod verification;
 
-pub use crate::model::{Precision, source};
+pub use crate::model::{Precision, folder, source};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
 

@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    arch::{Arch, expected_tensors},
-    gguf::{Metadata, TensorInfo, Value},
+    arch::{Arch, RopeKind, expected_tensors},
+    checkpoint::{Checkpoint, TensorInfo},
+    gguf::{Metadata, Value},
 };
 use crate::error::Result;
 
@@ -27,6 +28,7 @@ pub struct Config {
     pub head_dim: usize,
     /// How many elements of a head are turned by rope.
     pub rope_dim: usize,
+    pub rope: RopeKind,
     pub rope_theta: f32,
     /// The tensor of factors that divide rope's frequencies (Llama 3.1 and later), one for each pair.
     pub rope_factors: Option<String>,
@@ -51,7 +53,13 @@ const MAX_CONTEXT: usize = 1 << 28;
 const MAX_VOCABULARY: usize = 1 << 24;
 
 impl Config {
-    /// Reads the configuration of a file and checks that the tensors fit it.
+    /// The configuration of a model, checked against its tensors.
+    pub fn of(checkpoint: &Checkpoint<'_>) -> Result<Self> {
+        let config = Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)?;
+        Ok(Self { rope: config.arch.rope_in(checkpoint.origin), ..config })
+    }
+
+    /// The same of a GGUF file's metadata: rope turns what it does in such files.
     pub fn from_metadata(metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Self> {
         if let Some(kind @ ("adapter" | "mmproj" | "imatrix")) = metadata.optional_str("general.type")? {
             bail!(
@@ -113,6 +121,7 @@ impl Config {
             n_kv_heads,
             head_dim,
             rope_dim,
+            rope: arch.rope,
             rope_theta: keys.positive("rope.freq_base")?.unwrap_or(10000.0),
             rope_factors: by_name.contains_key(ROPE_FACTORS).then(|| ROPE_FACTORS.to_owned()),
             rms_eps: keys

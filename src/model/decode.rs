@@ -41,7 +41,7 @@ pub(super) fn forward(
             kv_dim: config.n_kv_heads * config.head_dim,
             head_dim: config.head_dim,
             pairs: config.rope_dim / 2,
-            interleaved: config.arch.rope == RopeKind::Interleaved,
+            interleaved: config.rope == RopeKind::Interleaved,
             bias: layer.bias.is_some(),
         };
         let q = context.run1(&qkv, &[&x, &layer.vectors, &layer.qkv, state, k_cache, v_cache])?; // [1, n_heads · head_dim]

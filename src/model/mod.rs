@@ -3,15 +3,20 @@
 //! This layer knows tensors and files. It never names a GPU buffer, a pipeline or a URL, and knows no text.
 
 pub mod arch;
+pub mod checkpoint;
 pub mod config;
 mod decode;
+pub mod folder;
 pub mod gguf;
+pub mod hugging_face;
 mod joined;
 mod kv_cache;
 mod plain;
 mod prefill;
+pub mod safetensors;
 pub mod source;
 mod transformer;
+mod weight_stream;
 mod weights;
 
 pub use kv_cache::KvCache;

@@ -67,7 +67,7 @@ impl Plain {
         let run1 = |op: &dyn Op, inputs: &[&Tensor]| context.run1(op, inputs);
         let run = |op: &dyn Op, inputs: &[&Tensor]| context.run(op, inputs).map(|_| ());
         let norm = RmsNorm { epsilon: config.rms_eps };
-        let rope = Rope { head_dim: config.head_dim, interleaved: config.arch.rope == RopeKind::Interleaved };
+        let rope = Rope { head_dim: config.head_dim, interleaved: config.rope == RopeKind::Interleaved };
         let attention = Attention {
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,

@@ -142,7 +142,7 @@ pub(super) fn forward(
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            interleaved: config.arch.rope == RopeKind::Interleaved,
+            interleaved: config.rope == RopeKind::Interleaved,
             bias: layer.bias.is_some(),
         };
 

@@ -35,6 +35,24 @@ pub trait ByteSource {
     fn stream<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Box<dyn ChunkStream + 'a>>>;
 }
 
+impl<S: ByteSource + ?Sized> ByteSource for &S {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn read<'a>(&'a self, offset: u64, length: usize) -> LocalFuture<'a, Result<Vec<u8>>> {
+        (**self).read(offset, length)
+    }
+
+    fn stream<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Box<dyn ChunkStream + 'a>>> {
+        (**self).stream(offset, length)
+    }
+}
+
 /// Chunks in order, each of at least one byte, together exactly the asked length, then `None`.
 /// A source that ends early gives an error and never a short stream. Dropping the stream cancels what is under way.
 pub trait ChunkStream {

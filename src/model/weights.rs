@@ -1,14 +1,15 @@
-//! Loads the tensors of a GGUF file to the GPU in one pass over the file.
+//! Loads the tensors of a checkpoint to the GPU, in the order in which they lie in its files.
 //!
 //! Bytes of matrices go from the source's chunks straight to the GPU and are repacked there. Vectors (norms, factors) are
 //! small; they come through memory and are kept as f32.
 
 use std::collections::HashMap;
 
-use super::arch::JOINED;
+use super::arch::{Change, JOINED};
+use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
 use super::config::Config;
-use super::gguf::{Gguf, TensorInfo};
-use super::source::{ByteSource, Chunk, ChunkStream};
+pub use super::weight_stream::Progress;
+use super::weight_stream::WeightStream;
 use crate::error::Result;
 use crate::tensor::quant::{BLOCK, FORMATS, Format};
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
@@ -18,9 +19,6 @@ const BYTES_IN_FLIGHT: u64 = 64 << 20;
 
 /// Vectors above this many elements are no norms or factors.
 const MAX_VECTOR: u64 = 1 << 24;
-
-/// Told about bytes read of a total; an error of it ends the load.
-pub type Progress<'a> = dyn FnMut(u64, u64) -> Result<()> + 'a;
 
 /// The tensors of a model by their names in the file.
 pub struct Weights {
@@ -36,14 +34,12 @@ impl Weights {
     /// types and shapes allow it, matrices that kernels read as one become one.
     pub async fn load(
         context: &Context,
-        source: &dyn ByteSource,
-        gguf: &Gguf,
+        checkpoint: &Checkpoint<'_>,
         config: &Config,
         join: bool,
         progress: &mut Progress<'_>,
     ) -> Result<Self> {
-        let mut wanted: Vec<&TensorInfo> = gguf.tensors().iter().filter(|tensor| config.uses(&tensor.name)).collect();
-        wanted.sort_by_key(|tensor| tensor.offset);
+        let wanted: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
         for tensor in &wanted {
             format_of(tensor)?;
             if tensor.dims.len() == 1 && tensor.elements() > MAX_VECTOR {
@@ -56,40 +52,77 @@ impl Weights {
         let groups = if join { joinable(&wanted, config, limit) } else { None };
         weights.is_joined = groups.is_some();
         let mut places = weights.join(context, groups.unwrap_or_default())?;
-        let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(weights) };
-        let (start, end) = (first.offset, last.offset + last.bytes);
-        let mut reader = Reader {
-            stream: source.stream(start, end - start).await?,
-            chunk: None,
-            position: start,
-            reported: start,
-            start,
-            end,
-            in_flight: 0,
-        };
+        weights.stack(context, &wanted, &mut places)?;
+
+        let mut parts: Vec<Piece<'_>> = Vec::new();
         for tensor in wanted {
-            let place = places.remove(&tensor.name);
-            let is_part = place.is_some();
-            let loaded = reader.load(context, tensor, place, progress).await;
-            match loaded.map_err(|error| error.context(format_args!("loading {:?}", tensor.name)))? {
-                Loaded::Matrix(_) if is_part => weights.bytes += tensor.bytes,
-                Loaded::Matrix(matrix) => {
-                    weights.bytes += matrix.bytes();
-                    weights.tensors.insert(tensor.name.clone(), matrix);
-                }
-                Loaded::Vector(values) => {
-                    let vector = context.tensor(&HostTensor::f32(&[values.len()], &values))?;
-                    weights.bytes += vector.bytes();
-                    weights.tensors.insert(tensor.name.clone(), vector);
-                    weights.vectors.insert(tensor.name.clone(), values);
+            weights.parameters += tensor.elements();
+            match &tensor.values {
+                TensorValues::Computed(values) => weights.insert_vector(context, &tensor.name, values.clone())?,
+                TensorValues::Stored { parts: stored, change } => {
+                    let piece = |(number, part): (usize, &Part)| Piece {
+                        tensor,
+                        part: *part,
+                        number,
+                        count: stored.len(),
+                        change: *change,
+                    };
+                    parts.extend(stored.iter().enumerate().map(piece));
                 }
             }
-            weights.parameters += tensor.elements();
+        }
+        parts.sort_by_key(|piece| (piece.part.file, piece.part.offset));
+        let stream = WeightStream::new(checkpoint, parts.iter().map(|piece| piece.part));
+        let mut loader = Loader { context, stream, in_flight: 0 };
+        for piece in parts {
+            let name = &piece.tensor.name;
+            let place = places.get(name).cloned();
+            let is_placed = place.is_some();
+            let loaded = loader.load(&piece, place, progress).await;
+            match loaded.map_err(|error| error.context(format_args!("loading {name:?}")))? {
+                Loaded::Matrix(_) if is_placed => weights.bytes += piece.part.bytes,
+                Loaded::Matrix(matrix) => {
+                    weights.bytes += matrix.bytes();
+                    weights.tensors.insert(name.clone(), matrix);
+                }
+                Loaded::Vector(values) => weights.insert_vector(context, name, values)?,
+            }
         }
         context.device().sync().await?;
         // The staging buffers and whatever else is not needed any more.
         context.device().trim();
         Ok(weights)
+    }
+
+    fn insert_vector(&mut self, context: &Context, name: &str, values: Vec<f32>) -> Result<()> {
+        let vector = context.tensor(&HostTensor::f32(&[values.len()], &values))?;
+        self.bytes += vector.bytes();
+        self.tensors.insert(name.to_owned(), vector);
+        self.vectors.insert(name.to_owned(), values);
+        Ok(())
+    }
+
+    /// Makes room for matrices that lie in the files in several parts.
+    fn stack(
+        &mut self,
+        context: &Context,
+        tensors: &[&TensorInfo],
+        places: &mut HashMap<String, (Tensor, usize)>,
+    ) -> Result<()> {
+        for tensor in tensors {
+            let TensorValues::Stored { parts, .. } = &tensor.values else { continue };
+            if parts.len() < 2 || tensor.dims.len() < 2 || places.contains_key(&tensor.name) {
+                continue;
+            }
+            let (rows, columns) = matrix_of(tensor)?;
+            let format = format_of(tensor)?;
+            format.row_bytes(columns)?;
+            let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
+            let whole = context.empty(desc, &tensor.name)?;
+            places.insert(tensor.name.clone(), (whole.clone(), 0));
+            self.tensors.insert(tensor.name.clone(), whole);
+        }
+        Ok(())
     }
 
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
@@ -163,7 +196,7 @@ fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64)
         let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
         let parts: Vec<&TensorInfo> =
             stems.iter().map(|stem| by_name.get(name(stem).as_str()).copied()).collect::<Option<_>>()?;
-        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+        let bytes: u64 = parts.iter().map(|part| part.bytes()).sum();
         let joins = bytes <= binding_limit && parts.iter().all(|part| part.ty.id() == parts[0].ty.id());
         joins.then(|| Group { name: name(joined), parts })
     };
@@ -185,101 +218,119 @@ fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
     })
 }
 
+/// Rows and columns of a matrix, or of a stack of them.
+fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
+    let [columns, rows @ ..] = &tensor.dims[..] else {
+        bail!(ShapeMismatch, "the tensor {:?} has no dimensions", tensor.name)
+    };
+    let rows: u64 = rows.iter().product(); // no more than the elements, whose number does not overflow
+    match (usize::try_from(rows), usize::try_from(*columns)) {
+        (Ok(rows), Ok(columns)) => Ok((rows, columns)),
+        _ => {
+            bail!(ShapeMismatch, "the tensor {:?} has the dimensions {:?}, more than is read", tensor.name, tensor.dims)
+        }
+    }
+}
+
+/// A part of a tensor on its way.
+struct Piece<'a> {
+    tensor: &'a TensorInfo,
+    part: Part,
+    /// Which of the tensor's parts.
+    number: usize,
+    count: usize,
+    change: Option<Change>,
+}
+
 enum Loaded {
     Matrix(Tensor),
     Vector(Vec<f32>),
 }
 
-/// Hands the chunks of one stream to one tensor after the other.
-struct Reader<'s> {
-    stream: Box<dyn ChunkStream + 's>,
-    /// The open chunk and how much of it is used.
-    chunk: Option<(Chunk, usize)>,
-    position: u64,
-    reported: u64,
-    start: u64,
-    end: u64,
+/// Takes parts off the stream.
+struct Loader<'a> {
+    context: &'a Context,
+    stream: WeightStream<'a>,
     /// Bytes written since the upload last waited for the GPU.
     in_flight: u64,
 }
 
-impl Reader<'_> {
-    /// Reads the next tensor, a matrix to its place, a row of another, if it has one already.
+impl Loader<'_> {
+    /// Reads a part; of a matrix, to its place, a row of another, if it has one already.
     async fn load(
         &mut self,
-        context: &Context,
-        tensor: &TensorInfo,
+        piece: &Piece<'_>,
         place: Option<(Tensor, usize)>,
         progress: &mut Progress<'_>,
     ) -> Result<Loaded> {
+        let Piece { tensor, part, number, count, change } = *piece;
         let format = format_of(tensor)?;
-        // Alignment leaves gaps.
-        self.take(tensor.offset - self.position, progress, &mut |_, _, _| Ok(())).await?;
-        match tensor.dims[..] {
-            [elements] => {
-                let mut bytes = Vec::with_capacity(tensor.bytes as usize);
-                self.take(tensor.bytes, progress, &mut |chunk, start, end| {
-                    let at = bytes.len();
-                    bytes.resize(at + end - start, 0);
-                    chunk.copy_to(start, &mut bytes[at..]);
-                    Ok(())
-                })
-                .await?;
-                let mut values = vec![0f32; elements as usize];
-                format.dequantize(&bytes, &mut values)?;
-                Ok(Loaded::Vector(values))
+        self.stream.seek(part, progress).await?;
+        if tensor.dims.len() == 1 {
+            let mut values = vec![0f32; tensor.elements() as usize];
+            format.dequantize(&self.bytes(part.bytes, progress).await?, &mut values)?;
+            match change {
+                None => {}
+                Some(Change::AddOne) => values.iter_mut().for_each(|value| *value += 1.0),
+                Some(other) => bail!(Internal, "the change {other:?} of a vector"),
             }
-            [columns, rows] => {
-                let mut upload = match place {
-                    Some((whole, first_row)) => WeightUpload::into_rows(context, whole, first_row, rows as usize)?,
-                    None => WeightUpload::new(context, format, rows as usize, columns as usize, &tensor.name)?,
-                };
-                let mut left = tensor.bytes;
-                while left > 0 {
-                    let part = left.min(BYTES_IN_FLIGHT - self.in_flight);
-                    self.take(part, progress, &mut |chunk, start, end| upload.write_range(&**chunk, start, end))
-                        .await?;
-                    left -= part;
-                    self.in_flight += part;
-                    if self.in_flight == BYTES_IN_FLIGHT {
-                        self.in_flight = 0;
-                        context.device().sync().await?;
-                    }
-                }
-                Ok(Loaded::Matrix(upload.finish()?))
-            }
-            _ => bail!(UnsupportedTensorType, "{} dimensions; matrices and vectors are supported", tensor.dims.len()),
+            return Ok(Loaded::Vector(values));
         }
+        let (all_rows, columns) = matrix_of(tensor)?;
+        let rows = all_rows / count;
+        let mut upload = match place {
+            Some((whole, first_row)) => WeightUpload::into_rows(self.context, whole, first_row + number * rows, rows)?,
+            None => WeightUpload::new(self.context, format, rows, columns, &tensor.name)?,
+        };
+        match change {
+            None => {}
+            Some(Change::Transpose) => {
+                let stored = self.bytes(part.bytes, progress).await?;
+                upload.write(&transposed(&stored, rows, columns, format)?)?;
+                return Ok(Loaded::Matrix(upload.finish()?));
+            }
+            Some(other) => bail!(Internal, "the change {other:?} of a matrix"),
+        }
+        let mut left = part.bytes;
+        while left > 0 {
+            let some = left.min(BYTES_IN_FLIGHT - self.in_flight);
+            self.stream.take(some, progress, &mut |chunk, start, end| upload.write_range(&**chunk, start, end)).await?;
+            left -= some;
+            self.in_flight += some;
+            if self.in_flight == BYTES_IN_FLIGHT {
+                self.in_flight = 0;
+                self.context.device().sync().await?;
+            }
+        }
+        Ok(Loaded::Matrix(upload.finish()?))
     }
 
-    /// Passes the next `length` bytes to `sink`, chunk by chunk: the chunk, and where in it they start and end.
-    async fn take(
-        &mut self,
-        length: u64,
-        progress: &mut Progress<'_>,
-        sink: &mut dyn FnMut(&Chunk, usize, usize) -> Result<()>,
-    ) -> Result<()> {
-        let end = self.position + length;
-        while self.position < end {
-            let (chunk, used) = match self.chunk.take() {
-                Some(open) => open,
-                None => match self.stream.next().await? {
-                    Some(chunk) => (chunk, 0),
-                    None => bail!(Truncated, "the stream ended {} bytes early", self.end - self.position),
-                },
-            };
-            let n = (chunk.len() - used).min((end - self.position) as usize);
-            sink(&chunk, used, used + n)?;
-            self.position += n as u64;
-            if used + n < chunk.len() {
-                self.chunk = Some((chunk, used + n));
-            }
-            // Often enough for a smooth bar and for an abort to be felt, rarely enough to cost nothing.
-            if self.position - self.reported >= 256 << 10 || self.position == self.end {
-                self.reported = self.position;
-                progress(self.position - self.start, self.end - self.start)?;
-            }
-        }
-        Ok(())
+    /// The next bytes, in memory.
+    async fn bytes(&mut self, length: u64, progress: &mut Progress<'_>) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(length as usize);
+        self.stream
+            .take(length, progress, &mut |chunk, start, end| {
+                let at = bytes.len();
+                bytes.resize(at + end - start, 0);
+                chunk.copy_to(start, &mut bytes[at..]);
+                Ok(())
+            })
+            .await?;
+        Ok(bytes)
     }
+}
+
+/// The elements of a matrix [columns, rows] as one of [rows, columns].
+fn transposed(bytes: &[u8], rows: usize, columns: usize, format: &Format) -> Result<Vec<u8>> {
+    let width = format.block_bytes;
+    if format.block_size != 1 || bytes.len() != rows * columns * width {
+        bail!(UnsupportedTensorType, "a matrix of type {} can't be transposed", format.name);
+    }
+    let mut out = Vec::with_capacity(bytes.len());
+    for row in 0..rows {
+        for column in 0..columns {
+            out.extend_from_slice(&bytes[(column * rows + row) * width..][..width]);
+        }
+    }
+    Ok(out)
 }

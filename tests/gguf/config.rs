@@ -4,6 +4,7 @@ use rillm::{
     error::{Code, Error},
     model::{
         arch::{ARCHS, RopeKind, expected_tensors},
+        checkpoint::tensors_of_gguf,
         config::Config,
     },
 };
@@ -12,7 +13,7 @@ use crate::{check_error, read, writer::*};
 
 fn config(writer: Writer) -> Result<Config, Error> {
     let gguf = read(writer.bytes()).unwrap();
-    Config::from_metadata(gguf.metadata(), gguf.tensors())
+    Config::from_metadata(gguf.metadata(), &tensors_of_gguf(&gguf, 0))
 }
 
 #[track_caller]

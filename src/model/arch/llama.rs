@@ -8,6 +8,7 @@ use super::{
     Arch,
     Dim::{Embedding, FeedForward, KeyValue, Query, RopePairs, Vocabulary},
     RopeKind, TensorSpec,
+    hugging_face::{DECODER_KEYS, HuggingFace, LLAMA_NAMES, Meaning, ROPE_FREQUENCIES, SILU, optional},
 };
 
 pub const LLAMA: Arch = Arch {
@@ -33,4 +34,13 @@ pub const LLAMA: Arch = Arch {
         TensorSpec { name: "blk.{}.ffn_down.weight", dims: &[FeedForward, Embedding], optional: false },
     ],
     ignored_layer_tensors: &["attn_rot_embd"],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["llama", "mistral"],
+        rope: RopeKind::Halves,
+        keys: &[DECODER_KEYS, &[SILU, optional("sliding_window", Meaning::Integer("attention.sliding_window"))]],
+        names: &[LLAMA_NAMES],
+        prefixes: &[],
+        ignored: ROPE_FREQUENCIES,
+        changes: &[],
+    }),
 };

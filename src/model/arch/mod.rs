@@ -3,9 +3,13 @@
 //!
 //! Knows no buffers and no kernels. Whoever runs a model branches on the fields and never on the name.
 
+mod hugging_face;
 mod llama;
 mod qwen2;
 
+pub use hugging_face::{Change, ConfigKey, Fixed, HuggingFace, Meaning};
+
+use super::checkpoint::Origin;
 use super::config::Config;
 use crate::error::Result;
 
@@ -17,6 +21,7 @@ pub const ARCHS: &[&Arch] = &[&llama::LLAMA, &qwen2::QWEN2];
 pub struct Arch {
     /// The value of `general.architecture`, which is also the prefix of its metadata keys.
     pub name: &'static str,
+    /// What rope turns together in GGUF files.
     pub rope: RopeKind,
     /// The tensors of the model outside of its layers.
     pub model_tensors: &'static [TensorSpec],
@@ -25,6 +30,8 @@ pub struct Arch {
     /// Tensors of a layer, without their suffix, that old files hold and that may be ignored: rope's frequencies, which
     /// follow from `rope_theta`.
     pub ignored_layer_tensors: &'static [&'static str],
+    /// How transformers writes such models; `None` where only GGUF files are read.
+    pub hugging_face: Option<&'static HuggingFace>,
 }
 
 /// Which two elements of a head rotary position embedding turns together.
@@ -100,6 +107,14 @@ impl Arch {
                 supported.join(", ")
             )
         })
+    }
+
+    /// What rope turns together in files of an origin.
+    pub(super) fn rope_in(&self, origin: Origin) -> RopeKind {
+        match (origin, self.hugging_face) {
+            (Origin::HuggingFace, Some(hf)) => hf.rope,
+            _ => self.rope,
+        }
     }
 
     /// Whether the model may be run as if the file did not hold this tensor.

@@ -8,6 +8,7 @@ use super::{
     Arch,
     Dim::{Embedding, FeedForward, KeyValue, Query, Vocabulary},
     RopeKind, TensorSpec,
+    hugging_face::{DECODER_KEYS, Fixed, HuggingFace, LLAMA_NAMES, Meaning, ROPE_FREQUENCIES, SILU, optional},
 };
 
 pub const QWEN2: Arch = Arch {
@@ -34,4 +35,13 @@ pub const QWEN2: Arch = Arch {
         TensorSpec { name: "blk.{}.ffn_down.weight", dims: &[FeedForward, Embedding], optional: false },
     ],
     ignored_layer_tensors: &["attn_rot_embd"],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["qwen2"],
+        rope: RopeKind::Halves,
+        keys: &[DECODER_KEYS, &[SILU, optional("use_sliding_window", Meaning::OneOf(&[Fixed::Bool(false)]))]],
+        names: &[LLAMA_NAMES],
+        prefixes: &[],
+        ignored: ROPE_FREQUENCIES,
+        changes: &[],
+    }),
 };

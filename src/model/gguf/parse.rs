@@ -187,7 +187,7 @@ fn describe_other_format(start: &[u8]) -> String {
     } else if start.starts_with(b"PK\x03\x04") {
         "it seems to be a ZIP archive, perhaps a PyTorch checkpoint: convert the model to GGUF"
     } else if start.get(8..10) == Some(b"{\"") {
-        "it seems to be a safetensors file: convert the model to GGUF"
+        "it seems to be a safetensors file: load its folder or repository, which holds config.json too"
     } else if [b"lmgg", b"fmgg", b"tjgg", b"algg"].iter().any(|magic| start.starts_with(*magic)) {
         "it is a GGML file of the time before GGUF: convert the model to GGUF"
     } else {

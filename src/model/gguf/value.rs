@@ -203,7 +203,7 @@ macro_rules! getters {
 
 impl Metadata {
     /// Adds an entry; false where the key is there already (the first stays).
-    pub(super) fn insert(&mut self, key: String, value: Value) -> bool {
+    pub(in crate::model) fn insert(&mut self, key: String, value: Value) -> bool {
         use std::collections::btree_map::Entry;
         match self.entries.entry(key) {
             Entry::Vacant(entry) => {

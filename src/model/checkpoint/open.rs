@@ -1,0 +1,246 @@
+//! Finds out what a folder holds and reads the headers of its model.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues};
+use crate::error::{Code, Result};
+use crate::model::folder::{Folder, OpenFile};
+use crate::model::gguf::{self, Gguf, Metadata, SplitName};
+use crate::model::hugging_face::{self, MAX_CONFIG_BYTES};
+use crate::model::safetensors::Safetensors;
+use crate::model::safetensors::index::{Index, MAX_INDEX_BYTES};
+use crate::model::source::ByteSource;
+
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+/// The largest vocabularies take some 40 MB.
+const MAX_TEXT_FILE_BYTES: u64 = 128 << 20;
+
+impl<'f> Checkpoint<'f> {
+    /// Reads the headers of the model `file` of a folder: a GGUF file, a `.safetensors` file or an index of several. Without a
+    /// name it is the folder's only GGUF file, or its safetensors model.
+    pub async fn open(folder: &'f dyn Folder, file: Option<&str>) -> Result<Checkpoint<'f>> {
+        let file = match file {
+            Some(file) => file.to_owned(),
+            None => choose(folder).await?,
+        };
+        if file.ends_with(".safetensors.index.json") {
+            return safetensors_folder(folder, &file).await;
+        }
+        let source = open(folder, &file).await?;
+        if file.ends_with(".safetensors") {
+            return safetensors_file(folder, source).await;
+        }
+        match Gguf::read(&*source).await {
+            Ok(gguf) => of_gguf(folder, &file, gguf, source).await,
+            Err(error) if error.code() == Code::NotGguf => {
+                let start = source.read(0, source.size().min(16) as usize).await?;
+                match Safetensors::begins(&start) {
+                    true => safetensors_file(folder, source).await,
+                    false => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The model's file where none was named.
+async fn choose(folder: &dyn Folder) -> Result<String> {
+    match folder.list().await? {
+        Some(mut names) => {
+            if let Some(name) = [INDEX, SINGLE].into_iter().find(|wanted| names.iter().any(|name| name == wanted)) {
+                return Ok(name.to_owned());
+            }
+            // A folder of one file is that file, whatever its name.
+            if names.len() == 1 {
+                return Ok(names.remove(0));
+            }
+            // Of a split model, its first file.
+            let first = |name: &&String| SplitName::parse(name).is_none_or(|name| name.number == 0);
+            let ggufs: Vec<&String> = names.iter().filter(|name| name.ends_with(".gguf")).filter(first).collect();
+            match ggufs[..] {
+                [only] => Ok(only.clone()),
+                [] => bail!(
+                    InvalidFile,
+                    "{}: no file of a model among {} files, wanted {SINGLE}, {INDEX} or a .gguf file",
+                    folder.name(),
+                    names.len()
+                ),
+                _ => bail!(
+                    InvalidRequest,
+                    "{}: there are {} GGUF files, name one: {}",
+                    folder.name(),
+                    ggufs.len(),
+                    ggufs.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+                ),
+            }
+        }
+        None => match folder.open(INDEX.to_owned()).await? {
+            Some(_) => Ok(INDEX.to_owned()),
+            None => Ok(SINGLE.to_owned()),
+        },
+    }
+}
+
+async fn open<'f>(folder: &'f dyn Folder, path: &str) -> Result<OpenFile<'f>> {
+    match folder.open(path.to_owned()).await? {
+        Some(file) => Ok(file),
+        None => bail!(InvalidFile, "{}: there is no file {path:?}, which the model needs", folder.name()),
+    }
+}
+
+/// The whole of a small file.
+async fn read(source: &dyn ByteSource, limit: u64) -> Result<Vec<u8>> {
+    let size = source.size();
+    if size > limit {
+        bail!(InvalidFile, "{}: the file has {size} bytes, wanted at most {limit}", source.name());
+    }
+    source.read(0, size as usize).await
+}
+
+/// A GGUF file as a checkpoint, with the others of its model where that is split.
+async fn of_gguf<'f>(folder: &'f dyn Folder, path: &str, gguf: Gguf, source: OpenFile<'f>) -> Result<Checkpoint<'f>> {
+    let Some(split) = gguf.split() else {
+        let tensors = tensors_of_gguf(&gguf, 0);
+        return Ok(checkpoint_of_gguf(gguf.into_metadata(), tensors, vec![source]));
+    };
+    let name = SplitName::parse(path).filter(|name| (name.number, name.count) == (split.number, split.count));
+    let Some(name) = name else {
+        bail!(
+            InvalidFile,
+            "{}: the model is split and this is file {} of {}, wanted a name that ends in -{:05}-of-{:05}.gguf, by which the others \
+             are found; rename the files, or merge them with `llama-gguf-split --merge` of llama.cpp",
+            source.name(),
+            split.number + 1,
+            split.count,
+            split.number + 1,
+            split.count
+        );
+    };
+    let mut opened = Some((gguf, source));
+    let (mut metadata, mut tensors, mut files) = (Metadata::default(), Vec::new(), Vec::new());
+    for number in 0..split.count {
+        let (gguf, source) = match (number == split.number).then(|| opened.take()).flatten() {
+            Some(opened) => opened,
+            None => {
+                let path = name.of(number);
+                let Some(source) = folder.open(path.clone()).await? else {
+                    bail!(
+                        InvalidFile,
+                        "{}: the model is split into {} files and {path:?} is not there; load them together: by the address of the \
+                         first, as a folder, or as a list of files",
+                        folder.name(),
+                        split.count
+                    );
+                };
+                (Gguf::read(&*source).await?, source)
+            }
+        };
+        if gguf.split().is_none_or(|found| (found.number, found.count) != (number, split.count)) {
+            bail!(
+                InvalidFile,
+                "{}: the file says {:?} of the split, wanted number {number} of {}; the files are of different models",
+                source.name(),
+                gguf.split(),
+                split.count
+            );
+        }
+        tensors.extend(tensors_of_gguf(&gguf, files.len()));
+        if number == 0 {
+            metadata = gguf.into_metadata();
+        }
+        files.push(source);
+    }
+    let mut names = HashSet::new();
+    if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
+        bail!(InvalidFile, "the tensor {:?} stands in two files of the model", twice.name);
+    }
+    if split.tensors.is_some_and(|count| count != tensors.len() as u64) {
+        bail!(
+            MissingTensor,
+            "the {} files of the model hold {} tensors, wanted {:?} (split.tensors.count)",
+            split.count,
+            tensors.len(),
+            split.tensors
+        );
+    }
+    Ok(checkpoint_of_gguf(metadata, tensors, files))
+}
+
+fn checkpoint_of_gguf(metadata: Metadata, tensors: Vec<TensorInfo>, files: Vec<OpenFile<'_>>) -> Checkpoint<'_> {
+    Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() }
+}
+
+/// The tensors of a GGUF file that is a checkpoint's file of this number.
+pub fn tensors_of_gguf(gguf: &Gguf, file: usize) -> Vec<TensorInfo> {
+    let tensor = |tensor: &gguf::TensorInfo| TensorInfo {
+        name: tensor.name.clone(),
+        dims: tensor.dims.clone(),
+        ty: tensor.ty,
+        values: TensorValues::Stored {
+            parts: vec![Part { file, offset: tensor.offset, bytes: tensor.bytes }],
+            change: None,
+        },
+    };
+    gguf.tensors().iter().map(tensor).collect()
+}
+
+async fn safetensors_file<'f>(folder: &'f dyn Folder, source: OpenFile<'f>) -> Result<Checkpoint<'f>> {
+    let header = Safetensors::read(&*source).await?;
+    of_safetensors(folder, vec![source], vec![header]).await
+}
+
+/// A model in several files.
+async fn safetensors_folder<'f>(folder: &'f dyn Folder, index_path: &str) -> Result<Checkpoint<'f>> {
+    let source = open(folder, index_path).await?;
+    let index = Index::parse(&read(&*source, MAX_INDEX_BYTES).await?).map_err(|error| error.context(source.name()))?;
+    let parent = index_path.rsplit_once('/').map(|(parent, _)| format!("{parent}/")).unwrap_or_default();
+    let (mut files, mut headers, mut file_of) = (Vec::new(), Vec::new(), HashMap::new());
+    for name in index.files() {
+        let file = open(folder, &format!("{parent}{name}")).await?;
+        let header = Safetensors::read(&*file).await?;
+        file_of.extend(header.tensors().iter().map(|tensor| (tensor.name.clone(), name)));
+        files.push(file);
+        headers.push(header);
+    }
+    for (tensor, file) in index.tensors() {
+        match file_of.get(tensor) {
+            Some(found) if *found == file => {}
+            Some(found) => {
+                bail!(InvalidFile, "{}: the tensor {tensor:?} should be in {file:?} and is in {found:?}", source.name())
+            }
+            None => bail!(MissingTensor, "{}: the tensor {tensor:?} is not in {file:?}", source.name()),
+        }
+    }
+    of_safetensors(folder, files, headers).await
+}
+
+async fn of_safetensors<'f>(
+    folder: &'f dyn Folder,
+    files: Vec<OpenFile<'f>>,
+    headers: Vec<Safetensors>,
+) -> Result<Checkpoint<'f>> {
+    let Some(config) = folder.open("config.json".to_owned()).await? else {
+        bail!(
+            InvalidFile,
+            "{}: there is no config.json beside the safetensors file; load the whole folder or repository",
+            folder.name()
+        );
+    };
+    let config = read(&*config, MAX_CONFIG_BYTES).await?;
+    let headers: Vec<_> = headers.into_iter().map(Safetensors::into_tensors).collect();
+    let (metadata, tensors) =
+        hugging_face::translate(&config, &headers).map_err(|error| error.context(folder.name()))?;
+    let listed = folder.list().await?;
+    let mut text_files = BTreeMap::new();
+    for name in TEXT_FILES {
+        if listed.as_ref().is_some_and(|names| !name.contains('/') && !names.iter().any(|listed| listed == name)) {
+            continue;
+        }
+        if let Some(file) = folder.open((*name).to_owned()).await? {
+            text_files.insert(*name, read(&*file, MAX_TEXT_FILE_BYTES).await?);
+        }
+    }
+    Ok(Checkpoint { metadata, tensors, files, origin: Origin::HuggingFace, text_files })
+}

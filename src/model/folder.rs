@@ -1,0 +1,122 @@
+//! Where the files of a model lie: a folder whose files are opened by their names. It may be a folder on a disk, a repository on
+//! a server, or a single file, which is a folder of one.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::source::{ByteSource, FileSource, LocalFuture, MemorySource};
+use crate::error::Result;
+
+/// A file of a folder, open; it lives as long as the folder.
+pub type OpenFile<'f> = Box<dyn ByteSource + 'f>;
+
+/// Files by name. Names are relative and separate their parts by `/`.
+pub trait Folder {
+    /// A path or an address, for messages.
+    fn name(&self) -> String;
+
+    /// Opens a file, or gives `None` where there is no such file.
+    fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>>;
+
+    /// The names of all files, or `None` where a folder can't tell, as a plain web server can't.
+    fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>>;
+}
+
+/// Refuses a name that would lead out of a folder, as one in a file from elsewhere may.
+pub fn check_path(path: &str) -> Result<()> {
+    let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if path.is_empty() || path.contains(['\\', '\0', '?', '#', ':']) || !Path::new(path).components().all(normal) {
+        bail!(InvalidFile, "{path:?} names no file of the model's folder, wanted a relative path");
+    }
+    Ok(())
+}
+
+/// A single file as a folder.
+pub struct OneFile<'s>(pub &'s dyn ByteSource);
+
+impl Folder for OneFile<'_> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>> {
+        Box::pin(async move { Ok((path == self.0.name()).then(|| Box::new(self.0) as OpenFile<'f>)) })
+    }
+
+    fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>> {
+        Box::pin(async move { Ok(Some(vec![self.0.name()])) })
+    }
+}
+
+/// Files in memory.
+#[derive(Default)]
+pub struct MemoryFolder {
+    files: Vec<(String, MemorySource)>,
+}
+
+impl MemoryFolder {
+    pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        let source = |(name, bytes): (String, Vec<u8>)| {
+            let source = MemorySource::new(bytes).with_name(name.clone());
+            (name, source)
+        };
+        Self { files: files.into_iter().map(source).collect() }
+    }
+}
+
+impl Folder for MemoryFolder {
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>> {
+        let file = self.files.iter().find(|(name, _)| *name == path);
+        Box::pin(async move { Ok(file.map(|(_, source)| Box::new(source) as OpenFile<'f>)) })
+    }
+
+    fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>> {
+        Box::pin(async move { Ok(Some(self.files.iter().map(|(name, _)| name.clone()).collect())) })
+    }
+}
+
+/// A folder of the operating system; of its sub-folders, files can be opened but are not listed.
+pub struct DirectoryFolder {
+    path: PathBuf,
+}
+
+impl DirectoryFolder {
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        Self { path: path.as_ref().to_owned() }
+    }
+}
+
+impl Folder for DirectoryFolder {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>> {
+        Box::pin(async move {
+            check_path(&path)?;
+            let path = self.path.join(path);
+            if !path.exists() {
+                return Ok(None);
+            }
+            Ok(Some(Box::new(FileSource::open(path)?) as OpenFile<'f>))
+        })
+    }
+
+    fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>> {
+        Box::pin(async move {
+            let failed = |error| err!(Read, "{}: the folder can't be read: {error}", self.path.display());
+            let mut names = Vec::new();
+            for entry in std::fs::read_dir(&self.path).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                if entry.path().is_file() {
+                    names.extend(entry.file_name().into_string().ok());
+                }
+            }
+            names.sort();
+            Ok(Some(names))
+        })
+    }
+}

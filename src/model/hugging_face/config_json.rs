@@ -1,0 +1,72 @@
+//! Keys of `config.json` → metadata values.
+
+use serde_json::{Map, Value as Json};
+
+use crate::error::{Error, Result};
+use crate::model::arch::{ConfigKey, Fixed, Meaning};
+use crate::model::gguf::{Array, Value};
+
+/// The metadata key (without the architecture) and the value of a key of `config.json`; `None` where there is nothing to say.
+pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<Option<(&'static str, Value)>> {
+    let ConfigKey { key, meaning, required } = *key;
+    let value = match config.get(key) {
+        None | Some(Json::Null) if required => {
+            bail!(InvalidMetadata, "config.json has no key {key:?}, which this model_type needs")
+        }
+        None | Some(Json::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    Ok(match meaning {
+        Meaning::Integer(name) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
+        Meaning::Float(name) => Some((name, Value::F64(float(key, value)?))),
+        Meaning::Bool(name) => {
+            Some((name, Value::Bool(value.as_bool().ok_or_else(|| mismatch(key, value, "true or false"))?)))
+        }
+        Meaning::Text(name) => {
+            let text = value.as_str().ok_or_else(|| mismatch(key, value, "a text"))?;
+            Some((name, Value::String(text.to_owned())))
+        }
+        Meaning::OneOf(allowed) => {
+            let is = |fixed: &Fixed| match *fixed {
+                Fixed::Bool(wanted) => value.as_bool() == Some(wanted),
+                Fixed::Number(wanted) => value.as_f64() == Some(wanted),
+                Fixed::Text(wanted) => value.as_str() == Some(wanted),
+            };
+            if !allowed.iter().any(is) {
+                bail!(
+                    UnsupportedArchitecture,
+                    "config.json has {key:?}: {}, which is not supported for this model_type",
+                    shortened(value)
+                );
+            }
+            None
+        }
+    })
+}
+
+/// A number of any kind.
+pub(super) fn float(key: &str, value: &Json) -> Result<f64> {
+    value.as_f64().filter(|number| number.is_finite()).ok_or_else(|| mismatch(key, value, "a number"))
+}
+
+pub(super) fn mismatch(key: &str, value: &Json, wanted: &str) -> Error {
+    err!(InvalidMetadata, "config.json has {key:?}: {}, wanted {wanted}", shortened(value))
+}
+
+fn integers(value: &Json) -> Option<Value> {
+    match value {
+        Json::Array(values) => {
+            values.iter().map(Json::as_i64).collect::<Option<_>>().map(|v| Value::Array(Array::I64(v)))
+        }
+        _ => value.as_u64().map(Value::U64).or_else(|| value.as_i64().map(Value::I64)),
+    }
+}
+
+/// A value for a message: whole if it is short.
+fn shortened(value: &Json) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}

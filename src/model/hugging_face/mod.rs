@@ -1,0 +1,185 @@
+//! A Hugging Face folder as a checkpoint: `config.json` becomes the metadata that a GGUF file of the model would have, and the
+//! tensors get the names of its tensors. What differs by architecture is data of `model/arch`.
+
+mod config_json;
+mod names;
+mod rope;
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value as Json};
+
+use super::arch::{ARCHS, Arch, Change};
+use super::checkpoint::{Part, TensorInfo, TensorValues};
+use super::gguf::{GgmlType, Metadata};
+use super::safetensors::TensorEntry;
+use crate::error::Result;
+use names::Translated;
+
+/// Above any `config.json`.
+pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
+
+/// The metadata and the tensors of a model: `config` is the text of `config.json`; `files` are the tensors of each file. An
+/// error about a tensor says so by the name in the file.
+pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata, Vec<TensorInfo>)> {
+    let config: Json =
+        serde_json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
+    let Json::Object(config) = config else { bail!(InvalidFile, "config.json holds no object") };
+    let (arch, config) = find_arch(&config)?;
+    let Some(hf) = arch.hugging_face else {
+        bail!(
+            UnsupportedArchitecture,
+            "models of the architecture {:?} are not read from a Hugging Face folder; use a GGUF file of the model",
+            arch.name
+        );
+    };
+    let mut metadata = Metadata::default();
+    let add = |metadata: &mut Metadata, key: &str, value| {
+        metadata.insert(key.to_owned(), value);
+    };
+    add(&mut metadata, "general.architecture", super::gguf::Value::String(arch.name.to_owned()));
+    if let Some(Json::String(name)) = config.get("_name_or_path").filter(|name| name.as_str() != Some("")) {
+        add(&mut metadata, "general.name", super::gguf::Value::String(name.clone()));
+    }
+    for key in hf.keys.iter().copied().flatten() {
+        if let Some((name, value)) = config_json::translate(key, config)? {
+            add(&mut metadata, &format!("{}.{name}", arch.name), value);
+        }
+    }
+    let rope = rope::translate(config)?;
+    for (name, value) in rope.metadata {
+        add(&mut metadata, &format!("{}.{name}", arch.name), value);
+    }
+    let mut tensors = tensors(arch, files)?;
+    // transformers ties on loading, whatever a file holds besides.
+    match config.get("tie_word_embeddings").and_then(Json::as_bool) {
+        Some(true) => tensors.retain(|tensor| !tensor.name.starts_with("output.")),
+        Some(false) if !tensors.iter().any(|tensor| tensor.name == "output.weight") => {
+            let named = hf.names.iter().copied().flatten().find(|(ours, _)| *ours == "output");
+            if let Some((_, theirs)) = named {
+                bail!(
+                    MissingTensor,
+                    "config.json says tie_word_embeddings: false, and there is no tensor \"{theirs}.weight\""
+                );
+            }
+        }
+        _ => {}
+    }
+    for (name, values) in rope.computed {
+        let dims = vec![values.len() as u64];
+        tensors.push(TensorInfo {
+            name: name.to_owned(),
+            dims,
+            ty: GgmlType::F32,
+            values: TensorValues::Computed(values),
+        });
+    }
+    Ok((metadata, tensors))
+}
+
+/// The architecture of a `config.json`, and the part of it that describes the model of text.
+fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &Map<String, Json>)> {
+    let kind = |config: &Map<String, Json>| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
+    let by_kind = |kind: &str| {
+        ARCHS.iter().copied().find(|arch| arch.hugging_face.is_some_and(|hf| hf.model_types.contains(&kind)))
+    };
+    let Some(model_type) = kind(config) else {
+        bail!(
+            InvalidMetadata,
+            "config.json has no text \"model_type\"; it may be of another library than transformers"
+        );
+    };
+    if let Some(arch) = by_kind(&model_type) {
+        return Ok((arch, config));
+    }
+    // A model of text and pictures keeps the model of text apart.
+    if let Some(Json::Object(text)) = config.get("text_config")
+        && let Some(arch) = kind(text).and_then(|kind| by_kind(&kind))
+    {
+        return Ok((arch, text));
+    }
+    let supported: Vec<&str> =
+        ARCHS.iter().filter_map(|arch| arch.hugging_face).flat_map(|hf| hf.model_types).copied().collect();
+    bail!(
+        UnsupportedArchitecture,
+        "config.json names the model_type {model_type:?}, supported: {}; choose a model of one of these",
+        supported.join(", ")
+    )
+}
+
+/// The tensors of all files under our names. Those that nothing here knows keep theirs, and the configuration refuses them.
+fn tensors(arch: &Arch, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInfo>> {
+    let Some(hf) = arch.hugging_face else { return Ok(Vec::new()) };
+    let mut tensors: Vec<TensorInfo> = Vec::new();
+    let mut experts: BTreeMap<String, BTreeMap<u32, (usize, &TensorEntry)>> = BTreeMap::new();
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for (file, entries) in files.iter().enumerate() {
+        for entry in entries {
+            if seen.insert(&entry.name, file).is_some() {
+                bail!(InvalidFile, "the tensor {:?} stands in two files of the model", entry.name);
+            }
+            match names::translate(hf, &entry.name) {
+                Translated::Ignored => {}
+                Translated::Unknown => tensors.push(tensor(entry.name.clone(), hf.changes, &[(file, entry)])?),
+                Translated::Name(name) => tensors.push(tensor(name, hf.changes, &[(file, entry)])?),
+                Translated::Expert(name, expert) => {
+                    experts.entry(name).or_default().insert(expert, (file, entry));
+                }
+            }
+        }
+    }
+    for (name, parts) in experts {
+        if !parts.keys().copied().eq(0..parts.len() as u32) {
+            bail!(MissingTensor, "of the experts of {name:?} the model has {:?}, wanted all from 0 on", parts.keys());
+        }
+        let parts: Vec<(usize, &TensorEntry)> = parts.into_values().collect();
+        tensors.push(tensor(name, hf.changes, &parts)?);
+    }
+    let mut names = std::collections::HashSet::new();
+    if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
+        bail!(InvalidFile, "two tensors of the model are {:?} to us; one of them is too many", twice.name);
+    }
+    Ok(tensors)
+}
+
+/// A tensor of ours in one part, or in one for each expert.
+fn tensor(name: String, changes: &[(&str, Change)], parts: &[(usize, &TensorEntry)]) -> Result<TensorInfo> {
+    let (_, first) = parts[0];
+    if let Some((_, other)) = parts.iter().find(|(_, part)| (part.dtype, &part.shape) != (first.dtype, &first.shape)) {
+        bail!(
+            ShapeMismatch,
+            "{:?} is {} {:?} and {:?} is {} {:?}, wanted equal",
+            first.name,
+            first.dtype.name(),
+            first.shape,
+            other.name,
+            other.dtype.name(),
+            other.shape
+        );
+    }
+    let Some(ty) = first.dtype.ggml_type() else {
+        bail!(
+            UnsupportedTensorType,
+            "the tensor {:?} is of type {}; supported are F32, F16 and BF16: use a model of one of these",
+            first.name,
+            first.dtype.name()
+        );
+    };
+    let mut dims: Vec<u64> = first.shape.iter().rev().copied().collect();
+    if dims.is_empty() || dims.contains(&0) {
+        bail!(InvalidFile, "the tensor {:?} has the shape {:?}, wanted dimensions above 0", first.name, first.shape);
+    }
+    let change =
+        changes.iter().find(|(stem, _)| names::matches(stem, names::stem(&name)).is_some()).map(|change| change.1);
+    if change == Some(Change::Transpose) {
+        if dims.len() != 2 {
+            bail!(ShapeMismatch, "the tensor {:?} has the shape {:?}, wanted a matrix", first.name, first.shape);
+        }
+        dims.reverse();
+    }
+    if parts.len() > 1 {
+        dims.push(parts.len() as u64);
+    }
+    let parts = parts.iter().map(|(file, part)| Part { file: *file, offset: part.offset, bytes: part.bytes }).collect();
+    Ok(TensorInfo { name, dims, ty, values: TensorValues::Stored { parts, change } })
+}

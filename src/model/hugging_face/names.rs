@@ -1,0 +1,68 @@
+//! Tensor names of transformers → ours.
+
+use crate::model::arch::HuggingFace;
+
+/// What a tensor of a file is to us.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Translated {
+    Name(String),
+    /// One of the matrices that become one tensor, and which.
+    Expert(String, u32),
+    Ignored,
+    Unknown,
+}
+
+pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
+    let names = || hf.names.iter().copied().flatten();
+    let (stem, suffix) = name.rsplit_once('.').unwrap_or((name, ""));
+    for stem in without_prefixes(hf, stem) {
+        for (ours, theirs) in names() {
+            let Some(numbers) = matches(theirs, stem) else { continue };
+            let layer = numbers.first().map(u32::to_string).unwrap_or_default();
+            let ours = format!("{}.{suffix}", ours.replacen("{}", &layer, 1));
+            return match numbers.get(1) {
+                Some(expert) => Translated::Expert(ours, *expert),
+                None => Translated::Name(ours),
+            };
+        }
+        if hf.ignored.iter().any(|ignored| matches(ignored, stem).is_some()) {
+            return Translated::Ignored;
+        }
+    }
+    // Some of what is ignored has no suffix.
+    match without_prefixes(hf, name).any(|name| hf.ignored.iter().any(|ignored| matches(ignored, name).is_some())) {
+        true => Translated::Ignored,
+        false => Translated::Unknown,
+    }
+}
+
+/// The name as it is, and without each of the prefixes that it has.
+fn without_prefixes<'n>(hf: &HuggingFace, name: &'n str) -> impl Iterator<Item = &'n str> {
+    std::iter::once(name).chain(hf.prefixes.iter().filter_map(move |prefix| name.strip_prefix(prefix)))
+}
+
+/// A name without its last part.
+pub(super) fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+/// The numbers that stand at the places of `{}`, if the name is of the pattern.
+pub(super) fn matches(pattern: &str, name: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    let (mut wanted, mut found) = (pattern.split('.'), name.split('.'));
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return Some(numbers),
+            (Some("{}"), Some(number)) => {
+                // "+1" and "01" are numbers to a parser and no names.
+                let parsed: u32 = number.parse().ok()?;
+                if parsed.to_string() != number {
+                    return None;
+                }
+                numbers.push(parsed);
+            }
+            (Some(wanted), Some(found)) if wanted == found => {}
+            _ => return None,
+        }
+    }
+}

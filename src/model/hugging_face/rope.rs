@@ -1,0 +1,163 @@
+//! Rope in `config.json` → what a GGUF file says about it: metadata keys, and tensors of frequency factors.
+//!
+//! Files of transformers up to 4 have `rope_theta` and `rope_scaling`, those of 5 `rope_parameters` with both.
+//!
+//! Sources: transformers' `modeling_rope_utils` for the meaning; llama.cpp's `gguf-py/gguf/constants.py` for the names.
+
+use std::f64::consts::PI;
+
+use serde_json::{Map, Value as Json};
+
+use super::config_json::{float, mismatch};
+use crate::error::Result;
+use crate::model::gguf::Value;
+
+type Config = Map<String, Json>;
+
+#[derive(Default)]
+pub(super) struct Rope {
+    /// Keys without the architecture.
+    pub metadata: Vec<(&'static str, Value)>,
+    /// Tensors that follow from the configuration.
+    pub computed: Vec<(&'static str, Vec<f32>)>,
+}
+
+pub(super) fn translate(config: &Config) -> Result<Rope> {
+    let mut rope = Rope::default();
+    let object = |key: &str| match config.get(key) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::Object(object)) => Ok(Some(object)),
+        Some(other) => Err(mismatch(key, other, "an object")),
+    };
+    let parameters = object("rope_parameters")?;
+    // Models with two kinds of layers have an object for each.
+    let by_layer = |kind: &str| match parameters.and_then(|parameters| parameters.get(kind)) {
+        Some(Json::Object(object)) => Some(object),
+        _ => None,
+    };
+    let scaling = by_layer("full_attention").or(parameters).or(object("rope_scaling")?);
+    let number = |key: &str| number_of(scaling, config, key);
+
+    let head_dim = match (number("head_dim")?, number("hidden_size")?, number("num_attention_heads")?) {
+        (Some(head_dim), ..) => head_dim,
+        (None, Some(width), Some(heads)) if heads >= 1.0 => (width / heads).floor(),
+        _ => return Ok(rope), // no decoder; what it needs is asked for elsewhere
+    };
+    let rope_dim = match number("partial_rotary_factor")? {
+        Some(factor) if factor > 0.0 && factor <= 1.0 => (head_dim * factor).floor(),
+        Some(factor) => {
+            bail!(InvalidMetadata, "config.json has partial_rotary_factor: {factor}, wanted above 0 and at most 1")
+        }
+        None => head_dim,
+    };
+    if !(2.0..=65536.0).contains(&rope_dim) {
+        bail!(InvalidMetadata, "by config.json rope turns {rope_dim} elements of a head, wanted 2 to 65536");
+    }
+    let theta = number("rope_theta")?;
+    if let Some(theta) = theta {
+        rope.metadata.push(("rope.freq_base", Value::F64(theta)));
+    }
+    if number("partial_rotary_factor")?.is_some() {
+        rope.metadata.push(("rope.dimension_count", Value::U64(rope_dim as u64)));
+    }
+    let local = match by_layer("sliding_attention") {
+        Some(local) => number_of(Some(local), config, "rope_theta")?,
+        None => number("rope_local_base_freq")?,
+    };
+    if let Some(local) = local {
+        rope.metadata.push(("rope.freq_base_swa", Value::F64(local)));
+    }
+
+    let Some(scaling) = scaling else { return Ok(rope) };
+    let kind = match scaling.get("rope_type").or(scaling.get("type")) {
+        None | Some(Json::Null) => "default",
+        Some(Json::String(kind)) => kind,
+        Some(other) => return Err(mismatch("rope_type", other, "a text")),
+    };
+    let needed = |key: &str| {
+        number(key)?
+            .ok_or_else(|| err!(InvalidMetadata, "config.json has rope scaling of type {kind:?} without {key:?}"))
+    };
+    match kind {
+        "default" => {}
+        "llama3" => {
+            let old = needed("original_max_position_embeddings")?;
+            let (factor, low, high) = (needed("factor")?, needed("low_freq_factor")?, needed("high_freq_factor")?);
+            let factors = llama3_factors(theta.unwrap_or(10000.0), rope_dim as usize, factor, low, high, old);
+            if !factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
+                bail!(InvalidMetadata, "the factors of config.json's rope scaling \"llama3\" give no frequencies");
+            }
+            rope.computed.push(("rope_freqs.weight", factors));
+        }
+        "longrope" | "su" => {
+            rope.metadata.push(("rope.scaling.type", Value::String("longrope".to_owned())));
+            let old = needed("original_max_position_embeddings")?;
+            rope.metadata.push(("rope.scaling.original_context_length", Value::U64(old as u64)));
+            for (key, tensor) in
+                [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
+            {
+                rope.computed.push((tensor, factors(scaling, key, rope_dim as usize / 2)?));
+            }
+            if let Some(attention) = number("attention_factor")? {
+                rope.metadata.push(("rope.scaling.attn_factor", Value::F64(attention)));
+            }
+        }
+        _ => {
+            // Linear and yarn; others are refused by name where the configuration is read.
+            rope.metadata.push(("rope.scaling.type", Value::String(kind.to_owned())));
+            for (key, name) in [
+                ("factor", "rope.scaling.factor"),
+                ("beta_fast", "rope.scaling.yarn_beta_fast"),
+                ("beta_slow", "rope.scaling.yarn_beta_slow"),
+                ("attention_factor", "rope.scaling.attn_factor"),
+            ] {
+                if let Some(value) = number(key)? {
+                    rope.metadata.push((name, Value::F64(value)));
+                }
+            }
+            if let Some(old) = number("original_max_position_embeddings")? {
+                rope.metadata.push(("rope.scaling.original_context_length", Value::U64(old as u64)));
+            }
+        }
+    }
+    Ok(rope)
+}
+
+/// A number of rope's own object or, where that has none, of the whole configuration.
+fn number_of(scaling: Option<&Config>, config: &Config, key: &str) -> Result<Option<f64>> {
+    let found = |object: &Config| object.get(key).filter(|value| !value.is_null()).map(|value| float(key, value));
+    scaling.and_then(found).or_else(|| found(config)).transpose()
+}
+
+fn factors(scaling: &Config, key: &str, pairs: usize) -> Result<Vec<f32>> {
+    let Some(Json::Array(values)) = scaling.get(key) else {
+        bail!(InvalidMetadata, "config.json has rope scaling \"longrope\" without an array {key:?}");
+    };
+    if values.len() != pairs {
+        bail!(
+            InvalidMetadata,
+            "config.json has {key:?} of {} numbers, wanted {pairs}, one for each pair",
+            values.len()
+        );
+    }
+    values.iter().map(|value| Ok(float(key, value)? as f32)).collect()
+}
+
+/// What frequencies are divided by: nothing for the fast ones, `factor` for the slow ones, and smoothly between.
+fn llama3_factors(theta: f64, rope_dim: usize, factor: f64, low: f64, high: f64, old_context: f64) -> Vec<f32> {
+    (0..rope_dim / 2)
+        .map(|i| {
+            let wavelength = 2.0 * PI * theta.powf(2.0 * i as f64 / rope_dim as f64);
+            let turns = old_context / wavelength;
+            let divisor = if turns > high {
+                1.0
+            } else if turns < low {
+                factor
+            } else {
+                let smooth = (turns - low) / (high - low);
+                1.0 / ((1.0 - smooth) / factor + smooth)
+            };
+            divisor as f32
+        })
+        .collect()
+}

@@ -1,0 +1,48 @@
+//! The index of a model in several safetensors files (`model.safetensors.index.json`): which file holds which tensor.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::error::Result;
+use crate::model::folder::check_path;
+
+/// The index of a very large model has some 10 MB.
+pub const MAX_INDEX_BYTES: u64 = 64 << 20;
+/// More files than any model has.
+const MAX_FILES: usize = 10_000;
+
+/// The index as it stands in the file.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl Index {
+    /// Reads the text of an index. Names of files that would lead out of the model's folder are refused.
+    pub fn parse(json: &[u8]) -> Result<Self> {
+        let index: Self = serde_json::from_slice(json)
+            .map_err(|error| err!(InvalidFile, "the index is not as the format has it: {error}"))?;
+        let files = index.files();
+        if files.is_empty() || files.len() > MAX_FILES {
+            bail!(InvalidFile, "the index names {} files, wanted 1 to {MAX_FILES}", files.len());
+        }
+        for file in files {
+            check_path(file)?;
+            if !file.ends_with(".safetensors") {
+                bail!(InvalidFile, "the index names the file {file:?}, wanted .safetensors files");
+            }
+        }
+        Ok(index)
+    }
+
+    /// The files, each once, by name.
+    pub fn files(&self) -> BTreeSet<&str> {
+        self.weight_map.values().map(String::as_str).collect()
+    }
+
+    /// Each tensor and its file.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.weight_map.iter().map(|(tensor, file)| (tensor.as_str(), file.as_str()))
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads the parts of tensors in the order of the files: one stream for each run of parts that lie close together.
+
+use super::checkpoint::{Checkpoint, Part};
+use super::source::{Chunk, ChunkStream};
+use crate::error::Result;
+
+/// Told about bytes read of a total; an error of it ends the load.
+pub type Progress<'a> = dyn FnMut(u64, u64) -> Result<()> + 'a;
+
+/// Bytes between two parts that are read and dropped rather than asked around: a request takes as long as so many bytes.
+const MAX_GAP: u64 = 256 << 10;
+/// Often enough for a smooth bar and for an abort to be felt, rarely enough to cost nothing.
+const REPORT_BYTES: u64 = 256 << 10;
+
+/// Hands the bytes of parts on, which are asked for in the order of `new`.
+pub(super) struct WeightStream<'c> {
+    checkpoint: &'c Checkpoint<'c>,
+    runs: std::vec::IntoIter<Part>,
+    open: Option<Open<'c>>,
+    done: u64,
+    reported: u64,
+    total: u64,
+}
+
+/// The stream of a run.
+struct Open<'c> {
+    stream: Box<dyn ChunkStream + 'c>,
+    file: usize,
+    position: u64,
+    /// The open chunk and how much of it is used.
+    chunk: Option<(Chunk, usize)>,
+}
+
+impl<'c> WeightStream<'c> {
+    /// For parts in the order of files and offsets.
+    pub fn new(checkpoint: &'c Checkpoint<'c>, parts: impl Iterator<Item = Part>) -> Self {
+        let mut runs: Vec<Part> = Vec::new();
+        for part in parts {
+            match runs.last_mut() {
+                Some(run) if run.file == part.file && part.offset.saturating_sub(run.offset + run.bytes) <= MAX_GAP => {
+                    run.bytes = run.bytes.max(part.offset + part.bytes - run.offset);
+                }
+                _ => runs.push(part),
+            }
+        }
+        let total = runs.iter().map(|run| run.bytes).sum();
+        Self { checkpoint, runs: runs.into_iter(), open: None, done: 0, reported: 0, total }
+    }
+
+    /// Goes to the start of a part.
+    pub async fn seek(&mut self, part: Part, progress: &mut Progress<'_>) -> Result<()> {
+        loop {
+            match &self.open {
+                Some(open) if open.file == part.file && open.position <= part.offset => {
+                    let gap = part.offset - open.position;
+                    if gap <= MAX_GAP {
+                        return self.take(gap, progress, &mut |_, _, _| Ok(())).await;
+                    }
+                    self.next_run().await?;
+                }
+                _ => self.next_run().await?,
+            }
+        }
+    }
+
+    async fn next_run(&mut self) -> Result<()> {
+        let checkpoint = self.checkpoint;
+        let Some((run, source)) = self.runs.next().and_then(|run| Some((run, checkpoint.files.get(run.file)?))) else {
+            bail!(Internal, "parts of tensors were asked for in another order than they were announced");
+        };
+        // The old one first, so that no two requests are under way.
+        self.open = None;
+        let stream = source.stream(run.offset, run.bytes).await?;
+        self.open = Some(Open { stream, file: run.file, position: run.offset, chunk: None });
+        Ok(())
+    }
+
+    /// Passes the next `length` bytes to `sink`, chunk by chunk: the chunk, and where in it they start and end.
+    pub async fn take(
+        &mut self,
+        length: u64,
+        progress: &mut Progress<'_>,
+        sink: &mut dyn FnMut(&Chunk, usize, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut left = length;
+        while left > 0 {
+            let Some(open) = &mut self.open else { bail!(Internal, "no part of a tensor is open") };
+            let (chunk, used) = match open.chunk.take() {
+                Some(open) => open,
+                None => match open.stream.next().await? {
+                    Some(chunk) => (chunk, 0),
+                    None => bail!(Truncated, "the stream ended {left} bytes early"),
+                },
+            };
+            let n = ((chunk.len() - used) as u64).min(left);
+            let end = used + n as usize;
+            sink(&chunk, used, end)?;
+            open.position += n;
+            if end < chunk.len() {
+                open.chunk = Some((chunk, end));
+            }
+            left -= n;
+            self.done += n;
+            if self.done - self.reported >= REPORT_BYTES || self.done == self.total {
+                self.reported = self.done;
+                progress(self.done, self.total)?;
+            }
+        }
+        Ok(())
+    }
+}
