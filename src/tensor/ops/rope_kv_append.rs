@@ -19,6 +19,8 @@ pub struct RopeKvAppend {
     pub head_dim: usize,
     /// Pairs are neighbours (2i, 2i + 1) rather than (i, i + n).
     pub interleaved: bool,
+    /// What sine and cosine are multiplied with.
+    pub scale: f32,
     pub bias: bool,
 }
 
@@ -83,7 +85,7 @@ impl Op for RopeKvAppend {
             template: include_str!("rope_kv_append.wgsl"),
             modules: &[],
             defines,
-            params: numbers.map(|number| number as u32).to_vec(),
+            params: numbers.map(|number| number as u32).into_iter().chain([self.scale.to_bits()]).collect(),
             grid: grid_2d(items.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
@@ -100,7 +102,7 @@ impl Op for RopeKvAppend {
             let part: Vec<f32> = qkv.chunks_exact(columns).flat_map(|row| &row[start..][..length]).copied().collect();
             HostTensor::f32(&[tokens, length], &part)
         };
-        let rope = Rope { head_dim: self.head_dim, interleaved: self.interleaved };
+        let rope = Rope { head_dim: self.head_dim, interleaved: self.interleaved, scale: self.scale };
         let turned = |part: HostTensor| {
             let mut operands = [part, inputs[1].clone(), inputs[2].clone()];
             rope.reference(&mut operands)?;
@@ -129,7 +131,8 @@ pub fn cases() -> Vec<Case> {
         (2, 4, 1, 256, 256, 33, 31),
     ] {
         for (interleaved, bias) in [(true, false), (false, true)] {
-            let op = RopeKvAppend { heads, kv_heads, head_dim, interleaved, bias };
+            let scale = if rotated < head_dim { 1.19 } else { 1.0 };
+            let op = RopeKvAppend { heads, kv_heads, head_dim, interleaved, scale, bias };
             let frequencies: Vec<f32> =
                 (0..rotated / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / rotated as f32)).collect();
             let mut inputs = vec![
