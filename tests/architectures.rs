@@ -80,7 +80,7 @@ impl Loaded {
             assert!(config.context_length >= capacity);
             let weights = Weights::load(context, &checkpoint, &config, joined, &mut |_, _| Ok(())).await.unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
-            let cache = KvCache::new(context, transformer.config(), capacity).unwrap();
+            let cache = KvCache::new(context, transformer.config(), capacity, 1).unwrap();
             Loaded { context: context.clone(), transformer, cache }
         })
     }

@@ -2,6 +2,8 @@
 //!
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
+mod autotune;
+mod decoding;
 pub mod dispatch_cost;
 mod generate;
 mod load;
@@ -10,11 +12,13 @@ pub mod openai;
 mod prefill_pace;
 mod run_ahead;
 mod sampling;
+mod sequences;
 mod session;
 mod speculation;
 mod verification;
 
 pub use crate::model::{Precision, folder, source};
+pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
 

@@ -1,7 +1,9 @@
 //! Runs ops on the GPU: makes outputs, binds tensors and records the dispatch.
 
-use super::quant::{BLOCK, Planes};
-use super::{Case, DType, Desc, HostTensor, Op, Shape, WeightUpload};
+use std::rc::Rc;
+
+use super::quant::Planes;
+use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload};
 use crate::error::Result;
 use crate::gpu::{Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template};
 
@@ -10,6 +12,11 @@ const MODULES: &[(&str, &str)] = &[
     ("block", include_str!("wgsl/block.wgsl")),
     ("activations", include_str!("wgsl/activations.wgsl")),
     ("int8_block", include_str!("wgsl/int8_block.wgsl")),
+    ("int8_weight", include_str!("wgsl/int8_weight.wgsl")),
+    ("iq4_values", include_str!("wgsl/iq4_values.wgsl")),
+    ("k_scales", include_str!("wgsl/k_scales.wgsl")),
+    ("fifth_bits", include_str!("wgsl/fifth_bits.wgsl")),
+    ("repack_k", include_str!("wgsl/repack_k.wgsl")),
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
@@ -25,6 +32,7 @@ const MODULES: &[(&str, &str)] = &[
     ("attend", include_str!("wgsl/attend.wgsl")),
     ("splits", include_str!("wgsl/splits.wgsl")),
     ("window", include_str!("wgsl/window.wgsl")),
+    ("placement", include_str!("wgsl/placement.wgsl")),
 ];
 
 pub(super) const FIRST_PLANE: u32 = 10;
@@ -35,6 +43,8 @@ pub(super) const PARAMS: u32 = 20;
 pub struct Tensor {
     desc: Desc,
     buffer: Buffer,
+    /// Bytes of the buffer before the first element.
+    offset: u64,
     planes: Option<Planes>,
 }
 
@@ -59,9 +69,14 @@ impl Tensor {
         }
     }
 
+    /// Not so while a step is only rehearsed, for what is made in it.
+    pub(super) fn has_memory(&self) -> bool {
+        self.buffer.has_memory()
+    }
+
     /// Where its elements are.
     pub fn slice(&self) -> BufferSlice {
-        BufferSlice { buffer: self.buffer.clone(), offset: 0, size: (self.bytes()).max(4) }
+        BufferSlice { buffer: self.buffer.clone(), offset: self.offset, size: (self.bytes()).max(4) }
     }
 
     /// The same elements with another shape.
@@ -70,6 +85,15 @@ impl Tensor {
             bail!(ShapeMismatch, "{:?} can't be read as {shape}", self.desc);
         }
         Ok(Tensor { desc: Desc { shape, ..self.desc }, ..self.clone() })
+    }
+
+    /// A view of the elements from `first` on, with this shape. Kernels can bind it where it begins at a multiple of 256 bytes.
+    pub fn part(&self, first: usize, shape: Shape) -> Result<Tensor> {
+        if matches!(self.desc.dtype, DType::Weight(_)) || first + shape.elements() > self.desc.shape.elements() {
+            bail!(ShapeMismatch, "{:?} has no {shape} from element {first} on", self.desc);
+        }
+        let offset = self.offset + first as u64 * 4;
+        Ok(Tensor { desc: Desc { shape, ..self.desc }, offset, ..self.clone() })
     }
 
     pub(super) fn plane_slices(&self) -> Vec<BufferSlice> {
@@ -96,15 +120,21 @@ impl Plan {
 #[derive(Clone)]
 pub struct Context {
     device: Device,
+    tunings: Rc<Tunings>,
 }
 
 impl Context {
     pub fn new(device: Device) -> Self {
-        Self { device }
+        Self { device, tunings: Rc::default() }
     }
 
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Which variants of kernels run.
+    pub fn tunings(&self) -> &Tunings {
+        &self.tunings
     }
 
     /// A tensor with unspecified contents.
@@ -142,7 +172,7 @@ impl Context {
             true => self.device.lasting_buffer(bytes.max(4), label)?,
             false => self.device.buffer(bytes.max(4), label)?,
         };
-        Ok(Tensor { desc, buffer, planes })
+        Ok(Tensor { desc, buffer, offset: 0, planes })
     }
 
     /// A tensor in a buffer that exists, such as one of the application.
@@ -151,7 +181,7 @@ impl Context {
         if matches!(desc.dtype, DType::Weight(_)) || buffer.size() < bytes || bytes == 0 {
             bail!(ShapeMismatch, "{:?} does not fit a buffer of {} bytes", desc, buffer.size());
         }
-        Ok(Tensor { desc, buffer, planes: None })
+        Ok(Tensor { desc, buffer, offset: 0, planes: None })
     }
 
     /// A tensor of these elements.
@@ -177,7 +207,7 @@ impl Context {
         if !fits || matches!(tensor.desc.dtype, DType::Weight(_)) {
             bail!(ShapeMismatch, "{} bytes from element {first} don't fit {:?}", bytes.len(), tensor.desc);
         }
-        self.device.write(&tensor.buffer, first as u64 * 4, bytes)
+        self.device.write(&tensor.buffer, tensor.offset + first as u64 * 4, bytes)
     }
 
     /// Records an op and returns its outputs.
@@ -185,26 +215,56 @@ impl Context {
         let descs: Vec<Desc> = inputs.iter().map(|tensor| tensor.desc).collect();
         let output_descs = op.infer(&descs)?;
         let outputs = output_descs.iter().map(|desc| self.empty(*desc, op.name())).collect::<Result<Vec<Tensor>>>()?;
-        let kernel = op.kernel(&descs, &output_descs, self.device.capabilities())?;
+        let kernel = self.kernel(op, inputs, &descs, &output_descs)?;
+        self.dispatch(op.name(), op.mutates(), &kernel, inputs, &outputs)?;
+        Ok(outputs)
+    }
 
+    /// The kernel that runs: the default, or what was chosen in place of it.
+    fn kernel(&self, op: &dyn Op, tensors: &[&Tensor], inputs: &[Desc], outputs: &[Desc]) -> Result<Kernel> {
+        let capabilities = self.device.capabilities();
+        if self.tunings.is_idle() {
+            return op.kernel(inputs, outputs, capabilities);
+        }
+        let key = TuningKey::of(op, inputs);
+        if let Some(survey) = &mut *self.tunings.survey.borrow_mut() {
+            survey.note(key, op, tensors, outputs, capabilities)?;
+        }
+        match self.tunings.variant(&key) {
+            Some(variant) => op.kernel_as(&variant, inputs, outputs, capabilities),
+            None => op.kernel(inputs, outputs, capabilities),
+        }
+    }
+
+    /// Records a kernel of an op by its name.
+    pub(super) fn dispatch(
+        &self,
+        name: &str,
+        mutates: &[usize],
+        kernel: &Kernel,
+        inputs: &[&Tensor],
+        outputs: &[Tensor],
+    ) -> Result<()> {
         let mut modules = MODULES.to_vec();
         modules.extend_from_slice(kernel.modules);
+        let mut defines = kernel.defines.clone();
         let mut bindings = Vec::with_capacity(inputs.len() + outputs.len() + 2);
         let mut planes = Vec::new();
         let mut number = 0;
         for (index, tensor) in inputs.iter().enumerate() {
             if let DType::Weight(format) = tensor.desc.dtype {
                 modules.push(("weight", format.wgsl));
+                defines.extend(format.int8.iter().flat_map(|view| view.defines()));
                 planes = tensor.plane_slices();
                 continue;
             }
-            bindings.push(match op.mutates().contains(&index) {
+            bindings.push(match mutates.contains(&index) {
                 true => Binding::ReadWrite(number, tensor.slice()),
                 false => Binding::Read(number, tensor.slice()),
             });
             number += 1;
         }
-        for tensor in &outputs {
+        for tensor in outputs {
             bindings.push(Binding::ReadWrite(number, tensor.slice()));
             number += 1;
         }
@@ -214,14 +274,9 @@ impl Context {
         if !kernel.params.is_empty() {
             bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&kernel.params)));
         }
-        let shader = Shader {
-            label: op.name(),
-            template: Template::Static(kernel.template),
-            modules: &modules,
-            defines: &kernel.defines,
-        };
-        self.device.dispatch(&shader, &bindings, kernel.grid)?;
-        Ok(outputs)
+        let template = Template::Static(kernel.template);
+        let shader = Shader { label: name, template, modules: &modules, defines: &defines };
+        self.device.dispatch(&shader, &bindings, kernel.grid)
     }
 
     /// Records an op with one output.
@@ -245,7 +300,7 @@ impl Context {
         let label = format!("repack_{}", format.name);
         let shader =
             Shader { label: &label, template: Template::Static(format.repack), modules: MODULES, defines: &[] };
-        // Kernels of quantised formats take two blocks an invocation; for the others the second half returns at once.
+        // One block an invocation, or two, of which then the second half returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))
     }
@@ -270,7 +325,7 @@ impl Context {
             .iter()
             .map(|(tensor, range)| BufferSlice {
                 buffer: tensor.buffer.clone(),
-                offset: range.start as u64 * 4,
+                offset: tensor.offset + range.start as u64 * 4,
                 size: range.len() as u64 * 4,
             })
             .collect();
@@ -323,75 +378,4 @@ pub(super) fn lanes_defines(workgroup: u32, lanes: Option<u32>) -> Vec<(&'static
         defines.push(("SUBGROUPS", Define::Flag));
     }
     defines
-}
-
-/// Invocations that together sum over the columns of some rows: lanes of a subgroup, or several times as many where rows are so
-/// long that each lane would take many blocks one after the other.
-pub(super) struct Team {
-    lanes: Option<u32>,
-    size: u32,
-    workgroup: u32,
-    /// Blocks of a row that the workgroup brings to its memory.
-    staged: Option<u32>,
-}
-
-impl Team {
-    /// On a GPU a read takes about as long as some thousand operations, so what counts is how few follow each other. On a CPU
-    /// barriers cost more.
-    pub fn for_columns(columns: usize, capabilities: &Capabilities) -> Self {
-        const LEAST_WORKGROUP: u32 = 64;
-        let lanes = subgroup_lanes(capabilities, 32);
-        let Some(count) = lanes else {
-            return Self { lanes, size: LEAST_WORKGROUP, workgroup: LEAST_WORKGROUP, staged: None };
-        };
-        let wanted = match columns / BLOCK {
-            _ if capabilities.software => count,
-            0..64 => 32,
-            64..96 => 64,
-            _ => 128,
-        };
-        let size = wanted.max(count);
-        Self { lanes, size, workgroup: size.max(LEAST_WORKGROUP), staged: None }
-    }
-
-    /// The same in a workgroup of so many invocations, where there are subgroups.
-    pub fn in_workgroup(columns: usize, invocations: u32, capabilities: &Capabilities) -> Self {
-        let team = Self::for_columns(columns, capabilities);
-        Self { workgroup: if team.lanes.is_some() { invocations.max(team.size) } else { team.workgroup }, ..team }
-    }
-
-    /// For kernels of many rows that prepare their activations: several teams of a large workgroup share what was prepared, in
-    /// workgroup memory, where there are subgroups and room for it.
-    pub fn staged(columns: usize, capabilities: &Capabilities) -> Self {
-        const STAGING_WORKGROUP: u32 = 256;
-        let team = Self::for_columns(columns, capabilities);
-        let fits = columns * 4 <= capabilities.max_workgroup_storage_size as usize * 3 / 4
-            && capabilities.max_invocations_per_workgroup >= STAGING_WORKGROUP;
-        match team.lanes {
-            Some(lanes) if fits && !capabilities.software => Self {
-                lanes: Some(lanes),
-                size: lanes.max(32),
-                workgroup: STAGING_WORKGROUP,
-                staged: Some((columns / BLOCK) as u32),
-            },
-            _ => team,
-        }
-    }
-
-    /// How many there are in a workgroup.
-    pub fn teams(&self) -> usize {
-        (self.workgroup / self.size) as usize
-    }
-
-    pub fn defines(&self) -> Vec<(&'static str, Define)> {
-        let mut defines = lanes_defines(self.workgroup, self.lanes);
-        defines.push(("TEAM", Define::U32(self.size)));
-        if self.lanes.is_some_and(|lanes| lanes < self.size) {
-            defines.push(("TEAMS_OF_LANES", Define::Flag));
-        }
-        if let Some(blocks) = self.staged {
-            defines.extend([("STAGED", Define::Flag), ("BLOCKS", Define::U32(blocks))]);
-        }
-        defines
-    }
 }

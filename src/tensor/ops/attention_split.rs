@@ -3,17 +3,20 @@
 //! `attention_out` merges the splits of one token, `attention_merge` those of several.
 
 use super::attention::{LIMITS, capped, limits};
+use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::planar::to_planar;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
 /// first token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each split
 /// Σ exp(score − largest) · value in planes (`tensor/planar.rs`), and totals [tokens · splits, heads · 2], of each head the largest score
-/// and Σ exp(score − largest). Splits without positions are zero.
+/// and Σ exp(score − largest). Splits without positions are zero, and all of a
+/// sequence that has stopped. With a state [tokens, 4] each token is of a sequence of its own, and caches are
+/// [sequences, capacity, kv_heads · head_dim] (`placement.rs`).
 pub struct AttentionSplit {
     pub heads: usize,
     pub kv_heads: usize,
@@ -45,15 +48,7 @@ const WORKGROUP: usize = 256;
 impl Splits {
     /// The best for an adapter and a model's heads' length.
     pub fn choose(head_dim: usize, capabilities: &Capabilities) -> Self {
-        let lanes = subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
-        // The arrays of the kernel.
-        let workgroup_bytes = 16 * (head_dim + WORKGROUP / 4 + 2 * WORKGROUP / lanes + 2 * WORKGROUP);
-        let grouped = !capabilities.software
-            && lanes >= 4
-            && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
-            && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
-            && head_dim <= WORKGROUP
-            && head_dim.is_multiple_of(4);
+        let grouped = !capabilities.software && Self::can_group(head_dim, capabilities);
         match grouped {
             // Enough workgroups for a large GPU on long contexts, and few enough that merging stays cheap.
             true => Self { splits: 8, tile: WORKGROUP / 4, grouped },
@@ -63,9 +58,21 @@ impl Splits {
         }
     }
 
+    /// Whether the grouped kernel can run.
+    fn can_group(head_dim: usize, capabilities: &Capabilities) -> bool {
+        let lanes = subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
+        // The arrays of the kernel.
+        let workgroup_bytes = 16 * (head_dim + WORKGROUP / 4 + 2 * WORKGROUP / lanes + 2 * WORKGROUP);
+        lanes >= 4
+            && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
+            && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
+            && head_dim <= WORKGROUP
+            && head_dim.is_multiple_of(4)
+    }
+
     /// How the kernels divide `length` positions: the ranges of the splits that have some.
     pub(super) fn ranges(&self, length: usize) -> Vec<(usize, usize)> {
-        let positions = length.div_ceil(self.tile).div_ceil(self.splits) * self.tile;
+        let positions = (length.div_ceil(self.tile).div_ceil(self.splits) * self.tile).max(1);
         (0..length.div_ceil(positions)).map(|s| (s * positions, length.min((s + 1) * positions))).collect()
     }
 }
@@ -79,8 +86,8 @@ impl Op for AttentionSplit {
         let f32 = Some(DType::F32);
         expect("attention_split", inputs, &[f32, f32, f32, Some(DType::U32)])?;
         let q_dim = self.heads * self.head_dim;
-        let (_, kv_dim) = inputs[1].shape.matrix()?;
         let (tokens, q_columns) = inputs[0].shape.matrix()?;
+        let (_, kv_dim) = Placement::of("attention_split", inputs[3], tokens)?.cache("attention_split", inputs[1])?;
         let fits = q_columns == q_dim
             && tokens > 0
             && q_dim.is_multiple_of(32)
@@ -104,8 +111,70 @@ impl Op for AttentionSplit {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (capacity, _) = inputs[1].shape.matrix()?;
+        let grouped = self.splits.grouped && subgroup_lanes(capabilities, 32).is_some_and(|lanes| lanes >= 4);
+        self.kernel_of(grouped, inputs, capabilities)
+    }
+
+    fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let can_group =
+            self.splits.tile.is_multiple_of(WORKGROUP / 4) && Splits::can_group(self.head_dim, capabilities);
+        let most = u32::from(can_group);
+        (0..=most).map(|grouped| Variant::new(&[("grouped", grouped)])).collect()
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        self.kernel_of(variant.get("grouped") == 1, inputs, capabilities)
+    }
+
+    fn tuning_sizes(&self, _: &[Desc]) -> [usize; 3] {
+        [self.heads, self.kv_heads, self.head_dim]
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
+        let (tokens, q_dim) = inputs[0].shape.matrix()?;
+        let placement = Placement::of("attention_split", inputs[3].desc(), tokens)?;
+        let (capacity, kv_dim) = placement.cache("attention_split", inputs[1].desc())?;
+        let state = inputs[3].to_u32()?;
+        let rows = tokens * self.splits.splits;
+        let mut sums = vec![0f32; rows * q_dim];
+        let mut totals = vec![0f32; rows * self.heads * 2];
+        for (token, q) in q.chunks_exact(q_dim).enumerate() {
+            let length = placement.length(&state, token, capacity);
+            let first_row = placement.first_row(&state, token, capacity);
+            let first = self.window.map_or(0, |window| length.saturating_sub(window));
+            for (split, (begin, end)) in self.splits.ranges(length - first).into_iter().enumerate() {
+                let (begin, end) = (first + begin, first + end);
+                let at_row = token * self.splits.splits + split;
+                let mut row = vec![0f32; q_dim];
+                for head in 0..self.heads {
+                    let q = &q[head * self.head_dim..][..self.head_dim];
+                    let kv_at = head / (self.heads / self.kv_heads) * self.head_dim;
+                    let at = |p: usize| (first_row + p) * kv_dim + kv_at;
+                    let dot = |p| q.iter().zip(&k[at(p)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
+                    let scores: Vec<f64> =
+                        (begin..end).map(|p| capped(dot(p) * f64::from(self.scale), self.softcap)).collect();
+                    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+                    for d in 0..self.head_dim {
+                        let weighted = weights.iter().zip(begin..end).map(|(w, p)| w * f64::from(v[at(p) + d]));
+                        row[head * self.head_dim + d] = weighted.sum::<f64>() as f32;
+                    }
+                    totals[(at_row * self.heads + head) * 2] = largest as f32;
+                    totals[(at_row * self.heads + head) * 2 + 1] = weights.iter().sum::<f64>() as f32;
+                }
+                sums[at_row * q_dim..][..q_dim].copy_from_slice(&to_planar(&row));
+            }
+        }
+        Ok(vec![HostTensor::f32(&[rows, q_dim], &sums), HostTensor::f32(&[rows, self.heads * 2], &totals)])
+    }
+}
+
+impl AttentionSplit {
+    fn kernel_of(&self, grouped: bool, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, _) = inputs[0].shape.matrix()?;
+        let placement = Placement::of("attention_split", inputs[3], tokens)?;
+        let (capacity, _) = placement.cache("attention_split", inputs[1])?;
         let splits = self.splits;
         let (limits, [window, softcap]) = limits(self.window, self.softcap);
         let params = vec![
@@ -119,9 +188,10 @@ impl Op for AttentionSplit {
             softcap,
         ];
         let lanes = subgroup_lanes(capabilities, 32);
-        if splits.grouped && lanes.is_some_and(|lanes| lanes >= 4) {
+        if grouped {
             let mut defines = lanes_defines(WORKGROUP as u32, lanes);
             defines.extend(limits);
+            defines.extend(placement.defines());
             defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
             defines.push(("TILE", Define::U32(splits.tile as u32)));
             return Ok(Kernel {
@@ -141,6 +211,7 @@ impl Op for AttentionSplit {
         let workgroup = lanes.unwrap_or(32);
         let mut defines = lanes_defines(workgroup, lanes);
         defines.extend(limits);
+        defines.extend(placement.defines());
         defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
         defines.push(("TILE", Define::U32(splits.tile as u32)));
         Ok(Kernel {
@@ -150,43 +221,6 @@ impl Op for AttentionSplit {
             params,
             grid: [self.heads as u32, splits.splits as u32, tokens as u32],
         })
-    }
-
-    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
-        let (capacity, kv_dim) = inputs[1].shape.matrix()?;
-        let (tokens, q_dim) = inputs[0].shape.matrix()?;
-        let position = inputs[3].to_u32()?[0] as usize;
-        let rows = tokens * self.splits.splits;
-        let mut sums = vec![0f32; rows * q_dim];
-        let mut totals = vec![0f32; rows * self.heads * 2];
-        for (token, q) in q.chunks_exact(q_dim).enumerate() {
-            let length = (position + token + 1).min(capacity);
-            let first = self.window.map_or(0, |window| length.saturating_sub(window));
-            for (split, (begin, end)) in self.splits.ranges(length - first).into_iter().enumerate() {
-                let (begin, end) = (first + begin, first + end);
-                let at_row = token * self.splits.splits + split;
-                let mut row = vec![0f32; q_dim];
-                for head in 0..self.heads {
-                    let q = &q[head * self.head_dim..][..self.head_dim];
-                    let kv_at = head / (self.heads / self.kv_heads) * self.head_dim;
-                    let at = |p: usize| p * kv_dim + kv_at;
-                    let dot = |p| q.iter().zip(&k[at(p)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
-                    let scores: Vec<f64> =
-                        (begin..end).map(|p| capped(dot(p) * f64::from(self.scale), self.softcap)).collect();
-                    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
-                    for d in 0..self.head_dim {
-                        let weighted = weights.iter().zip(begin..end).map(|(w, p)| w * f64::from(v[at(p) + d]));
-                        row[head * self.head_dim + d] = weighted.sum::<f64>() as f32;
-                    }
-                    totals[(at_row * self.heads + head) * 2] = largest as f32;
-                    totals[(at_row * self.heads + head) * 2 + 1] = weights.iter().sum::<f64>() as f32;
-                }
-                sums[at_row * q_dim..][..q_dim].copy_from_slice(&to_planar(&row));
-            }
-        }
-        Ok(vec![HostTensor::f32(&[rows, q_dim], &sums), HostTensor::f32(&[rows, self.heads * 2], &totals)])
     }
 }
 
@@ -223,6 +257,16 @@ pub(super) fn inputs(rng: &mut Rng, tokens: usize, shape: (usize, usize, usize, 
     vec![q, rng.tensor(&[capacity, kv_dim]), rng.tensor(&[capacity, kv_dim]), state]
 }
 
+/// The same of tokens of four sequences, in another order than in the cache; the third has stopped.
+pub(super) fn inputs_of_sequences(rng: &mut Rng, shape: (usize, usize, usize, usize, u32)) -> Vec<HostTensor> {
+    let (heads, kv_heads, head_dim, capacity, position) = shape;
+    let q = inputs(rng, 4, shape).remove(0);
+    let cache = [5, capacity, kv_heads * head_dim];
+    debug_assert_eq!(q.shape.elements(), 4 * heads * head_dim);
+    let state = [position, 9, 0, 2, 0, 3, 0, 0, position, 4, 1, 1, position / 2, 7, 0, 4];
+    vec![q, rng.tensor(&cache), rng.tensor(&cache), HostTensor::u32(&[4, 4], &state)]
+}
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(35);
     let mut cases = Vec::new();
@@ -233,7 +277,17 @@ pub fn cases() -> Vec<Case> {
             for tokens in [1, 2 + index % 7] {
                 let (window, softcap) = LIMITS[(index + tokens) % LIMITS.len()];
                 let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
-                cases.push(Case::new(op, inputs(&mut rng, tokens, shape), 1e-5));
+                let mut inputs = inputs(&mut rng, tokens, shape);
+                if index % 5 == 4 {
+                    // Has stopped.
+                    inputs[3].set_u32(&[shape.4, 0, 1, 0]);
+                }
+                cases.push(Case::new(op, inputs, 1e-5));
+            }
+            if index % 3 == 2 {
+                let (window, softcap) = LIMITS[index / 3 % LIMITS.len()];
+                let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
+                cases.push(Case::new(op, inputs_of_sequences(&mut rng, shape), 1e-5));
             }
         }
     }

@@ -4,6 +4,7 @@ use super::{Case, Op};
 
 mod activation;
 mod epilogue;
+mod placement;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
