@@ -6,7 +6,9 @@ use super::arch::RopeKind;
 use super::joined::Joined;
 use super::{KvCache, Transformer};
 use crate::error::Result;
-use crate::tensor::ops::{AttentionOut, AttentionSplit, Embedding, MatVecAdd, NormGateUp, NormMatVec, NormQkv, Splits};
+use crate::tensor::ops::{
+    AttentionOut, AttentionSplit, Embedding, MatVecAdd, NormGateUp, NormMatVec, NormQkv, Residual, Splits,
+};
 use crate::tensor::{Op, Tensor};
 
 /// Records the pass over one token at position `state[0]`. Returns its residual stream after the last layer, [1, n_embd] in
@@ -20,7 +22,7 @@ pub(super) fn forward(
 ) -> Result<Tensor> {
     let (context, config) = (transformer.context(), transformer.config());
     let run = |op: &dyn Op, inputs: &[&Tensor]| context.run(op, inputs).map(|_| ());
-    let gate_up = NormGateUp { epsilon: config.norm_eps };
+    let gate_up = NormGateUp { epsilon: config.norm_eps, activation: config.arch.activation };
     let splits = Splits::choose(config.head_dim, context.device().capabilities());
     let attention = AttentionSplit {
         heads: config.n_heads,
@@ -31,8 +33,13 @@ pub(super) fn forward(
         softcap: None,
         splits,
     };
-    let attention_out =
-        AttentionOut { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
+    let attention_out = AttentionOut {
+        heads: config.n_heads,
+        head_dim: config.head_dim,
+        capacity: cache.capacity(),
+        splits,
+        residual: Residual::ADD,
+    };
 
     let x = context.run1(&Embedding { planar: true }, &[token, transformer.token_embedding()])?; // [1, n_embd] in planes, as all x
     for (index, layer) in joined.layers.iter().enumerate() {
@@ -51,7 +58,7 @@ pub(super) fn forward(
         let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
         run(&attention_out, &[sums, totals, &layer.attention_output, state, &x])?;
         let f = context.run1(&gate_up, &[&x, &layer.feed_forward_norm_planar, &layer.gate_up])?; // [1, n_ff] in planes
-        run(&MatVecAdd, &[&f, &layer.down, &x])?;
+        run(&MatVecAdd { residual: Residual::ADD }, &[&f, &layer.down, &x])?;
     }
     Ok(x)
 }

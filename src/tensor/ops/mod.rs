@@ -5,6 +5,7 @@ use super::{Case, Op};
 mod activation;
 mod epilogue;
 mod placement;
+mod residual;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
@@ -40,7 +41,9 @@ ops! {
     mat_vec_add: MatVecAdd,
     mat_vec_experts: MatVecExperts,
     mat_vec_few: MatVecFew,
+    norm_add: NormAdd,
     norm_gate_up: NormGateUp,
+    norm_heads: NormHeads,
     norm_mat_vec: NormMatVec,
     norm_qkv: NormQkv,
     quantize: Quantize,
@@ -74,6 +77,7 @@ pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
 pub(super) use random::pcg3d;
+pub use residual::Residual;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens
