@@ -9,7 +9,7 @@ use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
     AttentionOut, AttentionSplit, ConcatColumns, Embedding, MatVecAdd, NormGateUp, NormMatVec, NormQkv, QkvParts,
-    Splits, SwigluPlanes,
+    Residual, Splits, SwigluPlanes,
 };
 use crate::tensor::{Op, Tensor};
 
@@ -24,29 +24,36 @@ pub(super) fn forward(
 ) -> Result<Tensor> {
     let (context, config) = (transformer.context(), transformer.config());
     let run = |op: &dyn Op, inputs: &[&Tensor]| context.run(op, inputs).map(|_| ());
-    let gate_up = NormGateUp { epsilon: config.rms_eps };
+    let gate_up = NormGateUp { epsilon: config.norm_eps, activation: config.arch.activation };
     let splits = Splits::choose(config.head_dim, context.device().capabilities());
     let attention = AttentionSplit {
         heads: config.n_heads,
         kv_heads: config.n_kv_heads,
         head_dim: config.head_dim,
-        scale: config.attention_scale(),
+        scale: config.attention_scale,
+        window: None,
+        softcap: None,
         splits,
     };
-    let attention_out =
-        AttentionOut { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
+    let attention_out = AttentionOut {
+        heads: config.n_heads,
+        head_dim: config.head_dim,
+        capacity: cache.capacity(),
+        splits,
+        residual: Residual::ADD,
+    };
 
     let x = context.run1(&Embedding { planar: true }, &[token, transformer.token_embedding()])?; // [1, n_embd] in planes, as all x
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
         let op = NormQkv {
             parts: QkvParts::ALL,
-            epsilon: config.rms_eps,
+            epsilon: config.norm_eps,
             q_dim: config.n_heads * config.head_dim,
             kv_dim: config.n_kv_heads * config.head_dim,
             head_dim: config.head_dim,
-            pairs: config.rope_dim / 2,
-            interleaved: config.rope == RopeKind::Interleaved,
+            pairs: config.layers[index].rope.map_or(0, |rope| config.ropes[rope].dim / 2),
+            interleaved: config.ropes[0].kind == RopeKind::Interleaved,
             bias: layer.bias.is_some(),
         };
         let mut q = None;
@@ -64,19 +71,22 @@ pub(super) fn forward(
         let f = match &layer.gate_up {
             GateUp::Joined(matrix) => context.run1(&gate_up, &[&x, norm, matrix])?,
             GateUp::Apart(gate, up) => {
-                let op = NormMatVec { epsilon: config.rms_eps };
+                let op = NormMatVec { epsilon: config.norm_eps };
                 let gate = context.run1(&op, &[&x, norm, gate])?; // [1, n_ff]
                 let up = context.run1(&op, &[&x, norm, up])?; // [1, n_ff]
-                context.run1(&SwigluPlanes, &[&context.run1(&ConcatColumns, &[&gate, &up])?])?
+                context.run1(
+                    &SwigluPlanes { activation: config.arch.activation },
+                    &[&context.run1(&ConcatColumns, &[&gate, &up])?],
+                )?
             }
         }; // [1, n_ff] in planes
-        run(&MatVecAdd, &[&f, &layer.down, &x])?;
+        run(&MatVecAdd { residual: Residual::ADD }, &[&f, &layer.down, &x])?;
     }
     Ok(x)
 }
 
 /// The logits, [1, vocab_size], of what `forward` returned.
 pub(super) fn logits(transformer: &Transformer, joined: &Joined, x: &Tensor) -> Result<Tensor> {
-    let op = NormMatVec { epsilon: transformer.config().rms_eps };
+    let op = NormMatVec { epsilon: transformer.config().norm_eps };
     transformer.context().run1(&op, &[x, &joined.output_norm_planar, transformer.output()])
 }

@@ -127,16 +127,23 @@ pub(super) fn forward(
     let config: &Config = transformer.config();
     let context = transformer.context();
     let pass = Pass { context, precision: transformer.precision(), few };
-    let epsilon = config.rms_eps;
+    let epsilon = config.norm_eps;
     let norm =
         Producer { f32: &RmsNorm { epsilon }, planar: &RmsNormPlanes { epsilon }, int8: &RmsNormInt8 { epsilon } };
-    let swiglu = Producer { f32: &SwigluFused, planar: &SwigluPlanes, int8: &SwigluInt8 };
+    let activation = config.arch.activation;
+    let swiglu = Producer {
+        f32: &SwigluFused { activation },
+        planar: &SwigluPlanes { activation },
+        int8: &SwigluInt8 { activation },
+    };
     let attention = AttentionPrefill {
         attention: Attention {
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            scale: config.attention_scale(),
+            scale: config.attention_scale,
+            window: None,
+            softcap: None,
         },
         tile: AttentionTile::default(),
     };
@@ -146,7 +153,9 @@ pub(super) fn forward(
         heads: config.n_heads,
         kv_heads: config.n_kv_heads,
         head_dim: config.head_dim,
-        scale: config.attention_scale(),
+        scale: config.attention_scale,
+        window: None,
+        softcap: None,
         splits,
     };
     let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
@@ -159,15 +168,17 @@ pub(super) fn forward(
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            interleaved: config.rope == RopeKind::Interleaved,
+            interleaved: config.ropes[0].kind == RopeKind::Interleaved,
+            scale: 1.0,
             bias: layer.bias.is_some(),
         };
 
         let matrices: Vec<&Tensor> = layer.qkv.iter().map(|(_, matrix)| matrix).collect();
         let products = pass.products(&norm, &[&x, &layer.attention_norm], &matrices)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
+        let frequencies = &transformer.rope(0)?.frequencies;
         let mut q = None;
         for ((parts, _), product) in layer.qkv.iter().zip(&products) {
-            let mut inputs = vec![product, transformer.frequencies(), state];
+            let mut inputs = vec![product, frequencies, state];
             inputs.extend(parts.k.then_some(k_cache));
             inputs.extend(parts.v.then_some(v_cache));
             inputs.extend(&layer.bias);

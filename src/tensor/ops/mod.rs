@@ -2,9 +2,11 @@
 
 use super::{Case, Op};
 
+mod activation;
 mod epilogue;
 mod placement;
 mod qkv_parts;
+mod residual;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
@@ -18,6 +20,7 @@ macro_rules! ops {
 
 ops! {
     add: Add,
+    add_positions: AddPositions,
     add_row: AddRow,
     argmax: Argmax,
     attention: Attention,
@@ -26,18 +29,23 @@ ops! {
     attention_prefill: AttentionPrefill,
     attention_split: AttentionSplit,
     binary: Binary,
+    combine_experts: CombineExperts,
     concat_columns: ConcatColumns,
     dot: Dot,
     embedding: Embedding,
     fill: Fill,
     kv_append: KvAppend,
+    layer_norm: LayerNorm,
     mat_mul: MatMul,
     mat_mul_f32: MatMulF32,
     mat_mul_int8: MatMulInt8,
     mat_vec: MatVec,
     mat_vec_add: MatVecAdd,
+    mat_vec_experts: MatVecExperts,
     mat_vec_few: MatVecFew,
+    norm_add: NormAdd,
     norm_gate_up: NormGateUp,
+    norm_heads: NormHeads,
     norm_mat_vec: NormMatVec,
     norm_qkv: NormQkv,
     quantize: Quantize,
@@ -47,6 +55,7 @@ ops! {
     rms_norm_planes: RmsNormPlanes,
     rope: Rope,
     rope_kv_append: RopeKvAppend,
+    route_experts: RouteExperts,
     sample_histogram: SampleHistogram,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
@@ -54,7 +63,9 @@ ops! {
     sample_resolve: SampleResolve,
     sample_split: SampleSplit,
     scale: Scale,
+    slice_columns: SliceColumns,
     slice_rows: SliceRows,
+    softcap: Softcap,
     swiglu: Swiglu,
     swiglu_fused: SwigluFused,
     swiglu_int8: SwigluInt8,
@@ -62,12 +73,14 @@ ops! {
     unary: Unary,
 }
 
+pub use activation::Activation;
 pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
 pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
+pub use residual::Residual;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens

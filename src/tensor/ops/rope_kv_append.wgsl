@@ -7,6 +7,7 @@ struct Params {
     pairs: u32, capacity: u32,
     // Of a token's queries, keys and values, the first number that is in the input; and how many are.
     first: u32, columns: u32,
+    scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
@@ -64,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let column = head * params.head_dim;
     var values = vec2<f32>(element(token, column + a), element(token, column + b));
     if is_turned {
-        let turned = cos_sin(f32(position) * frequencies[i]);
+        let turned = cos_sin(f32(position) * frequencies[i]) * params.scale;
         values = vec2<f32>(
             values.x * turned.x - values.y * turned.y,
             values.x * turned.y + values.y * turned.x,
