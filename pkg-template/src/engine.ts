@@ -58,7 +58,7 @@ export class Engine {
    * ```
    */
   static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, precision, powerPreference, forceFallbackAdapter, autotune } =
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter, autotune } =
       options;
     const place = resolveSource(source);
     const hostOptions: HostLoadOptions = {};
@@ -66,6 +66,7 @@ export class Engine {
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
     if (precision !== undefined) hostOptions.precision = precision;
+    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (autotune !== undefined) hostOptions.autotune = autotune;

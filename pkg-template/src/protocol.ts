@@ -28,6 +28,7 @@ export interface HostLoadOptions {
   contextLength?: number;
   maxSequences?: number;
   precision?: 'fast' | 'exact';
+  kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';

@@ -5,7 +5,7 @@ use web_time::Duration;
 
 use super::load::LoadOptions;
 use crate::error::Result;
-use crate::model::{KvCache, Logits, Transformer};
+use crate::model::{KvCache, KvFormat, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, TuningReport};
 
 /// What all of it may take, less what the last step that was begun may take longer than expected: a second in all.
@@ -57,6 +57,7 @@ pub(super) async fn run(
     context: &Context,
     transformer: &Transformer,
     capacity: usize,
+    kv_format: KvFormat,
     options: &LoadOptions,
 ) -> Result<(AutotuneInfo, Option<String>)> {
     let skipped = match options.autotune {
@@ -76,7 +77,7 @@ pub(super) async fn run(
     let (last, first) = (state(positions - 1)?, state(0)?);
     let (token, prompt) = (tokens(1)?, tokens(prompt)?);
     let step = |tokens: &tensor::Tensor, state: &tensor::Tensor| {
-        let cache = KvCache::new(context, transformer.config(), positions, 1)?;
+        let cache = KvCache::new(context, transformer.config(), positions, 1, kv_format)?;
         transformer.forward(tokens, state, &cache, Logits::Last).map(|_| ())
     };
     let decode = || step(&token, &last);

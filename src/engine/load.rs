@@ -16,7 +16,7 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
+use crate::model::{KvCache, KvFormat, Logits, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use crate::text::tokenizer::Tokenizer;
@@ -41,6 +41,8 @@ pub struct LoadOptions {
     pub utc_offset_seconds: i64,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
     pub precision: Option<Precision>,
+    /// How keys and values are stored. Without it f16, and f32 where the precision is exact.
+    pub kv_cache: Option<KvFormat>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
     /// Whether variants of kernels are compared on this adapter.
@@ -82,6 +84,7 @@ pub struct ModelInfo {
     pub embedding_length: usize,
     pub quantization: String,
     pub precision: Precision,
+    pub kv_cache: KvFormat,
     pub weight_bytes: u64,
     /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
     pub weight_bytes_per_token: u64,
@@ -173,6 +176,10 @@ impl Engine {
             true => Precision::Exact,
             false => Precision::Fast,
         });
+        let kv_format = options.kv_cache.unwrap_or(match precision {
+            Precision::Exact => KvFormat::F32,
+            Precision::Fast => KvFormat::F16,
+        });
         let context = Context::new(device);
         let n_layers = config.n_layers;
         // Headers, and whatever else is not read, count as read.
@@ -182,8 +189,8 @@ impl Engine {
         };
         let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
         let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
-        let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
-        let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
+        let (autotune, tunings) = autotune::run(&context, &transformer, capacity, kv_format, options).await?;
+        let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences, kv_format)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
             true => 0,
@@ -201,6 +208,7 @@ impl Engine {
             embedding_length: config.n_embd,
             quantization: transformer.quantization().to_uppercase(),
             precision: transformer.precision(),
+            kv_cache: kv_format,
             weight_bytes: transformer.weight_bytes(),
             weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes: cache.bytes(),

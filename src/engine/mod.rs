@@ -17,7 +17,7 @@ mod session;
 mod speculation;
 mod verification;
 
-pub use crate::model::{Precision, folder, source};
+pub use crate::model::{KvFormat, Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};

@@ -1,8 +1,28 @@
 //! The keys and values of the tokens that a model has seen, one pair of tensors per layer.
 
+use serde::{Deserialize, Serialize};
+
 use super::config::Config;
 use crate::error::Result;
-use crate::tensor::{Context, Desc, Shape, Tensor};
+use crate::tensor::{Context, DType, Desc, Shape, Tensor};
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvFormat {
+    /// Half the memory, and half of the reads of long contexts.
+    F16,
+    F32,
+}
+
+impl KvFormat {
+    fn dtype(self) -> DType {
+        match self {
+            Self::F16 => DType::F16,
+            Self::F32 => DType::F32,
+        }
+    }
+}
 
 /// With several sequences, the positions of each are a multiple of it, so that kernels can bind the part of one.
 const ALIGNED_POSITIONS: usize = 64;
@@ -16,15 +36,22 @@ pub struct KvCache {
 impl KvCache {
     /// Room for `capacity` tokens, or a little more, of each of some sequences. What stands in it is never read before it is
     /// written.
-    pub fn new(context: &Context, config: &Config, capacity: usize, sequences: usize) -> Result<Self> {
+    pub fn new(
+        context: &Context,
+        config: &Config,
+        capacity: usize,
+        sequences: usize,
+        format: KvFormat,
+    ) -> Result<Self> {
         let columns = config.n_kv_heads * config.head_dim;
-        let (desc, capacity) = match sequences {
-            1 => (Desc::f32(&[capacity, columns]), capacity),
+        let (shape, capacity) = match sequences {
+            1 => (Shape::from([capacity, columns]), capacity),
             _ => {
                 let capacity = capacity.next_multiple_of(ALIGNED_POSITIONS);
-                (Desc::f32(&[sequences, capacity, columns]), capacity)
+                (Shape::from([sequences, capacity, columns]), capacity)
             }
         };
+        let desc = Desc { shape, dtype: format.dtype() };
         let layers = (0..config.n_layers)
             .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;

@@ -21,6 +21,6 @@ mod transformer;
 mod weight_stream;
 mod weights;
 
-pub use kv_cache::KvCache;
+pub use kv_cache::{KvCache, KvFormat};
 pub use transformer::{Logits, Precision, Transformer};
 pub use weights::{Progress, Run, Weights};

@@ -12,7 +12,8 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision,
+    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, KvFormat, LoadOptions, PowerPreference,
+    Precision,
 };
 use crate::error::{Error, Result};
 
@@ -24,6 +25,7 @@ struct JsLoadOptions {
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
     precision: Option<Precision>,
+    kv_cache: Option<KvFormat>,
     autotune: Autotune,
     tunings: Option<String>,
 }
@@ -164,6 +166,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
         precision: options.precision,
+        kv_cache: options.kv_cache,
         plain_ops: false,
         autotune: options.autotune,
         tunings: options.tunings,
