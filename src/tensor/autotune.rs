@@ -40,7 +40,7 @@ const COMPILED_AT_ONCE: usize = 5;
 
 /// Dispatches of a chain: at first, and at most.
 const FIRST_CHAIN: usize = 4;
-const LONGEST_CHAIN: usize = 512;
+const LONGEST_CHAIN: usize = 1024;
 
 /// Chains of the default and of the best variant, in turn, of which the medians are compared.
 const ROUNDS: usize = 3;
@@ -189,7 +189,8 @@ impl Clock for DeviceClock {
 
     fn least_chain(&self, context: &Context) -> Duration {
         match context.device().capabilities().timestamp_query {
-            true => Duration::from_millis(2),
+            // Browsers round timestamps to a tenth of a millisecond.
+            true => Duration::from_millis(3),
             // Waits end on a poll every millisecond or two.
             false => Duration::from_millis(20),
         }
