@@ -26,6 +26,7 @@ export interface Generation {
 
 export interface HostLoadOptions {
   contextLength?: number;
+  maxSequences?: number;
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;

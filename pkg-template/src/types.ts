@@ -21,6 +21,11 @@ export interface LoadOptions {
   /** Length of the context in tokens; without it the engine chooses one that the model allows. */
   contextLength?: number | undefined;
   /**
+   * How many requests run at once, 1 to 8; more wait for their turn. Those that run decode together: each read of the weights
+   * serves all of them. Each has a KV cache of its own (`info.kv_cache_bytes` is what all take). Default: 1.
+   */
+  maxSequences?: number | undefined;
+  /**
    * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised
    * too; `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by it.
    */
@@ -74,6 +79,8 @@ export interface ModelInfo {
   parameters: number;
   layers: number;
   context_length: number;
+  /** Requests that run at once, each with a context of its own. */
+  max_sequences: number;
   vocab_size: number;
   embedding_length: number;
   quantization: string;
@@ -81,6 +88,7 @@ export interface ModelInfo {
   weight_bytes: number;
   /** Of the weights, the bytes that a decoded token reads: all but an embedding table that is not the output's as well. */
   weight_bytes_per_token: number;
+  /** Of all sequences together. */
   kv_cache_bytes: number;
   adapter: AdapterInfo;
   autotune: AutotuneInfo;

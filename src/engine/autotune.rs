@@ -76,7 +76,7 @@ pub(super) async fn run(
     let (last, first) = (state(positions - 1)?, state(0)?);
     let (token, prompt) = (tokens(1)?, tokens(prompt)?);
     let step = |tokens: &tensor::Tensor, state: &tensor::Tensor| {
-        let cache = KvCache::new(context, transformer.config(), positions)?;
+        let cache = KvCache::new(context, transformer.config(), positions, 1)?;
         transformer.forward(tokens, state, &cache, Logits::Last).map(|_| ())
     };
     let decode = || step(&token, &last);

@@ -27,7 +27,7 @@ pub use op::{Case, Desc, Kernel, Op};
 pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
-pub use truncation::SampleSettings;
+pub use truncation::{Chooser, SampleSettings};
 pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};
 pub use upload::WeightUpload;
 

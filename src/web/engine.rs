@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct JsLoadOptions {
     context_length: Option<usize>,
+    max_sequences: Option<usize>,
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
     precision: Option<Precision>,
@@ -160,6 +161,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
             ..DeviceOptions::default()
         },
         context_length: options.context_length,
+        max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
         precision: options.precision,
         plain_ops: false,
