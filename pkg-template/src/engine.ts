@@ -58,12 +58,13 @@ export class Engine {
    * ```
    */
   static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, precision, powerPreference, forceFallbackAdapter } = options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, precision, powerPreference, forceFallbackAdapter } = options;
     const place = resolveSource(source);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    if (draft !== undefined) hostOptions.draft = resolveSource(draft);
     if (precision !== undefined) hostOptions.precision = precision;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
