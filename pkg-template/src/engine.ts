@@ -58,7 +58,8 @@ export class Engine {
    * ```
    */
   static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, precision, powerPreference, forceFallbackAdapter } = options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, precision, powerPreference, forceFallbackAdapter, autotune } =
+      options;
     const place = resolveSource(source);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
@@ -68,6 +69,7 @@ export class Engine {
     if (precision !== undefined) hostOptions.precision = precision;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+    if (autotune !== undefined) hostOptions.autotune = autotune;
     if (signal?.aborted) throw abortError(signal, 'loading the model');
 
     const host = worker ? new WorkerHost() : await pageHost();

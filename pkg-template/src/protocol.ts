@@ -31,6 +31,7 @@ export interface HostLoadOptions {
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
+  autotune?: 'auto' | 'always' | 'off';
   wasmUrl?: string;
 }
 

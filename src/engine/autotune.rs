@@ -9,7 +9,7 @@ use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, TuningReport};
 
 /// What all of it may take, less what the last step that was begun may take longer than expected: a second in all.
-const BUDGET: Duration = Duration::from_millis(800);
+const BUDGET: Duration = Duration::from_millis(750);
 
 /// Positions of the context that attention is measured with.
 const POSITIONS: usize = 1024;

@@ -34,5 +34,5 @@ pub use upload::WeightUpload;
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
     AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, KernelUse,
-    PowerPreference, Readback, Stats,
+    PowerPreference, Readback, Stats, SubgroupMatrix,
 };

@@ -13,8 +13,8 @@ use super::source;
 use crate::engine::folder::OneFile;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, Phase, PowerPreference, Precision,
-    Progress,
+    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, Phase, PowerPreference,
+    Precision, Progress,
 };
 use crate::error::{Error, Result};
 
@@ -26,6 +26,8 @@ struct JsLoadOptions {
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
     precision: Option<Precision>,
+    autotune: Autotune,
+    tunings: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +50,11 @@ impl WasmEngine {
 
     pub fn info(&self) -> Result<JsValue, JsValue> {
         to_js(self.engine()?.info())
+    }
+
+    /// What autotuning found that the option `tunings` did not say, to be handed to the next load.
+    pub fn tunings(&self) -> Result<Option<String>, JsValue> {
+        Ok(self.engine()?.tunings().map(str::to_owned))
     }
 
     pub fn chat(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
@@ -160,7 +167,9 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
         precision: options.precision,
-        ..LoadOptions::default()
+        plain_ops: false,
+        autotune: options.autotune,
+        tunings: options.tunings,
     };
     let source = source::open(&source, signal.clone()).await?;
     let draft = match draft {

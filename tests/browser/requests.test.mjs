@@ -204,7 +204,7 @@ for (const worker of [true, false]) {
     assert.deepEqual(drafted, plain);
     assert.equal(draft.quantization, 'Q4_0');
     assert.ok(timings.draft_tokens > 0 && timings.accepted_draft_tokens <= timings.draft_tokens);
-    const { error, progress } = await stage.run(async (model, worker) => {
+    const { error, progress } = await stage.run(async ([model, worker]) => {
       const progress = [];
       const error = await failure(rillm.Engine.load(model, { worker, draft: '/golden/untied-q8_0.gguf' }));
       const engine = await rillm.Engine.load(model, { worker, draft: '/golden/tied-q4_0.gguf', onProgress: (now) => progress.push(now) });
