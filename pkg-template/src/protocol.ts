@@ -27,6 +27,7 @@ export interface Generation {
 export interface HostLoadOptions {
   contextLength?: number;
   maxSequences?: number;
+  draft?: string | Blob;
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
