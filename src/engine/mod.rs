@@ -4,6 +4,7 @@
 
 pub mod dispatch_cost;
 mod generate;
+pub mod hub;
 mod load;
 mod model_text;
 pub mod openai;
