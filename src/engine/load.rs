@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
+use super::autotune::{self, Autotune, AutotuneInfo};
 use super::session::Session;
 use crate::error::{Error, Result};
 use crate::model::config::Config;
@@ -35,6 +36,10 @@ pub struct LoadOptions {
     pub precision: Option<Precision>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
+    /// Whether variants of kernels are compared on this adapter.
+    pub autotune: Autotune,
+    /// What [`Engine::tunings`] of an earlier load gave. Anything else is passed over.
+    pub tunings: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,6 +78,7 @@ pub struct ModelInfo {
     pub weight_bytes_per_token: u64,
     pub kv_cache_bytes: u64,
     pub adapter: AdapterInfo,
+    pub autotune: AutotuneInfo,
 }
 
 /// A loaded model.
@@ -85,6 +91,8 @@ pub(super) struct Inner {
     pub template: ChatTemplate,
     pub utc_offset_seconds: i64,
     pub info: ModelInfo,
+    /// Of autotuning, to be kept for the next load.
+    pub tunings: Option<String>,
     /// Taken out while a generation runs.
     pub session: RefCell<Option<Session>>,
 }
@@ -144,6 +152,7 @@ impl Engine {
         };
         let weights = Weights::load(&context, source, &gguf, &config, !options.plain_ops, &mut on_bytes).await?;
         let transformer = Transformer::new(&context, config, &weights, precision)?;
+        let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
@@ -165,6 +174,7 @@ impl Engine {
             weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes: cache.bytes(),
             adapter: context.device().adapter().clone(),
+            autotune,
         };
         let session = Session::new(&context, &transformer, cache).await?;
         let engine = Engine(Rc::new(Inner {
@@ -174,6 +184,7 @@ impl Engine {
             template,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
+            tunings,
             session: RefCell::new(Some(session)),
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
@@ -182,6 +193,12 @@ impl Engine {
 
     pub fn info(&self) -> &ModelInfo {
         &self.0.info
+    }
+
+    /// What autotuning found and `LoadOptions::tunings` did not say yet: a text to be kept and handed to later loads, of this model or
+    /// others, on this adapter or others.
+    pub fn tunings(&self) -> Option<&str> {
+        self.0.tunings.as_deref()
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {

@@ -104,6 +104,11 @@ impl Buffer {
         }
     }
 
+    /// Not so for one that a step makes while it is only traced.
+    pub fn has_memory(&self) -> bool {
+        self.traced().is_none()
+    }
+
     pub(super) fn traced(&self) -> Option<usize> {
         match self.0.place {
             Place::Traced(number) => Some(number),
