@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: quants [tokens, columns / 4] i8x4 and scales [tokens, columns / 32], as `quantize` makes them, weight
 /// [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a residual.
@@ -61,31 +61,19 @@ impl Op for MatMulInt8 {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (tokens, _) = inputs[0].shape.matrix()?;
-        let (rows, columns) = inputs[2].shape.matrix()?;
-        let mut defines = self.epilogue.defines(2);
-        if capabilities.packed_dot {
-            defines.push(("PACKED_DOT", Define::Flag));
-        }
-        let params = vec![rows as u32, (columns / BLOCK) as u32, tokens as u32];
-        if capabilities.software {
-            return Ok(Kernel {
-                template: include_str!("mat_mul_int8_direct.wgsl"),
-                modules: &[],
-                defines,
-                params,
-                grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
-            });
-        }
-        let buffers = if 2 * STEP_BYTES <= capabilities.max_workgroup_storage_size { 2 } else { 1 };
-        defines.push(("BUFFERS", Define::U32(buffers)));
-        Ok(Kernel {
-            template: include_str!("mat_mul_int8.wgsl"),
-            modules: &[],
-            defines,
-            params,
-            grid: [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1],
-        })
+        let buffers = match capabilities.software {
+            true => 0,
+            false => most_buffers(capabilities),
+        };
+        self.kernel_of(buffers, inputs, capabilities)
+    }
+
+    fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        (0..=most_buffers(capabilities)).map(|buffers| Variant::new(&[("buffers", buffers)])).collect()
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        self.kernel_of(variant.get("buffers"), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -101,6 +89,41 @@ impl Op for MatMulInt8 {
             }
         }
         self.epilogue.reference(inputs, OPERANDS, product, [tokens, rows])
+    }
+}
+
+/// How many steps' operands fit in workgroup memory, of the two that are of use.
+fn most_buffers(capabilities: &Capabilities) -> u32 {
+    if 2 * STEP_BYTES <= capabilities.max_workgroup_storage_size { 2 } else { 1 }
+}
+
+impl MatMulInt8 {
+    /// With so many buffers in workgroup memory; with none, invocations work by themselves.
+    fn kernel_of(&self, buffers: u32, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let mut defines = self.epilogue.defines(2);
+        if capabilities.packed_dot {
+            defines.push(("PACKED_DOT", Define::Flag));
+        }
+        let params = vec![rows as u32, (columns / BLOCK) as u32, tokens as u32];
+        if buffers == 0 {
+            return Ok(Kernel {
+                template: include_str!("mat_mul_int8_direct.wgsl"),
+                modules: &[],
+                defines,
+                params,
+                grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
+            });
+        }
+        defines.push(("BUFFERS", Define::U32(buffers)));
+        Ok(Kernel {
+            template: include_str!("mat_mul_int8.wgsl"),
+            modules: &[],
+            defines,
+            params,
+            grid: [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1],
+        })
     }
 }
 

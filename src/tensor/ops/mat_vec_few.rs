@@ -9,9 +9,10 @@ use super::Epilogue;
 use super::mat_vec::{infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::team::Team;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a

@@ -4,11 +4,12 @@
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [2 · outputs, columns] (all rows of
 /// the gate, then all of up). Output: [1, outputs] in planes.
@@ -41,19 +42,18 @@ impl Op for NormGateUp {
         Ok(vec![Desc::f32(&[1, rows / 2])])
     }
 
-    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, columns) = inputs[2].shape.matrix()?;
-        let outputs = outputs[0].shape.elements();
-        let team = Team::staged(columns, capabilities);
-        let mut defines = team.defines();
-        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
-        Ok(Kernel {
-            template: include_str!("norm_gate_up.wgsl"),
-            modules: &[],
-            defines,
-            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), outputs as u32],
-            grid: grid_2d(outputs.div_ceil(2 * team.teams()), capabilities.max_workgroups_per_dimension),
-        })
+        self.kernel_of(Team::staged(columns, capabilities), inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -63,6 +63,22 @@ impl Op for NormGateUp {
         let (gate, up) = products.split_at(products.len() / 2);
         let out: Vec<f32> = gate.iter().zip(up).map(|(gate, up)| (gate / (1.0 + (-gate).exp()) * up) as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &to_planar(&out))])
+    }
+}
+
+impl NormGateUp {
+    fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let outputs = rows / 2;
+        let mut defines = team.defines();
+        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
+        Ok(Kernel {
+            template: include_str!("norm_gate_up.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), outputs as u32],
+            grid: grid_2d(outputs.div_ceil(2 * team.teams()), capabilities.max_workgroups_per_dimension),
+        })
     }
 }
 

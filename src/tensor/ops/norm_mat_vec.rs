@@ -3,11 +3,12 @@
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::FORMATS;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [rows, columns]. Output: [1, rows].
 pub struct NormMatVec {
@@ -40,8 +41,31 @@ impl Op for NormMatVec {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::staged(columns, capabilities), inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let x = from_planar(&inputs[0].to_f32()?);
+        let norm = from_planar(&inputs[1].to_f32()?);
+        let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
+        let out: Vec<f32> = products.into_iter().map(|value| value as f32).collect();
+        Ok(vec![HostTensor::f32(&[1, out.len()], &out)])
+    }
+}
+
+impl NormMatVec {
+    fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let team = Team::staged(columns, capabilities);
         let mut defines = team.defines();
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
@@ -51,14 +75,6 @@ impl Op for NormMatVec {
             params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), rows as u32],
             grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
         })
-    }
-
-    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let x = from_planar(&inputs[0].to_f32()?);
-        let norm = from_planar(&inputs[1].to_f32()?);
-        let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
-        let out: Vec<f32> = products.into_iter().map(|value| value as f32).collect();
-        Ok(vec![HostTensor::f32(&[1, out.len()], &out)])
     }
 }
 
