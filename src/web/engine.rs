@@ -155,9 +155,9 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         context_length: options.context_length,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
         precision: options.precision,
-        plain_ops: false,
+        ..LoadOptions::default()
     };
-    let source = source::open(&source, signal.clone()).await?;
+    let (folder, file) = source::open(&source, signal.clone()).await?;
     let mut progress = |progress| {
         if let Some(callback) = &on_progress {
             let value = to_js(&progress).unwrap_or(JsValue::UNDEFINED);
@@ -170,7 +170,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         }
         Ok(())
     };
-    let engine = Engine::load(&*source, &options, &mut progress).await?;
+    let engine = Engine::load_from(&*folder, file.as_deref(), &options, &mut progress).await?;
     Ok(WasmEngine { engine: RefCell::new(Some(Rc::new(engine))) })
 }
 
