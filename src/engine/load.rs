@@ -298,11 +298,11 @@ impl Inner {
 }
 
 /// Names the source in an error that does not name it yet.
-fn about(name: &str, error: Error) -> Error {
+pub(super) fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
 }
 
-fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
+pub(super) fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
     match asked {
         None => Ok(trained.min(DEFAULT_CONTEXT_LENGTH)),
         Some(asked) if asked == 0 || asked > trained => {

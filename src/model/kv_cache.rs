@@ -20,6 +20,12 @@ impl KvCache {
         Ok(Self { layers, capacity })
     }
 
+    /// The bytes of a cache for so many tokens, and those of its largest binding.
+    pub fn needs(config: &Config, capacity: usize) -> (u64, u64) {
+        let binding = (config.n_kv_heads * config.head_dim * 4) as u64 * capacity as u64;
+        (binding.saturating_mul(2 * config.n_layers as u64), binding)
+    }
+
     pub fn capacity(&self) -> usize {
         self.capacity
     }

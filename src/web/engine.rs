@@ -12,7 +12,7 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision,
+    ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -134,7 +134,8 @@ impl WasmEngine {
     }
 }
 
-async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
+/// The options of `load` and `inspect`, and the signal to stop by.
+fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
     // The signal is an object of the browser and no data; the rest is.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
@@ -157,6 +158,22 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         precision: options.precision,
         ..LoadOptions::default()
     };
+    Ok((options, signal))
+}
+
+/// Reads the headers of a model: what it is and what it takes to run it.
+#[wasm_bindgen(js_name = inspectModel)]
+pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue, JsValue> {
+    let inspect = async {
+        let (options, signal) = load_options(options)?;
+        let (folder, file) = source::open(&source, signal).await?;
+        inspect(&*folder, file.as_deref(), &options).await
+    };
+    to_js(&inspect.await.map_err(js_error)?)
+}
+
+async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
+    let (options, signal) = load_options(options)?;
     let (folder, file) = source::open(&source, signal.clone()).await?;
     let mut progress = |progress| {
         if let Some(callback) = &on_progress {
