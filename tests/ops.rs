@@ -62,7 +62,8 @@ fn weights_arrive_whole_in_pieces_of_any_length() {
     let mut rng = Rng(21);
     for format in quant::FORMATS {
         // The second is larger than the staging buffer and has an odd number of blocks in a row.
-        for (rows, columns) in [(7, 96), (1301, 4128)] {
+        for (rows, columns) in [(7, 96usize), (1301, 4128)] {
+            let columns = columns.next_multiple_of(format.block_size);
             let weight = rng.weight(format, rows, columns);
             let x = context.tensor(&rng.tensor(&[1, columns])).unwrap();
             let product = |weight: &Tensor| {

@@ -46,7 +46,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn takes_int8(&self, weight: &Tensor) -> bool {
-        let has_view = matches!(weight.dtype(), DType::Weight(format) if format.has_int8_view);
+        let has_view = matches!(weight.dtype(), DType::Weight(format) if format.int8.is_some());
         self.precision == Precision::Fast && has_view && !self.few
     }
 

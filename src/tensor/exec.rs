@@ -12,6 +12,11 @@ const MODULES: &[(&str, &str)] = &[
     ("block", include_str!("wgsl/block.wgsl")),
     ("activations", include_str!("wgsl/activations.wgsl")),
     ("int8_block", include_str!("wgsl/int8_block.wgsl")),
+    ("int8_weight", include_str!("wgsl/int8_weight.wgsl")),
+    ("iq4_values", include_str!("wgsl/iq4_values.wgsl")),
+    ("k_scales", include_str!("wgsl/k_scales.wgsl")),
+    ("fifth_bits", include_str!("wgsl/fifth_bits.wgsl")),
+    ("repack_k", include_str!("wgsl/repack_k.wgsl")),
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
@@ -227,12 +232,14 @@ impl Context {
     ) -> Result<()> {
         let mut modules = MODULES.to_vec();
         modules.extend_from_slice(kernel.modules);
+        let mut defines = kernel.defines.clone();
         let mut bindings = Vec::with_capacity(inputs.len() + outputs.len() + 2);
         let mut planes = Vec::new();
         let mut number = 0;
         for (index, tensor) in inputs.iter().enumerate() {
             if let DType::Weight(format) = tensor.desc.dtype {
                 modules.push(("weight", format.wgsl));
+                defines.extend(format.int8.iter().flat_map(|view| view.defines()));
                 planes = tensor.plane_slices();
                 continue;
             }
@@ -253,7 +260,7 @@ impl Context {
             bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&kernel.params)));
         }
         let template = Template::Static(kernel.template);
-        let shader = Shader { label: name, template, modules: &modules, defines: &kernel.defines };
+        let shader = Shader { label: name, template, modules: &modules, defines: &defines };
         self.device.dispatch(&shader, &bindings, kernel.grid)
     }
 
@@ -278,7 +285,7 @@ impl Context {
         let label = format!("repack_{}", format.name);
         let shader =
             Shader { label: &label, template: Template::Static(format.repack), modules: MODULES, defines: &[] };
-        // Kernels of quantised formats take two blocks an invocation; for the others the second half returns at once.
+        // One block an invocation, or two, of which then the second half returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))
     }

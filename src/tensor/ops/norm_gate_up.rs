@@ -1,6 +1,7 @@
 //! The first half of a gated feed-forward of one token, in one dispatch: RMS norm, the projections gate and up, and
 //! `silu(gate) · up` (SwiGLU: Shazeer 2020, "GLU Variants Improve Transformer").
 
+use super::mat_vec::takes_case;
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -86,7 +87,12 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(32);
     let mut cases = Vec::new();
     for format in FORMATS {
-        for (outputs, columns) in [(32, 32), (96, 160), (1408, 224), (160, 2080)] {
+        let shapes = [(32, 32), (96, 160), (1408, 224), (160, 2080)];
+        for (index, (outputs, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
             let inputs =
                 vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, 2 * outputs, columns)];
             cases.push(Case::new(NormGateUp { epsilon: 1e-6 }, inputs, 1e-5));

@@ -1,6 +1,7 @@
 //! From the residual stream to queries, keys and values of one token, in one dispatch: RMS norm, the three projections, biases,
 //! rotary positions, and the append to the KV cache.
 
+use super::mat_vec::takes_case;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -170,6 +171,10 @@ pub fn cases() -> Vec<Case> {
     ];
     for format in FORMATS {
         for (index, (heads, kv_heads, head_dim, pairs, columns, capacity, position)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
             let (q_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
             let rows = q_dim + 2 * kv_dim;
             let bias = index % 2 == 1;
