@@ -51,7 +51,7 @@ export class Engine {
   readonly completions: Completions;
 
   #host: Host;
-  #queue = new RequestQueue();
+  #queue: RequestQueue;
   #disposed: EngineError | undefined;
 
   /**
@@ -63,14 +63,17 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, precision, powerPreference, forceFallbackAdapter } = options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, precision, powerPreference, forceFallbackAdapter, autotune } =
+      options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+    if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
     if (precision !== undefined) hostOptions.precision = precision;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+    if (autotune !== undefined) hostOptions.autotune = autotune;
     if (signal?.aborted) throw abortError(signal, 'loading the model');
 
     const host = worker ? new WorkerHost() : await pageHost();
@@ -91,11 +94,12 @@ export class Engine {
    * ```
    */
   static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
-    const { signal, worker = true, wasmUrl, contextLength, powerPreference, forceFallbackAdapter } = options;
+    const { signal, worker = true, wasmUrl, contextLength, maxSequences, powerPreference, forceFallbackAdapter } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+    if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (signal?.aborted) throw abortError(signal, 'inspecting the model');
@@ -113,6 +117,7 @@ export class Engine {
   private constructor(host: Host, info: ModelInfo) {
     this.#host = host;
     this.info = info;
+    this.#queue = new RequestQueue(info.max_sequences);
     const model = info.name ?? info.architecture;
     this.chat = {
       completions: {

@@ -137,7 +137,7 @@ impl Inspection {
         self.weight_bytes = Some(needs.bytes);
         let capacity = capacity(options.context_length, config.context_length)?;
         self.context_length = Some(capacity);
-        let (kv_bytes, kv_binding) = KvCache::needs(&config, capacity);
+        let (kv_bytes, kv_binding) = KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1));
         self.kv_cache_bytes = Some(kv_bytes);
         let Some(adapter) = &self.adapter else { return Ok(()) };
         for (what, binding, buffer) in [

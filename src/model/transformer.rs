@@ -111,6 +111,11 @@ impl Transformer {
         self.quantization
     }
 
+    /// Whether its matrices could be joined, so that one pass can take in tokens of several sequences.
+    pub fn is_joined(&self) -> bool {
+        matches!(self.layers, Layers::Joined(_))
+    }
+
     pub(super) fn context(&self) -> &Context {
         &self.context
     }
@@ -129,6 +134,9 @@ impl Transformer {
 
     /// Records one forward pass over `tokens` [n], whose first stands at position `state[0]`; their keys and values are
     /// appended to the cache. Returns logits [1 or n, vocab_size].
+    ///
+    /// With a state [n, 4] and the cache of several sequences, each token is of a sequence of its own: 2 to 8 of them, all
+    /// logits, and joined matrices.
     ///
     /// Nothing in it depends on the position but what kernels read from `state`, so the commands for one token are the same
     /// at every step.

@@ -17,7 +17,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let item = min(id, params.items - 1u);
     let token = item / params.heads;
     let length = min(state[0] + token + 1u, params.capacity);
-    var attended = attend(item, 0u, length, local);
+    var attended = attend(item, 0u, 0u, length, local);
     if id < params.items {
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;

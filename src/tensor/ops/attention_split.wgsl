@@ -13,6 +13,7 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "splits"
+#import "placement"
 #import "subgroup_sum"
 
 const LOWEST = -3.0e38;
@@ -72,7 +73,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let groups_of_four = (heads_per_kv + 3u) / 4u;
     let token = group.z / groups_of_four;
     let first_of_group = group.z % groups_of_four * 4u;
-    let length = min(state[0] + token + 1u, params.capacity);
+    let length = length_of(token);
     let positions = positions_per_split(length, params.splits, TILE);
     let begin = split * positions;
     let end = min(begin + positions, length);
@@ -95,7 +96,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let part = local % 4u;
     let team = local / LANES;
     let share = local / VECTORS;
-    let value_at = kv_head * VECTORS + local % VECTORS;
+    let kv_head_at = first_row_of(token) * kv_vectors + kv_head * VECTORS;
+    let value_at = kv_head_at + local % VECTORS;
 
     var sum0 = vec4<f32>(0.0);
     var sum1 = vec4<f32>(0.0);
@@ -107,7 +109,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var step = begin; step < end; step += POSITIONS) {
         let is_there = step + slot < end;
         // Positions past the end repeat the last one, and get no weight.
-        let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head * VECTORS;
+        let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head_at;
         // The first reads of keys and of values are under way before anything waits for the other invocations.
         let key0 = k_cache[key_at + min(part, VECTORS - 1u)];
         let key1 = k_cache[key_at + min(part + 4u, VECTORS - 1u)];

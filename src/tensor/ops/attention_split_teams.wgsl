@@ -11,6 +11,7 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 
 #import "planar"
 #import "splits"
+#import "placement"
 #import "attend"
 
 @compute @workgroup_size(WORKGROUP)
@@ -18,7 +19,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let head = group.x;
     let split = group.y;
     let token = group.z;
-    let length = min(state[0] + token + 1u, params.capacity);
+    let length = length_of(token);
     let positions = positions_per_split(length, params.splits, TILE);
     let begin = split * positions;
     let end = min(begin + positions, length);
@@ -35,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         return;
     }
-    var attended = attend(token * params.heads + head, begin, end, local);
+    var attended = attend(token * params.heads + head, first_row_of(token), begin, end, local);
     for (var i = 0u; i < DIMS_PER_LANE; i++) {
         let d = local + i * LANES;
         if d < params.head_dim {

@@ -3,6 +3,7 @@
 use super::{Case, Op};
 
 mod epilogue;
+mod placement;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {

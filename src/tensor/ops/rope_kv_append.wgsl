@@ -20,6 +20,8 @@ struct Params {
 #endif
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "placement"
+
 fn element(start: u32, column: u32) -> f32 {
 #ifdef BIAS
     return qkv[start + column] + bias[column];
@@ -40,7 +42,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // Heads of q, then of k, then of v.
     let head = (item / half) % all_heads;
     let token = item / (half * all_heads);
-    let position = state[0] + token;
+    let position = position_of(token);
     let is_turned = head < params.heads + params.kv_heads && i < params.pairs;
 
     var a = 2u * i;
@@ -65,9 +67,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let at = (token * params.heads + head) * params.head_dim;
         q[at + a] = values.x;
         q[at + b] = values.y;
-    } else if position < params.capacity {
+    } else if position < params.capacity && !has_stopped(token) {
         let kv_head = (head - params.heads) % params.kv_heads;
-        let at = (position * params.kv_heads + kv_head) * params.head_dim;
+        let at = ((first_row_of(token) + position) * params.kv_heads + kv_head) * params.head_dim;
         if head < params.heads + params.kv_heads {
             k_cache[at + a] = values.x;
             k_cache[at + b] = values.y;

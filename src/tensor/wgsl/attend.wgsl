@@ -15,10 +15,10 @@ struct Attended {
     total: f32,
 }
 
-// `item` is token · heads + head; there is at least one position from `begin` to before `end`.
-fn attend(item: u32, begin: u32, end: u32, local: u32) -> Attended {
+// `item` is token · heads + head; there is at least one position from `begin` to before `end`, counted from a row of the caches.
+fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attended {
     let kv_dim = params.kv_heads * params.head_dim;
-    let kv_start = item % params.heads / (params.heads / params.kv_heads) * params.head_dim;
+    let kv_start = first_row * kv_dim + item % params.heads / (params.heads / params.kv_heads) * params.head_dim;
     var query: array<f32, DIMS_PER_LANE>;
     var sums: array<f32, DIMS_PER_LANE>;
     for (var i = 0u; i < DIMS_PER_LANE; i++) {
