@@ -181,7 +181,7 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights, precision)?;
+        let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
         let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
         let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
         let config = transformer.config();
