@@ -51,7 +51,7 @@ impl DraftModel {
         let config = Config::of(checkpoint)?;
         let capacity = capacity.min(config.context_length);
         let weights = Weights::load(context, checkpoint, &config, joined, on_bytes).await?;
-        let transformer = Transformer::new(context, config, &weights, precision)?;
+        let transformer = Transformer::new(context, config, &weights, capacity, precision)?;
         let cache = KvCache::new(context, transformer.config(), capacity, 1)?;
         let info = DraftInfo {
             architecture: transformer.config().arch.name.to_owned(),

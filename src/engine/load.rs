@@ -189,7 +189,7 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights, precision)?;
+        let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
         let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
         let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
         let config = transformer.config();
@@ -403,11 +403,11 @@ pub(super) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 }
 
 /// Names the source in an error that does not name it yet.
-fn about(name: &str, error: Error) -> Error {
+pub(super) fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
 }
 
-fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
+pub(super) fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
     match asked {
         None => Ok(trained.min(DEFAULT_CONTEXT_LENGTH)),
         Some(asked) if asked == 0 || asked > trained => {

@@ -20,7 +20,9 @@ const MODULES: &[(&str, &str)] = &[
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
-    ("silu", include_str!("wgsl/silu.wgsl")),
+    ("activate", include_str!("wgsl/activate.wgsl")),
+    ("tanh", include_str!("wgsl/tanh.wgsl")),
+    ("softcap", include_str!("wgsl/softcap.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
@@ -29,6 +31,7 @@ const MODULES: &[(&str, &str)] = &[
     ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
     ("attend", include_str!("wgsl/attend.wgsl")),
     ("splits", include_str!("wgsl/splits.wgsl")),
+    ("window", include_str!("wgsl/window.wgsl")),
     ("placement", include_str!("wgsl/placement.wgsl")),
 ];
 

@@ -10,11 +10,10 @@ use web_sys::AbortSignal;
 
 use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
-use crate::engine::folder::OneFile;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
     Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, Phase, PowerPreference,
-    Precision, Progress,
+    Precision, Progress, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -144,9 +143,9 @@ impl WasmEngine {
     }
 }
 
-async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
-    // The signal and the draft model's source are objects of the browser and no data; the rest is.
-    let draft = js_sys::Reflect::get(&options, &"draft".into()).ok().filter(|draft| !draft.is_undefined());
+/// The options of `load` and `inspect`, and the signal to stop by.
+fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
+    // The signal is an object of the browser and no data; the rest is.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
     let options: JsLoadOptions = match options.is_undefined() || options.is_null() {
@@ -171,12 +170,29 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         autotune: options.autotune,
         tunings: options.tunings,
     };
-    let source = source::open(&source, signal.clone()).await?;
+    Ok((options, signal))
+}
+
+/// Reads the headers of a model: what it is and what it takes to run it.
+#[wasm_bindgen(js_name = inspectModel)]
+pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue, JsValue> {
+    let inspect = async {
+        let (options, signal) = load_options(options)?;
+        let (folder, file) = source::open(&source, signal).await?;
+        inspect(&*folder, file.as_deref(), &options).await
+    };
+    to_js(&inspect.await.map_err(js_error)?)
+}
+
+async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
+    // The draft model's source is an object of the browser and no data.
+    let draft = js_sys::Reflect::get(&options, &"draft".into()).ok().filter(|draft| !draft.is_undefined());
+    let (options, signal) = load_options(options)?;
+    let (folder, file) = source::open(&source, signal.clone()).await?;
     let draft = match draft {
         Some(draft) => Some(source::open(&draft, signal.clone()).await?),
         None => None,
     };
-    let draft_bytes = draft.as_ref().map_or(0, |draft| draft.size());
     let report = |progress: Progress| {
         if let Some(callback) = &on_progress {
             let value = to_js(&progress).unwrap_or(JsValue::UNDEFINED);
@@ -189,7 +205,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         }
         Ok(())
     };
-    // Both models are one load: their bytes add up, and only the last is the end.
+    // Both models are one load: the draft's bytes come on top, and only its end is the end.
     let mut own_bytes = 0;
     let mut progress = |progress: Progress| {
         let phase = match progress.phase {
@@ -197,16 +213,15 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
             phase => phase,
         };
         own_bytes = progress.total;
-        let total = if progress.total == 0 { 0 } else { progress.total + draft_bytes };
-        report(Progress { phase, total, ..progress })
+        report(Progress { phase, ..progress })
     };
-    let mut engine = Engine::load(&*source, &options, &mut progress).await?;
-    if let Some(draft) = &draft {
+    let mut engine = Engine::load_from(&*folder, file.as_deref(), &options, &mut progress).await?;
+    if let Some((folder, file)) = &draft {
         let mut progress = |progress: Progress| {
-            let (loaded, total) = (own_bytes + progress.loaded, own_bytes + draft_bytes);
+            let (loaded, total) = (own_bytes + progress.loaded, own_bytes + progress.total);
             report(Progress { phase: progress.phase, loaded, total })
         };
-        engine = engine.with_draft(&OneFile(&**draft), None, &mut progress).await?;
+        engine = engine.with_draft(&**folder, file.as_deref(), &mut progress).await?;
     }
     Ok(WasmEngine { engine: RefCell::new(Some(Rc::new(engine))) })
 }

@@ -110,7 +110,15 @@ pub fn cases() -> Vec<Case> {
         for (index, shape) in SHAPES.into_iter().enumerate() {
             let (heads, kv_heads, head_dim, capacity, _) = shape;
             let mut of_split = inputs(&mut rng, 2 + index % 7, shape);
-            let split = AttentionSplit { heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt(), splits };
+            let split = AttentionSplit {
+                heads,
+                kv_heads,
+                head_dim,
+                scale: 1.0 / (head_dim as f32).sqrt(),
+                window: None,
+                softcap: None,
+                splits,
+            };
             let Ok(mut parts) = split.reference(&mut of_split) else { continue };
             parts.extend(of_split.pop());
             cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));

@@ -2,6 +2,7 @@
 //! et al. 2023), grouped query heads (Ainslie et al. 2023) and a softmax in one pass (Milakov, Gimelshein 2018).
 //! `attention_out` merges the splits of one token, `attention_merge` those of several.
 
+use super::attention::{LIMITS, capped, limits};
 use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -22,6 +23,10 @@ pub struct AttentionSplit {
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
+    /// A token sees so many positions, of which its own is the last; `None`: all. Splits divide what it sees.
+    pub window: Option<usize>,
+    /// Scores become softcap · tanh(score / softcap).
+    pub softcap: Option<f32>,
     pub splits: Splits,
 }
 
@@ -137,7 +142,9 @@ impl Op for AttentionSplit {
         for (token, q) in q.chunks_exact(q_dim).enumerate() {
             let length = placement.length(&state, token, capacity);
             let first_row = placement.first_row(&state, token, capacity);
-            for (split, (begin, end)) in self.splits.ranges(length).into_iter().enumerate() {
+            let first = self.window.map_or(0, |window| length.saturating_sub(window));
+            for (split, (begin, end)) in self.splits.ranges(length - first).into_iter().enumerate() {
+                let (begin, end) = (first + begin, first + end);
                 let at_row = token * self.splits.splits + split;
                 let mut row = vec![0f32; q_dim];
                 for head in 0..self.heads {
@@ -145,7 +152,8 @@ impl Op for AttentionSplit {
                     let kv_at = head / (self.heads / self.kv_heads) * self.head_dim;
                     let at = |p: usize| (first_row + p) * kv_dim + kv_at;
                     let dot = |p| q.iter().zip(&k[at(p)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
-                    let scores: Vec<f64> = (begin..end).map(|p| dot(p) * f64::from(self.scale)).collect();
+                    let scores: Vec<f64> =
+                        (begin..end).map(|p| capped(dot(p) * f64::from(self.scale), self.softcap)).collect();
                     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                     let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
                     for d in 0..self.head_dim {
@@ -168,6 +176,7 @@ impl AttentionSplit {
         let placement = Placement::of("attention_split", inputs[3], tokens)?;
         let (capacity, _) = placement.cache("attention_split", inputs[1])?;
         let splits = self.splits;
+        let (limits, [window, softcap]) = limits(self.window, self.softcap);
         let params = vec![
             self.heads as u32,
             self.kv_heads as u32,
@@ -175,10 +184,13 @@ impl AttentionSplit {
             capacity as u32,
             self.scale.to_bits(),
             splits.splits as u32,
+            window,
+            softcap,
         ];
         let lanes = subgroup_lanes(capabilities, 32);
         if grouped {
             let mut defines = lanes_defines(WORKGROUP as u32, lanes);
+            defines.extend(limits);
             defines.extend(placement.defines());
             defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
             defines.push(("TILE", Define::U32(splits.tile as u32)));
@@ -198,6 +210,7 @@ impl AttentionSplit {
         let lanes = subgroup_lanes(capabilities, self.head_dim.next_power_of_two().min(32) as u32);
         let workgroup = lanes.unwrap_or(32);
         let mut defines = lanes_defines(workgroup, lanes);
+        defines.extend(limits);
         defines.extend(placement.defines());
         defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
         defines.push(("TILE", Define::U32(splits.tile as u32)));
@@ -262,7 +275,8 @@ pub fn cases() -> Vec<Case> {
             let (heads, kv_heads, head_dim, ..) = shape;
             let scale = 1.0 / (head_dim as f32).sqrt();
             for tokens in [1, 2 + index % 7] {
-                let op = AttentionSplit { heads, kv_heads, head_dim, scale, splits };
+                let (window, softcap) = LIMITS[(index + tokens) % LIMITS.len()];
+                let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
                 let mut inputs = inputs(&mut rng, tokens, shape);
                 if index % 5 == 4 {
                     // Has stopped.
@@ -271,7 +285,8 @@ pub fn cases() -> Vec<Case> {
                 cases.push(Case::new(op, inputs, 1e-5));
             }
             if index % 3 == 2 {
-                let op = AttentionSplit { heads, kv_heads, head_dim, scale, splits };
+                let (window, softcap) = LIMITS[index / 3 % LIMITS.len()];
+                let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
                 cases.push(Case::new(op, inputs_of_sequences(&mut rng, shape), 1e-5));
             }
         }

@@ -2,7 +2,7 @@
 // Several tokens that follow each other have workgroups of their own. In a step it takes POSITIONS positions: four invocations score one position for all four heads, and then each invocation sums
 // four dimensions of the values, over its share of the positions. Reads come in fours that do not wait for each other: at one
 // token's size, waiting is what takes the time.
-struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
+struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
@@ -13,8 +13,12 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "splits"
+#import "window"
 #import "placement"
 #import "subgroup_sum"
+#ifdef SOFTCAP
+#import "softcap"
+#endif
 
 const LOWEST = -3.0e38;
 const POSITIONS = WORKGROUP / 4u;
@@ -74,8 +78,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let token = group.z / groups_of_four;
     let first_of_group = group.z % groups_of_four * 4u;
     let length = length_of(token);
-    let positions = positions_per_split(length, params.splits, TILE);
-    let begin = split * positions;
+    let first = window_begin(length);
+    let positions = positions_per_split(length - first, params.splits, TILE);
+    let begin = first + split * positions;
     let end = min(begin + positions, length);
     let first_head = kv_head * heads_per_kv + first_of_group;
     let own_heads = min(heads_per_kv - first_of_group, 4u);
@@ -136,6 +141,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         score += subgroupShuffleXor(score, 1u);
         score += subgroupShuffleXor(score, 2u);
+#ifdef SOFTCAP
+        score = soft_capped(score);
+#endif
         score = select(vec4<f32>(LOWEST), score, is_there);
         var team_max = score;
         for (var lanes = 4u; lanes < LANES; lanes *= 2u) {

@@ -22,6 +22,8 @@ pub struct RopeKvAppend {
     pub head_dim: usize,
     /// Pairs are neighbours (2i, 2i + 1) rather than (i, i + n).
     pub interleaved: bool,
+    /// What sine and cosine are multiplied with.
+    pub scale: f32,
     pub bias: bool,
 }
 
@@ -87,7 +89,7 @@ impl Op for RopeKvAppend {
             template: include_str!("rope_kv_append.wgsl"),
             modules: &[],
             defines,
-            params: numbers.map(|number| number as u32).to_vec(),
+            params: numbers.map(|number| number as u32).into_iter().chain([self.scale.to_bits()]).collect(),
             grid: grid_2d(items.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
@@ -107,7 +109,7 @@ impl Op for RopeKvAppend {
             let part: Vec<f32> = qkv.chunks_exact(columns).flat_map(|row| &row[start..][..length]).copied().collect();
             HostTensor::f32(&[tokens, length], &part)
         };
-        let rope = Rope { head_dim: self.head_dim, interleaved: self.interleaved };
+        let rope = Rope { head_dim: self.head_dim, interleaved: self.interleaved, scale: self.scale };
         let turned = |part: HostTensor| {
             let mut operands = [part, inputs[1].clone(), inputs[2].clone()];
             rope.reference(&mut operands)?;
@@ -174,7 +176,8 @@ pub fn cases() -> Vec<Case> {
         (2, 4, 1, 256, 256, 33, 31),
     ] {
         for (interleaved, bias) in [(true, false), (false, true)] {
-            let op = RopeKvAppend { heads, kv_heads, head_dim, interleaved, bias };
+            let scale = if rotated < head_dim { 1.19 } else { 1.0 };
+            let op = RopeKvAppend { heads, kv_heads, head_dim, interleaved, scale, bias };
             let frequencies: Vec<f32> =
                 (0..rotated / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / rotated as f32)).collect();
             let mut inputs = vec![
@@ -192,7 +195,7 @@ pub fn cases() -> Vec<Case> {
     }
     // Four sequences, in another order than in the cache; the third has stopped and the last is past the end.
     for (interleaved, bias) in [(true, true), (false, false)] {
-        let op = RopeKvAppend { heads: 6, kv_heads: 2, head_dim: 32, interleaved, bias };
+        let op = RopeKvAppend { heads: 6, kv_heads: 2, head_dim: 32, interleaved, scale: 1.0, bias };
         let state = [3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4];
         let frequencies: Vec<f32> = (0..16).map(|i| 10000f32.powf(-(i as f32) / 16.0)).collect();
         let mut inputs = vec![

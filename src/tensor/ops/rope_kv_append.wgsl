@@ -4,7 +4,7 @@
 struct Params {
     items: u32, heads: u32, kv_heads: u32, head_dim: u32,
     // Pairs of a head that are turned.
-    pairs: u32, capacity: u32,
+    pairs: u32, capacity: u32, scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
@@ -57,7 +57,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let column = head * params.head_dim;
     var values = vec2<f32>(element(start, column + a), element(start, column + b));
     if is_turned {
-        let turned = cos_sin(f32(position) * frequencies[i]);
+        let turned = cos_sin(f32(position) * frequencies[i]) * params.scale;
         values = vec2<f32>(
             values.x * turned.x - values.y * turned.y,
             values.x * turned.y + values.y * turned.x,

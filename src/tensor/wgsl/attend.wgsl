@@ -2,8 +2,12 @@
 // dimension of the query and of the sums; four positions are scored at once, because the sum over lanes takes a vec4. A softmax
 // in one pass (Milakov, Gimelshein 2018).
 //
-// The kernel binds `q`, `k_cache` and `v_cache` and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`.
+// The kernel binds `q`, `k_cache` and `v_cache` and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`,
+// and with SOFTCAP `params.softcap`.
 #import "subgroup_sum"
+#ifdef SOFTCAP
+#import "softcap"
+#endif
 
 const LOWEST = -3.0e38;
 
@@ -47,6 +51,9 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
             }
         }
         scores = sum_over_lanes(scores, local);
+#ifdef SOFTCAP
+        scores = soft_capped(scores);
+#endif
         let is_there = vec4<u32>(p, p + 1u, p + 2u, p + 3u) < vec4<u32>(end);
         scores = select(vec4<f32>(LOWEST), scores, is_there);
 
