@@ -83,6 +83,7 @@ export interface ModelInfo {
   max_sequences: number;
   vocab_size: number;
   embedding_length: number;
+  /** The type that most bytes of the matrices have, in lower case, for example `q4_k`. */
   quantization: string;
   precision: 'fast' | 'exact';
   weight_bytes: number;

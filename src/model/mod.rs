@@ -23,4 +23,4 @@ mod weights;
 
 pub use kv_cache::KvCache;
 pub use transformer::{Logits, Precision, Transformer};
-pub use weights::{Progress, Weights};
+pub use weights::{Progress, Run, Weights};

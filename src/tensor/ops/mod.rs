@@ -5,6 +5,7 @@ use super::{Case, Op};
 mod activation;
 mod epilogue;
 mod placement;
+mod qkv_parts;
 mod residual;
 
 macro_rules! ops {
@@ -29,6 +30,7 @@ ops! {
     attention_split: AttentionSplit,
     binary: Binary,
     combine_experts: CombineExperts,
+    concat_columns: ConcatColumns,
     dot: Dot,
     embedding: Embedding,
     fill: Fill,
@@ -76,6 +78,7 @@ pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
+pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
 pub use residual::Residual;
 pub use unary::UnaryKind;
