@@ -14,7 +14,7 @@ use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
-use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
+use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME};
 use crate::text::tokenizer::Tokenizer;
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
@@ -122,7 +122,7 @@ impl Engine {
         let total = checkpoint.file_bytes();
         let metadata = &checkpoint.metadata;
         let config = Config::of(&checkpoint)?;
-        let ModelText { tokenizer, chat_template } = ModelText::of(&checkpoint)?;
+        let ModelText { tokenizer, chat_templates } = ModelText::of(&checkpoint)?;
         if tokenizer.vocab_size() > config.vocab_size {
             bail!(
                 InvalidFile,
@@ -131,7 +131,8 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let template = ChatTemplate::new(chat_template.as_deref().unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
+        let own_template = chat_templates.get(DEFAULT_TEMPLATE_NAME);
+        let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
 
         let precision = options.precision.unwrap_or(match device.capabilities().software {
@@ -155,7 +156,7 @@ impl Engine {
         };
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
-            has_chat_template: chat_template.is_some(),
+            has_chat_template: own_template.is_some(),
             architecture: config.arch.name.to_owned(),
             parameters: transformer.parameters(),
             layers: n_layers,

@@ -174,5 +174,6 @@ async fn of_safetensors<'f>(
             text_files.insert(*name, read(&*file, MAX_TEXT_FILE_BYTES).await?);
         }
     }
+    text_files.insert("config.json", config);
     Ok(Checkpoint { metadata, tensors, files, origin: Origin::HuggingFace, text_files })
 }
