@@ -65,6 +65,28 @@ fn special_tokens_come_from_the_files_beside() {
     assert_eq!(both.end_of_generation(), [6, 9]);
 }
 
+/// Each model would make the token of a word that is written like it.
+#[test]
+fn plain_text_makes_no_control_token() {
+    let vocab = json!({"?": 0, "a": 1, "<": 2, "x": 3, ">": 4, "<x": 5, "<x>": 6, "##a": 7});
+    let scores: Vec<Value> = vocab.as_object().unwrap().keys().map(|token| json!([token, -1.0])).collect();
+    let models = [
+        json!({"type": "WordLevel", "unk_token": "?", "vocab": vocab}),
+        json!({"type": "WordPiece", "unk_token": "?", "vocab": vocab}),
+        json!({"type": "BPE", "unk_token": "?", "vocab": vocab, "merges": [["<", "x"]], "ignore_merges": true}),
+        json!({"type": "Unigram", "unk_id": 0, "vocab": scores}),
+    ];
+    for model in models {
+        let file = json!({"pre_tokenizer": {"type": "WhitespaceSplit"}, "model": model});
+        let config = json!({"eos_token": "<x>"});
+        let tokenizer = load(&[("tokenizer", file), ("tokenizer_config", config)]).unwrap();
+        assert_eq!(tokenizer.eos(), Some(6));
+        assert_eq!(tokenizer.encode("a<x>", false, true).unwrap(), [1, 6], "{model}");
+        let plain = tokenizer.encode("a <x>", false, false).unwrap();
+        assert!(!plain.contains(&6) && plain.len() >= 2, "{model}: {plain:?}");
+    }
+}
+
 #[test]
 fn everything_that_ends_a_generation_is_known() {
     let config = || json!({"eos_token": "</s>"});

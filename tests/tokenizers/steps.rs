@@ -2,6 +2,7 @@
 //! `tokenizers` crate gives when it reads the same file as a whole.
 
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
@@ -22,6 +23,8 @@ const TEXTS: &[&str] = &[
 ];
 
 /// All characters of the texts, in every form that a step can give them, and some longer tokens.
+static TOKENS: LazyLock<Vec<String>> = LazyLock::new(tokens);
+
 fn tokens() -> Vec<String> {
     let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>", "<0x00>", "<0xE2>"].map(str::to_owned).to_vec();
     let mut push = |token: String| {
@@ -61,7 +64,7 @@ fn added(id: usize, content: &str, special: bool, more: Value) -> Value {
 }
 
 fn models() -> Vec<Value> {
-    let tokens = tokens();
+    let tokens = &*TOKENS;
     let vocab: serde_json::Map<String, Value> =
         tokens.iter().enumerate().map(|(id, token)| (token.clone(), json!(id))).collect();
     let scores: Vec<Value> = tokens
@@ -150,7 +153,7 @@ fn decoders() -> Vec<Value> {
 }
 
 fn file(model: &Value, normalizer: &Value, pre_tokenizer: &Value, decoder: &Value) -> Value {
-    let n = tokens().len();
+    let n = TOKENS.len();
     json!({
         "version": "1.0", "truncation": null, "padding": null,
         "added_tokens": [
@@ -186,7 +189,7 @@ fn compare(file: &Value) -> usize {
                 let wanted = if n_text == 0 { String::new() } else { theirs.decode(&got, true).unwrap() };
                 // The crate gives up on a whole run of byte tokens where one of them is wrong, and writes a normalized token
                 // as the normalizers would.
-                let normalized = got.contains(&(tokens().len() as u32 + 2)) && !file["normalizer"].is_null();
+                let normalized = got.contains(&(TOKENS.len() as u32 + 2)) && !file["normalizer"].is_null();
                 if !wanted.contains(char::REPLACEMENT_CHARACTER) && !normalized {
                     assert_eq!(text, wanted, "{got:?} by {}", what());
                 }

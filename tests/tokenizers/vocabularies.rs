@@ -234,3 +234,69 @@ fn bert_gives_the_ids_of_its_own_tokenizer() {
         assert_eq!(tokenizer.decode(&ids).unwrap(), "hello, embeddings!", "{what}");
     }
 }
+
+#[test]
+fn unigram_gives_the_ids_of_sentencepiece() {
+    let golden = read(&root().join("tests/text/unigram.json"));
+    let texts = strings(&read(&root().join("tests/text/texts.json")));
+    let (vocabulary, wanted) = (&golden["vocabulary"], golden["ids"].as_array().unwrap());
+    assert!(wanted.iter().filter(|ids| ids.is_array()).count() >= 2000);
+    let tokens = strings(&vocabulary["tokens"]);
+    let types = ids(&vocabulary["token_types"]);
+    let scores: Vec<f64> =
+        vocabulary["scores"].as_array().unwrap().iter().map(|score| score.as_f64().unwrap()).collect();
+    let charsmap = vocabulary["charsmap"].as_str().unwrap();
+    let of_gguf = Tokenizer::new(Vocabulary {
+        model: "t5".to_owned(),
+        tokens: tokens.clone(),
+        scores: scores.iter().map(|&score| score as f32).collect(),
+        token_types: types.iter().map(|&n| n as i32).collect(),
+        charsmap: base64::decode(charsmap).unwrap(),
+        unk: Some(2),
+        eos: Some(1),
+        ..Vocabulary::default()
+    })
+    .unwrap();
+    let special = |id: usize| types[id] == 3;
+    let added: Vec<Value> = (0..tokens.len())
+        .filter(|&id| special(id) || types[id] == 4)
+        .map(|id| json!({"id": id, "content": tokens[id], "special": special(id), "normalized": false}))
+        .collect();
+    let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
+    let of_json = from_json(&json!({
+        "added_tokens": added,
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Precompiled", "precompiled_charsmap": charsmap},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+            {"type": "Strip", "strip_left": true, "strip_right": true},
+        ]},
+        "pre_tokenizer": metaspace, "decoder": metaspace,
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": tokens.iter().zip(&scores).collect::<Vec<_>>()},
+    }))
+    .unwrap();
+    let marks = fancy_regex::Regex::new(r"[^\p{L}\p{M}][\p{M}\x{E33}\x{EB3}]").unwrap();
+    for (what, tokenizer) in [("GGUF", &of_gguf), ("tokenizer.json", &of_json)] {
+        let mut n_same = 0;
+        for (text, wanted) in texts.iter().zip(wanted).filter(|(_, wanted)| wanted.is_array()) {
+            // The crate replaces a character and the marks behind it by what stands for the character alone, and sentencepiece
+            // takes its own sign for a space in the text, too.
+            if marks.is_match(text).unwrap() || text.contains('▁') {
+                continue;
+            }
+            let (got, wanted) = (tokenizer.encode(text, false, false).unwrap(), ids(wanted));
+            // Where two ways to cut are worth the same, either is right.
+            let worth = |ids: &[u32]| ids.iter().map(|&id| scores[id as usize]).sum::<f64>();
+            if got != wanted {
+                assert!(
+                    (worth(&got) - worth(&wanted)).abs() < 1e-4,
+                    "{what}: {text:?} gave {got:?}, wanted {wanted:?}"
+                );
+                assert_eq!(tokenizer.decode(&got).unwrap(), tokenizer.decode(&wanted).unwrap());
+            }
+            n_same += usize::from(got == wanted);
+            streamed(tokenizer, &got);
+        }
+        assert!(n_same > 2000, "{what}: {n_same}");
+    }
+    assert_eq!(of_gguf.encode("a<mark>b", true, false).unwrap().last(), Some(&1));
+}

@@ -4,6 +4,8 @@
 //! What the metadata leaves out follows the models that such files are made of: BERT's normalizer and words, the steps of T5
 //! and XLM-RoBERTa. Tokens are written as llama.cpp's converter writes them.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::{AddedToken, ModelWrapper};
@@ -75,9 +77,14 @@ pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
         tokens.push(Some(text));
     }
     let model = {
-        let vocab: Vocab = tokens.iter().flatten().cloned().zip(0u32..).collect();
+        let mut vocab: Vocab = tokens.iter().flatten().cloned().zip(0u32..).collect();
         if vocab.len() != tokens.len() {
             bail!(UnsupportedTokenizer, "{} tokens are written like another one", tokens.len() - vocab.len());
+        }
+        // Ordinary text must not make a control token.
+        for Added { id, token } in added.iter().filter(|added| added.id != unk) {
+            debug_assert_eq!(vocab.get(&token.content), Some(id));
+            vocab.remove(&token.content);
         }
         json_model::word_piece(
             vocab,
@@ -134,11 +141,12 @@ pub(super) fn unigram(vocabulary: Vocabulary) -> Result<Parts> {
         }
         pieces.push((text.clone(), f64::from(score)));
     }
-    let model = json_model::unigram(pieces, unk.map(|unk| unk as usize), false)?;
+    let no_text = |id: usize, _: &str| matches!(types[id], TokenType::Control | TokenType::Unknown | TokenType::Unused);
+    let model = json_model::unigram(pieces, unk.map(|unk| unk as usize), false, no_text)?;
     let mut normalizers = Vec::new();
     if vocabulary.remove_extra_whitespaces.unwrap_or(true) {
         normalizers.push(json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}));
-        normalizers.push(json!({"type": "Strip", "strip_left": true, "strip_right": true}));
+        normalizers.push(json!({"type": "Replace", "pattern": {"Regex": "^ | $"}, "content": ""}));
     }
     let prefix = if vocabulary.add_space_prefix.unwrap_or(true) { "always" } else { "never" };
     let mut steps = Steps::new(
@@ -188,6 +196,15 @@ pub(super) fn characters(vocabulary: Vocabulary) -> Result<Parts> {
         match pair.filter(|(left, right)| vocab.contains_key(&format!("{left}{right}"))) {
             Some((left, right)) => merges.push((left.to_owned(), right.to_owned())),
             None => bail!(UnsupportedTokenizer, "merge {rank} ({merge:?}) makes no token of the vocabulary"),
+        }
+    }
+    let mut in_merges: HashSet<&str> = unk.map(|unk| vocabulary.tokens[unk as usize].as_str()).into_iter().collect();
+    let made: Vec<String> = merges.iter().map(|(left, right)| format!("{left}{right}")).collect();
+    in_merges.extend(merges.iter().flat_map(|(left, right)| [left.as_str(), right.as_str()]));
+    in_merges.extend(made.iter().map(String::as_str));
+    for Added { token, .. } in added.iter().filter(|added| added.token.special) {
+        if !in_merges.contains(token.content.as_str()) {
+            vocab.remove(&token.content);
         }
     }
     let mut builder =

@@ -5,7 +5,7 @@
 //! padding, which a tokenizer.json may carry too, are of training and batches; they are left out. So is
 //! `clean_up_tokenization_spaces`, which would change text that was handed out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -147,7 +147,6 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let normalizers = Normalizers::new(file.normalizer.as_ref())?;
     let pre_tokenizers = PreTokenizers::new(file.pre_tokenizer.as_ref())?;
     let decoding = Decoding::new(file.decoder.as_ref())?;
-    let mut model = file.model.build()?;
 
     // Either file may name a token; tokenizer_config.json counts first.
     let name = |pick: fn(&SpecialSection) -> &Option<SpecialToken>| {
@@ -179,20 +178,25 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
             added.push(Added { id, token: section.token() });
         }
     }
-    for text in &named {
-        match added.iter_mut().find(|added| added.token.content == *text) {
+    let mut texts: HashSet<String> = added.iter().map(|added| added.token.content.clone()).collect();
+    texts.extend(named.iter().cloned());
+    let in_model = file.model.ids_of(&texts);
+    for text in named {
+        match added.iter_mut().find(|added| added.token.content == text) {
             Some(added) => added.token.special = true,
             None => {
-                if let Some(id) = model.id(text) {
-                    added.push(Added { id, token: AddedToken::from(text.as_str(), true) });
+                if let Some(&id) = in_model.get(&text) {
+                    added.push(Added { id, token: AddedToken::from(text, true) });
                 }
             }
         }
     }
+    let special = added.iter().filter(|added| added.token.special);
+    let mut model = file.model.build(&special.map(|added| added.token.content.clone()).collect())?;
     let n_entries = model.tokens.len() + added.len();
     for Added { id, token } in &added {
-        match model.id(&token.content) {
-            Some(other) if other != *id => bail!(
+        match in_model.get(&token.content) {
+            Some(other) if other != id => bail!(
                 UnsupportedTokenizer,
                 "added token {:?} has id {id}, and the vocabulary gives it id {other}",
                 token.content

@@ -3,6 +3,7 @@
 //! Read by hand instead of by the crate, which holds the whole section as a tree of JSON values first, and which takes
 //! merges and vocabulary for consistent: unsafe code of it copies merges into a buffer as long as the longest token.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
@@ -124,7 +125,20 @@ pub(super) struct BuiltModel {
 const MODELS: &str = "BPE, Unigram, WordLevel, WordPiece";
 
 impl ModelSection {
-    pub(super) fn build(mut self) -> Result<BuiltModel> {
+    /// Those of some tokens that the vocabulary has, with their ids.
+    pub(super) fn ids_of(&self, tokens: &HashSet<String>) -> HashMap<String, u32> {
+        match &self.vocab {
+            VocabSection::Ids(ids) => ids.iter().filter(|(token, _)| tokens.contains(token)).cloned().collect(),
+            VocabSection::Scores(scores) => {
+                let ids = scores.iter().zip(0u32..).filter(|((token, _), _)| tokens.contains(token));
+                ids.map(|((token, _), id)| (token.clone(), id)).collect()
+            }
+        }
+    }
+
+    /// The model. Tokens of `hidden` are no part of it: ordinary text must not make a control token. The unknown token and what
+    /// merges are made of stay.
+    pub(super) fn build(mut self, hidden: &HashSet<String>) -> Result<BuiltModel> {
         // Files from before the field had a type.
         let kind = match (self.kind.take(), &self.vocab, &self.merges) {
             (Some(kind), ..) => kind,
@@ -134,10 +148,10 @@ impl ModelSection {
             (None, ..) => "WordLevel".to_owned(),
         };
         match kind.as_str() {
-            "BPE" => self.bpe(),
-            "Unigram" => self.unigram(),
-            "WordPiece" => self.word_piece(),
-            "WordLevel" => self.word_level(),
+            "BPE" => self.bpe(hidden),
+            "Unigram" => self.unigram(hidden),
+            "WordPiece" => self.word_piece(hidden),
+            "WordLevel" => self.word_level(hidden),
             kind => bail!(UnsupportedTokenizer, "the model of the tokenizer is {kind:?}, wanted one of: {MODELS}"),
         }
     }
@@ -165,12 +179,14 @@ impl ModelSection {
         Ok((vocab, tokens))
     }
 
-    fn bpe(mut self) -> Result<BuiltModel> {
-        let (vocab, tokens) = self.ids()?;
+    fn bpe(mut self, hidden: &HashSet<String>) -> Result<BuiltModel> {
+        let (mut vocab, tokens) = self.ids()?;
         let Some(MergesSection(merges)) = self.merges else {
             bail!(UnsupportedTokenizer, "the BPE model of the tokenizer has no merges");
         };
         let prefix = self.continuing_subword_prefix.filter(|prefix| !prefix.is_empty());
+        let mut hidden: HashSet<&str> = hidden.iter().map(String::as_str).collect();
+        hidden.remove(self.unk_token.as_deref().unwrap_or(""));
         let mut merged = String::new();
         for (rank, (left, right)) in merges.iter().enumerate() {
             let Some(rest) = right.strip_prefix(prefix.as_deref().unwrap_or("")) else {
@@ -183,8 +199,10 @@ impl ModelSection {
                 if !vocab.contains_key(token) {
                     bail!(UnsupportedTokenizer, "merge {rank} has {token:?}, which is no token of the vocabulary");
                 }
+                hidden.remove(token.as_str());
             }
         }
+        vocab.retain(|token, _| !hidden.contains(token.as_str()));
         let mut builder = BPE::builder()
             .vocab_and_merges(vocab, merges)
             .fuse_unk(self.fuse_unk.unwrap_or(false))
@@ -205,24 +223,28 @@ impl ModelSection {
         Ok(BuiltModel { model: model.into(), tokens })
     }
 
-    fn unigram(self) -> Result<BuiltModel> {
+    fn unigram(self, hidden: &HashSet<String>) -> Result<BuiltModel> {
         let VocabSection::Scores(pieces) = self.vocab else {
             bail!(UnsupportedTokenizer, "the vocabulary of the unigram model is no list of tokens and scores");
         };
-        unigram(pieces, self.unk_id, self.byte_fallback.unwrap_or(false))
+        unigram(pieces, self.unk_id, self.byte_fallback.unwrap_or(false), |id, piece| {
+            Some(id) == self.unk_id || hidden.contains(piece)
+        })
     }
 
-    fn word_piece(mut self) -> Result<BuiltModel> {
-        let (vocab, tokens) = self.ids()?;
+    fn word_piece(mut self, hidden: &HashSet<String>) -> Result<BuiltModel> {
+        let (mut vocab, tokens) = self.ids()?;
         let unk = self.unk_token.unwrap_or_else(|| "[UNK]".to_owned());
         let prefix = self.continuing_subword_prefix.unwrap_or_else(|| "##".to_owned());
+        vocab.retain(|token, _| *token == unk || !hidden.contains(token));
         let longest = self.max_input_chars_per_word.unwrap_or(100);
         word_piece(vocab, tokens, unk, prefix, longest)
     }
 
-    fn word_level(mut self) -> Result<BuiltModel> {
-        let (vocab, tokens) = self.ids()?;
+    fn word_level(mut self, hidden: &HashSet<String>) -> Result<BuiltModel> {
+        let (mut vocab, tokens) = self.ids()?;
         let unk_token = self.unk_token.unwrap_or_else(|| "<unk>".to_owned());
+        vocab.retain(|token, _| *token == unk_token || !hidden.contains(token));
         let model = WordLevel::builder()
             .vocab(vocab)
             .unk_token(unk_token)
@@ -258,7 +280,12 @@ pub(super) fn word_piece(
     Ok(BuiltModel { model: model.into(), tokens })
 }
 
-pub(super) fn unigram(pieces: Vec<(String, f64)>, unk: Option<usize>, byte_fallback: bool) -> Result<BuiltModel> {
+pub(super) fn unigram(
+    mut pieces: Vec<(String, f64)>,
+    unk: Option<usize>,
+    byte_fallback: bool,
+    hidden: impl Fn(usize, &str) -> bool,
+) -> Result<BuiltModel> {
     if let Some((piece, _)) = pieces.iter().find(|(piece, _)| piece.len() > LONGEST_UNIGRAM_PIECE) {
         bail!(
             UnsupportedTokenizer,
@@ -273,6 +300,12 @@ pub(super) fn unigram(pieces: Vec<(String, f64)>, unk: Option<usize>, byte_fallb
         bail!(UnsupportedTokenizer, "the unigram model has {} pieces", pieces.len());
     }
     let tokens = pieces.iter().map(|(piece, _)| Some(piece.clone())).collect();
+    for (id, (piece, _)) in pieces.iter_mut().enumerate() {
+        if hidden(id, piece) {
+            // Ids are places in the list, and no text has an empty piece.
+            piece.clear();
+        }
+    }
     let model = Unigram::from(pieces, unk, byte_fallback)
         .map_err(|cause| err!(UnsupportedTokenizer, "the unigram model: {cause}"))?;
     Ok(BuiltModel { model: model.into(), tokens })
