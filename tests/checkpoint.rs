@@ -10,6 +10,8 @@ mod folders;
 mod logits;
 #[path = "checkpoint/safetensors.rs"]
 mod safetensors;
+#[path = "checkpoint/split.rs"]
+mod split;
 #[path = "checkpoint/writer.rs"]
 mod writer;
 

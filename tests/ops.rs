@@ -37,6 +37,24 @@ fn kernels_for_small_gpus_agree_with_references() {
     assert!(pollster::block_on(parity::check_all(&adapter::context_with(&options))) > 100);
 }
 
+/// What autotuning may let run.
+#[test]
+fn variants_of_kernels_agree_with_references() {
+    let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
+    assert!(pollster::block_on(parity::check_all_variants(&adapter::context_with(&options))) > 200);
+}
+
+#[test]
+fn variants_for_small_gpus_agree_with_references() {
+    let options = DeviceOptions {
+        software_kernels: Some(false),
+        without_subgroups: true,
+        workgroup_storage: Some(16 << 10),
+        ..Default::default()
+    };
+    assert!(pollster::block_on(parity::check_all_variants(&adapter::context_with(&options))) > 80);
+}
+
 /// However the bytes of a weight are cut into pieces, and however many runs its upload takes, the matrix is the same.
 #[test]
 fn weights_arrive_whole_in_pieces_of_any_length() {
@@ -44,7 +62,8 @@ fn weights_arrive_whole_in_pieces_of_any_length() {
     let mut rng = Rng(21);
     for format in quant::FORMATS {
         // The second is larger than the staging buffer and has an odd number of blocks in a row.
-        for (rows, columns) in [(7, 96), (1301, 4128)] {
+        for (rows, columns) in [(7, 96usize), (1301, 4128)] {
+            let columns = columns.next_multiple_of(format.block_size);
             let weight = rng.weight(format, rows, columns);
             let x = context.tensor(&rng.tensor(&[1, columns])).unwrap();
             let product = |weight: &Tensor| {

@@ -34,6 +34,13 @@ async fn kernels_agree_with_references() {
 }
 
 #[wasm_bindgen_test]
+async fn variants_of_kernels_agree_with_references() {
+    let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
+    let context = Context::new(Device::request(&options).await.unwrap());
+    assert!(parity::check_all_variants(&context).await > 150);
+}
+
+#[wasm_bindgen_test]
 async fn a_kernel_that_does_not_compile_is_a_typed_error() {
     use rillm::gpu::{Binding, Shader, Template};
     let context = context(true).await;

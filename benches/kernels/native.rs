@@ -90,7 +90,7 @@ impl Bench {
         let tokens = self.options.tokens;
         for [rows, columns] in MAT_MUL_SHAPES {
             let flop = Work::Flop(2.0 * (tokens * rows * columns) as f64);
-            if self.options.format.has_int8_view {
+            if self.options.format.int8.is_some() {
                 let name = format!("mat_mul_int8 [{rows}, {columns}]");
                 self.time(&name, &ops::MatMulInt8::default(), flop, async |bench| {
                     let x = bench.context.tensor(&bench.rng.tensor(&[tokens, columns]))?;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
+use super::autotune::{self, Autotune, AutotuneInfo};
 use super::model_text::ModelText;
 use super::session::Session;
 use crate::error::{Error, Result};
@@ -13,12 +14,18 @@ use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
 use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
-use crate::tensor::{AdapterInfo, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
+use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME};
 use crate::text::tokenizer::Tokenizer;
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
+
+/// The least sizes of a model's caches. A pass over a prompt has a bind group for each of its dispatches, ten for a layer, for each
+/// length of a prompt that comes again; plans and what is recorded pin theirs. A cache that holds fewer makes them all anew
+/// for each prompt, which took longer than the GPU's part of the work.
+const BIND_GROUPS: usize = 4096;
+const UNIFORMS: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
@@ -31,6 +38,10 @@ pub struct LoadOptions {
     pub precision: Option<Precision>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
+    /// Whether variants of kernels are compared on this adapter.
+    pub autotune: Autotune,
+    /// What [`Engine::tunings`] of an earlier load gave. Anything else is passed over.
+    pub tunings: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -69,6 +80,7 @@ pub struct ModelInfo {
     pub weight_bytes_per_token: u64,
     pub kv_cache_bytes: u64,
     pub adapter: AdapterInfo,
+    pub autotune: AutotuneInfo,
 }
 
 /// A loaded model.
@@ -81,6 +93,8 @@ pub(super) struct Inner {
     pub template: ChatTemplate,
     pub utc_offset_seconds: i64,
     pub info: ModelInfo,
+    /// Of autotuning, to be kept for the next load.
+    pub tunings: Option<String>,
     /// Taken out while a generation runs.
     pub session: RefCell<Option<Session>>,
 }
@@ -102,7 +116,13 @@ impl Engine {
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
-        let device = Device::request(&options.device).await?;
+        let caches = options.device.caches;
+        let caches = CacheSizes {
+            bind_groups: caches.bind_groups.max(BIND_GROUPS),
+            uniforms: caches.uniforms.max(UNIFORMS),
+            ..caches
+        };
+        let device = Device::request(&DeviceOptions { caches, ..options.device.clone() }).await?;
         let loaded = Self::load_on(device.clone(), folder, file, options, progress).await;
         if loaded.is_err() {
             device.destroy();
@@ -148,6 +168,7 @@ impl Engine {
         };
         let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
         let transformer = Transformer::new(&context, config, &weights, precision)?;
+        let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
         let cache = KvCache::new(&context, transformer.config(), capacity)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
@@ -169,6 +190,7 @@ impl Engine {
             weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes: cache.bytes(),
             adapter: context.device().adapter().clone(),
+            autotune,
         };
         let session = Session::new(&context, &transformer, cache).await?;
         let engine = Engine(Rc::new(Inner {
@@ -178,6 +200,7 @@ impl Engine {
             template,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
+            tunings,
             session: RefCell::new(Some(session)),
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
@@ -186,6 +209,12 @@ impl Engine {
 
     pub fn info(&self) -> &ModelInfo {
         &self.0.info
+    }
+
+    /// What autotuning found and `LoadOptions::tunings` did not say yet: a text to be kept and handed to later loads, of this model or
+    /// others, on this adapter or others.
+    pub fn tunings(&self) -> Option<&str> {
+        self.0.tunings.as_deref()
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {

@@ -2,6 +2,7 @@
 //!
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
+mod autotune;
 pub mod dispatch_cost;
 mod generate;
 mod load;
@@ -15,6 +16,7 @@ mod speculation;
 mod verification;
 
 pub use crate::model::{Precision, folder, source};
+pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
 

@@ -1,6 +1,6 @@
 //! Bind groups, kept in a FIFO keyed by layout and by buffer ids, offsets and sizes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::device::Inner;
@@ -72,8 +72,11 @@ impl BindGroupCache {
         Self { groups: FifoCache::new(limit), layouts: HashMap::new() }
     }
 
-    pub fn forget_buffer(&mut self, id: u64) {
-        self.groups.remove_where(|key| key.entries.iter().any(|entry| entry.1 == id));
+    /// Drops the bind groups that name one of these buffers. One call for many, because it looks at every entry.
+    pub fn forget_buffers(&mut self, ids: &HashSet<u64>) {
+        if !ids.is_empty() {
+            self.groups.remove_where(|key| key.entries.iter().any(|entry| ids.contains(&entry.1)));
+        }
     }
 
     pub fn stats(&self) -> CacheStats {

@@ -6,7 +6,7 @@
 //! - A handle may go while commands that use its buffer are recorded, or submitted and not done. Reuse is safe, because
 //!   commands run in program order; destruction waits until the GPU has finished the submission.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
 
 use super::Device;
@@ -102,6 +102,11 @@ impl Buffer {
             Some(raw) => Ok(&raw.wgpu),
             None => bail!(Internal, "a buffer of a traced step has no memory"),
         }
+    }
+
+    /// Not so for one that a step makes while it is only traced.
+    pub fn has_memory(&self) -> bool {
+        self.traced().is_none()
     }
 
     pub(super) fn traced(&self) -> Option<usize> {
@@ -292,8 +297,9 @@ impl Inner {
             std::mem::take(&mut pool.retired).into_iter().partition(|(last_use, _)| *last_use <= finished);
         pool.retired = retired;
         drop(pool);
+        let gone: HashSet<u64> = done.iter().map(|(_, raw)| raw.id).collect();
+        self.bind_groups.borrow_mut().forget_buffers(&gone);
         for (_, raw) in done {
-            self.bind_groups.borrow_mut().forget_buffer(raw.id);
             self.counters.buffer_destroyed(raw.wgpu.size());
             raw.wgpu.destroy();
         }

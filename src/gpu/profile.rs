@@ -1,5 +1,6 @@
-//! GPU time per kernel, by timestamp queries. While it is on, each dispatch has a compute pass of its own, because WebGPU takes
-//! timestamps only at the borders of passes; so the sum is more than a step takes.
+//! GPU time per kernel, or of chains of dispatches, by timestamp queries. WebGPU takes timestamps only at the borders of passes.
+//! So while kernels are timed, each dispatch has a compute pass of its own, and the sum is more than a step takes; a chain that
+//! is timed as a whole is one pass.
 
 use std::collections::BTreeMap;
 
@@ -32,9 +33,18 @@ pub struct KernelUse {
     pub time: KernelTime,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Timing {
+    #[default]
+    Off,
+    Dispatches,
+    /// Each submit as a whole, which is one pass.
+    Submits,
+}
+
 #[derive(Default)]
 pub(super) struct Profiler {
-    on: bool,
+    timing: Timing,
     pending: Vec<Pending>,
 }
 
@@ -50,6 +60,8 @@ type Timed = (String, u64);
 /// The queries of the submit that is being encoded.
 pub(super) struct Queries {
     set: wgpu::QuerySet,
+    /// Whether each dispatch is to have a pass of its own.
+    pub by_dispatch: bool,
     kernels: Vec<Timed>,
     next: u32,
     resolve: wgpu::Buffer,
@@ -59,9 +71,11 @@ pub(super) struct Queries {
 impl Profiler {
     /// Queries for the dispatches of a submit; those beyond the limit are not timed.
     pub fn begin(&mut self, device: &Inner, commands: &[Command]) -> Option<Queries> {
-        if !self.on {
+        if self.timing == Timing::Off {
             return None;
         }
+        let by_dispatch = self.timing == Timing::Dispatches;
+        let most = if by_dispatch { MAX_QUERIES as usize / 2 } else { 1 };
         let kernels: Vec<Timed> = commands
             .iter()
             .filter_map(|command| match command {
@@ -70,7 +84,7 @@ impl Profiler {
                 }
                 Command::Copy { .. } => None,
             })
-            .take(MAX_QUERIES as usize / 2)
+            .take(most)
             .collect();
         if kernels.is_empty() {
             return None;
@@ -90,7 +104,7 @@ impl Profiler {
         });
         // The recorder is flushing, so nothing is traced or captured and this is a buffer of the pool.
         let timestamps = device.handle()?.buffer(size, "kernel times").ok()?;
-        Some(Queries { set, kernels, next: 0, resolve, timestamps })
+        Some(Queries { set, by_dispatch, kernels, next: 0, resolve, timestamps })
     }
 
     pub fn submitted(&mut self, queries: Queries) {
@@ -130,8 +144,64 @@ impl Device {
             bail!(AdapterLimits, "this adapter has no timestamp-query, so kernels can't be timed");
         }
         inner.flush(FlushReason::Explicit);
-        inner.profiler.borrow_mut().on = on;
+        inner.profiler.borrow_mut().timing = if on { Timing::Dispatches } else { Timing::Off };
         Ok(())
+    }
+
+    /// How long chains of dispatches take, each recorded by one call of `record` with its number. By timestamps of the GPU where
+    /// the adapter has them, which browsers round to tenths of a millisecond; else by the clock, from before a chain is recorded
+    /// until the wait for it ends, which is some milliseconds too long. A time of zero says that nothing was measured.
+    pub async fn time_chains(
+        &self,
+        chains: usize,
+        record: &dyn Fn(usize) -> Result<()>,
+    ) -> Result<Vec<web_time::Duration>> {
+        let inner = self.inner();
+        let splits_submits = inner.options.debug || inner.options.max_batch > 0;
+        if !inner.capabilities.timestamp_query || splits_submits {
+            let mut times = Vec::with_capacity(chains);
+            for chain in 0..chains {
+                self.sync().await?;
+                let start = web_time::Instant::now();
+                record(chain)?;
+                self.sync().await?;
+                times.push(start.elapsed());
+            }
+            return Ok(times);
+        }
+        inner.flush(FlushReason::Explicit);
+        let before = std::mem::replace(&mut inner.profiler.borrow_mut().timing, Timing::Submits);
+        let kept = std::mem::take(&mut inner.profiler.borrow_mut().pending);
+        let recorded = (0..chains).try_for_each(|chain| {
+            record(chain)?;
+            inner.flush(FlushReason::Explicit);
+            Ok(())
+        });
+        inner.profiler.borrow_mut().timing = Timing::Off;
+        let pending = std::mem::replace(&mut inner.profiler.borrow_mut().pending, kept);
+        let read = match recorded {
+            Ok(()) => self.read_timestamps(&pending).await,
+            Err(error) => Err(error),
+        };
+        inner.profiler.borrow_mut().timing = before;
+        let nanoseconds = read?.into_iter().map(|times| times.first().copied().unwrap_or_default());
+        Ok(nanoseconds.map(web_time::Duration::from_nanos).collect())
+    }
+
+    /// The nanoseconds of each pair of timestamps.
+    async fn read_timestamps(&self, pending: &[Pending]) -> Result<Vec<Vec<u64>>> {
+        let period = f64::from(self.inner().queue.get_timestamp_period());
+        let slices: Vec<BufferSlice> = pending
+            .iter()
+            .map(|pending| BufferSlice { size: pending.kernels.len() as u64 * 16, ..pending.timestamps.slice() })
+            .collect();
+        let submits = self.read(&slices)?.bytes().await?;
+        let times = |bytes: Vec<u8>| {
+            let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
+            // Some drivers let the clock jump back; such a pair says nothing.
+            ticks.chunks_exact(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 * period) as u64).collect()
+        };
+        Ok(submits.into_iter().map(times).collect())
     }
 
     /// GPU times by kernel since the last call.
@@ -152,24 +222,17 @@ impl Device {
         let inner = self.inner();
         inner.flush(FlushReason::Readback);
         // The read-back itself is not to be timed.
-        let was_on = std::mem::take(&mut inner.profiler.borrow_mut().on);
+        let timing = std::mem::take(&mut inner.profiler.borrow_mut().timing);
         let pending = std::mem::take(&mut inner.profiler.borrow_mut().pending);
-        let slices: Vec<BufferSlice> = pending
-            .iter()
-            .map(|pending| BufferSlice { size: pending.kernels.len() as u64 * 16, ..pending.timestamps.slice() })
-            .collect();
-        let bytes = self.read(&slices)?.bytes().await?;
-        inner.profiler.borrow_mut().on = was_on;
+        let read = self.read_timestamps(&pending).await;
+        inner.profiler.borrow_mut().timing = timing;
         let mut times: BTreeMap<Timed, KernelTime> = BTreeMap::new();
-        for (pending, bytes) in pending.iter().zip(bytes) {
-            let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
-            for (kernel, pair) in pending.kernels.iter().zip(ticks.chunks_exact(2)) {
+        for (pending, nanoseconds) in pending.iter().zip(read?) {
+            for (kernel, nanoseconds) in pending.kernels.iter().zip(nanoseconds) {
                 let time = times.entry(kernel.clone()).or_default();
                 time.dispatches += 1;
                 time.read_bytes += kernel.1;
-                // Some drivers let the clock jump back; such a pair says nothing.
-                let period = f64::from(inner.queue.get_timestamp_period());
-                time.nanoseconds += (pair[1].saturating_sub(pair[0]) as f64 * period) as u64;
+                time.nanoseconds += nanoseconds;
             }
         }
         Ok(times.into_iter().map(|((label, _), time)| KernelUse { label, time }).collect())

@@ -187,6 +187,11 @@ impl Device {
         self.inner().recorder.borrow_mut().commands.push(copy);
     }
 
+    /// Runs `step` only for what it does besides: nothing of it is recorded, compiled or given memory.
+    pub fn rehearse<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
+        self.trace(step).map(|_| ())
+    }
+
     /// Runs `step` only to learn what pipelines it needs, and compiles those. Nothing runs on the GPU; what the step writes
     /// or reads is left out.
     pub async fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
@@ -319,7 +324,7 @@ impl Inner {
         for command in &commands {
             match command {
                 Command::Dispatch { pipeline, bind_group, grid } => {
-                    if profile.is_some() {
+                    if profile.as_ref().is_some_and(|profile| profile.by_dispatch) {
                         // Timestamps come at the borders of passes, so a profiled dispatch has one of its own.
                         pass = None;
                     }

@@ -71,9 +71,8 @@ impl Device {
         add(&inner.counters.uniform_writes, 1);
         cache.next_id += 1;
         let uniform = Rc::new(Uniform { wgpu, id: cache.next_id, device: Rc::downgrade(inner) });
-        for evicted in cache.entries.insert(key, uniform.clone(), size) {
-            inner.bind_groups.borrow_mut().forget_buffer(evicted.id);
-        }
+        let evicted = cache.entries.insert(key, uniform.clone(), size).iter().map(|uniform| uniform.id).collect();
+        inner.bind_groups.borrow_mut().forget_buffers(&evicted);
         uniform
     }
 }

@@ -18,7 +18,7 @@ use crate::tensor::ops::{
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
-/// Tokens whose first layer takes the GPU longer than it takes to record the others.
+/// Tokens of which a layer takes the GPU longer than it takes to record the next.
 const LONG: usize = 128;
 
 /// The inputs of a product, [tokens, columns].
@@ -46,7 +46,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn takes_int8(&self, weight: &Tensor) -> bool {
-        let has_view = matches!(weight.dtype(), DType::Weight(format) if format.has_int8_view);
+        let has_view = matches!(weight.dtype(), DType::Weight(format) if format.int8.is_some());
         self.precision == Precision::Fast && has_view && !self.few
     }
 
@@ -165,8 +165,9 @@ pub(super) fn forward(
         let gate_up = pass.product(&h, &layer.gate_up)?; // [n, 2 · n_ff]
         let f = pass.produce(&swiglu, &[&gate_up], &layer.down)?; // [n, n_ff]
         pass.add_product(&f, &layer.down, &x)?;
-        if index == 0 && tokens.shape().elements() >= LONG {
-            // The GPU begins while the other layers are recorded.
+        if tokens.shape().elements() >= LONG && (index + 1).is_power_of_two() {
+            // The GPU works while other layers are recorded: about as many as it has been given, so that it never waits and
+            // there are few submits.
             context.device().flush();
         }
     }

@@ -1,7 +1,9 @@
 //! Runs ops on the GPU: makes outputs, binds tensors and records the dispatch.
 
-use super::quant::{BLOCK, Planes};
-use super::{Case, DType, Desc, HostTensor, Op, Shape, WeightUpload};
+use std::rc::Rc;
+
+use super::quant::Planes;
+use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload};
 use crate::error::Result;
 use crate::gpu::{Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template};
 
@@ -10,6 +12,11 @@ const MODULES: &[(&str, &str)] = &[
     ("block", include_str!("wgsl/block.wgsl")),
     ("activations", include_str!("wgsl/activations.wgsl")),
     ("int8_block", include_str!("wgsl/int8_block.wgsl")),
+    ("int8_weight", include_str!("wgsl/int8_weight.wgsl")),
+    ("iq4_values", include_str!("wgsl/iq4_values.wgsl")),
+    ("k_scales", include_str!("wgsl/k_scales.wgsl")),
+    ("fifth_bits", include_str!("wgsl/fifth_bits.wgsl")),
+    ("repack_k", include_str!("wgsl/repack_k.wgsl")),
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
@@ -56,6 +63,11 @@ impl Tensor {
         }
     }
 
+    /// Not so while a step is only rehearsed, for what is made in it.
+    pub(super) fn has_memory(&self) -> bool {
+        self.buffer.has_memory()
+    }
+
     /// Where its elements are.
     pub fn slice(&self) -> BufferSlice {
         BufferSlice { buffer: self.buffer.clone(), offset: 0, size: (self.bytes()).max(4) }
@@ -93,15 +105,21 @@ impl Plan {
 #[derive(Clone)]
 pub struct Context {
     device: Device,
+    tunings: Rc<Tunings>,
 }
 
 impl Context {
     pub fn new(device: Device) -> Self {
-        Self { device }
+        Self { device, tunings: Rc::default() }
     }
 
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Which variants of kernels run.
+    pub fn tunings(&self) -> &Tunings {
+        &self.tunings
     }
 
     /// A tensor with unspecified contents.
@@ -182,26 +200,56 @@ impl Context {
         let descs: Vec<Desc> = inputs.iter().map(|tensor| tensor.desc).collect();
         let output_descs = op.infer(&descs)?;
         let outputs = output_descs.iter().map(|desc| self.empty(*desc, op.name())).collect::<Result<Vec<Tensor>>>()?;
-        let kernel = op.kernel(&descs, &output_descs, self.device.capabilities())?;
+        let kernel = self.kernel(op, inputs, &descs, &output_descs)?;
+        self.dispatch(op.name(), op.mutates(), &kernel, inputs, &outputs)?;
+        Ok(outputs)
+    }
 
+    /// The kernel that runs: the default, or what was chosen in place of it.
+    fn kernel(&self, op: &dyn Op, tensors: &[&Tensor], inputs: &[Desc], outputs: &[Desc]) -> Result<Kernel> {
+        let capabilities = self.device.capabilities();
+        if self.tunings.is_idle() {
+            return op.kernel(inputs, outputs, capabilities);
+        }
+        let key = TuningKey::of(op, inputs);
+        if let Some(survey) = &mut *self.tunings.survey.borrow_mut() {
+            survey.note(key, op, tensors, outputs, capabilities)?;
+        }
+        match self.tunings.variant(&key) {
+            Some(variant) => op.kernel_as(&variant, inputs, outputs, capabilities),
+            None => op.kernel(inputs, outputs, capabilities),
+        }
+    }
+
+    /// Records a kernel of an op by its name.
+    pub(super) fn dispatch(
+        &self,
+        name: &str,
+        mutates: &[usize],
+        kernel: &Kernel,
+        inputs: &[&Tensor],
+        outputs: &[Tensor],
+    ) -> Result<()> {
         let mut modules = MODULES.to_vec();
         modules.extend_from_slice(kernel.modules);
+        let mut defines = kernel.defines.clone();
         let mut bindings = Vec::with_capacity(inputs.len() + outputs.len() + 2);
         let mut planes = Vec::new();
         let mut number = 0;
         for (index, tensor) in inputs.iter().enumerate() {
             if let DType::Weight(format) = tensor.desc.dtype {
                 modules.push(("weight", format.wgsl));
+                defines.extend(format.int8.iter().flat_map(|view| view.defines()));
                 planes = tensor.plane_slices();
                 continue;
             }
-            bindings.push(match op.mutates().contains(&index) {
+            bindings.push(match mutates.contains(&index) {
                 true => Binding::ReadWrite(number, tensor.slice()),
                 false => Binding::Read(number, tensor.slice()),
             });
             number += 1;
         }
-        for tensor in &outputs {
+        for tensor in outputs {
             bindings.push(Binding::ReadWrite(number, tensor.slice()));
             number += 1;
         }
@@ -211,14 +259,9 @@ impl Context {
         if !kernel.params.is_empty() {
             bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&kernel.params)));
         }
-        let shader = Shader {
-            label: op.name(),
-            template: Template::Static(kernel.template),
-            modules: &modules,
-            defines: &kernel.defines,
-        };
-        self.device.dispatch(&shader, &bindings, kernel.grid)?;
-        Ok(outputs)
+        let template = Template::Static(kernel.template);
+        let shader = Shader { label: name, template, modules: &modules, defines: &defines };
+        self.device.dispatch(&shader, &bindings, kernel.grid)
     }
 
     /// Records an op with one output.
@@ -242,7 +285,7 @@ impl Context {
         let label = format!("repack_{}", format.name);
         let shader =
             Shader { label: &label, template: Template::Static(format.repack), modules: MODULES, defines: &[] };
-        // Kernels of quantised formats take two blocks an invocation; for the others the second half returns at once.
+        // One block an invocation, or two, of which then the second half returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))
     }
@@ -320,75 +363,4 @@ pub(super) fn lanes_defines(workgroup: u32, lanes: Option<u32>) -> Vec<(&'static
         defines.push(("SUBGROUPS", Define::Flag));
     }
     defines
-}
-
-/// Invocations that together sum over the columns of some rows: lanes of a subgroup, or several times as many where rows are so
-/// long that each lane would take many blocks one after the other.
-pub(super) struct Team {
-    lanes: Option<u32>,
-    size: u32,
-    workgroup: u32,
-    /// Blocks of a row that the workgroup brings to its memory.
-    staged: Option<u32>,
-}
-
-impl Team {
-    /// On a GPU a read takes about as long as some thousand operations, so what counts is how few follow each other. On a CPU
-    /// barriers cost more.
-    pub fn for_columns(columns: usize, capabilities: &Capabilities) -> Self {
-        const LEAST_WORKGROUP: u32 = 64;
-        let lanes = subgroup_lanes(capabilities, 32);
-        let Some(count) = lanes else {
-            return Self { lanes, size: LEAST_WORKGROUP, workgroup: LEAST_WORKGROUP, staged: None };
-        };
-        let wanted = match columns / BLOCK {
-            _ if capabilities.software => count,
-            0..64 => 32,
-            64..96 => 64,
-            _ => 128,
-        };
-        let size = wanted.max(count);
-        Self { lanes, size, workgroup: size.max(LEAST_WORKGROUP), staged: None }
-    }
-
-    /// The same in a workgroup of so many invocations, where there are subgroups.
-    pub fn in_workgroup(columns: usize, invocations: u32, capabilities: &Capabilities) -> Self {
-        let team = Self::for_columns(columns, capabilities);
-        Self { workgroup: if team.lanes.is_some() { invocations.max(team.size) } else { team.workgroup }, ..team }
-    }
-
-    /// For kernels of many rows that prepare their activations: several teams of a large workgroup share what was prepared, in
-    /// workgroup memory, where there are subgroups and room for it.
-    pub fn staged(columns: usize, capabilities: &Capabilities) -> Self {
-        const STAGING_WORKGROUP: u32 = 256;
-        let team = Self::for_columns(columns, capabilities);
-        let fits = columns * 4 <= capabilities.max_workgroup_storage_size as usize * 3 / 4
-            && capabilities.max_invocations_per_workgroup >= STAGING_WORKGROUP;
-        match team.lanes {
-            Some(lanes) if fits && !capabilities.software => Self {
-                lanes: Some(lanes),
-                size: lanes.max(32),
-                workgroup: STAGING_WORKGROUP,
-                staged: Some((columns / BLOCK) as u32),
-            },
-            _ => team,
-        }
-    }
-
-    /// How many there are in a workgroup.
-    pub fn teams(&self) -> usize {
-        (self.workgroup / self.size) as usize
-    }
-
-    pub fn defines(&self) -> Vec<(&'static str, Define)> {
-        let mut defines = lanes_defines(self.workgroup, self.lanes);
-        defines.push(("TEAM", Define::U32(self.size)));
-        if self.lanes.is_some_and(|lanes| lanes < self.size) {
-            defines.push(("TEAMS_OF_LANES", Define::Flag));
-        }
-        if let Some(blocks) = self.staged {
-            defines.extend([("STAGED", Define::Flag), ("BLOCKS", Define::U32(blocks))]);
-        }
-        defines
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! This layer knows shapes, dtypes and kernels. It never sees a model, a token or a URL.
 
+mod autotune;
 mod batch;
 mod dtype;
 mod exec;
@@ -12,9 +13,12 @@ mod planar;
 pub mod quant;
 mod shape;
 mod shape_cache;
+mod team;
 mod truncation;
+mod tuning;
 mod upload;
 
+pub use autotune::{Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, survey};
 pub use batch::Batch;
 pub use dtype::DType;
 pub use exec::{Context, Plan, Tensor};
@@ -24,10 +28,11 @@ pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
 pub use truncation::SampleSettings;
+pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};
 pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
-    AdapterInfo, Buffer, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, KernelUse, PowerPreference,
-    Readback, Stats,
+    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, KernelUse,
+    PowerPreference, Readback, Stats,
 };

@@ -1,6 +1,6 @@
 //! What an operation is: shape inference, a kernel, and a plain CPU reference that tests hold the kernel to.
 
-use super::{DType, HostTensor, Shape};
+use super::{DType, HostTensor, Shape, Variant};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define, Grid};
 
@@ -30,6 +30,7 @@ impl Desc {
 ///
 /// Bindings follow from the op's tensors: inputs in order and then outputs at 0, 1, 2 …, leaving out weights; the planes of
 /// the weight input (an op takes at most one) at 10, 11 …; the parameters at 20.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// The WGSL template; the format of a weight input is importable as `"weight"`.
     pub template: &'static str,
@@ -55,6 +56,32 @@ pub trait Op {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>>;
 
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel>;
+
+    /// Ways to run the kernel that give the same and may be faster on some GPU: what autotuning compares with `kernel`. That one may
+    /// be among them.
+    fn variants(&self, _inputs: &[Desc], _capabilities: &Capabilities) -> Vec<Variant> {
+        Vec::new()
+    }
+
+    /// The kernel as one of the `variants` for such inputs.
+    fn kernel_as(
+        &self,
+        _variant: &Variant,
+        inputs: &[Desc],
+        outputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        self.kernel(inputs, outputs, capabilities)
+    }
+
+    /// The sizes that decide which variant is the fastest: what was chosen for them holds wherever they are the same.
+    fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
+        let weight = inputs.iter().find(|input| matches!(input.dtype, DType::Weight(_)));
+        match weight.map(|weight| weight.shape.dims()) {
+            Some([rows, columns]) => [*rows, *columns, 0],
+            _ => [0; 3],
+        }
+    }
 
     /// The same on the CPU, in plain loops: returns the outputs and changes the mutated inputs in place.
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>>;

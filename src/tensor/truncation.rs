@@ -47,6 +47,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
         ("truncation", include_str!("wgsl/truncation.wgsl")),
+        ("four_logits", include_str!("wgsl/four_logits.wgsl")),
         ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
         ("gumbel", include_str!("wgsl/gumbel.wgsl")),
         ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),

@@ -18,7 +18,7 @@ pub struct WeightUpload<'a> {
     rows: usize,
     columns: usize,
     row_bytes: usize,
-    /// Rows in a full run; even, so that a run begins with a whole pair of blocks and at a multiple of 4 bytes.
+    /// Rows in a full run: so many that a run begins with a whole unit of the format.
     rows_per_run: usize,
     rows_done: usize,
     /// Bytes of the open run that are in the staging buffer.
@@ -41,26 +41,27 @@ impl<'a> WeightUpload<'a> {
         Self::into_rows(context, context.empty(desc, label)?, 0, rows)
     }
 
-    /// Into `rows` rows of a weight that has its place, from `first_row` on. The blocks before the first row are even in number.
+    /// Into `rows` rows of a weight that has its place, from `first_row` on, where the format can be split (`Format::splits_at`).
     pub fn into_rows(context: &'a Context, tensor: Tensor, first_row: usize, rows: usize) -> Result<Self> {
         let DType::Weight(format) = tensor.dtype() else {
             bail!(DtypeMismatch, "only weights are uploaded as such, not {:?}", tensor.desc())
         };
         let (all_rows, columns) = tensor.shape().matrix()?;
-        let blocks_before = first_row * columns.div_ceil(BLOCK);
-        if first_row + rows > all_rows || !blocks_before.is_multiple_of(2) {
+        if first_row + rows > all_rows || !format.splits_at(first_row, columns) {
             bail!(
                 ShapeMismatch,
-                "rows {first_row} to {} of a weight {}, with {blocks_before} blocks before them; wanted rows of it, and an \
-                 even number",
+                "rows {first_row} to {} of a weight {}; wanted rows of it, and before them blocks of 32 of a multiple of {}",
                 first_row + rows,
-                tensor.shape()
+                tensor.shape(),
+                format.unit
             );
         }
         let row_bytes = format.row_bytes(columns)?;
-        let rows_per_run = (STAGING_BYTES / row_bytes) & !1;
+        // Units are powers of two of at most 16 blocks: so many rows are whole ones.
+        let fewest = (1..=format.unit).find(|rows| format.splits_at(*rows, columns)).unwrap_or(format.unit);
+        let rows_per_run = STAGING_BYTES / row_bytes / fewest * fewest;
         if rows_per_run == 0 {
-            bail!(AdapterLimits, "a row of {row_bytes} bytes; rows above {} are not read", STAGING_BYTES / 2);
+            bail!(AdapterLimits, "a row of {row_bytes} bytes; rows above {} are not read", STAGING_BYTES / fewest);
         }
         let staging = context.device().buffer(STAGING_BYTES as u64, "upload")?;
         let carry = Vec::with_capacity(4);

@@ -352,7 +352,11 @@ fn alignment_and_splits_are_checked() {
         &["general.alignment", "string"],
     );
     let split = Writer::new().entry("split.count", U16, 3u16.to_le_bytes()).bytes();
-    refused(split, Code::InvalidFile, &["split into 3 files", "merge"]);
+    let split = read(split).unwrap().split().unwrap();
+    assert_eq!((split.number, split.count, split.tensors), (0, 3, None));
+    let beyond = Writer::new().entry("split.count", U16, 3u16.to_le_bytes()).entry("split.no", U16, 3u16.to_le_bytes());
+    refused(beyond.bytes(), Code::InvalidFile, &["number 3 of 3"]);
+    refused(Writer::new().u32("split.count", 4_000_000_000).bytes(), Code::InvalidFile, &["split.count"]);
     read(Writer::new().entry("split.count", U16, 1u16.to_le_bytes()).bytes()).unwrap();
 }
 

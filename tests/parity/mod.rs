@@ -1,6 +1,6 @@
 //! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
 
-use rillm::tensor::{Case, Context, DType, HostTensor, ops};
+use rillm::tensor::{Case, Context, DType, Desc, HostTensor, TuningKey, Variant, ops};
 
 /// ‖a − b‖ / ‖b‖.
 fn relative_error(a: &[f32], b: &[f32]) -> f64 {
@@ -58,4 +58,40 @@ pub async fn check(context: &Context, name: &str, index: usize, case: &Case) {
     for (got, wanted) in got.iter().zip(&wanted) {
         assert_close(&what, got, wanted, case.tolerance);
     }
+}
+
+/// Runs the cases of every op that has variants as a third of them each, in turn: so every variant meets every format of weights
+/// and several shapes. Returns how many runs there were.
+pub async fn check_all_variants(context: &Context) -> usize {
+    let mut checked = 0;
+    for (name, cases) in ops::ALL {
+        for (index, case) in cases().iter().enumerate() {
+            checked += check_variants(context, name, index, case).await;
+        }
+    }
+    checked
+}
+
+async fn check_variants(context: &Context, name: &str, index: usize, case: &Case) -> usize {
+    let descs: Vec<Desc> = case.inputs.iter().map(HostTensor::desc).collect();
+    let all = case.op.variants(&descs, context.device().capabilities());
+    let variants: Vec<Variant> = all.into_iter().skip((3 - index % 3) % 3).step_by(3).collect();
+    if variants.is_empty() {
+        return 0;
+    }
+    let key = TuningKey::of(&*case.op, &descs);
+    let mut inputs = case.inputs.clone();
+    let mut wanted = case.op.reference(&mut inputs).unwrap();
+    wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+    for variant in &variants {
+        let what = format!("{name}, case {index}, {variant}");
+        context.tunings().choose(key, Some(variant.clone()));
+        let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(got.len(), wanted.len(), "{what}");
+        for (got, wanted) in got.iter().zip(&wanted) {
+            assert_close(&what, got, wanted, case.tolerance);
+        }
+    }
+    context.tunings().choose(key, None);
+    variants.len()
 }

@@ -1,11 +1,11 @@
 //! Finds out what a folder holds and reads the headers of its model.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues};
 use crate::error::{Code, Result};
 use crate::model::folder::{Folder, OpenFile};
-use crate::model::gguf::{self, Gguf};
+use crate::model::gguf::{self, Gguf, Metadata, SplitName};
 use crate::model::hugging_face::{self, MAX_CONFIG_BYTES};
 use crate::model::safetensors::Safetensors;
 use crate::model::safetensors::index::{Index, MAX_INDEX_BYTES};
@@ -32,7 +32,7 @@ impl<'f> Checkpoint<'f> {
             return safetensors_file(folder, source).await;
         }
         match Gguf::read(&*source).await {
-            Ok(gguf) => Ok(of_gguf(gguf, source)),
+            Ok(gguf) => of_gguf(folder, &file, gguf, source).await,
             Err(error) if error.code() == Code::NotGguf => {
                 let start = source.read(0, source.size().min(16) as usize).await?;
                 match Safetensors::begins(&start) {
@@ -56,7 +56,9 @@ async fn choose(folder: &dyn Folder) -> Result<String> {
             if names.len() == 1 {
                 return Ok(names.remove(0));
             }
-            let ggufs: Vec<&String> = names.iter().filter(|name| name.ends_with(".gguf")).collect();
+            // Of a split model, its first file.
+            let first = |name: &&String| SplitName::parse(name).is_none_or(|name| name.number == 0);
+            let ggufs: Vec<&String> = names.iter().filter(|name| name.ends_with(".gguf")).filter(first).collect();
             match ggufs[..] {
                 [only] => Ok(only.clone()),
                 [] => bail!(
@@ -97,11 +99,77 @@ async fn read(source: &dyn ByteSource, limit: u64) -> Result<Vec<u8>> {
     source.read(0, size as usize).await
 }
 
-/// A GGUF file as a checkpoint.
-fn of_gguf(gguf: Gguf, source: OpenFile<'_>) -> Checkpoint<'_> {
-    let tensors = tensors_of_gguf(&gguf, 0);
-    let metadata = gguf.into_metadata();
-    Checkpoint { metadata, tensors, files: vec![source], origin: Origin::Gguf, text_files: BTreeMap::new() }
+/// A GGUF file as a checkpoint, with the others of its model where that is split.
+async fn of_gguf<'f>(folder: &'f dyn Folder, path: &str, gguf: Gguf, source: OpenFile<'f>) -> Result<Checkpoint<'f>> {
+    let Some(split) = gguf.split() else {
+        let tensors = tensors_of_gguf(&gguf, 0);
+        return Ok(checkpoint_of_gguf(gguf.into_metadata(), tensors, vec![source]));
+    };
+    let name = SplitName::parse(path).filter(|name| (name.number, name.count) == (split.number, split.count));
+    let Some(name) = name else {
+        bail!(
+            InvalidFile,
+            "{}: the model is split and this is file {} of {}, wanted a name that ends in -{:05}-of-{:05}.gguf, by which the others \
+             are found; rename the files, or merge them with `llama-gguf-split --merge` of llama.cpp",
+            source.name(),
+            split.number + 1,
+            split.count,
+            split.number + 1,
+            split.count
+        );
+    };
+    let mut opened = Some((gguf, source));
+    let (mut metadata, mut tensors, mut files) = (Metadata::default(), Vec::new(), Vec::new());
+    for number in 0..split.count {
+        let (gguf, source) = match (number == split.number).then(|| opened.take()).flatten() {
+            Some(opened) => opened,
+            None => {
+                let path = name.of(number);
+                let Some(source) = folder.open(path.clone()).await? else {
+                    bail!(
+                        InvalidFile,
+                        "{}: the model is split into {} files and {path:?} is not there; load them together: by the address of the \
+                         first, as a folder, or as a list of files",
+                        folder.name(),
+                        split.count
+                    );
+                };
+                (Gguf::read(&*source).await?, source)
+            }
+        };
+        if gguf.split().is_none_or(|found| (found.number, found.count) != (number, split.count)) {
+            bail!(
+                InvalidFile,
+                "{}: the file says {:?} of the split, wanted number {number} of {}; the files are of different models",
+                source.name(),
+                gguf.split(),
+                split.count
+            );
+        }
+        tensors.extend(tensors_of_gguf(&gguf, files.len()));
+        if number == 0 {
+            metadata = gguf.into_metadata();
+        }
+        files.push(source);
+    }
+    let mut names = HashSet::new();
+    if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
+        bail!(InvalidFile, "the tensor {:?} stands in two files of the model", twice.name);
+    }
+    if split.tensors.is_some_and(|count| count != tensors.len() as u64) {
+        bail!(
+            MissingTensor,
+            "the {} files of the model hold {} tensors, wanted {:?} (split.tensors.count)",
+            split.count,
+            tensors.len(),
+            split.tensors
+        );
+    }
+    Ok(checkpoint_of_gguf(metadata, tensors, files))
+}
+
+fn checkpoint_of_gguf(metadata: Metadata, tensors: Vec<TensorInfo>, files: Vec<OpenFile<'_>>) -> Checkpoint<'_> {
+    Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() }
 }
 
 /// The tensors of a GGUF file that is a checkpoint's file of this number.

@@ -6,11 +6,13 @@
 //! overlap, and each has the size that its dimensions and type ask for.
 
 mod parse;
+mod split;
 mod types;
 mod value;
 
 use std::collections::BTreeMap;
 
+pub use split::{Split, SplitName};
 pub use types::GgmlType;
 pub use value::{Array, Metadata, Strings, Value};
 
@@ -52,6 +54,7 @@ pub struct Gguf {
     alignment: u64,
     header_bytes: u64,
     data_offset: u64,
+    split: Option<Split>,
 }
 
 impl Gguf {
@@ -83,14 +86,7 @@ impl Gguf {
 
     fn check(header: Header, file_size: u64) -> Result<Self> {
         let Header { version, metadata, tensors, parsed_bytes: header_bytes, .. } = header;
-        let split_count = metadata.optional_u64("split.count")?.unwrap_or(1);
-        if split_count > 1 {
-            bail!(
-                InvalidFile,
-                "the model is split into {split_count} files (split.count), which is not supported yet; merge them with \
-                 `llama-gguf-split --merge` of llama.cpp and load the merged file"
-            );
-        }
+        let split = Split::of(&metadata)?;
         let alignment = metadata.optional_u64("general.alignment")?.unwrap_or(DEFAULT_ALIGNMENT);
         // The specification wants a multiple of 8, ggml a power of two; files of both kinds are well defined.
         if !(alignment.is_power_of_two() || (alignment != 0 && alignment.is_multiple_of(8))) || alignment > 1 << 30 {
@@ -107,7 +103,12 @@ impl Gguf {
             .collect::<Result<Vec<_>>>()?;
         check_overlaps(&tensors)?;
         let by_name = tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.clone(), index)).collect();
-        Ok(Self { version, metadata, tensors, by_name, alignment, header_bytes, data_offset })
+        Ok(Self { version, metadata, tensors, by_name, alignment, header_bytes, data_offset, split })
+    }
+
+    /// Which file of a model this is, where a model was split into several.
+    pub fn split(&self) -> Option<Split> {
+        self.split
     }
 
     pub fn version(&self) -> u32 {

@@ -10,6 +10,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is
 /// the position of the first token). The new tokens' keys and values are in the cache already. Output:
 /// [tokens, heads · head_dim]. Query head h uses key-value head h · kv_heads / heads.
+#[derive(Clone, Copy, Debug)]
 pub struct Attention {
     pub heads: usize,
     pub kv_heads: usize,

@@ -5,11 +5,12 @@ use super::attention_split::{ALL_SPLITS, SHAPES, Splits};
 use super::mat_vec::reference_linear;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::{grid_2d, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
 /// state [4] u32 (state[0] is the token's position), x [1, rows] in planes (changed: x += weight · attention).
@@ -62,17 +63,94 @@ impl Op for AttentionOut {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (rows, columns) = inputs[2].shape.matrix()?;
-        let blocks = columns / BLOCK;
-        let splits = self.splits.splits;
+        let (_, columns) = inputs[2].shape.matrix()?;
         // Otherwise every few rows would read all splits again.
-        let merges_once = splits > 1
-            && columns * 4 <= capabilities.max_workgroup_storage_size as usize / 2
-            && capabilities.max_invocations_per_workgroup >= WORKGROUP;
+        let merges_once =
+            self.can_merge_once(columns, capabilities) && capabilities.max_invocations_per_workgroup >= WORKGROUP;
         let (team, rows_of_a_team) = match merges_once {
             true => (Team::in_workgroup(columns, WORKGROUP, capabilities), 4),
             false => (Team::for_columns(columns, capabilities), 2),
         };
+        self.kernel_of(team, rows_of_a_team, merges_once, inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let Ok((_, columns)) = inputs[2].shape.matrix() else { return vec![] };
+        let apart = Team::candidates(capabilities).into_iter().filter(|team| team.get("workgroup") == 64);
+        let mut variants: Vec<Variant> = apart.map(|team| team.with("rows", 2).with("merged", 0)).collect();
+        if self.can_merge_once(columns, capabilities) {
+            let lanes = subgroup_lanes(capabilities, 32).unwrap_or(u32::MAX);
+            let together = [(32, 128, 4), (32, 256, 2), (32, 256, 4), (64, 256, 4)];
+            variants.extend(
+                together
+                    .into_iter()
+                    .filter(|(team, workgroup, _)| {
+                        *team >= lanes && *workgroup <= capabilities.max_invocations_per_workgroup
+                    })
+                    .map(|(team, workgroup, rows)| {
+                        Variant::new(&[("team", team), ("workgroup", workgroup), ("rows", rows), ("merged", 1)])
+                    }),
+            );
+        }
+        variants
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let team = Team::of(variant, columns, capabilities);
+        self.kernel_of(team, variant.get("rows"), variant.get("merged") == 1, inputs, capabilities)
+    }
+
+    fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
+        let [rows, columns] = [0, 1].map(|dim| inputs[2].shape.dims().get(dim).copied().unwrap_or_default());
+        [rows, columns, self.splits.splits]
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
+        let length = (inputs[3].to_u32()?[0] as usize + 1).min(self.capacity);
+        let splits = self.splits.ranges(length).len();
+        let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
+        let merged: Vec<f32> = (0..columns)
+            .map(|column| {
+                let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
+                let largest = (0..splits).map(|split| total(split)[0]).fold(f32::NEG_INFINITY, f32::max);
+                let weight = |split: usize| (f64::from(total(split)[0]) - f64::from(largest)).exp();
+                let sum: f64 = (0..splits).map(|split| weight(split) * f64::from(rows[split][column])).sum();
+                let all: f64 = (0..splits).map(|split| weight(split) * f64::from(total(split)[1])).sum();
+                (sum / all) as f32
+            })
+            .collect();
+        let attention = HostTensor::f32(&[1, columns], &merged);
+        let products: Vec<f32> =
+            reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
+        let mut x = inputs[4].to_f32()?;
+        for (x, product) in x.iter_mut().zip(to_planar(&products)) {
+            *x += product;
+        }
+        inputs[4].set_f32(&x);
+        Ok(vec![])
+    }
+}
+
+impl AttentionOut {
+    /// Whether the attention of all heads fits in workgroup memory, and is worth it.
+    fn can_merge_once(&self, columns: usize, capabilities: &Capabilities) -> bool {
+        self.splits.splits > 1 && columns * 4 <= capabilities.max_workgroup_storage_size as usize / 2
+    }
+
+    fn kernel_of(
+        &self,
+        team: Team,
+        rows_of_a_team: u32,
+        merges_once: bool,
+        inputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let blocks = columns / BLOCK;
+        let splits = self.splits.splits;
         let mut defines = team.defines();
         defines.extend([
             ("ROWS", Define::U32(rows_of_a_team)),
@@ -104,33 +182,6 @@ impl Op for AttentionOut {
             ),
         })
     }
-
-    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (_, columns) = inputs[2].shape.matrix()?;
-        let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
-        let length = (inputs[3].to_u32()?[0] as usize + 1).min(self.capacity);
-        let splits = self.splits.ranges(length).len();
-        let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
-        let merged: Vec<f32> = (0..columns)
-            .map(|column| {
-                let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
-                let largest = (0..splits).map(|split| total(split)[0]).fold(f32::NEG_INFINITY, f32::max);
-                let weight = |split: usize| (f64::from(total(split)[0]) - f64::from(largest)).exp();
-                let sum: f64 = (0..splits).map(|split| weight(split) * f64::from(rows[split][column])).sum();
-                let all: f64 = (0..splits).map(|split| weight(split) * f64::from(total(split)[1])).sum();
-                (sum / all) as f32
-            })
-            .collect();
-        let attention = HostTensor::f32(&[1, columns], &merged);
-        let products: Vec<f32> =
-            reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
-        let mut x = inputs[4].to_f32()?;
-        for (x, product) in x.iter_mut().zip(to_planar(&products)) {
-            *x += product;
-        }
-        inputs[4].set_f32(&x);
-        Ok(vec![])
-    }
 }
 
 pub fn cases() -> Vec<Case> {
@@ -139,13 +190,16 @@ pub fn cases() -> Vec<Case> {
     for (index, (heads, _, head_dim, capacity, position)) in SHAPES.into_iter().enumerate() {
         for splits in ALL_SPLITS {
             let columns = heads * head_dim;
+            // The formats take turns, as far as they have rows of so many columns.
+            let formats: Vec<_> = FORMATS.iter().filter(|format| columns.is_multiple_of(format.block_size)).collect();
+            let format = formats[cases.len() % formats.len()];
             let rows = [32, 96, 1056][index % 3];
             let totals: Vec<f32> =
                 (0..splits.splits * heads).flat_map(|_| [rng.signed() * 3.0, 1.0 + rng.below(60) as f32]).collect();
             let inputs = vec![
                 rng.tensor(&[splits.splits, columns]),
                 HostTensor::f32(&[splits.splits, heads * 2], &totals),
-                rng.weight(FORMATS[index % FORMATS.len()], rows, columns),
+                rng.weight(format, rows, columns),
                 HostTensor::u32(&[4], &[position, 0, 0, 0]),
                 rng.tensor(&[1, rows]),
             ];

@@ -6,7 +6,7 @@ use super::Attention;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::subgroup_lanes;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs and output as those of `attention`; which it runs where tiles don't pay or don't fit: on software adapters, where
 /// barriers are dear, and for heads whose dimensions are no multiple of 4 or more than 256.
@@ -94,6 +94,31 @@ impl Op for AttentionPrefill {
             params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits()],
             grid: [kv_heads as u32, rows.div_ceil(tile_rows as usize) as u32, 1],
         })
+    }
+
+    fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let head_dim = self.attention.head_dim;
+        if capabilities.software || !head_dim.is_multiple_of(4) || head_dim > 256 {
+            return vec![];
+        }
+        let fits = |tile: &AttentionTile| tile.workgroup_bytes() <= capabilities.max_workgroup_storage_size;
+        let tiles = AttentionTile::CANDIDATES.into_iter().filter(fits);
+        tiles.map(|tile| Variant::new(&[("rows", tile.rows), ("chunk", tile.chunk)])).collect()
+    }
+
+    fn kernel_as(
+        &self,
+        variant: &Variant,
+        inputs: &[Desc],
+        outputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        let tile = AttentionTile { rows: variant.get("rows"), chunk: variant.get("chunk") };
+        Self { tile, ..*self }.kernel(inputs, outputs, capabilities)
+    }
+
+    fn tuning_sizes(&self, _: &[Desc]) -> [usize; 3] {
+        [self.attention.heads, self.attention.kv_heads, self.attention.head_dim]
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {

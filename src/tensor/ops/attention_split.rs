@@ -7,7 +7,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::planar::to_planar;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
 /// first token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each split
@@ -40,15 +40,7 @@ const WORKGROUP: usize = 256;
 impl Splits {
     /// The best for an adapter and a model's heads' length.
     pub fn choose(head_dim: usize, capabilities: &Capabilities) -> Self {
-        let lanes = subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
-        // The arrays of the kernel.
-        let workgroup_bytes = 16 * (head_dim + WORKGROUP / 4 + 2 * WORKGROUP / lanes + 2 * WORKGROUP);
-        let grouped = !capabilities.software
-            && lanes >= 4
-            && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
-            && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
-            && head_dim <= WORKGROUP
-            && head_dim.is_multiple_of(4);
+        let grouped = !capabilities.software && Self::can_group(head_dim, capabilities);
         match grouped {
             // Enough workgroups for a large GPU on long contexts, and few enough that merging stays cheap.
             true => Self { splits: 8, tile: WORKGROUP / 4, grouped },
@@ -56,6 +48,18 @@ impl Splits {
             false if capabilities.software => Self { splits: 1, tile: 64, grouped },
             false => Self { splits: 8, tile: 64, grouped },
         }
+    }
+
+    /// Whether the grouped kernel can run.
+    fn can_group(head_dim: usize, capabilities: &Capabilities) -> bool {
+        let lanes = subgroup_lanes(capabilities, 32).unwrap_or(1) as usize;
+        // The arrays of the kernel.
+        let workgroup_bytes = 16 * (head_dim + WORKGROUP / 4 + 2 * WORKGROUP / lanes + 2 * WORKGROUP);
+        lanes >= 4
+            && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
+            && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
+            && head_dim <= WORKGROUP
+            && head_dim.is_multiple_of(4)
     }
 
     /// How the kernels divide `length` positions: the ranges of the splits that have some.
@@ -99,47 +103,23 @@ impl Op for AttentionSplit {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (capacity, _) = inputs[1].shape.matrix()?;
-        let (tokens, _) = inputs[0].shape.matrix()?;
-        let splits = self.splits;
-        let params = vec![
-            self.heads as u32,
-            self.kv_heads as u32,
-            self.head_dim as u32,
-            capacity as u32,
-            self.scale.to_bits(),
-            splits.splits as u32,
-        ];
-        let lanes = subgroup_lanes(capabilities, 32);
-        if splits.grouped && lanes.is_some_and(|lanes| lanes >= 4) {
-            let mut defines = lanes_defines(WORKGROUP as u32, lanes);
-            defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
-            defines.push(("TILE", Define::U32(splits.tile as u32)));
-            return Ok(Kernel {
-                template: include_str!("attention_split.wgsl"),
-                modules: &[],
-                defines,
-                params,
-                grid: [
-                    self.kv_heads as u32,
-                    splits.splits as u32,
-                    (tokens * (self.heads / self.kv_heads).div_ceil(4)) as u32,
-                ],
-            });
-        }
-        // Lanes share a head's dimensions, so more lanes than dimensions would idle.
-        let lanes = subgroup_lanes(capabilities, self.head_dim.next_power_of_two().min(32) as u32);
-        let workgroup = lanes.unwrap_or(32);
-        let mut defines = lanes_defines(workgroup, lanes);
-        defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
-        defines.push(("TILE", Define::U32(splits.tile as u32)));
-        Ok(Kernel {
-            template: include_str!("attention_split_teams.wgsl"),
-            modules: &[],
-            defines,
-            params,
-            grid: [self.heads as u32, splits.splits as u32, tokens as u32],
-        })
+        let grouped = self.splits.grouped && subgroup_lanes(capabilities, 32).is_some_and(|lanes| lanes >= 4);
+        self.kernel_of(grouped, inputs, capabilities)
+    }
+
+    fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let can_group =
+            self.splits.tile.is_multiple_of(WORKGROUP / 4) && Splits::can_group(self.head_dim, capabilities);
+        let most = u32::from(can_group);
+        (0..=most).map(|grouped| Variant::new(&[("grouped", grouped)])).collect()
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        self.kernel_of(variant.get("grouped") == 1, inputs, capabilities)
+    }
+
+    fn tuning_sizes(&self, _: &[Desc]) -> [usize; 3] {
+        [self.heads, self.kv_heads, self.head_dim]
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -174,6 +154,52 @@ impl Op for AttentionSplit {
             }
         }
         Ok(vec![HostTensor::f32(&[rows, q_dim], &sums), HostTensor::f32(&[rows, self.heads * 2], &totals)])
+    }
+}
+
+impl AttentionSplit {
+    fn kernel_of(&self, grouped: bool, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (capacity, _) = inputs[1].shape.matrix()?;
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let splits = self.splits;
+        let params = vec![
+            self.heads as u32,
+            self.kv_heads as u32,
+            self.head_dim as u32,
+            capacity as u32,
+            self.scale.to_bits(),
+            splits.splits as u32,
+        ];
+        let lanes = subgroup_lanes(capabilities, 32);
+        if grouped {
+            let mut defines = lanes_defines(WORKGROUP as u32, lanes);
+            defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
+            defines.push(("TILE", Define::U32(splits.tile as u32)));
+            return Ok(Kernel {
+                template: include_str!("attention_split.wgsl"),
+                modules: &[],
+                defines,
+                params,
+                grid: [
+                    self.kv_heads as u32,
+                    splits.splits as u32,
+                    (tokens * (self.heads / self.kv_heads).div_ceil(4)) as u32,
+                ],
+            });
+        }
+        // Lanes share a head's dimensions, so more lanes than dimensions would idle.
+        let lanes = subgroup_lanes(capabilities, self.head_dim.next_power_of_two().min(32) as u32);
+        let workgroup = lanes.unwrap_or(32);
+        let mut defines = lanes_defines(workgroup, lanes);
+        defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
+        defines.push(("TILE", Define::U32(splits.tile as u32)));
+        Ok(Kernel {
+            template: include_str!("attention_split_teams.wgsl"),
+            modules: &[],
+            defines,
+            params,
+            grid: [self.heads as u32, splits.splits as u32, tokens as u32],
+        })
     }
 }
 

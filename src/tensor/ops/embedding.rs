@@ -74,6 +74,7 @@ pub fn cases() -> Vec<Case> {
     for format in FORMATS {
         let ragged: &[usize] = if format.block_size == 1 { &[1, 37, 100] } else { &[] };
         for columns in [32, 96, 1024].iter().chain(ragged) {
+            let columns = &columns.next_multiple_of(format.block_size);
             let vocabulary = 251;
             let tokens: Vec<u32> = [0, 250].into_iter().chain((0..11).map(|_| rng.below(vocabulary) as u32)).collect();
             let weight = rng.weight(format, vocabulary, *columns);

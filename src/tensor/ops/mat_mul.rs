@@ -9,7 +9,7 @@ use super::mat_vec::{infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
 /// residual.
@@ -42,18 +42,15 @@ impl Op for MatMul {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (tokens, columns) = inputs[0].shape.matrix()?;
-        let (rows, _) = inputs[1].shape.matrix()?;
-        let mut defines = self.epilogue.defines(1);
-        defines.extend(ragged(columns));
-        let (template, grid) = if capabilities.software {
-            let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
-            (include_str!("mat_mul_direct.wgsl"), grid)
-        } else {
-            (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1])
-        };
-        let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
-        Ok(Kernel { template, modules: &[], defines, params, grid })
+        self.kernel_of(capabilities.software, inputs)
+    }
+
+    fn variants(&self, _: &[Desc], _: &Capabilities) -> Vec<Variant> {
+        [0, 1].map(|direct| Variant::new(&[("direct", direct)])).to_vec()
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        self.kernel_of(variant.get("direct") == 1, inputs)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -61,6 +58,25 @@ impl Op for MatMul {
         let (rows, _) = inputs[1].shape.matrix()?;
         let product = reference_linear(inputs)?;
         self.epilogue.reference(inputs, OPERANDS, product, [tokens, rows])
+    }
+}
+
+impl MatMul {
+    /// With tiles in workgroup memory, or `direct`, without.
+    fn kernel_of(&self, direct: bool, inputs: &[Desc]) -> Result<Kernel> {
+        let (tokens, columns) = inputs[0].shape.matrix()?;
+        let (rows, _) = inputs[1].shape.matrix()?;
+        let mut defines = self.epilogue.defines(1);
+        defines.extend(ragged(columns));
+        let (template, grid) = match direct {
+            true => {
+                let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
+                (include_str!("mat_mul_direct.wgsl"), grid)
+            }
+            false => (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1]),
+        };
+        let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
+        Ok(Kernel { template, modules: &[], defines, params, grid })
     }
 }
 

@@ -20,11 +20,27 @@ const STRIDE = TILE + 2u;
 // Words and scales of a step, of one operand.
 const WORDS = 2u * STEP * STRIDE;
 const SCALES = STEP * TILE;
+// Scales, and offsets, that a block of weights has.
+#ifdef HALVES
+const PARTS = 2u;
+#else
+const PARTS = 1u;
+#endif
 
 var<workgroup> x_words: array<vec4<u32>, BUFFERS * WORDS>;
 var<workgroup> w_words: array<vec4<u32>, BUFFERS * WORDS>;
 var<workgroup> x_scales: array<f32, BUFFERS * SCALES>;
-var<workgroup> w_scales: array<f32, BUFFERS * SCALES>;
+var<workgroup> w_scales: array<f32, BUFFERS * SCALES * PARTS>;
+#ifdef OFFSETS
+// The sum of the int8 of each word, which offsets are multiplied with.
+var<workgroup> x_sums: array<f32, BUFFERS * SCALES * 2u>;
+var<workgroup> w_offsets: array<f32, BUFFERS * SCALES * PARTS>;
+
+fn sum_int8(word: vec4<u32>) -> f32 {
+    let ones = 0x01010101u;
+    return f32(dot_int8(word.x, ones) + dot_int8(word.y, ones) + dot_int8(word.z, ones) + dot_int8(word.w, ones));
+}
+#endif
 
 // What one invocation brings of a step: a word of a token, and the lower half of them a weight, the upper half a scale.
 struct Load { x: vec4<u32>, x_scale: f32, w: Int8Raw }
@@ -50,16 +66,28 @@ fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> 
 
 fn store_step(load: Load, buffer: u32, local: u32) {
     x_words[buffer * WORDS + (local % (2u * STEP)) * STRIDE + local / (2u * STEP)] = load.x;
+#ifdef OFFSETS
+    x_sums[buffer * SCALES * 2u + (local % (2u * STEP)) * TILE + local / (2u * STEP)] = sum_int8(load.x);
+#endif
     let item = local % SCALES;
-    let scale_at = buffer * SCALES + (item % STEP) * TILE + item / STEP;
     if local < SCALES {
         let block = unpack_int8(load.w);
         let at = buffer * WORDS + (item % STEP) * 2u * STRIDE + item / STEP;
         w_words[at] = block.low;
         w_words[at + STRIDE] = block.high;
-        w_scales[scale_at] = block.scale;
+        let scale_at = (buffer * SCALES + (item % STEP) * TILE) * PARTS + item / STEP;
+        w_scales[scale_at] = block.scales.x;
+#ifdef HALVES
+        w_scales[scale_at + TILE] = block.scales.y;
+#endif
+#ifdef OFFSETS
+        w_offsets[scale_at] = block.offsets.x;
+#ifdef HALVES
+        w_offsets[scale_at + TILE] = block.offsets.y;
+#endif
+#endif
     } else {
-        x_scales[scale_at] = load.x_scale;
+        x_scales[buffer * SCALES + (item % STEP) * TILE + item / STEP] = load.x_scale;
     }
 }
 
@@ -70,6 +98,17 @@ const SUM_START = 0x4b400000i;
 fn sums(bits: vec4<i32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bits) - vec4<f32>(12582912.0);
 }
+
+// Those of the four rows of an invocation.
+fn four_scales(at: u32) -> vec4<f32> {
+    return vec4<f32>(w_scales[at], w_scales[at + 16u], w_scales[at + 32u], w_scales[at + 48u]);
+}
+
+#ifdef OFFSETS
+fn four_offsets(at: u32) -> vec4<f32> {
+    return vec4<f32>(w_offsets[at], w_offsets[at + 16u], w_offsets[at + 32u], w_offsets[at + 48u]);
+}
+#endif
 
 // Adds the products of 16 columns, a token's by four rows'.
 fn dots(
@@ -109,6 +148,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var block = 0u; block < params.blocks; block += STEP) {
         let next = load_step(block + STEP, first_token, first_row, local);
         for (var k = 0u; k < STEP; k++) {
+            // What is to be multiplied with the scales of the activations.
+            var part0 = vec4<f32>(0.0);
+            var part1 = vec4<f32>(0.0);
+            var part2 = vec4<f32>(0.0);
+            var part3 = vec4<f32>(0.0);
+            let scales_at = (buffer * SCALES + k * TILE) * PARTS + row;
             var sum0 = vec4<i32>(SUM_START);
             var sum1 = vec4<i32>(SUM_START);
             var sum2 = vec4<i32>(SUM_START);
@@ -124,15 +169,46 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 sum1 = dots(sum1, x_words[x_at + 16u], w0, w1, w2, w3);
                 sum2 = dots(sum2, x_words[x_at + 32u], w0, w1, w2, w3);
                 sum3 = dots(sum3, x_words[x_at + 48u], w0, w1, w2, w3);
+#ifdef HALVES
+                let w_scale = four_scales(scales_at + word * TILE);
+                part0 += sums(sum0) * w_scale;
+                part1 += sums(sum1) * w_scale;
+                part2 += sums(sum2) * w_scale;
+                part3 += sums(sum3) * w_scale;
+                sum0 = vec4<i32>(SUM_START);
+                sum1 = vec4<i32>(SUM_START);
+                sum2 = vec4<i32>(SUM_START);
+                sum3 = vec4<i32>(SUM_START);
+#ifdef OFFSETS
+                let w_offset = four_offsets(scales_at + word * TILE);
+                let sum_at = buffer * SCALES * 2u + (k * 2u + word) * TILE + token;
+                part0 -= x_sums[sum_at] * w_offset;
+                part1 -= x_sums[sum_at + 16u] * w_offset;
+                part2 -= x_sums[sum_at + 32u] * w_offset;
+                part3 -= x_sums[sum_at + 48u] * w_offset;
+#endif
+#endif
             }
-            let w_at = buffer * SCALES + k * TILE + row;
-            let w_scale =
-                vec4<f32>(w_scales[w_at], w_scales[w_at + 16u], w_scales[w_at + 32u], w_scales[w_at + 48u]);
+#ifndef HALVES
+            let w_scale = four_scales(scales_at);
+            part0 = sums(sum0) * w_scale;
+            part1 = sums(sum1) * w_scale;
+            part2 = sums(sum2) * w_scale;
+            part3 = sums(sum3) * w_scale;
+#ifdef OFFSETS
+            let w_offset = four_offsets(scales_at);
+            let sum_at = buffer * SCALES * 2u + k * 2u * TILE + token;
+            part0 -= (x_sums[sum_at] + x_sums[sum_at + TILE]) * w_offset;
+            part1 -= (x_sums[sum_at + 16u] + x_sums[sum_at + TILE + 16u]) * w_offset;
+            part2 -= (x_sums[sum_at + 32u] + x_sums[sum_at + TILE + 32u]) * w_offset;
+            part3 -= (x_sums[sum_at + 48u] + x_sums[sum_at + TILE + 48u]) * w_offset;
+#endif
+#endif
             let x_at = buffer * SCALES + k * TILE + token;
-            out0 += sums(sum0) * (x_scales[x_at] * w_scale);
-            out1 += sums(sum1) * (x_scales[x_at + 16u] * w_scale);
-            out2 += sums(sum2) * (x_scales[x_at + 32u] * w_scale);
-            out3 += sums(sum3) * (x_scales[x_at + 48u] * w_scale);
+            out0 += part0 * x_scales[x_at];
+            out1 += part1 * x_scales[x_at + 16u];
+            out2 += part2 * x_scales[x_at + 32u];
+            out3 += part3 * x_scales[x_at + 48u];
         }
         // One buffer must be read by all before it is filled again; of two, the other one was, before the last barrier.
         if BUFFERS == 1u {

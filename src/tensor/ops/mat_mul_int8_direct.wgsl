@@ -15,15 +15,24 @@ fn dot_words(a: vec4<u32>, b: vec4<u32>) -> i32 {
     return dot_int8(a.x, b.x) + dot_int8(a.y, b.y) + dot_int8(a.z, b.z) + dot_int8(a.w, b.w);
 }
 
-fn product(token: u32, block: u32, w0: Int8Block, w1: Int8Block) -> vec2<f32> {
+fn product(token: u32, block: u32, w0: Int8Weights, w1: Int8Weights) -> vec2<f32> {
     let at = token * params.blocks + block;
     let low = quants[at * 2u];
     let high = quants[at * 2u + 1u];
-    let sums = vec2<i32>(
-        dot_words(low, w0.low) + dot_words(high, w0.high),
-        dot_words(low, w1.low) + dot_words(high, w1.high),
-    );
-    return vec2<f32>(sums) * (scales[at] * vec2<f32>(w0.scale, w1.scale));
+    let low_sums = vec2<i32>(dot_words(low, w0.low), dot_words(low, w1.low));
+    let high_sums = vec2<i32>(dot_words(high, w0.high), dot_words(high, w1.high));
+#ifdef HALVES
+    var sums = vec2<f32>(low_sums) * vec2<f32>(w0.scales.x, w1.scales.x)
+        + vec2<f32>(high_sums) * vec2<f32>(w0.scales.y, w1.scales.y);
+#else
+    var sums = vec2<f32>(low_sums + high_sums) * vec2<f32>(w0.scales.x, w1.scales.x);
+#endif
+#ifdef OFFSETS
+    let ones = vec4<u32>(0x01010101u);
+    sums -= f32(dot_words(low, ones)) * vec2<f32>(w0.offsets.x, w1.offsets.x)
+        + f32(dot_words(high, ones)) * vec2<f32>(w0.offsets.y, w1.offsets.y);
+#endif
+    return sums * scales[at];
 }
 
 @compute @workgroup_size(8, 8)

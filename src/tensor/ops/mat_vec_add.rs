@@ -1,13 +1,14 @@
 //! Matrix-vector product that is added to the residual stream, of one token.
 
-use super::mat_vec::reference_linear;
+use super::mat_vec::{reference_linear, takes_case};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], x [1, rows] in planes (changed:
 /// x += weight · activations).
@@ -48,23 +49,18 @@ impl Op for MatVecAdd {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[1].shape.matrix()?;
-        let team = Team::for_columns(columns, capabilities);
-        let mut defines = team.defines();
-        let rows_of_a_team = rows_of_a_team(rows, columns);
-        defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
-        if rows_of_a_team == 4 {
-            defines.push(("FOUR_ROWS", Define::Flag));
-        }
-        Ok(Kernel {
-            template: include_str!("mat_vec_add.wgsl"),
-            modules: &[],
-            defines,
-            params: vec![rows as u32, (columns / 32) as u32],
-            grid: grid_2d(
-                rows.div_ceil(rows_of_a_team as usize * team.teams()),
-                capabilities.max_workgroups_per_dimension,
-            ),
-        })
+        kernel_of(Team::for_columns(columns, capabilities), rows_of_a_team(rows, columns), inputs, capabilities)
+    }
+
+    fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let fits = |team: &Variant| team.get("workgroup") == team.get("team").max(64);
+        let teams = Team::candidates(capabilities).into_iter().filter(fits);
+        teams.flat_map(|team| [2, 4].map(|rows| team.clone().with("rows", rows))).collect()
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[1].shape.matrix()?;
+        kernel_of(Team::of(variant, columns, capabilities), variant.get("rows"), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -81,11 +77,32 @@ impl Op for MatVecAdd {
     }
 }
 
+fn kernel_of(team: Team, rows_of_a_team: u32, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+    let (rows, columns) = inputs[1].shape.matrix()?;
+    let mut defines = team.defines();
+    defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
+    if rows_of_a_team == 4 {
+        defines.push(("FOUR_ROWS", Define::Flag));
+    }
+    Ok(Kernel {
+        template: include_str!("mat_vec_add.wgsl"),
+        modules: &[],
+        defines,
+        params: vec![rows as u32, (columns / 32) as u32],
+        grid: grid_2d(rows.div_ceil(rows_of_a_team as usize * team.teams()), capabilities.max_workgroups_per_dimension),
+    })
+}
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(34);
     let mut cases = Vec::new();
     for format in FORMATS {
-        for (rows, columns) in [(32, 32), (96, 160), (160, 4864), (1056, 992), (2048, 4128)] {
+        let shapes = [(32, 32), (96, 160), (160, 4864), (1056, 992), (2048, 4128)];
+        for (index, (rows, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
             let inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns), rng.tensor(&[1, rows])];
             cases.push(Case::new(MatVecAdd, inputs, 1e-5));
         }

@@ -6,12 +6,13 @@
 //! each has its sums in registers.
 
 use super::Epilogue;
-use super::mat_vec::{infer_linear, ragged, reference_linear, weight_shapes};
+use super::mat_vec::{infer_linear, ragged, reference_linear, takes_case, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::team::Team;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
@@ -115,6 +116,10 @@ pub fn cases() -> Vec<Case> {
         let others = weight_shapes(format).into_iter().chain([(67, 2080), (33, 4128)]).enumerate();
         shapes.extend(others.map(|(shape, (rows, columns))| (2 + (shape * 3 + index) % 7, rows, columns)));
         for (case, (tokens, rows, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, case, 4) {
+                continue;
+            }
+            let columns = columns.next_multiple_of(format.block_size);
             let epilogue = Epilogue { bias: case % 2 == 1, residual: case % 4 >= 2 };
             let planar = MatVecFew::has_planes(columns) && case % 3 != 0;
             let mut inputs = vec![rng.tensor(&[tokens, columns]), rng.weight(format, rows, columns)];

@@ -1,14 +1,16 @@
 //! The first half of a gated feed-forward of one token, in one dispatch: RMS norm, the projections gate and up, and
 //! `silu(gate) · up` (SwiGLU: Shazeer 2020, "GLU Variants Improve Transformer").
 
+use super::mat_vec::takes_case;
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [2 · outputs, columns] (all rows of
 /// the gate, then all of up). Output: [1, outputs] in planes.
@@ -41,19 +43,18 @@ impl Op for NormGateUp {
         Ok(vec![Desc::f32(&[1, rows / 2])])
     }
 
-    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, columns) = inputs[2].shape.matrix()?;
-        let outputs = outputs[0].shape.elements();
-        let team = Team::staged(columns, capabilities);
-        let mut defines = team.defines();
-        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
-        Ok(Kernel {
-            template: include_str!("norm_gate_up.wgsl"),
-            modules: &[],
-            defines,
-            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), outputs as u32],
-            grid: grid_2d(outputs.div_ceil(2 * team.teams()), capabilities.max_workgroups_per_dimension),
-        })
+        self.kernel_of(Team::staged(columns, capabilities), inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -66,11 +67,32 @@ impl Op for NormGateUp {
     }
 }
 
+impl NormGateUp {
+    fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let outputs = rows / 2;
+        let mut defines = team.defines();
+        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
+        Ok(Kernel {
+            template: include_str!("norm_gate_up.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), outputs as u32],
+            grid: grid_2d(outputs.div_ceil(2 * team.teams()), capabilities.max_workgroups_per_dimension),
+        })
+    }
+}
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(32);
     let mut cases = Vec::new();
     for format in FORMATS {
-        for (outputs, columns) in [(32, 32), (96, 160), (1408, 224), (160, 2080)] {
+        let shapes = [(32, 32), (96, 160), (1408, 224), (160, 2080)];
+        for (index, (outputs, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
             let inputs =
                 vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, 2 * outputs, columns)];
             cases.push(Case::new(NormGateUp { epsilon: 1e-6 }, inputs, 1e-5));

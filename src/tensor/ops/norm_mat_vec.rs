@@ -1,13 +1,15 @@
 //! RMS norm and the product of the normed token with a weight, in one dispatch: the head of a model.
 
+use super::mat_vec::takes_case;
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::FORMATS;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [rows, columns]. Output: [1, rows].
 pub struct NormMatVec {
@@ -40,17 +42,17 @@ impl Op for NormMatVec {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (rows, columns) = inputs[2].shape.matrix()?;
-        let team = Team::staged(columns, capabilities);
-        let mut defines = team.defines();
-        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
-        Ok(Kernel {
-            template: include_str!("norm_mat_vec.wgsl"),
-            modules: &[],
-            defines,
-            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), rows as u32],
-            grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
-        })
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::staged(columns, capabilities), inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -62,11 +64,31 @@ impl Op for NormMatVec {
     }
 }
 
+impl NormMatVec {
+    fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let mut defines = team.defines();
+        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
+        Ok(Kernel {
+            template: include_str!("norm_mat_vec.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), rows as u32],
+            grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
+        })
+    }
+}
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(33);
     let mut cases = Vec::new();
     for format in FORMATS {
-        for (rows, columns) in [(1, 32), (7, 96), (1021, 224), (4099, 1056)] {
+        let shapes = [(1, 32), (7, 96), (1021, 224), (4099, 1056)];
+        for (index, (rows, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
             let inputs = vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, rows, columns)];
             cases.push(Case::new(NormMatVec { epsilon: 1e-5 }, inputs, 1e-5));
         }

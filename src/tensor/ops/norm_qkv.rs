@@ -1,13 +1,15 @@
 //! From the residual stream to queries, keys and values of one token, in one dispatch: RMS norm, the three projections, biases,
 //! rotary positions, and the append to the KV cache.
 
+use super::mat_vec::takes_case;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
 /// (the norm's weight in planes, then rope's frequency of each pair, then the biases), weight [rows, columns] (rows of all
@@ -68,33 +70,17 @@ impl Op for NormQkv {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (rows, columns) = inputs[2].shape.matrix()?;
-        let (capacity, _) = inputs[4].shape.matrix()?;
-        let team = Team::for_columns(columns, capabilities);
-        let mut defines = team.defines();
-        defines.push(("TWO_ROWS", Define::Flag));
-        if self.interleaved {
-            defines.push(("INTERLEAVED", Define::Flag));
-        }
-        if self.bias {
-            defines.push(("BIAS", Define::Flag));
-        }
-        Ok(Kernel {
-            template: include_str!("norm_qkv.wgsl"),
-            modules: &[],
-            defines,
-            params: vec![
-                columns as u32,
-                (columns / 32) as u32,
-                self.epsilon.to_bits(),
-                self.q_dim as u32,
-                self.kv_dim as u32,
-                self.head_dim as u32,
-                self.pairs as u32,
-                capacity as u32,
-            ],
-            grid: grid_2d((rows / 2).div_ceil(team.teams()), capabilities.max_workgroups_per_dimension),
-        })
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::for_columns(columns, capabilities), inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -131,6 +117,37 @@ impl Op for NormQkv {
     }
 }
 
+impl NormQkv {
+    fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let (capacity, _) = inputs[4].shape.matrix()?;
+        let mut defines = team.defines();
+        defines.push(("TWO_ROWS", Define::Flag));
+        if self.interleaved {
+            defines.push(("INTERLEAVED", Define::Flag));
+        }
+        if self.bias {
+            defines.push(("BIAS", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("norm_qkv.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![
+                columns as u32,
+                (columns / 32) as u32,
+                self.epsilon.to_bits(),
+                self.q_dim as u32,
+                self.kv_dim as u32,
+                self.head_dim as u32,
+                self.pairs as u32,
+                capacity as u32,
+            ],
+            grid: grid_2d((rows / 2).div_ceil(team.teams()), capabilities.max_workgroups_per_dimension),
+        })
+    }
+}
+
 /// The products of an RMS-normed row with the rows of a weight, in f64.
 pub(super) fn normed_products(x: &[f32], norm: &[f32], epsilon: f32, weight: &[f32]) -> Vec<f64> {
     let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / x.len() as f64;
@@ -154,6 +171,10 @@ pub fn cases() -> Vec<Case> {
     ];
     for format in FORMATS {
         for (index, (heads, kv_heads, head_dim, pairs, columns, capacity, position)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
             let (q_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
             let rows = q_dim + 2 * kv_dim;
             let bias = index % 2 == 1;

@@ -3,9 +3,10 @@
 use super::RmsNorm;
 use crate::error::Result;
 use crate::gpu::Capabilities;
-use crate::tensor::exec::{Team, grid_2d};
+use crate::tensor::exec::grid_2d;
 use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
+use crate::tensor::team::Team;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: x [rows, columns], columns a multiple of 32; weight [columns]. Output: [rows, columns], each row in planes.

@@ -6,6 +6,7 @@ struct Params { vocabulary: u32, mass_bits: u32 }
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "truncation"
+#import "four_logits"
 
 var<workgroup> largest_key: atomic<u32>;
 var<workgroup> inverted_smallest: atomic<u32>;
@@ -33,16 +34,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let largest = atomicLoad(&largest_key);
     let octaves = bitcast<f32>(settings[OCTAVES]);
     let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
-    for (var token = group.x * 256u + local; token < params.vocabulary; token += GROUPS * 256u) {
-        let depth = depth_of(key_of(logits[token]), largest, octaves);
-        if depth < REST {
-            let bin = depth >> shift;
-            let weight = weight_of(depth, params.mass_bits);
-            atomicAdd(&counts[bin], 1u);
-            let old = atomicAdd(&lows[bin], weight.x);
-            let high = weight.y + u32(old + weight.x < old);
-            if high != 0u {
-                atomicAdd(&highs[bin], high);
+    for (var first = group.x * 256u + local; first < params.vocabulary; first += 4u * STRIDE) {
+        let tokens = four_tokens(first);
+        let four = four_logits(tokens);
+        for (var i = 0u; i < 4u; i++) {
+            let depth = depth_of(key_of(four[i]), largest, octaves);
+            if tokens[i] < params.vocabulary && depth < REST {
+                let bin = depth >> shift;
+                let weight = weight_of(depth, params.mass_bits);
+                atomicAdd(&counts[bin], 1u);
+                let old = atomicAdd(&lows[bin], weight.x);
+                let high = weight.y + u32(old + weight.x < old);
+                if high != 0u {
+                    atomicAdd(&highs[bin], high);
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ struct Params { vocabulary: u32 }
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "truncation"
+#import "four_logits"
 
 var<workgroup> largest: atomic<u32>;
 var<workgroup> inverted_smallest: atomic<u32>;
@@ -19,14 +20,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first = group.x * 256u + local;
     var most = 0u;
     var inverted_least = 0u;
-    for (var token = first; token < params.vocabulary; token += GROUPS * 256u) {
-        let key = key_of(logits[token]);
-        most = max(most, key);
-        inverted_least = max(inverted_least, ~key);
+    for (var token = first; token < params.vocabulary; token += 4u * STRIDE) {
+        // The last logit once more changes neither the largest nor the smallest.
+        let four = four_logits(four_tokens(token));
+        for (var i = 0u; i < 4u; i++) {
+            let key = key_of(four[i]);
+            most = max(most, key);
+            inverted_least = max(inverted_least, ~key);
+        }
     }
     atomicMax(&largest, most);
     atomicMax(&inverted_smallest, inverted_least);
-    for (var i = first; i < 3u * BINS; i += GROUPS * 256u) {
+    for (var i = first; i < 3u * BINS; i += STRIDE) {
         tally[HISTOGRAM + i] = 0u;
     }
     workgroupBarrier();

@@ -10,6 +10,7 @@ struct Params { vocabulary: u32, mass_bits: u32 }
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "truncation"
+#import "four_logits"
 #import "tally_sums"
 #import "gumbel"
 
@@ -106,24 +107,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var best_value = 0.0;
     var best_token = NONE;
     var on_border = 0u;
-    for (var token = group.x * 256u + local; token < params.vocabulary; token += GROUPS * 256u) {
-        let key = key_of(logits[token]);
-        let depth = depth_of(key, largest, octaves);
-        let bin = depth >> shift;
-        if depth >= REST || key == NAN_KEY {
-            continue;
-        }
-        if bin < kept {
-            if depth <= settings[MIN_P_DEPTH] {
-                let noise = gumbel(vec3<u32>(settings[1] ^ token, settings[2], state[1]));
-                let value = below_largest(key, largest) * bitcast<f32>(settings[0]) + noise;
-                if best_token == NONE || value > best_value {
-                    best_value = value;
-                    best_token = token;
-                }
+    for (var at = group.x * 256u + local; at < params.vocabulary; at += 4u * STRIDE) {
+        let four = four_tokens(at);
+        let bits = four_logits(four);
+        for (var i = 0u; i < 4u; i++) {
+            let token = four[i];
+            let key = key_of(bits[i]);
+            let depth = depth_of(key, largest, octaves);
+            let bin = depth >> shift;
+            if token >= params.vocabulary || depth >= REST || key == NAN_KEY {
+                continue;
             }
-        } else if bin == k_bin || (first <= bin && bin <= last) {
-            on_border += 1u;
+            if bin < kept {
+                if depth <= settings[MIN_P_DEPTH] {
+                    let noise = gumbel(vec3<u32>(settings[1] ^ token, settings[2], state[1]));
+                    let value = below_largest(key, largest) * bitcast<f32>(settings[0]) + noise;
+                    if best_token == NONE || value > best_value {
+                        best_value = value;
+                        best_token = token;
+                    }
+                }
+            } else if bin == k_bin || (first <= bin && bin <= last) {
+                on_border += 1u;
+            }
         }
     }
     if best_token != NONE {
@@ -136,7 +142,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         atomicMax(&best_inverted_token, ~best_token);
     }
     if on_border != 0u {
-        for (var token = group.x * 256u + local; token < params.vocabulary; token += GROUPS * 256u) {
+        for (var token = group.x * 256u + local; token < params.vocabulary; token += STRIDE) {
             let key = key_of(logits[token]);
             let depth = depth_of(key, largest, octaves);
             let bin = depth >> shift;

@@ -1,18 +1,31 @@
 //! Formats of weight matrices. One format is one `.rs` and its two `.wgsl` files; this list is the only place that names
 //! them all.
 //!
-//! On the GPU every format is seen as blocks of 32 weights of one row, laid out in planes: arrays of 16-byte words that
-//! neighbouring invocations read side by side. A row whose length is not a multiple of 32 (only unquantised formats have
-//! such) is padded with zeros.
+//! On the GPU every format is seen as blocks of 32 weights of one row, laid out in one or two planes: arrays of which
+//! neighbouring invocations, which take neighbouring blocks, read side by side. Most formats have their quants in one and
+//! their scales in the other. Together they take as many bytes as in the file. A row whose length is not a multiple of 32
+//! (only unquantised formats have such) is padded with zeros.
 
+mod bf16;
 mod f16;
 mod f32;
+mod iq4_nl;
+mod iq4_xs;
+mod mxfp4;
+mod q2_k;
+mod q3_k;
 mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
 mod q8_0;
 
 use super::Rng;
 use crate::error::Result;
-use crate::gpu::BINDING_ALIGNMENT;
+use crate::gpu::{BINDING_ALIGNMENT, Define};
 
 /// Weights in a block as kernels see it.
 pub const BLOCK: usize = 32;
@@ -27,13 +40,15 @@ pub struct Format {
     pub block_size: usize,
     /// Bytes per block in a file.
     pub block_bytes: usize,
-    /// For each plane, the 32-bit words that two blocks of 32 weights take.
-    pub words_per_pair: &'static [usize],
+    /// Blocks of 32 weights that share words on the GPU.
+    pub unit: usize,
+    /// For each plane (at most two, because kernels have few bindings left), the 32-bit words of a unit.
+    pub unit_words: &'static [usize],
     /// The module `"weight"`: binds the planes at 10, 11 … and defines `load_block(index) -> Block`.
     pub wgsl: &'static str,
-    /// Whether `wgsl` also shows blocks as int8 with one scale: `load_int8_raw(index) -> Int8Raw` (what memory holds) and
-    /// `unpack_int8(raw) -> Int8Block`. Apart, so that a kernel can load long before it needs the numbers.
-    pub has_int8_view: bool,
+    /// Whether and how `wgsl` also shows blocks as int8: `load_int8_raw(index) -> Int8Raw` (what memory holds) and
+    /// `unpack_int8(raw) -> Int8Weights`. Apart, so that a kernel can load long before it needs the numbers.
+    pub int8: Option<Int8View>,
     /// The kernel that turns a file's bytes (binding 0) into the planes.
     pub repack: &'static str,
     /// Dequantises one block of a file.
@@ -42,8 +57,42 @@ pub struct Format {
     pub random_block: fn(&mut Rng) -> Vec<u8>,
 }
 
+/// What weights are besides an int8 and a scale (`Int8Weights` in `wgsl/int8_block.wgsl`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Int8View {
+    /// Each 16 of a block have a scale and an offset of their own.
+    pub halves: bool,
+    /// Something is subtracted from the product of scale and int8, which is then not negative.
+    pub offsets: bool,
+}
+
+impl Int8View {
+    /// For every kernel that imports the format.
+    pub(super) fn defines(self) -> impl Iterator<Item = (&'static str, Define)> {
+        let flags = [("HALVES", self.halves), ("OFFSETS", self.offsets)];
+        flags.into_iter().filter(|flag| flag.1).map(|flag| (flag.0, Define::Flag))
+    }
+}
+
 /// Every format, in the order of their GGUF ids.
-pub const FORMATS: &[&Format] = &[&f32::F32, &f16::F16, &q4_0::Q4_0, &q8_0::Q8_0];
+pub const FORMATS: &[&Format] = &[
+    &f32::F32,
+    &f16::F16,
+    &q4_0::Q4_0,
+    &q4_1::Q4_1,
+    &q5_0::Q5_0,
+    &q5_1::Q5_1,
+    &q8_0::Q8_0,
+    &q2_k::Q2_K,
+    &q3_k::Q3_K,
+    &q4_k::Q4_K,
+    &q5_k::Q5_K,
+    &q6_k::Q6_K,
+    &iq4_nl::IQ4_NL,
+    &iq4_xs::IQ4_XS,
+    &bf16::BF16,
+    &mxfp4::MXFP4,
+];
 
 /// Where the planes of a matrix stand in its buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,14 +131,19 @@ impl Format {
         Ok(columns / self.block_size * self.block_bytes)
     }
 
+    /// Whether a matrix of so many columns can begin at a row of another: no word belongs to both.
+    pub fn splits_at(&self, row: usize, columns: usize) -> bool {
+        (row * columns.div_ceil(BLOCK)).is_multiple_of(self.unit)
+    }
+
     pub fn planes(&self, rows: usize, columns: usize) -> Planes {
-        let pairs = (rows * columns.div_ceil(BLOCK)).div_ceil(2) as u64;
+        let units = (rows as u64 * columns.div_ceil(BLOCK) as u64).div_ceil(self.unit as u64);
         let mut bytes = 0u64;
         let planes = self
-            .words_per_pair
+            .unit_words
             .iter()
             .map(|words| {
-                let size = (pairs * *words as u64 * 4).next_multiple_of(16);
+                let size = (units * *words as u64 * 4).next_multiple_of(16);
                 let offset = bytes.next_multiple_of(BINDING_ALIGNMENT);
                 bytes = offset + size;
                 (offset, size)
@@ -119,4 +173,24 @@ fn f16_at(bytes: &[u8]) -> f32 {
 /// A random scale as blocks hold it.
 fn random_scale(rng: &mut Rng, largest: f32) -> [u8; 2] {
     half::f16::from_f32(rng.signed() * largest).to_le_bytes()
+}
+
+/// Random quants.
+fn random_bytes(rng: &mut Rng, count: usize) -> Vec<u8> {
+    (0..count).map(|_| rng.below(256) as u8).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_take_as_much_on_the_gpu_as_in_the_file() {
+        for format in FORMATS {
+            assert!((1..=2).contains(&format.unit_words.len()), "{}: planes", format.name);
+            let words: usize = format.unit_words.iter().sum();
+            let in_file = format.unit * BLOCK / format.block_size * format.block_bytes;
+            assert_eq!(words * 4, in_file, "{}", format.name);
+        }
+    }
 }

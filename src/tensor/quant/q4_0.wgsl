@@ -35,13 +35,14 @@ fn centred(nibbles: vec4<u32>) -> vec4<u32> {
     return ((nibbles | tops) - vec4<u32>(0x08080808u)) ^ tops;
 }
 
-fn unpack_int8(raw: Int8Raw) -> Int8Block {
+fn unpack_int8(raw: Int8Raw) -> Int8Weights {
     let mask = vec4<u32>(0x0f0f0f0fu);
     let scales = unpack2x16float(raw.scales);
-    return Int8Block(
+    return Int8Weights(
         centred(raw.quants & mask),
         centred((raw.quants >> vec4<u32>(4u)) & mask),
-        select(scales.x, scales.y, raw.is_odd == 1u),
+        vec2<f32>(select(scales.x, scales.y, raw.is_odd == 1u)),
+        vec2<f32>(0.0),
     );
 }
 

@@ -1,15 +1,16 @@
 //! Q8_0: blocks of 32 weights, an f16 scale `d` and 32 signed bytes; weight j is `d · byte j` (GGML's `block_q8_0`).
 
-use super::{Format, f16_at, random_scale};
+use super::{Format, Int8View, f16_at, random_scale};
 
 pub static Q8_0: Format = Format {
     name: "q8_0",
     gguf_type: 8,
     block_size: 32,
     block_bytes: 34,
-    words_per_pair: &[16, 1],
+    unit: 2,
+    unit_words: &[16, 1],
     wgsl: include_str!("q8_0.wgsl"),
-    has_int8_view: true,
+    int8: Some(Int8View { halves: false, offsets: false }),
     repack: include_str!("q8_0_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(bytes);

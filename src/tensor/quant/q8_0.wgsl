@@ -29,9 +29,10 @@ fn load_int8_raw(index: u32) -> Int8Raw {
     return Int8Raw(weight_quants[index * 2u], weight_quants[index * 2u + 1u], weight_scales[index / 2u], index & 1u);
 }
 
-fn unpack_int8(raw: Int8Raw) -> Int8Block {
+fn unpack_int8(raw: Int8Raw) -> Int8Weights {
     let scales = unpack2x16float(raw.scales);
-    return Int8Block(raw.low, raw.high, select(scales.x, scales.y, raw.is_odd == 1u));
+    let scale = select(scales.x, scales.y, raw.is_odd == 1u);
+    return Int8Weights(raw.low, raw.high, vec2<f32>(scale), vec2<f32>(0.0));
 }
 
 // The product with activations whose sum is `x_sum`: the scale once for the block.

@@ -1,0 +1,92 @@
+//! Autotuning at load: which steps of a model are looked at, whether that is wanted, and what the caller hears of it.
+
+use serde::{Deserialize, Serialize};
+use web_time::Duration;
+
+use super::load::LoadOptions;
+use crate::error::Result;
+use crate::model::{KvCache, Logits, Transformer};
+use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, TuningReport};
+
+/// What all of it may take, less what the last step that was begun may take longer than expected: a second in all.
+const BUDGET: Duration = Duration::from_millis(800);
+
+/// Positions of the context that attention is measured with.
+const POSITIONS: usize = 1024;
+
+/// Tokens of the prompt that products are measured with.
+const PROMPT: usize = 256;
+
+/// When variants of kernels are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Autotune {
+    /// On GPUs. On software adapters it would take longer than it gains.
+    #[default]
+    Auto,
+    /// On every adapter.
+    Always,
+    /// Never: the defaults run, which follow from the adapter's features.
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AutotuneState {
+    /// The caller did not want it.
+    Off,
+    /// A software adapter, where it is not done unasked.
+    Software,
+    /// All kernels are measured, now or at an earlier load.
+    Done,
+    /// Time ran out; the next load with what was found goes on.
+    Partial,
+}
+
+/// What autotuning did.
+#[derive(Clone, Debug, Serialize)]
+pub struct AutotuneInfo {
+    pub state: AutotuneState,
+    #[serde(flatten)]
+    pub report: TuningReport,
+}
+
+/// Tunes the kernels of a model whose weights are on the GPU, as far as `options` want it. Returns what was done, and what is to
+/// be kept if something new was found.
+pub(super) async fn run(
+    context: &Context,
+    transformer: &Transformer,
+    capacity: usize,
+    options: &LoadOptions,
+) -> Result<(AutotuneInfo, Option<String>)> {
+    let skipped = match options.autotune {
+        Autotune::Off => Some(AutotuneState::Off),
+        Autotune::Auto if context.device().capabilities().software => Some(AutotuneState::Software),
+        _ => None,
+    };
+    if let Some(state) = skipped {
+        return Ok((AutotuneInfo { state, report: TuningReport::default() }, None));
+    }
+    let clock = DeviceClock::start();
+    let positions = capacity.min(POSITIONS);
+    let prompt = positions.min(PROMPT);
+    // A step allocates in a rehearsal what it needs no memory for; the state says how far kernels read, so it is real.
+    let state = |position: usize| context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0]));
+    let tokens = |count: usize| context.tensor(&HostTensor::u32(&[count], &vec![0; count]));
+    let (last, first) = (state(positions - 1)?, state(0)?);
+    let (token, prompt) = (tokens(1)?, tokens(prompt)?);
+    let step = |tokens: &tensor::Tensor, state: &tensor::Tensor| {
+        let cache = KvCache::new(context, transformer.config(), positions)?;
+        transformer.forward(tokens, state, &cache, Logits::Last).map(|_| ())
+    };
+    let decode = || step(&token, &last);
+    let prefill = || step(&prompt, &first);
+    let subjects = tensor::survey(context, &[&decode, &prefill])?;
+    let mut stored = StoredTunings::new(options.tunings.as_deref(), context);
+    let report = tensor::Autotune::new(context, &clock, BUDGET).run(&subjects, &mut stored).await;
+    drop(subjects);
+    // What it ran on is of other sizes than what a session needs.
+    context.device().trim();
+    let state = if report.left == 0 { AutotuneState::Done } else { AutotuneState::Partial };
+    Ok((AutotuneInfo { state, report }, stored.into_text()))
+}

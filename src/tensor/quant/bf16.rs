@@ -1,0 +1,18 @@
+//! BF16: the upper half of an f32, 2 bytes a weight.
+
+use super::Format;
+
+pub static BF16: Format = Format {
+    name: "bf16",
+    gguf_type: 30,
+    block_size: 1,
+    block_bytes: 2,
+    unit: 1,
+    unit_words: &[16],
+    wgsl: include_str!("bf16.wgsl"),
+    int8: None,
+    // The order of halves is all that it knows.
+    repack: include_str!("f16_repack.wgsl"),
+    dequantize_block: |bytes, out| out[0] = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16),
+    random_block: |rng| ((rng.signed().to_bits() >> 16) as u16).to_le_bytes().to_vec(),
+};

@@ -1,0 +1,30 @@
+//! IQ4_NL: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles, which stand as in Q4_0 and choose one of 16 values; weight j
+//! is `d · value` (GGML's `block_iq4_nl`).
+
+use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+
+/// What a nibble stands for (GGML's `kvalues_iq4nl`).
+pub(super) const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+pub static IQ4_NL: Format = Format {
+    name: "iq4_nl",
+    gguf_type: 20,
+    block_size: 32,
+    block_bytes: 18,
+    unit: 2,
+    unit_words: &[8, 1],
+    wgsl: include_str!("iq4_nl.wgsl"),
+    int8: Some(Int8View { halves: false, offsets: false }),
+    // Scales and nibbles stand as in Q4_0.
+    repack: include_str!("q4_0_repack.wgsl"),
+    dequantize_block: |bytes, out| dequantize(f16_at(bytes), &bytes[2..], out),
+    random_block: |rng| [&random_scale(rng, 0.01)[..], &random_bytes(rng, 16)].concat(),
+};
+
+/// 32 weights of a scale and 16 bytes of nibbles.
+pub(super) fn dequantize(scale: f32, nibbles: &[u8], out: &mut [f32]) {
+    for (j, byte) in nibbles.iter().enumerate() {
+        out[j] = scale * f32::from(VALUES[usize::from(byte & 15)]);
+        out[j + 16] = scale * f32::from(VALUES[usize::from(byte >> 4)]);
+    }
+}

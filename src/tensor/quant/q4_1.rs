@@ -1,0 +1,24 @@
+//! Q4_1: blocks of 32 weights, an f16 scale `d`, an f16 minimum `m` and 16 bytes of nibbles; weight j is `d · nibble + m`. Nibbles
+//! stand as in Q4_0 (GGML's `block_q4_1`).
+
+use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+
+pub static Q4_1: Format = Format {
+    name: "q4_1",
+    gguf_type: 3,
+    block_size: 32,
+    block_bytes: 20,
+    unit: 1,
+    unit_words: &[4, 1],
+    wgsl: include_str!("q4_1.wgsl"),
+    int8: Some(Int8View { halves: false, offsets: true }),
+    repack: include_str!("q4_1_repack.wgsl"),
+    dequantize_block: |bytes, out| {
+        let (d, m) = (f16_at(bytes), f16_at(&bytes[2..]));
+        for (j, byte) in bytes[4..].iter().enumerate() {
+            out[j] = d * f32::from(byte & 15) + m;
+            out[j + 16] = d * f32::from(byte >> 4) + m;
+        }
+    },
+    random_block: |rng| [&random_scale(rng, 0.1)[..], &random_scale(rng, 0.8), &random_bytes(rng, 16)].concat(),
+};

@@ -1,0 +1,42 @@
+//! Q4_K: superblocks of 256 weights, the f16 factors `d` and `dmin`, 12 bytes of scales and minima (six bits each, for every 32
+//! weights) and 128 bytes of nibbles; a weight is `d · scale · quant − dmin · minimum` (GGML's `block_q4_K`).
+
+use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+
+pub static Q4_K: Format = Format {
+    name: "q4_k",
+    gguf_type: 12,
+    block_size: 256,
+    block_bytes: 144,
+    unit: 8,
+    unit_words: &[32, 4],
+    wgsl: include_str!("q4_k.wgsl"),
+    int8: Some(Int8View { halves: false, offsets: true }),
+    repack: include_str!("q4_k_repack.wgsl"),
+    dequantize_block: |bytes, out| {
+        for (j, out) in out.iter_mut().enumerate() {
+            let (scale, minimum) = scale_and_minimum(bytes, j / 32);
+            *out = scale * f32::from(nibble(&bytes[16..], j)) - minimum;
+        }
+    },
+    random_block: |rng| [&random_scale(rng, 0.003)[..], &random_scale(rng, 0.02), &random_bytes(rng, 140)].concat(),
+};
+
+/// Of the factors, scales and minima that a superblock begins with: `d · scale` and `dmin · minimum` of a block of 32.
+pub(super) fn scale_and_minimum(header: &[u8], block: usize) -> (f32, f32) {
+    let bytes = &header[4..16];
+    // The first four blocks have theirs in the low six bits of a byte each; the others take four bits of the last bytes and the
+    // two that are left of the first ones.
+    let (scale, minimum) = match block {
+        0..4 => (bytes[block] & 63, bytes[block + 4] & 63),
+        _ => {
+            ((bytes[block + 4] & 15) | (bytes[block - 4] >> 6) << 4, (bytes[block + 4] >> 4) | (bytes[block] >> 6) << 4)
+        }
+    };
+    (f16_at(header) * f32::from(scale), f16_at(&header[2..]) * f32::from(minimum))
+}
+
+/// The nibble of weight j: each 32 bytes hold two blocks of 32 weights, the first in the low nibbles.
+pub(super) fn nibble(quants: &[u8], j: usize) -> u8 {
+    quants[j / 64 * 32 + j % 32] >> (j % 64 / 32 * 4) & 15
+}

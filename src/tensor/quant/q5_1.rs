@@ -1,0 +1,24 @@
+//! Q5_1: blocks of 32 weights, an f16 scale `d`, an f16 minimum `m`, 32 fifth bits and 16 bytes of nibbles; weight j is
+//! `d · quant + m` (GGML's `block_q5_1`).
+
+use super::q5_0::five_bits;
+use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+
+pub static Q5_1: Format = Format {
+    name: "q5_1",
+    gguf_type: 7,
+    block_size: 32,
+    block_bytes: 24,
+    unit: 1,
+    unit_words: &[4, 2],
+    wgsl: include_str!("q5_1.wgsl"),
+    int8: Some(Int8View { halves: false, offsets: true }),
+    repack: include_str!("q5_1_repack.wgsl"),
+    dequantize_block: |bytes, out| {
+        let (d, m) = (f16_at(bytes), f16_at(&bytes[2..]));
+        for (j, quant) in five_bits(&bytes[4..8], &bytes[8..]) {
+            out[j] = d * f32::from(quant) + m;
+        }
+    },
+    random_block: |rng| [&random_scale(rng, 0.05)[..], &random_scale(rng, 0.8), &random_bytes(rng, 20)].concat(),
+};

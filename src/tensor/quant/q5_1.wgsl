@@ -1,0 +1,21 @@
+#import "int8_weight"
+
+// One word of four 32-bit words holds the low nibbles of a block as they stand in the file.
+@group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
+// The scale and the minimum of a block in f16, and its fifth bits in the order of `single_bits`.
+@group(0) @binding(11) var<storage, read> weight_scales: array<vec2<u32>>;
+
+struct Int8Raw { quants: vec4<u32>, scales: vec2<u32> }
+
+fn load_int8_raw(index: u32) -> Int8Raw {
+    return Int8Raw(weight_quants[index], weight_scales[index]);
+}
+
+fn unpack_int8(raw: Int8Raw) -> Int8Weights {
+    let scales = unpack2x16float(raw.scales.x);
+    return Int8Weights(
+        low_nibbles(raw.quants) | (single_bits(raw.scales.y, 0u) << vec4<u32>(4u)),
+        high_nibbles(raw.quants) | (single_bits(raw.scales.y, 4u) << vec4<u32>(4u)),
+        scales.xx, -scales.yy,
+    );
+}

@@ -1,0 +1,27 @@
+//! Q6_K: superblocks of 256 weights, 128 bytes of low nibbles, 64 of the high two bits, 16 scales of one signed byte (for every 16
+//! weights) and an f16 factor `d`; a weight is `d · scale · (quant − 32)` (GGML's `block_q6_K`).
+
+use super::q2_k::two_bits;
+use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+
+pub static Q6_K: Format = Format {
+    name: "q6_k",
+    gguf_type: 14,
+    block_size: 256,
+    block_bytes: 210,
+    unit: 16,
+    unit_words: &[96, 9],
+    wgsl: include_str!("q6_k.wgsl"),
+    int8: Some(Int8View { halves: true, offsets: false }),
+    repack: include_str!("q6_k_repack.wgsl"),
+    dequantize_block: |bytes, out| {
+        let d = f16_at(&bytes[208..]);
+        for (j, out) in out.iter_mut().enumerate() {
+            // Each 64 bytes hold four blocks of 32 weights: two in the low nibbles, then two in the high ones.
+            let low = bytes[j / 128 * 64 + j % 64] >> (j % 128 / 64 * 4) & 15;
+            let quant = low | two_bits(&bytes[128..192], j) << 4;
+            *out = d * f32::from(bytes[192 + j / 16] as i8) * (f32::from(quant) - 32.0);
+        }
+    },
+    random_block: |rng| [&random_bytes(rng, 208)[..], &random_scale(rng, 0.0005)].concat(),
+};

@@ -1,0 +1,116 @@
+//! Teams: the invocations that together sum over the columns of some rows, in the kernels that read a weight once for one
+//! token. Their sizes are chosen by rule; autotuning compares them with others.
+
+use super::Variant;
+use super::exec::{lanes_defines, subgroup_lanes};
+use super::quant::BLOCK;
+use crate::gpu::{Capabilities, Define};
+
+/// Invocations that together sum over the columns of some rows: lanes of a subgroup, or several times as many where rows are so
+/// long that each lane would take many blocks one after the other.
+pub(super) struct Team {
+    lanes: Option<u32>,
+    size: u32,
+    workgroup: u32,
+    /// Blocks of a row that the workgroup brings to its memory.
+    staged: Option<u32>,
+}
+
+impl Team {
+    /// On a GPU a read takes about as long as some thousand operations, so what counts is how few follow each other. On a CPU
+    /// barriers cost more.
+    pub fn for_columns(columns: usize, capabilities: &Capabilities) -> Self {
+        const LEAST_WORKGROUP: u32 = 64;
+        let lanes = subgroup_lanes(capabilities, 32);
+        let Some(count) = lanes else {
+            return Self { lanes, size: LEAST_WORKGROUP, workgroup: LEAST_WORKGROUP, staged: None };
+        };
+        let wanted = match columns / BLOCK {
+            _ if capabilities.software => count,
+            0..64 => 32,
+            64..96 => 64,
+            _ => 128,
+        };
+        let size = wanted.max(count);
+        Self { lanes, size, workgroup: size.max(LEAST_WORKGROUP), staged: None }
+    }
+
+    /// The same in a workgroup of so many invocations, where there are subgroups.
+    pub fn in_workgroup(columns: usize, invocations: u32, capabilities: &Capabilities) -> Self {
+        let team = Self::for_columns(columns, capabilities);
+        Self { workgroup: if team.lanes.is_some() { invocations.max(team.size) } else { team.workgroup }, ..team }
+    }
+
+    /// For kernels of many rows that prepare their activations: several teams of a large workgroup share what was prepared, in
+    /// workgroup memory, where there are subgroups and room for it.
+    pub fn staged(columns: usize, capabilities: &Capabilities) -> Self {
+        const STAGING_WORKGROUP: u32 = 256;
+        let team = Self::for_columns(columns, capabilities);
+        let fits = columns * 4 <= capabilities.max_workgroup_storage_size as usize * 3 / 4
+            && capabilities.max_invocations_per_workgroup >= STAGING_WORKGROUP;
+        match team.lanes {
+            Some(lanes) if fits && !capabilities.software => Self {
+                lanes: Some(lanes),
+                size: lanes.max(32),
+                workgroup: STAGING_WORKGROUP,
+                staged: Some((columns / BLOCK) as u32),
+            },
+            _ => team,
+        }
+    }
+
+    /// The team that a variant names, whose knobs are those of `candidates`.
+    pub fn of(variant: &Variant, columns: usize, capabilities: &Capabilities) -> Self {
+        let size = variant.get("team");
+        Self {
+            lanes: subgroup_lanes(capabilities, size.min(32)),
+            size,
+            workgroup: variant.get("workgroup"),
+            staged: (variant.get("staged") == 1).then_some((columns / BLOCK) as u32),
+        }
+    }
+
+    /// Teams worth a try, of all adapters that are known of: as variants with the knobs `team` and `workgroup`.
+    pub fn candidates(capabilities: &Capabilities) -> Vec<Variant> {
+        let Some(lanes) = subgroup_lanes(capabilities, 32) else {
+            // All of a workgroup sum together.
+            return [32, 64, 128].map(|size| Variant::new(&[("team", size), ("workgroup", size)])).to_vec();
+        };
+        [(8, 64), (16, 64), (32, 64), (32, 128), (64, 64), (64, 128), (128, 128)]
+            .into_iter()
+            // Fewer than the lanes of a subgroup read less side by side than the memory gives at once.
+            .filter(|(team, workgroup)| *team >= lanes && *workgroup <= capabilities.max_invocations_per_workgroup)
+            .map(|(team, workgroup)| Variant::new(&[("team", team), ("workgroup", workgroup)]))
+            .collect()
+    }
+
+    /// The same with those that stage their activations, with the further knob `staged`, as far as there is room.
+    pub fn staged_candidates(columns: usize, capabilities: &Capabilities) -> Vec<Variant> {
+        let plain = Self::candidates(capabilities).into_iter().map(|variant| variant.with("staged", 0));
+        let fits = columns * 4 <= capabilities.max_workgroup_storage_size as usize * 3 / 4;
+        let lanes = subgroup_lanes(capabilities, 32).filter(|_| fits);
+        let staged = [(32, 128), (32, 256), (64, 256)].into_iter().filter(|(team, workgroup)| {
+            lanes.is_some_and(|lanes| *team >= lanes) && *workgroup <= capabilities.max_invocations_per_workgroup
+        });
+        plain
+            .chain(staged.map(|(team, size)| Variant::new(&[("team", team), ("workgroup", size), ("staged", 1)])))
+            .collect()
+    }
+
+    /// How many there are in a workgroup.
+    pub fn teams(&self) -> usize {
+        (self.workgroup / self.size) as usize
+    }
+
+    pub fn defines(&self) -> Vec<(&'static str, Define)> {
+        let mut defines = lanes_defines(self.workgroup, self.lanes);
+        defines.push(("TEAM", Define::U32(self.size)));
+        if self.lanes.is_some_and(|lanes| lanes < self.size) {
+            defines.push(("TEAMS_OF_LANES", Define::Flag));
+        }
+        if let Some(blocks) = self.staged {
+            defines.extend([("STAGED", Define::Flag), ("BLOCKS", Define::U32(blocks))]);
+        }
+        defines
+    }
+}

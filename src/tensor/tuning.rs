@@ -1,0 +1,247 @@
+//! Which variant of a kernel runs: what was chosen for this adapter, and the text in which choices outlive the page.
+//!
+//! Invariant: a choice that comes from a text is taken only where it names one of the variants that the op itself offers for
+//! these shapes on this adapter. So a text may hold anything and can't make a wrong kernel; what it says that can't be used is
+//! passed over.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::autotune::Survey;
+use super::{Context, DType, Desc, Op};
+
+/// To be raised when variants or kernels change so that old measurements say nothing about them any more.
+const CANDIDATES_VERSION: u32 = 1;
+
+/// Texts above this many bytes are none of ours.
+const MAX_TEXT: usize = 1 << 20;
+
+/// Adapters, and kernels of one, that a text keeps.
+const MAX_ADAPTERS: usize = 8;
+const MAX_KERNELS: usize = 512;
+
+/// How a kernel divides its work, where that is a matter of speed alone: named numbers, which only the op itself reads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Variant(Vec<(&'static str, u32)>);
+
+impl Variant {
+    pub fn new(knobs: &[(&'static str, u32)]) -> Self {
+        Self(knobs.to_vec())
+    }
+
+    /// The same with one more knob.
+    pub fn with(mut self, name: &'static str, value: u32) -> Self {
+        self.0.push((name, value));
+        self
+    }
+
+    /// A knob's value; 0 for one that the variant does not have.
+    pub fn get(&self, name: &str) -> u32 {
+        self.0.iter().find(|(knob, _)| *knob == name).map_or(0, |(_, value)| *value)
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, value)) in self.0.iter().enumerate() {
+            write!(f, "{}{name} {value}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// What a choice holds for: an op, the sizes that it names, and the format of its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TuningKey {
+    pub op: &'static str,
+    pub sizes: [usize; 3],
+    /// Of the weight; none where there is no weight.
+    pub format: Option<&'static str>,
+}
+
+impl TuningKey {
+    pub fn of(op: &dyn Op, inputs: &[Desc]) -> Self {
+        let format = inputs.iter().find_map(|input| match input.dtype {
+            DType::Weight(format) => Some(format.name),
+            _ => None,
+        });
+        Self { op: op.name(), sizes: op.tuning_sizes(inputs), format }
+    }
+}
+
+impl fmt::Display for TuningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c] = self.sizes;
+        write!(f, "{} {a} {b} {c} {}", self.op, self.format.unwrap_or("-"))
+    }
+}
+
+/// What a measurement found, as it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// None: the default.
+    pub variant: Option<String>,
+    /// Microseconds of one dispatch of the default, and of the chosen variant; 0 where nothing could be measured.
+    pub default_us: f64,
+    pub us: f64,
+    /// Variants that it was compared with, and those that were thrown away because they gave something else or did not
+    /// compile.
+    pub candidates: usize,
+    pub rejected: usize,
+}
+
+/// A text, as it is kept.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Text {
+    rillm: String,
+    candidates: u32,
+    /// The one that was used last comes first.
+    adapters: Vec<AdapterTunings>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct AdapterTunings {
+    adapter: String,
+    kernels: BTreeMap<String, Choice>,
+}
+
+impl Text {
+    fn parse(text: &str) -> Self {
+        let fresh =
+            Self { rillm: env!("CARGO_PKG_VERSION").to_owned(), candidates: CANDIDATES_VERSION, adapters: Vec::new() };
+        match serde_json::from_str::<Self>(text) {
+            Ok(parsed)
+                if text.len() <= MAX_TEXT && parsed.rillm == fresh.rillm && parsed.candidates == fresh.candidates =>
+            {
+                parsed
+            }
+            _ => fresh,
+        }
+    }
+}
+
+/// The choices of one context. There are none until something was tuned or a text was taken in.
+#[derive(Default)]
+pub struct Tunings {
+    chosen: RefCell<HashMap<TuningKey, Variant>>,
+    pub(super) survey: RefCell<Option<Survey>>,
+}
+
+impl Tunings {
+    /// The variant that runs, if it is not the default.
+    pub fn variant(&self, key: &TuningKey) -> Option<Variant> {
+        self.chosen.borrow().get(key).cloned()
+    }
+
+    /// Whether all kernels are the defaults and nobody looks at what runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.chosen.borrow().is_empty() && self.survey.borrow().is_none()
+    }
+
+    /// Lets `variant` run from now on; plans that were made before keep what they have.
+    pub fn choose(&self, key: TuningKey, variant: Option<Variant>) {
+        match variant {
+            Some(variant) => self.chosen.borrow_mut().insert(key, variant),
+            None => self.chosen.borrow_mut().remove(&key),
+        };
+    }
+}
+
+/// The choices of an adapter in a text, and the rest of the text.
+pub struct StoredTunings {
+    text: Text,
+    adapter: String,
+    kernels: BTreeMap<String, Choice>,
+    is_changed: bool,
+}
+
+impl StoredTunings {
+    /// Takes in what `text` said, for the adapter of `context`. A text that can't be read counts as an empty one.
+    pub fn new(text: Option<&str>, context: &Context) -> Self {
+        let adapter = adapter_key(context);
+        let mut text = Text::parse(text.unwrap_or_default());
+        let at = text.adapters.iter().position(|entry| entry.adapter == adapter);
+        let mut kernels = at.map(|at| text.adapters.remove(at).kernels).unwrap_or_default();
+        if kernels.len() > MAX_KERNELS {
+            kernels.clear();
+        }
+        Self { text, adapter, kernels, is_changed: false }
+    }
+
+    pub fn get(&self, key: &TuningKey) -> Option<&Choice> {
+        self.kernels.get(&key.to_string())
+    }
+
+    pub fn insert(&mut self, key: &TuningKey, choice: Choice) {
+        self.is_changed = true;
+        if self.kernels.len() >= MAX_KERNELS {
+            self.kernels.clear();
+        }
+        self.kernels.insert(key.to_string(), choice);
+    }
+
+    /// The text to be kept, if it says something new.
+    pub fn into_text(mut self) -> Option<String> {
+        if !self.is_changed {
+            return None;
+        }
+        self.text.adapters.insert(0, AdapterTunings { adapter: self.adapter, kernels: self.kernels });
+        self.text.adapters.truncate(MAX_ADAPTERS);
+        serde_json::to_string(&self.text).ok()
+    }
+}
+
+/// What a measurement depends on besides kernel and shapes: the adapter as WebGPU names it, and what kernels are chosen by.
+fn adapter_key(context: &Context) -> String {
+    let info = context.device().adapter();
+    let capabilities = context.device().capabilities();
+    format!(
+        "{} | {} | {} | {} | subgroups {:?}, software {}, packed dot {}, workgroup {} of {} bytes",
+        info.vendor,
+        info.architecture,
+        info.device,
+        info.description,
+        capabilities.subgroups,
+        capabilities.software,
+        capabilities.packed_dot,
+        capabilities.max_invocations_per_workgroup,
+        capabilities.max_workgroup_storage_size,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn variants_are_named_by_their_knobs() {
+        let variant = Variant::new(&[("team", 32), ("workgroup", 64)]).with("rows", 2);
+        assert_eq!(variant.to_string(), "team 32, workgroup 64, rows 2");
+        assert_eq!((variant.get("rows"), variant.get("tile")), (2, 0));
+    }
+
+    #[test]
+    fn a_text_of_another_version_counts_as_empty() {
+        let adapters = vec![AdapterTunings { adapter: "a".to_owned(), kernels: BTreeMap::new() }];
+        let ours = Text { adapters, ..Text::parse("") };
+        let read = |text: &Text| Text::parse(&serde_json::to_string(text).unwrap());
+        assert_eq!(read(&ours), ours);
+        assert_eq!(read(&Text { rillm: "0.0.0".to_owned(), ..read(&ours) }), Text::parse(""));
+        assert_eq!(read(&Text { candidates: CANDIDATES_VERSION + 1, ..read(&ours) }), Text::parse(""));
+        let padded = format!("{}{}", serde_json::to_string(&ours).unwrap(), " ".repeat(MAX_TEXT));
+        assert_eq!(Text::parse(&padded), Text::parse(""));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "\\PC*", cut in 0usize..200) {
+            Text::parse(&text);
+            let whole = serde_json::to_string(&Text::parse("")).unwrap();
+            Text::parse(&whole[..cut.min(whole.len())]);
+        }
+    }
+}

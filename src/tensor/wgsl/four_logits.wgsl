@@ -1,0 +1,15 @@
+// Logits of a workgroup's share of the vocabulary, four of an invocation at a time, so that no read waits for another. The kernel
+// binds `logits` and defines `params.vocabulary`.
+
+// From one token of an invocation to its next.
+const STRIDE: u32 = GROUPS * 256u;
+
+fn four_tokens(first: u32) -> vec4<u32> {
+    return vec4<u32>(first, first + STRIDE, first + 2u * STRIDE, first + 3u * STRIDE);
+}
+
+// Those past the end repeat the last one, and are not to be looked at.
+fn four_logits(tokens: vec4<u32>) -> vec4<u32> {
+    let at = min(tokens, vec4<u32>(params.vocabulary - 1u));
+    return vec4<u32>(logits[at.x], logits[at.y], logits[at.z], logits[at.w]);
+}
