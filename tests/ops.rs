@@ -99,7 +99,7 @@ fn tensors_that_do_not_fit_are_refused() {
     let (f, u) = (Desc::f32, Desc::u32);
     let norm = ops::RmsNorm { epsilon: 1e-5 };
     let slice = ops::SliceRows { first: 2, count: 2 };
-    let rope = ops::Rope { head_dim: 6, interleaved: true };
+    let rope = ops::Rope { head_dim: 6, interleaved: true, scale: 1.0 };
     let binary = ops::Binary { kind: ops::BinaryKind::Mul };
     let fill = ops::Fill { shape: Shape::from([2]), value: 0.0 };
     let (int8, weight) = (Desc::i8x4, |name: &str, dims: &[usize]| Desc {
@@ -108,7 +108,7 @@ fn tensors_that_do_not_fit_are_refused() {
     });
     let product = ops::MatMulInt8::default();
     let residual = ops::MatMul { epilogue: ops::Epilogue { bias: true, residual: true } };
-    let append = ops::RopeKvAppend { heads: 2, kv_heads: 1, head_dim: 4, interleaved: true, bias: true };
+    let append = ops::RopeKvAppend { heads: 2, kv_heads: 1, head_dim: 4, interleaved: true, scale: 1.0, bias: true };
     let refused: [(&dyn Op, Vec<Desc>, Code); 23] = [
         (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),
@@ -130,7 +130,7 @@ fn tensors_that_do_not_fit_are_refused() {
         (&residual, vec![f(&[2, 32]), weight("q4_0", &[4, 32]), f(&[4])], Code::ShapeMismatch),
         (&residual, vec![f(&[2, 32]), weight("q4_0", &[4, 32]), f(&[4]), f(&[4, 2])], Code::ShapeMismatch),
         (&ops::Quantize, vec![f(&[2, 33])], Code::ShapeMismatch),
-        (&ops::SwigluFused, vec![f(&[2, 7])], Code::ShapeMismatch),
+        (&ops::SwigluFused::default(), vec![f(&[2, 7])], Code::ShapeMismatch),
         (&append, vec![f(&[1, 16]), f(&[2]), u(&[4]), f(&[9, 4]), f(&[9, 4]), f(&[15])], Code::ShapeMismatch),
         (&rope, vec![f(&[1, 6]), f(&[4]), u(&[4])], Code::ShapeMismatch),
     ];

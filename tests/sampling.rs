@@ -35,7 +35,7 @@ fn draw(context: &Context, logits: &[f32], settings: &SampleSettings, count: usi
             run(&resolve, &[&logits, &words, &split[0], &split[1], &split[2], &state, &token, &ring]);
         } else {
             let partial = run(&ops::SamplePartial, &[&logits, &words, &state]);
-            run(&ops::SampleMerge { advance: 1 }, &[&partial[0], &partial[1], &state, &token, &ring]);
+            run(&ops::SampleMerge { advance: 1 }, &[&partial[0], &partial[1], &words, &state, &token, &ring]);
         }
         Ok(())
     };

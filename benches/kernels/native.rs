@@ -160,15 +160,17 @@ impl Bench {
             })
             .await?;
         }
-        let swiglus: [(&dyn Op, f64); 2] =
-            [(&ops::SwigluFused, read(n_ff) * 3.0), (&ops::SwigluInt8, read(n_ff) * 2.0 + int8(n_ff))];
+        let swiglus: [(&dyn Op, f64); 2] = [
+            (&ops::SwigluFused::default(), read(n_ff) * 3.0),
+            (&ops::SwigluInt8::default(), read(n_ff) * 2.0 + int8(n_ff)),
+        ];
         for (op, bytes) in swiglus {
             self.time(&format!("{} [{tokens}, {n_ff}]", op.name()), op, Work::Bytes(bytes), async |bench| {
                 Ok(vec![vec![bench.random(&[tokens, 2 * n_ff])?]])
             })
             .await?;
         }
-        let rope = ops::RopeKvAppend { heads, kv_heads, head_dim, interleaved: true, bias: false };
+        let rope = ops::RopeKvAppend { heads, kv_heads, head_dim, interleaved: true, scale: 1.0, bias: false };
         let columns = (heads + 2 * kv_heads) * head_dim;
         let bytes = Work::Bytes(read(columns) * 2.0);
         self.time(&format!("rope_kv_append [{tokens}, {columns}]"), &rope, bytes, async |bench| {
@@ -191,7 +193,7 @@ impl Bench {
             let pairs: usize = (0..tokens).map(|token| position + token + 1).sum();
             let flop = Work::Flop(4.0 * (heads * head_dim * pairs) as f64);
             for tile in AttentionTile::CANDIDATES {
-                let attention = ops::Attention { heads, kv_heads, head_dim, scale: 0.125 };
+                let attention = ops::Attention { heads, kv_heads, head_dim, scale: 0.125, window: None, softcap: None };
                 let op = ops::AttentionPrefill { attention, tile };
                 let name = format!("attention_prefill at {position} {tile:?}");
                 self.time(&name, &op, flop, async |bench| {

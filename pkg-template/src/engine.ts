@@ -47,7 +47,7 @@ export class Engine {
   readonly completions: Completions;
 
   #host: Host;
-  #queue = new RequestQueue();
+  #queue: RequestQueue;
   #disposed: EngineError | undefined;
 
   /**
@@ -58,14 +58,17 @@ export class Engine {
    * ```
    */
   static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, precision, powerPreference, forceFallbackAdapter } = options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, precision, powerPreference, forceFallbackAdapter, autotune } =
+      options;
     const place = resolveSource(source);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+    if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
     if (precision !== undefined) hostOptions.precision = precision;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+    if (autotune !== undefined) hostOptions.autotune = autotune;
     if (signal?.aborted) throw abortError(signal, 'loading the model');
 
     const host = worker ? new WorkerHost() : await pageHost();
@@ -81,6 +84,7 @@ export class Engine {
   private constructor(host: Host, info: ModelInfo) {
     this.#host = host;
     this.info = info;
+    this.#queue = new RequestQueue(info.max_sequences);
     const model = info.name ?? info.architecture;
     this.chat = {
       completions: {

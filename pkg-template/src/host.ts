@@ -4,7 +4,8 @@
 import { EngineError } from './errors.js';
 import type { Chunk, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
 import type { EngineStats, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
-import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmTensor } from './wasm.js';
+import { keepTunings, keptTunings } from './tunings.js';
+import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 
 export class EngineHost implements Host {
   #wasm: Wasm | undefined;
@@ -19,10 +20,13 @@ export class EngineHost implements Host {
     onProgress: (progress: LoadProgress) => void,
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
-    const wasm = await loadWasm(wasmUrl);
-    const engine = await wasm.guard(() =>
-      wasm.WasmEngine.load(source, signal === undefined ? options : { ...options, signal }, onProgress),
-    );
+    const [wasm, tunings] = await Promise.all([loadWasm(wasmUrl), options.autotune === 'off' ? undefined : keptTunings()]);
+    const wasmOptions: WasmLoadOptions = { ...options };
+    if (tunings !== undefined) wasmOptions.tunings = tunings;
+    if (signal !== undefined) wasmOptions.signal = signal;
+    const engine = await wasm.guard(() => wasm.WasmEngine.load(source, wasmOptions, onProgress));
+    const found = await wasm.guard(() => engine.tunings());
+    if (found !== undefined) await keepTunings(found);
     this.#wasm = wasm;
     this.#engine = engine;
     return wasm.guard(() => engine.info());

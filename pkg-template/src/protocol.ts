@@ -26,9 +26,11 @@ export interface Generation {
 
 export interface HostLoadOptions {
   contextLength?: number;
+  maxSequences?: number;
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
+  autotune?: 'auto' | 'always' | 'off';
   wasmUrl?: string;
 }
 

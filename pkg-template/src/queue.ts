@@ -1,5 +1,5 @@
-// The order of one engine's requests: one generation runs at a time, the others wait for their turn. It knows nothing of
-// what runs.
+// The order of one engine's requests: as many generations run at once as the engine was loaded for, the others wait for their
+// turn. It knows nothing of what runs.
 
 import { abortError, EngineError } from './errors.js';
 
@@ -17,9 +17,16 @@ interface Waiter {
 
 export class RequestQueue {
   #waiting: Waiter[] = [];
-  #running = false;
+  #most: number;
+  #running = 0;
   #closed: EngineError | undefined;
-  #somebodyWaits: (() => void) | undefined;
+  /** Of each turn that runs and wants to know. */
+  #somebodyWaits = new Set<() => void>();
+
+  /** `most` turns at once. */
+  constructor(most: number) {
+    this.#most = most;
+  }
 
   /** Resolves when it is this request's turn, in the order of the calls. */
   turn(signal?: AbortSignal): Promise<Turn> {
@@ -33,7 +40,7 @@ export class RequestQueue {
       const waiter: Waiter = {
         start: () => {
           signal?.removeEventListener('abort', abort);
-          this.#running = true;
+          this.#running += 1;
           resolve(this.#newTurn());
         },
         reject: (error) => {
@@ -41,10 +48,10 @@ export class RequestQueue {
           reject(error);
         },
       };
-      if (!this.#running) return waiter.start();
+      if (this.#running < this.#most) return waiter.start();
       signal?.addEventListener('abort', abort, { once: true });
       this.#waiting.push(waiter);
-      this.#somebodyWaits?.();
+      for (const callback of this.#somebodyWaits) callback();
     });
   }
 
@@ -56,16 +63,19 @@ export class RequestQueue {
 
   #newTurn(): Turn {
     let released = false;
+    let somebodyWaits: (() => void) | undefined;
     return {
       release: () => {
         if (released) return;
         released = true;
-        this.#running = false;
-        this.#somebodyWaits = undefined;
+        this.#running -= 1;
+        if (somebodyWaits !== undefined) this.#somebodyWaits.delete(somebodyWaits);
         this.#waiting.shift()?.start();
       },
       onWaiting: (callback) => {
-        this.#somebodyWaits = callback;
+        if (released) return;
+        somebodyWaits = callback;
+        this.#somebodyWaits.add(callback);
         if (this.#waiting.length > 0) callback();
       },
     };

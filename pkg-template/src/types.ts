@@ -21,10 +21,21 @@ export interface LoadOptions {
   /** Length of the context in tokens; without it the engine chooses one that the model allows. */
   contextLength?: number | undefined;
   /**
+   * How many requests run at once, 1 to 8; more wait for their turn. Those that run decode together: each read of the weights
+   * serves all of them. Each has a KV cache of its own (`info.kv_cache_bytes` is what all take). Default: 1.
+   */
+  maxSequences?: number | undefined;
+  /**
    * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised
    * too; `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by it.
    */
   precision?: 'fast' | 'exact' | undefined;
+  /**
+   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, for at most a second,
+   * and the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs
+   * only; `'always'`: also on software adapters, where it gains little; `'off'`: never. Default: `'auto'`.
+   */
+  autotune?: 'auto' | 'always' | 'off' | undefined;
   /** Run in a dedicated worker, so that the page never stutters. Default: true. */
   worker?: boolean | undefined;
   /** Which GPU to prefer in a machine with two. */
@@ -42,7 +53,21 @@ export interface AdapterInfo {
   description: string;
   /** True where the adapter runs in software. */
   is_fallback: boolean;
+  /** The optional features that are switched on. */
   features: string[];
+  /** Products of small matrices that a subgroup computes at once, where the browser tells of them. They are not used yet. */
+  subgroup_matrices: SubgroupMatrix[];
+}
+
+/** A product [m, k] × [k, n], as in GPUAdapterInfo's experimental `subgroupMatrixConfigs`. */
+export interface SubgroupMatrix {
+  /** Type of the factors' elements, such as `f16`. */
+  component: string;
+  /** Type of the product's elements. */
+  result: string;
+  m: number;
+  n: number;
+  k: number;
 }
 
 export interface ModelInfo {
@@ -54,6 +79,8 @@ export interface ModelInfo {
   parameters: number;
   layers: number;
   context_length: number;
+  /** Requests that run at once, each with a context of its own. */
+  max_sequences: number;
   vocab_size: number;
   embedding_length: number;
   quantization: string;
@@ -61,8 +88,44 @@ export interface ModelInfo {
   weight_bytes: number;
   /** Of the weights, the bytes that a decoded token reads: all but an embedding table that is not the output's as well. */
   weight_bytes_per_token: number;
+  /** Of all sequences together. */
   kv_cache_bytes: number;
   adapter: AdapterInfo;
+  autotune: AutotuneInfo;
+}
+
+/** What autotuning did. */
+export interface AutotuneInfo {
+  /**
+   * `done`: every kernel is tuned, now or by an earlier load; `partial`: time ran out, and the next load goes on; `software`: not done
+   * on a software adapter; `off`: not wanted.
+   */
+  state: 'done' | 'partial' | 'software' | 'off';
+  kernels: TunedKernel[];
+  /** Kernels that are not tuned yet. */
+  left: number;
+  /** Why kernels could not be measured; they run as they do without tuning. */
+  failed: string[];
+  milliseconds: number;
+}
+
+export interface TunedKernel {
+  op: string;
+  /** Rows and columns of the weight and a further number; for attention heads, key-value heads and their length. */
+  sizes: [number, number, number];
+  /** Of the weight, where there is one. */
+  format: string | null;
+  /** What runs; null for the default. */
+  variant: string | null;
+  /** Microseconds of one dispatch of the default, and of what runs; 0 where nothing could be measured. */
+  default_us: number;
+  us: number;
+  /** Variants that the default was compared with. */
+  candidates: number;
+  /** Of these, those that were thrown away because they gave another result or did not compile. */
+  rejected: number;
+  /** Not measured by this load. */
+  from_cache: boolean;
 }
 
 /** Counters since the engine was loaded. The difference of two readings tells what happened between them. */

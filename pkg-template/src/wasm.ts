@@ -27,11 +27,16 @@ export interface WasmLoadOptions {
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
+  autotune?: 'auto' | 'always' | 'off';
+  /** What `tunings()` of an earlier load gave; anything else is passed over. */
+  tunings?: string;
   signal?: AbortSignal;
 }
 
 export interface WasmEngine {
   info(): ModelInfo;
+  /** What autotuning found that was not known yet, to be kept. */
+  tunings(): string | undefined;
   chat(request: object): WasmGeneration;
   complete(request: object): WasmGeneration;
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;

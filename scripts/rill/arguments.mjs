@@ -26,6 +26,7 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
 
   --adapter swiftshader|gpu   which adapter; without it, a real GPU where there is one
   --precision fast|exact      of generate and bench too: how exact activations are; without it, what the engine takes
+  --autotune auto|always|off  of generate, logits and bench: whether kernels are tuned to the adapter while loading
 
 The last line of stdout is one JSON object (bench without a second word prints tables unless --json is given). A failure is {"error":{"code","message"}} with exit status 1.`;
 
@@ -42,17 +43,19 @@ export class CommandError extends Error {
 
 const invalid = (message) => new CommandError('invalid_usage', `${message}. ${USAGE}`);
 
+const AUTOTUNE = ['auto', 'always', 'off'];
+
 const text = { type: 'string' };
 const flag = { type: 'boolean' };
 const COMMANDS = {
-  generate: { model: text, precision: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
-  logits: { model: text, precision: text, ids: text, out: text },
+  generate: { model: text, precision: text, autotune: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
+  logits: { model: text, precision: text, autotune: text, ids: text, out: text },
   tokenize: { model: text, text: text, 'add-special': flag },
   template: { template: text, context: text },
-  bench: { model: text, precision: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
-  'bench decode': { model: text, precision: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
-  'bench prefill': { model: text, precision: text, 'prompt-tokens': text, repetitions: text },
-  'bench load': { model: text },
+  bench: { model: text, precision: text, autotune: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
+  'bench decode': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
+  'bench prefill': { model: text, precision: text, autotune: text, 'prompt-tokens': text, repetitions: text },
+  'bench load': { model: text, autotune: text },
   'bench dispatch': { model: text },
 };
 
@@ -68,8 +71,10 @@ export function parseCommand(argv) {
   if ('model' in options && name !== 'bench dispatch' && model === undefined) throw invalid(`${name} needs --model`);
   const { precision = name === 'logits' ? 'exact' : undefined } = values;
   if (precision !== undefined && precision !== 'fast' && precision !== 'exact') throw invalid(`--precision is fast or exact, got "${precision}"`);
+  const { autotune } = values;
+  if (autotune !== undefined && !AUTOTUNE.includes(autotune)) throw invalid(`--autotune is ${AUTOTUNE.join(', ')}, got "${autotune}"`);
   const json = name !== 'bench' || values.json === true;
-  return { name, adapter, model, out, json, parameters: { ...parametersOf(name, values), ...(precision && { precision }) } };
+  return { name, adapter, model, out, json, parameters: { ...parametersOf(name, values), ...(precision && { precision }), ...(autotune && { autotune }) } };
 }
 
 function parse(args, options) {

@@ -15,7 +15,7 @@ async function withEngine(model, use, options = {}) {
 }
 
 const commands = {
-  generate: ({ model, precision, prompt, messages, raw, settings }) =>
+  generate: ({ model, precision, autotune, prompt, messages, raw, settings }) =>
     withEngine(model, async (engine) => {
       const chat = messages ?? (engine.info.has_chat_template && !raw ? [{ role: 'user', content: prompt }] : undefined);
       const answer = chat
@@ -30,30 +30,30 @@ const commands = {
         timings: answer.timings,
         stats: await engine.stats(),
       };
-    }, { precision }),
+    }, { precision, autotune }),
 
   // The numbers may be hundreds of megabytes: they go to the command line as the body of a request.
-  logits: ({ model, precision, ids }) =>
+  logits: ({ model, precision, autotune, ids }) =>
     withEngine(model, async (engine) => {
       const tensor = await engine.forward(ids);
       const logits = await tensor.readback();
       const response = await fetch('/logits', { method: 'POST', body: logits });
       if (!response.ok) throw new Error(`handing over the logits failed: status ${response.status}`);
       return { shape: [...tensor.shape], dtype: tensor.dtype };
-    }, { precision }),
+    }, { precision, autotune }),
 
   tokenize: ({ model, text, options }) => withEngine(model, async (engine) => ({ ids: [...(await engine.tokenize(text, options))] })),
 
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
-  bench: ({ model, precision, settings }) =>
-    runSuite(Engine, model, { settings: { ...settings, precision }, onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`) }),
-  'bench decode': async ({ model, precision, settings }) => ({
-    ...(await withEngine(model, (engine) => measureDecode(engine, settings), { precision })),
-    per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { precision, worker: false }),
+  bench: ({ model, precision, autotune, settings }) =>
+    runSuite(Engine, model, { settings: { ...settings, precision, autotune }, onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`) }),
+  'bench decode': async ({ model, precision, autotune, settings }) => ({
+    ...(await withEngine(model, (engine) => measureDecode(engine, settings), { precision, autotune })),
+    per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { precision, autotune, worker: false }),
   }),
-  'bench prefill': ({ model, precision, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision }),
-  'bench load': ({ model }) => measureLoad(Engine, model),
+  'bench prefill': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision, autotune }),
+  'bench load': ({ model, autotune }) => measureLoad(Engine, model, { autotune }),
   'bench dispatch': () => measureDispatch(benchDispatch),
 };
 

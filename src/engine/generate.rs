@@ -1,7 +1,8 @@
-//! The decode loop: prefill, steps in flight, stop conditions, and the text in chunks.
+//! A generation: prefill, the tokens as they come, stop conditions, and the text in chunks.
 //!
-//! Steps are submitted several at once and before the last ones' tokens were read (`run_ahead.rs`). Those that ran past the end
-//! of the text are dropped and never shown. With speculation nothing runs ahead of what was read (`speculation.rs`).
+//! Generations decode together (`decoding.rs`): steps are submitted several at once and before the last ones' tokens were read.
+//! Those that ran past the end of the text are dropped and never shown. One with speculation decodes by itself, and nothing of it
+//! runs ahead of what was read (`speculation.rs`).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -9,8 +10,10 @@ use std::rc::Rc;
 use serde::Serialize;
 use web_time::Instant;
 
-use super::load::{Engine, Inner};
+use super::decoding;
+use super::load::{Engine, Inner, common_prefix};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
+use super::sampling::Ending;
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
@@ -85,19 +88,13 @@ pub(super) struct Request {
 /// A generation under way. Dropping it ends it.
 pub struct Generation {
     engine: Rc<Inner>,
-    /// Ours while the generation runs.
-    session: Option<Session>,
+    place: Place,
     request: Request,
     decoder: StreamDecoder,
-    /// What was submitted and not read yet: the tokens of how many steps.
-    in_flight: VecDeque<(Readback, usize)>,
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<u32>,
-    run_ahead: RunAhead,
     /// The pass that samples the first token: how many tokens it takes in, and when it began.
     last_pass: Option<(usize, Instant)>,
-    /// Steps submitted; step k samples the answer's token k.
-    steps: usize,
     /// Tokens of the answer, read so far, and the last of them.
     generated: usize,
     last: Option<u32>,
@@ -106,6 +103,29 @@ pub struct Generation {
     first_token: Option<Instant>,
     cancelled: bool,
     finished: bool,
+}
+
+/// Where its session is.
+enum Place {
+    /// It has none yet, or no longer.
+    Nowhere,
+    /// With it, while it takes in its prompt.
+    Prefill(Box<Session>),
+    /// With those that decode together; its number there.
+    Decoding(u64),
+    /// With it, because it speculates.
+    Speculating(Box<Speculating>),
+}
+
+/// What decodes by itself.
+struct Speculating {
+    session: Session,
+    speculation: Speculation,
+    /// Plain steps that were submitted and not read yet: the tokens of how many.
+    in_flight: Option<(Readback, usize)>,
+    /// Steps submitted; step k samples the answer's token k.
+    steps: usize,
+    run_ahead: RunAhead,
 }
 
 impl Engine {
@@ -130,14 +150,11 @@ impl Engine {
         };
         Ok(Generation {
             engine: self.0.clone(),
-            session: None,
+            place: Place::Nowhere,
             request,
             decoder,
-            in_flight: VecDeque::new(),
             read: VecDeque::new(),
-            run_ahead: RunAhead::default(),
             last_pass: None,
-            steps: 0,
             generated: 0,
             last: None,
             cached: 0,
@@ -158,10 +175,7 @@ impl Generation {
         let result = self.advance().await;
         if result.is_err() {
             // What the cache holds after an error is not known.
-            if let Some(session) = &mut self.session {
-                session.forget();
-            }
-            self.finish();
+            self.end(true);
         }
         result.map(Some)
     }
@@ -172,7 +186,7 @@ impl Generation {
     }
 
     async fn advance(&mut self) -> Result<Chunk> {
-        if self.session.is_none() && !self.cancelled {
+        if matches!(self.place, Place::Nowhere) && !self.cancelled {
             self.prefill().await?;
         }
         let mut chunk =
@@ -191,57 +205,70 @@ impl Generation {
         if chunk.finish_reason.is_some() {
             chunk.usage = Some(self.usage());
             chunk.timings = Some(self.timings());
-            self.finish();
+            self.end(false);
         }
         Ok(chunk)
     }
 
     async fn prefill(&mut self) -> Result<()> {
         self.started = Instant::now();
-        let session = self.session.insert(self.engine.take_session()?);
-        let prompt = &self.request.prompt;
+        let engine = self.engine.clone();
+        let prompt = self.request.prompt.clone();
+        let stops = if self.request.ignore_eos { &[] } else { engine.tokenizer.end_of_generation() };
+        let ending = Ending { stops: stops.to_vec(), steps: self.longest() };
+        self.place = Place::Prefill(Box::new(engine.take_session(&prompt)?));
+        let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
         // The last token is always taken in anew: its logits are wanted.
-        let common = session.tokens().iter().zip(&prompt[..prompt.len() - 1]).take_while(|(a, b)| a == b).count();
+        let common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
         session.truncate(common);
         self.cached = common;
-        session.configure(&self.engine.context, &self.request.sampler).await?;
+        session.configure(&engine, &self.request.sampler, &ending).await?;
         let mut done = common;
         while done < prompt.len() {
             let begin = Instant::now();
-            let tokens = session.prefill(&self.engine, &prompt[done..])?;
+            let among_others = !engine.decoding.borrow().is_idle();
+            let tokens = engine.pace.borrow().part_of(prompt.len() - done, among_others);
+            session.prefill(&engine, &prompt[done..], tokens)?;
             done += tokens;
             if done < prompt.len() {
-                // Bounds what is submitted at once, so that the page gets its frames between the parts.
-                self.engine.context.device().sync().await?;
-                session.pace().took(tokens, begin.elapsed());
+                // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
+                engine.context.device().sync().await?;
+                engine.pace.borrow_mut().took(tokens, begin.elapsed());
             } else {
                 self.last_pass = Some((tokens, begin));
             }
         }
-        self.in_flight.push_back((session.read_tokens(&self.engine.context, 0, 1)?, 1));
-        self.steps = 1;
+        let first = session.read_tokens(&engine.context, 0, 1)?;
+        let Place::Prefill(session) = std::mem::replace(&mut self.place, Place::Nowhere) else {
+            bail!(Internal, "a generation without a session")
+        };
+        self.place = match self.request.speculation.take() {
+            None => {
+                let id = engine.decoding.borrow_mut().join(*session, &self.request.sampler, ending, first);
+                Place::Decoding(id)
+            }
+            Some(speculation) => Place::Speculating(Box::new(Speculating {
+                session: *session,
+                speculation,
+                in_flight: Some((first, 1)),
+                steps: 1,
+                run_ahead: RunAhead::default(),
+            })),
+        };
         Ok(())
     }
 
     /// The next token, from those that were read, or from the oldest steps in flight.
     async fn next_token(&mut self) -> Result<u32> {
         if self.read.is_empty() {
-            match self.request.speculation {
-                None => self.submit()?,
-                Some(_) if self.in_flight.is_empty() => self.speculate().await?,
-                Some(_) => {}
+            let (last, longest) = (self.last, self.longest());
+            match &mut self.place {
+                Place::Decoding(id) => self.read = decoding::next_tokens(&self.engine, *id).await?,
+                Place::Speculating(alone) => self.read = alone.next_tokens(&self.engine, last, longest).await?,
+                _ => bail!(Internal, "a generation without a session"),
             }
-        }
-        if self.read.is_empty() {
-            let Some((oldest, steps)) = self.in_flight.pop_front() else {
-                bail!(Internal, "no decode step is in flight")
-            };
-            for bytes in oldest.bytes().await? {
-                self.read.extend(bytemuck::pod_collect_to_vec::<u8, u32>(&bytes));
-            }
-            self.run_ahead.arrived(steps, Instant::now());
-            if let (Some((tokens, begin)), Some(session)) = (self.last_pass.take(), &mut self.session) {
-                session.pace().took(tokens, begin.elapsed());
+            if let Some((tokens, begin)) = self.last_pass.take() {
+                self.engine.pace.borrow_mut().took(tokens, begin.elapsed());
                 // What the activations of many tokens took is not held while the answer is written, or only a part of it.
                 let info = &self.engine.info;
                 self.engine.context.device().trim_to((info.weight_bytes + info.kv_cache_bytes) / 20);
@@ -258,55 +285,18 @@ impl Generation {
         }
     }
 
-    /// Keeps steps in flight.
-    fn submit(&mut self) -> Result<()> {
-        let Some(session) = &self.session else { bail!(Internal, "a generation without a session") };
-        let context = &self.engine.context;
-        while self.in_flight.len() < SUBMITS_IN_FLIGHT && self.steps < self.longest() {
-            let steps = self.run_ahead.steps_per_submit().min(self.longest() - self.steps);
-            for _ in 0..steps {
-                session.step(context)?;
-            }
-            self.in_flight.push_back((session.read_tokens(context, self.steps, steps)?, steps));
-            self.steps += steps;
-        }
-        Ok(())
-    }
-
-    /// Verifies a draft, or where there is none keeps a few plain steps in flight. It looks at the last token, so nothing runs
-    /// ahead of that.
-    async fn speculate(&mut self) -> Result<()> {
-        let room = self.longest() - self.steps;
-        let (Some(speculation), Some(session), Some(last)) =
-            (&mut self.request.speculation, &mut self.session, self.last)
-        else {
-            bail!(Internal, "speculation without a first token")
-        };
-        let plain_steps = self.run_ahead.steps_per_submit();
-        match speculation.advance(&self.engine, session, last, self.steps, room, plain_steps).await? {
-            Pass::Verified(tokens) => {
-                self.steps += tokens.len();
-                self.read.extend(tokens);
-                self.run_ahead.arrived(0, Instant::now());
-            }
-            Pass::Steps(readback, steps) => {
-                self.steps += steps;
-                self.in_flight.push_back((readback, steps));
-            }
-        }
-        Ok(())
-    }
-
     fn take_token(&mut self, token: u32, chunk: &mut Chunk) -> Result<()> {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += 1;
         self.last = Some(token);
-        let Some(session) = &mut self.session else { bail!(Internal, "a generation without a session") };
-        if self.steps > self.generated {
-            // What gives the next token, already submitted, takes this one into the cache.
-            session.decoded(token);
-        }
         let ends = self.engine.tokenizer.end_of_generation().contains(&token) && !self.request.ignore_eos;
+        if let Place::Speculating(alone) = &mut self.place
+            && alone.steps > self.generated
+            && !ends
+        {
+            // What gave the next token, already read, has taken this one into the cache.
+            alone.session.decoded(token);
+        }
         chunk.token_ids.push(token);
         if ends {
             chunk.text.push_str(&self.rest());
@@ -352,7 +342,10 @@ impl Generation {
         let now = Instant::now();
         let first = self.first_token.unwrap_or(now);
         let (prompt_ms, decode_ms) = (ms(self.started, first), ms(first, now));
-        let speculation = self.request.speculation.as_ref();
+        let speculation = match &self.place {
+            Place::Speculating(alone) => Some(&alone.speculation),
+            _ => self.request.speculation.as_ref(),
+        };
         let per_second = |tokens: usize, ms: f64| if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 };
         Timings {
             prompt_ms,
@@ -366,18 +359,52 @@ impl Generation {
     }
 
     /// Gives the session back. Steps that are still in flight write behind the tokens that it vouches for.
-    fn finish(&mut self) {
+    fn end(&mut self, forget: bool) {
         self.finished = true;
-        self.in_flight.clear();
         self.read.clear();
-        if let Some(session) = self.session.take() {
-            *self.engine.session.borrow_mut() = Some(session);
+        let session = match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Nowhere => None,
+            Place::Prefill(session) => Some(*session),
+            Place::Decoding(id) => self.engine.decoding.borrow_mut().leave(id),
+            Place::Speculating(alone) => Some(alone.session),
+        };
+        if let Some(mut session) = session {
+            if forget {
+                session.forget();
+            }
+            self.engine.give_back(session);
         }
+    }
+}
+
+impl Speculating {
+    /// Verifies a draft, or where there is none reads a few plain steps. It looks at the last token, so nothing runs ahead of
+    /// that.
+    async fn next_tokens(&mut self, engine: &Inner, last: Option<u32>, longest: usize) -> Result<VecDeque<u32>> {
+        if self.in_flight.is_none() {
+            let Some(last) = last else { bail!(Internal, "speculation without a first token") };
+            let (room, plain_steps) = (longest - self.steps, self.run_ahead.steps_per_submit());
+            match self.speculation.advance(engine, &mut self.session, last, self.steps, room, plain_steps).await? {
+                Pass::Verified(tokens) => {
+                    self.steps += tokens.len();
+                    self.run_ahead.arrived(0, Instant::now());
+                    return Ok(tokens.into());
+                }
+                Pass::Steps(readback, steps) => {
+                    self.steps += steps;
+                    self.in_flight = Some((readback, steps));
+                }
+            }
+        }
+        let Some((readback, steps)) = self.in_flight.take() else { bail!(Internal, "no decode step is in flight") };
+        let bytes = readback.bytes().await?;
+        self.run_ahead.arrived(steps, Instant::now());
+        Ok(bytes.iter().flat_map(|bytes| bytemuck::pod_collect_to_vec::<u8, u32>(bytes)).collect())
     }
 }
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        self.finish();
+        self.end(false);
     }
 }

@@ -6,7 +6,10 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::autotune::{self, Autotune, AutotuneInfo};
+use super::decoding::Decoding;
 use super::model_text::ModelText;
+use super::prefill_pace::PrefillPace;
+use super::sequences::{MAX_SEQUENCES, Sequences};
 use super::session::Session;
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, TensorInfo};
@@ -32,6 +35,8 @@ pub struct LoadOptions {
     pub device: DeviceOptions,
     /// Tokens that the KV cache holds; at most what the model was trained for.
     pub context_length: Option<usize>,
+    /// How many requests can run at once, 1 (the default) to 8. Each has its own KV cache.
+    pub max_sequences: Option<usize>,
     /// What the clock on the wall differs from UTC, for templates that ask for the date.
     pub utc_offset_seconds: i64,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
@@ -71,6 +76,8 @@ pub struct ModelInfo {
     pub layers: usize,
     /// Tokens that fit the KV cache.
     pub context_length: usize,
+    /// Requests that run at once, each with a context of its own.
+    pub max_sequences: usize,
     pub vocab_size: usize,
     pub embedding_length: usize,
     pub quantization: String,
@@ -78,6 +85,7 @@ pub struct ModelInfo {
     pub weight_bytes: u64,
     /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
     pub weight_bytes_per_token: u64,
+    /// Of all sequences.
     pub kv_cache_bytes: u64,
     pub adapter: AdapterInfo,
     pub autotune: AutotuneInfo,
@@ -95,8 +103,11 @@ pub(super) struct Inner {
     pub info: ModelInfo,
     /// Of autotuning, to be kept for the next load.
     pub tunings: Option<String>,
-    /// Taken out while a generation runs.
-    pub session: RefCell<Option<Session>>,
+    /// One for each sequence; taken out while a generation runs on it. The one that was given back last is the last.
+    pub sessions: RefCell<Vec<Session>>,
+    /// The generations that decode together.
+    pub decoding: RefCell<Decoding>,
+    pub pace: RefCell<PrefillPace>,
 }
 
 impl Engine {
@@ -154,6 +165,10 @@ impl Engine {
         let own_template = chat_templates.get(DEFAULT_TEMPLATE_NAME);
         let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
+        let max_sequences = options.max_sequences.unwrap_or(1);
+        if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
+            bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
+        }
 
         let precision = options.precision.unwrap_or(match device.capabilities().software {
             true => Precision::Exact,
@@ -167,9 +182,9 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights, precision)?;
+        let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
         let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
-        let cache = KvCache::new(&context, transformer.config(), capacity)?;
+        let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
         let config = transformer.config();
         let only_gathered = match config.tie_embeddings {
             true => 0,
@@ -182,6 +197,7 @@ impl Engine {
             parameters: transformer.parameters(),
             layers: n_layers,
             context_length: capacity,
+            max_sequences,
             vocab_size: config.vocab_size,
             embedding_length: config.n_embd,
             quantization: transformer.quantization().to_uppercase(),
@@ -192,7 +208,16 @@ impl Engine {
             adapter: context.device().adapter().clone(),
             autotune,
         };
-        let session = Session::new(&context, &transformer, cache).await?;
+        let mut sessions = (0..max_sequences)
+            .map(|sequence| Session::new(&context, cache.sequence(sequence)?, capacity, sequence))
+            .collect::<Result<Vec<Session>>>()?;
+        if let Some(first) = sessions.first_mut() {
+            first.prepare(&context, &transformer).await?;
+        }
+        let together = match max_sequences > 1 && transformer.is_joined() {
+            true => Some(Sequences::new(&context, cache)?),
+            false => None,
+        };
         let engine = Engine(Rc::new(Inner {
             context,
             transformer,
@@ -200,8 +225,10 @@ impl Engine {
             template,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
+            sessions: RefCell::new(sessions),
+            decoding: RefCell::new(Decoding::new(together)),
+            pace: RefCell::default(),
             tunings,
-            session: RefCell::new(Some(session)),
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)
@@ -247,10 +274,10 @@ impl Engine {
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
     /// forgotten.
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
-        let mut session = self.0.take_session()?;
+        let mut session = self.0.take_session(&[])?;
         session.forget();
         let logits = session.forward(&self.0, ids, Logits::All);
-        *self.0.session.borrow_mut() = Some(session);
+        self.0.give_back(session);
         match logits? {
             Some(tensor) => {
                 self.0.context.device().flush();
@@ -290,12 +317,29 @@ impl EngineTensor {
 }
 
 impl Inner {
-    pub fn take_session(&self) -> Result<Session> {
-        match self.session.borrow_mut().take() {
-            Some(session) => Ok(session),
-            None => bail!(InvalidRequest, "another generation runs on this engine; wait for it or cancel it"),
+    /// The session that holds most of the beginning of a prompt; among equals the one that was used longest ago.
+    pub fn take_session(&self, prompt: &[u32]) -> Result<Session> {
+        let mut sessions = self.sessions.borrow_mut();
+        let best = (0..sessions.len()).rev().max_by_key(|index| common_prefix(sessions[*index].tokens(), prompt));
+        match best {
+            Some(index) => Ok(sessions.remove(index)),
+            None => bail!(
+                InvalidRequest,
+                "as many generations run on this engine as it was loaded for ({}); wait for one, cancel one, or load with a \
+                 larger maxSequences",
+                self.info.max_sequences
+            ),
         }
     }
+
+    pub fn give_back(&self, session: Session) {
+        self.sessions.borrow_mut().push(session);
+    }
+}
+
+/// How many tokens two sequences begin with in common.
+pub(super) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// Names the source in an error that does not name it yet.

@@ -3,6 +3,7 @@
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
 mod autotune;
+mod decoding;
 pub mod dispatch_cost;
 mod generate;
 mod load;
@@ -11,6 +12,7 @@ pub mod openai;
 mod prefill_pace;
 mod run_ahead;
 mod sampling;
+mod sequences;
 mod session;
 mod speculation;
 mod verification;

@@ -15,6 +15,9 @@ const FIRST_TOKENS: usize = 128;
 /// What a pass may take.
 const PASS: Duration = Duration::from_millis(150);
 
+/// The same while others wait for their next tokens.
+const PASS_AMONG_OTHERS: Duration = Duration::from_millis(40);
+
 /// Measures passes and says how many tokens the next one takes.
 #[derive(Clone, Debug, Default)]
 pub struct PrefillPace {
@@ -33,14 +36,14 @@ impl PrefillPace {
 
     /// How many of the `rest` tokens of a prompt the next pass takes: about as many as those after it, since a short pass costs nearly
     /// as much as a long one.
-    pub fn part_of(&self, rest: usize) -> usize {
-        let passes = rest.div_ceil(self.tokens()).max(1);
+    pub fn part_of(&self, rest: usize, among_others: bool) -> usize {
+        let passes = rest.div_ceil(self.tokens(if among_others { PASS_AMONG_OTHERS } else { PASS })).max(1);
         rest.div_ceil(passes).next_multiple_of(MIN_TOKENS).min(rest)
     }
 
-    fn tokens(&self) -> usize {
+    fn tokens(&self, pass: Duration) -> usize {
         let Some(per_token) = self.per_token else { return FIRST_TOKENS };
-        let tokens = PASS.as_nanos() / per_token.as_nanos().max(1);
+        let tokens = pass.as_nanos() / per_token.as_nanos().max(1);
         // Whole tiles of the products.
         (tokens.min(MAX_TOKENS as u128) as usize / MIN_TOKENS * MIN_TOKENS).max(MIN_TOKENS)
     }
@@ -55,14 +58,17 @@ mod tests {
         let after = |tokens: usize, ms: u64| {
             let mut pace = PrefillPace::default();
             pace.took(tokens, Duration::from_millis(ms));
-            pace.tokens()
+            pace.tokens(PASS)
         };
-        assert_eq!(PrefillPace::default().tokens(), FIRST_TOKENS);
+        assert_eq!(PrefillPace::default().tokens(PASS), FIRST_TOKENS);
         assert_eq!(after(128, 5), MAX_TOKENS);
         assert_eq!(after(128, 0), MAX_TOKENS);
         assert_eq!(after(128, 150), 128);
         assert_eq!(after(128, 190), 96);
         assert_eq!(after(128, 60_000), MIN_TOKENS);
+        let mut pace = PrefillPace::default();
+        pace.took(128, Duration::from_millis(40));
+        assert_eq!((pace.part_of(600, false), pace.part_of(600, true)), (320, 128), "shorter among others");
         assert_eq!(after(3, 60_000), FIRST_TOKENS, "three tokens say nothing");
     }
 
@@ -72,7 +78,7 @@ mod tests {
         let parts = |pace: &PrefillPace, mut rest: usize| {
             let mut parts = Vec::new();
             while rest > 0 {
-                parts.push(pace.part_of(rest));
+                parts.push(pace.part_of(rest, false));
                 rest -= parts[parts.len() - 1];
             }
             parts
@@ -90,6 +96,6 @@ mod tests {
         let mut pace = PrefillPace::default();
         pace.took(256, Duration::from_millis(75));
         pace.took(256, Duration::from_millis(5000));
-        assert_eq!(pace.tokens(), 256);
+        assert_eq!(pace.tokens(PASS), 256);
     }
 }

@@ -41,6 +41,11 @@ impl RunAhead {
         }
     }
 
+    /// What comes next does not follow what has arrived: the time between says nothing.
+    pub fn pause(&mut self) {
+        self.last_arrival = None;
+    }
+
     /// How many steps to submit at once.
     pub fn steps_per_submit(&self) -> usize {
         match self.step {

@@ -3,13 +3,13 @@
 
 use crate::error::Result;
 use crate::tensor::ops::{SampleHistogram, SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit};
-use crate::tensor::{Context, Desc, Plan, SampleSettings, Tensor};
+use crate::tensor::{Chooser, Context, Desc, Plan, SampleSettings, Tensor};
 use crate::text::sampler::SamplerSettings;
 
 pub struct Sampling {
     /// The logits of a decode step, [1, vocab_size].
     logits: Tensor,
-    /// [8] u32: `SampleSettings`.
+    /// [WORDS] u32: `SampleSettings`.
     settings: Tensor,
     target: Target,
     whole: Plan,
@@ -18,10 +18,19 @@ pub struct Sampling {
     is_truncated: bool,
 }
 
+/// What ends a sequence on the GPU, so that steps which ran ahead leave the state and the cache as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Tokens that end it. More than `SampleSettings::MAX_STOPS` are seen by the CPU only.
+    pub stops: Vec<u32>,
+    /// The most tokens.
+    pub steps: usize,
+}
+
 /// What a choice is written to.
 #[derive(Clone)]
 pub struct Target {
-    /// [4] u32: position of the next token, step of the generation.
+    /// [4] u32: position of the next token, step of the generation, whether it has stopped.
     pub state: Tensor,
     /// [1] u32: the token that the next decode step takes in.
     pub token: Tensor,
@@ -38,20 +47,13 @@ impl Sampling {
     }
 
     /// Sets what the next choices depend on. A plan that is recorded here runs once: it changes the state and the token.
-    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings) -> Result<()> {
+    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings, ending: &Ending) -> Result<()> {
         self.is_truncated = settings.is_truncated();
         if self.is_truncated && self.truncated.is_none() {
             let choose = || choose_truncated(context, &self.logits, &self.settings, &self.target, 1);
             self.truncated = Some(context.plan(choose).await?.1);
         }
-        let settings = SampleSettings {
-            temperature: if settings.is_greedy() { 0.0 } else { settings.temperature },
-            top_k: settings.top_k,
-            top_p: settings.top_p,
-            min_p: settings.min_p,
-            seed: settings.seed,
-        };
-        context.write(&self.settings, 0, bytemuck::cast_slice(&settings.words()))
+        context.write(&self.settings, 0, bytemuck::cast_slice(&words(settings, ending)))
     }
 
     /// Chooses among the logits of the decode step: the commands are the same every time.
@@ -71,15 +73,30 @@ impl Sampling {
     }
 }
 
-fn choose(context: &Context, logits: &Tensor, settings: &Tensor, target: &Target, advance: usize) -> Result<()> {
+/// The settings as kernels read them.
+pub fn words(settings: &SamplerSettings, ending: &Ending) -> [u32; SampleSettings::WORDS] {
+    let choice = if settings.is_truncated() { Chooser::Truncated } else { Chooser::Whole };
+    let settings = SampleSettings {
+        temperature: if settings.is_greedy() { 0.0 } else { settings.temperature },
+        top_k: settings.top_k,
+        top_p: settings.top_p,
+        min_p: settings.min_p,
+        seed: settings.seed,
+    };
+    settings.ending(u32::try_from(ending.steps).unwrap_or(u32::MAX), &ending.stops, choice)
+}
+
+/// Chooses among the logits of each row, [rows, vocab_size], from the whole vocabulary.
+pub fn choose(context: &Context, logits: &Tensor, settings: &Tensor, target: &Target, advance: usize) -> Result<()> {
     let Target { state, token, ring } = target;
     let partial = context.run(&SamplePartial, &[logits, settings, state])?;
     let [values, tokens] = &partial[..] else { bail!(Internal, "sample_partial has two outputs") };
-    context.run(&SampleMerge { advance }, &[values, tokens, state, token, ring])?;
+    context.run(&SampleMerge { advance }, &[values, tokens, settings, state, token, ring])?;
     Ok(())
 }
 
-fn choose_truncated(
+/// The same from what is kept of the vocabulary.
+pub fn choose_truncated(
     context: &Context,
     logits: &Tensor,
     settings: &Tensor,

@@ -2,11 +2,12 @@
 //! step.
 //!
 //! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on. Steps that ran
-//! ahead of the text's end write behind them; that is overwritten before it is read.
+//! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
+//! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
 use super::load::Inner;
-use super::prefill_pace::PrefillPace;
-use super::sampling::{Sampling, Target};
+use super::sampling::{Ending, Sampling, Target};
+use super::sequences::ring_ranges;
 use super::verification::Verification;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
@@ -17,49 +18,67 @@ use crate::text::sampler::SamplerSettings;
 pub const RING: usize = 128;
 
 pub struct Session {
+    /// Its number in the cache of all.
+    pub sequence: usize,
     cache: KvCache,
-    /// [4] u32: position of the next token, step of the generation.
+    capacity: usize,
+    /// [4] u32: position of the next token, step of the generation, whether it has stopped.
     state: Tensor,
     /// [1] u32: what the next decode step takes in.
     token: Tensor,
     /// [RING] u32: sampled tokens by step.
     ring: Tensor,
-    /// The forward pass of a decode step.
-    decode: Plan,
-    sampling: Sampling,
+    /// Recorded before the first use.
+    decode: Option<Decode>,
     verification: Verification,
     tokens: Vec<u32>,
-    pace: PrefillPace,
+}
+
+/// The decode step of one token.
+struct Decode {
+    forward: Plan,
+    sampling: Sampling,
 }
 
 impl Session {
-    /// Compiles all kernels and records the decode step.
-    pub async fn new(context: &Context, transformer: &Transformer, cache: KvCache) -> Result<Self> {
-        let state = context.zeros(Desc::u32(&[4]))?;
-        let token = context.zeros(Desc::u32(&[1]))?;
-        let ring = context.zeros(Desc::u32(&[RING]))?;
-        let (logits, decode) = context.plan(|| transformer.forward(&token, &state, &cache, Logits::Last)).await?;
+    /// `cache` has room for `capacity` tokens.
+    pub fn new(context: &Context, cache: KvCache, capacity: usize, sequence: usize) -> Result<Self> {
+        Ok(Self {
+            sequence,
+            cache,
+            capacity,
+            state: context.zeros(Desc::u32(&[4]))?,
+            token: context.zeros(Desc::u32(&[1]))?,
+            ring: context.zeros(Desc::u32(&[RING]))?,
+            decode: None,
+            verification: Verification::default(),
+            tokens: Vec::new(),
+        })
+    }
+
+    /// Compiles all kernels and records the decode step, where that was not done yet.
+    pub async fn prepare(&mut self, context: &Context, transformer: &Transformer) -> Result<()> {
+        if self.decode.is_some() {
+            return Ok(());
+        }
+        let Self { state, token, ring, cache, .. } = &*self;
+        let (logits, forward) = context.plan(|| transformer.forward(token, state, cache, Logits::Last)).await?;
         let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
         let sampling = Sampling::new(context, logits_of(logits)?, target).await?;
         // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
-        context.prepare(|| transformer.forward(&prompt, &state, &cache, Logits::Last)).await?;
+        context.prepare(|| transformer.forward(&prompt, state, cache, Logits::Last)).await?;
         context.device().sync().await?;
-        Ok(Self {
-            cache,
-            state,
-            token,
-            ring,
-            decode,
-            sampling,
-            verification: Verification::default(),
-            tokens: Vec::new(),
-            pace: PrefillPace::default(),
-        })
+        self.decode = Some(Decode { forward, sampling });
+        Ok(())
+    }
+
+    fn decode(&self) -> Result<&Decode> {
+        self.decode.as_ref().ok_or_else(|| err!(Internal, "a session is used before it was prepared"))
     }
 
     pub fn capacity(&self) -> usize {
-        self.cache.capacity()
+        self.capacity
     }
 
     pub fn tokens(&self) -> &[u32] {
@@ -81,9 +100,13 @@ impl Session {
         self.tokens.push(token);
     }
 
-    /// Sets what sampling depends on for one generation.
-    pub async fn configure(&mut self, context: &Context, settings: &SamplerSettings) -> Result<()> {
-        self.sampling.configure(context, settings).await
+    /// Sets what sampling depends on for one generation, and what ends it.
+    pub async fn configure(&mut self, engine: &Inner, settings: &SamplerSettings, ending: &Ending) -> Result<()> {
+        self.prepare(&engine.context, &engine.transformer).await?;
+        match &mut self.decode {
+            Some(decode) => decode.sampling.configure(&engine.context, settings, ending).await,
+            None => bail!(Internal, "a session that was prepared has no step"),
+        }
     }
 
     /// One forward pass over `ids`, appended to what the cache holds.
@@ -97,22 +120,15 @@ impl Session {
         Ok(logits)
     }
 
-    /// How many tokens of a prompt are taken in at once.
-    pub fn pace(&mut self) -> &mut PrefillPace {
-        &mut self.pace
-    }
-
-    /// Takes in the next part of a prompt; with the last part, samples the first token of the answer as step 0. Returns how
-    /// many ids it took.
-    pub fn prefill(&mut self, engine: &Inner, ids: &[u32]) -> Result<usize> {
-        let part = &ids[..self.pace.part_of(ids.len())];
-        if part.len() < ids.len() {
-            self.forward(engine, part, Logits::None)?;
-        } else {
-            let logits = self.forward(engine, part, Logits::Last)?;
-            self.sampling.record(&engine.context, &logits_of(logits)?, part.len())?;
+    /// Takes in the next part of a prompt, of `tokens` tokens; with the last part, samples the first token of the answer as
+    /// step 0.
+    pub fn prefill(&mut self, engine: &Inner, ids: &[u32], tokens: usize) -> Result<()> {
+        if tokens < ids.len() {
+            self.forward(engine, &ids[..tokens], Logits::None)?;
+            return Ok(());
         }
-        Ok(part.len())
+        let logits = self.forward(engine, ids, Logits::Last)?;
+        self.decode()?.sampling.record(&engine.context, &logits_of(logits)?, ids.len())
     }
 
     /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches
@@ -126,34 +142,33 @@ impl Session {
         Ok(readback)
     }
 
-    /// Lets decode steps go on after passes that are none: the next one takes `token` in, and is step `step`.
-    pub fn resume(&mut self, context: &Context, token: u32, step: usize) -> Result<()> {
+    /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
+    pub fn resume(&self, context: &Context, token: u32, step: usize) -> Result<()> {
         self.place(context, step as u32)?;
-        context.write(&self.token, 0, bytemuck::bytes_of(&token))?;
-        self.tokens.push(token);
-        Ok(())
+        context.write(&self.token, 0, bytemuck::bytes_of(&token))
     }
 
     /// Records a decode step: the commands are the same every time.
     pub fn step(&self, context: &Context) -> Result<()> {
-        context.replay(&self.decode)?;
-        self.sampling.replay(context)
+        let Decode { forward, sampling } = self.decode()?;
+        context.replay(forward)?;
+        sampling.replay(context)
     }
 
     /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
     /// read-back gives them in one or two pieces.
     pub fn read_tokens(&self, context: &Context, first: usize, steps: usize) -> Result<Readback> {
-        let begin = first % RING;
-        let before_wrap = steps.min(RING - begin);
-        match steps - before_wrap {
-            0 => context.start_readback(&[(&self.ring, begin..begin + steps)]),
-            wrapped => context.start_readback(&[(&self.ring, begin..RING), (&self.ring, 0..wrapped)]),
-        }
+        context.start_readback(&self.token_ranges(first, steps))
+    }
+
+    /// Where they stand.
+    pub fn token_ranges(&self, first: usize, steps: usize) -> Vec<(&Tensor, std::ops::Range<usize>)> {
+        ring_ranges(first, steps).map(|range| (&self.ring, range)).collect()
     }
 
     /// Tells the kernels where the next token stands.
     fn place(&self, context: &Context, step: u32) -> Result<()> {
-        let words = [self.tokens.len() as u32, step];
+        let words = [self.tokens.len() as u32, step, 0];
         context.write(&self.state, 0, bytemuck::cast_slice(&words))
     }
 
@@ -179,4 +194,81 @@ impl Session {
 
 fn logits_of(logits: Option<Tensor>) -> Result<Tensor> {
     logits.ok_or_else(|| err!(Internal, "there are no logits to sample from"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::source::MemorySource;
+    use crate::engine::{Engine, LoadOptions};
+
+    fn engine() -> Engine {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tiny_llama/tied-q4_0.gguf");
+        let source = MemorySource::new(std::fs::read(path).unwrap());
+        pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap()
+    }
+
+    /// What a run of steps leaves: state, token, ring, and the caches of all layers.
+    fn run(
+        engine: &Engine,
+        prompt: &[u32],
+        settings: &SamplerSettings,
+        ending: &Ending,
+        steps: usize,
+    ) -> Vec<Vec<u32>> {
+        let inner = &engine.0;
+        let mut session = inner.take_session(&[]).unwrap();
+        session.forget();
+        let context = &inner.context;
+        let left = pollster::block_on(async {
+            session.configure(inner, settings, ending).await.unwrap();
+            session.prefill(inner, prompt, prompt.len()).unwrap();
+            for _ in 1..steps {
+                session.step(context).unwrap();
+            }
+            let mut tensors = vec![&session.state, &session.token, &session.ring];
+            for layer in 0..inner.info.layers {
+                let (k, v) = session.cache.layer(layer);
+                tensors.extend([k, v]);
+            }
+            context.readback(&tensors).await.unwrap()
+        });
+        inner.give_back(session);
+        let words = |host: &HostTensor| bytemuck::pod_collect_to_vec::<u8, u32>(&host.bytes);
+        left.iter().map(words).collect()
+    }
+
+    /// Steps past the end leave the position, the step, the token, the ring and the cache as they were at the end.
+    #[test]
+    fn nothing_moves_past_the_end() {
+        let engine = engine();
+        let truncated = SamplerSettings { top_p: 0.9, seed: 5, temperature: 1.5, ..SamplerSettings::default() };
+        for settings in [SamplerSettings::greedy(), SamplerSettings { seed: 3, ..Default::default() }, truncated] {
+            let unending = Ending { stops: vec![], steps: usize::MAX };
+            let prompt = [11, 45, 78, 102];
+            // What stands in the ring and in the caches before: of another text.
+            let before = || run(&engine, &[7, 99, 3, 200], &settings, &unending, 24);
+            before();
+            let all = run(&engine, &prompt, &settings, &unending, 24);
+            assert_eq!(all[0][..3], [4 + 23, 24, 0]);
+            let answer = &all[2][..24];
+            // A token that comes for the first time somewhere in the middle.
+            let at = (4..20).find(|at| !answer[..*at].contains(&answer[*at])).unwrap();
+            before();
+            let until = run(&engine, &prompt, &settings, &unending, at + 1);
+            assert!(all[3..] != until[3..], "steps write to the caches");
+            let by_token = Ending { stops: vec![251, answer[at], 250], steps: usize::MAX };
+            for ending in [by_token, Ending { stops: vec![], steps: at + 1 }] {
+                let other = before();
+                let ended = run(&engine, &prompt, &settings, &ending, 24);
+                assert_eq!(ended[0][..3], [until[0][0], at as u32 + 1, 1], "{ending:?}");
+                assert_eq!(ended[1], [answer[at]]);
+                assert_eq!(ended[2][..=at], answer[..=at]);
+                assert_eq!(ended[2][at + 1..], other[2][at + 1..]);
+                for (layer, (ended, until)) in ended.iter().zip(&until).enumerate().skip(3) {
+                    assert!(ended == until, "cache {layer}");
+                }
+            }
+        }
+    }
 }

@@ -103,6 +103,7 @@ impl Speculation {
             let steps = plain_steps.min(MAX_PLAIN_STEPS).min(room);
             let context = &engine.context;
             session.resume(context, last, step)?;
+            session.decoded(last);
             for _ in 0..steps {
                 session.step(context)?;
             }

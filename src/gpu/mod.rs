@@ -21,7 +21,7 @@ mod write;
 
 pub use bind::Binding;
 pub use buffer::{BINDING_ALIGNMENT, Buffer, BufferSlice};
-pub use device::{AdapterInfo, CacheSizes, Capabilities, Device, DeviceOptions, PowerPreference};
+pub use device::{AdapterInfo, CacheSizes, Capabilities, Device, DeviceOptions, PowerPreference, SubgroupMatrix};
 pub use pipeline::Pipeline;
 pub use profile::{KernelTime, KernelUse};
 pub use readback::Readback;

@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    arch::{Arch, RopeKind, expected_tensors},
+    arch::{Arch, Need, WindowPattern, expected_tensors},
     checkpoint::{Checkpoint, TensorInfo},
-    gguf::{Metadata, Value},
+    gguf::Metadata,
+    keys::Keys,
+    rope::{Rope, RopeScaling},
 };
 use crate::error::Result;
 
@@ -26,13 +28,24 @@ pub struct Config {
     pub n_kv_heads: usize,
     /// The length of a head's query, key and value. `n_heads * head_dim` may differ from `n_embd`.
     pub head_dim: usize,
-    /// How many elements of a head are turned by rope.
-    pub rope_dim: usize,
-    pub rope: RopeKind,
-    pub rope_theta: f32,
-    /// The tensor of factors that divide rope's frequencies (Llama 3.1 and later), one for each pair.
-    pub rope_factors: Option<String>,
-    pub rms_eps: f32,
+    /// The ropes that layers have: that of the model, and one of layers with a window, where it differs. None with learned positions.
+    pub ropes: Vec<Rope>,
+    /// What differs from layer to layer.
+    pub layers: Vec<LayerConfig>,
+    /// What scores q·k are multiplied with.
+    pub attention_scale: f32,
+    /// Scores become softcap · tanh(score / softcap).
+    pub attention_softcap: Option<f32>,
+    /// The same of logits.
+    pub logit_softcap: Option<f32>,
+    /// What the embedding, all that is added to the residual stream, and the logits are multiplied with.
+    pub embedding_scale: f32,
+    pub residual_scale: f32,
+    pub logit_scale: f32,
+    /// Of layers with a mixture of experts.
+    pub experts: Option<Experts>,
+    /// What norms add to the variance.
+    pub norm_eps: f32,
     /// How many tokens the model was trained for.
     pub context_length: usize,
     pub vocab_size: usize,
@@ -40,23 +53,48 @@ pub struct Config {
     pub tie_embeddings: bool,
 }
 
+/// A layer where it may differ from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerConfig {
+    /// A token sees so many positions, of which its own is the last; `None`: all.
+    pub window: Option<usize>,
+    /// Which of the model's ropes turns queries and keys.
+    pub rope: Option<usize>,
+}
+
+/// A mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Experts {
+    pub count: usize,
+    /// How many a token uses.
+    pub used: usize,
+    pub n_ff: usize,
+    /// The weights of those chosen are the softmax over them, rather than over all.
+    pub normalize: bool,
+    /// What their weights are multiplied with.
+    pub scale: f32,
+}
+
 const TOKEN_EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
-const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Beyond these a file is broken rather than large.
 const MAX_LAYERS: usize = 4096;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_HEADS: usize = 4096;
-const MAX_HEAD_DIM: usize = 4096;
-const MAX_CONTEXT: usize = 1 << 28;
+pub(super) const MAX_HEAD_DIM: usize = 4096;
+pub(super) const MAX_CONTEXT: usize = 1 << 28;
 const MAX_VOCABULARY: usize = 1 << 24;
+const MAX_EXPERTS: usize = 1024;
 
 impl Config {
     /// The configuration of a model, checked against its tensors.
     pub fn of(checkpoint: &Checkpoint<'_>) -> Result<Self> {
-        let config = Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)?;
-        Ok(Self { rope: config.arch.rope_in(checkpoint.origin), ..config })
+        let mut config = Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)?;
+        if let Some(kind) = config.arch.rope_in(checkpoint.origin) {
+            config.ropes.iter_mut().for_each(|rope| rope.kind = kind);
+        }
+        Ok(config)
     }
 
     /// The same of a GGUF file's metadata: rope turns what it does in such files.
@@ -68,7 +106,7 @@ impl Config {
             );
         }
         let arch = Arch::find(metadata.str("general.architecture")?)?;
-        let keys = Keys { metadata, arch: arch.name };
+        let keys = Keys { metadata, arch };
         keys.refuse_unsupported()?;
 
         let n_layers = keys.dim("block_count", MAX_LAYERS)?;
@@ -87,15 +125,6 @@ impl Config {
             );
         }
         let head_dim = keys.head_dim(n_embd, n_heads)?;
-        let rope_dim = keys.optional_dim("rope.dimension_count", MAX_HEAD_DIM)?.unwrap_or(head_dim);
-        if rope_dim != head_dim {
-            bail!(
-                UnsupportedArchitecture,
-                "{} is {rope_dim} and a head has {head_dim} elements; rope on a part of a head is not supported",
-                keys.name("rope.dimension_count")
-            );
-        }
-
         let by_name: BTreeMap<&str, &TensorInfo> = tensors.iter().map(|t| (t.name.as_str(), t)).collect();
         let Some(embedding) = by_name.get(TOKEN_EMBEDDING) else {
             bail!(
@@ -112,6 +141,13 @@ impl Config {
         }
         keys.check_vocabulary(vocab_size)?;
 
+        let trained = keys.dim("context_length", MAX_CONTEXT)?;
+        let window = keys.dim_or_zero("attention.sliding_window", MAX_CONTEXT)?;
+        // Zero is how converters write that there is none.
+        let window = if window == Some(0) { None } else { window.or(arch.default_window) };
+        let ropes = keys.ropes(head_dim, trained, window.is_some(), &|name| by_name.contains_key(name))?;
+        let [attention_softcap, logit_softcap] = keys.softcaps()?;
+        let [embedding_scale, residual_scale, logit_scale] = keys.scales(n_embd)?;
         let config = Self {
             arch,
             n_layers,
@@ -120,24 +156,26 @@ impl Config {
             n_heads,
             n_kv_heads,
             head_dim,
-            rope_dim,
-            rope: arch.rope,
-            rope_theta: keys.positive("rope.freq_base")?.unwrap_or(10000.0),
-            rope_factors: by_name.contains_key(ROPE_FACTORS).then(|| ROPE_FACTORS.to_owned()),
-            rms_eps: keys
-                .positive("attention.layer_norm_rms_epsilon")?
-                .ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?,
-            context_length: keys.dim("context_length", MAX_CONTEXT)?,
+            layers: layers(&keys, n_layers, window, ropes.len())?,
+            attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dim)?,
+            attention_softcap,
+            logit_softcap,
+            embedding_scale,
+            residual_scale,
+            logit_scale,
+            experts: experts(&keys, n_ff)?,
+            norm_eps: keys.norm_epsilon()?,
+            context_length: match ropes.first().map(|rope| &rope.scaling) {
+                // What the factor stretches it to.
+                Some(RopeScaling::Dynamic { factor, original }) => trained.max((*original as f32 * factor) as usize),
+                _ => trained,
+            },
+            ropes,
             vocab_size,
             tie_embeddings: !by_name.contains_key(OUTPUT),
         };
         config.check_tensors(tensors, &by_name)?;
         Ok(config)
-    }
-
-    /// What scores q·k are multiplied with.
-    pub fn attention_scale(&self) -> f32 {
-        1.0 / (self.head_dim as f32).sqrt()
     }
 
     /// Whether the forward pass reads this tensor of the file.
@@ -148,23 +186,38 @@ impl Config {
     fn check_tensors(&self, tensors: &[TensorInfo], by_name: &BTreeMap<&str, &TensorInfo>) -> Result<()> {
         let expected = expected_tensors(self);
         for wanted in &expected {
-            match by_name.get(wanted.name.as_str()) {
-                Some(found) if found.dims != wanted.dims => bail!(
+            let found = by_name.get(wanted.name.as_str());
+            if let Some(found) = found.filter(|found| found.dims != wanted.dims) {
+                bail!(
                     ShapeMismatch,
                     "the tensor {:?} has the dimensions {:?}, wanted {:?} by the metadata",
                     wanted.name,
                     found.dims,
                     wanted.dims
-                ),
-                None if !wanted.optional => bail!(
+                );
+            }
+            let is_needed = match wanted.need {
+                Need::Required => true,
+                Need::Optional => false,
+                Need::Unless(other) => !by_name.contains_key(wanted.beside(other).as_str()),
+            };
+            if is_needed && found.is_none() {
+                bail!(
                     MissingTensor,
                     "the file has no tensor {:?} of dimensions {:?}, which {} of {} layers needs",
                     wanted.name,
                     wanted.dims,
                     self.arch.name,
                     self.n_layers
-                ),
-                _ => {}
+                );
+            }
+            if let (Need::Unless(other), false, Some(_)) = (wanted.need, is_needed, found) {
+                bail!(
+                    InvalidFile,
+                    "the file has both {:?} and {:?}, which holds it",
+                    wanted.name,
+                    wanted.beside(other)
+                );
             }
         }
         // A tensor that nothing reads (a bias, a norm of queries) would silently change nothing.
@@ -183,142 +236,53 @@ impl Config {
     }
 }
 
-/// The metadata keys of one architecture: `block_count` is `llama.block_count`.
-struct Keys<'m> {
-    metadata: &'m Metadata,
-    arch: &'static str,
+fn layers(keys: &Keys, n_layers: usize, window: Option<usize>, ropes: usize) -> Result<Vec<LayerConfig>> {
+    let windowed = keys.windowed_layers(n_layers)?;
+    let is_windowed = |layer: usize| match (&windowed, keys.arch.window) {
+        (Some(windowed), _) => windowed[layer],
+        (None, WindowPattern::All) => true,
+        (None, WindowPattern::AllButEvery(every)) => !(layer + 1).is_multiple_of(every),
+    };
+    let with_rope = keys.layers_with_rope(n_layers)?;
+    let layer = |layer: usize| {
+        let window = window.filter(|_| is_windowed(layer));
+        let has_rope = ropes > 0
+            && match &with_rope {
+                Some(with_rope) => with_rope[layer],
+                None => keys.arch.no_rope_every.is_none_or(|every| !(layer + 1).is_multiple_of(every)),
+            };
+        // The second rope, if there is one, is that of layers with a window.
+        let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
+        LayerConfig { window, rope: has_rope.then_some(rope) }
+    };
+    Ok((0..n_layers).map(layer).collect())
 }
 
-impl Keys<'_> {
-    fn name(&self, key: &str) -> String {
-        format!("{}.{key}", self.arch)
-    }
-
-    fn missing(&self, key: &str) -> crate::error::Error {
-        err!(InvalidMetadata, "the metadata has no key {:?}, which {} needs", self.name(key), self.arch)
-    }
-
-    fn in_range(&self, key: &str, value: u32, max: usize) -> Result<usize> {
-        let value = value as usize;
-        if value == 0 || value > max {
-            bail!(InvalidMetadata, "{} is {value}, wanted 1 to {max}", self.name(key));
-        }
-        Ok(value)
-    }
-
-    fn dim(&self, key: &str, max: usize) -> Result<usize> {
-        self.optional_dim(key, max)?.ok_or_else(|| self.missing(key))
-    }
-
-    fn optional_dim(&self, key: &str, max: usize) -> Result<Option<usize>> {
-        self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, max)).transpose()
-    }
-
-    fn dim_of_all_layers(&self, key: &str, n_layers: usize, max: usize) -> Result<Option<usize>> {
-        let value = self.metadata.optional_u32_of_all_layers(&self.name(key), n_layers as u32)?;
-        value.map(|value| self.in_range(key, value, max)).transpose()
-    }
-
-    /// A number above zero.
-    fn positive(&self, key: &str) -> Result<Option<f32>> {
-        let value = self.metadata.optional_f32(&self.name(key))?;
-        match value {
-            Some(value) if !(value.is_finite() && value > 0.0) => {
-                bail!(InvalidMetadata, "{} is {value}, wanted a number above 0", self.name(key))
-            }
-            value => Ok(value),
-        }
-    }
-
-    fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize> {
-        let key_length = self.optional_dim("attention.key_length", MAX_HEAD_DIM)?;
-        let value_length = self.optional_dim("attention.value_length", MAX_HEAD_DIM)?;
-        let from_embedding = n_embd.is_multiple_of(n_heads).then(|| n_embd / n_heads);
-        let Some(head_dim) = key_length.or(from_embedding) else {
-            bail!(
-                InvalidMetadata,
-                "{} is {n_embd}, wanted a multiple of {} {n_heads}, or a key {}",
-                self.name("embedding_length"),
-                self.name("attention.head_count"),
-                self.name("attention.key_length")
-            );
+fn experts(keys: &Keys, n_ff: usize) -> Result<Option<Experts>> {
+    let count = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0);
+    if count == 0 {
+        return match keys.arch.feed_forward.is_empty() {
+            true => Err(keys.missing("expert_count")),
+            false => Ok(None),
         };
-        if let Some(value_dim) = value_length.or(from_embedding).filter(|&value_dim| value_dim != head_dim) {
-            bail!(
-                UnsupportedArchitecture,
-                "a key has {head_dim} elements and a value {value_dim} ({}); only equal lengths are supported",
-                self.name("attention.value_length")
-            );
-        }
-        if !head_dim.is_multiple_of(2) || head_dim > MAX_HEAD_DIM {
-            bail!(InvalidMetadata, "a head has {head_dim} elements, wanted an even number up to {MAX_HEAD_DIM}");
-        }
-        Ok(head_dim)
     }
-
-    fn check_vocabulary(&self, vocab_size: usize) -> Result<()> {
-        let tokens = self.metadata.optional_array("tokenizer.ggml.tokens")?.map(|tokens| tokens.len());
-        let (what, count) = match (tokens, self.metadata.optional_u32(&self.name("vocab_size"))?) {
-            (Some(tokens), _) => ("the tokenizer has", tokens),
-            (None, Some(size)) => ("the metadata has", size as usize),
-            (None, None) => return Ok(()),
-        };
-        if count != vocab_size {
-            bail!(
-                ShapeMismatch,
-                "{what} {count} tokens and the tensor {TOKEN_EMBEDDING} {vocab_size} rows, wanted equal"
-            );
-        }
-        Ok(())
+    if keys.arch.experts.is_empty() {
+        bail!(
+            UnsupportedArchitecture,
+            "{} is {count}: {} with a mixture of experts is not supported",
+            keys.name("expert_count"),
+            keys.arch.name
+        );
     }
-
-    /// Refuses what changes the computation and is not computed.
-    fn refuse_unsupported(&self) -> Result<()> {
-        let rope_scaling = self.name("rope.scaling.type");
-        if let Some(kind) =
-            self.metadata.optional_str(&rope_scaling)?.filter(|&kind| kind != "none" && kind != "linear")
-        {
-            bail!(UnsupportedArchitecture, "{rope_scaling} is {kind:?}; of rope scalings only \"none\" is supported");
-        }
-        // A factor without a kind is linear scaling. One is no scaling; zero is how llama.cpp writes "not set".
-        let scaled = self.metadata.optional_str(&rope_scaling)? != Some("none");
-        for key in ["rope.scaling.factor", "rope.scale_linear"] {
-            self.refuse_number(key, "linear rope scaling", |v| scaled && v != 0.0 && v != 1.0)?;
-        }
-        self.refuse_number("rope.scaling.attn_factor", "scaled attention", |v| v != 1.0)?;
-        self.refuse_number("expert_count", "a mixture of experts", |v| v != 0.0)?;
-        self.refuse_number("attention.sliding_window", "attention in a sliding window", |v| v != 0.0)?;
-        self.refuse_number("attention.max_alibi_bias", "ALiBi", |v| v != 0.0)?;
-        self.refuse_number("attention.clamp_kqv", "clamped queries, keys and values", |v| v != 0.0)?;
-        self.refuse_number("attention.scale", "attention of another scale", |v| v != 0.0)?;
-        self.refuse_number("attn_logit_softcapping", "soft-capped attention", |v| v != 0.0)?;
-        self.refuse_number("final_logit_softcapping", "soft-capped logits", |v| v != 0.0)?;
-        self.refuse_number("logit_scale", "scaled logits", |v| v != 0.0 && v != 1.0)?;
-        self.refuse_number("residual_scale", "scaled residuals", |v| v != 0.0 && v != 1.0)?;
-        self.refuse_number("embedding_scale", "scaled embeddings", |v| v != 0.0 && v != 1.0)?;
-        for (key, refused, what) in [
-            ("attention.causal", false, "attention that looks ahead"),
-            ("use_parallel_residual", true, "parallel residuals"),
-        ] {
-            let name = self.name(key);
-            if self.metadata.optional_bool(&name)? == Some(refused) {
-                bail!(UnsupportedArchitecture, "{name} is {refused}: {what} is not supported");
-            }
-        }
-        Ok(())
+    let used = keys.dim("expert_used_count", MAX_EXPERTS)?;
+    if used == 0 || used > count {
+        bail!(InvalidMetadata, "{} is {used}, wanted 1 to {count}", keys.name("expert_used_count"));
     }
-
-    /// Refuses a number (an integer or a float, writers differ) that switches something on.
-    fn refuse_number(&self, key: &str, what: &str, refused: impl Fn(f64) -> bool) -> Result<()> {
-        let name = self.name(key);
-        let value = match self.metadata.get(&name) {
-            None => return Ok(()),
-            Some(Value::F32(_) | Value::F64(_)) => f64::from(self.metadata.f32(&name)?),
-            Some(_) => self.metadata.i64(&name)? as f64,
-        };
-        if refused(value) {
-            bail!(UnsupportedArchitecture, "{name} is {value}: {what} is not supported");
-        }
-        Ok(())
-    }
+    Ok(Some(Experts {
+        count,
+        used,
+        n_ff: keys.dim_or_zero("expert_feed_forward_length", MAX_WIDTH)?.filter(|&n_ff| n_ff > 0).unwrap_or(n_ff),
+        normalize: keys.metadata.optional_bool(&keys.name("expert_weights_norm"))?.unwrap_or(true),
+        scale: keys.number("expert_weights_scale")?.filter(|&scale| scale != 0.0).unwrap_or(1.0),
+    }))
 }

@@ -20,13 +20,15 @@ pub(super) fn forward(
 ) -> Result<Tensor> {
     let (context, config) = (transformer.context(), transformer.config());
     let run = |op: &dyn Op, inputs: &[&Tensor]| context.run(op, inputs).map(|_| ());
-    let gate_up = NormGateUp { epsilon: config.rms_eps };
+    let gate_up = NormGateUp { epsilon: config.norm_eps };
     let splits = Splits::choose(config.head_dim, context.device().capabilities());
     let attention = AttentionSplit {
         heads: config.n_heads,
         kv_heads: config.n_kv_heads,
         head_dim: config.head_dim,
-        scale: config.attention_scale(),
+        scale: config.attention_scale,
+        window: None,
+        softcap: None,
         splits,
     };
     let attention_out =
@@ -36,12 +38,12 @@ pub(super) fn forward(
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
         let qkv = NormQkv {
-            epsilon: config.rms_eps,
+            epsilon: config.norm_eps,
             q_dim: config.n_heads * config.head_dim,
             kv_dim: config.n_kv_heads * config.head_dim,
             head_dim: config.head_dim,
-            pairs: config.rope_dim / 2,
-            interleaved: config.rope == RopeKind::Interleaved,
+            pairs: config.layers[index].rope.map_or(0, |rope| config.ropes[rope].dim / 2),
+            interleaved: config.ropes[0].kind == RopeKind::Interleaved,
             bias: layer.bias.is_some(),
         };
         let q = context.run1(&qkv, &[&x, &layer.vectors, &layer.qkv, state, k_cache, v_cache])?; // [1, n_heads · head_dim]
@@ -56,6 +58,6 @@ pub(super) fn forward(
 
 /// The logits, [1, vocab_size], of what `forward` returned.
 pub(super) fn logits(transformer: &Transformer, joined: &Joined, x: &Tensor) -> Result<Tensor> {
-    let op = NormMatVec { epsilon: transformer.config().rms_eps };
+    let op = NormMatVec { epsilon: transformer.config().norm_eps };
     transformer.context().run1(&op, &[x, &joined.output_norm_planar, transformer.output()])
 }

@@ -1,8 +1,11 @@
 //! The layers of a model whose matrices could be joined: what `decode.rs` and `prefill.rs` run on.
 
 use super::Weights;
+use super::arch::Norm;
 use super::config::Config;
+use super::rope::RopeTable;
 use crate::error::Result;
+use crate::tensor::ops::Activation;
 use crate::tensor::{Context, HostTensor, Tensor, to_planar};
 
 pub(super) struct Joined {
@@ -25,7 +28,29 @@ pub(super) struct Layer {
 }
 
 impl Joined {
-    pub fn new(context: &Context, config: &Config, weights: &Weights, frequencies: &[f32]) -> Result<Self> {
+    /// Whether the joined ops compute what a model of this configuration is; `has` tells which tensors it has.
+    pub fn takes(config: &Config, has: &dyn Fn(&str) -> bool) -> bool {
+        let has_one = |stem: &str| has(&format!("blk.0.{stem}"));
+        let is_missing = ["attn_norm.weight", "ffn_norm.weight"].iter().any(|tensor| !has_one(tensor));
+        let has_more = [
+            "attn_q_norm.weight",
+            "post_attention_norm.weight",
+            "post_ffw_norm.weight",
+            "attn_output.bias",
+            "ffn_gate.bias",
+            "ffn_up.bias",
+            "ffn_down.bias",
+        ];
+        let has_more = has_more.iter().any(|tensor| has_one(tensor)) || has("position_embd.weight");
+        let is_scaled = [config.embedding_scale, config.residual_scale, config.logit_scale].iter().any(|&s| s != 1.0)
+            || config.ropes.iter().any(|rope| rope.attention_factor() != 1.0);
+        let is_capped = config.attention_softcap.or(config.logit_softcap).is_some();
+        let is_windowed = config.layers.iter().any(|layer| layer.window.is_some() || layer.rope != Some(0));
+        let is_gated = config.arch.norm == Norm::Rms && config.arch.activation == Activation::Silu;
+        is_gated && !(is_missing || has_more || is_scaled || is_capped || is_windowed || config.experts.is_some())
+    }
+
+    pub fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable]) -> Result<Self> {
         let vector = |values: &[f32]| context.tensor(&HostTensor::f32(&[values.len()], values));
         let layers = (0..config.n_layers)
             .map(|layer| {
@@ -38,7 +63,9 @@ impl Joined {
                     }
                 }
                 let mut vectors = to_planar(weights.vector(&name("attn_norm.weight"))?);
-                vectors.extend_from_slice(frequencies);
+                if let Some(rope) = config.layers[layer].rope {
+                    vectors.extend_from_slice(&ropes[rope].frequencies);
+                }
                 vectors.extend_from_slice(&biases);
                 Ok(Layer {
                     attention_norm: get("attn_norm.weight")?,

@@ -111,16 +111,23 @@ pub(super) fn forward(
     let config: &Config = transformer.config();
     let context = transformer.context();
     let pass = Pass { context, precision: transformer.precision(), few };
-    let epsilon = config.rms_eps;
+    let epsilon = config.norm_eps;
     let norm =
         Producer { f32: &RmsNorm { epsilon }, planar: &RmsNormPlanes { epsilon }, int8: &RmsNormInt8 { epsilon } };
-    let swiglu = Producer { f32: &SwigluFused, planar: &SwigluPlanes, int8: &SwigluInt8 };
+    let activation = config.arch.activation;
+    let swiglu = Producer {
+        f32: &SwigluFused { activation },
+        planar: &SwigluPlanes { activation },
+        int8: &SwigluInt8 { activation },
+    };
     let attention = AttentionPrefill {
         attention: Attention {
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            scale: config.attention_scale(),
+            scale: config.attention_scale,
+            window: None,
+            softcap: None,
         },
         tile: AttentionTile::default(),
     };
@@ -130,7 +137,9 @@ pub(super) fn forward(
         heads: config.n_heads,
         kv_heads: config.n_kv_heads,
         head_dim: config.head_dim,
-        scale: config.attention_scale(),
+        scale: config.attention_scale,
+        window: None,
+        softcap: None,
         splits,
     };
     let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
@@ -142,13 +151,14 @@ pub(super) fn forward(
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
-            interleaved: config.rope == RopeKind::Interleaved,
+            interleaved: config.ropes[0].kind == RopeKind::Interleaved,
+            scale: 1.0,
             bias: layer.bias.is_some(),
         };
 
         let h = pass.produce(&norm, &[&x, &layer.attention_norm], &layer.qkv)?; // [n, n_embd]
         let qkv = pass.product(&h, &layer.qkv)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
-        let mut inputs = vec![&qkv, transformer.frequencies(), state, k_cache, v_cache];
+        let mut inputs = vec![&qkv, &transformer.rope(0)?.frequencies, state, k_cache, v_cache];
         inputs.extend(&layer.bias);
         let q = context.run1(&rope, &inputs)?; // [n, n_heads · head_dim]
         let a = if few {

@@ -3,13 +3,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::arch::Norm;
 use super::config::Config;
 use super::joined::Joined;
-use super::plain::Plain;
+use super::plain::{NormWeights, Plain};
+use super::rope::RopeTable;
 use super::{KvCache, Weights, decode, prefill};
 use crate::error::Result;
-use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNorm, RmsNormPlanes, SliceRows};
-use crate::tensor::{Context, DType, HostTensor, Op, Tensor};
+use crate::tensor::ops::{
+    self, AddPositions, Embedding, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap,
+};
+use crate::tensor::{Context, DType, HostTensor, Tensor};
 
 /// A model that is ready to run.
 pub struct Transformer {
@@ -18,13 +22,21 @@ pub struct Transformer {
     precision: Precision,
     token_embedding: Tensor, // [vocab_size, n_embd]
     layers: Layers,
-    output_norm: Tensor, // [n_embd]
-    output: Tensor,      // [vocab_size, n_embd]; the embedding again when tied
-    /// Rope's frequency of each pair of a head, [rope_dim / 2].
-    frequencies: Tensor,
+    positions: Option<Tensor>, // [context_length, n_embd]
+    output_norm: NormWeights,  // [n_embd]
+    output: Tensor,            // [vocab_size, n_embd]; the embedding again when tied
+    ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
     parameters: u64,
+}
+
+/// One of the model's ropes.
+pub(super) struct RopeTensor {
+    /// Of each pair of a head, [rope_dim / 2].
+    pub frequencies: Tensor,
+    /// What sine and cosine are multiplied with.
+    pub scale: f32,
 }
 
 enum Layers {
@@ -52,37 +64,47 @@ pub enum Logits {
 }
 
 impl Transformer {
-    pub fn new(context: &Context, config: Config, weights: &Weights, precision: Precision) -> Result<Self> {
+    /// `capacity` is how many tokens there will be at most; some ropes depend on it.
+    pub fn new(
+        context: &Context,
+        config: Config,
+        weights: &Weights,
+        capacity: usize,
+        precision: Precision,
+    ) -> Result<Self> {
         let token_embedding = weights.get("token_embd.weight")?.clone();
         let output =
             if config.tie_embeddings { token_embedding.clone() } else { weights.get("output.weight")?.clone() };
-        let factors = match &config.rope_factors {
-            Some(name) => weights.vector(name)?,
-            None => &[],
-        };
-        let frequencies: Vec<f32> = (0..config.rope_dim / 2)
-            .map(|i| {
-                let exponent = -2.0 * i as f64 / config.rope_dim as f64;
-                let factor = factors.get(i).copied().unwrap_or(1.0);
-                (f64::from(config.rope_theta).powf(exponent) / f64::from(factor)) as f32
-            })
-            .collect();
+        let tables: Vec<RopeTable> = config
+            .ropes
+            .iter()
+            .map(|rope| rope.table(capacity, |tensor| weights.vector(tensor)))
+            .collect::<Result<_>>()?;
         let layers = match weights.is_joined() {
-            true => Layers::Joined(Joined::new(context, &config, weights, &frequencies)?),
+            true => Layers::Joined(Joined::new(context, &config, weights, &tables)?),
             false => Layers::Plain(Plain::new(&config, weights)?),
         };
-        let quantization = match weights.get("blk.0.ffn_down.weight")?.dtype() {
+        let feed_forward = ["blk.0.ffn_down.weight", "blk.0.ffn_down_exps.weight"].map(|name| weights.optional(name));
+        let quantization = match feed_forward.into_iter().flatten().next().unwrap_or(&token_embedding).dtype() {
             DType::Weight(format) => format.name,
             other => other.name(),
+        };
+        let Some(output_norm) = NormWeights::optional(weights, "output_norm") else {
+            bail!(MissingTensor, "the model has no tensor \"output_norm.weight\"")
+        };
+        let rope = |RopeTable { frequencies, scale }: RopeTable| {
+            let frequencies = context.tensor(&HostTensor::f32(&[frequencies.len()], &frequencies))?;
+            Ok::<_, crate::Error>(RopeTensor { frequencies, scale })
         };
         Ok(Self {
             context: context.clone(),
             precision,
             token_embedding,
             layers,
-            output_norm: weights.get("output_norm.weight")?.clone(),
+            positions: weights.optional("position_embd.weight").cloned(),
+            output_norm,
             output,
-            frequencies: context.tensor(&HostTensor::f32(&[frequencies.len()], &frequencies))?,
+            ropes: tables.into_iter().map(rope).collect::<Result<_>>()?,
             quantization,
             weight_bytes: weights.bytes(),
             parameters: weights.parameters(),
@@ -111,6 +133,11 @@ impl Transformer {
         self.quantization
     }
 
+    /// Whether its matrices could be joined, so that one pass can take in tokens of several sequences.
+    pub fn is_joined(&self) -> bool {
+        matches!(self.layers, Layers::Joined(_))
+    }
+
     pub(super) fn context(&self) -> &Context {
         &self.context
     }
@@ -123,12 +150,39 @@ impl Transformer {
         &self.output
     }
 
-    pub(super) fn frequencies(&self) -> &Tensor {
-        &self.frequencies
+    /// A rope of the model by its number.
+    pub(super) fn rope(&self, index: usize) -> Result<&RopeTensor> {
+        self.ropes.get(index).ok_or_else(|| err!(Internal, "the model has no rope {index}"))
+    }
+
+    /// What the first layer takes of `tokens` [n], the first at position `state[0]`: [n, n_embd].
+    pub(super) fn embed(&self, tokens: &Tensor, state: &Tensor) -> Result<Tensor> {
+        let mut x = self.context.run1(&Embedding { planar: false }, &[tokens, &self.token_embedding])?;
+        if self.config.embedding_scale != 1.0 {
+            x = self.context.run1(&Scale { factor: self.config.embedding_scale }, &[&x])?;
+        }
+        if let Some(positions) = &self.positions {
+            self.context.run(&AddPositions, &[&x, positions, state])?;
+        }
+        Ok(x)
+    }
+
+    /// What the head gave, [rows, vocab_size], as the model means it.
+    pub(super) fn finish_logits(&self, mut logits: Tensor) -> Result<Tensor> {
+        if self.config.logit_scale != 1.0 {
+            logits = self.context.run1(&Scale { factor: self.config.logit_scale }, &[&logits])?;
+        }
+        if let Some(cap) = self.config.logit_softcap {
+            self.context.run(&Softcap { cap }, &[&logits])?;
+        }
+        Ok(logits)
     }
 
     /// Records one forward pass over `tokens` [n], whose first stands at position `state[0]`; their keys and values are
     /// appended to the cache. Returns logits [1 or n, vocab_size].
+    ///
+    /// With a state [n, 4] and the cache of several sequences, each token is of a sequence of its own: 2 to 8 of them, all
+    /// logits, and joined matrices.
     ///
     /// Nothing in it depends on the position but what kernels read from `state`, so the commands for one token are the same
     /// at every step.
@@ -156,13 +210,16 @@ impl Transformer {
             _ => x,
         };
         let rows = x.shape().dims()[0];
-        let epsilon = self.config.rms_eps;
-        let (norm, linear): (&dyn Op, &dyn Op) =
-            match MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd) {
-                true => (&RmsNormPlanes { epsilon }, &MatVecFew { planar: true, epilogue: Epilogue::NONE }),
-                false => (&RmsNorm { epsilon }, ops::linear(rows)),
-            };
-        let h = self.context.run1(norm, &[&x, &self.output_norm])?; // [rows, n_embd]
-        Ok(Some(self.context.run1(linear, &[&h, &self.output])?)) // [rows, vocab_size]
+        let takes_planes =
+            MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd) && self.config.arch.norm == Norm::Rms;
+        let logits = if takes_planes {
+            let norm = RmsNormPlanes { epsilon: self.config.norm_eps };
+            let h = self.context.run1(&norm, &[&x, &self.output_norm.weight])?; // [rows, n_embd] in planes
+            self.context.run1(&MatVecFew { planar: true, epilogue: Epilogue::NONE }, &[&h, &self.output])?
+        } else {
+            let h = self.output_norm.run(&self.context, &self.config, &x)?; // [rows, n_embd]
+            self.context.run1(ops::linear(rows), &[&h, &self.output])?
+        }; // [rows, vocab_size]
+        Ok(Some(self.finish_logits(logits)?))
     }
 }

@@ -3,11 +3,12 @@
 //! Bytes of matrices go from the source's chunks straight to the GPU and are repacked there. Vectors (norms, factors) are
 //! small; they come through memory and are kept as f32.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::arch::{Change, JOINED};
 use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
 use super::config::Config;
+use super::joined::Joined;
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
 use crate::error::Result;
@@ -42,7 +43,7 @@ impl Weights {
         let wanted: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
         for tensor in &wanted {
             format_of(tensor)?;
-            if tensor.dims.len() == 1 && tensor.elements() > MAX_VECTOR {
+            if is_vector(tensor) && tensor.elements() > MAX_VECTOR {
                 bail!(InvalidFile, "the vector {:?} has {} elements", tensor.name, tensor.elements());
             }
         }
@@ -73,6 +74,7 @@ impl Weights {
         }
         parts.sort_by_key(|piece| (piece.part.file, piece.part.offset));
         let stream = WeightStream::new(checkpoint, parts.iter().map(|piece| piece.part));
+        let mut vectors_in_parts: HashMap<String, BTreeMap<usize, Vec<f32>>> = HashMap::new();
         let mut loader = Loader { context, stream, in_flight: 0 };
         for piece in parts {
             let name = &piece.tensor.name;
@@ -85,7 +87,15 @@ impl Weights {
                     weights.bytes += matrix.bytes();
                     weights.tensors.insert(name.clone(), matrix);
                 }
-                Loaded::Vector(values) => weights.insert_vector(context, name, values)?,
+                Loaded::Vector(values) if piece.count == 1 => weights.insert_vector(context, name, values)?,
+                Loaded::Vector(values) => {
+                    let parts = vectors_in_parts.entry(name.clone()).or_default();
+                    parts.insert(piece.number, values);
+                    if parts.len() == piece.count {
+                        let whole = std::mem::take(parts).into_values().flatten().collect();
+                        weights.insert_vector(context, name, whole)?;
+                    }
+                }
             }
         }
         context.device().sync().await?;
@@ -111,7 +121,7 @@ impl Weights {
     ) -> Result<()> {
         for tensor in tensors {
             let TensorValues::Stored { parts, .. } = &tensor.values else { continue };
-            if parts.len() < 2 || tensor.dims.len() < 2 || places.contains_key(&tensor.name) {
+            if parts.len() < 2 || is_vector(tensor) || places.contains_key(&tensor.name) {
                 continue;
             }
             let (rows, columns) = matrix_of(tensor)?;
@@ -192,6 +202,9 @@ fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64)
         return None;
     }
     let by_name: HashMap<&str, &TensorInfo> = tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
+    if !Joined::takes(config, &|tensor| by_name.contains_key(tensor)) {
+        return None;
+    }
     let group = |layer: usize, joined: &str, stems: &[&str]| {
         let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
         let parts: Vec<&TensorInfo> =
@@ -232,6 +245,11 @@ fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
     }
 }
 
+/// Whether a tensor is small and wanted as numbers: those of one dimension, and the norms of each head.
+fn is_vector(tensor: &TensorInfo) -> bool {
+    tensor.dims.len() == 1 || [".attn_q_norm.", ".attn_k_norm."].iter().any(|part| tensor.name.contains(part))
+}
+
 /// A part of a tensor on its way.
 struct Piece<'a> {
     tensor: &'a TensorInfo,
@@ -266,8 +284,8 @@ impl Loader<'_> {
         let Piece { tensor, part, number, count, change } = *piece;
         let format = format_of(tensor)?;
         self.stream.seek(part, progress).await?;
-        if tensor.dims.len() == 1 {
-            let mut values = vec![0f32; tensor.elements() as usize];
+        if is_vector(tensor) {
+            let mut values = vec![0f32; tensor.elements() as usize / count];
             format.dequantize(&self.bytes(part.bytes, progress).await?, &mut values)?;
             match change {
                 None => {}

@@ -260,8 +260,8 @@ impl<'a, C: Clock> Autotune<'a, C> {
                     report.kernels.push(Tuned { op, sizes, format, choice, from_cache: false });
                 }
                 Ok(Err(Late)) => {
-                    if report.left == 0 && measured == 0 && self.now() > self.budget {
-                        // Even the first is too much for the budget, as it will be the next time.
+                    if report.left == 0 && measured == 0 {
+                        // Too much even for a whole budget, as it would be the next time.
                         stored.insert(&subject.key, Choice::default());
                     }
                     report.left += 1;

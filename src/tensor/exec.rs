@@ -20,7 +20,9 @@ const MODULES: &[(&str, &str)] = &[
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
-    ("silu", include_str!("wgsl/silu.wgsl")),
+    ("activate", include_str!("wgsl/activate.wgsl")),
+    ("tanh", include_str!("wgsl/tanh.wgsl")),
+    ("softcap", include_str!("wgsl/softcap.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
@@ -29,6 +31,8 @@ const MODULES: &[(&str, &str)] = &[
     ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
     ("attend", include_str!("wgsl/attend.wgsl")),
     ("splits", include_str!("wgsl/splits.wgsl")),
+    ("window", include_str!("wgsl/window.wgsl")),
+    ("placement", include_str!("wgsl/placement.wgsl")),
 ];
 
 pub(super) const FIRST_PLANE: u32 = 10;
@@ -39,6 +43,8 @@ pub(super) const PARAMS: u32 = 20;
 pub struct Tensor {
     desc: Desc,
     buffer: Buffer,
+    /// Bytes of the buffer before the first element.
+    offset: u64,
     planes: Option<Planes>,
 }
 
@@ -70,7 +76,7 @@ impl Tensor {
 
     /// Where its elements are.
     pub fn slice(&self) -> BufferSlice {
-        BufferSlice { buffer: self.buffer.clone(), offset: 0, size: (self.bytes()).max(4) }
+        BufferSlice { buffer: self.buffer.clone(), offset: self.offset, size: (self.bytes()).max(4) }
     }
 
     /// The same elements with another shape.
@@ -79,6 +85,15 @@ impl Tensor {
             bail!(ShapeMismatch, "{:?} can't be read as {shape}", self.desc);
         }
         Ok(Tensor { desc: Desc { shape, ..self.desc }, ..self.clone() })
+    }
+
+    /// A view of the elements from `first` on, with this shape. Kernels can bind it where it begins at a multiple of 256 bytes.
+    pub fn part(&self, first: usize, shape: Shape) -> Result<Tensor> {
+        if matches!(self.desc.dtype, DType::Weight(_)) || first + shape.elements() > self.desc.shape.elements() {
+            bail!(ShapeMismatch, "{:?} has no {shape} from element {first} on", self.desc);
+        }
+        let offset = self.offset + first as u64 * 4;
+        Ok(Tensor { desc: Desc { shape, ..self.desc }, offset, ..self.clone() })
     }
 
     pub(super) fn plane_slices(&self) -> Vec<BufferSlice> {
@@ -157,7 +172,7 @@ impl Context {
             true => self.device.lasting_buffer(bytes.max(4), label)?,
             false => self.device.buffer(bytes.max(4), label)?,
         };
-        Ok(Tensor { desc, buffer, planes })
+        Ok(Tensor { desc, buffer, offset: 0, planes })
     }
 
     /// A tensor in a buffer that exists, such as one of the application.
@@ -166,7 +181,7 @@ impl Context {
         if matches!(desc.dtype, DType::Weight(_)) || buffer.size() < bytes || bytes == 0 {
             bail!(ShapeMismatch, "{:?} does not fit a buffer of {} bytes", desc, buffer.size());
         }
-        Ok(Tensor { desc, buffer, planes: None })
+        Ok(Tensor { desc, buffer, offset: 0, planes: None })
     }
 
     /// A tensor of these elements.
@@ -192,7 +207,7 @@ impl Context {
         if !fits || matches!(tensor.desc.dtype, DType::Weight(_)) {
             bail!(ShapeMismatch, "{} bytes from element {first} don't fit {:?}", bytes.len(), tensor.desc);
         }
-        self.device.write(&tensor.buffer, first as u64 * 4, bytes)
+        self.device.write(&tensor.buffer, tensor.offset + first as u64 * 4, bytes)
     }
 
     /// Records an op and returns its outputs.
@@ -310,7 +325,7 @@ impl Context {
             .iter()
             .map(|(tensor, range)| BufferSlice {
                 buffer: tensor.buffer.clone(),
-                offset: range.start as u64 * 4,
+                offset: tensor.offset + range.start as u64 * 4,
                 size: range.len() as u64 * 4,
             })
             .collect();

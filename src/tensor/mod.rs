@@ -27,12 +27,12 @@ pub use op::{Case, Desc, Kernel, Op};
 pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
-pub use truncation::SampleSettings;
+pub use truncation::{Chooser, SampleSettings};
 pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};
 pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
     AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, KernelUse,
-    PowerPreference, Readback, Stats,
+    PowerPreference, Readback, Stats, SubgroupMatrix,
 };

@@ -51,6 +51,7 @@ pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
         ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
         ("gumbel", include_str!("wgsl/gumbel.wgsl")),
         ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),
+        ("advance", include_str!("wgsl/advance.wgsl")),
     ]
 }
 
@@ -62,6 +63,7 @@ pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
         ("BINS", number(BINS)),
         ("BIN_BITS", Define::U32(BIN_BITS)),
         ("SEGMENT", number(segment(vocabulary))),
+        ("WORDS", number(SampleSettings::WORDS)),
     ]
 }
 
@@ -96,10 +98,13 @@ pub struct SampleSettings {
 
 impl SampleSettings {
     /// Words of the tensor of settings.
-    pub const WORDS: usize = 8;
+    pub const WORDS: usize = STOPS + Self::MAX_STOPS;
 
-    /// 1 / temperature (0 for greedy), the seed's words, top_k, top_p, the depth down to which min_p keeps, and the octaves
-    /// of probability in a logit of 1.
+    /// The most tokens that end a sequence on the GPU.
+    pub const MAX_STOPS: usize = 15;
+
+    /// 1 / temperature (0 for greedy), the seed's words, top_k, top_p, the depth down to which min_p keeps, the octaves of
+    /// probability in a logit of 1; then what `ending` sets, which without it is: no end.
     pub fn words(&self) -> [u32; Self::WORDS] {
         // Below 1e-20 products would overflow; the noise has vanished long before.
         let inverse = if self.temperature == 0.0 { 0.0 } else { (1.0 / self.temperature).min(1e20) };
@@ -107,8 +112,90 @@ impl SampleSettings {
         // A cast of infinity is the largest number.
         let min_p_depth = (-f64::from(self.min_p).log2() * f64::from(1 << 24)) as u32;
         let (low, high) = (self.seed as u32, (self.seed >> 32) as u32);
-        [inverse.to_bits(), low, high, self.top_k, self.top_p.to_bits(), min_p_depth, octaves.to_bits(), 0]
+        let choice = [inverse.to_bits(), low, high, self.top_k, self.top_p.to_bits(), min_p_depth, octaves.to_bits()];
+        let mut words = [NONE; Self::WORDS];
+        words[..choice.len()].copy_from_slice(&choice);
+        words[CHOICE] = Chooser::Any as u32;
+        words
     }
+
+    /// The same for a sequence that stops after `steps` tokens or with one of `stops`, of which the first `MAX_STOPS` count: the
+    /// GPU then leaves its state as it is, until the CPU has seen it. Only kernels of `choice` take effect.
+    pub fn ending(&self, steps: u32, stops: &[u32], choice: Chooser) -> [u32; Self::WORDS] {
+        let mut words = self.words();
+        words[LAST_STEP] = steps;
+        words[CHOICE] = choice as u32;
+        for (word, stop) in words[STOPS..].iter_mut().zip(stops) {
+            *word = *stop;
+        }
+        words
+    }
+}
+
+/// Which kernels choose the tokens of a sequence, where those of both kinds run for several sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chooser {
+    /// Whichever run.
+    Any = 0,
+    /// `sample_merge`, from the whole vocabulary.
+    Whole = 1,
+    /// `sample_resolve`, from what is kept of it.
+    Truncated = 2,
+}
+
+/// Where in the settings stands what ends a sequence; `advance.wgsl` has the same.
+const LAST_STEP: usize = 7;
+const CHOICE: usize = 8;
+const STOPS: usize = 9;
+
+/// What a chosen token does to one sequence: the same as `advance.wgsl`. `of` is the choice that was made.
+pub(super) fn advance([settings, state, token, ring]: [&mut [u32]; 4], chosen: u32, tokens_taken_in: u32, of: Chooser) {
+    let wanted = settings[CHOICE];
+    if state[2] != 0 || (wanted != Chooser::Any as u32 && wanted != of as u32) {
+        return;
+    }
+    let slot = state[1] as usize % ring.len();
+    ring[slot] = chosen;
+    token[0] = chosen;
+    state[0] += tokens_taken_in;
+    state[1] += 1;
+    state[2] = u32::from(chosen == NONE || state[1] >= settings[LAST_STEP] || settings[STOPS..].contains(&chosen));
+}
+
+/// Runs a reference of one row on each of `rows` rows of tensors that all have as many.
+pub(super) fn by_rows(
+    rows: usize,
+    inputs: &mut [HostTensor],
+    one: impl Fn(&mut [HostTensor]) -> Result<Vec<HostTensor>>,
+) -> Result<Vec<HostTensor>> {
+    let mut outputs: Vec<HostTensor> = Vec::new();
+    for row in 0..rows {
+        let range = |tensor: &HostTensor| {
+            let bytes = tensor.bytes.len() / rows;
+            row * bytes..(row + 1) * bytes
+        };
+        let mut parts: Vec<HostTensor> = inputs
+            .iter()
+            .map(|tensor| {
+                let bytes = tensor.bytes[range(tensor)].to_vec();
+                HostTensor { shape: [1, bytes.len() / 4].into(), dtype: tensor.dtype, bytes }
+            })
+            .collect();
+        for (index, part) in one(&mut parts)?.into_iter().enumerate() {
+            match outputs.get_mut(index) {
+                Some(output) => output.bytes.extend(part.bytes),
+                None => outputs.push(part),
+            }
+        }
+        for (tensor, part) in inputs.iter_mut().zip(parts) {
+            let range = range(tensor);
+            tensor.bytes[range].copy_from_slice(&part.bytes);
+        }
+    }
+    for output in &mut outputs {
+        output.shape = [rows, output.bytes.len() / 4 / rows].into();
+    }
+    Ok(outputs)
 }
 
 /// The words of the settings again.
@@ -124,7 +211,7 @@ pub(super) struct Words {
 
 impl Words {
     pub fn of(settings: &HostTensor) -> Result<Self> {
-        let [inverse, low, high, top_k, top_p, min_p_depth, octaves, _] = settings.to_u32()?[..] else {
+        let [inverse, low, high, top_k, top_p, min_p_depth, octaves, ..] = settings.to_u32()?[..] else {
             bail!(ShapeMismatch, "the settings of sampling are {}, wanted {}", settings.shape, SampleSettings::WORDS);
         };
         Ok(Self {

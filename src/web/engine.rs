@@ -12,7 +12,7 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision,
+    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision,
 };
 use crate::error::{Error, Result};
 
@@ -20,9 +20,12 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct JsLoadOptions {
     context_length: Option<usize>,
+    max_sequences: Option<usize>,
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
     precision: Option<Precision>,
+    autotune: Autotune,
+    tunings: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -45,6 +48,11 @@ impl WasmEngine {
 
     pub fn info(&self) -> Result<JsValue, JsValue> {
         to_js(self.engine()?.info())
+    }
+
+    /// What autotuning found that the option `tunings` did not say, to be handed to the next load.
+    pub fn tunings(&self) -> Result<Option<String>, JsValue> {
+        Ok(self.engine()?.tunings().map(str::to_owned))
     }
 
     pub fn chat(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
@@ -153,9 +161,12 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
             ..DeviceOptions::default()
         },
         context_length: options.context_length,
+        max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
         precision: options.precision,
         plain_ops: false,
+        autotune: options.autotune,
+        tunings: options.tunings,
     };
     let source = source::open(&source, signal.clone()).await?;
     let mut progress = |progress| {

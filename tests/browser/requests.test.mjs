@@ -165,6 +165,35 @@ test('a signal rejects a promise with "aborted" and ends a stream early', async 
 });
 
 for (const worker of [true, false]) {
+  test(`with maxSequences requests run together, each as if it were alone (${worker ? 'in the worker' : 'on the page'})`, async () => {
+    const result = await withModel(async (engine) => {
+      const prompts = ['The small boat', 'A lamp was lit', 'Where have you been', 'Once more'];
+      const create = (i, more = {}) =>
+        engine.completions.create({ prompt: prompts[i], temperature: i % 2, seed: i, top_p: i === 3 ? 0.9 : 1, ignore_eos: true, max_tokens: 24 + i, ...more });
+      const ids = (answer) => answer.choices[0].token_ids.join();
+      const alone = [];
+      for (const i of prompts.keys()) alone.push(ids(await create(i)));
+      const together = (await Promise.all(prompts.map((_, i) => create(i)))).map(ids);
+      // Streams that are read side by side, of which one is left in the middle; a fourth that had to wait goes on.
+      const streams = await Promise.all([0, 1, 2].map((i) => create(i, { stream: true })));
+      const waiting = create(3);
+      const read = async (stream, most) => {
+        const chunks = [];
+        for await (const chunk of stream) {
+          chunks.push(chunk);
+          if (chunks.length >= most) break;
+        }
+        return chunks.flatMap(({ choices }) => choices[0].token_ids).join();
+      };
+      const [first, left, third] = await Promise.all([read(streams[0], Infinity), read(streams[1], 2), read(streams[2], Infinity)]);
+      return { alone, together, left, streamed: [first, third, ids(await waiting)], sequences: engine.info.max_sequences };
+    }, {}, { worker, maxSequences: 3 });
+    assert.equal(result.sequences, 3);
+    assert.deepEqual(result.together, result.alone);
+    assert.deepEqual(result.streamed, [result.alone[0], result.alone[2], result.alone[3]]);
+    assert.ok(result.alone[1].startsWith(result.left));
+  });
+
   test(`requests at the same time are answered in order, each as if it were alone (${worker ? 'in the worker' : 'on the page'})`, async () => {
     const { alone, together, order } = await withModel(async (engine) => {
       const prompts = ['The small boat', 'A lamp was lit', 'Where have you been'];

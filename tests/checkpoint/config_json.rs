@@ -4,6 +4,7 @@ use rillm::error::{Code, Error};
 use rillm::model::arch::RopeKind;
 use rillm::model::checkpoint::{Checkpoint, Origin, TensorValues};
 use rillm::model::config::Config;
+use rillm::model::rope::RopeScaling;
 use serde_json::{Map, Value, json};
 
 use crate::check_error;
@@ -32,10 +33,10 @@ fn a_llama_is_read() {
     let read = read(&config(), &tensors()).unwrap();
     assert_eq!(read.arch.name, "llama");
     // Converters to GGUF reorder the rows of queries and keys; these are as transformers has them.
-    assert_eq!((read.rope, read.arch.rope), (RopeKind::Halves, RopeKind::Interleaved));
+    assert_eq!((read.ropes[0].kind, read.arch.rope), (RopeKind::Halves, Some(RopeKind::Interleaved)));
     assert_eq!((read.n_layers, read.n_embd, read.n_ff), (2, 16, 24));
-    assert_eq!((read.n_heads, read.n_kv_heads, read.head_dim, read.rope_dim), (4, 2, 4, 4));
-    assert_eq!((read.rope_theta, read.rms_eps), (500000.0, 1e-5));
+    assert_eq!((read.n_heads, read.n_kv_heads, read.head_dim, read.ropes[0].dim), (4, 2, 4, 4));
+    assert_eq!((read.ropes[0].theta, read.norm_eps), (500000.0, 1e-5));
     assert_eq!((read.context_length, read.vocab_size, read.tie_embeddings), (128, 5, true));
 }
 
@@ -104,8 +105,8 @@ fn a_configuration_that_contradicts_the_weights_is_refused() {
     fewer.retain(|(name, ..)| name != "model.layers.1.mlp.up_proj.weight");
     check_error(&read(&config(), &fewer).unwrap_err(), Code::MissingTensor, &["blk.1.ffn_up.weight"]);
     let mut more = tensors();
-    more.push(f32("model.layers.0.self_attn.q_proj.bias", &[16]));
-    check_error(&read(&config(), &more).unwrap_err(), Code::UnsupportedArchitecture, &["blk.0.attn_q.bias"]);
+    more.push(f32("model.layers.0.input_layernorm.bias", &[16]));
+    check_error(&read(&config(), &more).unwrap_err(), Code::UnsupportedArchitecture, &["blk.0.attn_norm.bias"]);
     let mut foreign = tensors();
     foreign.push(f32("model.layers.0.adapter.weight", &[16]));
     check_error(
@@ -163,6 +164,7 @@ fn llama3_scaling_becomes_a_tensor_of_factors() {
         };
         // Heads have 4 elements: frequencies 1 and 500000^-0.5. The first turns 5.09 times in 32 tokens, the other hardly.
         assert_eq!(factors, &[1.0, 8.0]);
-        assert_eq!(Config::of(&checkpoint).unwrap().rope_factors.as_deref(), Some("rope_freqs.weight"));
+        let tensor = "rope_freqs.weight".to_owned();
+        assert_eq!(Config::of(&checkpoint).unwrap().ropes[0].scaling, RopeScaling::Factors { tensor });
     }
 }

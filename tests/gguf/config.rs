@@ -1,11 +1,14 @@
 //! The configuration: what a sound file gives, and how each variant that is not computed is refused.
 
+use std::collections::BTreeSet;
+
 use rillm::{
     error::{Code, Error},
     model::{
-        arch::{ARCHS, RopeKind, expected_tensors},
+        arch::{ARCHS, Need, RopeKind, expected_tensors},
         checkpoint::tensors_of_gguf,
-        config::Config,
+        config::{Config, LayerConfig},
+        rope::{Rope, RopeScaling},
     },
 };
 
@@ -25,21 +28,23 @@ fn refused(writer: Writer, code: Code, words: &[&str]) {
 fn a_llama_is_read() {
     let config = config(llama()).unwrap();
     assert_eq!(config.arch.name, "llama");
-    assert_eq!(config.arch.rope, RopeKind::Interleaved);
+    assert_eq!(config.arch.rope, Some(RopeKind::Interleaved));
     assert_eq!((config.n_layers, config.n_embd, config.n_ff), (2, 16, 24));
-    assert_eq!((config.n_heads, config.n_kv_heads, config.head_dim, config.rope_dim), (4, 2, 4, 4));
-    assert_eq!((config.rope_theta, config.rms_eps), (500000.0, 1e-5));
+    assert_eq!((config.n_heads, config.n_kv_heads, config.head_dim), (4, 2, 4));
+    let rope = Rope { kind: RopeKind::Interleaved, dim: 4, theta: 500000.0, scaling: RopeScaling::None };
+    assert_eq!(config.ropes, [rope]);
+    assert_eq!((config.norm_eps, config.attention_scale), (1e-5, 0.5));
+    assert_eq!(config.layers, [LayerConfig { window: None, rope: Some(0) }; 2]);
     assert_eq!((config.context_length, config.vocab_size), (128, 5));
     assert!(config.tie_embeddings);
-    assert_eq!(config.rope_factors, None);
 }
 
 /// With the keys that llama.cpp's converter writes: those that a Llama has besides follow from the others.
 #[test]
 fn a_qwen2_is_read() {
     let sound = config(qwen2()).unwrap();
-    assert_eq!((sound.arch.name, sound.arch.rope), ("qwen2", RopeKind::Halves));
-    assert_eq!((sound.n_heads, sound.n_kv_heads, sound.head_dim, sound.rope_dim), (4, 2, 4, 4));
+    assert_eq!((sound.arch.name, sound.arch.rope), ("qwen2", Some(RopeKind::Halves)));
+    assert_eq!((sound.n_heads, sound.n_kv_heads, sound.head_dim, sound.ropes[0].dim), (4, 2, 4, 4));
     assert!(sound.tie_embeddings);
     assert!(!config(qwen2().f32_tensor("output.weight", &[16, 5])).unwrap().tie_embeddings);
 
@@ -53,8 +58,9 @@ fn a_qwen2_is_read() {
         (tensor.dims, tensor.data) = (vec![4], vec![0; 16]);
         refused(writer, Code::ShapeMismatch, &[name, "[4]"]);
     }
-    refused(qwen2().f32_tensor("blk.0.attn_output.bias", &[16]), Code::UnsupportedArchitecture, &["attn_output.bias"]);
-    refused(qwen2().u32("qwen2.attention.sliding_window", 4096), Code::UnsupportedArchitecture, &["sliding_window"]);
+    refused(qwen2().f32_tensor("blk.0.attn_k_norm.weight", &[4]), Code::UnsupportedArchitecture, &["attn_k_norm"]);
+    let both = qwen2().f32_tensor("blk.0.attn_qkv.weight", &[16, 32]);
+    refused(both, Code::InvalidFile, &["blk.0.attn_q.weight", "blk.0.attn_qkv.weight"]);
 }
 
 #[test]
@@ -66,9 +72,9 @@ fn defaults_and_optional_tensors() {
         .f32_tensor("rope_freqs.weight", &[2])
         .f32_tensor("blk.1.attn_rot_embd.weight", &[2]);
     let config = config(writer).unwrap();
-    assert_eq!((config.rope_theta, config.rope_dim), (10000.0, 4));
+    assert_eq!((config.ropes[0].theta, config.ropes[0].dim), (10000.0, 4));
     assert!(!config.tie_embeddings);
-    assert_eq!(config.rope_factors.as_deref(), Some("rope_freqs.weight"));
+    assert_eq!(config.ropes[0].scaling, RopeScaling::Factors { tensor: "rope_freqs.weight".to_owned() });
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn heads_without_groups_and_heads_longer_than_the_embedding_gives() {
         }
     }
     let config = config(writer).unwrap();
-    assert_eq!((config.head_dim, config.rope_dim), (8, 8));
+    assert_eq!((config.head_dim, config.ropes[0].dim), (8, 8));
 }
 
 /// Integers of any width, and one number for each layer, as some converters write them.
@@ -179,30 +185,57 @@ fn numbers_out_of_range_are_refused() {
 #[test]
 fn variants_that_are_not_computed_are_refused_by_name() {
     let refused = |writer, words: &[&str]| refused(writer, Code::UnsupportedArchitecture, words);
-    for kind in ["yarn", "longrope"] {
+    for kind in ["longrope", "su"] {
         refused(llama().str("llama.rope.scaling.type", kind), &["llama.rope.scaling.type", kind]);
     }
-    let linear = llama().str("llama.rope.scaling.type", "linear");
-    refused(linear.f32("llama.rope.scaling.factor", 4.0), &["llama.rope.scaling.factor is 4"]);
-    refused(llama().f32("llama.rope.scaling.factor", 2.0), &["llama.rope.scaling.factor is 2"]);
-    refused(llama().f32("llama.rope.scale_linear", 2.0), &["llama.rope.scale_linear is 2"]);
-    refused(llama().f32("llama.rope.scaling.attn_factor", 1.5), &["llama.rope.scaling.attn_factor is 1.5"]);
-    refused(llama().u32("llama.expert_count", 8), &["llama.expert_count is 8", "experts"]);
-    refused(llama().u32("llama.attention.sliding_window", 4096), &["sliding_window is 4096"]);
+    refused(llama().f32("llama.rope.scaling.attn_factor", 1.5), &["llama.rope.scaling.attn_factor is not 1"]);
+    let yarn = || llama().str("llama.rope.scaling.type", "yarn").f32("llama.rope.scaling.factor", 4.0);
+    refused(yarn().f32_tensor("rope_freqs.weight", &[2]), &["rope_freqs.weight", "Yarn"]);
+    refused(yarn().f32("llama.rope.scaling.yarn_log_multiplier", 0.1), &["yarn_log_multiplier is 0.1"]);
+    refused(qwen2().u32("qwen2.expert_count", 8), &["qwen2.expert_count is 8", "experts"]);
+    refused(llama().u32("llama.expert_shared_count", 1), &["expert_shared_count is 1"]);
+    refused(llama().u32("llama.expert_gating_func", 2), &["expert_gating_func is 2"]);
     refused(llama().f32("llama.attention.max_alibi_bias", 8.0), &["ALiBi"]);
     refused(llama().f32("llama.attention.clamp_kqv", 8.0), &["llama.attention.clamp_kqv"]);
-    refused(llama().f32("llama.attention.scale", 0.5), &["llama.attention.scale is 0.5"]);
-    refused(llama().f32("llama.attn_logit_softcapping", 50.0), &["llama.attn_logit_softcapping"]);
-    refused(llama().f32("llama.final_logit_softcapping", 30.0), &["llama.final_logit_softcapping"]);
     refused(llama().f32("llama.logit_scale", 0.25), &["llama.logit_scale is 0.25"]);
     refused(llama().f32("llama.residual_scale", 0.25), &["llama.residual_scale"]);
     refused(llama().f32("llama.embedding_scale", 12.0), &["llama.embedding_scale is 12"]);
     refused(llama().entry("llama.attention.causal", BOOL, [0]), &["llama.attention.causal is false"]);
     refused(llama().entry("llama.use_parallel_residual", BOOL, [1]), &["llama.use_parallel_residual is true"]);
-    let rope = llama().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 2);
-    refused(rope, &["llama.rope.dimension_count is 2", "4 elements"]);
     refused(llama().u32("llama.attention.value_length", 8), &["4 elements", "value 8"]);
     refused(llama().u32("llama.attention.key_length", 8), &["8 elements", "value 4"]);
+}
+
+/// What some models have and others not, each by its key.
+#[test]
+fn variants_are_read() {
+    let config = |writer| config(writer).unwrap();
+    let scaling = |writer| config(writer).ropes[0].scaling.clone();
+    let linear = || llama().str("llama.rope.scaling.type", "linear");
+    assert_eq!(scaling(linear().f32("llama.rope.scaling.factor", 4.0)), RopeScaling::Linear { factor: 4.0 });
+    assert_eq!(scaling(llama().f32("llama.rope.scaling.factor", 2.0)), RopeScaling::Linear { factor: 2.0 });
+    assert_eq!(scaling(llama().f32("llama.rope.scale_linear", 2.0)), RopeScaling::Linear { factor: 2.0 });
+    let yarn = llama().str("llama.rope.scaling.type", "yarn").f32("llama.rope.scaling.factor", 4.0);
+    let (beta_fast, beta_slow, attention_factor) = (32.0, 1.0, 1.0 + 0.1 * 4f32.ln());
+    assert_eq!(
+        scaling(yarn.u32("llama.rope.scaling.original_context_length", 32)),
+        RopeScaling::Yarn { factor: 4.0, original: 32, beta_fast, beta_slow, attention_factor }
+    );
+    let long =
+        llama().u32("llama.rope.scaling.original_context_length", 32).f32("llama.rope.scaling.attn_factor", 1.25);
+    let long = long.f32_tensor("rope_factors_long.weight", &[2]).f32_tensor("rope_factors_short.weight", &[2]);
+    assert!(matches!(scaling(long), RopeScaling::Long { original: 32, attention_factor: 1.25, .. }));
+
+    let partial = llama().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 2);
+    assert_eq!(config(partial).ropes[0].dim, 2);
+    let windowed = config(llama().u32("llama.attention.sliding_window", 64));
+    assert_eq!(windowed.layers, [LayerConfig { window: Some(64), rope: Some(0) }; 2]);
+    let pattern = llama().u32("llama.attention.sliding_window", 64).u32("llama.attention.sliding_window_pattern", 2);
+    let windows: Vec<_> = config(pattern).layers.iter().map(|layer| layer.window).collect();
+    assert_eq!(windows, [Some(64), None]);
+    assert_eq!(config(llama().f32("llama.attention.scale", 0.25)).attention_scale, 0.25);
+    assert_eq!(config(llama().f32("llama.attn_logit_softcapping", 50.0)).attention_softcap, Some(50.0));
+    assert_eq!(config(llama().f32("llama.final_logit_softcapping", 30.0)).logit_softcap, Some(30.0));
 }
 
 #[test]
@@ -222,7 +255,8 @@ fn settings_that_switch_nothing_on_are_taken() {
 fn tensors_are_held_against_the_configuration() {
     let names: Vec<String> = llama().tensors.iter().map(|t| String::from_utf8(t.name.clone()).unwrap()).collect();
     let expected = expected_tensors(&config(llama()).unwrap());
-    assert!(expected.iter().filter(|t| !t.optional).map(|t| &t.name).eq(&names));
+    let needed: BTreeSet<&String> = expected.iter().filter(|t| t.need != Need::Optional).map(|t| &t.name).collect();
+    assert_eq!(needed, names.iter().collect());
     for name in &names {
         let mut writer = llama();
         writer.tensors.retain(|tensor| tensor.name != name.as_bytes());
@@ -243,7 +277,8 @@ fn tensors_are_held_against_the_configuration() {
         &["output.weight", "[5, 16]", "[16, 5]"],
     );
     refused(llama().f32_tensor("rope_freqs.weight", &[4]), Code::ShapeMismatch, &["rope_freqs.weight", "[4]", "[2]"]);
-    for name in ["blk.0.attn_q.bias", "blk.1.attn_q_norm.weight", "blk.2.ffn_up.weight", "blk.0.ffn_gate_inp.weight"] {
+    for name in ["blk.0.attn_norm.bias", "blk.1.attn_q_norm.weight", "blk.2.ffn_up.weight", "blk.0.ffn_gate_inp.weight"]
+    {
         refused(llama().f32_tensor(name, &[16]), Code::UnsupportedArchitecture, &[name, "[16]"]);
     }
 }

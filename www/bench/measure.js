@@ -120,9 +120,9 @@ export async function measureLoad(Engine, source, options = {}) {
     },
   });
   const ms = performance.now() - begin;
-  const { adapter, layers } = engine.info;
+  const { adapter, layers, autotune } = engine.info;
   await engine.dispose();
-  return { adapter, layers, ms, bytes, bytes_per_s: (bytes / ms) * 1000 };
+  return { adapter, layers, autotune, ms, bytes, bytes_per_s: (bytes / ms) * 1000 };
 }
 
 /**

@@ -16,6 +16,8 @@ function machine({ date, browser, cross_origin_isolated, adapter, model, bandwid
       ['context', `${model.context_length} tokens`],
       ['adapter', `${adapterName(adapter)}${adapter.is_fallback ? ' (software)' : ''}`],
       ['features', adapter.features.join(' ') || 'none'],
+      ['subgroup matrices', adapter.subgroup_matrices.map(({ component, result, m, n, k }) => `${component}→${result} ${m}×${n}×${k}`).join(', ') || 'none'],
+      ['tuned kernels', tuned(model.autotune)],
       ['read bandwidth', `${bytes(bandwidth.bytes_per_s)}/s, over ${bytes(bandwidth.buffer_bytes)}`],
       ['browser', browser],
       ['clock', cross_origin_isolated ? 'precise (cross-origin isolated)' : 'rounded to 0.1 ms (not cross-origin isolated)'],
@@ -23,6 +25,13 @@ function machine({ date, browser, cross_origin_isolated, adapter, model, bandwid
       ['how', `greedy; ${settings.repetitions === 1 ? 'one run' : `medians of ${settings.repetitions} runs`} after one that is dropped`],
     ],
   };
+}
+
+function tuned({ state, kernels, left }) {
+  if (state === 'off' || state === 'software') return state === 'off' ? 'none (off)' : 'none (a software adapter)';
+  const changed = kernels.filter(({ variant }) => variant !== null);
+  const gains = changed.map(({ op, variant, default_us, us }) => `${op}: ${variant} (${number(default_us)} → ${number(us)} µs)`);
+  return `${changed.length} of ${kernels.length + left}${gains.length > 0 ? `; ${gains.join('; ')}` : ''}`;
 }
 
 function decode({ decode: rows }) {

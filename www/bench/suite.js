@@ -13,13 +13,13 @@ const MOST_LOADS = 3;
 
 /**
  * Runs everything. `source` is what Engine.load takes. Settings: promptTokens (one length instead of the usual), newTokens,
- * repetitions (of which one more is run first and dropped), contextLength, precision. `onProgress({done, total, text})` is called
+ * repetitions (of which one more is run first and dropped), contextLength, precision, autotune. `onProgress({done, total, text})` is called
  * before each part, `onResult({text, result})` with what it gave. Aborting `signal` ends the run.
  */
 export async function runSuite(Engine, source, { settings = {}, onProgress = () => {}, onResult = () => {}, signal } = {}) {
-  const { promptTokens, newTokens = 128, contextLength, precision } = settings;
+  const { promptTokens, newTokens = 128, contextLength, precision, autotune } = settings;
   let { repetitions } = settings;
-  const options = { contextLength, precision };
+  const options = { contextLength, precision, autotune };
   let engine;
   const report = { date: new Date().toISOString(), browser: navigator.userAgent, cross_origin_isolated: globalThis.crossOriginIsolated };
   let done = 0;

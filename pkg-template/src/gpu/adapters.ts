@@ -1,10 +1,13 @@
 // Which adapters the browser offers, and how a GPUDevice is asked for. It knows nothing of wasm or tensors.
 
 import { EngineError } from '../errors.js';
-import type { AdapterInfo, DeviceOptions, ListedAdapter } from './types.js';
+import type { AdapterInfo, DeviceOptions, ListedAdapter, SubgroupMatrix } from './types.js';
 
 /** Switched on where they are: kernels have faster variants for them, and timestamps measure kernels. */
 const PROFITABLE_FEATURES: readonly string[] = ['shader-f16', 'subgroups', 'timestamp-query'];
+
+/** Chromium's experiment of products of small matrices in subgroups; looked for and not asked for. */
+const SUBGROUP_MATRIX = 'chromium-experimental-subgroup-matrix';
 
 /** Asked for at the adapter's maximum: without asking, WebGPU grants only what every adapter has. */
 const PROFITABLE_LIMITS = [
@@ -60,7 +63,21 @@ export function describe(info: GPUAdapterInfo | undefined, features: ReadonlySet
     description,
     is_fallback: info?.isFallbackAdapter === true || architecture === 'swiftshader',
     features: [...features].sort(),
+    subgroup_matrices: features.has(SUBGROUP_MATRIX) ? subgroupMatrices(info) : [],
   };
+}
+
+/** The experiment's attribute is in no type definitions yet; its entries have their fields on the prototype. */
+function subgroupMatrices(info: GPUAdapterInfo | undefined): SubgroupMatrix[] {
+  type Config = { componentType: string; resultComponentType: string; M: number; N: number; K: number };
+  const { subgroupMatrixConfigs = [] } = (info ?? {}) as { subgroupMatrixConfigs?: Iterable<Config> };
+  return Array.from(subgroupMatrixConfigs, ({ componentType, resultComponentType, M, N, K }) => ({
+    component: componentType,
+    result: resultComponentType,
+    m: M,
+    n: N,
+    k: K,
+  }));
 }
 
 /** A GPUDevice of our own, as the options want it. @internal */

@@ -4,7 +4,7 @@ import type { CacheStats, GpuStats } from '../stats.js';
 import type { AdapterInfo } from '../types.js';
 
 export type { CacheStats, Flushes, GpuStats, KernelTime } from '../stats.js';
-export type { AdapterInfo } from '../types.js';
+export type { AdapterInfo, SubgroupMatrix } from '../types.js';
 
 /** What the elements of a tensor are. */
 export type DType = 'f32' | 'u32';

@@ -59,6 +59,10 @@ const LIMITS: [&str; 9] = [
 
 const FEATURES: [&str; 3] = ["shader-f16", "subgroups", "timestamp-query"];
 
+/// Products of matrices in subgroups (Dawn, docs/dawn/features/subgroup_matrix.md). Only looked for: there is no kernel for them,
+/// and a feature that is an experiment is not asked for in vain.
+const SUBGROUP_MATRIX: &str = "chromium-experimental-subgroup-matrix";
+
 pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
     let gpu = get(&get(&js_sys::global(), "navigator"), "gpu");
     if gpu.is_undefined() || gpu.is_null() {
@@ -113,11 +117,29 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
     let raw = JsFuture::from(promise).await.map_err(refused)?;
 
     let (device, queue) = adopt(&gpu, &adapter, &raw).await?;
-    Ok((device, queue, describe(&gpu, &get(&adapter, "info"), subgroups)))
+    let info = get(&adapter, "info");
+    Ok((device, queue, describe(&gpu, &info, subgroups, has(SUBGROUP_MATRIX))))
+}
+
+/// `subgroupMatrixConfigs` of a GPUAdapterInfo: an iterable of objects whose fields are those of their prototype.
+fn subgroup_matrices(info: &JsValue) -> Vec<SubgroupMatrix> {
+    let configs = get(info, "subgroupMatrixConfigs");
+    let Ok(Some(configs)) = js_sys::try_iter(&configs) else { return Vec::new() };
+    let size = |config: &JsValue, key: &str| get(config, key).as_f64().unwrap_or(0.0) as u32;
+    configs
+        .filter_map(std::result::Result::ok)
+        .map(|config| SubgroupMatrix {
+            component: text(&config, "componentType"),
+            result: text(&config, "resultComponentType"),
+            m: size(&config, "M"),
+            n: size(&config, "N"),
+            k: size(&config, "K"),
+        })
+        .collect()
 }
 
 /// What a GPUAdapterInfo says, and which features of WGSL the browser has.
-fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool) -> Adapter {
+fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool, subgroup_matrix: bool) -> Adapter {
     let number = |key: &str| get(info, key).as_f64().unwrap_or(0.0) as u32;
     let is_fallback = get(info, "isFallbackAdapter").is_truthy() || text(info, "architecture") == "swiftshader";
     Adapter {
@@ -128,6 +150,7 @@ fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool) -> Adapter {
             description: text(info, "description"),
             is_fallback,
             features: Vec::new(),
+            subgroup_matrices: if subgroup_matrix { subgroup_matrices(info) } else { Vec::new() },
         },
         subgroup_sizes: (number("subgroupMinSize"), number("subgroupMaxSize")),
         // Without the sizes a kernel can't know how many lanes share a sum.
@@ -213,7 +236,8 @@ impl Device {
         set(&adapter, "limits", &get(raw, "limits"));
         set(&adapter, "info", &info);
         let (device, queue) = adopt(&gpu, &adapter, raw).await?;
-        Device::new(device, queue, describe(&gpu, &info, has(&features, "subgroups")), options, is_foreign).await
+        let adapter = describe(&gpu, &info, has(&features, "subgroups"), has(&features, SUBGROUP_MATRIX));
+        Device::new(device, queue, adapter, options, is_foreign).await
     }
 
     /// Takes in a GPUBuffer of the application, which must have the usage STORAGE. It is never destroyed here.

@@ -81,6 +81,21 @@ pub struct AdapterInfo {
     pub is_fallback: bool,
     /// The optional features that are switched on.
     pub features: Vec<String>,
+    /// The products of small matrices that a subgroup computes at once, where the adapter offers them. No kernel takes them, and
+    /// the feature is not switched on.
+    pub subgroup_matrices: Vec<SubgroupMatrix>,
+}
+
+/// A product of matrices that a subgroup computes at once: [m, k] × [k, n], as the adapter's `subgroupMatrixConfigs` have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SubgroupMatrix {
+    /// Of the factors: `f16`, `i8` and so on.
+    pub component: String,
+    /// Of the product.
+    pub result: String,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
 }
 
 /// What kernels may use and how large things may be.
@@ -94,6 +109,9 @@ pub struct Capabilities {
     /// WGSL's language feature `packed_4x8_integer_dot_product` is there.
     pub packed_dot: bool,
     pub timestamp_query: bool,
+    /// The adapter offers products of matrices in subgroups (`AdapterInfo::subgroup_matrices`), an experiment of Chromium's that
+    /// is not switched on.
+    pub subgroup_matrix: bool,
     pub max_buffer_size: u64,
     pub max_storage_binding_size: u64,
     pub max_workgroups_per_dimension: u32,
@@ -303,6 +321,7 @@ fn capabilities(device: &wgpu::Device, adapter: &Adapter) -> Capabilities {
         software: adapter.info.is_fallback,
         packed_dot: adapter.packed_dot,
         timestamp_query: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+        subgroup_matrix: !adapter.info.subgroup_matrices.is_empty(),
         max_buffer_size: limits.max_buffer_size,
         max_storage_binding_size: limits.max_storage_buffer_binding_size,
         max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,

@@ -40,6 +40,7 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
             description: info.name.clone(),
             is_fallback: info.device_type == wgpu::DeviceType::Cpu,
             features: Vec::new(),
+            subgroup_matrices: subgroup_matrices(&adapter),
         },
         subgroup_sizes: (info.subgroup_min_size, info.subgroup_max_size),
         subgroups: features.contains(wgpu::Features::SUBGROUP),
@@ -47,6 +48,24 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
         packed_dot: true,
     };
     Ok((device, queue, adapter))
+}
+
+/// What Vulkan and Metal call cooperative matrices.
+fn subgroup_matrices(adapter: &wgpu::Adapter) -> Vec<SubgroupMatrix> {
+    if !adapter.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+        return Vec::new();
+    }
+    let properties = adapter.cooperative_matrix_properties();
+    properties
+        .iter()
+        .map(|matrix| SubgroupMatrix {
+            component: format!("{:?}", matrix.ab_type).to_lowercase(),
+            result: format!("{:?}", matrix.cr_type).to_lowercase(),
+            m: matrix.m_size,
+            n: matrix.n_size,
+            k: matrix.k_size,
+        })
+        .collect()
 }
 
 impl Device {

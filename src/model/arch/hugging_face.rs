@@ -12,6 +12,8 @@ pub struct HuggingFace {
     pub model_types: &'static [&'static str],
     /// What rope turns together in these files. Converters to GGUF reorder rows for some architectures, so it may differ.
     pub rope: RopeKind,
+    /// What keys are that `config.json` leaves out: transformers' own defaults.
+    pub defaults: &'static [(&'static str, Fixed)],
     /// In tables, so that architectures share them. Of two entries for one key of `config.json` both hold.
     pub keys: &'static [&'static [ConfigKey]],
     /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer, a second one in theirs
@@ -21,6 +23,8 @@ pub struct HuggingFace {
     pub prefixes: &'static [&'static str],
     /// Stems of tensors that files may hold and that follow from the configuration.
     pub ignored: &'static [&'static str],
+    /// What the names of tensors begin with that belong to other parts than the model of text.
+    pub other_parts: &'static [&'static str],
     /// Tensors, by our stems, whose values differ from what our files hold.
     pub changes: &'static [(&'static str, Change)],
 }
@@ -43,6 +47,10 @@ pub enum Meaning {
     Bool(&'static str),
     /// A text.
     Text(&'static str),
+    /// 1/√ of a number.
+    InverseSqrt(&'static str),
+    /// The kind of attention of each layer, an array of texts; as truth values whether it has a window.
+    Windows(&'static str),
     /// Anything else than these changes the computation to one that is not supported. A key that is not there is fine.
     OneOf(&'static [Fixed]),
 }
@@ -53,6 +61,8 @@ pub enum Fixed {
     Bool(bool),
     Number(f64),
     Text(&'static str),
+    /// So many times the integer of another key. Of defaults only.
+    Times(u64, &'static str),
 }
 
 /// How values are to be changed to be those that a GGUF file has.
@@ -89,8 +99,17 @@ pub(super) const DECODER_KEYS: &[ConfigKey] = &[
 
 pub(super) const SILU: ConfigKey = optional("hidden_act", Meaning::OneOf(&[Fixed::Text("silu"), Fixed::Text("swish")]));
 
-/// Names of Llama's tensors, which most decoders after it share.
-pub(super) const LLAMA_NAMES: &[(&str, &str)] = &[
+/// Which layers have a window, and how long.
+pub(super) const WINDOW: &[ConfigKey] = &[
+    optional("sliding_window", Meaning::Integer("attention.sliding_window")),
+    optional("layer_types", Meaning::Windows("attention.sliding_window_pattern")),
+];
+
+pub(super) const GELU_TANH: ConfigKey =
+    optional("hidden_activation", Meaning::OneOf(&[Fixed::Text("gelu_pytorch_tanh"), Fixed::Text("gelu_new")]));
+
+/// Names that all decoders after Llama share.
+pub(super) const COMMON_NAMES: &[(&str, &str)] = &[
     ("token_embd", "model.embed_tokens"),
     ("output_norm", "model.norm"),
     ("output", "lm_head"),
@@ -99,11 +118,40 @@ pub(super) const LLAMA_NAMES: &[(&str, &str)] = &[
     ("blk.{}.attn_k", "model.layers.{}.self_attn.k_proj"),
     ("blk.{}.attn_v", "model.layers.{}.self_attn.v_proj"),
     ("blk.{}.attn_output", "model.layers.{}.self_attn.o_proj"),
-    ("blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm"),
     ("blk.{}.ffn_gate", "model.layers.{}.mlp.gate_proj"),
     ("blk.{}.ffn_up", "model.layers.{}.mlp.up_proj"),
     ("blk.{}.ffn_down", "model.layers.{}.mlp.down_proj"),
 ];
 
+/// What follows the attention is, by its name, the norm before the feed-forward.
+pub(super) const PRE_NORM_NAMES: &[(&str, &str)] = &[("blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm")];
+
+/// Where there are norms behind attention and feed-forward too, names mean what they say.
+pub(super) const POST_NORM_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm"),
+    ("blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm"),
+    ("blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm"),
+];
+
+pub(super) const QUERY_KEY_NORM_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm"),
+    ("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm"),
+];
+
 /// Rope's frequencies, which old files hold.
 pub(super) const ROPE_FREQUENCIES: &[&str] = &["model.layers.{}.self_attn.rotary_emb", "model.rotary_emb"];
+
+impl HuggingFace {
+    /// What a Llama is, for others to differ from.
+    pub(super) const DECODER: HuggingFace = HuggingFace {
+        model_types: &[],
+        rope: RopeKind::Halves,
+        defaults: &[],
+        keys: &[DECODER_KEYS, &[SILU]],
+        names: &[COMMON_NAMES, PRE_NORM_NAMES],
+        prefixes: &[],
+        ignored: ROPE_FREQUENCIES,
+        other_parts: &[],
+        changes: &[],
+    };
+}

@@ -1,46 +1,39 @@
-//! Llama: RMS norms before attention and feed-forward, rotary positions, grouped-query attention, SwiGLU, no biases.
-//! Models of Llama 1 to 3.3 and what shares their form (Mistral without a window, TinyLlama, SmolLM).
+//! Llama: RMS norms before attention and feed-forward, rotary positions, grouped-query attention, SwiGLU.
+//! Models of Llama 1 to 3.3 and what shares their form: Mistral (with a window or without), Mixtral (experts), TinyLlama, SmolLM 1
+//! and 2.
 //!
-//! Tensor names as in llama.cpp's files, whose converter permutes the rows of attn_q and attn_k so that rope turns
-//! neighbours.
+//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope turns neighbours.
 
 use super::{
-    Arch,
-    Dim::{Embedding, FeedForward, KeyValue, Query, RopePairs, Vocabulary},
-    RopeKind, TensorSpec,
-    hugging_face::{DECODER_KEYS, HuggingFace, LLAMA_NAMES, Meaning, ROPE_FREQUENCIES, SILU, optional},
+    Arch, RopeKind,
+    hugging_face::{
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, HuggingFace, Meaning, PRE_NORM_NAMES, SILU, WINDOW, optional,
+    },
+    tensors::MIXTURE,
 };
 
 pub const LLAMA: Arch = Arch {
     name: "llama",
-    rope: RopeKind::Interleaved,
-    model_tensors: &[
-        TensorSpec { name: "token_embd.weight", dims: &[Embedding, Vocabulary], optional: false },
-        TensorSpec { name: "output_norm.weight", dims: &[Embedding], optional: false },
-        // Without it the embedding is used again.
-        TensorSpec { name: "output.weight", dims: &[Embedding, Vocabulary], optional: true },
-        // Llama 3.1 and later: the frequency of each pair is divided by its factor.
-        TensorSpec { name: "rope_freqs.weight", dims: &[RopePairs], optional: true },
-    ],
-    layer_tensors: &[
-        TensorSpec { name: "blk.{}.attn_norm.weight", dims: &[Embedding], optional: false },
-        TensorSpec { name: "blk.{}.attn_q.weight", dims: &[Embedding, Query], optional: false },
-        TensorSpec { name: "blk.{}.attn_k.weight", dims: &[Embedding, KeyValue], optional: false },
-        TensorSpec { name: "blk.{}.attn_v.weight", dims: &[Embedding, KeyValue], optional: false },
-        TensorSpec { name: "blk.{}.attn_output.weight", dims: &[Query, Embedding], optional: false },
-        TensorSpec { name: "blk.{}.ffn_norm.weight", dims: &[Embedding], optional: false },
-        TensorSpec { name: "blk.{}.ffn_gate.weight", dims: &[Embedding, FeedForward], optional: false },
-        TensorSpec { name: "blk.{}.ffn_up.weight", dims: &[Embedding, FeedForward], optional: false },
-        TensorSpec { name: "blk.{}.ffn_down.weight", dims: &[FeedForward, Embedding], optional: false },
-    ],
-    ignored_layer_tensors: &["attn_rot_embd"],
+    rope: Some(RopeKind::Interleaved),
+    experts: MIXTURE,
     hugging_face: Some(&HuggingFace {
-        model_types: &["llama", "mistral"],
-        rope: RopeKind::Halves,
-        keys: &[DECODER_KEYS, &[SILU, optional("sliding_window", Meaning::Integer("attention.sliding_window"))]],
-        names: &[LLAMA_NAMES],
-        prefixes: &[],
-        ignored: ROPE_FREQUENCIES,
-        changes: &[],
+        model_types: &["llama", "mistral", "mixtral"],
+        keys: &[DECODER_KEYS, &[SILU], WINDOW, EXPERTS],
+        names: &[COMMON_NAMES, PRE_NORM_NAMES, EXPERT_NAMES],
+        ..HuggingFace::DECODER
     }),
+    ..Arch::DECODER
 };
+
+const EXPERTS: &[ConfigKey] = &[
+    optional("num_local_experts", Meaning::Integer("expert_count")),
+    optional("num_experts_per_tok", Meaning::Integer("expert_used_count")),
+];
+
+/// Of Mixtral.
+const EXPERT_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.gate"),
+    ("blk.{}.ffn_gate_exps", "model.layers.{}.block_sparse_moe.experts.{}.w1"),
+    ("blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.experts.{}.w2"),
+    ("blk.{}.ffn_up_exps", "model.layers.{}.block_sparse_moe.experts.{}.w3"),
+];

@@ -1,32 +1,83 @@
-//! The architectures as data: which tensors a model of the architecture has and how they are used. A file for each;
+//! The architectures as data: which tensors a model of the architecture has and how they are used. A file for each family;
 //! this one is the list and the types that they are written in.
 //!
-//! Knows no buffers and no kernels. Whoever runs a model branches on the fields and never on the name.
+//! Knows no buffers and no kernels. Whoever runs a model branches on the fields and never on the name. Much need not be said here,
+//! because a layer has what its tensors are for: a norm where there is a norm's weight, a bias where there is one.
 
+mod gemma;
+mod gpt2;
+mod granite;
 mod hugging_face;
 mod llama;
+mod olmo2;
+mod phi3;
 mod qwen2;
+mod qwen3;
+mod smollm3;
+mod stablelm;
+mod tensors;
 
 pub use hugging_face::{Change, ConfigKey, Fixed, HuggingFace, Meaning};
+pub use tensors::{Dim, ExpectedTensor, Need, TensorSpec, expected_tensors};
 
 use super::checkpoint::Origin;
-use super::config::Config;
 use crate::error::Result;
+use crate::tensor::ops::Activation;
 
-/// Every architecture that runs. A new one is a file of this folder and a line here.
-pub const ARCHS: &[&Arch] = &[&llama::LLAMA, &qwen2::QWEN2];
+/// Every architecture that runs. A new one is a constant in a file of this folder and a line here.
+pub const ARCHS: &[&Arch] = &[
+    &llama::LLAMA,
+    &qwen2::QWEN2,
+    &qwen3::QWEN3,
+    &qwen3::QWEN3_MOE,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &phi3::PHI3,
+    &smollm3::SMOLLM3,
+    &olmo2::OLMO2,
+    &granite::GRANITE,
+    &stablelm::STABLELM,
+    &gpt2::GPT2,
+];
 
 /// An architecture.
 #[derive(Debug, PartialEq)]
 pub struct Arch {
     /// The value of `general.architecture`, which is also the prefix of its metadata keys.
     pub name: &'static str,
-    /// What rope turns together in GGUF files.
-    pub rope: RopeKind,
-    /// The tensors of the model outside of its layers.
-    pub model_tensors: &'static [TensorSpec],
-    /// The tensors of each layer; `{}` in a name stands for the layer's number.
-    pub layer_tensors: &'static [TensorSpec],
+    /// What rope turns together in GGUF files; `None` where positions are learned.
+    pub rope: Option<RopeKind>,
+    pub norm: Norm,
+    /// What the gate of the feed-forward goes through, or its only projection.
+    pub activation: Activation,
+    /// Which layers see a window only, where the metadata has one.
+    pub window: WindowPattern,
+    /// The window of files that do not say it.
+    pub default_window: Option<usize>,
+    /// Rope of the layers with a window, where it differs from that of the others.
+    pub window_rope: Option<WindowRope>,
+    /// Each so many layers, the last of them has no rope.
+    pub no_rope_every: Option<usize>,
+    /// Models of so many layers scale attention by 1/√(n_embd / n_heads) instead of 1/√head_dim. Their files do not say so.
+    pub attention_by_width_at: Option<usize>,
+    /// The embedding is multiplied with √n_embd.
+    pub scales_embedding: bool,
+    /// The metadata has factors of embedding, residuals and logits; logits are divided by theirs.
+    pub has_scales: bool,
+    /// Scores of attention, and logits, saturate at these, in files that do not say it.
+    pub default_softcaps: Option<[f32; 2]>,
+    /// Norms of queries and keys are over all heads together, rather than over each.
+    pub norms_heads_together: bool,
+    /// A layer without a norm before its feed-forward runs it beside the attention, on the same input.
+    pub parallel_without_norm: bool,
+    /// The tensors of the model outside of its layers, in tables that architectures share.
+    pub model_tensors: &'static [&'static [TensorSpec]],
+    /// The tensors of each layer but its feed-forward; `{}` in a name stands for the layer's number.
+    pub layer_tensors: &'static [&'static [TensorSpec]],
+    /// Those of a dense feed-forward; empty where all are mixtures of experts.
+    pub feed_forward: &'static [TensorSpec],
+    /// Those of a mixture of experts; empty where there are none.
+    pub experts: &'static [TensorSpec],
     /// Tensors of a layer, without their suffix, that old files hold and that may be ignored: rope's frequencies, which
     /// follow from `rope_theta`.
     pub ignored_layer_tensors: &'static [&'static str],
@@ -43,60 +94,58 @@ pub enum RopeKind {
     Halves,
 }
 
-/// A tensor that the architecture has, in the names of llama.cpp's files.
-#[derive(Debug, PartialEq)]
-pub struct TensorSpec {
-    pub name: &'static str,
-    /// In the order of the file: the first is the length of a row.
-    pub dims: &'static [Dim],
-    pub optional: bool,
-}
-
-/// A dimension of a tensor, as the configuration of the model gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dim {
-    /// n_embd
-    Embedding,
-    /// n_ff
-    FeedForward,
-    /// n_heads × head_dim
-    Query,
-    /// n_kv_heads × head_dim
-    KeyValue,
-    /// vocab_size
-    Vocabulary,
-    /// rope_dim / 2: one for each pair of elements that are turned together
-    RopePairs,
+pub enum Norm {
+    /// Root mean square (`rms_norm`).
+    Rms,
+    /// With a mean (`layer_norm`).
+    Layer,
 }
 
-impl Dim {
-    fn of(self, config: &Config) -> u64 {
-        let dim = match self {
-            Self::Embedding => config.n_embd,
-            Self::FeedForward => config.n_ff,
-            Self::Query => config.n_heads * config.head_dim,
-            Self::KeyValue => config.n_kv_heads * config.head_dim,
-            Self::Vocabulary => config.vocab_size,
-            Self::RopePairs => config.rope_dim / 2,
-        };
-        dim as u64
-    }
+/// Which layers see no more than a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowPattern {
+    All,
+    /// Of each so many layers all but the last.
+    AllButEvery(usize),
+}
+
+/// Rope of the layers with a window. No scaling of the model's rope applies to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowRope {
+    /// Its base where the metadata does not say one; `None`: that of the other layers.
+    pub default_theta: Option<f32>,
 }
 
 /// Matrices of a layer that kernels read as one, the rows of each after those of the one before.
 pub const JOINED: &[(&str, &[&str])] =
     &[("attn_qkv", &["attn_q", "attn_k", "attn_v"]), ("ffn_gate_up", &["ffn_gate", "ffn_up"])];
 
-/// A tensor that a model of a configuration has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpectedTensor {
-    pub name: String,
-    /// In the order of the file: the first is the length of a row.
-    pub dims: Vec<u64>,
-    pub optional: bool,
-}
-
 impl Arch {
+    /// What a Llama is, for others to differ from.
+    const DECODER: Arch = Arch {
+        name: "",
+        rope: Some(RopeKind::Halves),
+        norm: Norm::Rms,
+        activation: Activation::Silu,
+        window: WindowPattern::All,
+        default_window: None,
+        window_rope: None,
+        no_rope_every: None,
+        attention_by_width_at: None,
+        scales_embedding: false,
+        has_scales: false,
+        default_softcaps: None,
+        norms_heads_together: false,
+        parallel_without_norm: false,
+        model_tensors: &[tensors::MODEL, tensors::ROPE_FACTORS],
+        layer_tensors: &[tensors::NORMS, tensors::ATTENTION],
+        feed_forward: tensors::GATED,
+        experts: &[],
+        ignored_layer_tensors: &["attn_rot_embd"],
+        hugging_face: None,
+    };
+
     /// The architecture of a `general.architecture`, or `Code::UnsupportedArchitecture` that lists what there is.
     pub fn find(name: &str) -> Result<&'static Arch> {
         ARCHS.iter().find(|arch| arch.name == name).copied().ok_or_else(|| {
@@ -109,10 +158,10 @@ impl Arch {
         })
     }
 
-    /// What rope turns together in files of an origin.
-    pub(super) fn rope_in(&self, origin: Origin) -> RopeKind {
+    /// What rope turns together in files of an origin, if there is rope.
+    pub(super) fn rope_in(&self, origin: Origin) -> Option<RopeKind> {
         match (origin, self.hugging_face) {
-            (Origin::HuggingFace, Some(hf)) => hf.rope,
+            (Origin::HuggingFace, Some(hf)) => self.rope.and(Some(hf.rope)),
             _ => self.rope,
         }
     }
@@ -125,19 +174,4 @@ impl Arch {
         let stem = rest.split('.').next().unwrap_or(rest);
         layer.parse::<u32>().is_ok() && self.ignored_layer_tensors.contains(&stem)
     }
-}
-
-/// All tensors that a model of this configuration has, those outside of the layers first.
-pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
-    let expected = |spec: &TensorSpec, name: String| ExpectedTensor {
-        name,
-        dims: spec.dims.iter().map(|dim| dim.of(config)).collect(),
-        optional: spec.optional,
-    };
-    let model = config.arch.model_tensors.iter().map(|spec| expected(spec, spec.name.to_owned()));
-    let layers = (0..config.n_layers).flat_map(|layer| {
-        let specs = config.arch.layer_tensors.iter();
-        specs.map(move |spec| expected(spec, spec.name.replace("{}", &layer.to_string())))
-    });
-    model.chain(layers).collect()
 }

@@ -26,11 +26,29 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             let text = value.as_str().ok_or_else(|| mismatch(key, value, "a text"))?;
             Some((name, Value::String(text.to_owned())))
         }
+        Meaning::InverseSqrt(name) => match float(key, value)? {
+            number if number > 0.0 => Some((name, Value::F64(1.0 / number.sqrt()))),
+            _ => return Err(mismatch(key, value, "a number above 0")),
+        },
+        Meaning::Windows(name) => {
+            let Json::Array(layers) = value else { return Err(mismatch(key, value, "an array of texts")) };
+            let has_window = |layer: &Json| match layer.as_str() {
+                Some("full_attention") => Ok(false),
+                Some("sliding_attention") => Ok(true),
+                _ => bail!(
+                    UnsupportedArchitecture,
+                    "config.json has a layer with {} in {key:?}; supported are \"full_attention\" and \"sliding_attention\"",
+                    shortened(layer)
+                ),
+            };
+            Some((name, Value::Array(Array::Bool(layers.iter().map(has_window).collect::<Result<_>>()?))))
+        }
         Meaning::OneOf(allowed) => {
             let is = |fixed: &Fixed| match *fixed {
                 Fixed::Bool(wanted) => value.as_bool() == Some(wanted),
                 Fixed::Number(wanted) => value.as_f64() == Some(wanted),
                 Fixed::Text(wanted) => value.as_str() == Some(wanted),
+                Fixed::Times(..) => false, // of defaults only
             };
             if !allowed.iter().any(is) {
                 bail!(

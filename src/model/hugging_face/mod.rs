@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::arch::{ARCHS, Arch, Change};
+use super::arch::{ARCHS, Arch, Change, Fixed};
 use super::checkpoint::{Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::TensorEntry;
@@ -33,6 +33,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
             arch.name
         );
     };
+    let config = &with_defaults(hf.defaults, config);
     let mut metadata = Metadata::default();
     let add = |metadata: &mut Metadata, key: &str, value| {
         metadata.insert(key.to_owned(), value);
@@ -75,6 +76,28 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
         });
     }
     Ok((metadata, tensors))
+}
+
+/// The configuration with what transformers takes where it says nothing.
+fn with_defaults(defaults: &[(&str, Fixed)], config: &Map<String, Json>) -> Map<String, Json> {
+    let mut config = config.clone();
+    for (key, fixed) in defaults {
+        if config.get(*key).is_some_and(|value| !value.is_null()) {
+            continue;
+        }
+        let value = match *fixed {
+            Fixed::Bool(value) => Json::from(value),
+            Fixed::Number(number) if number.fract() == 0.0 => Json::from(number as u64),
+            Fixed::Number(number) => Json::from(number),
+            Fixed::Text(text) => Json::from(text),
+            Fixed::Times(times, of) => match config.get(of).and_then(Json::as_u64).and_then(|n| n.checked_mul(times)) {
+                Some(product) => Json::from(product),
+                None => continue,
+            },
+        };
+        config.insert((*key).to_owned(), value);
+    }
+    config
 }
 
 /// The architecture of a `config.json`, and the part of it that describes the model of text.
@@ -169,8 +192,9 @@ fn tensor(name: String, changes: &[(&str, Change)], parts: &[(usize, &TensorEntr
     if dims.is_empty() || dims.contains(&0) {
         bail!(InvalidFile, "the tensor {:?} has the shape {:?}, wanted dimensions above 0", first.name, first.shape);
     }
-    let change =
-        changes.iter().find(|(stem, _)| names::matches(stem, names::stem(&name)).is_some()).map(|change| change.1);
+    // Changes are of weights, never of biases beside them.
+    let mut changes = changes.iter().filter(|_| name.ends_with(".weight"));
+    let change = changes.find(|(stem, _)| names::matches(stem, names::stem(&name)).is_some()).map(|change| change.1);
     if change == Some(Change::Transpose) {
         if dims.len() != 2 {
             bail!(ShapeMismatch, "the tensor {:?} has the shape {:?}, wanted a matrix", first.name, first.shape);

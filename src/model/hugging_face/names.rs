@@ -29,6 +29,9 @@ pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
             return Translated::Ignored;
         }
     }
+    if hf.other_parts.iter().any(|part| name.starts_with(part)) {
+        return Translated::Ignored;
+    }
     // Some of what is ignored has no suffix.
     match without_prefixes(hf, name).any(|name| hf.ignored.iter().any(|ignored| matches(ignored, name).is_some())) {
         true => Translated::Ignored,

@@ -9,7 +9,7 @@ use std::f64::consts::PI;
 use serde_json::{Map, Value as Json};
 
 use super::config_json::{float, mismatch};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::gguf::Value;
 
 type Config = Map<String, Json>;
@@ -103,20 +103,39 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
             }
         }
         _ => {
-            // Linear and yarn; others are refused by name where the configuration is read.
+            // Linear, dynamic and yarn; others are refused by name where the configuration is read.
             rope.metadata.push(("rope.scaling.type", Value::String(kind.to_owned())));
             for (key, name) in [
                 ("factor", "rope.scaling.factor"),
                 ("beta_fast", "rope.scaling.yarn_beta_fast"),
                 ("beta_slow", "rope.scaling.yarn_beta_slow"),
-                ("attention_factor", "rope.scaling.attn_factor"),
             ] {
                 if let Some(value) = number(key)? {
                     rope.metadata.push((name, Value::F64(value)));
                 }
             }
-            if let Some(old) = number("original_max_position_embeddings")? {
+            // What dynamic scaling starts from is what the model says of itself.
+            let old = if kind == "dynamic" { None } else { number("original_max_position_embeddings")? };
+            if let Some(old) = old {
                 rope.metadata.push(("rope.scaling.original_context_length", Value::U64(old as u64)));
+            }
+            if kind == "yarn" {
+                if scaling.get("truncate") == Some(&Json::Bool(false)) {
+                    bail!(
+                        UnsupportedArchitecture,
+                        "config.json has rope scaling \"yarn\" with truncate: false, which is not supported"
+                    );
+                }
+                // GGUF files have what multiplies the usual factor, 1 + ln(factor) / 10.
+                let usual = |weight: f64| Ok::<_, Error>(1.0 + 0.1 * weight * needed("factor")?.max(1.0).ln());
+                let attention = match (number("attention_factor")?, number("mscale")?, number("mscale_all_dim")?) {
+                    (Some(attention), ..) => Some(attention),
+                    (None, Some(one), Some(all)) if one != 0.0 && all != 0.0 => Some(usual(one)? / usual(all)?),
+                    _ => None,
+                };
+                if let Some(attention) = attention {
+                    rope.metadata.push(("rope.scaling.yarn_attn_factor", Value::F64(attention / usual(1.0)?)));
+                }
             }
         }
     }

@@ -17,6 +17,30 @@ pub struct Attention {
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
+    /// A token sees so many positions, of which its own is the last; `None`: all.
+    pub window: Option<usize>,
+    /// Scores become softcap · tanh(score / softcap) (Gemma 2).
+    pub softcap: Option<f32>,
+}
+
+/// What the kernels of attention are told of a window and a soft cap: defines, and their last two parameters.
+pub(super) fn limits(window: Option<usize>, softcap: Option<f32>) -> (Vec<(&'static str, Define)>, [u32; 2]) {
+    let mut defines = Vec::new();
+    if window.is_some() {
+        defines.push(("WINDOW", Define::Flag));
+    }
+    if softcap.is_some() {
+        defines.push(("SOFTCAP", Define::Flag));
+    }
+    (defines, [window.unwrap_or(0) as u32, softcap.unwrap_or(0.0).to_bits()])
+}
+
+/// A score, on the CPU.
+pub(super) fn capped(score: f64, softcap: Option<f32>) -> f64 {
+    match softcap {
+        Some(cap) => f64::from(cap) * (score / f64::from(cap)).tanh(),
+        None => score,
+    }
 }
 
 impl Op for Attention {
@@ -57,6 +81,8 @@ impl Op for Attention {
         let workgroup = lanes.unwrap_or(32);
         let mut defines = lanes_defines(workgroup, lanes);
         defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
+        let (limits, [window, softcap]) = limits(self.window, self.softcap);
+        defines.extend(limits);
         Ok(Kernel {
             template: include_str!("attention.wgsl"),
             modules: &[],
@@ -68,6 +94,8 @@ impl Op for Attention {
                 self.head_dim as u32,
                 capacity as u32,
                 self.scale.to_bits(),
+                window,
+                softcap,
             ],
             grid: grid_2d(tokens * self.heads, capabilities.max_workgroups_per_dimension),
         })
@@ -83,11 +111,12 @@ impl Op for Attention {
             for head in 0..self.heads {
                 let at = (token * self.heads + head) * hd;
                 let kv_at = head / (self.heads / self.kv_heads) * hd;
-                let scores: Vec<f64> = (0..=first + token)
+                let begin = self.window.map_or(0, |window| (first + token + 1).saturating_sub(window));
+                let scores: Vec<f64> = (begin..=first + token)
                     .map(|p| {
                         let k = &k[p * kv_dim + kv_at..][..hd];
                         let dot: f64 = q[at..at + hd].iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
-                        dot * f64::from(self.scale)
+                        capped(dot * f64::from(self.scale), self.softcap)
                     })
                     .collect();
                 let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -96,7 +125,7 @@ impl Op for Attention {
                     let sum: f64 = scores
                         .iter()
                         .enumerate()
-                        .map(|(p, s)| (s - largest).exp() * f64::from(v[p * kv_dim + kv_at + d]))
+                        .map(|(p, s)| (s - largest).exp() * f64::from(v[(begin + p) * kv_dim + kv_at + d]))
                         .sum();
                     out[at + d] = (sum / total) as f32;
                 }
@@ -105,6 +134,9 @@ impl Op for Attention {
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
     }
 }
+
+/// Windows and soft caps of cases: none, both, a window longer than some contexts.
+pub(super) const LIMITS: [(Option<usize>, Option<f32>); 3] = [(None, None), (Some(5), Some(1.5)), (Some(100), None)];
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(10);
@@ -118,9 +150,11 @@ pub fn cases() -> Vec<Case> {
         (2, 4, 4, 128, 300, 255),
         (2, 2, 1, 256, 70, 67),
         (1, 16, 1, 96, 33, 31),
+        (1, 128, 8, 64, 40, 20),
     ]
     .iter()
-    .map(|&(tokens, heads, kv_heads, head_dim, capacity, position)| {
+    .flat_map(|shape| LIMITS.map(|limits| (shape, limits)))
+    .map(|(&(tokens, heads, kv_heads, head_dim, capacity, position), (window, softcap))| {
         let mut q = rng.tensor(&[tokens, heads * head_dim]);
         // Large enough that the softmax is far from flat.
         let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
@@ -132,7 +166,7 @@ pub fn cases() -> Vec<Case> {
             HostTensor::u32(&[4], &[position, 0, 0, 0]),
         ];
         let scale = 1.0 / (head_dim as f32).sqrt();
-        Case::new(Attention { heads, kv_heads, head_dim, scale }, inputs, 1e-5)
+        Case::new(Attention { heads, kv_heads, head_dim, scale, window, softcap }, inputs, 1e-5)
     })
     .collect()
 }

@@ -1,5 +1,5 @@
 // One workgroup, a team of LANES invocations, per token and head.
-struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32 }
+struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
 @group(0) @binding(1) var<storage, read> k_cache: array<f32>;
@@ -8,6 +8,7 @@ struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: 
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "window"
 #import "attend"
 
 @compute @workgroup_size(WORKGROUP)
@@ -17,7 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let item = min(id, params.items - 1u);
     let token = item / params.heads;
     let length = min(state[0] + token + 1u, params.capacity);
-    var attended = attend(item, 0u, length, local);
+    var attended = attend(item, 0u, window_begin(length), length, local);
     if id < params.items {
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;

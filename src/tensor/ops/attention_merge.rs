@@ -1,7 +1,8 @@
 //! Merges the splits that `attention_split` made of a few tokens' attention.
 
 use super::Splits;
-use super::attention_split::{ALL_SPLITS, AttentionSplit, SHAPES, inputs};
+use super::attention_split::{ALL_SPLITS, AttentionSplit, SHAPES, inputs, inputs_of_sequences};
+use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
@@ -11,7 +12,8 @@ use crate::tensor::quant::BLOCK;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: sums [tokens · splits, heads · head_dim] and totals [tokens · splits, heads · 2] of `attention_split`, state [4] u32
-/// (state[0] is the first token's position). Output: [tokens, heads · head_dim], each row in planes (`tensor/planar.rs`).
+/// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it. Output: [tokens, heads · head_dim], each row
+/// in planes (`tensor/planar.rs`); zero for a sequence that has stopped.
 pub struct AttentionMerge {
     pub heads: usize,
     pub head_dim: usize,
@@ -46,16 +48,17 @@ impl Op for AttentionMerge {
                 self.head_dim
             );
         }
+        Placement::of("attention_merge", inputs[2], rows / self.splits.splits)?;
         Ok(vec![Desc::f32(&[rows / self.splits.splits, columns])])
     }
 
-    fn kernel(&self, _: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, columns) = outputs[0].shape.matrix()?;
         let words = tokens * columns / 4;
         Ok(Kernel {
             template: include_str!("attention_merge.wgsl"),
             modules: &[],
-            defines: vec![],
+            defines: Placement::of("attention_merge", inputs[2], tokens)?.defines(),
             params: vec![
                 words as u32,
                 (columns / BLOCK) as u32,
@@ -72,12 +75,17 @@ impl Op for AttentionMerge {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
-        let position = inputs[2].to_u32()?[0] as usize;
+        let placement = Placement::of("attention_merge", inputs[2].desc(), rows / self.splits.splits)?;
+        let state = inputs[2].to_u32()?;
         let all = self.splits.splits;
         let mut out = Vec::with_capacity(rows / all * columns);
         let tokens = sums.chunks_exact(all * columns).zip(totals.chunks_exact(all * self.heads * 2));
         for (token, (sums, totals)) in tokens.enumerate() {
-            let splits = self.splits.ranges((position + token + 1).min(self.capacity)).len();
+            let splits = self.splits.ranges(placement.length(&state, token, self.capacity)).len();
+            if splits == 0 {
+                out.extend(vec![0.0; columns]);
+                continue;
+            }
             let parts: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
             let merged: Vec<f32> = (0..columns)
                 .map(|column| {
@@ -102,10 +110,24 @@ pub fn cases() -> Vec<Case> {
         for (index, shape) in SHAPES.into_iter().enumerate() {
             let (heads, kv_heads, head_dim, capacity, _) = shape;
             let mut of_split = inputs(&mut rng, 2 + index % 7, shape);
-            let split = AttentionSplit { heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt(), splits };
+            let split = AttentionSplit {
+                heads,
+                kv_heads,
+                head_dim,
+                scale: 1.0 / (head_dim as f32).sqrt(),
+                window: None,
+                softcap: None,
+                splits,
+            };
             let Ok(mut parts) = split.reference(&mut of_split) else { continue };
             parts.extend(of_split.pop());
             cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));
+            if index % 3 == 2 {
+                let mut of_split = inputs_of_sequences(&mut rng, shape);
+                let Ok(mut parts) = split.reference(&mut of_split) else { continue };
+                parts.extend(of_split.pop());
+                cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));
+            }
         }
     }
     cases

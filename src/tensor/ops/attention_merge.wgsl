@@ -8,6 +8,7 @@ struct Params { words: u32, blocks: u32, heads: u32, head_dim: u32, splits: u32,
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "splits"
+#import "placement"
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -24,7 +25,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let first_sum = token * params.splits * words_per_token + at;
 
     // Splits without positions are at the end.
-    let splits = splits_of(min(state[0] + token + 1u, params.capacity), params.splits, params.tile);
+    let length = length_of(token);
+    if length == 0u {
+        out[id] = vec4<f32>(0.0);
+        return;
+    }
+    let splits = splits_of(length, params.splits, params.tile);
     var largest = -3.0e38;
     for (var s = 0u; s < splits; s++) {
         largest = max(largest, totals[first_total + s * params.heads].x);

@@ -13,7 +13,8 @@ use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
-/// state [4] u32 (state[0] is the token's position), x [1, rows] in planes (changed: x += weight · attention).
+/// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped), x [1, rows] in planes (changed
+/// unless it has: x += weight · attention).
 pub struct AttentionOut {
     pub heads: usize,
     pub head_dim: usize,
@@ -109,7 +110,11 @@ impl Op for AttentionOut {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[2].shape.matrix()?;
         let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
-        let length = (inputs[3].to_u32()?[0] as usize + 1).min(self.capacity);
+        let state = inputs[3].to_u32()?;
+        if state[2] != 0 {
+            return Ok(vec![]);
+        }
+        let length = (state[0] as usize + 1).min(self.capacity);
         let splits = self.splits.ranges(length).len();
         let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
         let merged: Vec<f32> = (0..columns)
@@ -200,7 +205,8 @@ pub fn cases() -> Vec<Case> {
                 rng.tensor(&[splits.splits, columns]),
                 HostTensor::f32(&[splits.splits, heads * 2], &totals),
                 rng.weight(format, rows, columns),
-                HostTensor::u32(&[4], &[position, 0, 0, 0]),
+                // Every seventh has stopped.
+                HostTensor::u32(&[4], &[position, 0, u32::from(cases.len() % 7 == 6), 0]),
                 rng.tensor(&[1, rows]),
             ];
             cases.push(Case::new(AttentionOut { heads, head_dim, capacity, splits }, inputs, 1e-5));

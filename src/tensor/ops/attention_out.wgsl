@@ -62,6 +62,10 @@ fn attention_vector(vector: u32, splits: u32) -> vec4<f32> {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    // A sequence that has stopped: what is computed past its end is not looked at.
+    if state[2] != 0u {
+        return;
+    }
     let team = (group.y * groups.x + group.x) * (WORKGROUP / TEAM) + local / TEAM;
     let lane = local % TEAM;
     let row = team * ROWS;

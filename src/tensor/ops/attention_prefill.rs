@@ -3,6 +3,7 @@
 //! Milakov, Gimelshein 2018). Queries of the heads that share a key-value head share its tiles (Ainslie et al. 2023).
 
 use super::Attention;
+use super::attention::{LIMITS, limits};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::subgroup_lanes;
@@ -52,7 +53,7 @@ impl Op for AttentionPrefill {
     }
 
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let Attention { heads, kv_heads, head_dim, scale } = self.attention;
+        let Attention { heads, kv_heads, head_dim, scale, window, softcap } = self.attention;
         let fits = |tile: &AttentionTile| tile.workgroup_bytes() <= capabilities.max_workgroup_storage_size;
         let tile = [self.tile].into_iter().chain(AttentionTile::CANDIDATES).find(fits);
         let (Some(AttentionTile { rows: tile_rows, chunk }), false, true) =
@@ -86,12 +87,14 @@ impl Op for AttentionPrefill {
         if subgroup_lanes(capabilities, 8) == Some(8) {
             defines.push(("SUBGROUPS", Define::Flag));
         }
+        let (limits, [window, softcap]) = limits(window, softcap);
+        defines.extend(limits);
         let rows = tokens * heads / kv_heads;
         Ok(Kernel {
             template: include_str!("attention_prefill.wgsl"),
             modules: &[],
             defines,
-            params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits()],
+            params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits(), window, softcap],
             grid: [kv_heads as u32, rows.div_ceil(tile_rows as usize) as u32, 1],
         })
     }
@@ -129,7 +132,7 @@ impl Op for AttentionPrefill {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(28);
     // tokens, heads, kv_heads, head_dim, capacity, position
-    [
+    let shapes = [
         (1, 1, 1, 4, 1, 0),
         (2, 2, 2, 6, 5, 1),
         (8, 4, 2, 16, 40, 0),
@@ -140,27 +143,31 @@ pub fn cases() -> Vec<Case> {
         (13, 4, 4, 128, 300, 255),
         (11, 3, 1, 160, 70, 0),
         (7, 2, 1, 256, 77, 67),
-    ]
-    .iter()
-    .enumerate()
-    .map(|(index, &(tokens, heads, kv_heads, head_dim, capacity, position))| {
-        // Large enough that the softmax is far from flat.
-        let mut q = rng.tensor(&[tokens, heads * head_dim]);
-        let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
-        q.set_f32(&sharp);
-        // What stands behind the tokens in a cache may be anything.
-        let caches = [(); 2].map(|()| {
-            let mut cache = rng.tensor(&[capacity, kv_heads * head_dim]);
-            let mut values = cache.to_f32().unwrap_or_default();
-            values[(position + tokens) * kv_heads * head_dim..].fill(f32::NAN);
-            cache.set_f32(&values);
-            cache
-        });
-        let [k_cache, v_cache] = caches;
-        let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position as u32, 0, 0, 0])];
-        let attention = Attention { heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt() };
-        let tile = AttentionTile::CANDIDATES[index % AttentionTile::CANDIDATES.len()];
-        Case::new(AttentionPrefill { attention, tile }, inputs, 1e-5)
-    })
-    .collect()
+        (70, 128, 8, 64, 331, 260),
+    ];
+    // Each shape with each window and soft cap, with some tile.
+    let cases = shapes.iter().flat_map(|shape| [shape; LIMITS.len()]).enumerate();
+    cases
+        .map(|(index, &(tokens, heads, kv_heads, head_dim, capacity, position))| {
+            // Large enough that the softmax is far from flat.
+            let mut q = rng.tensor(&[tokens, heads * head_dim]);
+            let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
+            q.set_f32(&sharp);
+            // What stands behind the tokens in a cache may be anything.
+            let caches = [(); 2].map(|()| {
+                let mut cache = rng.tensor(&[capacity, kv_heads * head_dim]);
+                let mut values = cache.to_f32().unwrap_or_default();
+                values[(position + tokens) * kv_heads * head_dim..].fill(f32::NAN);
+                cache.set_f32(&values);
+                cache
+            });
+            let [k_cache, v_cache] = caches;
+            let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position as u32, 0, 0, 0])];
+            let (window, softcap) = LIMITS[index % LIMITS.len()];
+            let scale = 1.0 / (head_dim as f32).sqrt();
+            let attention = Attention { heads, kv_heads, head_dim, scale, window, softcap };
+            let tile = AttentionTile::CANDIDATES[index % AttentionTile::CANDIDATES.len()];
+            Case::new(AttentionPrefill { attention, tile }, inputs, 1e-5)
+        })
+        .collect()
 }

@@ -5,7 +5,7 @@
 // values. While one stage is computed, the next is on its way in registers, two words for each invocation.
 //
 // Words of four numbers stand where they do so that what is stored at once, or read at once, lies in all banks: hence `^`.
-struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32 }
+struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
@@ -32,6 +32,9 @@ const QUERY_WORDS = KEY_STAGES * CHUNK_WORDS;
 const QUERY_WORDS = CHUNK_WORDS;
 #endif
 const LOWEST = -3.0e38;
+#ifdef SOFTCAP
+#import "softcap"
+#endif
 
 #ifdef SUBGROUPS
 #require subgroups
@@ -186,8 +189,26 @@ fn scaled(sums: Rows, by: vec4<f32>) -> Rows {
     return Rows(sums.r0 * by.x, sums.r1 * by.y, sums.r2 * by.z, sums.r3 * by.w);
 }
 
+// Which keys a query at a position sees.
+fn is_seen(keys: vec4<u32>, position: u32) -> vec4<bool> {
+#ifdef WINDOW
+    return (keys <= vec4<u32>(position)) & (keys + params.window > vec4<u32>(position));
+#else
+    return keys <= vec4<u32>(position);
+#endif
+}
+
 fn largest_of(v: vec4<f32>) -> f32 {
     return max(max(v.x, v.y), max(v.z, v.w));
+}
+
+fn weight_of(scores: vec4<f32>, largest: f32) -> vec4<f32> {
+#ifdef WINDOW
+    // A row whose window begins after these keys has no largest score yet.
+    return exp(min(scores - largest, vec4<f32>(0.0)));
+#else
+    return exp(scores - largest);
+#endif
 }
 
 fn sum_of(v: vec4<f32>) -> f32 {
@@ -307,8 +328,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
 #ifdef RESIDENT
     load_queries(0u, first_row, kv_head, local);
 #endif
-    var next = load_stage(0u, 0u, last_key, kv_head, local);
-    for (var first_key = 0u; first_key <= last_key; first_key += KEYS) {
+#ifdef WINDOW
+    // The tile in which the window of the first row begins, which is the oldest.
+    let oldest = state[0] + first_row / group + 1u;
+    let begin = (max(oldest, params.window) - params.window) / KEYS * KEYS;
+#else
+    let begin = 0u;
+#endif
+    var next = load_stage(0u, begin, last_key, kv_head, local);
+    for (var first_key = begin; first_key <= last_key; first_key += KEYS) {
         var scores = nothing;
         for (var chunk = 0u; chunk < KEY_STAGES; chunk++) {
 #ifndef RESIDENT
@@ -324,11 +352,14 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
 #endif
             workgroupBarrier();
         }
+#ifdef SOFTCAP
+        scores = Rows(soft_capped(scores.r0), soft_capped(scores.r1), soft_capped(scores.r2), soft_capped(scores.r3));
+#endif
         let keys = vec4<u32>(first_key + lane * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
-        let there0 = keys <= vec4<u32>(positions.x);
-        let there1 = keys <= vec4<u32>(positions.y);
-        let there2 = keys <= vec4<u32>(positions.z);
-        let there3 = keys <= vec4<u32>(positions.w);
+        let there0 = is_seen(keys, positions.x);
+        let there1 = is_seen(keys, positions.y);
+        let there2 = is_seen(keys, positions.z);
+        let there3 = is_seen(keys, positions.w);
         let lowest = vec4<f32>(LOWEST);
         scatter_largest(
             vec4<f32>(
@@ -342,10 +373,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
         largest = max(largest, gather_largest(row));
         let keep = exp(before - largest);
         let none = vec4<f32>(0.0);
-        let w0 = select(none, exp(scores.r0 - largest.x), there0);
-        let w1 = select(none, exp(scores.r1 - largest.y), there1);
-        let w2 = select(none, exp(scores.r2 - largest.z), there2);
-        let w3 = select(none, exp(scores.r3 - largest.w), there3);
+        let w0 = select(none, weight_of(scores.r0, largest.x), there0);
+        let w1 = select(none, weight_of(scores.r1, largest.y), there1);
+        let w2 = select(none, weight_of(scores.r2, largest.z), there2);
+        let w3 = select(none, weight_of(scores.r3, largest.w), there3);
         total = total * keep + vec4<f32>(sum_of(w0), sum_of(w1), sum_of(w2), sum_of(w3));
         let w_at = row * 16u + (lane ^ row);
         weights[w_at] = w0;

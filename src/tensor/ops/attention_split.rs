@@ -2,6 +2,8 @@
 //! et al. 2023), grouped query heads (Ainslie et al. 2023) and a softmax in one pass (Milakov, Gimelshein 2018).
 //! `attention_out` merges the splits of one token, `attention_merge` those of several.
 
+use super::attention::{LIMITS, capped, limits};
+use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
@@ -12,13 +14,19 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
 /// first token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each split
 /// Σ exp(score − largest) · value in planes (`tensor/planar.rs`), and totals [tokens · splits, heads · 2], of each head the largest score
-/// and Σ exp(score − largest). Splits without positions are zero.
+/// and Σ exp(score − largest). Splits without positions are zero, and all of a
+/// sequence that has stopped. With a state [tokens, 4] each token is of a sequence of its own, and caches are
+/// [sequences, capacity, kv_heads · head_dim] (`placement.rs`).
 pub struct AttentionSplit {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
+    /// A token sees so many positions, of which its own is the last; `None`: all. Splits divide what it sees.
+    pub window: Option<usize>,
+    /// Scores become softcap · tanh(score / softcap).
+    pub softcap: Option<f32>,
     pub splits: Splits,
 }
 
@@ -64,7 +72,7 @@ impl Splits {
 
     /// How the kernels divide `length` positions: the ranges of the splits that have some.
     pub(super) fn ranges(&self, length: usize) -> Vec<(usize, usize)> {
-        let positions = length.div_ceil(self.tile).div_ceil(self.splits) * self.tile;
+        let positions = (length.div_ceil(self.tile).div_ceil(self.splits) * self.tile).max(1);
         (0..length.div_ceil(positions)).map(|s| (s * positions, length.min((s + 1) * positions))).collect()
     }
 }
@@ -78,8 +86,8 @@ impl Op for AttentionSplit {
         let f32 = Some(DType::F32);
         expect("attention_split", inputs, &[f32, f32, f32, Some(DType::U32)])?;
         let q_dim = self.heads * self.head_dim;
-        let (_, kv_dim) = inputs[1].shape.matrix()?;
         let (tokens, q_columns) = inputs[0].shape.matrix()?;
+        let (_, kv_dim) = Placement::of("attention_split", inputs[3], tokens)?.cache("attention_split", inputs[1])?;
         let fits = q_columns == q_dim
             && tokens > 0
             && q_dim.is_multiple_of(32)
@@ -124,23 +132,28 @@ impl Op for AttentionSplit {
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
-        let (capacity, kv_dim) = inputs[1].shape.matrix()?;
         let (tokens, q_dim) = inputs[0].shape.matrix()?;
-        let position = inputs[3].to_u32()?[0] as usize;
+        let placement = Placement::of("attention_split", inputs[3].desc(), tokens)?;
+        let (capacity, kv_dim) = placement.cache("attention_split", inputs[1].desc())?;
+        let state = inputs[3].to_u32()?;
         let rows = tokens * self.splits.splits;
         let mut sums = vec![0f32; rows * q_dim];
         let mut totals = vec![0f32; rows * self.heads * 2];
         for (token, q) in q.chunks_exact(q_dim).enumerate() {
-            let length = (position + token + 1).min(capacity);
-            for (split, (begin, end)) in self.splits.ranges(length).into_iter().enumerate() {
+            let length = placement.length(&state, token, capacity);
+            let first_row = placement.first_row(&state, token, capacity);
+            let first = self.window.map_or(0, |window| length.saturating_sub(window));
+            for (split, (begin, end)) in self.splits.ranges(length - first).into_iter().enumerate() {
+                let (begin, end) = (first + begin, first + end);
                 let at_row = token * self.splits.splits + split;
                 let mut row = vec![0f32; q_dim];
                 for head in 0..self.heads {
                     let q = &q[head * self.head_dim..][..self.head_dim];
                     let kv_at = head / (self.heads / self.kv_heads) * self.head_dim;
-                    let at = |p: usize| p * kv_dim + kv_at;
+                    let at = |p: usize| (first_row + p) * kv_dim + kv_at;
                     let dot = |p| q.iter().zip(&k[at(p)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>();
-                    let scores: Vec<f64> = (begin..end).map(|p| dot(p) * f64::from(self.scale)).collect();
+                    let scores: Vec<f64> =
+                        (begin..end).map(|p| capped(dot(p) * f64::from(self.scale), self.softcap)).collect();
                     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                     let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
                     for d in 0..self.head_dim {
@@ -159,9 +172,11 @@ impl Op for AttentionSplit {
 
 impl AttentionSplit {
     fn kernel_of(&self, grouped: bool, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (capacity, _) = inputs[1].shape.matrix()?;
         let (tokens, _) = inputs[0].shape.matrix()?;
+        let placement = Placement::of("attention_split", inputs[3], tokens)?;
+        let (capacity, _) = placement.cache("attention_split", inputs[1])?;
         let splits = self.splits;
+        let (limits, [window, softcap]) = limits(self.window, self.softcap);
         let params = vec![
             self.heads as u32,
             self.kv_heads as u32,
@@ -169,10 +184,14 @@ impl AttentionSplit {
             capacity as u32,
             self.scale.to_bits(),
             splits.splits as u32,
+            window,
+            softcap,
         ];
         let lanes = subgroup_lanes(capabilities, 32);
         if grouped {
             let mut defines = lanes_defines(WORKGROUP as u32, lanes);
+            defines.extend(limits);
+            defines.extend(placement.defines());
             defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
             defines.push(("TILE", Define::U32(splits.tile as u32)));
             return Ok(Kernel {
@@ -191,6 +210,8 @@ impl AttentionSplit {
         let lanes = subgroup_lanes(capabilities, self.head_dim.next_power_of_two().min(32) as u32);
         let workgroup = lanes.unwrap_or(32);
         let mut defines = lanes_defines(workgroup, lanes);
+        defines.extend(limits);
+        defines.extend(placement.defines());
         defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
         defines.push(("TILE", Define::U32(splits.tile as u32)));
         Ok(Kernel {
@@ -236,6 +257,16 @@ pub(super) fn inputs(rng: &mut Rng, tokens: usize, shape: (usize, usize, usize, 
     vec![q, rng.tensor(&[capacity, kv_dim]), rng.tensor(&[capacity, kv_dim]), state]
 }
 
+/// The same of tokens of four sequences, in another order than in the cache; the third has stopped.
+pub(super) fn inputs_of_sequences(rng: &mut Rng, shape: (usize, usize, usize, usize, u32)) -> Vec<HostTensor> {
+    let (heads, kv_heads, head_dim, capacity, position) = shape;
+    let q = inputs(rng, 4, shape).remove(0);
+    let cache = [5, capacity, kv_heads * head_dim];
+    debug_assert_eq!(q.shape.elements(), 4 * heads * head_dim);
+    let state = [position, 9, 0, 2, 0, 3, 0, 0, position, 4, 1, 1, position / 2, 7, 0, 4];
+    vec![q, rng.tensor(&cache), rng.tensor(&cache), HostTensor::u32(&[4, 4], &state)]
+}
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(35);
     let mut cases = Vec::new();
@@ -244,8 +275,19 @@ pub fn cases() -> Vec<Case> {
             let (heads, kv_heads, head_dim, ..) = shape;
             let scale = 1.0 / (head_dim as f32).sqrt();
             for tokens in [1, 2 + index % 7] {
-                let op = AttentionSplit { heads, kv_heads, head_dim, scale, splits };
-                cases.push(Case::new(op, inputs(&mut rng, tokens, shape), 1e-5));
+                let (window, softcap) = LIMITS[(index + tokens) % LIMITS.len()];
+                let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
+                let mut inputs = inputs(&mut rng, tokens, shape);
+                if index % 5 == 4 {
+                    // Has stopped.
+                    inputs[3].set_u32(&[shape.4, 0, 1, 0]);
+                }
+                cases.push(Case::new(op, inputs, 1e-5));
+            }
+            if index % 3 == 2 {
+                let (window, softcap) = LIMITS[index / 3 % LIMITS.len()];
+                let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
+                cases.push(Case::new(op, inputs_of_sequences(&mut rng, shape), 1e-5));
             }
         }
     }

@@ -2,7 +2,7 @@
 // Several tokens that follow each other have workgroups of their own. In a step it takes POSITIONS positions: four invocations score one position for all four heads, and then each invocation sums
 // four dimensions of the values, over its share of the positions. Reads come in fours that do not wait for each other: at one
 // token's size, waiting is what takes the time.
-struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
+struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
@@ -13,7 +13,12 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "splits"
+#import "window"
+#import "placement"
 #import "subgroup_sum"
+#ifdef SOFTCAP
+#import "softcap"
+#endif
 
 const LOWEST = -3.0e38;
 const POSITIONS = WORKGROUP / 4u;
@@ -72,9 +77,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let groups_of_four = (heads_per_kv + 3u) / 4u;
     let token = group.z / groups_of_four;
     let first_of_group = group.z % groups_of_four * 4u;
-    let length = min(state[0] + token + 1u, params.capacity);
-    let positions = positions_per_split(length, params.splits, TILE);
-    let begin = split * positions;
+    let length = length_of(token);
+    let first = window_begin(length);
+    let positions = positions_per_split(length - first, params.splits, TILE);
+    let begin = first + split * positions;
     let end = min(begin + positions, length);
     let first_head = kv_head * heads_per_kv + first_of_group;
     let own_heads = min(heads_per_kv - first_of_group, 4u);
@@ -95,7 +101,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let part = local % 4u;
     let team = local / LANES;
     let share = local / VECTORS;
-    let value_at = kv_head * VECTORS + local % VECTORS;
+    let kv_head_at = first_row_of(token) * kv_vectors + kv_head * VECTORS;
+    let value_at = kv_head_at + local % VECTORS;
 
     var sum0 = vec4<f32>(0.0);
     var sum1 = vec4<f32>(0.0);
@@ -107,7 +114,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var step = begin; step < end; step += POSITIONS) {
         let is_there = step + slot < end;
         // Positions past the end repeat the last one, and get no weight.
-        let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head * VECTORS;
+        let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head_at;
         // The first reads of keys and of values are under way before anything waits for the other invocations.
         let key0 = k_cache[key_at + min(part, VECTORS - 1u)];
         let key1 = k_cache[key_at + min(part + 4u, VECTORS - 1u)];
@@ -134,6 +141,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         score += subgroupShuffleXor(score, 1u);
         score += subgroupShuffleXor(score, 2u);
+#ifdef SOFTCAP
+        score = soft_capped(score);
+#endif
         score = select(vec4<f32>(LOWEST), score, is_there);
         var team_max = score;
         for (var lanes = 4u; lanes < LANES; lanes *= 2u) {

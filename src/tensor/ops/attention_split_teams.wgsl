@@ -1,5 +1,5 @@
 // One workgroup, a team of LANES invocations, per head, split and token, without barriers where there are subgroups.
-struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32 }
+struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
 @group(0) @binding(1) var<storage, read> k_cache: array<f32>;
@@ -11,6 +11,8 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 
 #import "planar"
 #import "splits"
+#import "window"
+#import "placement"
 #import "attend"
 
 @compute @workgroup_size(WORKGROUP)
@@ -18,9 +20,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let head = group.x;
     let split = group.y;
     let token = group.z;
-    let length = min(state[0] + token + 1u, params.capacity);
-    let positions = positions_per_split(length, params.splits, TILE);
-    let begin = split * positions;
+    let length = length_of(token);
+    let first = window_begin(length);
+    let positions = positions_per_split(length - first, params.splits, TILE);
+    let begin = first + split * positions;
     let end = min(begin + positions, length);
     let blocks = params.heads * params.head_dim / 32u;
     // Outputs are [token][split].
@@ -35,7 +38,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         return;
     }
-    var attended = attend(token * params.heads + head, begin, end, local);
+    var attended = attend(token * params.heads + head, first_row_of(token), begin, end, local);
     for (var i = 0u; i < DIMS_PER_LANE; i++) {
         let d = local + i * LANES;
         if d < params.head_dim {

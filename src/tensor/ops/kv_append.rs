@@ -48,7 +48,10 @@ impl Op for KvAppend {
         for (new, cache) in [(0, 2), (1, 3)] {
             let new = inputs[new].to_f32()?;
             let mut values = inputs[cache].to_f32()?;
-            values[start..start + new.len()].copy_from_slice(&new);
+            // What lies past the end of the cache is left out.
+            for (value, new) in values.iter_mut().skip(start).zip(new) {
+                *value = new;
+            }
             inputs[cache].set_f32(&values);
         }
         Ok(vec![])

@@ -18,11 +18,51 @@ pub struct MatMulInt8 {
     pub epilogue: Epilogue,
 }
 
-/// Rows and tokens of a workgroup's tile.
-const TILE: usize = 64;
+/// Rows of a workgroup's tile, and invocations that share its tokens.
+const TILE_ROWS: usize = 64;
+const TOKEN_INVOCATIONS: usize = 8;
 
-/// Workgroup memory that a step takes: words and scales of both operands (`STRIDE` and `SCALES` in the kernel), and what the view
-/// needs besides.
+/// Workgroups from which on each invocation takes eight tokens in place of four: then it reads less workgroup memory for each product,
+/// but fewer workgroups leave a large GPU idle.
+const MANY_WORKGROUPS: usize = 256;
+
+/// How the product is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Division {
+    /// No workgroup memory: for software adapters.
+    Direct,
+    /// So many tokens an invocation, 4 or 8, and so many steps' operands in workgroup memory, 1 or 2.
+    Tiles { tokens: u32, buffers: u32 },
+}
+
+impl Division {
+    fn choose(inputs: &[Desc], capabilities: &Capabilities) -> Result<Self> {
+        if capabilities.software {
+            return Ok(Self::Direct);
+        }
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let (rows, _) = inputs[2].shape.matrix()?;
+        let workgroups = tokens.div_ceil(8 * TOKEN_INVOCATIONS) * rows.div_ceil(TILE_ROWS);
+        let tokens = if workgroups < MANY_WORKGROUPS { 4 } else { 8 };
+        Ok(Self::Tiles { tokens, buffers: most_buffers(inputs, capabilities) })
+    }
+
+    fn variant(self) -> Variant {
+        match self {
+            Self::Direct => Variant::new(&[("tokens", 1), ("buffers", 0)]),
+            Self::Tiles { tokens, buffers } => Variant::new(&[("tokens", tokens), ("buffers", buffers)]),
+        }
+    }
+
+    fn of(variant: &Variant) -> Self {
+        match variant.get("buffers") {
+            0 => Self::Direct,
+            buffers => Self::Tiles { tokens: variant.get("tokens"), buffers },
+        }
+    }
+}
+
+/// Workgroup memory that a step takes at most: words and scales of both operands, and what the view needs besides.
 fn step_bytes(view: Int8View) -> u32 {
     const SCALES: u32 = 2 * 64 * 4;
     let parts = if view.halves { 2 } else { 1 };
@@ -68,19 +108,17 @@ impl Op for MatMulInt8 {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let buffers = match capabilities.software {
-            true => 0,
-            false => most_buffers(inputs, capabilities),
-        };
-        self.kernel_of(buffers, inputs, capabilities)
+        self.kernel_of(Division::choose(inputs, capabilities)?, inputs, capabilities)
     }
 
     fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
-        (0..=most_buffers(inputs, capabilities)).map(|buffers| Variant::new(&[("buffers", buffers)])).collect()
+        let tiles = (1..=most_buffers(inputs, capabilities))
+            .flat_map(|buffers| [4, 8].map(|tokens| Division::Tiles { tokens, buffers }));
+        std::iter::once(Division::Direct).chain(tiles).map(Division::variant).collect()
     }
 
     fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        self.kernel_of(variant.get("buffers"), inputs, capabilities)
+        self.kernel_of(Division::of(variant), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -109,8 +147,7 @@ fn most_buffers(inputs: &[Desc], capabilities: &Capabilities) -> u32 {
 }
 
 impl MatMulInt8 {
-    /// With so many buffers in workgroup memory; with none, invocations work by themselves.
-    fn kernel_of(&self, buffers: u32, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+    fn kernel_of(&self, division: Division, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, _) = inputs[0].shape.matrix()?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let mut defines = self.epilogue.defines(2);
@@ -118,22 +155,28 @@ impl MatMulInt8 {
             defines.push(("PACKED_DOT", Define::Flag));
         }
         let params = vec![rows as u32, (columns / BLOCK) as u32, tokens as u32];
-        if buffers == 0 {
-            return Ok(Kernel {
+        Ok(match division {
+            Division::Direct => Kernel {
                 template: include_str!("mat_mul_int8_direct.wgsl"),
                 modules: &[],
                 defines,
                 params,
                 grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
-            });
-        }
-        defines.push(("BUFFERS", Define::U32(buffers)));
-        Ok(Kernel {
-            template: include_str!("mat_mul_int8.wgsl"),
-            modules: &[],
-            defines,
-            params,
-            grid: [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1],
+            },
+            Division::Tiles { tokens: tokens_each, buffers } => {
+                defines.push(("BUFFERS", Define::U32(buffers)));
+                if tokens_each == 8 {
+                    defines.push(("EIGHT", Define::Flag));
+                }
+                let tile_tokens = tokens_each as usize * TOKEN_INVOCATIONS;
+                Kernel {
+                    template: include_str!("mat_mul_int8.wgsl"),
+                    modules: &[],
+                    defines,
+                    params,
+                    grid: [tokens.div_ceil(tile_tokens) as u32, rows.div_ceil(TILE_ROWS) as u32, 1],
+                }
+            }
         })
     }
 }

@@ -1,7 +1,7 @@
-// A workgroup of 256 invocations computes a tile of 64 tokens × 64 rows, each invocation 4 × 4 of it. Per step, STEP blocks of
-// 32 columns of both operands stand in workgroup memory as words of 16 int8, ordered so that neighbours in a tile are
-// neighbours in memory. While one step is computed, the next is on its way in registers; with two BUFFERS it lands beside the
-// first, and one barrier a step is enough.
+// A workgroup of 128 invocations computes a tile of TOKENS tokens × 64 rows, each invocation 4 rows of 4 tokens, or of 8 (EIGHT).
+// Per step, STEP blocks of 32 columns of both operands stand in workgroup memory as words of 16 int8, ordered so that
+// neighbours in a tile are neighbours in memory. While one step is computed, the next is on its way in registers; with two BUFFERS
+// it lands beside the first, and one barrier a step is enough.
 #import "weight"
 #import "int8_block"
 
@@ -13,13 +13,25 @@ struct Params { rows: u32, blocks: u32, tokens: u32 }
 
 #import "epilogue"
 
-const TILE = 64u;
+const THREADS = 128u;
+const ROWS = 64u;
+// An invocation's rows are so far apart, and its tokens.
+const ROW_STRIDE = 16u;
+const TOKEN_STRIDE = 8u;
 const STEP = 2u;
-// From one word of 16 columns to the next, for the same row. The surplus spreads what is stored at once over all banks.
-const STRIDE = TILE + 2u;
-// Words and scales of a step, of one operand.
-const WORDS = 2u * STEP * STRIDE;
-const SCALES = STEP * TILE;
+#ifdef EIGHT
+const TOKENS = 64u;
+#else
+const TOKENS = 32u;
+#endif
+// From one word of 16 columns to the next, for the same token or row. The surplus spreads what is stored at once over all banks.
+const X_STRIDE = TOKENS + 2u;
+const W_STRIDE = ROWS + 2u;
+// Words and scales of a step.
+const X_WORDS = 2u * STEP * X_STRIDE;
+const W_WORDS = 2u * STEP * W_STRIDE;
+const X_SCALES = STEP * TOKENS;
+const W_SCALES = STEP * ROWS;
 // Scales, and offsets, that a block of weights has.
 #ifdef HALVES
 const PARTS = 2u;
@@ -27,14 +39,14 @@ const PARTS = 2u;
 const PARTS = 1u;
 #endif
 
-var<workgroup> x_words: array<vec4<u32>, BUFFERS * WORDS>;
-var<workgroup> w_words: array<vec4<u32>, BUFFERS * WORDS>;
-var<workgroup> x_scales: array<f32, BUFFERS * SCALES>;
-var<workgroup> w_scales: array<f32, BUFFERS * SCALES * PARTS>;
+var<workgroup> x_words: array<vec4<u32>, BUFFERS * X_WORDS>;
+var<workgroup> w_words: array<vec4<u32>, BUFFERS * W_WORDS>;
+var<workgroup> x_scales: array<f32, BUFFERS * X_SCALES>;
+var<workgroup> w_scales: array<f32, BUFFERS * W_SCALES * PARTS>;
 #ifdef OFFSETS
 // The sum of the int8 of each word, which offsets are multiplied with.
-var<workgroup> x_sums: array<f32, BUFFERS * SCALES * 2u>;
-var<workgroup> w_offsets: array<f32, BUFFERS * SCALES * PARTS>;
+var<workgroup> x_sums: array<f32, BUFFERS * X_SCALES * 2u>;
+var<workgroup> w_offsets: array<f32, BUFFERS * W_SCALES * PARTS>;
 
 fn sum_int8(word: vec4<u32>) -> f32 {
     let ones = 0x01010101u;
@@ -42,73 +54,109 @@ fn sum_int8(word: vec4<u32>) -> f32 {
 }
 #endif
 
-// What one invocation brings of a step: a word of a token, and the lower half of them a weight, the upper half a scale.
-struct Load { x: vec4<u32>, x_scale: f32, w: Int8Raw }
+// What one invocation brings of a step: one word of a token, or two, a block of weights, and a token's scale of a block.
+struct Load {
+    x: vec4<u32>,
+#ifdef EIGHT
+    second_x: vec4<u32>,
+#endif
+    x_scale: f32,
+    w: Int8Raw,
+}
 
 // Rows, tokens and blocks past the end repeat the last one; `store` leaves out rows and tokens, scales of zero the blocks.
+fn load_x(item: u32, first_block: u32, first_token: u32) -> vec4<u32> {
+    let word = item % (2u * STEP);
+    let token = min(first_token + item / (2u * STEP), params.tokens - 1u);
+    return quants[(token * params.blocks + min(first_block + word / 2u, params.blocks - 1u)) * 2u + word % 2u];
+}
+
 fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> Load {
     var load: Load;
+    load.x = load_x(local, first_block, first_token);
+#ifdef EIGHT
+    load.second_x = load_x(local + THREADS, first_block, first_token);
+#endif
+    let block = first_block + local % STEP;
     let last_block = params.blocks - 1u;
-    let word = local % (2u * STEP);
-    let token = min(first_token + local / (2u * STEP), params.tokens - 1u);
-    load.x = quants[(token * params.blocks + min(first_block + word / 2u, last_block)) * 2u + word % 2u];
-    let item = local % SCALES;
-    let block = first_block + item % STEP;
-    if local < SCALES {
-        let row = min(first_row + item / STEP, params.rows - 1u);
-        load.w = load_int8_raw(row * params.blocks + min(block, last_block));
-    } else {
-        let scale = scales[min(first_token + item / STEP, params.tokens - 1u) * params.blocks + min(block, last_block)];
-        load.x_scale = select(0.0, scale, block <= last_block);
-    }
+    let row = min(first_row + local / STEP, params.rows - 1u);
+    load.w = load_int8_raw(row * params.blocks + min(block, last_block));
+    let token = min(first_token + local / STEP, params.tokens - 1u);
+    load.x_scale = select(0.0, scales[token * params.blocks + min(block, last_block)], block <= last_block);
     return load;
 }
 
+fn store_x(item: u32, buffer: u32, x: vec4<u32>) {
+    let word = item % (2u * STEP);
+    let token = item / (2u * STEP);
+    x_words[buffer * X_WORDS + word * X_STRIDE + token] = x;
+#ifdef OFFSETS
+    x_sums[buffer * X_SCALES * 2u + word * TOKENS + token] = sum_int8(x);
+#endif
+}
+
 fn store_step(load: Load, buffer: u32, local: u32) {
-    x_words[buffer * WORDS + (local % (2u * STEP)) * STRIDE + local / (2u * STEP)] = load.x;
-#ifdef OFFSETS
-    x_sums[buffer * SCALES * 2u + (local % (2u * STEP)) * TILE + local / (2u * STEP)] = sum_int8(load.x);
+    store_x(local, buffer, load.x);
+#ifdef EIGHT
+    store_x(local + THREADS, buffer, load.second_x);
 #endif
-    let item = local % SCALES;
-    if local < SCALES {
-        let block = unpack_int8(load.w);
-        let at = buffer * WORDS + (item % STEP) * 2u * STRIDE + item / STEP;
-        w_words[at] = block.low;
-        w_words[at + STRIDE] = block.high;
-        let scale_at = (buffer * SCALES + (item % STEP) * TILE) * PARTS + item / STEP;
-        w_scales[scale_at] = block.scales.x;
+    let block = unpack_int8(load.w);
+    let at = buffer * W_WORDS + (local % STEP) * 2u * W_STRIDE + local / STEP;
+    w_words[at] = block.low;
+    w_words[at + W_STRIDE] = block.high;
+    let scale_at = (buffer * W_SCALES + (local % STEP) * ROWS) * PARTS + local / STEP;
+    w_scales[scale_at] = block.scales.x;
 #ifdef HALVES
-        w_scales[scale_at + TILE] = block.scales.y;
+    w_scales[scale_at + ROWS] = block.scales.y;
 #endif
 #ifdef OFFSETS
-        w_offsets[scale_at] = block.offsets.x;
+    w_offsets[scale_at] = block.offsets.x;
 #ifdef HALVES
-        w_offsets[scale_at + TILE] = block.offsets.y;
+    w_offsets[scale_at + ROWS] = block.offsets.y;
 #endif
 #endif
-    } else {
-        x_scales[buffer * SCALES + (item % STEP) * TILE + item / STEP] = load.x_scale;
+    if local < X_SCALES {
+        x_scales[buffer * X_SCALES + (local % STEP) * TOKENS + local / STEP] = load.x_scale;
     }
+}
+
+// Of an invocation's tokens, a number for each of its four rows: sums of products of int8, and those as floats. Named rather than
+// in an array, which not every compiler keeps in registers.
+struct Sums {
+    t0: vec4<i32>, t1: vec4<i32>, t2: vec4<i32>, t3: vec4<i32>,
+#ifdef EIGHT
+    t4: vec4<i32>, t5: vec4<i32>, t6: vec4<i32>, t7: vec4<i32>,
+#endif
+}
+
+struct Tile {
+    t0: vec4<f32>, t1: vec4<f32>, t2: vec4<f32>, t3: vec4<f32>,
+#ifdef EIGHT
+    t4: vec4<f32>, t5: vec4<f32>, t6: vec4<f32>, t7: vec4<f32>,
+#endif
 }
 
 // Sums start at the bits of the f32 1.5 · 2^23, whose last bit counts ones: so a sum below 2^22 is turned into an f32 by a
 // subtraction, where a conversion would take four times as long.
-const SUM_START = 0x4b400000i;
+fn no_sums() -> Sums {
+    let start = vec4<i32>(0x4b400000i);
+    var sums: Sums;
+    sums.t0 = start;
+    sums.t1 = start;
+    sums.t2 = start;
+    sums.t3 = start;
+#ifdef EIGHT
+    sums.t4 = start;
+    sums.t5 = start;
+    sums.t6 = start;
+    sums.t7 = start;
+#endif
+    return sums;
+}
 
-fn sums(bits: vec4<i32>) -> vec4<f32> {
+fn as_float(bits: vec4<i32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bits) - vec4<f32>(12582912.0);
 }
-
-// Those of the four rows of an invocation.
-fn four_scales(at: u32) -> vec4<f32> {
-    return vec4<f32>(w_scales[at], w_scales[at + 16u], w_scales[at + 32u], w_scales[at + 48u]);
-}
-
-#ifdef OFFSETS
-fn four_offsets(at: u32) -> vec4<f32> {
-    return vec4<f32>(w_offsets[at], w_offsets[at + 16u], w_offsets[at + 32u], w_offsets[at + 48u]);
-}
-#endif
 
 // Adds the products of 16 columns, a token's by four rows'.
 fn dots(
@@ -121,94 +169,116 @@ fn dots(
         + vec4<i32>(dot_int8(x.w, w0.w), dot_int8(x.w, w1.w), dot_int8(x.w, w2.w), dot_int8(x.w, w3.w));
 }
 
-fn store4(token: u32, row: u32, values: vec4<f32>) {
-    store(token, row, values.x);
-    store(token, row + 16u, values.y);
-    store(token, row + 32u, values.z);
-    store(token, row + 48u, values.w);
+// Adds the products of 16 columns, all tokens' by four rows'.
+fn add_word(sums: Sums, x_at: u32, w_at: u32) -> Sums {
+    let w0 = w_words[w_at];
+    let w1 = w_words[w_at + ROW_STRIDE];
+    let w2 = w_words[w_at + 2u * ROW_STRIDE];
+    let w3 = w_words[w_at + 3u * ROW_STRIDE];
+    var more = sums;
+    more.t0 = dots(more.t0, x_words[x_at], w0, w1, w2, w3);
+    more.t1 = dots(more.t1, x_words[x_at + TOKEN_STRIDE], w0, w1, w2, w3);
+    more.t2 = dots(more.t2, x_words[x_at + 2u * TOKEN_STRIDE], w0, w1, w2, w3);
+    more.t3 = dots(more.t3, x_words[x_at + 3u * TOKEN_STRIDE], w0, w1, w2, w3);
+#ifdef EIGHT
+    more.t4 = dots(more.t4, x_words[x_at + 4u * TOKEN_STRIDE], w0, w1, w2, w3);
+    more.t5 = dots(more.t5, x_words[x_at + 5u * TOKEN_STRIDE], w0, w1, w2, w3);
+    more.t6 = dots(more.t6, x_words[x_at + 6u * TOKEN_STRIDE], w0, w1, w2, w3);
+    more.t7 = dots(more.t7, x_words[x_at + 7u * TOKEN_STRIDE], w0, w1, w2, w3);
+#endif
+    return more;
 }
 
-@compute @workgroup_size(256)
+// A scale, or an offset, of each of an invocation's four rows.
+fn four_scales(at: u32) -> vec4<f32> {
+    return vec4<f32>(
+        w_scales[at], w_scales[at + ROW_STRIDE], w_scales[at + 2u * ROW_STRIDE], w_scales[at + 3u * ROW_STRIDE],
+    );
+}
+
+#ifdef OFFSETS
+fn four_offsets(at: u32) -> vec4<f32> {
+    return vec4<f32>(
+        w_offsets[at], w_offsets[at + ROW_STRIDE], w_offsets[at + 2u * ROW_STRIDE], w_offsets[at + 3u * ROW_STRIDE],
+    );
+}
+#endif
+
+// Adds the sums, times the scales of the rows, times those of the tokens, which stand from `scale_at` on.
+fn add_scaled(tile: Tile, sums: Sums, w_scale: vec4<f32>, scale_at: u32) -> Tile {
+    var more = tile;
+    more.t0 += as_float(sums.t0) * (x_scales[scale_at] * w_scale);
+    more.t1 += as_float(sums.t1) * (x_scales[scale_at + TOKEN_STRIDE] * w_scale);
+    more.t2 += as_float(sums.t2) * (x_scales[scale_at + 2u * TOKEN_STRIDE] * w_scale);
+    more.t3 += as_float(sums.t3) * (x_scales[scale_at + 3u * TOKEN_STRIDE] * w_scale);
+#ifdef EIGHT
+    more.t4 += as_float(sums.t4) * (x_scales[scale_at + 4u * TOKEN_STRIDE] * w_scale);
+    more.t5 += as_float(sums.t5) * (x_scales[scale_at + 5u * TOKEN_STRIDE] * w_scale);
+    more.t6 += as_float(sums.t6) * (x_scales[scale_at + 6u * TOKEN_STRIDE] * w_scale);
+    more.t7 += as_float(sums.t7) * (x_scales[scale_at + 7u * TOKEN_STRIDE] * w_scale);
+#endif
+    return more;
+}
+
+#ifdef OFFSETS
+// Subtracts the offsets of the rows, times the sums of the tokens' words, which stand from `sum_at` on, times the tokens' scales.
+fn subtract_offsets(tile: Tile, w_offset: vec4<f32>, sum_at: u32, scale_at: u32) -> Tile {
+    var less = tile;
+    less.t0 -= x_sums[sum_at] * x_scales[scale_at] * w_offset;
+    less.t1 -= x_sums[sum_at + TOKEN_STRIDE] * x_scales[scale_at + TOKEN_STRIDE] * w_offset;
+    less.t2 -= x_sums[sum_at + 2u * TOKEN_STRIDE] * x_scales[scale_at + 2u * TOKEN_STRIDE] * w_offset;
+    less.t3 -= x_sums[sum_at + 3u * TOKEN_STRIDE] * x_scales[scale_at + 3u * TOKEN_STRIDE] * w_offset;
+#ifdef EIGHT
+    less.t4 -= x_sums[sum_at + 4u * TOKEN_STRIDE] * x_scales[scale_at + 4u * TOKEN_STRIDE] * w_offset;
+    less.t5 -= x_sums[sum_at + 5u * TOKEN_STRIDE] * x_scales[scale_at + 5u * TOKEN_STRIDE] * w_offset;
+    less.t6 -= x_sums[sum_at + 6u * TOKEN_STRIDE] * x_scales[scale_at + 6u * TOKEN_STRIDE] * w_offset;
+    less.t7 -= x_sums[sum_at + 7u * TOKEN_STRIDE] * x_scales[scale_at + 7u * TOKEN_STRIDE] * w_offset;
+#endif
+    return less;
+}
+#endif
+
+fn store4(token: u32, row: u32, values: vec4<f32>) {
+    store(token, row, values.x);
+    store(token, row + ROW_STRIDE, values.y);
+    store(token, row + 2u * ROW_STRIDE, values.z);
+    store(token, row + 3u * ROW_STRIDE, values.w);
+}
+
+@compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // The tokens' tiles run fastest: those that share weights run at the same time.
-    let first_token = group.x * TILE;
-    let first_row = group.y * TILE;
+    let first_token = group.x * TOKENS;
+    let first_row = group.y * ROWS;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
     let row = (local & 7u) | ((local >> 2u) & 8u);
     let token = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 
-    var out0 = vec4<f32>(0.0);
-    var out1 = vec4<f32>(0.0);
-    var out2 = vec4<f32>(0.0);
-    var out3 = vec4<f32>(0.0);
-
+    var tile: Tile;
     store_step(load_step(0u, first_token, first_row, local), 0u, local);
     workgroupBarrier();
     var buffer = 0u;
     for (var block = 0u; block < params.blocks; block += STEP) {
         let next = load_step(block + STEP, first_token, first_row, local);
         for (var k = 0u; k < STEP; k++) {
-            // What is to be multiplied with the scales of the activations.
-            var part0 = vec4<f32>(0.0);
-            var part1 = vec4<f32>(0.0);
-            var part2 = vec4<f32>(0.0);
-            var part3 = vec4<f32>(0.0);
-            let scales_at = (buffer * SCALES + k * TILE) * PARTS + row;
-            var sum0 = vec4<i32>(SUM_START);
-            var sum1 = vec4<i32>(SUM_START);
-            var sum2 = vec4<i32>(SUM_START);
-            var sum3 = vec4<i32>(SUM_START);
-            for (var word = 0u; word < 2u; word++) {
-                let w_at = buffer * WORDS + (k * 2u + word) * STRIDE + row;
-                let w0 = w_words[w_at];
-                let w1 = w_words[w_at + 16u];
-                let w2 = w_words[w_at + 32u];
-                let w3 = w_words[w_at + 48u];
-                let x_at = buffer * WORDS + (k * 2u + word) * STRIDE + token;
-                sum0 = dots(sum0, x_words[x_at], w0, w1, w2, w3);
-                sum1 = dots(sum1, x_words[x_at + 16u], w0, w1, w2, w3);
-                sum2 = dots(sum2, x_words[x_at + 32u], w0, w1, w2, w3);
-                sum3 = dots(sum3, x_words[x_at + 48u], w0, w1, w2, w3);
+            let x_at = buffer * X_WORDS + k * 2u * X_STRIDE + token;
+            let w_at = buffer * W_WORDS + k * 2u * W_STRIDE + row;
+            let x_scale_at = buffer * X_SCALES + k * TOKENS + token;
+            let w_scale_at = (buffer * W_SCALES + k * ROWS) * PARTS + row;
 #ifdef HALVES
-                let w_scale = four_scales(scales_at + word * TILE);
-                part0 += sums(sum0) * w_scale;
-                part1 += sums(sum1) * w_scale;
-                part2 += sums(sum2) * w_scale;
-                part3 += sums(sum3) * w_scale;
-                sum0 = vec4<i32>(SUM_START);
-                sum1 = vec4<i32>(SUM_START);
-                sum2 = vec4<i32>(SUM_START);
-                sum3 = vec4<i32>(SUM_START);
+            tile = add_scaled(tile, add_word(no_sums(), x_at, w_at), four_scales(w_scale_at), x_scale_at);
+            let high = add_word(no_sums(), x_at + X_STRIDE, w_at + W_STRIDE);
+            tile = add_scaled(tile, high, four_scales(w_scale_at + ROWS), x_scale_at);
+#else
+            let sums = add_word(add_word(no_sums(), x_at, w_at), x_at + X_STRIDE, w_at + W_STRIDE);
+            tile = add_scaled(tile, sums, four_scales(w_scale_at), x_scale_at);
+#endif
 #ifdef OFFSETS
-                let w_offset = four_offsets(scales_at + word * TILE);
-                let sum_at = buffer * SCALES * 2u + (k * 2u + word) * TILE + token;
-                part0 -= x_sums[sum_at] * w_offset;
-                part1 -= x_sums[sum_at + 16u] * w_offset;
-                part2 -= x_sums[sum_at + 32u] * w_offset;
-                part3 -= x_sums[sum_at + 48u] * w_offset;
+            let x_sum_at = buffer * X_SCALES * 2u + k * 2u * TOKENS + token;
+            tile = subtract_offsets(tile, four_offsets(w_scale_at), x_sum_at, x_scale_at);
+            let high_offset_at = w_scale_at + (PARTS - 1u) * ROWS;
+            tile = subtract_offsets(tile, four_offsets(high_offset_at), x_sum_at + TOKENS, x_scale_at);
 #endif
-#endif
-            }
-#ifndef HALVES
-            let w_scale = four_scales(scales_at);
-            part0 = sums(sum0) * w_scale;
-            part1 = sums(sum1) * w_scale;
-            part2 = sums(sum2) * w_scale;
-            part3 = sums(sum3) * w_scale;
-#ifdef OFFSETS
-            let w_offset = four_offsets(scales_at);
-            let sum_at = buffer * SCALES * 2u + k * 2u * TILE + token;
-            part0 -= (x_sums[sum_at] + x_sums[sum_at + TILE]) * w_offset;
-            part1 -= (x_sums[sum_at + 16u] + x_sums[sum_at + TILE + 16u]) * w_offset;
-            part2 -= (x_sums[sum_at + 32u] + x_sums[sum_at + TILE + 32u]) * w_offset;
-            part3 -= (x_sums[sum_at + 48u] + x_sums[sum_at + TILE + 48u]) * w_offset;
-#endif
-#endif
-            let x_at = buffer * SCALES + k * TILE + token;
-            out0 += part0 * x_scales[x_at];
-            out1 += part1 * x_scales[x_at + 16u];
-            out2 += part2 * x_scales[x_at + 32u];
-            out3 += part3 * x_scales[x_at + 48u];
         }
         // One buffer must be read by all before it is filled again; of two, the other one was, before the last barrier.
         if BUFFERS == 1u {
@@ -219,8 +289,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         store_step(next, buffer, local);
         workgroupBarrier();
     }
-    store4(first_token + token, first_row + row, out0);
-    store4(first_token + token + 16u, first_row + row, out1);
-    store4(first_token + token + 32u, first_row + row, out2);
-    store4(first_token + token + 48u, first_row + row, out3);
+    store4(first_token + token, first_row + row, tile.t0);
+    store4(first_token + token + TOKEN_STRIDE, first_row + row, tile.t1);
+    store4(first_token + token + 2u * TOKEN_STRIDE, first_row + row, tile.t2);
+    store4(first_token + token + 3u * TOKEN_STRIDE, first_row + row, tile.t3);
+#ifdef EIGHT
+    store4(first_token + token + 4u * TOKEN_STRIDE, first_row + row, tile.t4);
+    store4(first_token + token + 5u * TOKEN_STRIDE, first_row + row, tile.t5);
+    store4(first_token + token + 6u * TOKEN_STRIDE, first_row + row, tile.t6);
+    store4(first_token + token + 7u * TOKEN_STRIDE, first_row + row, tile.t7);
+#endif
 }

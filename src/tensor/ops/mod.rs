@@ -2,7 +2,9 @@
 
 use super::{Case, Op};
 
+mod activation;
 mod epilogue;
+mod placement;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
@@ -16,6 +18,7 @@ macro_rules! ops {
 
 ops! {
     add: Add,
+    add_positions: AddPositions,
     add_row: AddRow,
     argmax: Argmax,
     attention: Attention,
@@ -25,15 +28,18 @@ ops! {
     attention_spans: AttentionSpans,
     attention_split: AttentionSplit,
     binary: Binary,
+    combine_experts: CombineExperts,
     dot: Dot,
     embedding: Embedding,
     fill: Fill,
     kv_append: KvAppend,
+    layer_norm: LayerNorm,
     mat_mul: MatMul,
     mat_mul_f32: MatMulF32,
     mat_mul_int8: MatMulInt8,
     mat_vec: MatVec,
     mat_vec_add: MatVecAdd,
+    mat_vec_experts: MatVecExperts,
     mat_vec_few: MatVecFew,
     mean_rows: MeanRows,
     norm_gate_up: NormGateUp,
@@ -47,6 +53,7 @@ ops! {
     rope: Rope,
     rope_kv_append: RopeKvAppend,
     rope_positions: RopePositions,
+    route_experts: RouteExperts,
     sample_histogram: SampleHistogram,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
@@ -54,7 +61,9 @@ ops! {
     sample_resolve: SampleResolve,
     sample_split: SampleSplit,
     scale: Scale,
+    slice_columns: SliceColumns,
     slice_rows: SliceRows,
+    softcap: Softcap,
     swiglu: Swiglu,
     swiglu_fused: SwigluFused,
     swiglu_int8: SwigluInt8,
@@ -62,6 +71,7 @@ ops! {
     unary: Unary,
 }
 
+pub use activation::Activation;
 pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;

@@ -13,8 +13,9 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
 /// (the norm's weight in planes, then rope's frequency of each pair, then the biases), weight [rows, columns] (rows of all
-/// queries, then of all keys, then of all values), state [4] u32 (state[0] is the token's position), k_cache and v_cache
-/// [capacity, kv_dim] (changed at that position, if it is below the capacity). Output: q [1, q_dim].
+/// queries, then of all keys, then of all values), state [4] u32 (state[0] is the token's position, state[2] says that
+/// the sequence has stopped), k_cache and v_cache [capacity, kv_dim] (changed at that position, if it is below the capacity and
+/// the sequence goes on). Output: q [1, q_dim].
 pub struct NormQkv {
     pub epsilon: f32,
     pub q_dim: usize,
@@ -90,7 +91,8 @@ impl Op for NormQkv {
         let vectors = inputs[1].to_f32()?;
         let norm = from_planar(&vectors[..columns]);
         let (frequencies, biases) = vectors[columns..].split_at(self.pairs);
-        let position = inputs[3].to_u32()?[0] as usize;
+        let state = inputs[3].to_u32()?;
+        let position = state[0] as usize;
         let mut values = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
         for (value, bias) in values.iter_mut().zip(biases) {
             *value += f64::from(*bias);
@@ -106,7 +108,7 @@ impl Op for NormQkv {
         }
         debug_assert_eq!(values.len(), rows);
         let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
-        if position < capacity {
+        if position < capacity && state[2] == 0 {
             for (cache, first) in [(4, self.q_dim), (5, self.q_dim + self.kv_dim)] {
                 let mut elements = inputs[cache].to_f32()?;
                 elements[position * self.kv_dim..][..self.kv_dim].copy_from_slice(&values[first..first + self.kv_dim]);
@@ -187,7 +189,8 @@ pub fn cases() -> Vec<Case> {
                 rng.tensor(&[1, columns]),
                 HostTensor::f32(&[vectors.len()], &vectors),
                 rng.weight(format, rows, columns),
-                HostTensor::u32(&[4], &[position, 0, 0, 0]),
+                // Every third has stopped.
+                HostTensor::u32(&[4], &[position, 0, u32::from(cases.len() % 3 == 2), 0]),
                 rng.tensor(&[capacity, kv_dim]),
                 rng.tensor(&[capacity, kv_dim]),
             ];

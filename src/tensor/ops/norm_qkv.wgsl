@@ -46,8 +46,9 @@ fn store(row: u32, value: f32) {
         q[row] = value;
         return;
     }
-    // A step that ran ahead past the end of the context must not wrap or clamp onto a real entry.
-    if state[0] < params.capacity {
+    // A step that ran ahead past the end of the context must not wrap or clamp onto a real entry, and one past the end of the
+    // text leaves the cache as it is.
+    if state[0] < params.capacity && state[2] == 0u {
         let at = state[0] * params.kv_rows;
         if row < params.q_rows + params.kv_rows {
             k_cache[at + row - params.q_rows] = value;

@@ -1,5 +1,5 @@
 // One invocation turns one pair.
-struct Params { pairs_in_all: u32, heads: u32, head_dim: u32, pairs: u32 }
+struct Params { pairs_in_all: u32, heads: u32, head_dim: u32, pairs: u32, scale: f32 }
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> frequencies: array<f32>;
@@ -18,7 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let head = (id / params.pairs) % params.heads;
     let token = id / (params.pairs * params.heads);
 
-    let turned = cos_sin(f32(state[0] + token) * frequencies[i]);
+    let turned = cos_sin(f32(state[0] + token) * frequencies[i]) * params.scale;
     let c = turned.x;
     let s = turned.y;
 

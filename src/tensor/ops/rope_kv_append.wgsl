@@ -4,7 +4,7 @@
 struct Params {
     items: u32, heads: u32, kv_heads: u32, head_dim: u32,
     // Pairs of a head that are turned.
-    pairs: u32, capacity: u32,
+    pairs: u32, capacity: u32, scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
@@ -19,6 +19,8 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> q: array<f32>;
 #endif
 @group(0) @binding(20) var<uniform> params: Params;
+
+#import "placement"
 
 fn element(start: u32, column: u32) -> f32 {
 #ifdef BIAS
@@ -40,7 +42,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // Heads of q, then of k, then of v.
     let head = (item / half) % all_heads;
     let token = item / (half * all_heads);
-    let position = state[0] + token;
+    let position = position_of(token);
     let is_turned = head < params.heads + params.kv_heads && i < params.pairs;
 
     var a = 2u * i;
@@ -55,7 +57,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let column = head * params.head_dim;
     var values = vec2<f32>(element(start, column + a), element(start, column + b));
     if is_turned {
-        let turned = cos_sin(f32(position) * frequencies[i]);
+        let turned = cos_sin(f32(position) * frequencies[i]) * params.scale;
         values = vec2<f32>(
             values.x * turned.x - values.y * turned.y,
             values.x * turned.y + values.y * turned.x,
@@ -65,9 +67,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let at = (token * params.heads + head) * params.head_dim;
         q[at + a] = values.x;
         q[at + b] = values.y;
-    } else if position < params.capacity {
+    } else if position < params.capacity && !has_stopped(token) {
         let kv_head = (head - params.heads) % params.kv_heads;
-        let at = (position * params.kv_heads + kv_head) * params.head_dim;
+        let at = ((first_row_of(token) + position) * params.kv_heads + kv_head) * params.head_dim;
         if head < params.heads + params.kv_heads {
             k_cache[at + a] = values.x;
             k_cache[at + b] = values.y;

@@ -1,17 +1,17 @@
 //! Second step of truncated sampling (`tensor/truncation.rs`): count and mass of the logits in bins of equal width, from the
 //! largest down.
 
-use super::sample_range::{KINDS, SampleRange, logits};
+use super::sample_range::{KINDS, SampleRange, logits, several};
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BINS, HISTOGRAM, Histogram, REST, SampleSettings, TALLY, Words, defines, depth_of, groups, key_of, mass_bits,
-    modules, weight_of,
+    BINS, HISTOGRAM, Histogram, REST, SampleSettings, TALLY, Words, by_rows, defines, depth_of, groups, key_of,
+    mass_bits, modules, weight_of,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: logits [1, vocabulary], settings [8] u32, tally [TALLY] u32 (changed: its histogram).
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, tally [rows, TALLY] u32 (changed: its histogram).
 pub struct SampleHistogram;
 
 impl Op for SampleHistogram {
@@ -25,43 +25,47 @@ impl Op for SampleHistogram {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("sample_histogram", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
-        if inputs[1].shape.elements() != SampleSettings::WORDS || inputs[2].shape.elements() != TALLY {
+        let (rows, _) = inputs[0].shape.matrix()?;
+        let lengths = [inputs[1].shape.elements(), inputs[2].shape.elements()];
+        if lengths != [rows * SampleSettings::WORDS, rows * TALLY] {
             bail!(ShapeMismatch, "sample_histogram: settings {}, tally {}", inputs[1].shape, inputs[2].shape);
         }
         Ok(vec![])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
-        let vocabulary = inputs[0].shape.elements();
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("sample_histogram.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary)],
-            grid: [groups(vocabulary) as u32, 1, 1],
+            grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let logits = inputs[0].to_f32()?;
-        let words = Words::of(&inputs[1])?;
-        let mut tally = inputs[2].to_u32()?;
-        let mut histogram = Histogram::of(&tally, words.octaves);
-        for logit in &logits {
-            let depth = depth_of(key_of(*logit), histogram.largest, words.octaves);
-            if depth < REST {
-                let bin = &mut histogram.bins[(depth >> histogram.shift) as usize];
-                bin.count += 1;
-                bin.mass += weight_of(depth, mass_bits(logits.len()));
+        by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
+            let logits = inputs[0].to_f32()?;
+            let words = Words::of(&inputs[1])?;
+            let mut tally = inputs[2].to_u32()?;
+            let mut histogram = Histogram::of(&tally, words.octaves);
+            for logit in &logits {
+                let depth = depth_of(key_of(*logit), histogram.largest, words.octaves);
+                if depth < REST {
+                    let bin = &mut histogram.bins[(depth >> histogram.shift) as usize];
+                    bin.count += 1;
+                    bin.mass += weight_of(depth, mass_bits(logits.len()));
+                }
             }
-        }
-        for (index, bin) in histogram.bins.iter().enumerate() {
-            for (part, word) in [bin.count, bin.mass as u32, (bin.mass >> 32) as u32].into_iter().enumerate() {
-                tally[HISTOGRAM + part * BINS + index] = word;
+            for (index, bin) in histogram.bins.iter().enumerate() {
+                for (part, word) in [bin.count, bin.mass as u32, (bin.mass >> 32) as u32].into_iter().enumerate() {
+                    tally[HISTOGRAM + part * BINS + index] = word;
+                }
             }
-        }
-        inputs[2].set_u32(&tally);
-        Ok(vec![])
+            inputs[2].set_u32(&tally);
+            Ok(vec![])
+        })
     }
 }
 
@@ -91,10 +95,15 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 3]>> {
         for (_, settings) in
             settings().into_iter().enumerate().filter(|(index, _)| !is_large || (index + kind) % 4 == 2)
         {
-            let settings = HostTensor::u32(&[SampleSettings::WORDS], &settings.words());
+            let settings = HostTensor::u32(&[1, SampleSettings::WORDS], &settings.words());
             inputs.push([logits.clone(), settings, tally.clone()]);
         }
     }
+    // Three sequences, each with settings of its own.
+    let logits = several(rng);
+    let tally = SampleRange.reference(&mut [logits.clone()])?.remove(0);
+    let words = settings()[1..4].iter().flat_map(SampleSettings::words).collect::<Vec<u32>>();
+    inputs.push([logits, HostTensor::u32(&[3, SampleSettings::WORDS], &words), tally]);
     Ok(inputs)
 }
 

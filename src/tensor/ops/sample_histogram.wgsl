@@ -16,6 +16,8 @@ var<workgroup> highs: array<atomic<u32>, BINS>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let logits_at = group.y * params.vocabulary;
+    let tally_at = group.y * TALLY;
     if local == 0u {
         atomicStore(&largest_key, 0u);
         atomicStore(&inverted_smallest, 0u);
@@ -27,16 +29,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     if local < GROUPS {
-        atomicMax(&largest_key, atomicLoad(&tally[local]));
-        atomicMax(&inverted_smallest, atomicLoad(&tally[MAX_GROUPS + local]));
+        atomicMax(&largest_key, atomicLoad(&tally[tally_at + local]));
+        atomicMax(&inverted_smallest, atomicLoad(&tally[tally_at + MAX_GROUPS + local]));
     }
     workgroupBarrier();
     let largest = atomicLoad(&largest_key);
-    let octaves = bitcast<f32>(settings[OCTAVES]);
+    let octaves = bitcast<f32>(settings[group.y * WORDS + OCTAVES]);
     let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
     for (var first = group.x * 256u + local; first < params.vocabulary; first += 4u * STRIDE) {
         let tokens = four_tokens(first);
-        let four = four_logits(tokens);
+        let four = four_logits(logits_at, tokens);
         for (var i = 0u; i < 4u; i++) {
             let depth = depth_of(key_of(four[i]), largest, octaves);
             if tokens[i] < params.vocabulary && depth < REST {
@@ -55,12 +57,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var bin = local; bin < BINS; bin += 256u) {
         let count = atomicLoad(&counts[bin]);
         if count != 0u {
-            atomicAdd(&tally[HISTOGRAM + bin], count);
+            atomicAdd(&tally[tally_at + HISTOGRAM + bin], count);
             let low = atomicLoad(&lows[bin]);
-            let old = atomicAdd(&tally[HISTOGRAM + BINS + bin], low);
+            let old = atomicAdd(&tally[tally_at + HISTOGRAM + BINS + bin], low);
             let high = atomicLoad(&highs[bin]) + u32(old + low < old);
             if high != 0u {
-                atomicAdd(&tally[HISTOGRAM + 2u * BINS + bin], high);
+                atomicAdd(&tally[tally_at + HISTOGRAM + 2u * BINS + bin], high);
             }
         }
     }

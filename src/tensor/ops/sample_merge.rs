@@ -5,10 +5,13 @@ use super::sample_partial::SHARES;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
+use crate::tensor::truncation::{Chooser, SampleSettings, advance, by_rows};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: values [SHARES] f32, tokens [SHARES] u32, state [4] u32 (changed: state[0] += advance, state[1] += 1), token [1]
-/// u32 (changed), ring [n] u32 (changed at state[1] mod n). When a share holds a NaN the token is u32::MAX.
+/// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32
+/// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
+/// token (+= advance), the step (+= 1), and whether the sequence has stopped: set when the token ends it by its settings or is a
+/// NaN, and from then on nothing of the row is changed. When a share holds a NaN the token is u32::MAX.
 pub struct SampleMerge {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
@@ -23,61 +26,75 @@ impl Op for SampleMerge {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        &[2, 3, 4]
+        &[3, 4, 5]
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let u32 = Some(DType::U32);
-        expect("sample_merge", inputs, &[Some(DType::F32), u32, u32, u32, u32])?;
-        let shares = [inputs[0].shape.elements(), inputs[1].shape.elements()];
-        if shares != [SHARES; 2] {
-            bail!(ShapeMismatch, "sample_merge takes {SHARES} shares, not {shares:?}");
+        expect("sample_merge", inputs, &[Some(DType::F32), u32, u32, u32, u32, u32])?;
+        let rows = inputs[4].shape.elements();
+        let lengths = [0, 1, 2, 3].map(|input| inputs[input].shape.elements());
+        let wanted = [SHARES, SHARES, SampleSettings::WORDS, 4].map(|words| words * rows);
+        if lengths != wanted || !inputs[5].shape.elements().is_multiple_of(rows) {
+            bail!(
+                ShapeMismatch,
+                "sample_merge: values, tokens, settings and state of {rows} rows have {lengths:?} elements"
+            );
         }
         Ok(vec![])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let rows = inputs[4].shape.elements();
+        let number = |n: usize| Define::U32(n as u32);
         Ok(Kernel {
             template: include_str!("sample_merge.wgsl"),
-            modules: &[],
-            defines: vec![("SHARES", Define::U32(SHARES as u32)), ("WORKGROUP", Define::U32(WORKGROUP as u32))],
-            params: vec![self.advance as u32, inputs[4].shape.elements() as u32],
-            grid: [1, 1, 1],
+            modules: &[("advance", include_str!("../wgsl/advance.wgsl"))],
+            defines: vec![
+                ("SHARES", number(SHARES)),
+                ("WORKGROUP", number(WORKGROUP)),
+                ("WORDS", number(SampleSettings::WORDS)),
+            ],
+            params: vec![self.advance as u32, (inputs[5].shape.elements() / rows) as u32],
+            grid: [rows as u32, 1, 1],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let values = inputs[0].to_f32()?;
-        let tokens = inputs[1].to_u32()?;
-        let mut best = (values[0], tokens[0]);
-        for (value, token) in values.into_iter().zip(tokens.iter().copied()) {
-            if value > best.0 || (value == best.0 && token < best.1) {
-                best = (value, token);
+        by_rows(inputs[4].shape.elements(), inputs, |inputs| {
+            let values = inputs[0].to_f32()?;
+            let tokens = inputs[1].to_u32()?;
+            let mut best = (values[0], tokens[0]);
+            for (value, token) in values.into_iter().zip(tokens.iter().copied()) {
+                if value > best.0 || (value == best.0 && token < best.1) {
+                    best = (value, token);
+                }
             }
-        }
-        let token = if tokens.contains(&u32::MAX) { u32::MAX } else { best.1 };
-        let mut state = inputs[2].to_u32()?;
-        let mut ring = inputs[4].to_u32()?;
-        let slot = state[1] as usize % ring.len();
-        ring[slot] = token;
-        state[0] += self.advance as u32;
-        state[1] += 1;
-        inputs[2].set_u32(&state);
-        inputs[3].set_u32(&[token]);
-        inputs[4].set_u32(&ring);
-        Ok(vec![])
+            let token = if tokens.contains(&u32::MAX) { u32::MAX } else { best.1 };
+            let mut sequence = [2, 3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
+            let [settings, state, next, ring] = &mut sequence;
+            advance([settings, state, next, ring], token, self.advance as u32, Chooser::Whole);
+            for (input, words) in inputs[2..].iter_mut().zip(sequence) {
+                input.set_u32(&words);
+            }
+            Ok(vec![])
+        })
     }
 }
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(12);
-    (0..6)
+    let greedy = SampleSettings { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
+    let tokens: Vec<u32> = (0..SHARES as u32).collect();
+    let ascending: Vec<f32> = (0..SHARES).map(|i| i as f32).collect();
+    let last = SHARES as u32 - 1;
+    let mut cases: Vec<Case> = (0..6)
         .map(|kind| {
-            let mut tokens: Vec<u32> = (0..SHARES as u32).collect();
-            let mut values = rng.tensor(&[SHARES]);
+            let mut tokens = tokens.clone();
+            let mut values = rng.tensor(&[1, SHARES]);
             match kind {
                 // The best in the last share.
-                1 => values.set_f32(&(0..SHARES).map(|i| i as f32).collect::<Vec<_>>()),
+                1 => values.set_f32(&ascending),
                 // All equal: the smallest token wins, wherever it stands.
                 2 => {
                     values.set_f32(&[0.5; SHARES]);
@@ -88,12 +105,33 @@ pub fn cases() -> Vec<Case> {
             }
             let inputs = vec![
                 values,
-                HostTensor::u32(&[SHARES], &tokens),
+                HostTensor::u32(&[1, SHARES], &tokens),
+                HostTensor::u32(&[1, SampleSettings::WORDS], &greedy.words()),
                 HostTensor::u32(&[4], &[11, 64 + kind, 0, 0]),
                 HostTensor::u32(&[1], &[0]),
                 HostTensor::u32(&[64], &[9; 64]),
             ];
             Case::new(SampleMerge { advance: 1 + kind as usize * 5 }, inputs, 0.0)
         })
-        .collect()
+        .collect();
+    // Sequences that go on, end with a token, after so many tokens, have ended before, and are of the other kernels.
+    let settings = [
+        greedy.ending(9, &[1, 2, last - 1], Chooser::Whole),
+        greedy.ending(9, &[1, 2, last], Chooser::Any),
+        greedy.ending(8, &[], Chooser::Whole),
+        greedy.ending(9, &[last], Chooser::Whole),
+        greedy.ending(9, &[last], Chooser::Truncated),
+    ];
+    let rows = settings.len();
+    let state: Vec<u32> = (0..rows as u32).flat_map(|row| [20 + row, 7, u32::from(row == 3), row]).collect();
+    let inputs = vec![
+        HostTensor::f32(&[rows, SHARES], &ascending.repeat(rows)),
+        HostTensor::u32(&[rows, SHARES], &tokens.repeat(rows)),
+        HostTensor::u32(&[rows, SampleSettings::WORDS], &settings.concat()),
+        HostTensor::u32(&[rows, 4], &state),
+        HostTensor::u32(&[rows], &[0, 1, 2, 3, 4]),
+        HostTensor::u32(&[rows, 5], &vec![9; 5 * rows]),
+    ];
+    cases.push(Case::new(SampleMerge { advance: 1 }, inputs, 0.0));
+    cases
 }

@@ -2,10 +2,13 @@ struct Params { advance: u32, ring: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> state: array<u32>;
-@group(0) @binding(3) var<storage, read_write> next_token: array<u32>;
-@group(0) @binding(4) var<storage, read_write> ring: array<u32>;
+@group(0) @binding(2) var<storage, read> settings: array<u32>;
+@group(0) @binding(3) var<storage, read_write> state: array<u32>;
+@group(0) @binding(4) var<storage, read_write> next_token: array<u32>;
+@group(0) @binding(5) var<storage, read_write> ring: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
+
+#import "advance"
 
 var<workgroup> best_values: array<f32, WORKGROUP>;
 var<workgroup> best_tokens: array<u32, WORKGROUP>;
@@ -19,12 +22,14 @@ fn is_better(value: f32, token: u32, than_value: f32, than_token: u32) -> bool {
 }
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(local_invocation_index) local: u32) {
-    var value = values[local];
-    var token = tokens[local];
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.x;
+    let shares_at = row * SHARES;
+    var value = values[shares_at + local];
+    var token = tokens[shares_at + local];
     // Shares are a multiple of four workgroups; four reads do not wait for each other.
     for (var i = local; i < SHARES; i += 4u * WORKGROUP) {
-        let at = vec4<u32>(i, i + WORKGROUP, i + 2u * WORKGROUP, i + 3u * WORKGROUP);
+        let at = vec4<u32>(i, i + WORKGROUP, i + 2u * WORKGROUP, i + 3u * WORKGROUP) + shares_at;
         let four = vec4<f32>(values[at.x], values[at.y], values[at.z], values[at.w]);
         let their_tokens = vec4<u32>(tokens[at.x], tokens[at.y], tokens[at.z], tokens[at.w]);
         for (var k = 0u; k < 4u; k++) {
@@ -44,11 +49,6 @@ fn main(@builtin(local_invocation_index) local: u32) {
         }
     }
     if local == 0u {
-        let best = best_tokens[0];
-        let step = state[1];
-        next_token[0] = best;
-        ring[step % params.ring] = best;
-        state[0] += params.advance;
-        state[1] = step + 1u;
+        advance(row, best_tokens[0], 2u);
     }
 }

@@ -8,12 +8,12 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
-use crate::tensor::truncation::gumbel;
+use crate::tensor::truncation::{by_rows, gumbel};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: logits [1, vocabulary], settings [8] u32 (1 / temperature as f32 bits, zero bits for greedy; seed, low and high
-/// word), state [4] u32 (state[1] is the step). Outputs: values [SHARES] f32, tokens [SHARES] u32; a share that holds a
-/// NaN says u32::MAX.
+/// Inputs: logits [rows, vocabulary], settings [rows, n] u32 (a row's first words: 1 / temperature as f32 bits, zero bits for
+/// greedy; seed, low and high word), state [rows, 4] u32 (a row's second word is its step). Outputs: values [rows, SHARES] f32,
+/// tokens [rows, SHARES] u32; a share that holds a NaN says u32::MAX.
 pub struct SamplePartial;
 
 /// Invocations that share the vocabulary.
@@ -26,46 +26,53 @@ impl Op for SamplePartial {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("sample_partial", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
-        if inputs[0].shape.matrix()?.0 != 1 {
-            bail!(ShapeMismatch, "sample_partial takes the logits of one token, not {}", inputs[0].shape);
+        let (rows, _) = inputs[0].shape.matrix()?;
+        let lengths = [inputs[1].shape.elements(), inputs[2].shape.elements()];
+        if lengths[1] != 4 * rows || !lengths[0].is_multiple_of(rows) || lengths[0] < 3 * rows {
+            bail!(ShapeMismatch, "sample_partial: settings and state of {rows} rows have {lengths:?} elements");
         }
-        Ok(vec![Desc::f32(&[SHARES]), Desc::u32(&[SHARES])])
+        Ok(vec![Desc::f32(&[rows, SHARES]), Desc::u32(&[rows, SHARES])])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("sample_partial.wgsl"),
             modules: &[("gumbel", include_str!("../wgsl/gumbel.wgsl")), ("pcg3d", include_str!("../wgsl/pcg3d.wgsl"))],
             defines: vec![("SHARES", crate::gpu::Define::U32(SHARES as u32))],
-            params: vec![inputs[0].shape.elements() as u32],
-            grid: [(SHARES / 64) as u32, 1, 1],
+            params: vec![vocabulary as u32, (inputs[1].shape.elements() / rows) as u32],
+            grid: [(SHARES / 64) as u32, rows as u32, 1],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let logits = inputs[0].to_f32()?;
-        let settings = inputs[1].to_u32()?;
-        let step = inputs[2].to_u32()?[1];
-        let inverse_temperature = f32::from_bits(settings[0]);
-        let mut values = vec![f32::MIN; SHARES];
-        let mut tokens = vec![0u32; SHARES];
-        for share in 0..SHARES {
-            for token in (share..logits.len()).step_by(SHARES) {
-                let mut value = logits[token];
-                if value.is_nan() {
-                    tokens[share] = u32::MAX;
-                    break;
-                }
-                if inverse_temperature > 0.0 {
-                    value = value * inverse_temperature + gumbel([settings[1] ^ token as u32, settings[2], step]);
-                }
-                if token == share || value > values[share] {
-                    (values[share], tokens[share]) = (value, token as u32);
-                }
+        by_rows(inputs[0].shape.matrix()?.0, inputs, one_row)
+    }
+}
+
+fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+    let logits = inputs[0].to_f32()?;
+    let settings = inputs[1].to_u32()?;
+    let step = inputs[2].to_u32()?[1];
+    let inverse_temperature = f32::from_bits(settings[0]);
+    let mut values = vec![f32::MIN; SHARES];
+    let mut tokens = vec![0u32; SHARES];
+    for share in 0..SHARES {
+        for token in (share..logits.len()).step_by(SHARES) {
+            let mut value = logits[token];
+            if value.is_nan() {
+                tokens[share] = u32::MAX;
+                break;
+            }
+            if inverse_temperature > 0.0 {
+                value = value * inverse_temperature + gumbel([settings[1] ^ token as u32, settings[2], step]);
+            }
+            if token == share || value > values[share] {
+                (values[share], tokens[share]) = (value, token as u32);
             }
         }
-        Ok(vec![HostTensor::f32(&[SHARES], &values), HostTensor::u32(&[SHARES], &tokens)])
     }
+    Ok(vec![HostTensor::f32(&[1, SHARES], &values), HostTensor::u32(&[1, SHARES], &tokens)])
 }
 
 pub fn cases() -> Vec<Case> {
@@ -86,6 +93,12 @@ pub fn cases() -> Vec<Case> {
         ];
         cases.push(Case::new(SamplePartial, inputs, 1e-5));
     }
+    // Three sequences.
+    let settings: Vec<u32> =
+        [[0.0f32.to_bits(), 1, 0, 0], [1.0f32.to_bits(), 5, 6, 0], [0.7f32.to_bits(), 8, 0, 0]].concat();
+    let state = [5, 3, 0, 0, 9, 0, 0, 1, 2, 70, 0, 2];
+    let inputs = vec![rng.tensor(&[3, 5003]), HostTensor::u32(&[3, 4], &settings), HostTensor::u32(&[3, 4], &state)];
+    cases.push(Case::new(SamplePartial, inputs, 1e-5));
     // Equal logits: the first wins. One NaN: its share says so.
     let settings = HostTensor::u32(&[4], &[0; 4]);
     let state = HostTensor::u32(&[4], &[0; 4]);

@@ -1,4 +1,5 @@
-struct Params { vocabulary: u32 }
+// `settings` is how many words of it a row has.
+struct Params { vocabulary: u32, settings: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> settings: array<u32>;
@@ -12,14 +13,16 @@ struct Params { vocabulary: u32 }
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let share = id.x;
-    let inverse_temperature = bitcast<f32>(settings[0]);
+    let row = id.y;
+    let settings_at = row * params.settings;
+    let inverse_temperature = bitcast<f32>(settings[settings_at]);
     let last = params.vocabulary - 1u;
     var best_value = -3.4028234663852886e38;
     var best_token = 0u;
     for (var first = share; first < params.vocabulary; first += 4u * SHARES) {
         // Four reads that do not wait for each other. Those past the end repeat the last logit, and are not looked at.
         let tokens_of_four = vec4<u32>(first, first + SHARES, first + 2u * SHARES, first + 3u * SHARES);
-        let at = min(tokens_of_four, vec4<u32>(last));
+        let at = min(tokens_of_four, vec4<u32>(last)) + row * params.vocabulary;
         let four = vec4<f32>(logits[at.x], logits[at.y], logits[at.z], logits[at.w]);
         for (var i = 0u; i < 4u && best_token != 0xffffffffu; i++) {
             let token = tokens_of_four[i];
@@ -33,7 +36,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
                 break;
             }
             if inverse_temperature > 0.0 {
-                value = value * inverse_temperature + gumbel(vec3<u32>(settings[1] ^ token, settings[2], state[1]));
+                value = value * inverse_temperature + gumbel(vec3<u32>(settings[settings_at + 1u] ^ token, settings[settings_at + 2u], state[row * 4u + 1u]));
             }
             if token == share || value > best_value {
                 best_value = value;
@@ -41,6 +44,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             }
         }
     }
-    values[share] = best_value;
-    tokens[share] = best_token;
+    values[row * SHARES + share] = best_value;
+    tokens[row * SHARES + share] = best_token;
 }

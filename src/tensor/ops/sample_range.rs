@@ -3,10 +3,10 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
-use crate::tensor::truncation::{MAX_GROUPS, TALLY, defines, group_of, groups, key_of, modules};
+use crate::tensor::truncation::{MAX_GROUPS, TALLY, by_rows, defines, group_of, groups, key_of, modules};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Input: logits [1, vocabulary]. Output: tally [TALLY] u32, of which the histogram is zero.
+/// Input: logits [rows, vocabulary]. Output: tally [rows, TALLY] u32, of which the histogram is zero.
 pub struct SampleRange;
 
 impl Op for SampleRange {
@@ -16,32 +16,31 @@ impl Op for SampleRange {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("sample_range", inputs, &[Some(DType::F32)])?;
-        if inputs[0].shape.matrix()?.0 != 1 {
-            bail!(ShapeMismatch, "sample_range takes the logits of one token, not {}", inputs[0].shape);
-        }
-        Ok(vec![Desc::u32(&[TALLY])])
+        Ok(vec![Desc::u32(&[inputs[0].shape.matrix()?.0, TALLY])])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
-        let vocabulary = inputs[0].shape.elements();
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("sample_range.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32],
-            grid: [groups(vocabulary) as u32, 1, 1],
+            grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let mut tally = vec![0; TALLY];
-        let logits = inputs[0].to_f32()?;
-        for (token, logit) in logits.iter().enumerate() {
-            let (group, key) = (group_of(token, logits.len()), key_of(*logit));
-            tally[group] = tally[group].max(key);
-            tally[MAX_GROUPS + group] = tally[MAX_GROUPS + group].max(!key);
-        }
-        Ok(vec![HostTensor::u32(&[TALLY], &tally)])
+        by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
+            let mut tally = vec![0; TALLY];
+            let logits = inputs[0].to_f32()?;
+            for (token, logit) in logits.iter().enumerate() {
+                let (group, key) = (group_of(token, logits.len()), key_of(*logit));
+                tally[group] = tally[group].max(key);
+                tally[MAX_GROUPS + group] = tally[MAX_GROUPS + group].max(!key);
+            }
+            Ok(vec![HostTensor::u32(&[1, TALLY], &tally)])
+        })
     }
 }
 
@@ -77,9 +76,18 @@ pub(super) fn logits(rng: &mut Rng, kind: usize) -> HostTensor {
     }
 }
 
+/// Three rows of logits.
+pub(super) fn several(rng: &mut Rng) -> HostTensor {
+    let data: Vec<f32> = (0..3 * 5_003).map(|i| (8 + i / 5_003) as f32 * rng.signed()).collect();
+    HostTensor::f32(&[3, 5_003], &data)
+}
+
 pub(super) const KINDS: usize = 10;
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(41);
-    (0..KINDS).map(|kind| Case::new(SampleRange, vec![logits(&mut rng, kind)], 0.0)).collect()
+    let mut cases: Vec<Case> =
+        (0..KINDS).map(|kind| Case::new(SampleRange, vec![logits(&mut rng, kind)], 0.0)).collect();
+    cases.push(Case::new(SampleRange, vec![several(&mut rng)], 0.0));
+    cases
 }

@@ -18,11 +18,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     let first = group.x * 256u + local;
+    let logits_at = group.y * params.vocabulary;
+    let tally_at = group.y * TALLY;
     var most = 0u;
     var inverted_least = 0u;
     for (var token = first; token < params.vocabulary; token += 4u * STRIDE) {
         // The last logit once more changes neither the largest nor the smallest.
-        let four = four_logits(four_tokens(token));
+        let four = four_logits(logits_at, four_tokens(token));
         for (var i = 0u; i < 4u; i++) {
             let key = key_of(four[i]);
             most = max(most, key);
@@ -32,15 +34,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     atomicMax(&largest, most);
     atomicMax(&inverted_smallest, inverted_least);
     for (var i = first; i < 3u * BINS; i += STRIDE) {
-        tally[HISTOGRAM + i] = 0u;
+        tally[tally_at + HISTOGRAM + i] = 0u;
     }
     workgroupBarrier();
     if local == 0u {
-        tally[group.x] = atomicLoad(&largest);
-        tally[MAX_GROUPS + group.x] = atomicLoad(&inverted_smallest);
+        tally[tally_at + group.x] = atomicLoad(&largest);
+        tally[tally_at + MAX_GROUPS + group.x] = atomicLoad(&inverted_smallest);
     }
     if group.x == 0u && local >= GROUPS && local < MAX_GROUPS {
-        tally[local] = 0u;
-        tally[MAX_GROUPS + local] = 0u;
+        tally[tally_at + local] = 0u;
+        tally[tally_at + MAX_GROUPS + local] = 0u;
     }
 }

@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BORDER, Border, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, Words, defines, depth_of, key_of, list_of,
-    mass_as_float, mass_bits, modules, weight_of,
+    BORDER, Border, Chooser, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, Words, advance, by_rows, defines,
+    depth_of, key_of, list_of, mass_as_float, mass_bits, modules, weight_of,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: logits [1, vocabulary], settings [8] u32, values [MAX_GROUPS] f32, tokens [MAX_GROUPS] u32, border [BORDER] u32, state [4]
-/// u32 (changed: state[0] += advance, state[1] += 1), token [1] u32 (changed), ring [n] u32 (changed at state[1] mod n). With
-/// a NaN among the logits the token is u32::MAX.
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, values [rows, MAX_GROUPS] f32, tokens [rows, MAX_GROUPS] u32, border
+/// [rows, BORDER] u32, state [rows, 4] u32 (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed), as `sample_merge`
+/// changes them. With a NaN among the logits the token is u32::MAX.
 pub struct SampleResolve {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
@@ -31,15 +31,20 @@ impl Op for SampleResolve {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let (f32, u32) = (Some(DType::F32), Some(DType::U32));
         expect("sample_resolve", inputs, &[f32, u32, f32, u32, u32, u32, u32, u32])?;
-        let lengths = [1, 2, 3, 4].map(|input| inputs[input].shape.elements());
-        if lengths != [SampleSettings::WORDS, MAX_GROUPS, MAX_GROUPS, BORDER] {
-            bail!(ShapeMismatch, "sample_resolve: settings, values, tokens and border have {lengths:?} elements");
+        let (rows, _) = inputs[0].shape.matrix()?;
+        let lengths = [1, 2, 3, 4, 5, 6].map(|input| inputs[input].shape.elements());
+        let wanted = [SampleSettings::WORDS, MAX_GROUPS, MAX_GROUPS, BORDER, 4, 1].map(|words| words * rows);
+        if lengths != wanted || !inputs[7].shape.elements().is_multiple_of(rows) {
+            bail!(
+                ShapeMismatch,
+                "sample_resolve: settings, values, tokens, border, state and token of {rows} rows have {lengths:?} elements"
+            );
         }
         Ok(vec![])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
-        let vocabulary = inputs[0].shape.elements();
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("sample_resolve.wgsl"),
             modules: modules(),
@@ -48,13 +53,19 @@ impl Op for SampleResolve {
                 vocabulary as u32,
                 mass_bits(vocabulary),
                 self.advance as u32,
-                inputs[7].shape.elements() as u32,
+                (inputs[7].shape.elements() / rows) as u32,
             ],
-            grid: [1, 1, 1],
+            grid: [rows as u32, 1, 1],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| self.reference_of_row(inputs))
+    }
+}
+
+impl SampleResolve {
+    fn reference_of_row(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let logits = inputs[0].to_f32()?;
         let words = Words::of(&inputs[1])?;
         let border_words = inputs[4].to_u32()?;
@@ -97,13 +108,12 @@ impl Op for SampleResolve {
             .chain(drawn)
             .reduce(|a, b| if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a });
         let token = if border.largest == NAN_KEY { NONE } else { best.map_or(NONE, |best| best.1) };
-        let mut ring = inputs[7].to_u32()?;
-        let slot = state[1] as usize % ring.len();
-        ring[slot] = token;
-        state[0] += self.advance as u32;
-        state[1] += 1;
+        let (mut settings, mut ring) = (inputs[1].to_u32()?, inputs[7].to_u32()?);
+        let mut next = inputs[6].to_u32()?;
+        let sequence: [&mut [u32]; 4] = [&mut settings, &mut state, &mut next, &mut ring];
+        advance(sequence, token, self.advance as u32, Chooser::Truncated);
         inputs[5].set_u32(&state);
-        inputs[6].set_u32(&[token]);
+        inputs[6].set_u32(&next);
         inputs[7].set_u32(&ring);
         Ok(vec![])
     }
@@ -113,7 +123,9 @@ pub fn cases() -> Vec<Case> {
     let cases = split_inputs(&mut Rng(44)).unwrap_or_default().into_iter().enumerate().map(|(index, mut inputs)| {
         let outputs = SampleSplit.reference(&mut inputs)?;
         let [logits, settings, state, _] = inputs;
-        let rest = [state, HostTensor::u32(&[1], &[0]), HostTensor::u32(&[64], &[9; 64])];
+        let rows = state.shape.matrix()?.0;
+        let ring = HostTensor::u32(&[rows, 64], &vec![9; rows * 64]);
+        let rest = [state, HostTensor::u32(&[rows], &vec![0; rows]), ring];
         let inputs = [logits, settings].into_iter().chain(outputs).chain(rest).collect();
         Ok(Case::new(SampleResolve { advance: 1 + index * 5 }, inputs, 0.0))
     });

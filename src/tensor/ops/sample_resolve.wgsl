@@ -13,6 +13,7 @@ struct Params { vocabulary: u32, mass_bits: u32, advance: u32, ring: u32 }
 #import "truncation"
 #import "tally_sums"
 #import "gumbel"
+#import "advance"
 
 // Invocations that go through one workgroup's part of the list.
 const READERS: u32 = 256u / GROUPS;
@@ -27,34 +28,36 @@ var<workgroup> best_key: atomic<u32>;
 var<workgroup> best_inverted_token: atomic<u32>;
 
 // The candidates of this invocation: `at` goes from `start` to `end` in steps.
-struct Walk { whole: bool, start: u32, end: u32, stride: u32 }
+struct Walk { row: u32, whole: bool, start: u32, end: u32, stride: u32 }
 struct Candidate { key: u32, token: u32, depth: u32, bin: u32 }
 
-fn walk_of(local: u32) -> Walk {
+fn walk_of(row: u32, local: u32) -> Walk {
+    let border_at = row * BORDER;
     // More on the border than the list holds: the whole vocabulary is gone through instead.
     var whole = false;
     for (var group = 0u; group < GROUPS; group++) {
-        whole = whole || border[COUNTS + group] > SEGMENT;
+        whole = whole || border[border_at + COUNTS + group] > SEGMENT;
     }
     if whole {
-        return Walk(true, local, params.vocabulary, 256u);
+        return Walk(row, true, local, params.vocabulary, 256u);
     }
     let group = local / READERS;
-    let start = LIST + group * SEGMENT * 2u;
-    return Walk(false, start + (local % READERS) * 2u, start + border[COUNTS + group] * 2u, READERS * 2u);
+    let start = border_at + LIST + group * SEGMENT * 2u;
+    return Walk(row, false, start + (local % READERS) * 2u, start + border[border_at + COUNTS + group] * 2u, READERS * 2u);
 }
 
-fn candidate(whole: bool, at: u32) -> Candidate {
+fn candidate(walk: Walk, at: u32) -> Candidate {
+    let border_at = walk.row * BORDER;
     var key = 0u;
     var token = at;
-    if whole {
-        key = key_of(logits[at]);
+    if walk.whole {
+        key = key_of(logits[walk.row * params.vocabulary + at]);
     } else {
         key = border[at];
         token = border[at + 1u];
     }
-    let depth = depth_of(key, border[LARGEST], bitcast<f32>(settings[OCTAVES]));
-    return Candidate(key, token, depth, select(depth >> border[SHIFT], NONE, depth >= REST));
+    let depth = depth_of(key, border[border_at + LARGEST], bitcast<f32>(settings[walk.row * WORDS + OCTAVES]));
+    return Candidate(key, token, depth, select(depth >> border[border_at + SHIFT], NONE, depth >= REST));
 }
 
 // The key of the candidate in the bins `first` to `last`, counted from the largest, with which `wanted_count` candidates or
@@ -69,7 +72,7 @@ fn descend(walk: Walk, first: u32, last: u32, least_key: u32, above_first: vec4<
         atomicStore(&highs[local], 0u);
         workgroupBarrier();
         for (var at = walk.start; at < walk.end; at += walk.stride) {
-            let it = candidate(walk.whole, at);
+            let it = candidate(walk, at);
             let is_in = first <= it.bin && it.bin <= last && it.key >= least_key;
             if is_in && (level == 0u || (it.key >> ((shift + 8u) & 31u)) == prefix) {
                 let place = 255u - ((it.key >> shift) & 255u);
@@ -98,7 +101,10 @@ fn descend(walk: Walk, first: u32, last: u32, least_key: u32, above_first: vec4<
 }
 
 @compute @workgroup_size(256)
-fn main(@builtin(local_invocation_index) local: u32) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.x;
+    let border_at = row * BORDER;
+    let settings_at = row * WORDS;
     if local == 0u {
         atomicStore(&best_key, 0u);
         atomicStore(&best_inverted_token, 0u);
@@ -107,27 +113,27 @@ fn main(@builtin(local_invocation_index) local: u32) {
         cut_through = vec4<u32>(0u);
     }
     workgroupBarrier();
-    let walk = walk_of(local);
-    let k_bin = border[K_BIN];
-    let first = border[P_FIRST];
-    let last = border[P_LAST];
+    let walk = walk_of(row, local);
+    let k_bin = border[border_at + K_BIN];
+    let first = border[border_at + P_FIRST];
+    let last = border[border_at + P_LAST];
     var least_key = 0u;
-    var mass = vec2<u32>(border[TOTAL], border[TOTAL + 1u]);
+    var mass = vec2<u32>(border[border_at + TOTAL], border[border_at + TOTAL + 1u]);
     // Where a border bin stays whole, or has a single entry, there is nothing to find.
-    let k_is_whole = (border[FLAGS] & K_IS_WHOLE) != 0u;
+    let k_is_whole = (border[border_at + FLAGS] & K_IS_WHOLE) != 0u;
     if k_bin != NONE && k_is_whole {
-        mass = vec2<u32>(border[K_THROUGH], border[K_THROUGH + 1u]);
+        mass = vec2<u32>(border[border_at + K_THROUGH], border[border_at + K_THROUGH + 1u]);
     }
     let finds_k = k_bin != NONE && !k_is_whole;
-    let finds_p = first != NONE && (border[FLAGS] & P_IS_SINGLE) == 0u;
+    let finds_p = first != NONE && (border[border_at + FLAGS] & P_IS_SINGLE) == 0u;
     // First top_k, then top_p: a loop, because compilers put the descent in at each call.
     for (var threshold = 0u; threshold < 2u; threshold++) {
         let is_k = threshold == 0u;
         if (is_k && finds_k) || (!is_k && finds_p) {
             let at = select(P_ABOVE - 1u, K_ABOVE, is_k);
-            let above = vec4<u32>(select(0u, border[K_ABOVE], is_k), border[at + 1u], border[at + 2u], 0u);
-            let wanted_count = select(0u, settings[TOP_K], is_k);
-            let wanted = select(wanted_mass(bitcast<f32>(settings[TOP_P]), mass), 0.0, is_k);
+            let above = vec4<u32>(select(0u, border[border_at + K_ABOVE], is_k), border[border_at + at + 1u], border[border_at + at + 2u], 0u);
+            let wanted_count = select(0u, settings[settings_at + TOP_K], is_k);
+            let wanted = select(wanted_mass(bitcast<f32>(settings[settings_at + TOP_P]), mass), 0.0, is_k);
             let from_bin = select(first, k_bin, is_k);
             let to_bin = select(last, k_bin, is_k);
             least_key = max(least_key, descend(walk, from_bin, to_bin, least_key, above, wanted_count, wanted, local));
@@ -137,21 +143,21 @@ fn main(@builtin(local_invocation_index) local: u32) {
         }
     }
 
-    let step = state[1];
+    let step = state[row * 4u + 1u];
     let kept = min(first, k_bin);
     let end = select(last, k_bin, first == NONE);
     var best_value = 0.0;
     var best_token = NONE;
     if local < GROUPS {
-        best_value = values[local];
-        best_token = tokens[local];
+        best_value = values[row * MAX_GROUPS + local];
+        best_token = tokens[row * MAX_GROUPS + local];
     }
     if kept != NONE {
         for (var at = walk.start; at < walk.end; at += walk.stride) {
-            let it = candidate(walk.whole, at);
-            if kept <= it.bin && it.bin <= end && it.key >= least_key && it.depth <= settings[MIN_P_DEPTH] {
-                let noise = gumbel(vec3<u32>(settings[1] ^ it.token, settings[2], step));
-                let value = below_largest(it.key, border[LARGEST]) * bitcast<f32>(settings[0]) + noise;
+            let it = candidate(walk, at);
+            if kept <= it.bin && it.bin <= end && it.key >= least_key && it.depth <= settings[settings_at + MIN_P_DEPTH] {
+                let noise = gumbel(vec3<u32>(settings[settings_at + 1] ^ it.token, settings[settings_at + 2], step));
+                let value = below_largest(it.key, border[border_at + LARGEST]) * bitcast<f32>(settings[settings_at + 0]) + noise;
                 if best_token == NONE || value > best_value || (value == best_value && it.token < best_token) {
                     best_value = value;
                     best_token = it.token;
@@ -169,10 +175,7 @@ fn main(@builtin(local_invocation_index) local: u32) {
     }
     workgroupBarrier();
     if local == 0u {
-        let best = select(~atomicLoad(&best_inverted_token), NONE, border[LARGEST] == NAN_KEY);
-        next_token[0] = best;
-        ring[step % params.ring] = best;
-        state[0] += params.advance;
-        state[1] = step + 1u;
+        let best = select(~atomicLoad(&best_inverted_token), NONE, border[border_at + LARGEST] == NAN_KEY);
+        advance(row, best, 1u);
     }
 }

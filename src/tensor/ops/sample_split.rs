@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, defines, depth_of,
-    group_of, groups, key_of, mass_bits, modules, segment,
+    BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, by_rows, defines,
+    depth_of, group_of, groups, key_of, mass_bits, modules, segment,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: logits [1, vocabulary], settings [8] u32, state [4] u32 (state[1] is the step), tally [TALLY] u32. Outputs: values
-/// [MAX_GROUPS] f32 and tokens [MAX_GROUPS] u32, each workgroup's best of what is kept for sure (u32::MAX: nothing); border [BORDER]
-/// u32.
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, state [rows, 4] u32 (a row's second word is its step), tally
+/// [rows, TALLY] u32. Outputs: values [rows, MAX_GROUPS] f32 and tokens [rows, MAX_GROUPS] u32, each workgroup's best of what is
+/// kept for sure (u32::MAX: nothing); border [rows, BORDER] u32.
 pub struct SampleSplit;
 
 impl Op for SampleSplit {
@@ -24,64 +24,70 @@ impl Op for SampleSplit {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let u32 = Some(DType::U32);
         expect("sample_split", inputs, &[Some(DType::F32), u32, u32, u32])?;
-        if inputs[1].shape.elements() != SampleSettings::WORDS || inputs[3].shape.elements() != TALLY {
-            bail!(ShapeMismatch, "sample_split: settings {}, tally {}", inputs[1].shape, inputs[3].shape);
+        let (rows, _) = inputs[0].shape.matrix()?;
+        let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
+        if lengths != [rows * SampleSettings::WORDS, rows * 4, rows * TALLY] {
+            bail!(ShapeMismatch, "sample_split: settings, state and tally of {rows} rows have {lengths:?} elements");
         }
-        Ok(vec![Desc::f32(&[MAX_GROUPS]), Desc::u32(&[MAX_GROUPS]), Desc::u32(&[BORDER])])
+        Ok(vec![Desc::f32(&[rows, MAX_GROUPS]), Desc::u32(&[rows, MAX_GROUPS]), Desc::u32(&[rows, BORDER])])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
-        let vocabulary = inputs[0].shape.elements();
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("sample_split.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary)],
-            grid: [groups(vocabulary) as u32, 1, 1],
+            grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let logits = inputs[0].to_f32()?;
-        let words = Words::of(&inputs[1])?;
-        let step = inputs[2].to_u32()?[1];
-        let border = Border::find(&Histogram::of(&inputs[3].to_u32()?, words.octaves), &words);
-        let mut best = vec![(0.0, NONE); MAX_GROUPS];
-        let mut lists = vec![Vec::new(); groups(logits.len())];
-        // As the kernel's invocations list them: those of the first invocation first.
-        let mut tokens: Vec<usize> = (0..logits.len()).collect();
-        tokens.sort_by_key(|token| (token % 256, *token));
-        for token in tokens {
-            let key = key_of(logits[token]);
-            let depth = depth_of(key, border.largest, words.octaves);
-            let bin = depth >> border.shift;
-            if depth >= REST || key == NAN_KEY {
-                continue;
-            }
-            if bin < border.kept() {
-                let value = words.value(key, border.largest, token as u32, step);
-                let best = &mut best[group_of(token, logits.len())];
-                let is_better = best.1 == NONE || value > best.0 || (value == best.0 && (token as u32) < best.1);
-                if is_better && depth <= words.min_p_depth {
-                    *best = (value, token as u32);
-                }
-            } else if border.is_on_border(bin) {
-                lists[group_of(token, logits.len())].push([key, token as u32]);
-            }
-        }
-        let mut words = border.words().to_vec();
-        words.extend((0..MAX_GROUPS).map(|group| lists.get(group).map_or(0, Vec::len) as u32));
-        for mut list in lists {
-            list.resize(segment(logits.len()), [0, 0]);
-            words.extend(list.concat());
-        }
-        let (values, tokens): (Vec<f32>, Vec<u32>) = best.into_iter().unzip();
-        Ok(vec![
-            HostTensor::f32(&[MAX_GROUPS], &values),
-            HostTensor::u32(&[MAX_GROUPS], &tokens),
-            HostTensor::u32(&[BORDER], &words),
-        ])
+        by_rows(inputs[0].shape.matrix()?.0, inputs, one_row)
     }
+}
+
+fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+    let logits = inputs[0].to_f32()?;
+    let words = Words::of(&inputs[1])?;
+    let step = inputs[2].to_u32()?[1];
+    let border = Border::find(&Histogram::of(&inputs[3].to_u32()?, words.octaves), &words);
+    let mut best = vec![(0.0, NONE); MAX_GROUPS];
+    let mut lists = vec![Vec::new(); groups(logits.len())];
+    // As the kernel's invocations list them: those of the first invocation first.
+    let mut tokens: Vec<usize> = (0..logits.len()).collect();
+    tokens.sort_by_key(|token| (token % 256, *token));
+    for token in tokens {
+        let key = key_of(logits[token]);
+        let depth = depth_of(key, border.largest, words.octaves);
+        let bin = depth >> border.shift;
+        if depth >= REST || key == NAN_KEY {
+            continue;
+        }
+        if bin < border.kept() {
+            let value = words.value(key, border.largest, token as u32, step);
+            let best = &mut best[group_of(token, logits.len())];
+            let is_better = best.1 == NONE || value > best.0 || (value == best.0 && (token as u32) < best.1);
+            if is_better && depth <= words.min_p_depth {
+                *best = (value, token as u32);
+            }
+        } else if border.is_on_border(bin) {
+            lists[group_of(token, logits.len())].push([key, token as u32]);
+        }
+    }
+    let mut words = border.words().to_vec();
+    words.extend((0..MAX_GROUPS).map(|group| lists.get(group).map_or(0, Vec::len) as u32));
+    for mut list in lists {
+        list.resize(segment(logits.len()), [0, 0]);
+        words.extend(list.concat());
+    }
+    let (values, tokens): (Vec<f32>, Vec<u32>) = best.into_iter().unzip();
+    Ok(vec![
+        HostTensor::f32(&[1, MAX_GROUPS], &values),
+        HostTensor::u32(&[1, MAX_GROUPS], &tokens),
+        HostTensor::u32(&[1, BORDER], &words),
+    ])
 }
 
 /// Logits, settings, state, and the tally as the step before leaves it.
@@ -92,7 +98,9 @@ pub(super) fn split_inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 4]>> {
         .map(|(index, mut inputs)| {
             SampleHistogram.reference(&mut inputs)?;
             let [logits, settings, tally] = inputs;
-            Ok([logits, settings, HostTensor::u32(&[4], &[7, index as u32, 0, 0]), tally])
+            let rows = logits.shape.matrix()?.0;
+            let state: Vec<u32> = (0..rows).flat_map(|row| [7, (index + row) as u32, 0, row as u32]).collect();
+            Ok([logits, settings, HostTensor::u32(&[rows, 4], &state), tally])
         })
         .collect()
 }

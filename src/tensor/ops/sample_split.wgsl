@@ -30,12 +30,17 @@ var<workgroup> p_through: vec4<u32>;
 var<workgroup> best_key: atomic<u32>;
 var<workgroup> best_inverted_token: atomic<u32>;
 
-fn tally_of(bin: u32) -> vec4<u32> {
-    return vec4<u32>(tally[HISTOGRAM + bin], tally[HISTOGRAM + BINS + bin], tally[HISTOGRAM + 2u * BINS + bin], 0u);
+fn tally_of(row: u32, bin: u32) -> vec4<u32> {
+    let at = row * TALLY + HISTOGRAM + bin;
+    return vec4<u32>(tally[at], tally[at + BINS], tally[at + 2u * BINS], 0u);
 }
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.y;
+    let logits_at = row * params.vocabulary;
+    let settings_at = row * WORDS;
+    let border_at = row * BORDER;
     if local == 0u {
         atomicStore(&largest_key, 0u);
         atomicStore(&inverted_smallest, 0u);
@@ -51,20 +56,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     if local < GROUPS {
-        atomicMax(&largest_key, tally[local]);
-        atomicMax(&inverted_smallest, tally[MAX_GROUPS + local]);
+        atomicMax(&largest_key, tally[row * TALLY + local]);
+        atomicMax(&inverted_smallest, tally[row * TALLY + MAX_GROUPS + local]);
     }
     var own = vec4<u32>(0u);
     for (var i = 0u; i < BINS_EACH; i++) {
-        own = tally_sum(own, tally_of(local * BINS_EACH + i));
+        own = tally_sum(own, tally_of(row, local * BINS_EACH + i));
     }
     let before = tally_before(own, local);
     let total = tally_total();
-    let top_k = settings[TOP_K];
-    let top_p = bitcast<f32>(settings[TOP_P]);
+    let top_k = settings[settings_at + TOP_K];
+    let top_p = bitcast<f32>(settings[settings_at + TOP_P]);
     var above = before;
     for (var i = 0u; i < BINS_EACH; i++) {
-        let through = tally_sum(above, tally_of(local * BINS_EACH + i));
+        let through = tally_sum(above, tally_of(row, local * BINS_EACH + i));
         if above.x < top_k && top_k <= through.x {
             k_bin_plus_one = local * BINS_EACH + i + 1u;
             k_above = above;
@@ -80,7 +85,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     above = before;
     for (var i = 0u; i < BINS_EACH; i++) {
         let bin = local * BINS_EACH + i;
-        let through = tally_sum(above, tally_of(bin));
+        let through = tally_sum(above, tally_of(row, bin));
         let reached_before = mass_as_float(above.yz);
         let reached = mass_as_float(through.yz);
         if reached_before < least && least <= reached {
@@ -102,14 +107,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let kept = min(first, k_bin);
 
     let largest = atomicLoad(&largest_key);
-    let octaves = bitcast<f32>(settings[OCTAVES]);
+    let octaves = bitcast<f32>(settings[settings_at + OCTAVES]);
     let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
     var best_value = 0.0;
     var best_token = NONE;
     var on_border = 0u;
     for (var at = group.x * 256u + local; at < params.vocabulary; at += 4u * STRIDE) {
         let four = four_tokens(at);
-        let bits = four_logits(four);
+        let bits = four_logits(logits_at, four);
         for (var i = 0u; i < 4u; i++) {
             let token = four[i];
             let key = key_of(bits[i]);
@@ -119,9 +124,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 continue;
             }
             if bin < kept {
-                if depth <= settings[MIN_P_DEPTH] {
-                    let noise = gumbel(vec3<u32>(settings[1] ^ token, settings[2], state[1]));
-                    let value = below_largest(key, largest) * bitcast<f32>(settings[0]) + noise;
+                if depth <= settings[settings_at + MIN_P_DEPTH] {
+                    let noise = gumbel(vec3<u32>(settings[settings_at + 1u] ^ token, settings[settings_at + 2u], state[row * 4u + 1u]));
+                    let value = below_largest(key, largest) * bitcast<f32>(settings[settings_at]) + noise;
                     if best_token == NONE || value > best_value {
                         best_value = value;
                         best_token = token;
@@ -143,14 +148,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     if on_border != 0u {
         for (var token = group.x * 256u + local; token < params.vocabulary; token += STRIDE) {
-            let key = key_of(logits[token]);
+            let key = key_of(logits[logits_at + token]);
             let depth = depth_of(key, largest, octaves);
             let bin = depth >> shift;
             if depth < REST && key != NAN_KEY && bin >= kept && (bin == k_bin || (first <= bin && bin <= last)) {
                 if slot < SEGMENT {
                     let at = LIST + (group.x * SEGMENT + slot) * 2u;
-                    border[at] = key;
-                    border[at + 1u] = token;
+                    border[border_at + at] = key;
+                    border[border_at + at + 1u] = token;
                 }
                 slot += 1u;
             }
@@ -158,39 +163,39 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     for (var unused = listed + local; unused < SEGMENT; unused += 256u) {
         let at = LIST + (group.x * SEGMENT + unused) * 2u;
-        border[at] = 0u;
-        border[at + 1u] = 0u;
+        border[border_at + at] = 0u;
+        border[border_at + at + 1u] = 0u;
     }
     workgroupBarrier();
     if group.x == 0u && local >= GROUPS && local < MAX_GROUPS {
-        values[local] = 0.0;
-        tokens[local] = NONE;
-        border[COUNTS + local] = 0u;
+        values[row * MAX_GROUPS + local] = 0.0;
+        tokens[row * MAX_GROUPS + local] = NONE;
+        border[border_at + COUNTS + local] = 0u;
     }
     if local == 0u {
         let key = atomicLoad(&best_key);
-        values[group.x] = select(logit_of(key), 0.0, key == 0u);
-        tokens[group.x] = ~atomicLoad(&best_inverted_token);
-        border[COUNTS + group.x] = listed;
+        values[row * MAX_GROUPS + group.x] = select(logit_of(key), 0.0, key == 0u);
+        tokens[row * MAX_GROUPS + group.x] = ~atomicLoad(&best_inverted_token);
+        border[border_at + COUNTS + group.x] = listed;
         if group.x == 0u {
-            border[LARGEST] = largest;
-            border[SHIFT] = shift;
-            border[K_BIN] = k_bin;
-            border[K_ABOVE] = k_above.x;
-            border[K_ABOVE + 1u] = k_above.y;
-            border[K_ABOVE + 2u] = k_above.z;
-            border[P_FIRST] = first;
-            border[P_LAST] = last;
-            border[P_ABOVE] = p_above.y;
-            border[P_ABOVE + 1u] = p_above.z;
-            border[TOTAL] = total.y;
-            border[TOTAL + 1u] = total.z;
-            border[K_THROUGH] = k_through.y;
-            border[K_THROUGH + 1u] = k_through.z;
+            border[border_at + LARGEST] = largest;
+            border[border_at + SHIFT] = shift;
+            border[border_at + K_BIN] = k_bin;
+            border[border_at + K_ABOVE] = k_above.x;
+            border[border_at + K_ABOVE + 1u] = k_above.y;
+            border[border_at + K_ABOVE + 2u] = k_above.z;
+            border[border_at + P_FIRST] = first;
+            border[border_at + P_LAST] = last;
+            border[border_at + P_ABOVE] = p_above.y;
+            border[border_at + P_ABOVE + 1u] = p_above.z;
+            border[border_at + TOTAL] = total.y;
+            border[border_at + TOTAL + 1u] = total.z;
+            border[border_at + K_THROUGH] = k_through.y;
+            border[border_at + K_THROUGH + 1u] = k_through.z;
             let k_is_whole = cuts_k && k_through.x == top_k;
             let p_is_single = cuts_p && first == last && p_through.x - p_above.x == 1u;
-            border[FLAGS] = select(0u, K_IS_WHOLE, k_is_whole) | select(0u, P_IS_SINGLE, p_is_single);
-            border[FLAGS + 1u] = 0u;
+            border[border_at + FLAGS] = select(0u, K_IS_WHOLE, k_is_whole) | select(0u, P_IS_SINGLE, p_is_single);
+            border[border_at + FLAGS + 1u] = 0u;
         }
     }
 }

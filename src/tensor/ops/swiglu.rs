@@ -1,5 +1,6 @@
-//! SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer"): `silu(gate) · up`.
+//! Gated linear units (Shazeer 2020, "GLU Variants Improve Transformer"): `silu(gate) · up`, which is SwiGLU, or with GELU GEGLU.
 
+use super::Activation;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
@@ -7,7 +8,10 @@ use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: gate, up, of one shape. Output: the same shape.
-pub struct Swiglu;
+#[derive(Default)]
+pub struct Swiglu {
+    pub activation: Activation,
+}
 
 impl Op for Swiglu {
     fn name(&self) -> &'static str {
@@ -27,7 +31,7 @@ impl Op for Swiglu {
         Ok(Kernel {
             template: include_str!("swiglu.wgsl"),
             modules: &[],
-            defines: vec![],
+            defines: self.activation.defines(),
             params: vec![n as u32],
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
@@ -35,24 +39,26 @@ impl Op for Swiglu {
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (gate, up) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
-        let product: Vec<f32> = gate.iter().zip(&up).map(|(gate, up)| swiglu_reference(*gate, *up)).collect();
+        let product: Vec<f32> =
+            gate.iter().zip(&up).map(|(gate, up)| swiglu_reference(self.activation, *gate, *up)).collect();
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &product)])
     }
 }
 
-pub(super) fn swiglu_reference(gate: f32, up: f32) -> f32 {
-    let gate = f64::from(gate);
-    (gate / (1.0 + (-gate).exp()) * f64::from(up)) as f32
+pub(super) fn swiglu_reference(activation: Activation, gate: f32, up: f32) -> f32 {
+    (activation.of(f64::from(gate)) * f64::from(up)) as f32
 }
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(2);
-    let mut cases: Vec<Case> = [[1, 1], [3, 97], [19, 512], [101, 1409]]
-        .iter()
-        .map(|dims| Case::new(Swiglu, vec![rng.tensor(dims), rng.tensor(dims)], 1e-5))
-        .collect();
-    // Far out on both sides, where a careless sigmoid overflows.
-    let gate = HostTensor::f32(&[1, 6], &[-200.0, -90.0, -20.0, 20.0, 90.0, 200.0]);
-    cases.push(Case::new(Swiglu, vec![gate, HostTensor::f32(&[1, 6], &[1.0; 6])], 1e-5));
+    let mut cases = Vec::new();
+    for activation in Activation::ALL {
+        for dims in [[1, 1], [3, 97], [19, 512], [101, 1409]] {
+            cases.push(Case::new(Swiglu { activation }, vec![rng.tensor(&dims), rng.tensor(&dims)], 1e-5));
+        }
+        // Far out on both sides, where a careless sigmoid overflows.
+        let gate = HostTensor::f32(&[1, 6], &[-200.0, -90.0, -20.0, 20.0, 90.0, 200.0]);
+        cases.push(Case::new(Swiglu { activation }, vec![gate, HostTensor::f32(&[1, 6], &[1.0; 6])], 1e-5));
+    }
     cases
 }

@@ -1,4 +1,4 @@
-#import "silu"
+#import "activate"
 
 struct Params { elements: u32 }
 
@@ -11,6 +11,6 @@ struct Params { elements: u32 }
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let i = (group.y * groups.x + group.x) * 64u + local;
     if i < params.elements {
-        out[i] = silu(gate[i]) * up[i];
+        out[i] = activate(gate[i]) * up[i];
     }
 }

@@ -1,5 +1,5 @@
 // One invocation computes one number: four columns, or one where rows are no multiples of four.
-#import "silu"
+#import "activate"
 
 struct Params {
     // In all, and in a row of the output.
@@ -25,9 +25,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let at = i / params.numbers_per_row * 2u * params.numbers_per_row + i % params.numbers_per_row;
     let gate = gate_up[at];
 #ifdef FOUR
-    let gated = vec4<f32>(silu(gate.x), silu(gate.y), silu(gate.z), silu(gate.w));
+    let gated = vec4<f32>(activate(gate.x), activate(gate.y), activate(gate.z), activate(gate.w));
 #else
-    let gated = silu(gate);
+    let gated = activate(gate);
 #endif
     out[i] = gated * gate_up[at + params.numbers_per_row];
 }

@@ -1,5 +1,5 @@
 // One invocation computes one block of 32 columns.
-#import "silu"
+#import "activate"
 #import "quantize_block"
 
 struct Params { blocks: u32, blocks_per_row: u32 }
@@ -11,7 +11,7 @@ struct Params { blocks: u32, blocks_per_row: u32 }
 
 fn product(gate_at: u32) -> vec4<f32> {
     let gate = gate_up[gate_at];
-    return vec4<f32>(silu(gate.x), silu(gate.y), silu(gate.z), silu(gate.w)) * gate_up[gate_at + params.blocks_per_row * 8u];
+    return vec4<f32>(activate(gate.x), activate(gate.y), activate(gate.z), activate(gate.w)) * gate_up[gate_at + params.blocks_per_row * 8u];
 }
 
 @compute @workgroup_size(64)

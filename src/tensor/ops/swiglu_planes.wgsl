@@ -1,5 +1,5 @@
 // One invocation computes four columns.
-#import "silu"
+#import "activate"
 
 struct Params { words: u32, blocks: u32 }
 
@@ -19,6 +19,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let word = at / params.blocks % 8u;
     let source = (token * 2u * params.blocks + block) * 8u + word;
     let gate = gate_up[source];
-    let gated = vec4<f32>(silu(gate.x), silu(gate.y), silu(gate.z), silu(gate.w));
+    let gated = vec4<f32>(activate(gate.x), activate(gate.y), activate(gate.z), activate(gate.w));
     out[at] = gated * gate_up[source + params.blocks * 8u];
 }

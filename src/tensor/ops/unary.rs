@@ -1,5 +1,6 @@
 //! A function of each element.
 
+use super::Activation;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -24,6 +25,15 @@ pub enum UnaryKind {
     /// x · sigmoid(x), also called SiLU (Ramachandran et al. 2017).
     Swish,
     Tanh,
+}
+
+impl From<Activation> for UnaryKind {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Silu => Self::Swish,
+            Activation::GeluTanh => Self::Gelu,
+        }
+    }
 }
 
 impl UnaryKind {

@@ -2,8 +2,12 @@
 // dimension of the query and of the sums; four positions are scored at once, because the sum over lanes takes a vec4. A softmax
 // in one pass (Milakov, Gimelshein 2018).
 //
-// The kernel binds `q`, `k_cache` and `v_cache` and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`.
+// The kernel binds `q`, `k_cache` and `v_cache` and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`,
+// and with SOFTCAP `params.softcap`.
 #import "subgroup_sum"
+#ifdef SOFTCAP
+#import "softcap"
+#endif
 
 const LOWEST = -3.0e38;
 
@@ -15,10 +19,10 @@ struct Attended {
     total: f32,
 }
 
-// `item` is token · heads + head; there is at least one position from `begin` to before `end`.
-fn attend(item: u32, begin: u32, end: u32, local: u32) -> Attended {
+// `item` is token · heads + head; there is at least one position from `begin` to before `end`, counted from a row of the caches.
+fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attended {
     let kv_dim = params.kv_heads * params.head_dim;
-    let kv_start = item % params.heads / (params.heads / params.kv_heads) * params.head_dim;
+    let kv_start = first_row * kv_dim + item % params.heads / (params.heads / params.kv_heads) * params.head_dim;
     var query: array<f32, DIMS_PER_LANE>;
     var sums: array<f32, DIMS_PER_LANE>;
     for (var i = 0u; i < DIMS_PER_LANE; i++) {
@@ -47,6 +51,9 @@ fn attend(item: u32, begin: u32, end: u32, local: u32) -> Attended {
             }
         }
         scores = sum_over_lanes(scores, local);
+#ifdef SOFTCAP
+        scores = soft_capped(scores);
+#endif
         let is_there = vec4<u32>(p, p + 1u, p + 2u, p + 3u) < vec4<u32>(end);
         scores = select(vec4<f32>(LOWEST), scores, is_there);
 

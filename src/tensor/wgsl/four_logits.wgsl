@@ -8,8 +8,8 @@ fn four_tokens(first: u32) -> vec4<u32> {
     return vec4<u32>(first, first + STRIDE, first + 2u * STRIDE, first + 3u * STRIDE);
 }
 
-// Those past the end repeat the last one, and are not to be looked at.
-fn four_logits(tokens: vec4<u32>) -> vec4<u32> {
-    let at = min(tokens, vec4<u32>(params.vocabulary - 1u));
+// Of the row that begins at `row_at`. Those past the end repeat the last one, and are not to be looked at.
+fn four_logits(row_at: u32, tokens: vec4<u32>) -> vec4<u32> {
+    let at = row_at + min(tokens, vec4<u32>(params.vocabulary - 1u));
     return vec4<u32>(logits[at.x], logits[at.y], logits[at.z], logits[at.w]);
 }

@@ -26,6 +26,9 @@ const P_IS_SINGLE: u32 = 2u;
 const COUNTS: u32 = 16u;
 const LIST: u32 = COUNTS + MAX_GROUPS;
 const NONE: u32 = 0xffffffffu;
+// Words of a row's tally and border.
+const TALLY: u32 = HISTOGRAM + 3u * BINS;
+const BORDER: u32 = LIST + 2u * GROUPS * SEGMENT;
 
 // A word that orders as the logit of these bits does; -0 is 0. An infinite logit has no softmax, it counts as NaN.
 fn key_of(bits: u32) -> u32 {

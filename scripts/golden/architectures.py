@@ -1,0 +1,186 @@
+"""Writes a tiny random model of every architecture and its golden outputs into tests/golden/architectures/MODEL/.
+
+    python scripts/golden/architectures.py [MODEL ...]   (needs torch, transformers, tokenizers, safetensors, gguf, numpy; on the CPU)
+
+The reference is transformers in float32 on the CPU. Windows and the contexts before rope's scaling are so short that the prompt
+passes them. Weights are random with a fixed seed and representable in bfloat16, so that the safetensors file, as transformers
+saves it in the hub's names, holds exactly what the GGUF file holds in float32.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+import hf_to_gguf
+from tiny_models import SPECIAL, TEXT, gguf_file, hf_gguf, train_bpe
+
+OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "architectures"
+SEED = 4242
+VOCABULARY = 264
+PROMPT_TOKENS = 64
+GREEDY_TOKENS = 32
+CONTEXT = 128
+SMALLEST_MARGIN = 0.03  # between the best and the second logit of each greedy step
+FEWEST_KINDS = 8  # of tokens in the greedy answer: a model that repeats one token shows little
+
+SIZES = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 64, "max_position_embeddings": CONTEXT, "tie_word_embeddings": False,
+}
+HEADS = SIZES | {"head_dim": 16}
+LONG_FACTORS = [1.0, 1.4, 2.3, 3.1, 4.4, 6.0]
+SHORT_FACTORS = [1.0, 1.05, 1.1, 1.2, 1.3, 1.5]
+
+
+def rope(kind: str = "default", theta: float = 10000.0, **more) -> dict:
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
+
+
+MODELS = {
+    # Llama 3.1 and later: rope's long wavelengths are stretched. Tied embeddings.
+    "llama3": ("llama", HEADS | {"tie_word_embeddings": True} | rope(
+        "llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)),
+    # Linear rope scaling, and every bias that Llama's config can switch on.
+    "llama_linear": ("llama", HEADS | {"attention_bias": True, "mlp_bias": True} | rope("linear", factor=4.0)),
+    "llama_dynamic": ("llama", HEADS | rope("dynamic", factor=4.0) | {"max_position_embeddings": 48}),
+    "mistral": ("mistral", HEADS | {"sliding_window": 16} | rope(theta=1000000.0)),
+    "mixtral": ("mixtral", HEADS | {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": None} | rope()),
+    "qwen2_yarn": ("qwen2", SIZES | rope("yarn", 1000000.0, factor=4.0, original_max_position_embeddings=32)),
+    "qwen3": ("qwen3", HEADS | {"num_key_value_heads": 1, "tie_word_embeddings": True} | rope(theta=1000000.0)),
+    "qwen3_moe": ("qwen3_moe", HEADS | {
+        "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "norm_topk_prob": True} | rope(theta=1000000.0)),
+    "gemma2": ("gemma2", HEADS | {
+        "num_hidden_layers": 4, "sliding_window": 16, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 4.0,
+        "final_logit_softcapping": 6.0, "tie_word_embeddings": True, "hidden_activation": "gelu_pytorch_tanh"} | rope()),
+    "gemma3": ("gemma3_text", HEADS | {
+        "num_hidden_layers": 7, "num_key_value_heads": 1, "sliding_window": 16, "query_pre_attn_scalar": 16,
+        "tie_word_embeddings": True, "hidden_activation": "gelu_pytorch_tanh",
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+        }}),
+    "phi3": ("phi3", SIZES | {
+        "hidden_size": 64, "num_key_value_heads": 4, "sliding_window": 16, "pad_token_id": 0, "original_max_position_embeddings": CONTEXT}
+        | rope()),
+    # Phi-4-mini: rope on three quarters of a head, longrope, tied embeddings, GQA.
+    "phi4_mini": ("phi3", SIZES | {
+        "hidden_size": 64, "tie_word_embeddings": True, "pad_token_id": 0, "original_max_position_embeddings": 32, "sliding_window": None}
+        | rope("longrope", partial_rotary_factor=0.75, long_factor=LONG_FACTORS, short_factor=SHORT_FACTORS,
+               original_max_position_embeddings=32)),
+    "smollm3": ("smollm3", SIZES | {"num_hidden_layers": 5, "tie_word_embeddings": True, "pad_token_id": 0} | rope(theta=2000000.0)),
+    "olmo2": ("olmo2", SIZES | rope(theta=500000.0)),
+    "granite": ("granite", SIZES | {
+        "tie_word_embeddings": True, "attention_multiplier": 0.5, "embedding_multiplier": 3.0, "residual_multiplier": 0.4,
+        "logits_scaling": 2.0} | rope()),
+    # StableLM 2 1.6B: layer norms, biases of queries, keys and values, rope on a quarter of a head.
+    "stablelm": ("stablelm", SIZES | {"use_qkv_bias": True} | rope(partial_rotary_factor=0.25)),
+    # StableLM 2 12B: attention and feed-forward side by side, a layer norm of each head of queries and keys.
+    "stablelm_parallel": ("stablelm", SIZES | {"use_parallel_residual": True, "qk_layernorm": True} | rope(partial_rotary_factor=0.25)),
+    "gpt2": ("gpt2", {
+        "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT, "n_inner": None,
+        "bos_token_id": 261, "eos_token_id": 263}),
+}
+# GGUF has no such rope, and generation would change it from token to token.
+ONLY_SAFETENSORS = {"llama_dynamic"}
+
+
+def random_model(config, seed: int):
+    """A model in float32 whose weights bfloat16 represents."""
+    generator = np.random.default_rng(seed)
+    shifted = config.model_type in ("gemma2", "gemma3_text")
+    # Where the model scales them itself, a token's embedding would drown what the layers add to it.
+    embedding_scale = config.hidden_size**0.5 if shifted else getattr(config, "embedding_multiplier", 1.0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            shape = tuple(parameter.shape)
+            if name.endswith(".bias"):
+                values = generator.normal(0, 0.3, shape)
+            elif len(shape) == 1:
+                values = generator.uniform(0.5, 1.5, shape) - shifted
+            elif "embed" in name or "wte" in name or "wpe" in name:
+                values = generator.normal(0, 0.5 / embedding_scale, shape)
+            else:
+                inputs = shape[0] if name.endswith(hf_to_gguf.TRANSPOSED) else shape[-1]
+                values = generator.normal(0, 1.6 / np.sqrt(inputs), shape)
+            parameter.copy_(torch.from_numpy(values).to(torch.bfloat16).float())
+    assert tied == bool(config.tie_word_embeddings)
+    return model
+
+
+@torch.inference_mode()
+def golden(model, ids: list[int], greedy_tokens: int) -> tuple[np.ndarray, list[int], float]:
+    """→ logits [n, vocabulary], greedy continuation, the smallest margin of its steps. Each step is a pass without a cache."""
+    logits = model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+    sequence, margin = list(ids), np.inf
+    for _ in range(greedy_tokens):
+        best = torch.topk(model(torch.tensor([sequence]), use_cache=False).logits[0, -1], 2)
+        margin = min(margin, float(best.values[0] - best.values[1]))
+        sequence.append(int(best.indices[0]))
+    return logits, sequence[len(ids) :], margin
+
+
+def make_config(kind: str, fields: dict):
+    special = {"bos_token_id": VOCABULARY - 3, "eos_token_id": VOCABULARY - 1}
+    return AutoConfig.for_model(kind, **(special | fields))
+
+
+def write_model(name: str, seed: int) -> float:
+    """Writes everything of one model, if its answer is a good one; returns the smallest greedy margin or 0."""
+    kind, fields = MODELS[name]
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    config = make_config(kind, fields)
+    model = random_model(config, seed)
+    ids = np.random.default_rng(seed + 1).integers(0, VOCABULARY, PROMPT_TOKENS).tolist()
+    with_gguf = name not in ONLY_SAFETENSORS
+    logits, greedy, margin = golden(model, ids, GREEDY_TOKENS if with_gguf else 0)
+    if margin < SMALLEST_MARGIN or (with_gguf and len(set(greedy)) < FEWEST_KINDS):
+        return 0.0
+    np.save(folder / "logits.npy", logits.astype("<f4"))
+    answers = {"ids": ids, "greedy": greedy}
+    if "longrope" in json.dumps(fields):
+        # Up to the original context, the short factors count.
+        original = fields["original_max_position_embeddings"]
+        np.save(folder / "short.logits.npy", golden(model, ids[:original], 0)[0].astype("<f4"))
+        answers["short"] = original
+    (folder / "golden.json").write_text(json.dumps(answers) + "\n")
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "model.safetensors").chmod(0o644)
+    tokenizer = train_bpe([TEXT], VOCABULARY, SPECIAL)
+    (folder / "tokenizer.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False))
+    if with_gguf:
+        state = {key: tensor.float().numpy() for key, tensor in load_file(folder / "model.safetensors").items()}
+        arch = hf_to_gguf.ARCHITECTURES[kind]
+        general = {"general.architecture": arch, "general.type": "model", "general.name": f"tiny random {name}", "general.file_type": 0}
+        tokens = hf_gguf.tokenizer_metadata(json.loads(tokenizer.to_str()), SPECIAL[0], SPECIAL[2], SPECIAL[0])
+        gguf_file.write(folder / "model.gguf", general | hf_to_gguf.metadata(config) | tokens, hf_to_gguf.tensors(config, state))
+    return margin
+
+
+def main():
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    for name in sys.argv[1:] or MODELS:
+        for seed in range(SEED, SEED + 400):
+            margin = write_model(name, seed)
+            if margin >= SMALLEST_MARGIN:
+                print(f"{name}: seed {seed}, smallest greedy margin {margin:.3f}")
+                break
+        else:
+            raise SystemExit(f"{name}: no seed gives greedy steps without near ties")
+
+
+if __name__ == "__main__":
+    main()

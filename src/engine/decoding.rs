@@ -1,0 +1,378 @@
+//! The generations that decode on one engine: whoever waits for a token drives all of them, a round at a time (continuous batching
+//! with a schedule for each few steps: Yu et al. 2022, "Orca").
+//!
+//! One sequence decodes by its session's own step. Several share one (`sequences.rs`), or where a model has none take turns. Who
+//! takes part changes between submits only: what is in flight is read first, then everything about each sequence is known here,
+//! and the others go on from that.
+//!
+//! Invariant: a member's session vouches for the prompt and all tokens that were read but the last.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use web_time::Instant;
+
+use super::load::Inner;
+use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
+use super::sampling::{Ending, words};
+use super::sequences::{Row, Sequences, ring_ranges};
+use super::session::Session;
+use crate::error::{Error, Result};
+use crate::tensor::{Readback, SampleSettings};
+use crate::text::sampler::SamplerSettings;
+
+/// A sequence with so many tokens that nobody has taken waits until they are.
+const MOST_UNREAD: usize = 128;
+
+pub struct Decoding {
+    members: Vec<Member>,
+    /// What was submitted and not read yet, oldest first.
+    flights: VecDeque<Flight>,
+    /// Who takes part in the steps.
+    seated: Seated,
+    run_ahead: RunAhead,
+    /// None for a model that decodes one sequence at a time, and while somebody changes who takes part.
+    together: Option<Sequences>,
+    /// Somebody drives a round.
+    driving: bool,
+    waiting: Vec<Waker>,
+    next_id: u64,
+}
+
+/// A generation as far as decoding goes.
+struct Member {
+    id: u64,
+    session: Session,
+    settings: [u32; SampleSettings::WORDS],
+    is_truncated: bool,
+    ending: Ending,
+    /// Steps submitted; step k samples the answer's token k.
+    submitted: usize,
+    /// Tokens that came back, and the last of them.
+    sampled: usize,
+    last: Option<u32>,
+    /// Of these, what nobody has taken.
+    unread: VecDeque<u32>,
+    /// Too many of them.
+    is_paused: bool,
+    error: Option<Error>,
+}
+
+struct Flight {
+    readback: Readback,
+    /// Whose tokens come back, from which step on and of how many steps.
+    rows: Vec<(u64, usize, usize)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seated {
+    Nobody,
+    Alone(u64),
+    Together(Vec<u64>),
+    InTurns(Vec<u64>),
+}
+
+impl Seated {
+    fn ids(&self) -> &[u64] {
+        match self {
+            Self::Nobody => &[],
+            Self::Alone(id) => std::slice::from_ref(id),
+            Self::Together(ids) | Self::InTurns(ids) => ids,
+        }
+    }
+}
+
+impl Member {
+    fn is_over(&self) -> bool {
+        self.sampled >= self.ending.steps
+            || self.last.is_some_and(|last| last == u32::MAX || self.ending.stops.contains(&last))
+    }
+
+    /// Whether it takes part in more steps.
+    fn goes_on(&self) -> bool {
+        !self.is_paused && self.error.is_none() && !self.is_over() && self.submitted < self.ending.steps
+    }
+
+    /// Takes what was read back in.
+    fn arrived(&mut self, tokens: impl Iterator<Item = u32>) {
+        for token in tokens {
+            // What a step past the end left in the ring is of another time.
+            if self.is_over() {
+                break;
+            }
+            if let Some(last) = self.last.replace(token) {
+                // The step that gave this one has taken the last one into the cache.
+                self.session.decoded(last);
+            }
+            self.sampled += 1;
+            self.unread.push_back(token);
+        }
+        self.is_paused |= self.unread.len() >= MOST_UNREAD;
+    }
+}
+
+impl Decoding {
+    /// `together` makes steps of several sequences.
+    pub fn new(together: Option<Sequences>) -> Self {
+        Self {
+            members: Vec::new(),
+            flights: VecDeque::new(),
+            seated: Seated::Nobody,
+            run_ahead: RunAhead::default(),
+            together,
+            driving: false,
+            waiting: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Takes a session in that has just taken in its prompt and sampled step 0, whose token `first` brings.
+    pub fn join(&mut self, session: Session, sampler: &SamplerSettings, ending: Ending, first: Readback) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        if self.members.is_empty() {
+            self.flights.clear();
+            self.run_ahead = RunAhead::default();
+            // Its session goes on by itself, before its first token is read.
+            self.seated = Seated::Alone(id);
+        }
+        self.flights.push_back(Flight { readback: first, rows: vec![(id, 0, 1)] });
+        self.members.push(Member {
+            id,
+            session,
+            settings: words(sampler, &ending),
+            is_truncated: sampler.is_truncated(),
+            ending,
+            submitted: 1,
+            sampled: 0,
+            last: None,
+            unread: VecDeque::new(),
+            is_paused: false,
+            error: None,
+        });
+        id
+    }
+
+    /// Ends a member and gives its session back. Steps in flight write behind what it vouches for.
+    pub fn leave(&mut self, id: u64) -> Option<Session> {
+        let index = self.members.iter().position(|member| member.id == id)?;
+        let member = self.members.remove(index);
+        if self.members.is_empty() && !self.driving {
+            self.flights.clear();
+            self.seated = Seated::Nobody;
+        }
+        self.wake();
+        Some(member.session)
+    }
+
+    fn member(&mut self, id: u64) -> Result<&mut Member> {
+        match self.members.iter_mut().find(|member| member.id == id) {
+            Some(member) => Ok(member),
+            None => bail!(Internal, "a generation decodes that has left"),
+        }
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// Keeps steps in flight, as far as those who are seated are those who should be.
+    fn submit(&mut self, inner: &Inner) -> Result<()> {
+        let context = &inner.context;
+        while self.flights.len() < SUBMITS_IN_FLIGHT
+            && self.seated.ids() == self.wanted()
+            && self.seated != Seated::Nobody
+        {
+            let members: Vec<&Member> = self.in_order(self.seated.ids())?;
+            let room = members.iter().map(|member| member.ending.steps - member.submitted).max().unwrap_or(0);
+            let steps = self.run_ahead.steps_per_submit().min(room);
+            let firsts: Vec<usize> = members.iter().map(|member| member.submitted).collect();
+            let readback = match (&self.seated, &self.together) {
+                (Seated::Together(_), Some(together)) => {
+                    for _ in 0..steps {
+                        together.step(context)?;
+                    }
+                    together.read_tokens(context, &firsts, steps)?
+                }
+                _ => {
+                    let mut ranges = Vec::new();
+                    for member in &members {
+                        for _ in 0..steps {
+                            member.session.step(context)?;
+                        }
+                        ranges.extend(member.session.token_ranges(member.submitted, steps));
+                    }
+                    context.start_readback(&ranges)?
+                }
+            };
+            // A sequence that ends earlier stands still from there on.
+            let rows = members.iter().map(|member| (member.id, member.submitted, steps)).collect();
+            self.flights.push_back(Flight { readback, rows });
+            let ids = self.seated.ids().to_vec();
+            for member in self.members.iter_mut().filter(|member| ids.contains(&member.id)) {
+                member.submitted = (member.submitted + steps).min(member.ending.steps);
+            }
+        }
+        Ok(())
+    }
+
+    /// Those who should take part.
+    fn wanted(&self) -> Vec<u64> {
+        self.members.iter().filter(|member| member.goes_on()).map(|member| member.id).collect()
+    }
+
+    fn in_order(&self, ids: &[u64]) -> Result<Vec<&Member>> {
+        ids.iter()
+            .map(|id| match self.members.iter().find(|member| member.id == *id) {
+                Some(member) => Ok(member),
+                None => bail!(Internal, "a sequence is seated that has left"),
+            })
+            .collect()
+    }
+
+    /// Hands out what a flight brought: the tokens of each row, in pieces as its ring was read.
+    fn arrived(&mut self, rows: &[(u64, usize, usize)], bytes: &[Vec<u8>]) {
+        let mut pieces = bytes.iter();
+        for (id, first, steps) in rows {
+            let pieces = pieces.by_ref().take(ring_ranges(*first, *steps).count());
+            let tokens: Vec<u32> = pieces.flat_map(|piece| bytemuck::pod_collect_to_vec::<u8, u32>(piece)).collect();
+            if let Ok(member) = self.member(*id) {
+                member.arrived(tokens.into_iter());
+            }
+        }
+        // A prompt says nothing about how long a step takes.
+        let steps = rows.first().map_or(0, |(_, first, steps)| if *first == 0 { 0 } else { *steps });
+        self.run_ahead.arrived(steps, Instant::now());
+    }
+
+    /// What went wrong is everybody's: what the GPU holds is not known any more.
+    fn fail(&mut self, error: &Error) {
+        self.flights.clear();
+        self.seated = Seated::Nobody;
+        for member in &mut self.members {
+            member.error.get_or_insert_with(|| error.clone());
+        }
+    }
+}
+
+/// Held by whoever drives a round.
+struct Turn<'a> {
+    inner: &'a Inner,
+    is_over: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut decoding = self.inner.decoding.borrow_mut();
+        if !self.is_over {
+            decoding.fail(&err!(Aborted, "the wait for the GPU was given up, and with it the tokens of all sequences"));
+        }
+        decoding.driving = false;
+        decoding.wake();
+    }
+}
+
+/// The next tokens of a member, at least one.
+pub async fn next_tokens(inner: &Inner, id: u64) -> Result<VecDeque<u32>> {
+    loop {
+        let turn = {
+            let mut decoding = inner.decoding.borrow_mut();
+            let member = decoding.member(id)?;
+            if let Some(error) = &member.error {
+                return Err(error.clone());
+            }
+            if !member.unread.is_empty() {
+                member.is_paused = false;
+                return Ok(std::mem::take(&mut member.unread));
+            }
+            if member.is_over() {
+                bail!(Internal, "a generation is over and waits for tokens");
+            }
+            match std::mem::replace(&mut decoding.driving, true) {
+                true => None,
+                false => Some(Turn { inner, is_over: false }),
+            }
+        };
+        match turn {
+            Some(mut turn) => {
+                let result = round(inner).await;
+                if let Err(error) = &result {
+                    inner.decoding.borrow_mut().fail(error);
+                }
+                turn.is_over = true;
+            }
+            None => wait(inner, id).await,
+        }
+    }
+}
+
+/// Until there is something for a member, or nobody drives.
+async fn wait(inner: &Inner, id: u64) {
+    poll_fn(|waiting| {
+        let mut decoding = inner.decoding.borrow_mut();
+        let has_news = decoding.member(id).map_or(true, |member| !member.unread.is_empty() || member.error.is_some());
+        if has_news || !decoding.driving {
+            return Poll::Ready(());
+        }
+        decoding.waiting.push(waiting.waker().clone());
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Submits what may be submitted, and waits for the oldest of what is in flight.
+async fn round(inner: &Inner) -> Result<()> {
+    let oldest = {
+        let mut decoding = inner.decoding.borrow_mut();
+        decoding.submit(inner)?;
+        decoding.flights.pop_front()
+    };
+    let Some(Flight { readback, rows }) = oldest else { return seat(inner).await };
+    let bytes = readback.bytes().await?;
+    inner.decoding.borrow_mut().arrived(&rows, &bytes);
+    Ok(())
+}
+
+/// With nothing in flight: lets those take part who should.
+async fn seat(inner: &Inner) -> Result<()> {
+    let context = &inner.context;
+    let (together, rows) = {
+        let mut decoding = inner.decoding.borrow_mut();
+        decoding.run_ahead.pause();
+        let wanted = decoding.wanted();
+        let mut rows = Vec::with_capacity(wanted.len());
+        for member in decoding.in_order(&wanted)? {
+            let Some(token) = member.last else { bail!(Internal, "a sequence is seated before its first token came") };
+            rows.push(Row {
+                sequence: member.session.sequence,
+                position: member.session.tokens().len(),
+                step: member.sampled,
+                token,
+                settings: member.settings,
+                is_truncated: member.is_truncated,
+            });
+        }
+        let together = if rows.len() > 1 { decoding.together.take() } else { None };
+        if together.is_none() {
+            for (member, row) in decoding.in_order(&wanted)?.into_iter().zip(&rows) {
+                member.session.resume(context, row.token, row.step)?;
+            }
+        }
+        decoding.seated = match (&wanted[..], &together) {
+            ([], _) => bail!(Internal, "nobody is left to decode, and somebody waits for tokens"),
+            ([id], _) => Seated::Alone(*id),
+            (_, Some(_)) => Seated::Together(wanted),
+            (_, None) => Seated::InTurns(wanted),
+        };
+        (together, rows)
+    };
+    let Some(mut together) = together else { return Ok(()) };
+    let result = together.seat(context, &inner.transformer, &rows).await;
+    inner.decoding.borrow_mut().together = Some(together);
+    result
+}

@@ -1,0 +1,92 @@
+//! Gemma 2 and 3 (text): norms before and after attention and feed-forward, GeGLU, embeddings scaled by their width, layers with a
+//! window between layers with full attention. Gemma 2 caps the scores of attention and the logits; Gemma 3 norms the heads'
+//! queries and keys instead, and the layers with a window have a rope of their own.
+//!
+//! llama.cpp's converter adds one to the weights of all norms, which multiply with 1 + w in transformers. What it leaves out (the
+//! scale of attention, the pattern of layers) stands in llama.cpp's `models/gemma2.cpp` and `gemma3.cpp`.
+
+use super::{
+    Arch, Change, WindowPattern, WindowRope,
+    hugging_face::{
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, GELU_TANH, HuggingFace, Meaning, POST_NORM_NAMES,
+        QUERY_KEY_NORM_NAMES, WINDOW, optional, required,
+    },
+    tensors::{ATTENTION, HEAD_NORMS, NORMS, POST_NORMS},
+};
+use crate::tensor::ops::Activation;
+
+pub const GEMMA2: Arch = Arch {
+    name: "gemma2",
+    activation: Activation::GeluTanh,
+    window: WindowPattern::AllButEvery(2),
+    default_window: Some(4096),
+    // 27B
+    attention_by_width_at: Some(46),
+    scales_embedding: true,
+    default_softcaps: Some([50.0, 30.0]),
+    layer_tensors: &[NORMS, POST_NORMS, ATTENTION],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["gemma2"],
+        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOW, SOFTCAPS],
+        names: &[COMMON_NAMES, POST_NORM_NAMES],
+        changes: NORMS_OF_ONE_AND_MORE,
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};
+
+pub const GEMMA3: Arch = Arch {
+    name: "gemma3",
+    activation: Activation::GeluTanh,
+    window: WindowPattern::AllButEvery(6),
+    window_rope: Some(WindowRope { default_theta: Some(10000.0) }),
+    // 27B
+    attention_by_width_at: Some(62),
+    scales_embedding: true,
+    layer_tensors: &[NORMS, POST_NORMS, ATTENTION, HEAD_NORMS],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["gemma3_text"],
+        // Configurations of the models that see pictures say little.
+        defaults: &[
+            ("num_attention_heads", Fixed::Number(8.0)),
+            ("num_key_value_heads", Fixed::Number(4.0)),
+            ("head_dim", Fixed::Number(256.0)),
+            ("rms_norm_eps", Fixed::Number(1e-6)),
+            ("max_position_embeddings", Fixed::Number(131072.0)),
+            ("vocab_size", Fixed::Number(262208.0)),
+            ("rope_theta", Fixed::Number(1e6)),
+            ("query_pre_attn_scalar", Fixed::Number(256.0)),
+        ],
+        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOW, GEMMA3_KEYS],
+        names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
+        prefixes: &["language_model."],
+        other_parts: &["vision_tower.", "multi_modal_projector."],
+        changes: NORMS_OF_ONE_AND_MORE,
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};
+
+const SCALE: ConfigKey = required("query_pre_attn_scalar", Meaning::InverseSqrt("attention.scale"));
+
+const SOFTCAPS: &[ConfigKey] = &[
+    required("attn_logit_softcapping", Meaning::Float("attn_logit_softcapping")),
+    required("final_logit_softcapping", Meaning::Float("final_logit_softcapping")),
+];
+
+const GEMMA3_KEYS: &[ConfigKey] = &[
+    optional("sliding_window_pattern", Meaning::Integer("attention.sliding_window_pattern")),
+    optional("attn_logit_softcapping", Meaning::Float("attn_logit_softcapping")),
+    optional("final_logit_softcapping", Meaning::Float("final_logit_softcapping")),
+    optional("use_bidirectional_attention", Meaning::OneOf(&[Fixed::Bool(false)])),
+];
+
+const NORMS_OF_ONE_AND_MORE: &[(&str, Change)] = &[
+    ("output_norm", Change::AddOne),
+    ("blk.{}.attn_norm", Change::AddOne),
+    ("blk.{}.ffn_norm", Change::AddOne),
+    ("blk.{}.post_attention_norm", Change::AddOne),
+    ("blk.{}.post_ffw_norm", Change::AddOne),
+    ("blk.{}.attn_q_norm", Change::AddOne),
+    ("blk.{}.attn_k_norm", Change::AddOne),
+];

@@ -1,0 +1,67 @@
+//! GPT-2: learned positions, layer norms, queries, keys and values in one matrix, a feed-forward without a gate, biases everywhere.
+//!
+//! transformers stores the matrices transposed; llama.cpp's converter turns them round.
+
+use super::{
+    Arch, Change, Norm,
+    hugging_face::{ConfigKey, Fixed, HuggingFace, Meaning, optional, required},
+    tensors::{ATTENTION, MODEL, MODEL_NORM_BIAS, NORM_BIASES, NORMS, POSITIONS, UNGATED},
+};
+use crate::tensor::ops::Activation;
+
+pub const GPT2: Arch = Arch {
+    name: "gpt2",
+    rope: None,
+    norm: Norm::Layer,
+    activation: Activation::GeluTanh,
+    model_tensors: &[MODEL, MODEL_NORM_BIAS, POSITIONS],
+    layer_tensors: &[NORMS, NORM_BIASES, ATTENTION],
+    feed_forward: UNGATED,
+    hugging_face: Some(&HuggingFace {
+        model_types: &["gpt2"],
+        defaults: &[
+            ("n_inner", Fixed::Times(4, "n_embd")),
+            ("tie_word_embeddings", Fixed::Bool(true)),
+            ("layer_norm_epsilon", Fixed::Number(1e-5)),
+        ],
+        keys: &[KEYS],
+        names: &[NAMES],
+        prefixes: &["transformer."],
+        // The causal mask.
+        ignored: &["h.{}.attn"],
+        changes: &[
+            ("blk.{}.attn_qkv", Change::Transpose),
+            ("blk.{}.attn_output", Change::Transpose),
+            ("blk.{}.ffn_up", Change::Transpose),
+            ("blk.{}.ffn_down", Change::Transpose),
+        ],
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};
+
+const KEYS: &[ConfigKey] = &[
+    required("n_layer", Meaning::Integer("block_count")),
+    required("n_embd", Meaning::Integer("embedding_length")),
+    required("n_inner", Meaning::Integer("feed_forward_length")),
+    required("n_head", Meaning::Integer("attention.head_count")),
+    required("n_positions", Meaning::Integer("context_length")),
+    required("layer_norm_epsilon", Meaning::Float("attention.layer_norm_epsilon")),
+    required("vocab_size", Meaning::Integer("vocab_size")),
+    optional("activation_function", Meaning::OneOf(&[Fixed::Text("gelu_new"), Fixed::Text("gelu_pytorch_tanh")])),
+    optional("scale_attn_weights", Meaning::OneOf(&[Fixed::Bool(true)])),
+    optional("scale_attn_by_inverse_layer_idx", Meaning::OneOf(&[Fixed::Bool(false)])),
+];
+
+const NAMES: &[(&str, &str)] = &[
+    ("token_embd", "wte"),
+    ("position_embd", "wpe"),
+    ("output_norm", "ln_f"),
+    ("output", "lm_head"),
+    ("blk.{}.attn_norm", "h.{}.ln_1"),
+    ("blk.{}.attn_qkv", "h.{}.attn.c_attn"),
+    ("blk.{}.attn_output", "h.{}.attn.c_proj"),
+    ("blk.{}.ffn_norm", "h.{}.ln_2"),
+    ("blk.{}.ffn_up", "h.{}.mlp.c_fc"),
+    ("blk.{}.ffn_down", "h.{}.mlp.c_proj"),
+];

@@ -1,0 +1,27 @@
+//! Granite 3: as Llama, with factors of embedding, attention, residuals and logits in the metadata.
+//!
+//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope turns neighbours.
+
+use super::{
+    Arch, RopeKind,
+    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, Meaning, SILU, required},
+};
+
+pub const GRANITE: Arch = Arch {
+    name: "granite",
+    rope: Some(RopeKind::Interleaved),
+    has_scales: true,
+    hugging_face: Some(&HuggingFace {
+        model_types: &["granite"],
+        keys: &[DECODER_KEYS, &[SILU], SCALES],
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};
+
+const SCALES: &[ConfigKey] = &[
+    required("attention_multiplier", Meaning::Float("attention.scale")),
+    required("embedding_multiplier", Meaning::Float("embedding_scale")),
+    required("residual_multiplier", Meaning::Float("residual_scale")),
+    required("logits_scaling", Meaning::Float("logit_scale")),
+];

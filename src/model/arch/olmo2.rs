@@ -1,0 +1,23 @@
+//! OLMo 2: no norms before attention and feed-forward but behind them, and norms over all of the queries and all of the keys. With a
+//! window, which each fourth layer has not, OLMo 3; its layers with a window have a rope without scaling.
+
+use super::{
+    Arch, WindowPattern, WindowRope,
+    hugging_face::{COMMON_NAMES, DECODER_KEYS, HuggingFace, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES, SILU, WINDOW},
+    tensors::{ATTENTION, POST_NORMS, QUERY_KEY_NORMS},
+};
+
+pub const OLMO2: Arch = Arch {
+    name: "olmo2",
+    window: WindowPattern::AllButEvery(4),
+    window_rope: Some(WindowRope { default_theta: None }),
+    norms_heads_together: true,
+    layer_tensors: &[POST_NORMS, ATTENTION, QUERY_KEY_NORMS],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["olmo2", "olmo3"],
+        keys: &[DECODER_KEYS, &[SILU], WINDOW],
+        names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};

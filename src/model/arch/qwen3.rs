@@ -1,0 +1,55 @@
+//! Qwen3: as Llama, with an RMS norm of each head's query and key before rope; heads may be wider than the embedding. Qwen3-MoE: the
+//! same with a mixture of experts in each layer.
+
+use super::{
+    Arch,
+    hugging_face::{
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, HuggingFace, Meaning, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, SILU,
+        optional, required,
+    },
+    qwen2::NO_WINDOW,
+    tensors::{ATTENTION, HEAD_NORMS, MIXTURE, NORMS},
+};
+
+pub const QWEN3: Arch = Arch {
+    name: "qwen3",
+    layer_tensors: &[NORMS, ATTENTION, HEAD_NORMS],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["qwen3"],
+        keys: &[DECODER_KEYS, &[SILU, NO_WINDOW]],
+        names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES],
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};
+
+pub const QWEN3_MOE: Arch = Arch {
+    name: "qwen3moe",
+    feed_forward: &[],
+    experts: MIXTURE,
+    hugging_face: Some(&HuggingFace {
+        model_types: &["qwen3_moe"],
+        keys: &[DECODER_KEYS, &[SILU, NO_WINDOW], EXPERTS],
+        names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, EXPERT_NAMES],
+        ..HuggingFace::DECODER
+    }),
+    ..QWEN3
+};
+
+const EXPERTS: &[ConfigKey] = &[
+    // transformers' name for it changed with version 5.
+    optional("num_experts", Meaning::Integer("expert_count")),
+    optional("num_local_experts", Meaning::Integer("expert_count")),
+    required("num_experts_per_tok", Meaning::Integer("expert_used_count")),
+    required("moe_intermediate_size", Meaning::Integer("expert_feed_forward_length")),
+    required("norm_topk_prob", Meaning::Bool("expert_weights_norm")),
+    // Each layer has experts.
+    optional("decoder_sparse_step", Meaning::OneOf(&[Fixed::Number(1.0)])),
+];
+
+const EXPERT_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate"),
+    ("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.{}.gate_proj"),
+    ("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.{}.down_proj"),
+    ("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.{}.up_proj"),
+];

@@ -1,0 +1,28 @@
+//! SmolLM3: as Llama, but each fourth layer has no rope (Yang et al. 2025, "RoPE to NoPE and back again").
+//!
+//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope turns neighbours.
+
+use super::{
+    Arch, RopeKind,
+    hugging_face::{DECODER_KEYS, Fixed, HuggingFace, Meaning, SILU, optional},
+};
+
+pub const SMOLLM3: Arch = Arch {
+    name: "smollm3",
+    rope: Some(RopeKind::Interleaved),
+    no_rope_every: Some(4),
+    hugging_face: Some(&HuggingFace {
+        model_types: &["smollm3"],
+        keys: &[
+            DECODER_KEYS,
+            &[
+                SILU,
+                // Ones for layers with rope, in spite of its name.
+                optional("no_rope_layers", Meaning::Integer("rope.layers")),
+                optional("use_sliding_window", Meaning::OneOf(&[Fixed::Bool(false)])),
+            ],
+        ],
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};

@@ -1,0 +1,244 @@
+//! Which tensors an architecture has: the types that they are written in, and the tables that architectures share. Names are those
+//! of llama.cpp's files (gguf-py's `constants.py`).
+
+use super::super::config::Config;
+use Dim::{
+    Context, Embedding, ExpertFeedForward, Experts, FeedForward, HeadDim, Heads, KeyValue, KeyValueHeads, Query,
+    QueryKeyValue, RopePairs, TwiceFeedForward, Vocabulary,
+};
+use Need::{Optional, Required, Unless};
+
+/// A tensor that the architecture has.
+#[derive(Debug, PartialEq)]
+pub struct TensorSpec {
+    /// `{}` stands for the layer's number.
+    pub name: &'static str,
+    /// In the order of the file: the first is the length of a row.
+    pub dims: &'static [Dim],
+    pub need: Need,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    Required,
+    Optional,
+    /// Required where the file has not the other tensor, which holds it.
+    Unless(&'static str),
+}
+
+/// A dimension of a tensor, as the configuration of the model gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// n_embd
+    Embedding,
+    /// n_ff
+    FeedForward,
+    /// 2 × n_ff: gate, then up
+    TwiceFeedForward,
+    /// n_heads × head_dim
+    Query,
+    /// n_kv_heads × head_dim
+    KeyValue,
+    /// (n_heads + 2 × n_kv_heads) × head_dim: queries, then keys, then values
+    QueryKeyValue,
+    HeadDim,
+    /// n_heads
+    Heads,
+    /// n_kv_heads
+    KeyValueHeads,
+    /// vocab_size
+    Vocabulary,
+    /// context_length
+    Context,
+    /// rope_dim / 2: one for each pair of elements that are turned together
+    RopePairs,
+    /// How many experts there are.
+    Experts,
+    /// The n_ff of an expert.
+    ExpertFeedForward,
+}
+
+impl Dim {
+    fn of(self, config: &Config) -> u64 {
+        let (q, kv) = (config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim);
+        let dim = match self {
+            Self::Embedding => config.n_embd,
+            Self::FeedForward => config.n_ff,
+            Self::TwiceFeedForward => 2 * config.n_ff,
+            Self::Query => q,
+            Self::KeyValue => kv,
+            Self::QueryKeyValue => q + 2 * kv,
+            Self::HeadDim => config.head_dim,
+            Self::Heads => config.n_heads,
+            Self::KeyValueHeads => config.n_kv_heads,
+            Self::Vocabulary => config.vocab_size,
+            Self::Context => config.context_length,
+            Self::RopePairs => config.ropes.first().map_or(0, |rope| rope.dim / 2),
+            Self::Experts => config.experts.as_ref().map_or(0, |experts| experts.count),
+            Self::ExpertFeedForward => config.experts.as_ref().map_or(0, |experts| experts.n_ff),
+        };
+        dim as u64
+    }
+}
+
+const fn required(name: &'static str, dims: &'static [Dim]) -> TensorSpec {
+    TensorSpec { name, dims, need: Required }
+}
+
+const fn optional(name: &'static str, dims: &'static [Dim]) -> TensorSpec {
+    TensorSpec { name, dims, need: Optional }
+}
+
+const fn unless(other: &'static str, name: &'static str, dims: &'static [Dim]) -> TensorSpec {
+    TensorSpec { name, dims, need: Unless(other) }
+}
+
+pub(super) const MODEL: &[TensorSpec] = &[
+    required("token_embd.weight", &[Embedding, Vocabulary]),
+    required("output_norm.weight", &[Embedding]),
+    // Without it the embedding is used again.
+    optional("output.weight", &[Embedding, Vocabulary]),
+];
+
+pub(super) const MODEL_NORM_BIAS: &[TensorSpec] = &[required("output_norm.bias", &[Embedding])];
+
+pub(super) const POSITIONS: &[TensorSpec] = &[required("position_embd.weight", &[Embedding, Context])];
+
+/// The frequency of each pair is divided by its factor: always (Llama 3.1 and later), or by how long the context is (longrope).
+pub(super) const ROPE_FACTORS: &[TensorSpec] = &[
+    optional("rope_freqs.weight", &[RopePairs]),
+    optional("rope_factors_long.weight", &[RopePairs]),
+    optional("rope_factors_short.weight", &[RopePairs]),
+];
+
+pub(super) const NORMS: &[TensorSpec] =
+    &[required("blk.{}.attn_norm.weight", &[Embedding]), required("blk.{}.ffn_norm.weight", &[Embedding])];
+
+pub(super) const NORM_BIASES: &[TensorSpec] =
+    &[required("blk.{}.attn_norm.bias", &[Embedding]), required("blk.{}.ffn_norm.bias", &[Embedding])];
+
+pub(super) const NORM_OF_ATTENTION: &[TensorSpec] =
+    &[required("blk.{}.attn_norm.weight", &[Embedding]), required("blk.{}.attn_norm.bias", &[Embedding])];
+
+pub(super) const OPTIONAL_NORM_OF_FEED_FORWARD: &[TensorSpec] =
+    &[optional("blk.{}.ffn_norm.weight", &[Embedding]), optional("blk.{}.ffn_norm.bias", &[Embedding])];
+
+/// Of what attention and feed-forward give, before it is added to the residual stream.
+pub(super) const POST_NORMS: &[TensorSpec] = &[
+    required("blk.{}.post_attention_norm.weight", &[Embedding]),
+    required("blk.{}.post_ffw_norm.weight", &[Embedding]),
+];
+
+const QKV: &str = "blk.{}.attn_qkv.weight";
+const QKV_BIAS: &str = "blk.{}.attn_qkv.bias";
+
+/// In one matrix or in three, with or without biases.
+pub(super) const ATTENTION: &[TensorSpec] = &[
+    optional(QKV, &[Embedding, QueryKeyValue]),
+    optional(QKV_BIAS, &[QueryKeyValue]),
+    unless(QKV, "blk.{}.attn_q.weight", &[Embedding, Query]),
+    optional("blk.{}.attn_q.bias", &[Query]),
+    unless(QKV, "blk.{}.attn_k.weight", &[Embedding, KeyValue]),
+    optional("blk.{}.attn_k.bias", &[KeyValue]),
+    unless(QKV, "blk.{}.attn_v.weight", &[Embedding, KeyValue]),
+    optional("blk.{}.attn_v.bias", &[KeyValue]),
+    required("blk.{}.attn_output.weight", &[Query, Embedding]),
+    optional("blk.{}.attn_output.bias", &[Embedding]),
+];
+
+/// The same with biases of queries, keys and values, that the model can't be without.
+pub(super) const ATTENTION_WITH_BIASES: &[TensorSpec] = &[
+    optional(QKV, &[Embedding, QueryKeyValue]),
+    optional(QKV_BIAS, &[QueryKeyValue]),
+    unless(QKV, "blk.{}.attn_q.weight", &[Embedding, Query]),
+    unless(QKV_BIAS, "blk.{}.attn_q.bias", &[Query]),
+    unless(QKV, "blk.{}.attn_k.weight", &[Embedding, KeyValue]),
+    unless(QKV_BIAS, "blk.{}.attn_k.bias", &[KeyValue]),
+    unless(QKV, "blk.{}.attn_v.weight", &[Embedding, KeyValue]),
+    unless(QKV_BIAS, "blk.{}.attn_v.bias", &[KeyValue]),
+    required("blk.{}.attn_output.weight", &[Query, Embedding]),
+    optional("blk.{}.attn_output.bias", &[Embedding]),
+];
+
+/// One norm for all heads of queries, and one for those of keys.
+pub(super) const HEAD_NORMS: &[TensorSpec] =
+    &[required("blk.{}.attn_q_norm.weight", &[HeadDim]), required("blk.{}.attn_k_norm.weight", &[HeadDim])];
+
+/// Norms over all heads of the queries together, and over those of the keys.
+pub(super) const QUERY_KEY_NORMS: &[TensorSpec] =
+    &[required("blk.{}.attn_q_norm.weight", &[Query]), required("blk.{}.attn_k_norm.weight", &[KeyValue])];
+
+/// A norm for each head.
+pub(super) const NORMS_OF_EACH_HEAD: &[TensorSpec] = &[
+    optional("blk.{}.attn_q_norm.weight", &[HeadDim, Heads]),
+    optional("blk.{}.attn_k_norm.weight", &[HeadDim, KeyValueHeads]),
+];
+
+pub(super) const GATED: &[TensorSpec] = &[
+    required("blk.{}.ffn_gate.weight", &[Embedding, FeedForward]),
+    optional("blk.{}.ffn_gate.bias", &[FeedForward]),
+    required("blk.{}.ffn_up.weight", &[Embedding, FeedForward]),
+    optional("blk.{}.ffn_up.bias", &[FeedForward]),
+    required("blk.{}.ffn_down.weight", &[FeedForward, Embedding]),
+    optional("blk.{}.ffn_down.bias", &[Embedding]),
+];
+
+/// Gate and up in one matrix, which the files call up.
+pub(super) const GATED_IN_ONE: &[TensorSpec] = &[
+    required("blk.{}.ffn_up.weight", &[Embedding, TwiceFeedForward]),
+    required("blk.{}.ffn_down.weight", &[FeedForward, Embedding]),
+];
+
+pub(super) const UNGATED: &[TensorSpec] = &[
+    required("blk.{}.ffn_up.weight", &[Embedding, FeedForward]),
+    optional("blk.{}.ffn_up.bias", &[FeedForward]),
+    required("blk.{}.ffn_down.weight", &[FeedForward, Embedding]),
+    optional("blk.{}.ffn_down.bias", &[Embedding]),
+];
+
+/// A router, and the matrices of all experts one behind the other.
+pub(super) const MIXTURE: &[TensorSpec] = &[
+    required("blk.{}.ffn_gate_inp.weight", &[Embedding, Experts]),
+    required("blk.{}.ffn_gate_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
+    required("blk.{}.ffn_up_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
+    required("blk.{}.ffn_down_exps.weight", &[ExpertFeedForward, Embedding, Experts]),
+];
+
+/// A tensor that a model of a configuration has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedTensor {
+    pub name: String,
+    /// In the order of the file: the first is the length of a row.
+    pub dims: Vec<u64>,
+    pub need: Need,
+    /// The layer that it is of.
+    pub layer: Option<usize>,
+}
+
+impl ExpectedTensor {
+    /// The name of another tensor of the same layer.
+    pub fn beside(&self, name: &str) -> String {
+        match self.layer {
+            Some(layer) => name.replace("{}", &layer.to_string()),
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// All tensors that a model of this configuration has, those outside of the layers first.
+pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
+    let expected = |spec: &TensorSpec, layer: Option<usize>| ExpectedTensor {
+        name: layer.map_or(spec.name.to_owned(), |layer| spec.name.replace("{}", &layer.to_string())),
+        dims: spec.dims.iter().map(|dim| dim.of(config)).collect(),
+        need: spec.need,
+        layer,
+    };
+    let arch = config.arch;
+    let feed_forward = if config.experts.is_some() { arch.experts } else { arch.feed_forward };
+    let model = arch.model_tensors.iter().copied().flatten().map(|spec| expected(spec, None));
+    let layers = (0..config.n_layers).flat_map(|layer| {
+        let specs = arch.layer_tensors.iter().copied().flatten().chain(feed_forward);
+        specs.map(move |spec| expected(spec, Some(layer)))
+    });
+    model.chain(layers).collect()
+}

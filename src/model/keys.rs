@@ -1,0 +1,328 @@
+//! The metadata keys of one architecture, read with their ranges: `block_count` is `llama.block_count`. Names are those of the GGUF
+//! specification and of llama.cpp's gguf-py (`constants.py`).
+
+use super::arch::Arch;
+use super::config::MAX_HEAD_DIM;
+use super::gguf::{Array, Metadata, Value};
+use super::rope::{Rope, RopeScaling};
+use crate::error::{Error, Result};
+
+pub(super) struct Keys<'m> {
+    pub metadata: &'m Metadata,
+    pub arch: &'static Arch,
+}
+
+impl Keys<'_> {
+    pub fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.arch.name)
+    }
+
+    pub fn missing(&self, key: &str) -> Error {
+        err!(InvalidMetadata, "the metadata has no key {:?}, which {} needs", self.name(key), self.arch.name)
+    }
+
+    fn in_range(&self, key: &str, value: u32, least: usize, max: usize) -> Result<usize> {
+        let value = value as usize;
+        if value < least || value > max {
+            bail!(InvalidMetadata, "{} is {value}, wanted {least} to {max}", self.name(key));
+        }
+        Ok(value)
+    }
+
+    /// From 1 on.
+    pub fn dim(&self, key: &str, max: usize) -> Result<usize> {
+        let value = self.metadata.optional_u32(&self.name(key))?.ok_or_else(|| self.missing(key))?;
+        self.in_range(key, value, 1, max)
+    }
+
+    fn optional_dim(&self, key: &str, max: usize) -> Result<Option<usize>> {
+        self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 1, max)).transpose()
+    }
+
+    /// The same where zero is how converters write that there is none: then zero.
+    pub fn dim_or_zero(&self, key: &str, max: usize) -> Result<Option<usize>> {
+        self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 0, max)).transpose()
+    }
+
+    pub fn dim_of_all_layers(&self, key: &str, n_layers: usize, max: usize) -> Result<Option<usize>> {
+        let value = self.metadata.optional_u32_of_all_layers(&self.name(key), n_layers as u32)?;
+        value.map(|value| self.in_range(key, value, 1, max)).transpose()
+    }
+
+    /// An integer or a float, which writers differ in.
+    pub fn number(&self, key: &str) -> Result<Option<f32>> {
+        let name = self.name(key);
+        let value = match self.metadata.get(&name) {
+            None => return Ok(None),
+            Some(Value::F32(_) | Value::F64(_)) => self.metadata.f32(&name)?,
+            Some(_) => self.metadata.i64(&name)? as f32,
+        };
+        if !value.is_finite() {
+            bail!(InvalidMetadata, "{name} is {value}, wanted a number");
+        }
+        Ok(Some(value))
+    }
+
+    /// A number above zero.
+    fn positive(&self, key: &str) -> Result<Option<f32>> {
+        match self.number(key)? {
+            Some(value) if value <= 0.0 => {
+                bail!(InvalidMetadata, "{} is {value}, wanted a number above 0", self.name(key))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// The same where zero is how converters write that there is none.
+    fn positive_or_none(&self, key: &str) -> Result<Option<f32>> {
+        if self.number(key)? == Some(0.0) { Ok(None) } else { self.positive(key) }
+    }
+
+    pub fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize> {
+        let key_length = self.optional_dim("attention.key_length", MAX_HEAD_DIM)?;
+        let value_length = self.optional_dim("attention.value_length", MAX_HEAD_DIM)?;
+        let from_embedding = n_embd.is_multiple_of(n_heads).then(|| n_embd / n_heads);
+        let Some(head_dim) = key_length.or(from_embedding) else {
+            bail!(
+                InvalidMetadata,
+                "{} is {n_embd}, wanted a multiple of {} {n_heads}, or a key {}",
+                self.name("embedding_length"),
+                self.name("attention.head_count"),
+                self.name("attention.key_length")
+            );
+        };
+        if let Some(value_dim) = value_length.or(from_embedding).filter(|&value_dim| value_dim != head_dim) {
+            bail!(
+                UnsupportedArchitecture,
+                "a key has {head_dim} elements and a value {value_dim} ({}); only equal lengths are supported",
+                self.name("attention.value_length")
+            );
+        }
+        if !head_dim.is_multiple_of(2) || head_dim > MAX_HEAD_DIM {
+            bail!(InvalidMetadata, "a head has {head_dim} elements, wanted an even number up to {MAX_HEAD_DIM}");
+        }
+        Ok(head_dim)
+    }
+
+    pub fn norm_epsilon(&self) -> Result<f32> {
+        let key = match self.arch.norm {
+            super::arch::Norm::Rms => "attention.layer_norm_rms_epsilon",
+            super::arch::Norm::Layer => "attention.layer_norm_epsilon",
+        };
+        self.positive(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    pub fn attention_scale(&self, n_layers: usize, n_embd: usize, n_heads: usize, head_dim: usize) -> Result<f32> {
+        if let Some(scale) = self.positive_or_none("attention.scale")? {
+            return Ok(scale);
+        }
+        let width = if self.arch.attention_by_width_at == Some(n_layers) { n_embd / n_heads } else { head_dim };
+        Ok(1.0 / (width as f32).sqrt())
+    }
+
+    /// Of the scores of attention, and of logits.
+    pub fn softcaps(&self) -> Result<[Option<f32>; 2]> {
+        let default = |index: usize| self.arch.default_softcaps.map(|caps| caps[index]);
+        let read = |key: &str, index: usize| match self.number(key)? {
+            None => Ok::<_, Error>(default(index)),
+            Some(_) => self.positive_or_none(key),
+        };
+        Ok([read("attn_logit_softcapping", 0)?, read("final_logit_softcapping", 1)?])
+    }
+
+    /// What embedding, residuals and logits are multiplied with.
+    pub fn scales(&self, n_embd: usize) -> Result<[f32; 3]> {
+        if !self.arch.has_scales {
+            return Ok([if self.arch.scales_embedding { (n_embd as f32).sqrt() } else { 1.0 }, 1.0, 1.0]);
+        }
+        let read = |key: &str| Ok::<_, Error>(self.positive_or_none(key)?.unwrap_or(1.0));
+        Ok([read("embedding_scale")?, read("residual_scale")?, 1.0 / read("logit_scale")?])
+    }
+
+    /// Which layers have a window, if the metadata says it: by an array, or by each how many the last has none.
+    pub fn windowed_layers(&self, n_layers: usize) -> Result<Option<Vec<bool>>> {
+        let name = self.name("attention.sliding_window_pattern");
+        match self.metadata.get(&name) {
+            None => Ok(None),
+            Some(Value::Array(Array::Bool(layers))) if layers.len() >= n_layers => {
+                Ok(Some(layers.iter().take(n_layers).copied().collect()))
+            }
+            Some(Value::Array(_)) => {
+                bail!(InvalidMetadata, "{name} is no array of a truth value for each of {n_layers} layers")
+            }
+            Some(_) => match self.metadata.u32(&name)? as usize {
+                0 => Ok(Some(vec![true; n_layers])),
+                every => Ok(Some((0..n_layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect())),
+            },
+        }
+    }
+
+    /// Which layers have rope, if the metadata says it. GGUF has no such key; config.json has (`hugging_face/mod.rs`).
+    pub fn layers_with_rope(&self, n_layers: usize) -> Result<Option<Vec<bool>>> {
+        match self.metadata.optional_u32_array(&self.name("rope.layers"))? {
+            Some(layers) if layers.len() < n_layers => bail!(
+                InvalidMetadata,
+                "of {n_layers} layers the configuration says for {} whether they have rope",
+                layers.len()
+            ),
+            layers => Ok(layers.map(|layers| layers.into_iter().take(n_layers).map(|has| has != 0).collect())),
+        }
+    }
+
+    /// The ropes of the model: its own, and one of layers with a window, where that differs.
+    pub fn ropes(
+        &self,
+        head_dim: usize,
+        trained: usize,
+        has_window: bool,
+        has_tensor: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<Rope>> {
+        let Some(kind) = self.arch.rope else { return Ok(Vec::new()) };
+        let dim = self.optional_dim("rope.dimension_count", MAX_HEAD_DIM)?.unwrap_or(head_dim);
+        if dim < 2 || dim > head_dim || !dim.is_multiple_of(2) {
+            bail!(
+                InvalidMetadata,
+                "{} is {dim}, wanted an even number from 2 to the {head_dim} elements of a head",
+                self.name("rope.dimension_count")
+            );
+        }
+        let theta = self.positive("rope.freq_base")?.unwrap_or(10000.0);
+        let mut ropes = vec![Rope { kind, dim, theta, scaling: self.rope_scaling(trained, has_tensor)? }];
+        if let Some(window_rope) = self.arch.window_rope.filter(|_| has_window) {
+            let default = window_rope.default_theta.unwrap_or(theta);
+            let theta = self.positive("rope.freq_base_swa")?.unwrap_or(default);
+            ropes.push(Rope { kind, dim, theta, scaling: RopeScaling::None });
+        }
+        Ok(ropes)
+    }
+
+    fn rope_scaling(&self, trained: usize, has_tensor: &dyn Fn(&str) -> bool) -> Result<RopeScaling> {
+        const FACTORS: &str = "rope_freqs.weight";
+        const LONG: &str = "rope_factors_long.weight";
+        const SHORT: &str = "rope_factors_short.weight";
+        let kind_name = self.name("rope.scaling.type");
+        let kind = self.metadata.optional_str(&kind_name)?;
+        let original = |default: usize| {
+            let original = self.dim_or_zero("rope.scaling.original_context_length", super::config::MAX_CONTEXT)?;
+            Ok::<_, Error>(original.filter(|&original| original > 0).unwrap_or(default))
+        };
+        let needed_factor =
+            || self.positive_or_none("rope.scaling.factor")?.ok_or_else(|| self.missing("rope.scaling.factor"));
+        let attention_factor = self.positive_or_none("rope.scaling.attn_factor")?;
+        // llama.cpp goes by the tensors, whatever the kind.
+        if has_tensor(LONG) && has_tensor(SHORT) {
+            let original = original(trained)?;
+            let stretch = (trained as f64 / original as f64).max(1.0);
+            let by_stretch = (1.0 + stretch.ln() / (original.max(2) as f64).ln()).sqrt() as f32;
+            let attention_factor = attention_factor.unwrap_or(by_stretch);
+            return Ok(RopeScaling::Long {
+                short: SHORT.to_owned(),
+                long: LONG.to_owned(),
+                original,
+                attention_factor,
+            });
+        }
+        let scaling = match kind {
+            Some("none") => RopeScaling::None,
+            // A factor without a kind is linear scaling. One is no scaling; zero is how llama.cpp writes "not set".
+            None | Some("linear") => {
+                let old = self.positive_or_none("rope.scale_linear")?;
+                match self.positive_or_none("rope.scaling.factor")?.or(old).filter(|&factor| factor != 1.0) {
+                    Some(factor) => RopeScaling::Linear { factor },
+                    None => RopeScaling::None,
+                }
+            }
+            Some("dynamic") => RopeScaling::Dynamic { factor: needed_factor()?, original: original(trained)? },
+            Some("yarn") => {
+                self.refuse_number("rope.scaling.yarn_log_multiplier", "YaRN with a multiplier of its own", |v| {
+                    v != 0.0
+                })?;
+                self.refuse_number("rope.scaling.yarn_ext_factor", "YaRN in part", |v| v != 1.0 && v != -1.0)?;
+                let factor = needed_factor()?;
+                let more = self.positive_or_none("rope.scaling.yarn_attn_factor")?.unwrap_or(1.0);
+                RopeScaling::Yarn {
+                    factor,
+                    original: original(trained)?,
+                    beta_fast: self.positive("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+                    beta_slow: self.positive("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+                    attention_factor: attention_factor.unwrap_or(1.0) * more * (1.0 + 0.1 * factor.ln()),
+                }
+            }
+            Some(kind) => bail!(
+                UnsupportedArchitecture,
+                "{kind_name} is {kind:?}; supported are \"none\", \"linear\", \"dynamic\", \"yarn\", and \"longrope\" with \
+                 the tensors {LONG:?} and {SHORT:?}"
+            ),
+        };
+        let scales_attention = attention_factor.is_some_and(|factor| factor != 1.0);
+        match scaling {
+            RopeScaling::None if has_tensor(FACTORS) => Ok(RopeScaling::Factors { tensor: FACTORS.to_owned() }),
+            scaling if has_tensor(FACTORS) => {
+                bail!(
+                    UnsupportedArchitecture,
+                    "the file has the tensor {FACTORS:?} and {scaling:?} besides: not supported"
+                )
+            }
+            scaling @ RopeScaling::Yarn { .. } => Ok(scaling),
+            scaling if scales_attention => bail!(
+                UnsupportedArchitecture,
+                "{} is not 1, and the scaling of rope is {scaling:?}: not supported",
+                self.name("rope.scaling.attn_factor")
+            ),
+            scaling => Ok(scaling),
+        }
+    }
+
+    pub fn check_vocabulary(&self, vocab_size: usize) -> Result<()> {
+        let tokens = self.metadata.optional_array("tokenizer.ggml.tokens")?.map(|tokens| tokens.len());
+        let (what, count) = match (tokens, self.metadata.optional_u32(&self.name("vocab_size"))?) {
+            (Some(tokens), _) => ("the tokenizer has", tokens),
+            (None, Some(size)) => ("the metadata has", size as usize),
+            (None, None) => return Ok(()),
+        };
+        if count != vocab_size {
+            bail!(ShapeMismatch, "{what} {count} tokens and the embedding {vocab_size} rows, wanted equal");
+        }
+        Ok(())
+    }
+
+    /// Refuses what changes the computation and is not computed.
+    pub fn refuse_unsupported(&self) -> Result<()> {
+        self.refuse_number("expert_shared_count", "experts that all tokens use", |v| v != 0.0)?;
+        self.refuse_number("expert_group_count", "experts in groups", |v| v != 0.0 && v != 1.0)?;
+        // 1 is softmax.
+        self.refuse_number("expert_gating_func", "another gate of experts", |v| v != 0.0 && v != 1.0)?;
+        self.refuse_number("attention.max_alibi_bias", "ALiBi", |v| v != 0.0)?;
+        self.refuse_number("attention.clamp_kqv", "clamped queries, keys and values", |v| v != 0.0)?;
+        if !self.arch.has_scales {
+            self.refuse_number("logit_scale", "scaled logits", |v| v != 0.0 && v != 1.0)?;
+            self.refuse_number("residual_scale", "scaled residuals", |v| v != 0.0 && v != 1.0)?;
+            self.refuse_number("embedding_scale", "scaled embeddings", |v| v != 0.0 && v != 1.0)?;
+        }
+        let mut switches = vec![("attention.causal", false, "attention that looks ahead")];
+        if !self.arch.parallel_without_norm {
+            switches.push(("use_parallel_residual", true, "parallel residuals"));
+        }
+        if self.arch.has_scales {
+            // llama.cpp takes it as the switch of rope in the architecture that has these scales.
+            switches.push(("rope.scaling.finetuned", false, "a model without rope"));
+        }
+        for (key, refused, what) in switches {
+            let name = self.name(key);
+            if self.metadata.optional_bool(&name)? == Some(refused) {
+                bail!(UnsupportedArchitecture, "{name} is {refused}: {what} is not supported");
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a number that switches something on.
+    fn refuse_number(&self, key: &str, what: &str, refused: impl Fn(f32) -> bool) -> Result<()> {
+        match self.number(key)? {
+            Some(value) if refused(value) => {
+                bail!(UnsupportedArchitecture, "{} is {value}: {what} is not supported", self.name(key))
+            }
+            _ => Ok(()),
+        }
+    }
+}

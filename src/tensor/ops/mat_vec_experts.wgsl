@@ -1,0 +1,54 @@
+// LANES invocations together compute four rows of one expert for one token; each takes every LANES-th block of 32 columns.
+#import "weight"
+
+struct Params {
+    rows: u32, columns: u32, blocks: u32,
+    // Pairs of a token and one of its experts, and how many of them share a row of x.
+    items: u32, items_per_row: u32,
+    experts: u32,
+}
+
+@group(0) @binding(1) var<storage, read> ids: array<u32>;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "activations"
+#import "subgroup_sum"
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let id = group.z * groups.y + group.y;
+    // The grid can be a little larger than the items; such a workgroup repeats the last one and writes nothing.
+    let item = min(id, params.items - 1u);
+    let x_row = item / params.items_per_row;
+    // Logits that are no numbers leave no id.
+    let first_row = min(ids[item], params.experts - 1u) * params.rows;
+    let team = group.x * (WORKGROUP / LANES) + local / LANES;
+    let lane = local % LANES;
+    let row = team * 4u;
+    // Rows past the end repeat the last one, so that every invocation takes part in the sum.
+    let last = params.rows - 1u;
+    let start0 = (first_row + min(row, last)) * params.blocks;
+    let start1 = (first_row + min(row + 1u, last)) * params.blocks;
+    let start2 = (first_row + min(row + 2u, last)) * params.blocks;
+    let start3 = (first_row + min(row + 3u, last)) * params.blocks;
+
+    var sum = vec4<f32>(0.0);
+    for (var block = lane; block < params.blocks; block += LANES) {
+        let x = load_activations(x_row, block);
+        sum += vec4<f32>(
+            dot_blocks(load_block(start0 + block), x),
+            dot_blocks(load_block(start1 + block), x),
+            dot_blocks(load_block(start2 + block), x),
+            dot_blocks(load_block(start3 + block), x),
+        );
+    }
+    sum = sum_over_lanes(sum, local);
+    if id < params.items {
+        for (var i = lane; i < 4u; i += LANES) {
+            if row + i < params.rows {
+                out[item * params.rows + row + i] = sum[i];
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+// The first position that a query sees whose own is the last of `length`. The kernel defines `params.window`.
+fn window_begin(length: u32) -> u32 {
+#ifdef WINDOW
+    return max(length, params.window) - params.window;
+#else
+    return 0u;
+#endif
+}

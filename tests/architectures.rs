@@ -1,0 +1,207 @@
+//! Every architecture against transformers: tiny models in both containers, by the joined ops and by one op at a time
+//! (`tests/golden/README.md`). Prompts pass the windows and the contexts before rope's scaling.
+
+#![cfg(not(target_arch = "wasm32"))]
+
+mod adapter;
+
+use std::path::{Path, PathBuf};
+
+use rillm::model::arch::ARCHS;
+use rillm::model::checkpoint::Checkpoint;
+use rillm::model::config::Config;
+use rillm::model::folder::DirectoryFolder;
+use rillm::model::{KvCache, Logits, Precision, Transformer, Weights};
+use rillm::tensor::quant::Format;
+use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
+use serde_json::Value;
+
+const TOLERANCE: f64 = 1e-4;
+const GGUF: &str = "model.gguf";
+const SAFETENSORS: &str = "model.safetensors";
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/architectures")
+}
+
+/// What transformers answered.
+struct Golden {
+    name: String,
+    ids: Vec<u32>,
+    /// What greedy decoding appends; nothing where rope would change with each token.
+    greedy: Vec<u32>,
+    /// [ids, vocabulary]
+    logits: Vec<f32>,
+    /// The logits of the first tokens in a context of no more.
+    short: Option<Vec<f32>>,
+}
+
+fn npy(path: PathBuf) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    let header = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    bytes[header..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// The models whose name contains the text in RILLM_MODEL, if it is set.
+fn models() -> Vec<Golden> {
+    let wanted = std::env::var("RILLM_MODEL").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    let models: Vec<Golden> = folders.iter().map(|folder| read(folder)).filter(|m| m.name.contains(&wanted)).collect();
+    assert!(!models.is_empty());
+    models
+}
+
+fn read(folder: &Path) -> Golden {
+    let answers: Value = serde_json::from_slice(&std::fs::read(folder.join("golden.json")).unwrap()).unwrap();
+    let ids = |key: &str| answers[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
+    Golden {
+        name: folder.file_name().unwrap().to_str().unwrap().to_owned(),
+        ids: ids("ids"),
+        greedy: ids("greedy"),
+        logits: npy(folder.join("logits.npy")),
+        short: answers.get("short").map(|_| npy(folder.join("short.logits.npy"))),
+    }
+}
+
+/// A model that is loaded, and its cache.
+struct Loaded {
+    context: Context,
+    transformer: Transformer,
+    cache: KvCache,
+}
+
+impl Loaded {
+    fn new(context: &Context, model: &str, file: &str, joined: bool, capacity: usize) -> Loaded {
+        pollster::block_on(async {
+            let folder = DirectoryFolder::new(golden().join(model));
+            let checkpoint = Checkpoint::open(&folder, Some(file)).await.unwrap();
+            let config = Config::of(&checkpoint).unwrap_or_else(|error| panic!("{model}/{file}: {error}"));
+            assert!(config.context_length >= capacity);
+            let weights = Weights::load(context, &checkpoint, &config, joined, &mut |_, _| Ok(())).await.unwrap();
+            let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
+            let cache = KvCache::new(context, transformer.config(), capacity, 1).unwrap();
+            Loaded { context: context.clone(), transformer, cache }
+        })
+    }
+
+    /// The logits [ids, vocabulary] of a pass over `ids`, the first at `position`.
+    fn forward(&self, ids: &[u32], position: usize) -> Vec<f32> {
+        let state = self.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0])).unwrap();
+        let tokens = self.context.tensor(&HostTensor::u32(&[ids.len()], ids)).unwrap();
+        let logits: Tensor = self.transformer.forward(&tokens, &state, &self.cache, Logits::All).unwrap().unwrap();
+        pollster::block_on(self.context.readback(&[&logits])).unwrap()[0].to_f32().unwrap()
+    }
+}
+
+/// ‖a − b‖ / ‖b‖ of the worst row.
+#[track_caller]
+fn worst_row(a: &[f32], b: &[f32], columns: usize) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let rows = a.chunks_exact(columns).zip(b.chunks_exact(columns));
+    let error = |(a, b): (&[f32], &[f32])| {
+        let difference: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        (difference / b.iter().map(|b| f64::from(*b).powi(2)).sum::<f64>()).sqrt()
+    };
+    // A NaN is worse than anything.
+    rows.map(error).fold(0.0, |worst, error| if error > worst || error.is_nan() { error } else { worst })
+}
+
+fn files(model: &Golden) -> Vec<&'static str> {
+    let mut files: Vec<&str> = [GGUF, SAFETENSORS].into_iter().collect();
+    files.retain(|file| golden().join(&model.name).join(file).exists());
+    if Format::by_name("bf16").is_none() {
+        println!("skipped: {} in safetensors, there is no format bf16", model.name);
+        files.retain(|file| *file != SAFETENSORS);
+    }
+    files
+}
+
+fn contexts() -> Vec<(&'static str, Context)> {
+    let gpu = DeviceOptions { software_kernels: Some(false), ..Default::default() };
+    vec![("software", adapter::context(true)), ("gpu", adapter::context_with(&gpu))]
+}
+
+#[test]
+fn every_architecture_has_a_model_in_both_containers() {
+    let names: Vec<String> = models().iter().map(|model| model.name.clone()).collect();
+    if std::env::var("RILLM_MODEL").is_ok() {
+        return;
+    }
+    for arch in ARCHS {
+        let of_arch = |name: &&String| {
+            let folder = DirectoryFolder::new(golden().join(name));
+            golden().join(name).join(GGUF).exists()
+                && pollster::block_on(Checkpoint::open(&folder, Some(GGUF)))
+                    .is_ok_and(|checkpoint| checkpoint.metadata.str("general.architecture").unwrap() == arch.name)
+        };
+        assert!(names.iter().any(|name| of_arch(&name)), "no golden model of {}", arch.name);
+    }
+}
+
+#[test]
+fn logits_agree_at_every_position() {
+    for (kernels, context) in contexts() {
+        for model in models() {
+            let columns = model.logits.len() / model.ids.len();
+            for file in files(&model) {
+                for joined in [false, true] {
+                    // The greedy answer's room; where rope depends on the context, it was as long as the prompt.
+                    let capacity = model.ids.len() + model.greedy.len();
+                    let loaded = Loaded::new(&context, &model.name, file, joined, capacity);
+                    let got = loaded.forward(&model.ids, 0);
+                    let error = worst_row(&got, &model.logits, columns);
+                    let what = format!("{}/{file}, {kernels} kernels, joined {joined}", model.name);
+                    println!("{what}: {error:.1e}");
+                    assert!(error <= TOLERANCE, "{what}: relative error {error:.2e}");
+                    if let Some(short) = &model.short {
+                        let length = short.len() / columns;
+                        let loaded = Loaded::new(&context, &model.name, file, joined, length);
+                        let error = worst_row(&loaded.forward(&model.ids[..length], 0), short, columns);
+                        assert!(error <= TOLERANCE, "{what}, short context: relative error {error:.2e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Token by token, and few at a time, the cache holds what a pass over all of them puts there; and the answer is the same.
+#[test]
+fn decode_agrees_with_prefill() {
+    for (kernels, context) in contexts() {
+        for model in models() {
+            let columns = model.logits.len() / model.ids.len();
+            for file in files(&model) {
+                for joined in [false, true] {
+                    let what = format!("{}/{file}, {kernels} kernels, joined {joined}", model.name);
+                    let loaded = Loaded::new(&context, &model.name, file, joined, model.ids.len() + model.greedy.len());
+                    // A long part, some of few tokens, then one at a time.
+                    let mut position = 0;
+                    for length in [29, 2, 5, 8] {
+                        let got = loaded.forward(&model.ids[position..position + length], position);
+                        let wanted = &model.logits[position * columns..][..length * columns];
+                        let error = worst_row(&got, wanted, columns);
+                        assert!(error <= TOLERANCE, "{what}, {length} from {position}: relative error {error:.2e}");
+                        position += length;
+                    }
+                    let mut last = Vec::new();
+                    for position in position..model.ids.len() {
+                        last = loaded.forward(&model.ids[position..=position], position);
+                        let error = worst_row(&last, &model.logits[position * columns..][..columns], columns);
+                        assert!(error <= TOLERANCE, "{what}, decoding {position}: relative error {error:.2e}");
+                    }
+                    let mut answer = Vec::new();
+                    for step in 0..model.greedy.len() {
+                        let best = last.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0 as u32;
+                        answer.push(best);
+                        if step + 1 < model.greedy.len() {
+                            last = loaded.forward(&[best], model.ids.len() + step);
+                        }
+                    }
+                    assert_eq!(answer, model.greedy, "{what}");
+                }
+            }
+        }
+    }
+}
