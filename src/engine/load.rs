@@ -16,7 +16,7 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
+use crate::model::{Embeds, Encoder, KvCache, Logits, Pooling, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME};
 use crate::text::tokenizer::Tokenizer;
@@ -74,7 +74,11 @@ pub struct ModelInfo {
     pub architecture: String,
     pub parameters: u64,
     pub layers: usize,
-    /// Tokens that fit the KV cache.
+    /// It goes on with a text. Otherwise it is an encoder, which makes embeddings only.
+    pub generates: bool,
+    /// It makes embeddings.
+    pub embeds: bool,
+    /// Tokens that fit the KV cache; of an encoder, those that a text may have.
     pub context_length: usize,
     /// Requests that run at once, each with a context of its own.
     pub max_sequences: usize,
@@ -94,9 +98,101 @@ pub struct ModelInfo {
 /// A loaded model.
 pub struct Engine(pub(super) Rc<Inner>);
 
+/// What a model does.
+pub(super) enum Model {
+    /// Goes on with a text.
+    Decoder(Box<Transformer>),
+    /// Makes vectors of texts.
+    Encoder(Box<Encoder>),
+}
+
+impl Model {
+    fn config(&self) -> &Config {
+        match self {
+            Self::Decoder(transformer) => transformer.config(),
+            Self::Encoder(encoder) => encoder.config(),
+        }
+    }
+
+    fn parameters(&self) -> u64 {
+        match self {
+            Self::Decoder(transformer) => transformer.parameters(),
+            Self::Encoder(encoder) => encoder.parameters(),
+        }
+    }
+
+    fn quantization(&self) -> &'static str {
+        match self {
+            Self::Decoder(transformer) => transformer.quantization(),
+            Self::Encoder(encoder) => encoder.quantization(),
+        }
+    }
+
+    fn precision(&self) -> Precision {
+        match self {
+            Self::Decoder(transformer) => transformer.precision(),
+            Self::Encoder(_) => Precision::Exact,
+        }
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        match self {
+            Self::Decoder(transformer) => transformer.weight_bytes(),
+            Self::Encoder(encoder) => encoder.weight_bytes(),
+        }
+    }
+}
+
+/// A model whose kernels are compiled, and what goes with it.
+struct Ready {
+    model: Model,
+    kv_cache_bytes: u64,
+    autotune: AutotuneInfo,
+    tunings: Option<String>,
+    sessions: Vec<Session>,
+    together: Option<Sequences>,
+}
+
+impl Ready {
+    async fn decoder(
+        context: &Context,
+        transformer: Transformer,
+        capacity: usize,
+        max_sequences: usize,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let (autotune, tunings) = autotune::run(context, &transformer, capacity, options).await?;
+        let cache = KvCache::new(context, transformer.config(), capacity, max_sequences)?;
+        let kv_cache_bytes = cache.bytes();
+        let mut sessions = (0..max_sequences)
+            .map(|sequence| Session::new(context, cache.sequence(sequence)?, capacity, sequence))
+            .collect::<Result<Vec<Session>>>()?;
+        if let Some(first) = sessions.first_mut() {
+            first.prepare(context, &transformer).await?;
+        }
+        let together = match max_sequences > 1 && transformer.is_joined() {
+            true => Some(Sequences::new(context, cache)?),
+            false => None,
+        };
+        let model = Model::Decoder(Box::new(transformer));
+        Ok(Self { model, kv_cache_bytes, autotune, tunings, sessions, together })
+    }
+
+    async fn encoder(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
+        let encoder = Encoder::new(context, config, weights)?;
+        // The kernels do not depend on how many tokens and texts there are.
+        context.prepare(|| encoder.forward(&[&[0, 0], &[0]], Pooling::Mean)).await?;
+        context.device().sync().await?;
+        let (autotune, tunings) = (AutotuneInfo::off(), None);
+        let model = Model::Encoder(Box::new(encoder));
+        Ok(Self { model, kv_cache_bytes: 0, autotune, tunings, sessions: Vec::new(), together: None })
+    }
+}
+
 pub(super) struct Inner {
     pub context: Context,
-    pub transformer: Transformer,
+    pub model: Model,
+    pub embeds: Embeds,
     pub tokenizer: Tokenizer,
     pub template: ChatTemplate,
     pub utc_offset_seconds: i64,
@@ -164,7 +260,10 @@ impl Engine {
         }
         let own_template = chat_templates.get(DEFAULT_TEMPLATE_NAME);
         let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
-        let capacity = capacity(options.context_length, config.context_length)?;
+        let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
+        // An encoder keeps nothing of a text, so that a long context costs nothing.
+        let default = if config.arch.is_encoder { config.context_length } else { DEFAULT_CONTEXT_LENGTH };
+        let capacity = capacity(options.context_length, config.context_length, default)?;
         let max_sequences = options.max_sequences.unwrap_or(1);
         if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
@@ -181,46 +280,46 @@ impl Engine {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
-        let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
-        let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
-        let config = transformer.config();
-        let only_gathered = match config.tie_embeddings {
+        let is_encoder = config.arch.is_encoder;
+        let join = !options.plain_ops && !is_encoder;
+        let weights = Weights::load(&context, &checkpoint, &config, join, &mut on_bytes).await?;
+        let only_gathered = match config.tie_embeddings && !is_encoder {
             true => 0,
             false => checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes),
         };
+        let ready = match is_encoder {
+            true => Ready::encoder(&context, config, &weights).await?,
+            false => {
+                let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
+                Ready::decoder(&context, transformer, capacity, max_sequences, options).await?
+            }
+        };
+        let Ready { model, kv_cache_bytes, autotune, tunings, sessions, together } = ready;
+        let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
             has_chat_template: own_template.is_some(),
             architecture: config.arch.name.to_owned(),
-            parameters: transformer.parameters(),
+            generates: !is_encoder,
+            embeds: embeds.pooling.is_some(),
+            parameters: model.parameters(),
             layers: n_layers,
             context_length: capacity,
             max_sequences,
             vocab_size: config.vocab_size,
             embedding_length: config.n_embd,
-            quantization: transformer.quantization().to_uppercase(),
-            precision: transformer.precision(),
-            weight_bytes: transformer.weight_bytes(),
-            weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
-            kv_cache_bytes: cache.bytes(),
+            quantization: model.quantization().to_uppercase(),
+            precision: model.precision(),
+            weight_bytes: model.weight_bytes(),
+            weight_bytes_per_token: model.weight_bytes().saturating_sub(only_gathered),
+            kv_cache_bytes,
             adapter: context.device().adapter().clone(),
             autotune,
         };
-        let mut sessions = (0..max_sequences)
-            .map(|sequence| Session::new(&context, cache.sequence(sequence)?, capacity, sequence))
-            .collect::<Result<Vec<Session>>>()?;
-        if let Some(first) = sessions.first_mut() {
-            first.prepare(&context, &transformer).await?;
-        }
-        let together = match max_sequences > 1 && transformer.is_joined() {
-            true => Some(Sequences::new(&context, cache)?),
-            false => None,
-        };
         let engine = Engine(Rc::new(Inner {
             context,
-            transformer,
+            model,
+            embeds,
             tokenizer,
             template,
             utc_offset_seconds: options.utc_offset_seconds,
@@ -274,6 +373,7 @@ impl Engine {
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
     /// forgotten.
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
+        self.0.decoder()?;
         let mut session = self.0.take_session(&[])?;
         session.forget();
         let logits = session.forward(&self.0, ids, Logits::All);
@@ -317,6 +417,18 @@ impl EngineTensor {
 }
 
 impl Inner {
+    /// The model, if it can go on with a text.
+    pub fn decoder(&self) -> Result<&Transformer> {
+        match &self.model {
+            Model::Decoder(transformer) => Ok(transformer),
+            Model::Encoder(_) => bail!(
+                InvalidRequest,
+                "the model ({}) is an encoder: it makes embeddings and no text; use embeddings, or load another model",
+                self.info.architecture
+            ),
+        }
+    }
+
     /// The session that holds most of the beginning of a prompt; among equals the one that was used longest ago.
     pub fn take_session(&self, prompt: &[u32]) -> Result<Session> {
         let mut sessions = self.sessions.borrow_mut();
@@ -347,9 +459,9 @@ fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
 }
 
-fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
+fn capacity(asked: Option<usize>, trained: usize, default: usize) -> Result<usize> {
     match asked {
-        None => Ok(trained.min(DEFAULT_CONTEXT_LENGTH)),
+        None => Ok(trained.min(default)),
         Some(asked) if asked == 0 || asked > trained => {
             bail!(InvalidRequest, "contextLength is {asked}, wanted 1 to {trained}, which the model was trained for")
         }

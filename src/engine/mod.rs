@@ -5,6 +5,7 @@
 mod autotune;
 mod decoding;
 pub mod dispatch_cost;
+mod embeddings;
 mod generate;
 mod load;
 mod model_text;
@@ -19,6 +20,7 @@ mod verification;
 
 pub use crate::model::{Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
+pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
 

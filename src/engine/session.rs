@@ -102,7 +102,7 @@ impl Session {
 
     /// Sets what sampling depends on for one generation, and what ends it.
     pub async fn configure(&mut self, engine: &Inner, settings: &SamplerSettings, ending: &Ending) -> Result<()> {
-        self.prepare(&engine.context, &engine.transformer).await?;
+        self.prepare(&engine.context, engine.decoder()?).await?;
         match &mut self.decode {
             Some(decode) => decode.sampling.configure(&engine.context, settings, ending).await,
             None => bail!(Internal, "a session that was prepared has no step"),
@@ -115,9 +115,19 @@ impl Session {
         let context = &engine.context;
         self.place(context, 0)?;
         let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
-        let logits = engine.transformer.forward(&tokens, &self.state, &self.cache, logits)?;
+        let logits = engine.decoder()?.forward(&tokens, &self.state, &self.cache, logits)?;
         self.tokens.extend_from_slice(ids);
         Ok(logits)
+    }
+
+    /// The same pass for what the head would take, [ids, n_embd].
+    pub fn states(&mut self, engine: &Inner, ids: &[u32]) -> Result<Tensor> {
+        self.check(engine, ids)?;
+        self.place(&engine.context, 0)?;
+        let tokens = engine.context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
+        let states = engine.decoder()?.states(&tokens, &self.state, &self.cache)?;
+        self.tokens.extend_from_slice(ids);
+        Ok(states)
     }
 
     /// Takes in the next part of a prompt, of `tokens` tokens; with the last part, samples the first token of the answer as
@@ -137,7 +147,7 @@ impl Session {
         self.check(engine, ids)?;
         let context = &engine.context;
         self.place(context, 0)?;
-        let readback = self.verification.run(context, &engine.transformer, &self.state, &self.cache, ids).await?;
+        let readback = self.verification.run(context, engine.decoder()?, &self.state, &self.cache, ids).await?;
         self.tokens.push(ids[0]);
         Ok(readback)
     }
@@ -173,7 +183,7 @@ impl Session {
     }
 
     fn check(&self, engine: &Inner, ids: &[u32]) -> Result<()> {
-        let vocab_size = engine.transformer.config().vocab_size;
+        let vocab_size = engine.decoder()?.config().vocab_size;
         if ids.is_empty() {
             bail!(InvalidRequest, "there are no tokens to take in, wanted at least one");
         }

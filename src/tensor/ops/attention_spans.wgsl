@@ -17,7 +17,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let item = min(id, params.items - 1u);
     let token = item / params.heads;
     let end = min(spans[2u * token + 1u], params.tokens);
-    var attended = attend(item, spans[2u * token], end, local);
+    var attended = attend(item, 0u, spans[2u * token], end, local);
     if id < params.items {
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;

@@ -62,7 +62,7 @@ impl Op for RopePositions {
         for (token, position) in (0..tokens).zip(positions) {
             let row = HostTensor::f32(&[1, columns], &x[token * columns..][..columns]);
             let mut one = [row, inputs[1].clone(), HostTensor::u32(&[4], &[position, 0, 0, 0])];
-            Rope { head_dim: self.head_dim, interleaved: self.interleaved }.reference(&mut one)?;
+            Rope { head_dim: self.head_dim, interleaved: self.interleaved, scale: 1.0 }.reference(&mut one)?;
             all.extend(one[0].to_f32()?);
         }
         inputs[0].set_f32(&all);

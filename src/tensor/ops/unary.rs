@@ -32,6 +32,7 @@ impl From<Activation> for UnaryKind {
         match activation {
             Activation::Silu => Self::Swish,
             Activation::GeluTanh => Self::Gelu,
+            Activation::Gelu => Self::GeluErf,
         }
     }
 }
@@ -74,7 +75,7 @@ impl UnaryKind {
                 // ½ x (1 + tanh(inner)), in the form that keeps its digits where tanh is near -1.
                 x / (1.0 + (-2.0 * inner).exp())
             }
-            Self::GeluErf => 0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
+            Self::GeluErf => Activation::Gelu.of(x),
             Self::Neg => -x,
             Self::Relu => x.max(0.0),
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
@@ -83,25 +84,6 @@ impl UnaryKind {
             Self::Tanh => x.tanh(),
         }
     }
-}
-
-/// The complementary error function in double precision: its series near zero and its continued fraction further out (Abramowitz
-/// and Stegun, 7.1.6 and 7.1.14).
-fn erfc(x: f64) -> f64 {
-    let z = x.abs();
-    let tail = if z < 3.0 {
-        let (mut term, mut sum, mut n) = (z, z, 0.0);
-        while term > sum * 1e-17 {
-            n += 1.0;
-            term *= 2.0 * z * z / (2.0 * n + 1.0);
-            sum += term;
-        }
-        1.0 - 2.0 / std::f64::consts::PI.sqrt() * (-z * z).exp() * sum
-    } else {
-        let fraction = (1..=60).rev().fold(z, |below, n| z + f64::from(n) / 2.0 / below);
-        (-z * z).exp() / fraction / std::f64::consts::PI.sqrt()
-    };
-    if x < 0.0 { 2.0 - tail } else { tail }
 }
 
 /// Input: x. Output: the same shape.
