@@ -1,7 +1,7 @@
 // The messages between the page and the worker, and what both sides of them offer. Types only; neither side's workings.
 
 import type { ErrorData } from './errors.js';
-import type { EngineStats, FinishReason, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
+import type { EmbeddingUsage, EngineStats, FinishReason, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
 
 /** A piece of generated text; the last one says why it is the last. */
 export interface Chunk {
@@ -40,10 +40,18 @@ export interface TensorData {
   dtype: string;
 }
 
+/** The vectors of all inputs of a request, one behind the other. */
+export interface EmbeddingsData {
+  values: Float32Array;
+  dimensions: number;
+  usage: EmbeddingUsage;
+}
+
 /** The calls that are one question and one answer. Each name is a message of its own to the worker. */
 export interface HostCalls {
   tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array>;
   detokenize(ids: Uint32Array): Promise<string>;
+  embed(request: object): Promise<EmbeddingsData>;
   forward(ids: Uint32Array): Promise<TensorData>;
   readback(handle: number): Promise<Float32Array>;
   disposeTensor(handle: number): Promise<void>;

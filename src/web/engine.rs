@@ -12,7 +12,8 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision,
+    Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions,
+    PowerPreference, Precision,
 };
 use crate::error::{Error, Result};
 
@@ -64,6 +65,20 @@ impl WasmEngine {
         let start =
             || self.get()?.complete(CompletionRequest::parse(json_from_js("the completion request", &request)?)?);
         start().map(WasmGeneration::new).map_err(js_error)
+    }
+
+    /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one behind the other.
+    pub async fn embed(&self, request: JsValue) -> Result<JsValue, JsValue> {
+        let parse = || EmbeddingRequest::parse(json_from_js("the embedding request", &request)?);
+        let request = parse().map_err(js_error)?;
+        let engine = self.engine()?;
+        let embeddings = engine.embed(request).await.map_err(js_error)?;
+        let result = js_sys::Object::new();
+        let set = |key: &str, value: &JsValue| js_sys::Reflect::set(&result, &key.into(), value);
+        set("values", &Float32Array::from(&embeddings.values[..]))?;
+        set("dimensions", &(embeddings.dimensions as f64).into())?;
+        set("usage", &to_js(&embeddings.usage)?)?;
+        Ok(result.into())
     }
 
     pub fn tokenize(&self, text: &str, options: JsValue) -> Result<Uint32Array, JsValue> {
