@@ -73,6 +73,10 @@ codes! {
     Network = "network",
     /// The server answered with an HTTP error status.
     Http = "http",
+    /// The server wants a right that the caller has not shown: a login, a token, accepted conditions.
+    AccessDenied = "access_denied",
+    /// There is no such file, repository or revision.
+    NotFound = "not_found",
     /// The server does not serve byte ranges.
     RangeNotSupported = "range_not_supported",
     /// Reading a file or Blob failed.

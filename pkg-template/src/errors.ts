@@ -48,6 +48,10 @@ export const ERROR_CODES = [
   'network',
   /** The server answered with an HTTP error status. */
   'http',
+  /** The server wants a right that the caller has not shown: a login, a token, accepted conditions. */
+  'access_denied',
+  /** There is no such file, repository or revision. */
+  'not_found',
   /** The server does not serve byte ranges. */
   'range_not_supported',
   /** Reading a file or Blob failed. */

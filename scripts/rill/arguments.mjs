@@ -10,6 +10,7 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
 
   generate --model PATH|URL (--prompt TEXT [--raw] | --messages FILE.json)
            [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed S] [--ignore-eos]
+           The model is a GGUF file, or a Hugging Face folder.
            The prompt is a user's message where the model has a chat template, a text to continue where it has
            none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
   logits   --model PATH|URL --ids FILE.json --out FILE.npy [--precision fast|exact]

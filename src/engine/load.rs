@@ -261,9 +261,7 @@ impl Engine {
         let own_template = chat_templates.get(DEFAULT_TEMPLATE_NAME);
         let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
-        // An encoder keeps nothing of a text, so that a long context costs nothing.
-        let default = if config.arch.is_encoder { config.context_length } else { DEFAULT_CONTEXT_LENGTH };
-        let capacity = capacity(options.context_length, config.context_length, default)?;
+        let capacity = capacity(options.context_length, &config)?;
         let max_sequences = options.max_sequences.unwrap_or(1);
         if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
@@ -455,11 +453,15 @@ pub(super) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 }
 
 /// Names the source in an error that does not name it yet.
-fn about(name: &str, error: Error) -> Error {
+pub(super) fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
 }
 
-fn capacity(asked: Option<usize>, trained: usize, default: usize) -> Result<usize> {
+/// Tokens that the model is to hold.
+pub(super) fn capacity(asked: Option<usize>, config: &Config) -> Result<usize> {
+    let trained = config.context_length;
+    // An encoder keeps nothing of a text, so that a long context costs nothing.
+    let default = if config.arch.is_encoder { trained } else { DEFAULT_CONTEXT_LENGTH };
     match asked {
         None => Ok(trained.min(default)),
         Some(asked) if asked == 0 || asked > trained => {

@@ -7,6 +7,8 @@ mod decoding;
 pub mod dispatch_cost;
 mod embeddings;
 mod generate;
+pub mod hub;
+mod inspect;
 mod load;
 mod model_text;
 pub mod openai;
@@ -22,6 +24,7 @@ pub use crate::model::{Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
+pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
 
 // What bindings need of the layers below.

@@ -13,7 +13,7 @@ use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
     Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions,
-    PowerPreference, Precision,
+    PowerPreference, Precision, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -157,7 +157,8 @@ impl WasmEngine {
     }
 }
 
-async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
+/// The options of `load` and `inspect`, and the signal to stop by.
+fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
     // The signal is an object of the browser and no data; the rest is.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
@@ -183,7 +184,23 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         autotune: options.autotune,
         tunings: options.tunings,
     };
-    let source = source::open(&source, signal.clone()).await?;
+    Ok((options, signal))
+}
+
+/// Reads the headers of a model: what it is and what it takes to run it.
+#[wasm_bindgen(js_name = inspectModel)]
+pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue, JsValue> {
+    let inspect = async {
+        let (options, signal) = load_options(options)?;
+        let (folder, file) = source::open(&source, signal).await?;
+        inspect(&*folder, file.as_deref(), &options).await
+    };
+    to_js(&inspect.await.map_err(js_error)?)
+}
+
+async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
+    let (options, signal) = load_options(options)?;
+    let (folder, file) = source::open(&source, signal.clone()).await?;
     let mut progress = |progress| {
         if let Some(callback) = &on_progress {
             let value = to_js(&progress).unwrap_or(JsValue::UNDEFINED);
@@ -196,7 +213,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         }
         Ok(())
     };
-    let engine = Engine::load(&*source, &options, &mut progress).await?;
+    let engine = Engine::load_from(&*folder, file.as_deref(), &options, &mut progress).await?;
     Ok(WasmEngine { engine: RefCell::new(Some(Rc::new(engine))) })
 }
 
