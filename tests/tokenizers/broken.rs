@@ -200,3 +200,40 @@ proptest! {
         }
     }
 }
+
+/// The first files of the fuzz target, sound and then with random bytes changed.
+#[test]
+fn damaged_files_do_not_panic() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/tokenizer_json");
+    let mut seed = 12345u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % below
+    };
+    let (mut files, mut taken) = (0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        let load =
+            |bytes: &[u8]| Tokenizer::from_files(&TokenizerFiles { tokenizer: bytes, ..TokenizerFiles::default() });
+        assert!(load(&bytes).is_ok());
+        files += 1;
+        for _ in 0..400 {
+            let mut bytes = bytes.clone();
+            for _ in 0..1 + random(3) {
+                let at = random(bytes.len());
+                match random(3) {
+                    0 => bytes[at] = random(256) as u8,
+                    1 => drop(bytes.remove(at)),
+                    _ => bytes[at] = b"0123456789truefalsenull[]{}\",:"[random(30)],
+                }
+            }
+            if let Ok(tokenizer) = load(&bytes) {
+                taken += 1;
+                if let Ok(ids) = tokenizer.encode("a b  ab▁ <s> É\u{301} ﬁ 12\n日本", true, true) {
+                    super::streamed(&tokenizer, &ids);
+                }
+            }
+        }
+    }
+    assert!(files >= 5 && taken > 100, "{files} files, {taken} taken");
+}
