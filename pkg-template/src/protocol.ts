@@ -28,6 +28,7 @@ export interface Generation {
 export interface HostLoadOptions {
   contextLength?: number;
   maxSequences?: number;
+  draft?: HostSource;
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;

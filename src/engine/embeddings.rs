@@ -142,7 +142,7 @@ impl Inner {
     async fn embed_by_decoder(&self, ids: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
         let mut session = self.take_session(&[])?;
         session.forget();
-        let states = session.states(self, ids);
+        let states = session.states(self.decoder()?, ids);
         session.forget();
         self.give_back(session);
         let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
