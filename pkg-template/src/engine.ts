@@ -1,11 +1,13 @@
 // What callers use: loads a model into a host and offers OpenAI's endpoints on it. It decides the order of requests and the
 // meaning of options; how a model runs, and on which thread, is the host's.
 
+import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
 import { RunningGeneration } from './generation.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
 import type { GenerationKind, Host, HostLoadOptions } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
+import { resolveSource, resolveUrl } from './source.js';
 import { CompletionStream } from './stream.js';
 import { Tensor } from './tensor.js';
 import type {
@@ -15,11 +17,16 @@ import type {
   Completion,
   CompletionChunk,
   CompletionRequest,
+  EmbeddingsRequest,
+  EmbeddingsResponse,
   EngineStats,
+  InspectOptions,
+  Inspection,
   KernelUse,
   LoadOptions,
   LoadProgress,
   ModelInfo,
+  ModelSource,
   RequestOptions,
   TokenizeOptions,
 } from './types.js';
@@ -37,6 +44,12 @@ export interface Completions {
   create(request: CompletionRequest, options?: RequestOptions): Promise<Completion | CompletionStream<CompletionChunk>>;
 }
 
+export interface EmbeddingsEndpoint {
+  create(request: EmbeddingsRequest & { encoding_format: 'base64' }, options?: RequestOptions): Promise<EmbeddingsResponse<string>>;
+  create(request: EmbeddingsRequest & { encoding_format?: 'float' | undefined }, options?: RequestOptions): Promise<EmbeddingsResponse>;
+  create(request: EmbeddingsRequest, options?: RequestOptions): Promise<EmbeddingsResponse<number[] | string>>;
+}
+
 /** A loaded model. Every method that fails rejects with an EngineError. */
 export class Engine {
   /** What was loaded, and on which adapter it runs. */
@@ -45,26 +58,33 @@ export class Engine {
   readonly chat: { readonly completions: ChatCompletions };
   /** Continuations of a text, in the shapes of OpenAI's completions. */
   readonly completions: Completions;
+  /**
+   * Vectors of texts, of length 1, in the shapes of OpenAI's embeddings. For encoders, and for other models whose files say how the
+   * vectors of their tokens become one (`info.embeds`); others reject with code `invalid_request`.
+   */
+  readonly embeddings: EmbeddingsEndpoint;
 
   #host: Host;
   #queue: RequestQueue;
   #disposed: EngineError | undefined;
 
   /**
-   * Loads a GGUF model from a URL (the server must serve byte ranges), a File or a Blob.
+   * Loads a model: a GGUF file, or a Hugging Face folder with safetensors, from wherever it is (see `ModelSource`).
    *
    * ```js
    * const engine = await Engine.load('/models/model.gguf', { onProgress: ({ loaded, total }) => … });
+   * const other = await Engine.load('hf:owner/name:Q4_K_M');
    * ```
    */
-  static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter, autotune } =
+  static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, precision, kvCache, powerPreference, forceFallbackAdapter, autotune } =
       options;
-    const place = resolveSource(source);
+    const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
     if (precision !== undefined) hostOptions.precision = precision;
     if (kvCache !== undefined) hostOptions.kvCache = kvCache;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
@@ -82,6 +102,34 @@ export class Engine {
     }
   }
 
+  /**
+   * Reads the headers of a model and says what it is, what it needs and whether this adapter's limits allow it. Nothing is uploaded.
+   *
+   * ```js
+   * const { architecture, weight_bytes, kv_cache_bytes, problem } = await Engine.inspect('hf:owner/name');
+   * ```
+   */
+  static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
+    const { signal, worker = true, wasmUrl, contextLength, maxSequences, powerPreference, forceFallbackAdapter } = options;
+    const place = await resolveSource(source, options.file, options.hub);
+    const hostOptions: HostLoadOptions = {};
+    if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
+    if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+    if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
+    if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+    if (signal?.aborted) throw abortError(signal, 'inspecting the model');
+
+    const host = worker ? new WorkerHost() : await pageHost();
+    try {
+      return await host.inspect(place, hostOptions, signal);
+    } catch (thrown) {
+      throw signal?.aborted ? abortError(signal, 'inspecting the model') : toEngineError(thrown);
+    } finally {
+      await host.dispose().catch(() => {});
+    }
+  }
+
   private constructor(host: Host, info: ModelInfo) {
     this.#host = host;
     this.info = info;
@@ -96,6 +144,14 @@ export class Engine {
     this.completions = {
       create: ((request: unknown, options?: RequestOptions) =>
         this.#create('completion', () => completionShapes(model), request, options)) as Completions['create'],
+    };
+    this.embeddings = {
+      create: (async (request: unknown, { signal }: RequestOptions = {}) => {
+        const { embedding, format } = splitEmbeddingRequest(request);
+        const data = await this.#inTurn(() => this.#host.embed(embedding), signal);
+        if (signal?.aborted) throw abortError(signal, 'the embedding');
+        return embeddingsResponse(data, format, model);
+      }) as EmbeddingsEndpoint['create'],
     };
   }
 
@@ -183,8 +239,8 @@ export class Engine {
     return shapes.whole(chunks);
   }
 
-  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = await this.#turn();
+  async #inTurn<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const turn = await this.#turn(signal);
     try {
       return await work();
     } finally {
@@ -206,23 +262,6 @@ async function pageHost(): Promise<Host> {
   // Imported only when it is wanted: with a worker, the page itself never loads the wasm's glue.
   const { EngineHost } = await import('./host.js');
   return new EngineHost();
-}
-
-function resolveSource(source: string | URL | Blob): string | Blob {
-  if (source instanceof Blob) return source;
-  return resolveUrl(source, 'the model');
-}
-
-/** A worker would resolve a relative URL against its own script. */
-function resolveUrl(url: unknown, what: string): string {
-  if (typeof url !== 'string' && !(url instanceof URL)) {
-    throw new EngineError('invalid_request', `${what} is a URL${what === 'the model' ? ', a File or a Blob' : ''}, got ${typeof url}`);
-  }
-  try {
-    return new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href;
-  } catch (thrown) {
-    throw new EngineError('invalid_request', `${what} has no valid URL: ${String(url)}`, { cause: thrown });
-  }
 }
 
 /** Calls the caller's function; what it throws is the caller's and must not break the load. */

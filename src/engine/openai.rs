@@ -113,6 +113,7 @@ impl Engine {
             }
             (one, other) => one.or(other),
         };
+        self.0.decoder()?;
         let prompt = self.render(&request)?;
         let tokenizer = self.tokenizer();
         // Most templates write BOS themselves; twice would be another prompt.
@@ -121,7 +122,10 @@ impl Engine {
         });
         let ids = tokenizer.encode(&prompt, !begins_with_bos, true)?;
         let sampler = sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?;
-        let speculation = request.speculation.map(|asked| Speculation::new(asked, &sampler)).transpose()?;
+        let speculation = request
+            .speculation
+            .map(|asked| Speculation::new(asked, &sampler, self.info().draft.is_some()))
+            .transpose()?;
         self.start(Request {
             prompt: ids,
             max_tokens: positive("max_tokens", max_tokens)?,
@@ -135,12 +139,16 @@ impl Engine {
 
     /// Continues a text.
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
+        self.0.decoder()?;
         let prompt = match request.prompt {
             Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
             Prompt::Tokens(ids) => ids,
         };
         let sampler = sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?;
-        let speculation = request.speculation.map(|asked| Speculation::new(asked, &sampler)).transpose()?;
+        let speculation = request
+            .speculation
+            .map(|asked| Speculation::new(asked, &sampler, self.info().draft.is_some()))
+            .transpose()?;
         self.start(Request {
             prompt,
             max_tokens: positive("max_tokens", request.max_tokens)?,
@@ -221,7 +229,7 @@ fn message((index, message): (usize, &Value)) -> Result<Value> {
 }
 
 /// Reads a request; an error names the field that it is about.
-fn parse<T: DeserializeOwned>(what: &str, request: Value) -> Result<T> {
+pub(super) fn parse<T: DeserializeOwned>(what: &str, request: Value) -> Result<T> {
     serde_path_to_error::deserialize(request).map_err(|error| match error.path().iter().next() {
         Some(_) => err!(InvalidRequest, "{what}: {}: {}", error.path(), error.inner()),
         None => err!(InvalidRequest, "{what}: {}", error.inner()),

@@ -16,6 +16,14 @@ pub enum KvFormat {
 }
 
 impl KvFormat {
+    /// Of a number.
+    fn bytes(self) -> u64 {
+        match self {
+            Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+
     fn dtype(self) -> DType {
         match self {
             Self::F16 => DType::F16,
@@ -43,15 +51,7 @@ impl KvCache {
         sequences: usize,
         format: KvFormat,
     ) -> Result<Self> {
-        let columns = config.n_kv_heads * config.head_dim;
-        let (shape, capacity) = match sequences {
-            1 => (Shape::from([capacity, columns]), capacity),
-            _ => {
-                let capacity = capacity.next_multiple_of(ALIGNED_POSITIONS);
-                (Shape::from([sequences, capacity, columns]), capacity)
-            }
-        };
-        let desc = Desc { shape, dtype: format.dtype() };
+        let (desc, capacity) = Self::desc(config, capacity, sequences, format);
         let layers = (0..config.n_layers)
             .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;
@@ -66,6 +66,26 @@ impl KvCache {
         };
         let layers = self.layers.iter().map(|(k, v)| Ok((of_sequence(k)?, of_sequence(v)?))).collect::<Result<_>>()?;
         Ok(Self { layers, capacity: self.capacity })
+    }
+
+    /// Of the keys or the values of a layer, and how many tokens there is room for.
+    fn desc(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (Desc, usize) {
+        let columns = config.n_kv_heads * config.head_dim;
+        let (shape, capacity) = match sequences {
+            1 => (Shape::from([capacity, columns]), capacity),
+            _ => {
+                let capacity = capacity.next_multiple_of(ALIGNED_POSITIONS);
+                (Shape::from([sequences, capacity, columns]), capacity)
+            }
+        };
+        (Desc { shape, dtype: format.dtype() }, capacity)
+    }
+
+    /// The bytes of a cache, and those of its largest binding.
+    pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
+        let (desc, _) = Self::desc(config, capacity, sequences, format);
+        let binding = desc.shape.dims().iter().fold(format.bytes(), |bytes, dim| bytes.saturating_mul(*dim as u64));
+        (binding.saturating_mul(2 * config.n_layers as u64), binding)
     }
 
     /// Positions of a sequence.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::arch::{Change, JOINED};
+use super::arch::{Change, JOINED, JoinedMatrices};
 use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
 use super::config::Config;
 use super::joined::Joined;
@@ -120,6 +120,29 @@ impl Weights {
         Ok(weights)
     }
 
+    /// What the tensors that the configuration uses take on the GPU. All types are checked.
+    pub fn needs(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Needs> {
+        let mut needs = Needs { bytes: 0, largest: String::new(), largest_binding: 0, largest_buffer: 0 };
+        for tensor in checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)) {
+            let format = format_of(tensor)?;
+            let (bytes, binding) = match tensor.dims.len() {
+                1 => (tensor.elements().saturating_mul(4), tensor.elements().saturating_mul(4)),
+                _ => {
+                    let (rows, columns) = matrix_of(tensor)?;
+                    format.row_bytes(columns)?;
+                    let planes = format.planes(rows, columns);
+                    (planes.bytes, planes.largest())
+                }
+            };
+            needs.bytes = needs.bytes.saturating_add(bytes);
+            if binding > needs.largest_binding {
+                (needs.largest, needs.largest_binding) = (format!("the tensor {:?}", tensor.name), binding);
+            }
+            needs.largest_buffer = needs.largest_buffer.max(bytes);
+        }
+        Ok(needs)
+    }
+
     fn insert_vector(&mut self, context: &Context, name: &str, values: Vec<f32>) -> Result<()> {
         let vector = context.tensor(&HostTensor::f32(&[values.len()], &values))?;
         self.bytes += vector.bytes();
@@ -154,14 +177,14 @@ impl Weights {
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
     fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<HashMap<String, (Tensor, usize)>> {
         let mut places = HashMap::new();
-        for Group { name, first, parts } in groups {
+        for Group { name, first, count, parts } in groups {
             let format = format_of(parts[0])?;
             let columns = parts[0].dims[0] as usize;
             format.row_bytes(columns)?;
             let rows: usize = parts.iter().map(|part| part.dims[1] as usize).sum();
             let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
             let whole = context.empty(desc, &name)?;
-            let run = Run { first, count: parts.len(), matrix: whole.clone() };
+            let run = Run { first, count, matrix: whole.clone() };
             self.joined.entry(name).or_default().push(run);
             let mut first_row = 0;
             for part in parts {
@@ -218,10 +241,22 @@ impl Weights {
     }
 }
 
+/// What weights take on the GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needs {
+    pub bytes: u64,
+    /// What needs the largest binding.
+    pub largest: String,
+    pub largest_binding: u64,
+    pub largest_buffer: u64,
+}
+
 /// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.
 struct Group<'a> {
     name: String,
+    /// The number of the first one, and how many there are. A file may have them as one part.
     first: usize,
+    count: usize,
     parts: Vec<&'a TensorInfo>,
 }
 
@@ -237,15 +272,23 @@ fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64)
     }
     let mut groups: Vec<Group<'a>> = Vec::new();
     for layer in 0..config.n_layers {
-        for (joined, stems) in JOINED {
-            let name = format!("blk.{layer}.{joined}");
-            for (number, stem) in stems.iter().enumerate() {
-                let Some(part) = by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied() else {
-                    return Ok(vec![]);
-                };
+        for JoinedMatrices { name, parts, whole } in JOINED {
+            let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
+            let name = format!("blk.{layer}.{name}");
+            let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
+            // The file may have them as one already.
+            if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
+                groups.push(Group { name, first: 0, count: parts.len(), parts: vec![whole] });
+                continue;
+            }
+            for (number, part) in parts.into_iter().enumerate() {
+                let Some(part) = part else { return Ok(vec![]) };
                 match groups.last_mut().filter(|group| group.name == name) {
-                    Some(group) if takes(group, part, binding_limit)? => group.parts.push(part),
-                    _ => groups.push(Group { name: name.clone(), first: number, parts: vec![part] }),
+                    Some(group) if takes(group, part, binding_limit)? => {
+                        group.parts.push(part);
+                        group.count += 1;
+                    }
+                    _ => groups.push(Group { name: name.clone(), first: number, count: 1, parts: vec![part] }),
                 }
             }
         }
