@@ -25,6 +25,7 @@ export interface WasmTensor {
 
 export interface WasmLoadOptions {
   contextLength?: number;
+  chatTemplate?: string;
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;

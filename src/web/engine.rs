@@ -26,6 +26,7 @@ struct JsLoadOptions {
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
     precision: Option<Precision>,
+    chat_template: Option<String>,
     autotune: Autotune,
     tunings: Option<String>,
 }
@@ -180,6 +181,7 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
         context_length: options.context_length,
         max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
+        chat_template: options.chat_template,
         precision: options.precision,
         plain_ops: false,
         autotune: options.autotune,
