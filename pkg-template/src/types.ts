@@ -133,9 +133,8 @@ export interface LoadOptions {
    */
   maxSequences?: number | undefined;
   /**
-   * A second, smaller model that drafts for requests with `speculation: {type: 'draft_model'}`: a source as the model's, but with a
-   * worker none with a `read()` of its own. It must have the model's vocabulary, as smaller models of one family do; otherwise the
-   * load rejects with code `vocabulary_mismatch`.
+   * A second, smaller model that drafts for requests with `speculation: {type: 'draft_model'}`. It must
+   * have the model's vocabulary, as smaller models of one family do; otherwise the load rejects with code `vocabulary_mismatch`.
    */
   draft?: ModelSource | undefined;
   /** A chat template in Jinja, in place of the model's own. */
@@ -212,6 +211,7 @@ export interface ModelInfo {
   max_sequences: number;
   vocab_size: number;
   embedding_length: number;
+  /** The type that most bytes of the matrices have, in lower case, for example `q4_k`. */
   quantization: string;
   precision: 'fast' | 'exact';
   weight_bytes: number;

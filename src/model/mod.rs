@@ -27,4 +27,4 @@ pub use encoder::Encoder;
 pub use kv_cache::KvCache;
 pub use pooling::{Embeds, Pooling};
 pub use transformer::{Logits, Precision, Transformer};
-pub use weights::{Progress, Weights};
+pub use weights::{Progress, Run, Weights};

@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::arch::{Change, JOINED};
+use super::arch::{Change, JOINED, JoinedMatrices};
 use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
 use super::config::Config;
 use super::joined::Joined;
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
 use crate::error::Result;
-use crate::tensor::quant::{BLOCK, FORMATS, Format};
+use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
 /// After this many bytes the upload waits for the GPU, so that the browser's copies in flight stay bounded.
@@ -25,14 +25,25 @@ const MAX_VECTOR: u64 = 1 << 24;
 pub struct Weights {
     tensors: HashMap<String, Tensor>,
     vectors: HashMap<String, Vec<f32>>,
-    is_joined: bool,
+    /// What became of the matrices of `JOINED`, by names such as `blk.0.attn_qkv`; empty if they were not joined.
+    joined: HashMap<String, Vec<Run>>,
+    quantization: &'static str,
     bytes: u64,
     parameters: u64,
 }
 
+/// Neighbours among the matrices of an entry of `JOINED` that are one matrix, because they are of one type: mostly all of them.
+#[derive(Clone)]
+pub struct Run {
+    /// The number of the first one, and how many there are.
+    pub first: usize,
+    pub count: usize,
+    pub matrix: Tensor,
+}
+
 impl Weights {
     /// Loads every tensor that the configuration uses. All types are checked before the first byte is read. With `join`, and where
-    /// types and shapes allow it, matrices that kernels read as one become one.
+    /// the model's shapes allow it, matrices that kernels read as one become one, as far as they are of one type.
     pub async fn load(
         context: &Context,
         checkpoint: &Checkpoint<'_>,
@@ -47,12 +58,17 @@ impl Weights {
                 bail!(InvalidFile, "the vector {:?} has {} elements", tensor.name, tensor.elements());
             }
         }
-        let mut weights =
-            Self { tensors: HashMap::new(), vectors: HashMap::new(), is_joined: false, bytes: 0, parameters: 0 };
+        let mut weights = Self {
+            tensors: HashMap::new(),
+            vectors: HashMap::new(),
+            joined: HashMap::new(),
+            quantization: most_common_format(&wanted)?.name,
+            bytes: 0,
+            parameters: 0,
+        };
         let limit = context.device().capabilities().max_storage_binding_size;
-        let groups = if join { joinable(&wanted, config, limit) } else { None };
-        weights.is_joined = groups.is_some();
-        let mut places = weights.join(context, groups.unwrap_or_default())?;
+        let groups = if join { joinable(&wanted, config, limit)? } else { vec![] };
+        let mut places = weights.join(context, groups)?;
         weights.stack(context, &wanted, &mut places)?;
 
         let mut parts: Vec<Piece<'_>> = Vec::new();
@@ -161,19 +177,20 @@ impl Weights {
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
     fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<HashMap<String, (Tensor, usize)>> {
         let mut places = HashMap::new();
-        for Group { name, parts } in groups {
+        for Group { name, first, count, parts } in groups {
             let format = format_of(parts[0])?;
             let columns = parts[0].dims[0] as usize;
             format.row_bytes(columns)?;
             let rows: usize = parts.iter().map(|part| part.dims[1] as usize).sum();
             let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
             let whole = context.empty(desc, &name)?;
+            let run = Run { first, count, matrix: whole.clone() };
+            self.joined.entry(name).or_default().push(run);
             let mut first_row = 0;
             for part in parts {
                 places.insert(part.name.clone(), (whole.clone(), first_row));
                 first_row += part.dims[1] as usize;
             }
-            self.tensors.insert(name, whole);
         }
         Ok(places)
     }
@@ -183,9 +200,22 @@ impl Weights {
         self.tensors.get(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
     }
 
-    /// Whether the matrices of `JOINED` are one each.
+    /// Whether the matrices of `JOINED` were joined.
     pub fn is_joined(&self) -> bool {
-        self.is_joined
+        !self.joined.is_empty()
+    }
+
+    /// The runs of a name such as `blk.0.attn_qkv`, in order.
+    pub fn joined(&self, name: &str) -> Result<&[Run]> {
+        match self.joined.get(name) {
+            Some(runs) => Ok(runs),
+            None => bail!(MissingTensor, "the model has no matrices that were joined to {name:?}"),
+        }
+    }
+
+    /// The type of most bytes of the matrices.
+    pub fn quantization(&self) -> &'static str {
+        self.quantization
     }
 
     /// A tensor that not every model has.
@@ -221,45 +251,78 @@ pub struct Needs {
     pub largest_buffer: u64,
 }
 
-/// Matrices of a file that become one, of the name that it has then. There is at least one.
+/// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.
 struct Group<'a> {
     name: String,
+    /// The number of the first one, and how many there are. A file may have them as one part.
+    first: usize,
+    count: usize,
     parts: Vec<&'a TensorInfo>,
 }
 
-/// What is to be joined, if the ops that take joined matrices take those of this model: all parts of one type, and widths of whole
-/// blocks.
-fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64) -> Option<Vec<Group<'a>>> {
+/// What is to be joined, if the ops that take joined matrices take the shapes of this model, which are whole blocks.
+fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64) -> Result<Vec<Group<'a>>> {
     let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
     if !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
-        return None;
+        return Ok(vec![]);
     }
     let by_name: HashMap<&str, &TensorInfo> = tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
     if !Joined::takes(config, &|tensor| by_name.contains_key(tensor)) {
-        return None;
+        return Ok(vec![]);
     }
-    let group = |layer: usize, joined: &str, stems: &[&str]| {
-        let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
-        let parts: Vec<&TensorInfo> =
-            stems.iter().map(|stem| by_name.get(name(stem).as_str()).copied()).collect::<Option<_>>()?;
-        let bytes: u64 = parts.iter().map(|part| part.bytes()).sum();
-        let joins = bytes <= binding_limit && parts.iter().all(|part| part.ty.id() == parts[0].ty.id());
-        joins.then(|| Group { name: name(joined), parts })
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for layer in 0..config.n_layers {
+        for JoinedMatrices { name, parts, whole } in JOINED {
+            let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
+            let name = format!("blk.{layer}.{name}");
+            let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
+            // The file may have them as one already.
+            if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
+                groups.push(Group { name, first: 0, count: parts.len(), parts: vec![whole] });
+                continue;
+            }
+            for (number, part) in parts.into_iter().enumerate() {
+                let Some(part) = part else { return Ok(vec![]) };
+                match groups.last_mut().filter(|group| group.name == name) {
+                    Some(group) if takes(group, part, binding_limit)? => {
+                        group.parts.push(part);
+                        group.count += 1;
+                    }
+                    _ => groups.push(Group { name: name.clone(), first: number, count: 1, parts: vec![part] }),
+                }
+            }
+        }
+    }
+    Ok(groups)
+}
+
+/// Whether a matrix can become the last part of a group.
+fn takes(group: &Group<'_>, part: &TensorInfo, binding_limit: u64) -> Result<bool> {
+    let (before, columns) = (group.parts.iter().map(|part| part.dims[1] as usize).sum(), part.dims[0] as usize);
+    let bytes: u64 = group.parts.iter().map(|part| part.bytes()).sum();
+    Ok(group.parts[0].ty.id() == part.ty.id()
+        && format_of(part)?.splits_at(before, columns)
+        && bytes.checked_add(part.bytes()).is_some_and(|bytes| bytes <= binding_limit))
+}
+
+/// The format of most bytes among the matrices.
+fn most_common_format(tensors: &[&TensorInfo]) -> Result<&'static Format> {
+    let bytes = |format: &Format| -> u64 {
+        let matrices = tensors.iter().filter(|tensor| tensor.dims.len() > 1 && tensor.ty.id() == format.gguf_type);
+        matrices.map(|tensor| tensor.bytes()).fold(0, u64::saturating_add)
     };
-    let groups =
-        (0..config.n_layers).flat_map(|layer| JOINED.iter().map(move |(joined, stems)| (layer, joined, stems)));
-    groups.map(|(layer, joined, stems)| group(layer, joined, stems)).collect()
+    let format = FORMATS.iter().copied().max_by_key(|format| bytes(format));
+    format.ok_or_else(|| err!(Internal, "there are no formats"))
 }
 
 fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
     Format::by_gguf_type(tensor.ty.id()).ok_or_else(|| {
-        let supported: Vec<String> = FORMATS.iter().map(|format| format.name.to_uppercase()).collect();
         err!(
             UnsupportedTensorType,
             "the tensor {:?} is of type {}; supported are {}: use a file of one of these",
             tensor.name,
             tensor.ty.name(),
-            supported.join(", ")
+            quant::supported()
         )
     })
 }

@@ -10,7 +10,6 @@ use web_sys::AbortSignal;
 
 use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
-use crate::engine::folder::OneFile;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
     Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase,

@@ -125,8 +125,18 @@ pub struct WindowRope {
 }
 
 /// Matrices of a layer that kernels read as one, the rows of each after those of the one before.
-pub const JOINED: &[(&str, &[&str])] =
-    &[("attn_qkv", &["attn_q", "attn_k", "attn_v"]), ("ffn_gate_up", &["ffn_gate", "ffn_up"])];
+#[derive(Debug)]
+pub struct JoinedMatrices {
+    pub name: &'static str,
+    pub parts: &'static [&'static str],
+    /// What files call it that have it as one.
+    pub whole: &'static str,
+}
+
+pub const JOINED: &[JoinedMatrices] = &[
+    JoinedMatrices { name: "attn_qkv", parts: &["attn_q", "attn_k", "attn_v"], whole: "attn_qkv" },
+    JoinedMatrices { name: "ffn_gate_up", parts: &["ffn_gate", "ffn_up"], whole: "ffn_up" },
+];
 
 impl Arch {
     /// What a Llama is, for others to differ from.
@@ -153,6 +163,11 @@ impl Arch {
         ignored_layer_tensors: &["attn_rot_embd"],
         hugging_face: None,
     };
+
+    /// Whether the feed-forward has one projection into it, and no gate.
+    pub(super) fn has_ungated_feed_forward(&self) -> bool {
+        self.feed_forward == tensors::UNGATED
+    }
 
     /// What encoders share.
     const ENCODER: Arch = Arch { norm: Norm::Layer, is_encoder: true, ..Self::DECODER };
