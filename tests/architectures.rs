@@ -143,7 +143,8 @@ fn every_architecture_has_a_model_in_both_containers() {
     if std::env::var("RILLM_MODEL").is_ok() {
         return;
     }
-    for arch in ARCHS {
+    // Those of encoders: tests/embeddings.rs.
+    for arch in ARCHS.iter().filter(|arch| !arch.is_encoder) {
         let of_arch = |name: &&String| {
             let folder = DirectoryFolder::new(golden().join(name));
             golden().join(name).join(GGUF).exists()
