@@ -67,12 +67,18 @@ codes! {
     InvalidMetadata = "invalid_metadata",
     /// The tokenizer of the model is of a kind that is not supported, or is broken.
     UnsupportedTokenizer = "unsupported_tokenizer",
+    /// The draft model's tokens are not the model's.
+    VocabularyMismatch = "vocabulary_mismatch",
     /// The chat template does not compile or failed while rendering.
     ChatTemplate = "chat_template",
     /// The request could not be sent or broke off.
     Network = "network",
     /// The server answered with an HTTP error status.
     Http = "http",
+    /// The server wants a right that the caller has not shown: a login, a token, accepted conditions.
+    AccessDenied = "access_denied",
+    /// There is no such file, repository or revision.
+    NotFound = "not_found",
     /// The server does not serve byte ranges.
     RangeNotSupported = "range_not_supported",
     /// Reading a file or Blob failed.

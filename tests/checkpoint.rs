@@ -6,6 +6,8 @@ mod adapter;
 mod config_json;
 #[path = "checkpoint/folders.rs"]
 mod folders;
+#[path = "checkpoint/inspect.rs"]
+mod inspect;
 #[path = "checkpoint/logits.rs"]
 mod logits;
 #[path = "checkpoint/safetensors.rs"]

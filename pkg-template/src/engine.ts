@@ -6,6 +6,7 @@ import { RunningGeneration } from './generation.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
 import type { GenerationKind, Host, HostLoadOptions } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
+import { resolveSource, resolveUrl } from './source.js';
 import { CompletionStream } from './stream.js';
 import { Tensor } from './tensor.js';
 import type {
@@ -16,10 +17,13 @@ import type {
   CompletionChunk,
   CompletionRequest,
   EngineStats,
+  InspectOptions,
+  Inspection,
   KernelUse,
   LoadOptions,
   LoadProgress,
   ModelInfo,
+  ModelSource,
   RequestOptions,
   TokenizeOptions,
 } from './types.js';
@@ -51,20 +55,22 @@ export class Engine {
   #disposed: EngineError | undefined;
 
   /**
-   * Loads a GGUF model from a URL (the server must serve byte ranges), a File or a Blob.
+   * Loads a model: a GGUF file, or a Hugging Face folder with safetensors, from wherever it is (see `ModelSource`).
    *
    * ```js
    * const engine = await Engine.load('/models/model.gguf', { onProgress: ({ loaded, total }) => … });
+   * const other = await Engine.load('hf:owner/name:Q4_K_M');
    * ```
    */
-  static async load(source: string | URL | Blob, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, precision, powerPreference, forceFallbackAdapter, autotune } =
+  static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, precision, powerPreference, forceFallbackAdapter, autotune } =
       options;
-    const place = resolveSource(source);
+    const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
     if (precision !== undefined) hostOptions.precision = precision;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
@@ -78,6 +84,34 @@ export class Engine {
       await host.dispose().catch(() => {});
       // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
       throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
+    }
+  }
+
+  /**
+   * Reads the headers of a model and says what it is, what it needs and whether this adapter's limits allow it. Nothing is uploaded.
+   *
+   * ```js
+   * const { architecture, weight_bytes, kv_cache_bytes, problem } = await Engine.inspect('hf:owner/name');
+   * ```
+   */
+  static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
+    const { signal, worker = true, wasmUrl, contextLength, maxSequences, powerPreference, forceFallbackAdapter } = options;
+    const place = await resolveSource(source, options.file, options.hub);
+    const hostOptions: HostLoadOptions = {};
+    if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
+    if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+    if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
+    if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+    if (signal?.aborted) throw abortError(signal, 'inspecting the model');
+
+    const host = worker ? new WorkerHost() : await pageHost();
+    try {
+      return await host.inspect(place, hostOptions, signal);
+    } catch (thrown) {
+      throw signal?.aborted ? abortError(signal, 'inspecting the model') : toEngineError(thrown);
+    } finally {
+      await host.dispose().catch(() => {});
     }
   }
 
@@ -205,23 +239,6 @@ async function pageHost(): Promise<Host> {
   // Imported only when it is wanted: with a worker, the page itself never loads the wasm's glue.
   const { EngineHost } = await import('./host.js');
   return new EngineHost();
-}
-
-function resolveSource(source: string | URL | Blob): string | Blob {
-  if (source instanceof Blob) return source;
-  return resolveUrl(source, 'the model');
-}
-
-/** A worker would resolve a relative URL against its own script. */
-function resolveUrl(url: unknown, what: string): string {
-  if (typeof url !== 'string' && !(url instanceof URL)) {
-    throw new EngineError('invalid_request', `${what} is a URL${what === 'the model' ? ', a File or a Blob' : ''}, got ${typeof url}`);
-  }
-  try {
-    return new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href;
-  } catch (thrown) {
-    throw new EngineError('invalid_request', `${what} has no valid URL: ${String(url)}`, { cause: thrown });
-  }
 }
 
 /** Calls the caller's function; what it throws is the caller's and must not break the load. */

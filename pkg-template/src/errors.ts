@@ -42,12 +42,18 @@ export const ERROR_CODES = [
   'invalid_metadata',
   /** The tokenizer of the model is of a kind that is not supported, or is broken. */
   'unsupported_tokenizer',
+  /** The draft model's tokens are not the model's. */
+  'vocabulary_mismatch',
   /** The chat template does not compile or failed while rendering. */
   'chat_template',
   /** The request could not be sent or broke off. */
   'network',
   /** The server answered with an HTTP error status. */
   'http',
+  /** The server wants a right that the caller has not shown: a login, a token, accepted conditions. */
+  'access_denied',
+  /** There is no such file, repository or revision. */
+  'not_found',
   /** The server does not serve byte ranges. */
   'range_not_supported',
   /** Reading a file or Blob failed. */

@@ -3,7 +3,8 @@
 
 import { EngineError } from './errors.js';
 import type { Chunk, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
-import type { EngineStats, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { HostSource } from './source.js';
+import type { EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 
@@ -15,7 +16,7 @@ export class EngineHost implements Host {
   #nextHandle = 1;
 
   async load(
-    source: string | Blob,
+    source: HostSource,
     { wasmUrl, ...options }: HostLoadOptions,
     onProgress: (progress: LoadProgress) => void,
     signal: AbortSignal | undefined,
@@ -30,6 +31,11 @@ export class EngineHost implements Host {
     this.#wasm = wasm;
     this.#engine = engine;
     return wasm.guard(() => engine.info());
+  }
+
+  async inspect(source: HostSource, { wasmUrl, ...options }: HostLoadOptions, signal: AbortSignal | undefined): Promise<Inspection> {
+    const wasm = await loadWasm(wasmUrl);
+    return wasm.guard(() => wasm.inspectModel(source, signal === undefined ? options : { ...options, signal }));
   }
 
   async generate(kind: GenerationKind, request: object): Promise<Generation> {

@@ -1,7 +1,8 @@
 // The messages between the page and the worker, and what both sides of them offer. Types only; neither side's workings.
 
 import type { ErrorData } from './errors.js';
-import type { EngineStats, FinishReason, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
+import type { HostSource } from './source.js';
+import type { EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
 
 /** A piece of generated text; the last one says why it is the last. */
 export interface Chunk {
@@ -27,6 +28,7 @@ export interface Generation {
 export interface HostLoadOptions {
   contextLength?: number;
   maxSequences?: number;
+  draft?: HostSource;
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
@@ -58,21 +60,38 @@ export interface HostCalls {
 /** What runs a model: `EngineHost` itself, or `WorkerHost`, which forwards to one in a worker. */
 export interface Host extends HostCalls {
   load(
-    source: string | Blob,
+    source: HostSource,
     options: HostLoadOptions,
     onProgress: (progress: LoadProgress) => void,
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo>;
+  /** Reads headers only; a host that inspects loads nothing. */
+  inspect(source: HostSource, options: HostLoadOptions, signal: AbortSignal | undefined): Promise<Inspection>;
   /** Resolves when the request was accepted. */
   generate(kind: GenerationKind, request: object): Promise<Generation>;
 }
+
+/** An application's own source as the worker sees it: its size, and the number by which the page is asked to read. */
+export interface RemoteSource {
+  name: string;
+  size: number;
+  remote: number;
+}
+
+/** A model's source as it travels to the worker. */
+export type SentSource =
+  | Exclude<HostSource, { kind: 'files' }>
+  | { kind: 'files'; files: { name: string; data: Blob | RemoteSource }[]; file?: string };
 
 type CallMessage = {
   [Method in keyof HostCalls]: { type: 'call'; id: number; method: Method; args: Parameters<HostCalls[Method]> };
 }[keyof HostCalls];
 
 export type ToWorker =
-  | { type: 'load'; id: number; source: string | Blob; options: HostLoadOptions }
+  | { type: 'load' | 'inspect'; id: number; source: SentSource; draft?: SentSource; options: Omit<HostLoadOptions, 'draft'> }
+  /** What a source of the application's read, in answer to `read`; it belongs to the worker. */
+  | { type: 'bytes'; id: number; bytes: Uint8Array }
+  | { type: 'unread'; id: number; error: ErrorData }
   | CallMessage
   | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number }
   /** The page took `count` chunks, so the worker may run ahead by as many more. */
@@ -85,6 +104,8 @@ export type FromWorker =
   | { type: 'progress'; id: number; progress: LoadProgress }
   | { type: 'result'; id: number; value: unknown }
   | { type: 'error'; id: number; error: ErrorData }
+  /** Asks source number `source` of the application's for bytes. */
+  | { type: 'read'; id: number; source: number; offset: number; length: number }
   | { type: 'chunk'; id: number; chunk: Chunk | undefined }
   /** The wasm instance is broken: nothing more will be answered. */
   | { type: 'crash'; error: ErrorData };

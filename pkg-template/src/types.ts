@@ -1,5 +1,6 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
+import type { ErrorCode } from './errors.js';
 import type { GpuStats, KernelTime } from './stats.js';
 
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';
@@ -13,7 +14,108 @@ export interface LoadProgress {
   total: number;
 }
 
+/**
+ * What a model is loaded from:
+ * - a URL (string or `URL`): of a GGUF file, of the first file of a split one, or of a folder with safetensors and `config.json`, which
+ *   ends in `/`. Servers should serve byte ranges; a file of one that does not is read in one pass.
+ * - `hf:owner/name[@revision][/file or :quantisation]`: a repository of the Hugging Face hub. Without a file or quantisation it is
+ *   the only GGUF file, or of several that of Q4_K_M or else Q8_0; of a repository without GGUF files it is its safetensors model.
+ *   Where several fit, the error lists them.
+ * - `opfs:path`: a file or folder of the origin private file system.
+ * - a `File` or `Blob`, a file or directory handle of the File System API.
+ * - several files (`FileList`, an array): a model in several parts, or a safetensors model with its `config.json`.
+ * - an object that reads for itself (`ByteSource`).
+ */
+export type ModelSource =
+  | string
+  | URL
+  | Blob
+  | ByteSource
+  | FileSystemFileHandle
+  | FileSystemDirectoryHandle
+  | FileList
+  | Iterable<Blob | ByteSource | ModelFile>;
+
+/** A source of an application's own, such as a cache or an archive. It is asked on the thread that called `load`. */
+export interface ByteSource {
+  /** Bytes. */
+  readonly size: number;
+  /** For messages, and to tell the files of a model apart. */
+  readonly name?: string | undefined;
+  /** Exactly `length` bytes (up to 16 MiB) from `offset`. Calls may come before earlier ones are answered. */
+  read(offset: number, length: number): Uint8Array | ArrayBuffer | Promise<Uint8Array | ArrayBuffer>;
+}
+
+/** A file of a model, by its path in the model's folder. */
+export interface ModelFile {
+  name: string;
+  data: Blob | ByteSource;
+}
+
+/** How the Hugging Face hub is asked, for `hf:…`. */
+export interface HubOptions {
+  /** An access token, for private and gated repositories. It is sent to the hub's own address and nowhere else. */
+  token?: string | undefined;
+  /** The address of a mirror or of a hub of your own. Default: https://huggingface.co. */
+  endpoint?: string | URL | undefined;
+}
+
+export interface InspectOptions {
+  /** Of a folder, the file that is the model. */
+  file?: string | undefined;
+  hub?: HubOptions | undefined;
+  signal?: AbortSignal | undefined;
+  /** Tokens that `kv_cache_bytes` is to be for. */
+  contextLength?: number | undefined;
+  /** Sequences that `kv_cache_bytes` is to be for. Default: 1. */
+  maxSequences?: number | undefined;
+  /** Inspect in a worker, as `load` does. Default: true. */
+  worker?: boolean | undefined;
+  powerPreference?: 'high-performance' | 'low-power' | undefined;
+  forceFallbackAdapter?: boolean | undefined;
+  wasmUrl?: string | URL | undefined;
+}
+
+/** What the headers of a model say. What only a supported architecture tells is missing for others. */
+export interface Inspection {
+  name?: string;
+  format: 'gguf' | 'safetensors';
+  /** As GGUF files call it: `llama`, `qwen2`. */
+  architecture: string;
+  /** Of all tensors in the files. */
+  parameters: number;
+  /** The type of most of the bytes: `Q4_K`, `BF16`. */
+  quantization: string;
+  /** Bytes in the files by type of tensor. */
+  tensor_types: Record<string, number>;
+  /** How many files hold the tensors. */
+  files: number;
+  /** Of these files, in bytes. */
+  file_bytes: number;
+  layers?: number;
+  vocab_size?: number;
+  embedding_length?: number;
+  /** Tokens that the model was trained for. */
+  trained_context_length?: number;
+  /** Tokens that `kv_cache_bytes` is for: what was asked for, or what `load` takes by itself. */
+  context_length?: number;
+  /** Bytes of the weights on the GPU. */
+  weight_bytes?: number;
+  kv_cache_bytes?: number;
+  /** The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU. */
+  adapter?: AdapterInfo & { max_buffer_bytes: number; max_binding_bytes: number };
+  /**
+   * What loading it here would end in. Without it, nothing that can be known beforehand speaks against loading; how much memory a
+   * GPU has, WebGPU does not tell.
+   */
+  problem?: { code: ErrorCode; message: string };
+}
+
 export interface LoadOptions {
+  /** Of a folder with several models, the file that is the model. */
+  file?: string | undefined;
+  /** How the Hugging Face hub is asked, for `hf:…`. */
+  hub?: HubOptions | undefined;
   /** Called with the bytes loaded, many times. */
   onProgress?: ((progress: LoadProgress) => void) | undefined;
   /** Aborting it rejects the load with code `aborted` and frees what was loaded. */
@@ -25,6 +127,11 @@ export interface LoadOptions {
    * serves all of them. Each has a KV cache of its own (`info.kv_cache_bytes` is what all take). Default: 1.
    */
   maxSequences?: number | undefined;
+  /**
+   * A second, smaller model that drafts for requests with `speculation: {type: 'draft_model'}`. It must
+   * have the model's vocabulary, as smaller models of one family do; otherwise the load rejects with code `vocabulary_mismatch`.
+   */
+  draft?: ModelSource | undefined;
   /**
    * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised
    * too; `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by it.
@@ -70,6 +177,15 @@ export interface SubgroupMatrix {
   k: number;
 }
 
+/** A model that was loaded to draft. */
+export interface DraftInfo {
+  architecture: string;
+  parameters: number;
+  quantization: string;
+  weight_bytes: number;
+  kv_cache_bytes: number;
+}
+
 export interface ModelInfo {
   /** The name that the file gives itself. */
   name?: string;
@@ -91,6 +207,8 @@ export interface ModelInfo {
   weight_bytes_per_token: number;
   /** Of all sequences together. */
   kv_cache_bytes: number;
+  /** The model that drafts, if one was loaded. */
+  draft?: DraftInfo;
   adapter: AdapterInfo;
   autotune: AutotuneInfo;
 }
@@ -201,6 +319,13 @@ export interface PromptLookup {
   min_ngram?: number | undefined;
 }
 
+/** Lets the engine's draft model (`draft` of the load) draft the next tokens, and one pass verify them. */
+export interface DraftModel {
+  type: 'draft_model';
+  /** The most tokens of a draft, 1 to 7. Default: 5. */
+  max_tokens?: number | undefined;
+}
+
 interface GenerationRequest {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
   model?: string;
@@ -224,10 +349,11 @@ interface GenerationRequest {
   /** Go on after the model's end-of-text token. For benchmarks; an extension. */
   ignore_eos?: boolean | undefined;
   /**
-   * Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. Faster where answers
-   * repeat their prompt or themselves, slower elsewhere, so it is off by default. An extension.
+   * Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. `prompt_lookup` is faster
+   * where answers repeat their prompt or themselves, `draft_model` where a much smaller model says the same; both are slower
+   * elsewhere, so they are off by default. A request that speculates decodes by itself. An extension.
    */
-  speculation?: PromptLookup | undefined;
+  speculation?: PromptLookup | DraftModel | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
   stream_options?: { include_usage?: boolean } | undefined;
 }

@@ -4,9 +4,10 @@
 import init, * as glue from './wasm/rillm.js';
 import { EngineError, toEngineError } from './errors.js';
 import type { Chunk } from './protocol.js';
+import type { HostSource } from './source.js';
 import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
 import type { GpuStats, KernelTime } from './stats.js';
-import type { DispatchBench, DispatchBenchOptions, EngineStats, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { DispatchBench, DispatchBenchOptions, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
   next(): Promise<Chunk | undefined>;
@@ -107,8 +108,9 @@ interface Glue {
     adopt(device: GPUDevice, options: { shared: boolean; debug: boolean; caches: CacheSizes; maxBatchSize: number }): Promise<WasmGpu>;
   };
   WasmEngine: {
-    load(source: string | Blob, options: WasmLoadOptions, onProgress?: (progress: LoadProgress) => void): Promise<WasmEngine>;
+    load(source: HostSource, options: WasmLoadOptions, onProgress?: (progress: LoadProgress) => void): Promise<WasmEngine>;
   };
+  inspectModel(source: HostSource, options: WasmLoadOptions): Promise<Inspection>;
   renderTemplate(template: string, context: object): string;
   benchDispatch(options: DispatchBenchOptions): Promise<DispatchBench>;
 }

@@ -1,10 +1,11 @@
 // The dedicated worker: an EngineHost whose calls arrive as messages. It decides nothing but how far a generation may run
 // ahead of the page (its credit).
 
-import { errorData, toEngineError } from './errors.js';
+import { type EngineError, errorData, toEngineError } from './errors.js';
 import { EngineHost } from './host.js';
-import type { FromWorker, Generation, ToWorker } from './protocol.js';
-import type { LoadProgress } from './types.js';
+import type { FromWorker, Generation, RemoteSource, SentSource, ToWorker } from './protocol.js';
+import type { HostSource } from './source.js';
+import type { ByteSource, LoadProgress } from './types.js';
 
 // The DOM's types describe a page; these are the members of a worker's scope that are used here.
 const scope = globalThis as unknown as {
@@ -22,6 +23,28 @@ interface Running {
 
 const host = new EngineHost();
 const running = new Map<number, Running>();
+
+/** Reads of the application's own sources that the page has not answered yet. */
+const reads = new Map<number, { resolve(bytes: Uint8Array): void; reject(error: EngineError): void }>();
+let nextRead = 1;
+
+/** The source with objects that ask the page in place of those that could not be sent. */
+function revive(source: SentSource): HostSource {
+  if (source.kind !== 'files') return source;
+  return { ...source, files: source.files.map(({ name, data }) => ({ name, data: data instanceof Blob ? data : remote(data) })) };
+}
+
+function remote({ size, remote: source }: RemoteSource): ByteSource {
+  return {
+    size,
+    read: (offset, length) =>
+      new Promise((resolve, reject) => {
+        const id = nextRead++;
+        reads.set(id, { resolve, reject });
+        scope.postMessage({ type: 'read', id, source, offset, length });
+      }),
+  };
+}
 
 function fail(id: number, thrown: unknown): void {
   scope.postMessage({ type: 'error', id, error: errorData(toEngineError(thrown)) });
@@ -70,11 +93,24 @@ function call(message: ToWorker & { type: 'call' }): Promise<unknown> {
 scope.addEventListener('message', ({ data }) => {
   switch (data.type) {
     case 'load': {
-      const { id, source, options } = data;
+      const { id } = data;
+      const source = revive(data.source);
+      const options = data.draft === undefined ? data.options : { ...data.options, draft: revive(data.draft) };
       const onProgress = (progress: LoadProgress) => scope.postMessage({ type: 'progress', id, progress });
       void answer(id, () => host.load(source, options, onProgress, undefined));
       break;
     }
+    case 'inspect':
+      void answer(data.id, () => host.inspect(revive(data.source), data.options, undefined));
+      break;
+    case 'bytes':
+      reads.get(data.id)?.resolve(data.bytes);
+      reads.delete(data.id);
+      break;
+    case 'unread':
+      reads.get(data.id)?.reject(toEngineError(data.error));
+      reads.delete(data.id);
+      break;
     case 'call':
       void answer(data.id, () => call(data));
       break;

@@ -1,9 +1,10 @@
 // The page's side of the worker: forwards every call to the EngineHost over there. When the worker is gone, so is every
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
-import { abortError, EngineError, toEngineError } from './errors.js';
-import type { Chunk, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, TensorData, ToWorker } from './protocol.js';
-import type { EngineStats, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import { abortError, EngineError, errorData, toEngineError } from './errors.js';
+import type { Chunk, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, SentSource, TensorData, ToWorker } from './protocol.js';
+import type { HostSource } from './source.js';
+import type { ByteSource, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 /** How many chunks the worker may be ahead of a slow reader. */
 const RUN_AHEAD_CHUNKS = 32;
@@ -21,6 +22,8 @@ export class WorkerHost implements Host {
   #nextId = 1;
   #calls = new Map<number, OpenCall>();
   #generations = new Map<number, RemoteGeneration>();
+  /** The application's own sources of the model that is being read. */
+  #sources: ByteSource[] = [];
   #gone: EngineError | undefined;
 
   constructor() {
@@ -44,18 +47,61 @@ export class WorkerHost implements Host {
   }
 
   async load(
-    source: string | Blob,
+    source: HostSource,
     options: HostLoadOptions,
     onProgress: (progress: LoadProgress) => void,
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
+    return this.#read<ModelInfo>('load', source, options, signal, onProgress);
+  }
+
+  async inspect(source: HostSource, options: HostLoadOptions, signal: AbortSignal | undefined): Promise<Inspection> {
+    return this.#read<Inspection>('inspect', source, options, signal);
+  }
+
+  async #read<T>(
+    type: 'load' | 'inspect',
+    source: HostSource,
+    options: HostLoadOptions,
+    signal: AbortSignal | undefined,
+    onProgress?: (progress: LoadProgress) => void,
+  ): Promise<T> {
     // The worker holds nothing but this load, so ending the worker frees the requests and the GPU buffers at once.
-    const abort = () => this.#end(abortError(signal!, 'loading the model'));
+    const abort = () => this.#end(abortError(signal!, type === 'load' ? 'loading the model' : 'inspecting the model'));
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      return await this.#ask<ModelInfo>((id) => ({ type: 'load', id, source, options }), onProgress);
+      const { draft, ...data } = options;
+      const sent = { source: this.#send(source), ...(draft === undefined ? {} : { draft: this.#send(draft) }) };
+      return await this.#ask<T>((id) => ({ type, id, ...sent, options: data }), onProgress);
     } finally {
       signal?.removeEventListener('abort', abort);
+      this.#sources.length = 0;
+    }
+  }
+
+  /** The source with numbers in place of the application's own objects, which can't be sent. */
+  #send(source: HostSource): SentSource {
+    if (source.kind !== 'files') return source;
+    const sent = ({ name, data }: { name: string; data: Blob | ByteSource }) => ({
+      name,
+      data: data instanceof Blob ? data : { name, size: data.size, remote: this.#sources.push(data) - 1 },
+    });
+    return { ...source, files: source.files.map(sent) };
+  }
+
+  /** Reads from an object of the application's for the worker. */
+  async #answerRead({ id, source, offset, length }: FromWorker & { type: 'read' }): Promise<void> {
+    try {
+      const read = await this.#sources[source]!.read(offset, length);
+      if (!(read instanceof Uint8Array || read instanceof ArrayBuffer)) {
+        throw new EngineError('read', `read() gave ${typeof read}, wanted a Uint8Array or an ArrayBuffer`);
+      }
+      // A copy: the bytes may be a view of something that the application goes on using.
+      const bytes = new Uint8Array(read).slice();
+      if (this.#gone === undefined) this.#worker.postMessage({ type: 'bytes', id, bytes } satisfies ToWorker, [bytes.buffer]);
+    } catch (thrown) {
+      const error = thrown instanceof EngineError ? thrown : new EngineError('read', `read() failed: ${String(thrown)}`, { cause: thrown });
+      this.#post({ type: 'unread', id, error: errorData(error) });
     }
   }
 
@@ -160,6 +206,10 @@ export class WorkerHost implements Host {
   #receive(message: FromWorker): void {
     if (message.type === 'crash') {
       this.#end(toEngineError(message.error));
+      return;
+    }
+    if (message.type === 'read') {
+      void this.#answerRead(message);
       return;
     }
     const { id } = message;

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from tiny_models import FIELDS, SPECIAL, TEXT, random_state, reference_model, train_bpe
 
@@ -36,14 +36,15 @@ def write_model(name: str, arch: str, dtype: torch.dtype, shard: str, config: di
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     state = random_state(arch, config, SEED)
-    model = reference_model(arch, config, state).to(dtype)
-    model.save_pretrained(out, max_shard_size=shard)
+    reference_model(arch, config, state).to(dtype).save_pretrained(out, max_shard_size=shard)
     tokenizer = train_bpe([TEXT], config["vocab_size"], SPECIAL)
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=SPECIAL[2], pad_token=SPECIAL[0], chat_template=TEMPLATE)
     fast.save_pretrained(out)
     ids = np.random.default_rng(SEED).integers(0, config["vocab_size"], PROMPT_TOKENS).tolist()
-    logits = model.float()(torch.tensor([ids])).logits[0].numpy()
+    # Read again, since `to` rounds rope's frequencies too, which no file holds.
+    model = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32, attn_implementation="eager").eval()
+    logits = model(torch.tensor([ids])).logits[0].numpy()
     np.save(out / "logits.npy", logits.astype("<f4"))
     (out / "ids.json").write_text(json.dumps(ids) + "\n")
     print(name, sorted(path.name for path in out.iterdir()))

@@ -5,7 +5,10 @@
 mod autotune;
 mod decoding;
 pub mod dispatch_cost;
+mod draft;
 mod generate;
+pub mod hub;
+mod inspect;
 mod load;
 mod model_text;
 pub mod openai;
@@ -19,7 +22,9 @@ mod verification;
 
 pub use crate::model::{Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
+pub use draft::DraftInfo;
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
+pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
 
 // What bindings need of the layers below.

@@ -17,6 +17,15 @@ pub trait Folder {
     /// Opens a file, or gives `None` where there is no such file.
     fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>>;
 
+    /// The whole of a file that may have at most `limit` bytes, or `None` where there is no such file.
+    fn read<'f>(&'f self, path: String, limit: u64) -> LocalFuture<'f, Result<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            let Some(file) = self.open(path).await? else { return Ok(None) };
+            check_size(&file.name(), file.size(), limit)?;
+            Ok(Some(file.read(0, file.size() as usize).await?))
+        })
+    }
+
     /// The names of all files, or `None` where a folder can't tell, as a plain web server can't.
     fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>>;
 }
@@ -26,6 +35,14 @@ pub fn check_path(path: &str) -> Result<()> {
     let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
     if path.is_empty() || path.contains(['\\', '\0', '?', '#', ':']) || !Path::new(path).components().all(normal) {
         bail!(InvalidFile, "{path:?} names no file of the model's folder, wanted a relative path");
+    }
+    Ok(())
+}
+
+/// The check before the whole of a file is read.
+pub fn check_size(name: &str, size: u64, limit: u64) -> Result<()> {
+    if size > limit {
+        bail!(InvalidFile, "{name}: the file has {size} bytes, wanted at most {limit}");
     }
     Ok(())
 }

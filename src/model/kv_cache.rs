@@ -17,14 +17,7 @@ impl KvCache {
     /// Room for `capacity` tokens, or a little more, of each of some sequences. What stands in it is never read before it is
     /// written.
     pub fn new(context: &Context, config: &Config, capacity: usize, sequences: usize) -> Result<Self> {
-        let columns = config.n_kv_heads * config.head_dim;
-        let (desc, capacity) = match sequences {
-            1 => (Desc::f32(&[capacity, columns]), capacity),
-            _ => {
-                let capacity = capacity.next_multiple_of(ALIGNED_POSITIONS);
-                (Desc::f32(&[sequences, capacity, columns]), capacity)
-            }
-        };
+        let (desc, capacity) = Self::desc(config, capacity, sequences);
         let layers = (0..config.n_layers)
             .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;
@@ -39,6 +32,25 @@ impl KvCache {
         };
         let layers = self.layers.iter().map(|(k, v)| Ok((of_sequence(k)?, of_sequence(v)?))).collect::<Result<_>>()?;
         Ok(Self { layers, capacity: self.capacity })
+    }
+
+    /// Of the keys or the values of a layer, and how many tokens there is room for.
+    fn desc(config: &Config, capacity: usize, sequences: usize) -> (Desc, usize) {
+        let columns = config.n_kv_heads * config.head_dim;
+        match sequences {
+            1 => (Desc::f32(&[capacity, columns]), capacity),
+            _ => {
+                let capacity = capacity.next_multiple_of(ALIGNED_POSITIONS);
+                (Desc::f32(&[sequences, capacity, columns]), capacity)
+            }
+        }
+    }
+
+    /// The bytes of a cache, and those of its largest binding.
+    pub fn needs(config: &Config, capacity: usize, sequences: usize) -> (u64, u64) {
+        let (desc, _) = Self::desc(config, capacity, sequences);
+        let binding = desc.shape.dims().iter().fold(4u64, |bytes, dim| bytes.saturating_mul(*dim as u64));
+        (binding.saturating_mul(2 * config.n_layers as u64), binding)
     }
 
     /// Positions of a sequence.

@@ -133,7 +133,7 @@ impl Transformer {
         matches!(self.layers, Layers::Joined(_))
     }
 
-    pub(super) fn context(&self) -> &Context {
+    pub fn context(&self) -> &Context {
         &self.context
     }
 

@@ -120,6 +120,29 @@ impl Weights {
         Ok(weights)
     }
 
+    /// What the tensors that the configuration uses take on the GPU. All types are checked.
+    pub fn needs(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Needs> {
+        let mut needs = Needs { bytes: 0, largest: String::new(), largest_binding: 0, largest_buffer: 0 };
+        for tensor in checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)) {
+            let format = format_of(tensor)?;
+            let (bytes, binding) = match is_vector(tensor) {
+                true => (tensor.elements().saturating_mul(4), tensor.elements().saturating_mul(4)),
+                false => {
+                    let (rows, columns) = matrix_of(tensor)?;
+                    format.row_bytes(columns)?;
+                    let planes = format.planes(rows, columns);
+                    (planes.bytes, planes.largest())
+                }
+            };
+            needs.bytes = needs.bytes.saturating_add(bytes);
+            if binding > needs.largest_binding {
+                (needs.largest, needs.largest_binding) = (format!("the tensor {:?}", tensor.name), binding);
+            }
+            needs.largest_buffer = needs.largest_buffer.max(bytes);
+        }
+        Ok(needs)
+    }
+
     fn insert_vector(&mut self, context: &Context, name: &str, values: Vec<f32>) -> Result<()> {
         let vector = context.tensor(&HostTensor::f32(&[values.len()], &values))?;
         self.bytes += vector.bytes();
@@ -216,6 +239,16 @@ impl Weights {
     pub fn parameters(&self) -> u64 {
         self.parameters
     }
+}
+
+/// What weights take on the GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needs {
+    pub bytes: u64,
+    /// What needs the largest binding.
+    pub largest: String,
+    pub largest_binding: u64,
+    pub largest_buffer: u64,
 }
 
 /// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.

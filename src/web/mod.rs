@@ -8,8 +8,10 @@ mod bytes;
 mod convert;
 mod engine;
 mod fetch;
+mod folder;
 mod gpu;
 mod gpu_batch;
+mod js_source;
 mod source;
 
 use wasm_bindgen::prelude::*;

@@ -1,29 +1,44 @@
-//! From what JavaScript calls a model's source (a URL, a File, a Blob) to a `ByteSource`, and what the browser's sources
-//! share. Converts and reports; knows nothing of formats.
+//! From what the package says a model's source is (`ModelSource` of `pkg-template/src/source.ts`) to a folder and a file of it, and
+//! what the browser's sources share. Converts and reports; knows nothing of formats.
 
+use js_sys::Reflect;
 use wasm_bindgen::{JsCast, JsValue};
-use web_sys::{AbortSignal, Blob, Url};
+use web_sys::AbortSignal;
 
-use super::{blob::BlobSource, fetch::FetchSource};
+use super::convert::from_js;
+use super::folder::{DirectoryHandleFolder, FilesFolder, UrlFolder, open_hub, open_opfs};
 use crate::{
-    engine::source::ByteSource,
+    engine::folder::Folder,
     error::{Error, Result},
 };
 
-/// Opens a string or URL (fetched by ranges; a relative one counts from the page's or worker's address), or a Blob or
-/// File. The signal holds for the opening and for every later read.
-pub async fn open(source: &JsValue, signal: Option<AbortSignal>) -> Result<Box<dyn ByteSource>> {
-    if let Some(blob) = source.dyn_ref::<Blob>() {
-        return Ok(Box::new(BlobSource::new(blob.clone(), signal)));
-    }
-    let url = source.as_string().or_else(|| source.dyn_ref::<Url>().map(Url::href));
-    match url {
-        Some(url) => Ok(Box::new(FetchSource::open(&url, signal).await?)),
-        None => bail!(
-            InvalidRequest,
-            "the source of a model is {}, wanted a URL (string or URL), a File or a Blob",
-            source.js_typeof().as_string().unwrap_or_default()
-        ),
+/// Opens an object with `kind` and what belongs to it. The signal holds for the opening and for every later read.
+pub async fn open(source: &JsValue, signal: Option<AbortSignal>) -> Result<(Box<dyn Folder>, Option<String>)> {
+    let field = |name: &str| Reflect::get(source, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED);
+    let text = |name: &str| match field(name).as_string() {
+        Some(text) => Ok(text),
+        None => bail!(InvalidRequest, "the source of a model has no text {name:?}"),
+    };
+    let file = field("file").as_string();
+    match field("kind").as_string().as_deref() {
+        Some("url") => {
+            let folder = UrlFolder::new(&text("url")?, signal)?;
+            let file = folder.file().map(str::to_owned).or(file);
+            Ok((Box::new(folder), file))
+        }
+        Some("hub") => open_hub(&text("reference")?, from_js("the option hub", field("hub"))?, signal).await,
+        Some("opfs") => {
+            let (folder, found) = open_opfs(&text("path")?, signal).await?;
+            Ok((Box::new(folder), found.or(file)))
+        }
+        Some("directory") => {
+            let name =
+                Reflect::get(&field("handle"), &JsValue::from_str("name")).ok().and_then(|name| name.as_string());
+            let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "folder".to_owned());
+            Ok((Box::new(DirectoryHandleFolder::new(field("handle").unchecked_into(), name, signal)), file))
+        }
+        Some("files") => Ok((Box::new(FilesFolder::new(&field("files"), signal)?), file)),
+        _ => bail!(InvalidRequest, "the source of a model is of no kind that is known"),
     }
 }
 

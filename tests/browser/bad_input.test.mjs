@@ -94,8 +94,9 @@ describe('models that cannot be loaded', () => {
   test('HTTP 500: http', LIMIT, async () => check(await fails('/status/500/model.gguf', { allowed: REQUEST_FAILED }), 'http', /500/));
   test('HTTP 416: range_not_supported or http', LIMIT, async () =>
     check(await fails('/status/416/model.gguf', { allowed: REQUEST_FAILED }), /^(http|range_not_supported|truncated)$/, /416/));
-  test('a server without ranges: range_not_supported', LIMIT, async () =>
-    check(await fails('/without-ranges/tied-f32.gguf'), 'range_not_supported', /range/i));
+  test('a server without ranges and without a length: range_not_supported', LIMIT, async () =>
+    check(await fails('/without-length/tied-f32.gguf'), 'range_not_supported', /range/i));
+  test('HTTP 403: access_denied', LIMIT, async () => check(await fails('/status/403/model.gguf', { allowed: REQUEST_FAILED }), 'access_denied', /403/));
   test('a connection that breaks off: network', LIMIT, async () => check(await fails('/breaks-off/model.gguf', { allowed: REQUEST_FAILED }), 'network'));
   test('a server that is not there: network', LIMIT, async () => check(await fails('http://localhost:9/model.gguf', { allowed: REQUEST_FAILED }), 'network'));
 

@@ -40,7 +40,7 @@ glue.WasmEngine.prototype.forward = () => {
   return new Promise(() => {});
 };
 export default init;
-export const { WasmEngine, renderTemplate, benchDispatch } = glue;
+export const { WasmEngine, inspectModel, renderTemplate, benchDispatch } = glue;
 `;
 
 /** Servers that misbehave, and copies of the package with a fault. */
@@ -67,6 +67,12 @@ function misbehave(folder) {
         createReadStream(file).pipe(response);
         return true;
       }
+      case 'without-length':
+        response.writeHead(200);
+        createReadStream(join(golden, rest.join('/'))).pipe(response);
+        return true;
+      case 'folders-list':
+        return end(200, 'application/json', JSON.stringify(readdirSync(join(root, 'tests/golden/folders', rest.join('/')))));
       case 'breaks-off':
         response.writeHead(206, { 'content-range': 'bytes 0-99999/100000', 'content-length': 100000 });
         response.write(readFileSync(join(golden, 'tied-f32.gguf')).subarray(0, 2000));
@@ -97,7 +103,7 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
   const made = mkdtempSync(join(tmpdir(), 'rillm-'));
   const packed = await packedPackage();
   const site = await serve(
-    { ...(await demoMounts(root, packed)), '/golden/': golden, '/made/': made },
+    { ...(await demoMounts(root, packed)), '/golden/': golden, '/folders/': join(root, 'tests/golden/folders'), '/made/': made },
     { handle: misbehave(made) },
   );
   const browser = await launchChromium({ adapter, args });

@@ -6,7 +6,6 @@ use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
 use rillm::model::{KvCache, Logits, Precision, Transformer, Weights};
-use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, Desc, HostTensor};
 
 use crate::adapter;
@@ -47,10 +46,6 @@ fn logits(context: &Context, name: &str, joined: bool, ids: &[u32]) -> Vec<f32> 
 fn folders_give_the_logits_of_transformers() {
     let context = adapter::context(true);
     for name in ["llama_sharded_f16", "qwen2_bf16"] {
-        if name == "qwen2_bf16" && Format::by_name("bf16").is_none() {
-            println!("skipped: there is no format bf16 yet");
-            continue;
-        }
         let ids: Vec<u32> =
             serde_json::from_slice(&std::fs::read(golden().join(name).join("ids.json")).unwrap()).unwrap();
         let wanted = npy(golden().join(name).join("logits.npy"));
@@ -62,7 +57,7 @@ fn folders_give_the_logits_of_transformers() {
                 let difference: f64 = got.iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum();
                 let norm: f64 = wanted.iter().map(|b| f64::from(*b).powi(2)).sum();
                 let error = (difference / norm).sqrt();
-                assert!(error < 1e-3, "{name}, joined {joined}, position {row}: relative error {error:.2e}");
+                assert!(error < 1e-4, "{name}, joined {joined}, position {row}: relative error {error:.2e}");
             }
         }
     }

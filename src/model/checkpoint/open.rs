@@ -9,7 +9,6 @@ use crate::model::gguf::{self, Gguf, Metadata, SplitName};
 use crate::model::hugging_face::{self, MAX_CONFIG_BYTES};
 use crate::model::safetensors::Safetensors;
 use crate::model::safetensors::index::{Index, MAX_INDEX_BYTES};
-use crate::model::source::ByteSource;
 
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
@@ -76,7 +75,7 @@ async fn choose(folder: &dyn Folder) -> Result<String> {
                 ),
             }
         }
-        None => match folder.open(INDEX.to_owned()).await? {
+        None => match folder.read(INDEX.to_owned(), MAX_INDEX_BYTES).await? {
             Some(_) => Ok(INDEX.to_owned()),
             None => Ok(SINGLE.to_owned()),
         },
@@ -88,15 +87,6 @@ async fn open<'f>(folder: &'f dyn Folder, path: &str) -> Result<OpenFile<'f>> {
         Some(file) => Ok(file),
         None => bail!(InvalidFile, "{}: there is no file {path:?}, which the model needs", folder.name()),
     }
-}
-
-/// The whole of a small file.
-async fn read(source: &dyn ByteSource, limit: u64) -> Result<Vec<u8>> {
-    let size = source.size();
-    if size > limit {
-        bail!(InvalidFile, "{}: the file has {size} bytes, wanted at most {limit}", source.name());
-    }
-    source.read(0, size as usize).await
 }
 
 /// A GGUF file as a checkpoint, with the others of its model where that is split.
@@ -193,8 +183,10 @@ async fn safetensors_file<'f>(folder: &'f dyn Folder, source: OpenFile<'f>) -> R
 
 /// A model in several files.
 async fn safetensors_folder<'f>(folder: &'f dyn Folder, index_path: &str) -> Result<Checkpoint<'f>> {
-    let source = open(folder, index_path).await?;
-    let index = Index::parse(&read(&*source, MAX_INDEX_BYTES).await?).map_err(|error| error.context(source.name()))?;
+    let Some(index) = folder.read(index_path.to_owned(), MAX_INDEX_BYTES).await? else {
+        bail!(InvalidFile, "{}: there is no file {index_path:?}", folder.name());
+    };
+    let index = Index::parse(&index).map_err(|error| error.context(index_path))?;
     let parent = index_path.rsplit_once('/').map(|(parent, _)| format!("{parent}/")).unwrap_or_default();
     let (mut files, mut headers, mut file_of) = (Vec::new(), Vec::new(), HashMap::new());
     for name in index.files() {
@@ -208,9 +200,9 @@ async fn safetensors_folder<'f>(folder: &'f dyn Folder, index_path: &str) -> Res
         match file_of.get(tensor) {
             Some(found) if *found == file => {}
             Some(found) => {
-                bail!(InvalidFile, "{}: the tensor {tensor:?} should be in {file:?} and is in {found:?}", source.name())
+                bail!(InvalidFile, "{index_path}: the tensor {tensor:?} should be in {file:?} and is in {found:?}")
             }
-            None => bail!(MissingTensor, "{}: the tensor {tensor:?} is not in {file:?}", source.name()),
+            None => bail!(MissingTensor, "{index_path}: the tensor {tensor:?} is not in {file:?}"),
         }
     }
     of_safetensors(folder, files, headers).await
@@ -221,14 +213,13 @@ async fn of_safetensors<'f>(
     files: Vec<OpenFile<'f>>,
     headers: Vec<Safetensors>,
 ) -> Result<Checkpoint<'f>> {
-    let Some(config) = folder.open("config.json".to_owned()).await? else {
+    let Some(config) = folder.read("config.json".to_owned(), MAX_CONFIG_BYTES).await? else {
         bail!(
             InvalidFile,
             "{}: there is no config.json beside the safetensors file; load the whole folder or repository",
             folder.name()
         );
     };
-    let config = read(&*config, MAX_CONFIG_BYTES).await?;
     let headers: Vec<_> = headers.into_iter().map(Safetensors::into_tensors).collect();
     let (metadata, tensors) =
         hugging_face::translate(&config, &headers).map_err(|error| error.context(folder.name()))?;
@@ -238,8 +229,8 @@ async fn of_safetensors<'f>(
         if listed.as_ref().is_some_and(|names| !name.contains('/') && !names.iter().any(|listed| listed == name)) {
             continue;
         }
-        if let Some(file) = folder.open((*name).to_owned()).await? {
-            text_files.insert(*name, read(&*file, MAX_TEXT_FILE_BYTES).await?);
+        if let Some(bytes) = folder.read((*name).to_owned(), MAX_TEXT_FILE_BYTES).await? {
+            text_files.insert(*name, bytes);
         }
     }
     Ok(Checkpoint { metadata, tensors, files, origin: Origin::HuggingFace, text_files })

@@ -1,0 +1,13 @@
+//! Indices of models in several safetensors files. A file that an index names lies in the model's folder.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rillm::model::safetensors::index::Index;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(index) = Index::parse(bytes) {
+        for file in index.files() {
+            assert!(!file.starts_with('/') && !file.split('/').any(|part| part == ".."));
+        }
+    }
+});

@@ -1,0 +1,122 @@
+"""Writes the first seeds of the fuzz targets into corpus/TARGET/: small sound files of every kind, for the fuzzer to damage.
+
+    python fuzz/seeds.py
+"""
+
+import json
+import struct
+from pathlib import Path
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+
+
+def text(value: str) -> bytes:
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def value(kind: int, data) -> bytes:
+    return text(data) if kind == STRING else struct.pack("<" + SCALARS[kind], data)
+
+
+def array(kind: int, items: list) -> bytes:
+    parts = b"".join(item if kind == ARRAY else value(kind, item) for item in items)
+    return struct.pack("<IQ", kind, len(items)) + parts
+
+
+def gguf(entries: list, tensors: list, version: int = 3, alignment: int = 32) -> bytes:
+    """entries: (key, type, value or bytes of an array); tensors: (name, dims, type, bytes)."""
+    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(entries))
+    for key, kind, data in entries:
+        out += text(key) + struct.pack("<I", kind) + (data if kind == ARRAY else value(kind, data))
+    body = b""
+    for name, dims, kind, size in tensors:
+        body += bytes(-len(body) % alignment)
+        out += text(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", kind, len(body))
+        body += bytes(size)
+    return out + bytes(-len(out) % alignment) + body
+
+
+def llama() -> bytes:
+    entries = [("general.architecture", STRING, "llama"), ("tokenizer.ggml.tokens", ARRAY, array(STRING, list("abcde")))]
+    for key, number in {"block_count": 1, "embedding_length": 8, "feed_forward_length": 12, "attention.head_count": 2,
+                        "attention.head_count_kv": 1, "context_length": 64, "rope.dimension_count": 4}.items():
+        entries.append((f"llama.{key}", 4, number))
+    entries += [("llama.rope.freq_base", 6, 10000.0), ("llama.attention.layer_norm_rms_epsilon", 6, 1e-5)]
+    shapes = {"token_embd": [8, 5], "output_norm": [8], "blk.0.attn_norm": [8], "blk.0.attn_q": [8, 8], "blk.0.attn_k": [8, 4],
+              "blk.0.attn_v": [8, 4], "blk.0.attn_output": [8, 8], "blk.0.ffn_norm": [8], "blk.0.ffn_gate": [8, 12],
+              "blk.0.ffn_up": [8, 12], "blk.0.ffn_down": [12, 8]}
+    tensors = []
+    for name, dims in shapes.items():
+        size = 4
+        for dim in dims:
+            size *= dim
+        tensors.append((f"{name}.weight", dims, 0, size))
+    return gguf(entries, tensors)
+
+
+def every_value() -> list:
+    entries = [(f"scalar.{kind}", kind, 1) for kind in SCALARS] + [("scalar.text", STRING, "grüße")]
+    entries += [(f"array.{kind}", ARRAY, array(kind, [0, 1])) for kind in SCALARS]
+    return entries + [("array.text", ARRAY, array(STRING, ["", "one"])),
+                      ("array.array", ARRAY, array(ARRAY, [array(0, [1]), array(ARRAY, [])]))]
+
+
+def safetensors(tensors: dict) -> bytes:
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, (dtype, shape, size) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    packed = json.dumps(header).encode()
+    return struct.pack("<Q", len(packed)) + packed + bytes(end)
+
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "intermediate_size": 12,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 64,
+    "vocab_size": 5, "hidden_act": "silu", "tie_word_embeddings": True,
+}
+ROPES = {
+    "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}},
+    "llama3": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                                   "high_freq_factor": 4.0, "original_max_position_embeddings": 32}},
+    "longrope": {"rope_scaling": {"rope_type": "longrope", "long_factor": [1.0, 2.0], "short_factor": [1, 1],
+                                  "original_max_position_embeddings": 32}},
+    "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32}},
+    "dynamic": {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
+    "layers": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+}
+LISTING = {"id": "o/n", "sha": "0" * 40, "siblings": [{"rfilename": name} for name in [
+    "README.md", "m-Q4_K_M.gguf", "m-Q8_0.gguf", "big/m-BF16-00001-of-00002.gguf", "big/m-BF16-00002-of-00002.gguf", "config.json",
+    "model.safetensors"]]}
+
+
+def seeds() -> dict:
+    configs = {"llama": CONFIG} | {name: CONFIG | rope for name, rope in ROPES.items()}
+    for kind in ["mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "smollm3", "olmo2", "granite",
+                 "stablelm", "gpt2", "bert"]:
+        configs[kind] = CONFIG | {"model_type": kind, "sliding_window": 16, "layer_norm_eps": 1e-5}
+    configs["nested"] = {"model_type": "gemma3", "text_config": CONFIG}
+    references = ["hf:o/n", "hf:o/n:Q8_0", "hf:o/n@v1/big", "hf:o/n@refs/pr/1:safetensors", "hf:o/n/m-Q8_0.gguf"]
+    index = {"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "x/model-00002-of-00002.safetensors"}}
+    split = [("split.no", 2, 1), ("split.count", 2, 3), ("split.tensors.count", 5, 7)]
+    return {
+        "gguf": {"llama": llama(), "values-v2": gguf(every_value(), [], 2), "values-v3": gguf(every_value(), [("a", [4], 0, 16)]),
+                 "split": gguf(split, [("a", [32, 2], 8, 68)]), "aligned": gguf([("general.alignment", 4, 8)], [("a", [3], 1, 6), ("b", [1], 0, 4)], 3, 8)},
+        "safetensors": {"some": safetensors({"a": ("F32", [2, 2], 16), "b": ("BF16", [3], 6), "c": ("I64", [], 8), "d": ("F16", [0], 0)}),
+                        "none": safetensors({})},
+        "index_json": {"two": json.dumps(index).encode()},
+        "config_json": {name: json.dumps(config).encode() for name, config in configs.items()},
+        "hub": {f"reference-{number}": f"{reference}\n{json.dumps(LISTING)}".encode() for number, reference in enumerate(references)},
+    }
+
+
+for target, files in seeds().items():
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    print(f"{target}: {len(files)} seeds")

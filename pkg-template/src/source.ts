@@ -1,0 +1,73 @@
+// What callers may name as a model, and what becomes of it on its way to the wasm: one of a few kinds, with absolute addresses. It
+// opens nothing.
+
+import { EngineError } from './errors.js';
+import type { ByteSource, HubOptions, ModelFile, ModelSource } from './types.js';
+
+/** A model's source in the words of the wasm. Everything in it can be sent to a worker, but for `ByteSource`s. */
+export type HostSource =
+  | { kind: 'url'; url: string; file?: string }
+  | { kind: 'hub'; reference: string; hub: { endpoint?: string; token?: string } }
+  | { kind: 'opfs'; path: string; file?: string }
+  | { kind: 'directory'; handle: FileSystemDirectoryHandle; file?: string }
+  | { kind: 'files'; files: { name: string; data: Blob | ByteSource }[]; file?: string };
+
+const WANTED =
+  'a URL, "hf:owner/name", "opfs:path", a File or Blob, a file or directory handle, an array of files, or an object with size and read()';
+
+export async function resolveSource(source: ModelSource, file: string | undefined, hub: HubOptions | undefined): Promise<HostSource> {
+  const named = file === undefined ? {} : { file };
+  if (typeof source === 'string' && source.startsWith('hf:')) {
+    if (file !== undefined) throw new EngineError('invalid_request', `the option file is for folders; write ${source}/${file}`);
+    const options: { endpoint?: string; token?: string } = {};
+    if (hub?.endpoint !== undefined) options.endpoint = resolveUrl(hub.endpoint, 'hub.endpoint');
+    if (hub?.token !== undefined) options.token = hub.token;
+    return { kind: 'hub', reference: source, hub: options };
+  }
+  if (typeof source === 'string' && source.startsWith('opfs:')) return { kind: 'opfs', path: source.slice('opfs:'.length), ...named };
+  if (typeof source === 'string' || source instanceof URL) return { kind: 'url', url: resolveUrl(source, 'the model'), ...named };
+  if (typeof source !== 'object' || source === null) throw new EngineError('invalid_request', `a model is ${WANTED}; got ${typeof source}`);
+  if (isHandle(source)) {
+    if (source.kind === 'directory') return { kind: 'directory', handle: source as FileSystemDirectoryHandle, ...named };
+    const opened = await (source as FileSystemFileHandle).getFile().catch((thrown: unknown) => {
+      throw new EngineError('read', `${source.name}: opening failed: ${String(thrown)}; ask the user for the file again`, { cause: thrown });
+    });
+    return { kind: 'files', files: [modelFile(opened)] };
+  }
+  if (source instanceof Blob || isByteSource(source)) return { kind: 'files', files: [modelFile(source)] };
+  if (Symbol.iterator in source) return { kind: 'files', files: Array.from(source, modelFile), ...named };
+  throw new EngineError('invalid_request', `a model is ${WANTED}; got an object that is none of them`);
+}
+
+/** A worker would resolve a relative URL against its own script. */
+export function resolveUrl(url: unknown, what: string): string {
+  if (typeof url !== 'string' && !(url instanceof URL)) {
+    throw new EngineError('invalid_request', `${what} is a URL, got ${typeof url}`);
+  }
+  try {
+    return new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href;
+  } catch (thrown) {
+    throw new EngineError('invalid_request', `${what} has no valid URL: ${String(url)}`, { cause: thrown });
+  }
+}
+
+function modelFile(file: Blob | ByteSource | ModelFile): { name: string; data: Blob | ByteSource } {
+  if (file instanceof Blob) {
+    const { name, webkitRelativePath } = file as Partial<File>;
+    return { name: webkitRelativePath || name || 'Blob', data: file };
+  }
+  if (typeof file === 'object' && file !== null) {
+    if (isByteSource(file)) return { name: file.name ?? 'the source', data: file };
+    const { name, data } = file;
+    if (typeof name === 'string' && (data instanceof Blob || isByteSource(data))) return { name, data };
+  }
+  throw new EngineError('invalid_request', 'a file of a model is a File, or {name, data} with a Blob or an object with size and read()');
+}
+
+function isByteSource(value: unknown): value is ByteSource {
+  return typeof value === 'object' && value !== null && 'size' in value && typeof (value as ByteSource).read === 'function';
+}
+
+function isHandle(value: object): value is FileSystemHandle {
+  return 'kind' in value && (value.kind === 'file' || value.kind === 'directory') && ('getFile' in value || 'getFileHandle' in value);
+}

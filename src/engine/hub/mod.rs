@@ -1,0 +1,106 @@
+//! Models of a Hugging Face hub: what a reference names, what a repository holds, which of its files is meant, where they are
+//! and what a refusal means. Requests are sent elsewhere; nothing here reads a network.
+//!
+//! Source: the hub's API (https://huggingface.co/docs/hub/api) and `huggingface_hub`, which resolve the same way.
+
+mod choose;
+mod reference;
+mod refusal;
+
+use serde::Deserialize;
+
+pub use choose::choose;
+pub use reference::{Reference, Wanted};
+pub use refusal::{Refused, refusal};
+
+use crate::error::Result;
+
+/// The hub itself; mirrors have other addresses.
+pub const HUB: &str = "https://huggingface.co";
+/// The answer about a repository with tens of thousands of files.
+pub const MAX_LISTING_BYTES: u64 = 32 << 20;
+
+/// A repository at a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    endpoint: String,
+    id: String,
+    /// The commit, so that all files are of one state, or the revision where the hub names no commit.
+    commit: String,
+    files: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    sha: Option<String>,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
+}
+
+impl Repository {
+    /// Where to ask about a repository; the answer is for `parse`.
+    pub fn listing_url(endpoint: &str, reference: &Reference) -> String {
+        format!(
+            "{}/api/models/{}/revision/{}",
+            endpoint.trim_end_matches('/'),
+            encoded(&reference.repository),
+            encoded_segment(reference.revision())
+        )
+    }
+
+    /// Reads the answer about a repository.
+    pub fn parse(endpoint: &str, reference: &Reference, listing: &[u8]) -> Result<Self> {
+        let listing: Listing = serde_json::from_slice(listing).map_err(|error| {
+            err!(
+                InvalidFile,
+                "hf:{}: {endpoint} answered about the repository with something else than a list of files ({error}); check the \
+                 address of the hub",
+                reference.repository
+            )
+        })?;
+        let is_commit = |sha: &String| sha.len() == 40 && sha.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Ok(Self {
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            id: reference.repository.clone(),
+            commit: listing.sha.filter(is_commit).unwrap_or_else(|| reference.revision().to_owned()),
+            files: listing.siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
+        })
+    }
+
+    /// `owner/name`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    pub fn holds(&self, path: &str) -> bool {
+        self.files.iter().any(|file| file == path)
+    }
+
+    /// Where a file is; the hub answers with the file or sends on to where it is stored.
+    pub fn resolve_url(&self, path: &str) -> String {
+        format!("{}/{}/resolve/{}/{}", self.endpoint, encoded(&self.id), encoded_segment(&self.commit), encoded(path))
+    }
+}
+
+/// A path in a URL: its segments encoded.
+pub fn encoded(path: &str) -> String {
+    path.split('/').map(encoded_segment).collect::<Vec<_>>().join("/")
+}
+
+/// All but RFC 3986's unreserved characters as %XX.
+fn encoded_segment(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

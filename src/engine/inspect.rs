@@ -1,0 +1,158 @@
+//! What a model is and what it would take to run it, from its headers alone.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::load::{LoadOptions, about, capacity};
+use crate::error::{Error, Result};
+use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
+use crate::model::config::Config;
+use crate::model::folder::Folder;
+use crate::model::{KvCache, Weights};
+use crate::tensor::{AdapterInfo, Device};
+
+/// What the headers of a model say. Fields that only a supported architecture gives are missing for others.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inspection {
+    pub name: Option<String>,
+    /// `gguf` or `safetensors`.
+    pub format: &'static str,
+    pub architecture: String,
+    /// Of all tensors in the files.
+    pub parameters: u64,
+    /// The type of most of the weights' bytes.
+    pub quantization: String,
+    /// Bytes of the files by the type of the tensors.
+    pub tensor_types: BTreeMap<&'static str, u64>,
+    pub files: usize,
+    /// Of all files with tensors.
+    pub file_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vocab_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_length: Option<usize>,
+    /// Tokens that the model was trained for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trained_context_length: Option<usize>,
+    /// Tokens of the KV cache that `kv_cache_bytes` is for: what was asked for, or what a load takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<usize>,
+    /// On the GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_cache_bytes: Option<u64>,
+    /// The adapter and its limits, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<AdapterLimits>,
+    /// Why the model can't be loaded here. Without it, nothing that can be known beforehand speaks against it; how much memory a GPU
+    /// has, WebGPU does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+/// An adapter, and how large things on it may be.
+#[derive(Clone, Debug, Serialize)]
+pub struct AdapterLimits {
+    #[serde(flatten)]
+    pub info: AdapterInfo,
+    pub max_buffer_bytes: u64,
+    pub max_binding_bytes: u64,
+}
+
+/// What loading would end in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Problem {
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self { code: error.code().as_str(), message: error.message().to_owned() }
+    }
+}
+
+/// Reads the headers of a model: `file` of a folder, or the only model that it holds. Files that can't be read or are broken are
+/// errors; a model that is sound and not supported is an answer with a `problem`.
+pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOptions) -> Result<Inspection> {
+    let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
+    let mut tensor_types: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for tensor in checkpoint.tensors.iter().filter(|tensor| tensor.bytes() > 0) {
+        *tensor_types.entry(tensor.ty.name()).or_default() += tensor.bytes();
+    }
+    let most = tensor_types.iter().max_by_key(|(_, bytes)| **bytes);
+    let mut found = Inspection {
+        name: checkpoint.metadata.optional_str("general.name")?.map(str::to_owned),
+        format: match checkpoint.origin {
+            Origin::Gguf => "gguf",
+            Origin::HuggingFace => "safetensors",
+        },
+        architecture: checkpoint.metadata.optional_str("general.architecture")?.unwrap_or("unknown").to_owned(),
+        parameters: checkpoint.tensors.iter().map(TensorInfo::elements).fold(0, u64::saturating_add),
+        quantization: most.map(|(name, _)| (*name).to_owned()).unwrap_or_default(),
+        tensor_types,
+        files: checkpoint.files.len(),
+        file_bytes: checkpoint.file_bytes(),
+        layers: None,
+        vocab_size: None,
+        embedding_length: None,
+        trained_context_length: None,
+        context_length: None,
+        weight_bytes: None,
+        kv_cache_bytes: None,
+        adapter: None,
+        problem: None,
+    };
+    let device = Device::request(&options.device).await;
+    if let Ok(device) = &device {
+        let capabilities = device.capabilities();
+        found.adapter = Some(AdapterLimits {
+            info: device.adapter().clone(),
+            max_buffer_bytes: capabilities.max_buffer_size,
+            max_binding_bytes: capabilities.max_storage_binding_size,
+        });
+        device.destroy();
+    }
+    let needs = found.fill(&checkpoint, options);
+    found.problem = match (needs, device) {
+        (Err(error), _) | (Ok(()), Err(error)) => Some(error.into()),
+        (Ok(()), Ok(_)) => None,
+    };
+    Ok(found)
+}
+
+impl Inspection {
+    /// What the configuration gives; an error is what loading would end in.
+    fn fill(&mut self, checkpoint: &Checkpoint<'_>, options: &LoadOptions) -> Result<()> {
+        let config = Config::of(checkpoint)?;
+        self.layers = Some(config.n_layers);
+        self.vocab_size = Some(config.vocab_size);
+        self.embedding_length = Some(config.n_embd);
+        self.trained_context_length = Some(config.context_length);
+        let needs = Weights::needs(checkpoint, &config)?;
+        self.weight_bytes = Some(needs.bytes);
+        let capacity = capacity(options.context_length, config.context_length)?;
+        self.context_length = Some(capacity);
+        let (kv_bytes, kv_binding) = KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1));
+        self.kv_cache_bytes = Some(kv_bytes);
+        let Some(adapter) = &self.adapter else { return Ok(()) };
+        for (what, binding, buffer) in [
+            (&*needs.largest, needs.largest_binding, needs.largest_buffer),
+            ("the KV cache of a layer", kv_binding, kv_binding),
+        ] {
+            if binding > adapter.max_binding_bytes || buffer > adapter.max_buffer_bytes {
+                bail!(
+                    AdapterLimits,
+                    "{what} takes {binding} bytes in one binding and {buffer} in one buffer, and this adapter allows {} and {}",
+                    adapter.max_binding_bytes,
+                    adapter.max_buffer_bytes
+                );
+            }
+        }
+        Ok(())
+    }
+}

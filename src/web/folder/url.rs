@@ -1,0 +1,91 @@
+//! Files of a web server under one address. Such a folder can't be listed.
+
+use web_sys::{AbortSignal, Url};
+
+use super::super::fetch::{Server, open, read_whole};
+use crate::engine::folder::{Folder, OpenFile, check_path};
+use crate::engine::hub::encoded;
+use crate::engine::source::LocalFuture;
+use crate::error::Result;
+
+pub struct UrlFolder {
+    /// What was asked for, for messages.
+    url: String,
+    /// Ends in `/`; `None` where an address has no folder (`blob:`, `data:`).
+    base: Option<String>,
+    /// With its `?`; servers that want a key in it want it for every file.
+    query: String,
+    /// The file that was asked for, which has its whole address.
+    file: Option<String>,
+    signal: Option<AbortSignal>,
+}
+
+impl UrlFolder {
+    /// Of an absolute address: a folder if its path ends in `/`, and otherwise a file, whose folder this is.
+    pub fn new(address: &str, signal: Option<AbortSignal>) -> Result<Self> {
+        let Ok(url) = Url::new(address) else {
+            bail!(InvalidRequest, "{address:?} is no address of a model, wanted an absolute URL");
+        };
+        let path = url.pathname();
+        let folder = Self { url: address.to_owned(), base: None, query: url.search(), file: None, signal };
+        if !matches!(url.protocol().as_str(), "http:" | "https:") {
+            return Ok(Self { file: Some("model".to_owned()), ..folder });
+        }
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        let base = Some(format!("{}{parent}/", url.origin()));
+        match name {
+            "" => Ok(Self { base, ..folder }),
+            name => {
+                let decoded = js_sys::decode_uri_component(name).map(String::from).unwrap_or_else(|_| name.to_owned());
+                Ok(Self { base, file: Some(decoded), ..folder })
+            }
+        }
+    }
+
+    /// The file that the address names.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    fn server(&self, path: &str) -> Result<Option<Server>> {
+        let url = match (&self.base, &self.file) {
+            (_, Some(file)) if file == path => self.url.clone(),
+            (Some(base), _) => {
+                check_path(path)?;
+                format!("{base}{}{}", encoded(path), self.query)
+            }
+            (None, _) => return Ok(None),
+        };
+        Ok(Some(Server::new(url, self.signal.clone())))
+    }
+}
+
+impl Folder for UrlFolder {
+    fn name(&self) -> String {
+        self.url.clone()
+    }
+
+    fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>> {
+        Box::pin(async move {
+            let Some(server) = self.server(&path)? else { return Ok(None) };
+            if self.file.as_ref() == Some(&path) {
+                let missing = server.missing();
+                return Ok(Some(open(server).await?.ok_or(missing)?));
+            }
+            Ok(open(server).await?.map(|file| file as OpenFile<'f>))
+        })
+    }
+
+    fn read<'f>(&'f self, path: String, limit: u64) -> LocalFuture<'f, Result<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            match self.server(&path)? {
+                Some(server) => read_whole(&server, limit).await,
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>> {
+        Box::pin(async { Ok(None) })
+    }
+}

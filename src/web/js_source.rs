@@ -1,0 +1,145 @@
+//! A source of the application's own: an object with `size` and `read(offset, length)`.
+
+use js_sys::{ArrayBuffer, Function, Promise, Reflect, Uint8Array};
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::AbortSignal;
+
+use super::{
+    bytes::JsBytes,
+    source::{check_abort, js_message, js_number},
+};
+use crate::{
+    engine::source::{ByteSource, CHUNK_BYTES, Chunk, ChunkStream, LocalFuture, check_range},
+    error::Result,
+};
+
+pub struct JsSource {
+    name: String,
+    object: JsValue,
+    read: Function,
+    size: u64,
+    signal: Option<AbortSignal>,
+}
+
+impl JsSource {
+    pub fn new(name: &str, object: JsValue, signal: Option<AbortSignal>) -> Result<Self> {
+        let field = |key: &str| Reflect::get(&object, &JsValue::from_str(key)).unwrap_or(JsValue::UNDEFINED);
+        let size = field("size").as_f64();
+        let read = field("read").dyn_into::<Function>();
+        let (Some(size), Ok(read)) = (size, read) else {
+            bail!(
+                InvalidRequest,
+                "{name}: wanted a Blob, or an object with a number size and a function read(offset, length)"
+            );
+        };
+        // Above this, numbers of JavaScript skip.
+        if !(0.0..=9007199254740991.0).contains(&size) || size.fract() != 0.0 {
+            bail!(InvalidRequest, "{name}: its size is {size}, wanted a whole number of bytes");
+        }
+        Ok(Self { name: name.to_owned(), object, read, size: size as u64, signal })
+    }
+
+    /// Starts reading; the promise is for a `Uint8Array` or an `ArrayBuffer`.
+    fn start(&self, offset: u64, length: u64) -> Result<Promise> {
+        check_abort(self.signal.as_ref(), &self.name)?;
+        let (offset, length) = (js_number(offset).into(), js_number(length).into());
+        match self.read.call2(&self.object, &offset, &length) {
+            Ok(value) => Ok(Promise::resolve(&value)),
+            Err(value) => bail!(Read, "{}: read() threw: {}", self.name, js_message(&value)),
+        }
+    }
+
+    async fn finish(&self, read: Promise, offset: u64, length: u64) -> Result<Uint8Array> {
+        let value = JsFuture::from(read).await.map_err(|value| {
+            err!(Read, "{}: reading {length} bytes at offset {offset} failed: {}", self.name, js_message(&value))
+        })?;
+        check_abort(self.signal.as_ref(), &self.name)?;
+        let bytes = match (value.dyn_ref::<Uint8Array>(), value.dyn_ref::<ArrayBuffer>()) {
+            (Some(bytes), _) => bytes.clone(),
+            (None, Some(buffer)) => Uint8Array::new(buffer),
+            (None, None) => bail!(
+                Read,
+                "{}: read() gave {}, wanted a Uint8Array or an ArrayBuffer",
+                self.name,
+                value.js_typeof().as_string().unwrap_or_default()
+            ),
+        };
+        if u64::from(bytes.length()) != length {
+            bail!(Truncated, "{}: read() gave {} bytes at offset {offset}, wanted {length}", self.name, bytes.length());
+        }
+        Ok(bytes)
+    }
+}
+
+impl ByteSource for JsSource {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read<'a>(&'a self, offset: u64, length: usize) -> LocalFuture<'a, Result<Vec<u8>>> {
+        Box::pin(async move {
+            check_range(&self.name, self.size, offset, length as u64)?;
+            if length == 0 {
+                return Ok(Vec::new());
+            }
+            let read = self.start(offset, length as u64)?;
+            Ok(self.finish(read, offset, length as u64).await?.to_vec())
+        })
+    }
+
+    fn stream<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Box<dyn ChunkStream + 'a>>> {
+        Box::pin(async move {
+            check_range(&self.name, self.size, offset, length)?;
+            let stream = JsStream { source: self, at: offset, end: offset + length, ahead: None };
+            Ok(Box::new(stream) as Box<dyn ChunkStream + 'a>)
+        })
+    }
+}
+
+struct JsStream<'s> {
+    source: &'s JsSource,
+    at: u64,
+    end: u64,
+    /// The chunk at `at` is being read while the one before it is used.
+    ahead: Option<Promise>,
+}
+
+impl JsStream<'_> {
+    fn start(&self) -> Result<Option<Promise>> {
+        match (self.end - self.at).min(CHUNK_BYTES as u64) {
+            0 => Ok(None),
+            length => self.source.start(self.at, length).map(Some),
+        }
+    }
+}
+
+impl ChunkStream for JsStream<'_> {
+    fn next<'a>(&'a mut self) -> LocalFuture<'a, Result<Option<Chunk>>> {
+        Box::pin(async move {
+            let read = match self.ahead.take() {
+                Some(read) => Some(read),
+                None => self.start()?,
+            };
+            let Some(read) = read else { return Ok(None) };
+            let length = (self.end - self.at).min(CHUNK_BYTES as u64);
+            let bytes = self.source.finish(read, self.at, length).await?;
+            self.at += length;
+            self.ahead = self.start()?;
+            Ok(Some(Box::new(JsBytes::new(bytes)) as Chunk))
+        })
+    }
+}
+
+impl Drop for JsStream<'_> {
+    fn drop(&mut self) {
+        // What fails of a read that nobody waits for is nobody's concern, and no unhandled rejection.
+        if let Some(read) = self.ahead.take() {
+            wasm_bindgen_futures::spawn_local(async move { drop(JsFuture::from(read).await) });
+        }
+    }
+}

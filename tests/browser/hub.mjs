@@ -1,0 +1,114 @@
+// A server that behaves as the Hugging Face hub does, of another origin than the page: the API's list of files, resolve addresses that
+// send on to a store on yet another origin, gated and private repositories, error codes in headers, CORS. It notes every request.
+
+import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+
+export const TOKEN = 'hf_a_token_for_tests';
+const COMMIT = '0123456789abcdef0123456789abcdef01234567';
+/** Files of these kinds lie in the store, as LFS files do; others come from the hub itself. */
+const STORED = /\.(gguf|safetensors)$/;
+
+/**
+ * repositories: {"owner/name": {files: {path: file on disk}, gated?, private?, revisions?}}.
+ * Resolves to {endpoint, store, requests, expire(), close()}.
+ */
+export async function serveHub(repositories) {
+  const requests = [];
+  let signature = 1;
+
+  const store = createServer((request, response) => {
+    requests.push({ server: 'store', method: request.method, url: request.url, headers: request.headers });
+    cors(request, response);
+    if (request.method === 'OPTIONS') return end(response, 204);
+    const url = new URL(request.url, 'http://store');
+    if (url.searchParams.get('signature') !== String(signature)) return end(response, 403);
+    sendFile(request, response, Buffer.from(url.pathname.slice(1), 'hex').toString());
+  });
+  await listen(store);
+  const storeOrigin = `http://127.0.0.1:${store.address().port}`;
+
+  const hub = createServer((request, response) => {
+    requests.push({ server: 'hub', method: request.method, url: request.url, headers: request.headers });
+    cors(request, response);
+    if (request.method === 'OPTIONS') return end(response, 204);
+    const refuse = (status, code) => {
+      response.setHeader('X-Error-Code', code);
+      end(response, status);
+    };
+    const parts = new URL(request.url, 'http://hub').pathname.split('/').slice(1).map(decodeURIComponent);
+    const isApi = parts[0] === 'api' && parts[1] === 'models';
+    const [owner, name, kind, revision, ...path] = isApi ? parts.slice(2) : parts;
+    const repository = repositories[`${owner}/${name}`];
+    const token = request.headers.authorization;
+    if (token !== undefined && token !== `Bearer ${TOKEN}` && token !== 'Bearer of_a_stranger') return refuse(401, 'InvalidToken');
+    const allowed = token === `Bearer ${TOKEN}`;
+    // Strangers are not told which repositories exist.
+    if (repository === undefined || (repository.private && !allowed)) return refuse(token === undefined ? 401 : 404, 'RepoNotFound');
+    if (!['main', COMMIT, ...(repository.revisions ?? [])].includes(revision)) return refuse(404, 'RevisionNotFound');
+    if (isApi && kind === 'revision') {
+      response.setHeader('content-type', 'application/json');
+      const siblings = Object.keys(repository.files).map((rfilename) => ({ rfilename }));
+      return response.end(JSON.stringify({ id: `${owner}/${name}`, sha: COMMIT, gated: repository.gated ?? false, siblings }));
+    }
+    if (kind !== 'resolve') return refuse(404, 'EntryNotFound');
+    if (repository.gated && !allowed) return refuse(token === undefined ? 401 : 403, 'GatedRepo');
+    const file = repository.files[path.join('/')];
+    if (file === undefined) return refuse(404, 'EntryNotFound');
+    if (STORED.test(path.join('/')) && !repository.withoutStore) {
+      response.writeHead(302, { location: `${storeOrigin}/${Buffer.from(file).toString('hex')}?signature=${signature}` });
+      return response.end();
+    }
+    sendFile(request, response, file);
+  });
+  await listen(hub);
+
+  return {
+    endpoint: `http://localhost:${hub.address().port}`,
+    store: storeOrigin,
+    requests,
+    /** From now on, addresses in the store that were given out before are refused. */
+    expire: () => signature++,
+    close: () => Promise.all([hub, store].map((server) => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))),
+  };
+}
+
+/** The files of a folder, for `serveHub`. */
+export function filesOf(folder) {
+  return Object.fromEntries(readdirSync(folder).map((name) => [name, join(folder, name)]));
+}
+
+function cors(request, response) {
+  response.setHeader('Access-Control-Allow-Origin', request.headers.origin ?? '*');
+  response.setHeader('Access-Control-Allow-Headers', 'authorization, range');
+  response.setHeader('Access-Control-Expose-Headers', 'X-Error-Code, Content-Range, ETag, Content-Encoding');
+  response.setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
+}
+
+function sendFile(request, response, file) {
+  if (!existsSync(file)) return end(response, 404);
+  const { size, mtimeMs } = statSync(file);
+  response.setHeader('ETag', `"${size}-${Math.round(mtimeMs)}"`);
+  response.setHeader('Accept-Ranges', 'bytes');
+  const range = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? '');
+  if (range === null) {
+    response.writeHead(200, { 'content-length': size });
+    createReadStream(file).pipe(response);
+    return;
+  }
+  const start = Number(range[1]);
+  const last = Math.min(range[2] === '' ? size - 1 : Number(range[2]), size - 1);
+  if (start >= size) return end(response, 416);
+  response.writeHead(206, { 'content-range': `bytes ${start}-${last}/${size}`, 'content-length': last - start + 1 });
+  createReadStream(file, { start, end: last }).pipe(response);
+}
+
+function end(response, status) {
+  response.statusCode = status;
+  response.end();
+}
+
+function listen(server) {
+  return new Promise((resolve, reject) => server.once('error', reject).listen(0, resolve));
+}
