@@ -25,6 +25,7 @@ export interface WasmTensor {
 
 export interface WasmLoadOptions {
   contextLength?: number;
+  chatTemplate?: string;
   precision?: 'fast' | 'exact';
   kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::autotune::{self, Autotune, AutotuneInfo};
+use super::chat_prompt::Templates;
 use super::decoding::Decoding;
 use super::draft::{self, DraftInfo, DraftModel};
 use super::model_text::ModelText;
@@ -19,7 +20,6 @@ use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
 use crate::model::{Embeds, Encoder, KvCache, KvFormat, Logits, Pooling, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
-use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME};
 use crate::text::tokenizer::Tokenizer;
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
@@ -40,6 +40,8 @@ pub struct LoadOptions {
     pub max_sequences: Option<usize>,
     /// What the clock on the wall differs from UTC, for templates that ask for the date.
     pub utc_offset_seconds: i64,
+    /// A chat template in place of the model's own, in Jinja.
+    pub chat_template: Option<String>,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
     pub precision: Option<Precision>,
     /// How keys and values are stored. Without it f16, and f32 where the precision is exact.
@@ -86,7 +88,7 @@ pub struct Progress {
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelInfo {
     pub name: Option<String>,
-    /// The file has a chat template of its own.
+    /// The file has a chat template of its own, or the load was given one.
     pub has_chat_template: bool,
     pub architecture: String,
     pub parameters: u64,
@@ -114,6 +116,16 @@ pub struct ModelInfo {
     pub draft: Option<DraftInfo>,
     pub adapter: AdapterInfo,
     pub autotune: AutotuneInfo,
+    /// What may make the model answer worse than it could.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something that is no error and that a person should know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Warning {
+    /// Stable, for programs: `no_chat_template`.
+    pub code: &'static str,
+    pub message: String,
 }
 
 /// A loaded model.
@@ -216,7 +228,7 @@ pub(super) struct Inner {
     pub model: Model,
     pub embeds: Embeds,
     pub tokenizer: Tokenizer,
-    pub template: ChatTemplate,
+    pub templates: Templates,
     pub utc_offset_seconds: i64,
     pub info: ModelInfo,
     /// Of autotuning, to be kept for the next load.
@@ -284,8 +296,8 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let own_template = chat_templates.get(DEFAULT_TEMPLATE_NAME);
-        let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
+        let (templates, has_chat_template, warnings) =
+            Templates::of(&chat_templates, options, !config.arch.is_encoder)?;
         let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
         let capacity = capacity(options.context_length, &config)?;
         let max_sequences = options.max_sequences.unwrap_or(1);
@@ -320,7 +332,7 @@ impl Engine {
         let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
-            has_chat_template: own_template.is_some(),
+            has_chat_template,
             architecture: config.arch.name.to_owned(),
             generates: !is_encoder,
             embeds: embeds.pooling.is_some(),
@@ -339,13 +351,14 @@ impl Engine {
             draft: None,
             adapter: context.device().adapter().clone(),
             autotune,
+            warnings,
         };
         let engine = Engine(Rc::new(Inner {
             context,
             model,
             embeds,
             tokenizer,
-            template,
+            templates,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
             sessions: RefCell::new(sessions),

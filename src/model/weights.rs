@@ -125,9 +125,9 @@ impl Weights {
         let mut needs = Needs { bytes: 0, largest: String::new(), largest_binding: 0, largest_buffer: 0 };
         for tensor in checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)) {
             let format = format_of(tensor)?;
-            let (bytes, binding) = match tensor.dims.len() {
-                1 => (tensor.elements().saturating_mul(4), tensor.elements().saturating_mul(4)),
-                _ => {
+            let (bytes, binding) = match is_vector(tensor) {
+                true => (tensor.elements().saturating_mul(4), tensor.elements().saturating_mul(4)),
+                false => {
                     let (rows, columns) = matrix_of(tensor)?;
                     format.row_bytes(columns)?;
                     let planes = format.planes(rows, columns);

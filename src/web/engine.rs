@@ -26,6 +26,7 @@ struct JsLoadOptions {
     force_fallback_adapter: bool,
     precision: Option<Precision>,
     kv_cache: Option<KvFormat>,
+    chat_template: Option<String>,
     autotune: Autotune,
     tunings: Option<String>,
 }
@@ -180,6 +181,7 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
         context_length: options.context_length,
         max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
+        chat_template: options.chat_template,
         precision: options.precision,
         kv_cache: options.kv_cache,
         plain_ops: false,

@@ -228,7 +228,7 @@ impl AttentionSplit {
 }
 
 /// Heads, key-value heads, head_dim, capacity and position of cases.
-pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 10] = [
+pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 11] = [
     (4, 1, 8, 5, 0),
     (4, 2, 16, 40, 17),
     (6, 3, 64, 700, 521),
@@ -238,6 +238,7 @@ pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 10] = [
     (4, 4, 128, 600, 255),
     (2, 1, 256, 70, 67),
     (16, 1, 96, 33, 31),
+    (128, 8, 64, 140, 130),
     // A step that ran ahead past the end of the context.
     (4, 2, 32, 66, 67),
 ];
