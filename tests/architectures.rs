@@ -11,7 +11,7 @@ use rillm::model::arch::ARCHS;
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvCache, Layout, Logits, Precision, Transformer, Weights};
 use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
 use serde_json::Value;
@@ -78,7 +78,12 @@ impl Loaded {
             let checkpoint = Checkpoint::open(&folder, Some(file)).await.unwrap();
             let config = Config::of(&checkpoint).unwrap_or_else(|error| panic!("{model}/{file}: {error}"));
             assert!(config.context_length >= capacity);
-            let weights = Weights::load(context, &checkpoint, &config, joined, &mut |_, _| Ok(())).await.unwrap();
+            let weights =
+                Weights::load(context, &checkpoint, &config, &Layout { join: joined, quantize: None }, &mut |_, _| {
+                    Ok(())
+                })
+                .await
+                .unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
             let cache = KvCache::new(context, transformer.config(), capacity, 1).unwrap();
             Loaded { context: context.clone(), transformer, cache }

@@ -16,7 +16,8 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
+use crate::model::{KvCache, Layout, Logits, Precision, Transformer, Weights};
+use crate::tensor::quant::{Format, quantize::TARGETS};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use crate::text::tokenizer::Tokenizer;
@@ -41,6 +42,8 @@ pub struct LoadOptions {
     pub utc_offset_seconds: i64,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
     pub precision: Option<Precision>,
+    /// Quantise matrices of plain numbers (F32, F16, BF16) while they are loaded: `q8_0` or `q4_0`. Others stay as they are.
+    pub quantize: Option<String>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
     /// Whether variants of kernels are compared on this adapter.
@@ -164,6 +167,7 @@ impl Engine {
         }
         let template = ChatTemplate::new(chat_template.as_deref().unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
         let capacity = capacity(options.context_length, config.context_length)?;
+        let layout = layout(options)?;
         let max_sequences = options.max_sequences.unwrap_or(1);
         if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
@@ -180,7 +184,7 @@ impl Engine {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
+        let weights = Weights::load(&context, &checkpoint, &config, &layout, &mut on_bytes).await?;
         let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
         let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
         let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
@@ -344,6 +348,18 @@ pub(super) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 /// Names the source in an error that does not name it yet.
 pub(super) fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
+}
+
+/// What is asked of the weights.
+pub(super) fn layout(options: &LoadOptions) -> Result<Layout> {
+    let quantize = match &options.quantize {
+        None => None,
+        Some(name) => match Format::by_name(name).filter(|_| TARGETS.contains(&name.as_str())) {
+            Some(format) => Some(format),
+            None => bail!(InvalidRequest, "quantize is {name:?}, wanted {}", TARGETS.join(" or ")),
+        },
+    };
+    Ok(Layout { join: !options.plain_ops, quantize })
 }
 
 pub(super) fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {

@@ -6,7 +6,7 @@ use super::arch::RopeKind;
 use super::joined::Joined;
 use super::{KvCache, Transformer};
 use crate::error::Result;
-use crate::tensor::ops::{AttentionOut, AttentionSplit, Embedding, MatVecAdd, NormGateUp, NormMatVec, NormQkv, Splits};
+use crate::tensor::ops::{AttentionOut, AttentionSplit, MatVecAdd, NormGateUp, NormMatVec, NormQkv, Splits};
 use crate::tensor::{Op, Tensor};
 
 /// Records the pass over one token at position `state[0]`. Returns its residual stream after the last layer, [1, n_embd] in
@@ -34,7 +34,7 @@ pub(super) fn forward(
     let attention_out =
         AttentionOut { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
 
-    let x = context.run1(&Embedding { planar: true }, &[token, transformer.token_embedding()])?; // [1, n_embd] in planes, as all x
+    let x = transformer.token_embedding().embed(context, token, true)?; // [1, n_embd] in planes, as all x
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
         let qkv = NormQkv {
@@ -59,5 +59,5 @@ pub(super) fn forward(
 /// The logits, [1, vocab_size], of what `forward` returned.
 pub(super) fn logits(transformer: &Transformer, joined: &Joined, x: &Tensor) -> Result<Tensor> {
     let op = NormMatVec { epsilon: transformer.config().norm_eps };
-    transformer.context().run1(&op, &[x, &joined.output_norm_planar, transformer.output()])
+    transformer.output().multiply(transformer.context(), &op, &[x, &joined.output_norm_planar])
 }

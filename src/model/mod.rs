@@ -18,9 +18,12 @@ pub mod rope;
 pub mod safetensors;
 pub mod source;
 mod transformer;
+mod vocabulary_matrix;
+mod weight_layout;
 mod weight_stream;
 mod weights;
 
 pub use kv_cache::KvCache;
 pub use transformer::{Logits, Precision, Transformer};
+pub use weight_layout::{Layout, Needs};
 pub use weights::{Progress, Weights};

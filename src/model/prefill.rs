@@ -12,9 +12,9 @@ use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    Attention, AttentionMerge, AttentionPrefill, AttentionSplit, AttentionTile, Embedding, Epilogue, MatMul,
-    MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RopeKvAppend, Splits, SwigluFused,
-    SwigluInt8, SwigluPlanes,
+    Attention, AttentionMerge, AttentionPrefill, AttentionSplit, AttentionTile, Epilogue, MatMul, MatMulInt8,
+    MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RopeKvAppend, Splits, SwigluFused, SwigluInt8,
+    SwigluPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -144,7 +144,7 @@ pub(super) fn forward(
     };
     let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
 
-    let x = context.run1(&Embedding { planar: false }, &[tokens, transformer.token_embedding()])?; // [n, n_embd]
+    let x = transformer.token_embedding().embed(context, tokens, false)?; // [n, n_embd]
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
         let rope = RopeKvAppend {
