@@ -67,6 +67,7 @@ export class Engine {
       options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
+    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
@@ -97,6 +98,7 @@ export class Engine {
     const { signal, worker = true, wasmUrl, contextLength, maxSequences, powerPreference, forceFallbackAdapter } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
+    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;

@@ -65,6 +65,8 @@ export interface InspectOptions {
   file?: string | undefined;
   hub?: HubOptions | undefined;
   signal?: AbortSignal | undefined;
+  /** As of `load`: `weight_bytes` is for weights that are quantised so. */
+  quantize?: Quantization | undefined;
   /** Tokens that `kv_cache_bytes` is to be for. */
   contextLength?: number | undefined;
   /** Sequences that `kv_cache_bytes` is to be for. Default: 1. */
@@ -111,11 +113,19 @@ export interface Inspection {
   problem?: { code: ErrorCode; message: string };
 }
 
+/** Formats that weights can be quantised to while they are loaded. */
+export type Quantization = 'q8_0' | 'q4_0';
+
 export interface LoadOptions {
   /** Of a folder with several models, the file that is the model. */
   file?: string | undefined;
   /** How the Hugging Face hub is asked, for `hf:…`. */
   hub?: HubOptions | undefined;
+  /**
+   * Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while they are loaded: to about 8.5 or 4.5 bits a weight. With
+   * `q4_0`, the matrix that gives the logits becomes Q8_0. Weights that are quantised already stay as they are.
+   */
+  quantize?: Quantization | undefined;
   /** Called with the bytes loaded, many times. */
   onProgress?: ((progress: LoadProgress) => void) | undefined;
   /** Aborting it rejects the load with code `aborted` and frees what was loaded. */
