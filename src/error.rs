@@ -67,6 +67,8 @@ codes! {
     InvalidMetadata = "invalid_metadata",
     /// The tokenizer of the model is of a kind that is not supported, or is broken.
     UnsupportedTokenizer = "unsupported_tokenizer",
+    /// The draft model's tokens are not the model's.
+    VocabularyMismatch = "vocabulary_mismatch",
     /// The chat template does not compile or failed while rendering.
     ChatTemplate = "chat_template",
     /// The request could not be sent or broke off.

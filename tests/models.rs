@@ -128,7 +128,7 @@ fn greedy_tokens_agree() {
 /// A prompt taken in at once, or in any two parts, gives the logits that one token after the other gives.
 #[test]
 fn prefill_and_decode_agree() {
-    for (model, format) in [("tiny_llama/untied", "q8_0"), ("tiny_qwen2/tied", "q8_0")] {
+    for (model, format) in [("tiny_llama/untied", "q8_0"), ("tiny_qwen2/tied", "q8_0"), ("tiny_llama/mixed", "q4_k")] {
         prefill_and_decode_agree_for(model, format);
     }
 }
@@ -397,7 +397,10 @@ fn joined_and_plain_ops_agree() {
             engine.stats().dispatches - before
         };
         let layers = joined.info().layers as u64;
-        assert_eq!(per_token(&joined), 5 * layers + 2, "{model} {format}");
+        // Types differ in the model of that name: in the first layer values have one of their own; in the second queries, keys and
+        // values, and gate and up, which take four dispatches then.
+        let more = if model.ends_with("/mixed") { 1 + 2 + 3 } else { 0 };
+        assert_eq!(per_token(&joined), 5 * layers + 2 + more, "{model} {format}");
         assert!(per_token(&plain) >= 16 * layers, "{model} {format}");
     }
 }

@@ -170,7 +170,8 @@ impl Bench {
             })
             .await?;
         }
-        let rope = ops::RopeKvAppend { heads, kv_heads, head_dim, interleaved: true, scale: 1.0, bias: false };
+        let parts = ops::QkvParts::ALL;
+        let rope = ops::RopeKvAppend { parts, heads, kv_heads, head_dim, interleaved: true, scale: 1.0, bias: false };
         let columns = (heads + 2 * kv_heads) * head_dim;
         let bytes = Work::Bytes(read(columns) * 2.0);
         self.time(&format!("rope_kv_append [{tokens}, {columns}]"), &rope, bytes, async |bench| {

@@ -42,6 +42,8 @@ export const ERROR_CODES = [
   'invalid_metadata',
   /** The tokenizer of the model is of a kind that is not supported, or is broken. */
   'unsupported_tokenizer',
+  /** The draft model's tokens are not the model's. */
+  'vocabulary_mismatch',
   /** The chat template does not compile or failed while rendering. */
   'chat_template',
   /** The request could not be sent or broke off. */

@@ -29,6 +29,7 @@ export interface HostLoadOptions {
   quantize?: 'q8_0' | 'q4_0';
   contextLength?: number;
   maxSequences?: number;
+  draft?: HostSource;
   precision?: 'fast' | 'exact';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
@@ -88,7 +89,7 @@ type CallMessage = {
 }[keyof HostCalls];
 
 export type ToWorker =
-  | { type: 'load' | 'inspect'; id: number; source: SentSource; options: HostLoadOptions }
+  | { type: 'load' | 'inspect'; id: number; source: SentSource; draft?: SentSource; options: Omit<HostLoadOptions, 'draft'> }
   /** What a source of the application's read, in answer to `read`; it belongs to the worker. */
   | { type: 'bytes'; id: number; bytes: Uint8Array }
   | { type: 'unread'; id: number; error: ErrorData }

@@ -138,6 +138,11 @@ export interface LoadOptions {
    */
   maxSequences?: number | undefined;
   /**
+   * A second, smaller model that drafts for requests with `speculation: {type: 'draft_model'}`. It must
+   * have the model's vocabulary, as smaller models of one family do; otherwise the load rejects with code `vocabulary_mismatch`.
+   */
+  draft?: ModelSource | undefined;
+  /**
    * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised
    * too; `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by it.
    */
@@ -182,6 +187,15 @@ export interface SubgroupMatrix {
   k: number;
 }
 
+/** A model that was loaded to draft. */
+export interface DraftInfo {
+  architecture: string;
+  parameters: number;
+  quantization: string;
+  weight_bytes: number;
+  kv_cache_bytes: number;
+}
+
 export interface ModelInfo {
   /** The name that the file gives itself. */
   name?: string;
@@ -195,6 +209,7 @@ export interface ModelInfo {
   max_sequences: number;
   vocab_size: number;
   embedding_length: number;
+  /** The type that most bytes of the matrices have, in lower case, for example `q4_k`. */
   quantization: string;
   precision: 'fast' | 'exact';
   weight_bytes: number;
@@ -202,6 +217,8 @@ export interface ModelInfo {
   weight_bytes_per_token: number;
   /** Of all sequences together. */
   kv_cache_bytes: number;
+  /** The model that drafts, if one was loaded. */
+  draft?: DraftInfo;
   adapter: AdapterInfo;
   autotune: AutotuneInfo;
 }
@@ -312,6 +329,13 @@ export interface PromptLookup {
   min_ngram?: number | undefined;
 }
 
+/** Lets the engine's draft model (`draft` of the load) draft the next tokens, and one pass verify them. */
+export interface DraftModel {
+  type: 'draft_model';
+  /** The most tokens of a draft, 1 to 7. Default: 5. */
+  max_tokens?: number | undefined;
+}
+
 interface GenerationRequest {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
   model?: string;
@@ -335,10 +359,11 @@ interface GenerationRequest {
   /** Go on after the model's end-of-text token. For benchmarks; an extension. */
   ignore_eos?: boolean | undefined;
   /**
-   * Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. Faster where answers
-   * repeat their prompt or themselves, slower elsewhere, so it is off by default. An extension.
+   * Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. `prompt_lookup` is faster
+   * where answers repeat their prompt or themselves, `draft_model` where a much smaller model says the same; both are slower
+   * elsewhere, so they are off by default. A request that speculates decodes by itself. An extension.
    */
-  speculation?: PromptLookup | undefined;
+  speculation?: PromptLookup | DraftModel | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
   stream_options?: { include_usage?: boolean } | undefined;
 }

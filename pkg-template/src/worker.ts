@@ -93,8 +93,9 @@ function call(message: ToWorker & { type: 'call' }): Promise<unknown> {
 scope.addEventListener('message', ({ data }) => {
   switch (data.type) {
     case 'load': {
-      const { id, options } = data;
+      const { id } = data;
       const source = revive(data.source);
+      const options = data.draft === undefined ? data.options : { ...data.options, draft: revive(data.draft) };
       const onProgress = (progress: LoadProgress) => scope.postMessage({ type: 'progress', id, progress });
       void answer(id, () => host.load(source, options, onProgress, undefined));
       break;

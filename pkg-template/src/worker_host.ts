@@ -70,8 +70,9 @@ export class WorkerHost implements Host {
     const abort = () => this.#end(abortError(signal!, type === 'load' ? 'loading the model' : 'inspecting the model'));
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      const sent = this.#send(source);
-      return await this.#ask<T>((id) => ({ type, id, source: sent, options }), onProgress);
+      const { draft, ...data } = options;
+      const sent = { source: this.#send(source), ...(draft === undefined ? {} : { draft: this.#send(draft) }) };
+      return await this.#ask<T>((id) => ({ type, id, ...sent, options: data }), onProgress);
     } finally {
       signal?.removeEventListener('abort', abort);
       this.#sources.length = 0;

@@ -76,6 +76,11 @@ MODELS = {
                original_max_position_embeddings=32)),
     "smollm3": ("smollm3", SIZES | {"num_hidden_layers": 5, "tie_word_embeddings": True, "pad_token_id": 0} | rope(theta=2000000.0)),
     "olmo2": ("olmo2", SIZES | rope(theta=500000.0)),
+    # Windows, and YaRN in the layers without.
+    "olmo3": ("olmo3", SIZES | {"num_hidden_layers": 5, "sliding_window": 16, "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0},
+        "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 4.0, "original_max_position_embeddings": 32},
+    }}),
     "granite": ("granite", SIZES | {
         "tie_word_embeddings": True, "attention_multiplier": 0.5, "embedding_multiplier": 3.0, "residual_multiplier": 0.4,
         "logits_scaling": 2.0} | rope()),

@@ -13,7 +13,7 @@ import numpy as np
 # GGUF's architecture by transformers' model_type.
 ARCHITECTURES = {
     "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3moe",
-    "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3", "smollm3": "smollm3", "olmo2": "olmo2", "granite": "granite",
+    "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3", "smollm3": "smollm3", "olmo2": "olmo2", "olmo3": "olmo2", "granite": "granite",
     "stablelm": "stablelm", "gpt2": "gpt2",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::autotune::{self, Autotune, AutotuneInfo};
 use super::decoding::Decoding;
+use super::draft::{self, DraftInfo, DraftModel};
 use super::model_text::ModelText;
 use super::prefill_pace::PrefillPace;
 use super::sequences::{MAX_SEQUENCES, Sequences};
@@ -90,6 +91,9 @@ pub struct ModelInfo {
     pub weight_bytes_per_token: u64,
     /// Of all sequences.
     pub kv_cache_bytes: u64,
+    /// The model that drafts, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft: Option<DraftInfo>,
     pub adapter: AdapterInfo,
     pub autotune: AutotuneInfo,
 }
@@ -111,6 +115,10 @@ pub(super) struct Inner {
     /// The generations that decode together.
     pub decoding: RefCell<Decoding>,
     pub pace: RefCell<PrefillPace>,
+    /// Taken out while a generation drafts with it.
+    pub draft: RefCell<Option<DraftModel>>,
+    /// What was asked of the weights.
+    pub layout: Layout,
 }
 
 impl Engine {
@@ -208,6 +216,7 @@ impl Engine {
             weight_bytes: transformer.weight_bytes(),
             weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes: cache.bytes(),
+            draft: None,
             adapter: context.device().adapter().clone(),
             autotune,
         };
@@ -231,10 +240,62 @@ impl Engine {
             sessions: RefCell::new(sessions),
             decoding: RefCell::new(Decoding::new(together)),
             pace: RefCell::default(),
+            draft: RefCell::default(),
+            layout,
             tunings,
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)
+    }
+
+    /// Loads a second, smaller model with the same vocabulary, which drafts for requests that ask for it
+    /// (`speculation: {"type": "draft_model"}`), on the same device. To be called before the first request. After an error the
+    /// engine is disposed of.
+    pub async fn with_draft(
+        mut self,
+        folder: &dyn Folder,
+        file: Option<&str>,
+        progress: &mut dyn FnMut(Progress) -> Result<()>,
+    ) -> Result<Engine> {
+        let loaded = self.load_draft(folder, file, progress).await;
+        let device = self.0.context.device().clone();
+        let added = loaded.and_then(|(model, info)| match Rc::get_mut(&mut self.0) {
+            Some(inner) => {
+                inner.draft = RefCell::new(Some(model));
+                inner.info.draft = Some(info);
+                Ok(())
+            }
+            None => bail!(InvalidRequest, "a draft model is loaded before the first request"),
+        });
+        match added {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                device.destroy();
+                Err(error)
+            }
+        }
+    }
+
+    async fn load_draft(
+        &self,
+        folder: &dyn Folder,
+        file: Option<&str>,
+        progress: &mut dyn FnMut(Progress) -> Result<()>,
+    ) -> Result<(DraftModel, DraftInfo)> {
+        let inner = &self.0;
+        progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
+        let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
+        let total = checkpoint.file_bytes();
+        draft::check_vocabulary(&inner.tokenizer, &ModelText::of(&checkpoint)?.tokenizer)?;
+        let mut on_bytes = |loaded: u64, of: u64| {
+            let left = of.saturating_sub(loaded);
+            progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
+        };
+        let (capacity, precision) = (inner.info.context_length, inner.info.precision);
+        let loaded =
+            DraftModel::load(&inner.context, &checkpoint, capacity, precision, &inner.layout, &mut on_bytes).await?;
+        progress(Progress { phase: Phase::Ready, loaded: total, total })?;
+        Ok(loaded)
     }
 
     pub fn info(&self) -> &ModelInfo {
@@ -279,7 +340,7 @@ impl Engine {
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
         let mut session = self.0.take_session(&[])?;
         session.forget();
-        let logits = session.forward(&self.0, ids, Logits::All);
+        let logits = session.forward(&self.0.transformer, ids, Logits::All);
         self.0.give_back(session);
         match logits? {
             Some(tensor) => {

@@ -5,6 +5,7 @@
 mod autotune;
 mod decoding;
 pub mod dispatch_cost;
+mod draft;
 mod generate;
 pub mod hub;
 mod inspect;
@@ -21,6 +22,7 @@ mod verification;
 
 pub use crate::model::{Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
+pub use draft::DraftInfo;
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};

@@ -121,7 +121,10 @@ impl Engine {
         });
         let ids = tokenizer.encode(&prompt, !begins_with_bos, true)?;
         let sampler = sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?;
-        let speculation = request.speculation.map(|asked| Speculation::new(asked, &sampler)).transpose()?;
+        let speculation = request
+            .speculation
+            .map(|asked| Speculation::new(asked, &sampler, self.info().draft.is_some()))
+            .transpose()?;
         self.start(Request {
             prompt: ids,
             max_tokens: positive("max_tokens", max_tokens)?,
@@ -140,7 +143,10 @@ impl Engine {
             Prompt::Tokens(ids) => ids,
         };
         let sampler = sampler(request.temperature, request.top_k, request.top_p, request.min_p, request.seed)?;
-        let speculation = request.speculation.map(|asked| Speculation::new(asked, &sampler)).transpose()?;
+        let speculation = request
+            .speculation
+            .map(|asked| Speculation::new(asked, &sampler, self.info().draft.is_some()))
+            .transpose()?;
         self.start(Request {
             prompt,
             max_tokens: positive("max_tokens", request.max_tokens)?,

@@ -5,10 +5,9 @@
 //! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
 //! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
-use super::load::Inner;
 use super::sampling::{Ending, Sampling, Target};
 use super::sequences::ring_ranges;
-use super::verification::Verification;
+use super::verification::{Draft, Verification};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
@@ -101,45 +100,71 @@ impl Session {
     }
 
     /// Sets what sampling depends on for one generation, and what ends it.
-    pub async fn configure(&mut self, engine: &Inner, settings: &SamplerSettings, ending: &Ending) -> Result<()> {
-        self.prepare(&engine.context, &engine.transformer).await?;
+    pub async fn configure(
+        &mut self,
+        transformer: &Transformer,
+        settings: &SamplerSettings,
+        ending: &Ending,
+    ) -> Result<()> {
+        let context = transformer.context();
+        self.prepare(context, transformer).await?;
         match &mut self.decode {
-            Some(decode) => decode.sampling.configure(&engine.context, settings, ending).await,
+            Some(decode) => decode.sampling.configure(context, settings, ending).await,
             None => bail!(Internal, "a session that was prepared has no step"),
         }
     }
 
     /// One forward pass over `ids`, appended to what the cache holds.
-    pub fn forward(&mut self, engine: &Inner, ids: &[u32], logits: Logits) -> Result<Option<Tensor>> {
-        self.check(engine, ids)?;
-        let context = &engine.context;
+    pub fn forward(&mut self, transformer: &Transformer, ids: &[u32], logits: Logits) -> Result<Option<Tensor>> {
+        self.check(transformer, ids)?;
+        let context = transformer.context();
         self.place(context, 0)?;
         let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
-        let logits = engine.transformer.forward(&tokens, &self.state, &self.cache, logits)?;
+        let logits = transformer.forward(&tokens, &self.state, &self.cache, logits)?;
         self.tokens.extend_from_slice(ids);
         Ok(logits)
     }
 
     /// Takes in the next part of a prompt, of `tokens` tokens; with the last part, samples the first token of the answer as
     /// step 0.
-    pub fn prefill(&mut self, engine: &Inner, ids: &[u32], tokens: usize) -> Result<()> {
+    pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32], tokens: usize) -> Result<()> {
         if tokens < ids.len() {
-            self.forward(engine, &ids[..tokens], Logits::None)?;
+            self.forward(transformer, &ids[..tokens], Logits::None)?;
             return Ok(());
         }
-        let logits = self.forward(engine, ids, Logits::Last)?;
-        self.decode()?.sampling.record(&engine.context, &logits_of(logits)?, ids.len())
+        let logits = self.forward(transformer, ids, Logits::Last)?;
+        self.decode()?.sampling.record(transformer.context(), &logits_of(logits)?, ids.len())
     }
 
     /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches
-    /// for once they are `decoded`. The read-back gives the greedy token after each of them.
-    pub async fn verify(&mut self, engine: &Inner, ids: &[u32]) -> Result<Readback> {
-        self.check(engine, ids)?;
-        let context = &engine.context;
+    /// for once they are `decoded`. The read-back gives the greedy token after each of them, and all that it took in.
+    pub async fn verify(&mut self, transformer: &Transformer, last: u32, draft: Draft<'_>) -> Result<Readback> {
+        let known = draft.known();
+        self.check(transformer, &[&[last], known].concat())?;
+        let length = self.tokens.len() + 1 + draft.len();
+        if length > self.capacity {
+            bail!(Internal, "a draft up to token {length} of {}", self.capacity);
+        }
+        let context = transformer.context();
         self.place(context, 0)?;
-        let readback = self.verification.run(context, &engine.transformer, &self.state, &self.cache, ids).await?;
-        self.tokens.push(ids[0]);
+        let readback = self.verification.run(transformer, &self.state, &self.cache, last, draft).await?;
+        self.tokens.push(last);
         Ok(readback)
+    }
+
+    /// Takes a token in without asking what follows.
+    pub fn take_in(&mut self, transformer: &Transformer, token: u32) -> Result<()> {
+        self.check(transformer, &[token])?;
+        let context = transformer.context();
+        self.resume(context, token, 0)?;
+        context.replay(&self.decode()?.forward)?;
+        self.tokens.push(token);
+        Ok(())
+    }
+
+    /// Sampled tokens by step.
+    pub fn ring(&self) -> &Tensor {
+        &self.ring
     }
 
     /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
@@ -172,8 +197,8 @@ impl Session {
         context.write(&self.state, 0, bytemuck::cast_slice(&words))
     }
 
-    fn check(&self, engine: &Inner, ids: &[u32]) -> Result<()> {
-        let vocab_size = engine.transformer.config().vocab_size;
+    fn check(&self, transformer: &Transformer, ids: &[u32]) -> Result<()> {
+        let vocab_size = transformer.config().vocab_size;
         if ids.is_empty() {
             bail!(InvalidRequest, "there are no tokens to take in, wanted at least one");
         }
@@ -221,8 +246,8 @@ mod tests {
         session.forget();
         let context = &inner.context;
         let left = pollster::block_on(async {
-            session.configure(inner, settings, ending).await.unwrap();
-            session.prefill(inner, prompt, prompt.len()).unwrap();
+            session.configure(&inner.transformer, settings, ending).await.unwrap();
+            session.prefill(&inner.transformer, prompt, prompt.len()).unwrap();
             for _ in 1..steps {
                 session.step(context).unwrap();
             }

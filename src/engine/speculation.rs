@@ -4,12 +4,15 @@
 //! one.
 //!
 //! Drafts come from the text itself: what followed the last tokens where they stood before (prompt lookup decoding; Saxena
-//! 2023). That wins where answers repeat their prompt or themselves, and costs a little elsewhere.
+//! 2023). That wins where answers repeat their prompt or themselves, and costs a little elsewhere. Or they come from a second,
+//! smaller model (`draft.rs`).
 
 use serde::Deserialize;
 
+use super::draft::DraftModel;
 use super::load::Inner;
 use super::session::Session;
+use super::verification::Draft;
 use crate::error::Result;
 use crate::tensor::Readback;
 use crate::tensor::ops::MatVecFew;
@@ -36,6 +39,10 @@ pub enum SpeculationRequest {
         #[serde(default)]
         min_ngram: Option<u64>,
     },
+    DraftModel {
+        #[serde(default)]
+        max_tokens: Option<u64>,
+    },
 }
 
 /// Finds drafts in the text so far.
@@ -45,10 +52,19 @@ struct PromptLookup {
     min_ngram: usize,
 }
 
+/// Where drafts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drafts {
+    Lookup(PromptLookup),
+    /// At most so many tokens of the draft model.
+    Model(usize),
+}
+
 /// The speculation of one generation.
-#[derive(Clone, Debug)]
 pub struct Speculation {
-    lookup: PromptLookup,
+    drafts: Drafts,
+    /// The draft model, held until the generation ends. Without it, where another generation has it, plain steps run.
+    model: Option<DraftModel>,
     /// Tokens of drafts that were verified, and those of them that were kept.
     pub draft_tokens: usize,
     pub accepted_draft_tokens: usize,
@@ -64,8 +80,7 @@ pub enum Pass {
 
 impl Speculation {
     /// Refuses what can't be had.
-    pub fn new(request: SpeculationRequest, sampler: &SamplerSettings) -> Result<Self> {
-        let SpeculationRequest::PromptLookup { max_tokens, min_ngram } = request;
+    pub fn new(request: SpeculationRequest, sampler: &SamplerSettings, has_draft_model: bool) -> Result<Self> {
         if sampler.temperature != 0.0 {
             bail!(
                 InvalidRequest,
@@ -79,11 +94,23 @@ impl Speculation {
             Some(value) if (1..=most as u64).contains(&value) => Ok(value as usize),
             Some(value) => bail!(InvalidRequest, "speculation.{name} is {value}, wanted 1 to {most}"),
         };
-        let lookup = PromptLookup {
-            max_tokens: within("max_tokens", max_tokens, DEFAULT_DRAFT, MAX_DRAFT)?,
-            min_ngram: within("min_ngram", min_ngram, DEFAULT_NGRAM, MAX_NGRAM)?,
+        let drafts = match request {
+            SpeculationRequest::PromptLookup { max_tokens, min_ngram } => Drafts::Lookup(PromptLookup {
+                max_tokens: within("max_tokens", max_tokens, DEFAULT_DRAFT, MAX_DRAFT)?,
+                min_ngram: within("min_ngram", min_ngram, DEFAULT_NGRAM, MAX_NGRAM)?,
+            }),
+            SpeculationRequest::DraftModel { max_tokens } => {
+                let max_tokens = within("max_tokens", max_tokens, DEFAULT_DRAFT, MAX_DRAFT)?;
+                if !has_draft_model {
+                    bail!(
+                        InvalidRequest,
+                        "speculation.type is \"draft_model\", and the engine has none; load it with the option draft"
+                    );
+                }
+                Drafts::Model(max_tokens)
+            }
         };
-        Ok(Self { lookup, draft_tokens: 0, accepted_draft_tokens: 0 })
+        Ok(Self { drafts, model: None, draft_tokens: 0, accepted_draft_tokens: 0 })
     }
 
     /// Goes on after `last`, which the session has not taken in: step `step` samples the next token, of at most `room`. Where
@@ -98,8 +125,33 @@ impl Speculation {
         plain_steps: usize,
     ) -> Result<Pass> {
         // A pass gives one token besides those of its draft.
-        let draft = self.lookup.draft(session.tokens(), last, room.saturating_sub(1));
-        if draft.is_empty() {
+        let most = room.saturating_sub(1);
+        let transformer = &engine.transformer;
+        let readback = match self.drafts {
+            Drafts::Lookup(lookup) => {
+                let draft = lookup.draft(session.tokens(), last, most);
+                match draft.is_empty() {
+                    true => None,
+                    false => Some(session.verify(transformer, last, Draft::Known(&draft)).await?),
+                }
+            }
+            Drafts::Model(max_tokens) if most > 0 => {
+                if self.model.is_none() {
+                    self.model = engine.draft.borrow_mut().take();
+                }
+                let count = max_tokens.min(most);
+                let drafted = match &mut self.model {
+                    Some(model) => model.draft(session.tokens(), last, count).await?,
+                    None => None,
+                };
+                match drafted {
+                    Some(drafted) => Some(session.verify(transformer, last, Draft::OnGpu(&drafted, count)).await?),
+                    None => None,
+                }
+            }
+            Drafts::Model(_) => None,
+        };
+        let Some(readback) = readback else {
             let steps = plain_steps.min(MAX_PLAIN_STEPS).min(room);
             let context = &engine.context;
             session.resume(context, last, step)?;
@@ -108,20 +160,32 @@ impl Speculation {
                 session.step(context)?;
             }
             return Ok(Pass::Steps(session.read_tokens(context, step, steps)?, steps));
-        }
-        let mut ids = vec![last];
-        ids.extend_from_slice(&draft);
-        let bytes = session.verify(engine, &ids).await?.bytes().await?;
-        let mut greedy: Vec<u32> =
-            bytes.iter().flat_map(|bytes| bytemuck::pod_collect_to_vec::<u8, u32>(bytes)).collect();
-        if greedy.len() != ids.len() {
-            bail!(Internal, "a pass over {} tokens gave {} greedy tokens", ids.len(), greedy.len());
-        }
+        };
+        let bytes = readback.bytes().await?;
+        let words = |bytes: &Vec<u8>| bytemuck::pod_collect_to_vec::<u8, u32>(bytes);
+        let [mut greedy, taken_in] = match &bytes[..] {
+            [greedy, taken_in] if greedy.len() == taken_in.len() => [words(greedy), words(taken_in)],
+            _ => bail!(Internal, "a pass gave {} read-backs of other lengths", bytes.len()),
+        };
+        let draft = taken_in.get(1..).unwrap_or_default();
         let accepted = draft.iter().zip(&greedy).take_while(|(draft, greedy)| draft == greedy).count();
+        if let Some(model) = &mut self.model {
+            model.accepted(draft, accepted);
+        }
         self.draft_tokens += draft.len();
         self.accepted_draft_tokens += accepted;
         greedy.truncate(accepted + 1);
         Ok(Pass::Verified(greedy))
+    }
+
+    /// Gives the draft model back.
+    pub fn end(&mut self, engine: &Inner, forget: bool) {
+        if let Some(mut model) = self.model.take() {
+            if forget {
+                model.forget();
+            }
+            *engine.draft.borrow_mut() = Some(model);
+        }
     }
 }
 
@@ -191,17 +255,17 @@ mod tests {
     #[test]
     fn what_can_not_be_had_is_refused() {
         let new = |request: serde_json::Value, sampler: &SamplerSettings| {
-            Speculation::new(serde_json::from_value(request).unwrap(), sampler)
+            Speculation::new(serde_json::from_value(request).unwrap(), sampler, false)
         };
         let greedy = SamplerSettings::greedy();
-        let lookup = new(serde_json::json!({"type": "prompt_lookup"}), &greedy).unwrap().lookup;
-        assert_eq!(lookup, PromptLookup { max_tokens: 5, min_ngram: 2 });
+        let drafts = new(serde_json::json!({"type": "prompt_lookup"}), &greedy).unwrap().drafts;
+        assert_eq!(drafts, Drafts::Lookup(PromptLookup { max_tokens: 5, min_ngram: 2 }));
         for (name, value) in [("max_tokens", 0), ("max_tokens", 8), ("min_ngram", 0), ("min_ngram", 17)] {
-            let error = new(serde_json::json!({"type": "prompt_lookup", name: value}), &greedy).unwrap_err();
+            let error = new(serde_json::json!({"type": "prompt_lookup", name: value}), &greedy).err().unwrap();
             assert_eq!(error.code(), Code::InvalidRequest);
             assert!(error.message().contains(name), "{error}");
         }
-        let error = new(serde_json::json!({"type": "prompt_lookup"}), &SamplerSettings::default()).unwrap_err();
+        let error = new(serde_json::json!({"type": "prompt_lookup"}), &SamplerSettings::default()).err().unwrap();
         assert!(error.message().contains("temperature"), "{error}");
     }
 }

@@ -1,11 +1,11 @@
 //! The layers of a model whose matrices could be joined: what `decode.rs` and `prefill.rs` run on.
 
-use super::Weights;
 use super::arch::Norm;
 use super::config::Config;
 use super::rope::RopeTable;
+use super::{Run, Weights};
 use crate::error::Result;
-use crate::tensor::ops::Activation;
+use crate::tensor::ops::{Activation, QkvParts};
 use crate::tensor::{Context, HostTensor, Tensor, to_planar};
 
 pub(super) struct Joined {
@@ -18,13 +18,29 @@ pub(super) struct Layer {
     pub attention_norm: Tensor, // [n_embd]
     /// The same in planes, then rope's frequencies, then the biases: what one token's kernel reads.
     pub vectors: Tensor,
-    pub qkv: Tensor,                      // [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]
-    pub bias: Option<Tensor>,             // [(n_heads + 2 · n_kv_heads) · head_dim]
-    pub attention_output: Tensor,         // [n_embd, n_heads · head_dim]
-    pub feed_forward_norm: Tensor,        // [n_embd]
+    pub qkv: Vec<(QkvParts, Tensor)>, // together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]
+    pub bias: Option<Tensor>,         // [(n_heads + 2 · n_kv_heads) · head_dim]
+    pub attention_output: Tensor,     // [n_embd, n_heads · head_dim]
+    pub feed_forward_norm: Tensor,    // [n_embd]
     pub feed_forward_norm_planar: Tensor, // [n_embd] in planes
-    pub gate_up: Tensor,                  // [2 · n_ff, n_embd]
-    pub down: Tensor,                     // [n_embd, n_ff]
+    pub gate_up: GateUp,
+    pub down: Tensor, // [n_embd, n_ff]
+}
+
+/// [2 · n_ff, n_embd], or where the types differ twice [n_ff, n_embd].
+pub(super) enum GateUp {
+    Joined(Tensor),
+    Apart(Tensor, Tensor),
+}
+
+impl GateUp {
+    fn new(runs: &[Run]) -> Result<Self> {
+        match runs {
+            [both] => Ok(Self::Joined(both.matrix.clone())),
+            [gate, up] => Ok(Self::Apart(gate.matrix.clone(), up.matrix.clone())),
+            _ => bail!(Internal, "gate and up in {} matrices", runs.len()),
+        }
+    }
 }
 
 impl Joined {
@@ -70,12 +86,16 @@ impl Joined {
                 Ok(Layer {
                     attention_norm: get("attn_norm.weight")?,
                     vectors: vector(&vectors)?,
-                    qkv: get("attn_qkv.weight")?,
+                    qkv: weights
+                        .joined(&name("attn_qkv"))?
+                        .iter()
+                        .map(|run| (QkvParts::of(run.first, run.count), run.matrix.clone()))
+                        .collect(),
                     bias: if biases.is_empty() { None } else { Some(vector(&biases)?) },
                     attention_output: get("attn_output.weight")?,
                     feed_forward_norm: get("ffn_norm.weight")?,
                     feed_forward_norm_planar: vector(&to_planar(weights.vector(&name("ffn_norm.weight"))?))?,
-                    gate_up: get("ffn_gate_up.weight")?,
+                    gate_up: GateUp::new(weights.joined(&name("ffn_gate_up"))?)?,
                     down: get("ffn_down.weight")?,
                 })
             })

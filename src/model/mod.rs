@@ -26,4 +26,4 @@ mod weights;
 pub use kv_cache::KvCache;
 pub use transformer::{Logits, Precision, Transformer};
 pub use weight_layout::{Layout, Needs};
-pub use weights::{Progress, Weights};
+pub use weights::{Progress, Run, Weights};

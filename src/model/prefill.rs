@@ -7,14 +7,14 @@
 
 use super::arch::RopeKind;
 use super::config::Config;
-use super::joined::Joined;
+use super::joined::{GateUp, Joined};
 use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    Attention, AttentionMerge, AttentionPrefill, AttentionSplit, AttentionTile, Epilogue, MatMul, MatMulInt8,
-    MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RopeKvAppend, Splits, SwigluFused, SwigluInt8,
-    SwigluPlanes,
+    Attention, AttentionMerge, AttentionPrefill, AttentionSplit, AttentionTile, ConcatColumns, Epilogue, MatMul,
+    MatMulInt8, MatVecFew, QkvParts, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RopeKvAppend, Splits, SwigluFused,
+    SwigluInt8, SwigluPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -84,6 +84,22 @@ impl Pass<'_> {
         }
     }
 
+    /// The products of one op's result with several matrices, [tokens, rows] each. The result is made once in each layout that the
+    /// matrices want.
+    fn products(&self, producer: &Producer, inputs: &[&Tensor], weights: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let mut made: [Option<Activations>; 2] = [None, None];
+        let mut products = Vec::with_capacity(weights.len());
+        for weight in weights {
+            let layout = &mut made[usize::from(self.takes_int8(weight))];
+            let activations = match layout.take() {
+                Some(activations) => activations,
+                None => self.produce(producer, inputs, weight)?,
+            };
+            products.push(self.product(layout.insert(activations), weight)?);
+        }
+        Ok(products)
+    }
+
     /// x += product
     fn add_product(&self, activations: &Activations, weight: &Tensor, x: &Tensor) -> Result<()> {
         let epilogue = Epilogue { residual: true, ..Epilogue::default() };
@@ -148,6 +164,7 @@ pub(super) fn forward(
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
         let rope = RopeKvAppend {
+            parts: QkvParts::ALL,
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
@@ -156,11 +173,18 @@ pub(super) fn forward(
             bias: layer.bias.is_some(),
         };
 
-        let h = pass.produce(&norm, &[&x, &layer.attention_norm], &layer.qkv)?; // [n, n_embd]
-        let qkv = pass.product(&h, &layer.qkv)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
-        let mut inputs = vec![&qkv, &transformer.rope(0)?.frequencies, state, k_cache, v_cache];
-        inputs.extend(&layer.bias);
-        let q = context.run1(&rope, &inputs)?; // [n, n_heads · head_dim]
+        let matrices: Vec<&Tensor> = layer.qkv.iter().map(|(_, matrix)| matrix).collect();
+        let products = pass.products(&norm, &[&x, &layer.attention_norm], &matrices)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
+        let frequencies = &transformer.rope(0)?.frequencies;
+        let mut q = None;
+        for ((parts, _), product) in layer.qkv.iter().zip(&products) {
+            let mut inputs = vec![product, frequencies, state];
+            inputs.extend(parts.k.then_some(k_cache));
+            inputs.extend(parts.v.then_some(v_cache));
+            inputs.extend(&layer.bias);
+            q = context.run(&RopeKvAppend { parts: *parts, ..rope }, &inputs)?.pop().or(q);
+        }
+        let Some(q) = q else { bail!(Internal, "no queries among the parts of layer {index}") }; // [n, n_heads · head_dim]
         let a = if few {
             let parts = context.run(&split, &[&q, k_cache, v_cache, state])?;
             let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
@@ -171,8 +195,14 @@ pub(super) fn forward(
         };
         pass.add_product(&a, &layer.attention_output, &x)?;
 
-        let h = pass.produce(&norm, &[&x, &layer.feed_forward_norm], &layer.gate_up)?; // [n, n_embd]
-        let gate_up = pass.product(&h, &layer.gate_up)?; // [n, 2 · n_ff]
+        let inputs = [&x, &layer.feed_forward_norm];
+        let gate_up = match &layer.gate_up {
+            GateUp::Joined(matrix) => pass.products(&norm, &inputs, &[matrix])?.remove(0),
+            GateUp::Apart(gate, up) => {
+                let products = pass.products(&norm, &inputs, &[gate, up])?;
+                context.run1(&ConcatColumns, &[&products[0], &products[1]])?
+            }
+        }; // [n, 2 · n_ff]
         let f = pass.produce(&swiglu, &[&gate_up], &layer.down)?; // [n, n_ff]
         pass.add_product(&f, &layer.down, &x)?;
         if tokens.shape().elements() >= LONG && (index + 1).is_power_of_two() {

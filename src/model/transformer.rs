@@ -12,7 +12,7 @@ use super::vocabulary_matrix::VocabularyMatrix;
 use super::{KvCache, Weights, decode, prefill};
 use crate::error::Result;
 use crate::tensor::ops::{self, AddPositions, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap};
-use crate::tensor::{Context, DType, HostTensor, Tensor};
+use crate::tensor::{Context, HostTensor, Tensor};
 
 /// A model that is ready to run.
 pub struct Transformer {
@@ -85,12 +85,6 @@ impl Transformer {
             true => Layers::Joined(Joined::new(context, &config, weights, &tables)?),
             false => Layers::Plain(Plain::new(&config, weights)?),
         };
-        let feed_forward = ["blk.0.ffn_down.weight", "blk.0.ffn_down_exps.weight"].map(|name| weights.optional(name));
-        let quantization =
-            match feed_forward.into_iter().flatten().next().unwrap_or(token_embedding.first_part()).dtype() {
-                DType::Weight(format) => format.name,
-                other => other.name(),
-            };
         let Some(output_norm) = NormWeights::optional(weights, "output_norm") else {
             bail!(MissingTensor, "the model has no tensor \"output_norm.weight\"")
         };
@@ -107,7 +101,7 @@ impl Transformer {
             output_norm,
             output,
             ropes: tables.into_iter().map(rope).collect::<Result<_>>()?,
-            quantization,
+            quantization: weights.quantization(),
             weight_bytes: weights.bytes(),
             parameters: weights.parameters(),
             config,
@@ -130,7 +124,7 @@ impl Transformer {
         self.parameters
     }
 
-    /// The type of the feed-forward weights, which are most of the bytes.
+    /// The type of most bytes of the matrices.
     pub fn quantization(&self) -> &'static str {
         self.quantization
     }
@@ -140,7 +134,7 @@ impl Transformer {
         matches!(self.layers, Layers::Joined(_))
     }
 
-    pub(super) fn context(&self) -> &Context {
+    pub fn context(&self) -> &Context {
         &self.context
     }
 

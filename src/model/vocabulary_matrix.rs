@@ -19,10 +19,6 @@ impl VocabularyMatrix {
         Ok(Self { parts })
     }
 
-    pub fn first_part(&self) -> &Tensor {
-        &self.parts[0]
-    }
-
     /// Each part, and the token of its first row.
     fn parts(&self) -> impl Iterator<Item = (usize, &Tensor)> {
         self.parts.iter().scan(0, |row, part| {

@@ -9,7 +9,7 @@ use super::config::Config;
 use super::joined::Joined;
 use crate::error::Result;
 use crate::tensor::Capabilities;
-use crate::tensor::quant::{BLOCK, FORMATS, Format};
+use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
 /// Tensors that may lie in several parts (`vocabulary_matrix.rs`).
 const SPLITTABLE: &[&str] = &["token_embd.weight", "output.weight"];
@@ -114,58 +114,86 @@ impl Layout {
         Ok(needs)
     }
 
-    /// What is to be joined, if the ops that take joined matrices take those of this model: all parts of one type, and widths of
-    /// whole blocks.
+    /// What is to be joined, if that is wanted and the ops that take joined matrices take the shapes of this model, which are whole
+    /// blocks: neighbours of an entry of `JOINED`, as far as they are of one type.
     pub(super) fn joinable<'a>(
         &self,
         tensors: &[&'a TensorInfo],
         config: &Config,
-        binding_limit: u64,
-    ) -> Option<Vec<Group<'a>>> {
+        capabilities: &Capabilities,
+    ) -> Result<Vec<Group<'a>>> {
         let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
         if !self.join || !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
-            return None;
+            return Ok(vec![]);
         }
         let by_name: HashMap<&str, &TensorInfo> =
             tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
         if !Joined::takes(config, &|tensor| by_name.contains_key(tensor)) {
-            return None;
+            return Ok(vec![]);
         }
-        let group = |layer: usize, joined: &str, stems: &[&str]| {
-            let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
-            let parts: Vec<&TensorInfo> =
-                stems.iter().map(|stem| by_name.get(name(stem).as_str()).copied()).collect::<Option<_>>()?;
-            let formats: Vec<&'static Format> =
-                parts.iter().map(|part| self.format(part, config)).collect::<Result<_>>().ok()?;
-            let rows: u64 = parts.iter().map(|part| part.dims[1..].iter().product::<u64>()).sum();
-            let (_, columns) = matrix_of(parts[0]).ok()?;
-            let joins = formats.iter().all(|format| format.name == formats[0].name)
-                && formats[0].planes(usize::try_from(rows).ok()?, columns).largest() <= binding_limit;
-            joins.then(|| Group { name: name(joined), format: formats[0], parts })
-        };
-        let groups =
-            (0..config.n_layers).flat_map(|layer| JOINED.iter().map(move |(joined, stems)| (layer, joined, stems)));
-        groups.map(|(layer, joined, stems)| group(layer, joined, stems)).collect()
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for layer in 0..config.n_layers {
+            for (joined, stems) in JOINED {
+                let name = format!("blk.{layer}.{joined}");
+                for (number, stem) in stems.iter().enumerate() {
+                    let Some(part) = by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied() else {
+                        return Ok(vec![]);
+                    };
+                    let format = self.format(part, config)?;
+                    match groups.last_mut().filter(|group| group.name == name) {
+                        Some(group) if group.takes(part, format, capabilities)? => group.parts.push(part),
+                        _ => groups.push(Group { name: name.clone(), first: number, format, parts: vec![part] }),
+                    }
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The format of most bytes among the matrices, on the GPU.
+    pub(super) fn most_common_format(&self, tensors: &[&TensorInfo], config: &Config) -> Result<&'static Format> {
+        let mut bytes: HashMap<&str, u64> = HashMap::new();
+        for tensor in tensors.iter().filter(|tensor| tensor.dims.len() > 1) {
+            let format = self.format(tensor, config)?;
+            let (rows, columns) = matrix_of(tensor)?;
+            *bytes.entry(format.name).or_default() += format.planes(rows, columns).bytes;
+        }
+        let format = FORMATS.iter().copied().max_by_key(|format| bytes.get(format.name).copied().unwrap_or(0));
+        format.ok_or_else(|| err!(Internal, "there are no formats"))
     }
 }
 
-/// Matrices of a file that become one, of the name that it has then. There is at least one.
+/// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.
 pub(super) struct Group<'a> {
     pub name: String,
+    pub first: usize,
     pub format: &'static Format,
     pub parts: Vec<&'a TensorInfo>,
+}
+
+impl Group<'_> {
+    /// Whether a matrix of a format can become the last part.
+    fn takes(&self, part: &TensorInfo, format: &Format, capabilities: &Capabilities) -> Result<bool> {
+        let (more, columns) = matrix_of(part)?;
+        let mut rows: usize = 0;
+        for part in &self.parts {
+            rows += matrix_of(part)?.0;
+        }
+        Ok(format.name == self.format.name
+            && format.splits_at(rows, columns)
+            && format.planes(rows + more, columns).largest() <= capabilities.max_storage_binding_size)
+    }
 }
 
 /// The format of a tensor in its file.
 pub(super) fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
     Format::by_gguf_type(tensor.ty.id()).ok_or_else(|| {
-        let supported: Vec<String> = FORMATS.iter().map(|format| format.name.to_uppercase()).collect();
         err!(
             UnsupportedTensorType,
             "the tensor {:?} is of type {}; supported are {}: use a file of one of these",
             tensor.name,
             tensor.ty.name(),
-            supported.join(", ")
+            quant::supported()
         )
     })
 }

@@ -27,9 +27,20 @@ pub struct Weights {
     /// Matrices that lie in several parts, each of consecutive rows.
     parts: HashMap<String, Vec<Tensor>>,
     vectors: HashMap<String, Vec<f32>>,
-    is_joined: bool,
+    /// What became of the matrices of `JOINED`, by names such as `blk.0.attn_qkv`; empty if they were not joined.
+    joined: HashMap<String, Vec<Run>>,
+    quantization: &'static str,
     bytes: u64,
     parameters: u64,
+}
+
+/// Neighbours among the matrices of an entry of `JOINED` that are one matrix, because they are of one type: mostly all of them.
+#[derive(Clone)]
+pub struct Run {
+    /// The number of the first one, and how many there are.
+    pub first: usize,
+    pub count: usize,
+    pub matrix: Tensor,
 }
 
 impl Weights {
@@ -52,14 +63,13 @@ impl Weights {
             tensors: HashMap::new(),
             parts: HashMap::new(),
             vectors: HashMap::new(),
-            is_joined: false,
+            joined: HashMap::new(),
+            quantization: layout.most_common_format(&wanted, config)?.name,
             bytes: 0,
             parameters: 0,
         };
-        let capabilities = context.device().capabilities();
-        let groups = layout.joinable(&wanted, config, capabilities.max_storage_binding_size);
-        weights.is_joined = groups.is_some();
-        let mut places = weights.join(context, groups.unwrap_or_default())?;
+        let groups = layout.joinable(&wanted, config, context.device().capabilities())?;
+        let mut places = weights.join(context, groups)?;
         weights.place(context, &wanted, config, layout, &mut places)?;
 
         let mut parts: Vec<Piece<'_>> = Vec::new();
@@ -147,19 +157,20 @@ impl Weights {
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
     fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<Places> {
         let mut places = HashMap::new();
-        for Group { name, format, parts } in groups {
+        for Group { name, first, format, parts } in groups {
             let (_, columns) = matrix_of(parts[0])?;
             format.row_bytes(columns)?;
             let rows = parts.iter().map(|part| Ok(matrix_of(part)?.0)).collect::<Result<Vec<usize>>>()?;
             let desc = Desc { shape: Shape::from([rows.iter().sum(), columns]), dtype: DType::Weight(format) };
             let whole = context.empty(desc, &name)?;
+            let run = Run { first, count: parts.len(), matrix: whole.clone() };
+            self.joined.entry(name).or_default().push(run);
             let mut first_row = 0;
             for (part, rows) in parts.iter().zip(rows) {
                 places.insert(part.name.clone(), Place { parts: vec![whole.clone()], first_row });
                 first_row += rows;
             }
             self.bytes += whole.bytes();
-            self.tensors.insert(name, whole);
         }
         Ok(places)
     }
@@ -177,9 +188,22 @@ impl Weights {
         }
     }
 
-    /// Whether the matrices of `JOINED` are one each.
+    /// Whether the matrices of `JOINED` were joined.
     pub fn is_joined(&self) -> bool {
-        self.is_joined
+        !self.joined.is_empty()
+    }
+
+    /// The runs of a name such as `blk.0.attn_qkv`, in order.
+    pub fn joined(&self, name: &str) -> Result<&[Run]> {
+        match self.joined.get(name) {
+            Some(runs) => Ok(runs),
+            None => bail!(MissingTensor, "the model has no matrices that were joined to {name:?}"),
+        }
+    }
+
+    /// The type of most bytes of the matrices.
+    pub fn quantization(&self) -> &'static str {
+        self.quantization
     }
 
     /// A tensor that not every model has.

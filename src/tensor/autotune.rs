@@ -40,7 +40,7 @@ const COMPILED_AT_ONCE: usize = 5;
 
 /// Dispatches of a chain: at first, and at most.
 const FIRST_CHAIN: usize = 4;
-const LONGEST_CHAIN: usize = 512;
+const LONGEST_CHAIN: usize = 1024;
 
 /// Chains of the default and of the best variant, in turn, of which the medians are compared.
 const ROUNDS: usize = 3;
@@ -189,7 +189,8 @@ impl Clock for DeviceClock {
 
     fn least_chain(&self, context: &Context) -> Duration {
         match context.device().capabilities().timestamp_query {
-            true => Duration::from_millis(2),
+            // Browsers round timestamps to a tenth of a millisecond.
+            true => Duration::from_millis(3),
             // Waits end on a poll every millisecond or two.
             false => Duration::from_millis(20),
         }
@@ -229,7 +230,7 @@ pub struct Autotune<'a, C> {
     context: &'a Context,
     clock: &'a C,
     budget: Duration,
-    /// The longest that compiling and checking some kernels took.
+    /// The longest that compiling and checking a kernel took.
     longest_preparation: Duration,
 }
 
@@ -294,11 +295,14 @@ impl<'a, C: Clock> Autotune<'a, C> {
     }
 
     async fn measure(&mut self, subject: &Subject) -> Result<Result<Choice, Late>> {
-        if !self.fits(self.longest_preparation) {
+        if !self.fits(self.longest_preparation * 2) {
             return Ok(Err(Late));
         }
         let scratch = Scratch::new(self.context, subject)?;
         let (sound, candidates) = self.sound_kernels(subject, &scratch).await?;
+        if candidates == 0 {
+            return Ok(Err(Late));
+        }
         let rejected = candidates + 1 - sound.len();
         let (variant, default_us, us) = match self.fastest(subject, &scratch, &sound).await? {
             Ok(fastest) => fastest,
@@ -315,12 +319,21 @@ impl<'a, C: Clock> Autotune<'a, C> {
         let all: Vec<usize> = (0..subject.kernels.len()).collect();
         let (mut sound, mut tried) = (Vec::new(), 0);
         let mut wanted: Option<Vec<Vec<u8>>> = None;
-        for batch in all.chunks(COMPILED_AT_ONCE) {
-            if tried > 0 && !self.fits(self.longest_preparation) {
+        while tried < all.len() {
+            // The default alone at first: the model needs it in any case, and it tells how long the others may take.
+            let room = match tried {
+                0 => 1,
+                _ => COMPILED_AT_ONCE.min(all.len() - tried),
+            };
+            let left = self.budget.saturating_sub(self.now());
+            let fitting = (1..=room).rev().find(|count| self.longest_preparation * (*count as u32) < left);
+            let count = if tried == 0 { 1 } else { fitting.unwrap_or_default() };
+            if count == 0 {
                 break;
             }
             let start = self.now();
-            tried += batch.len();
+            let batch = &all[tried..tried + count];
+            tried += count;
             let compiled = self.compiled(subject, scratch, batch).await?;
             let mut readbacks = Vec::with_capacity(compiled.len());
             for kernel in &compiled {
@@ -341,7 +354,8 @@ impl<'a, C: Clock> Autotune<'a, C> {
                     sound.push(kernel);
                 }
             }
-            self.longest_preparation = self.longest_preparation.max(self.now().saturating_sub(start));
+            let each = self.now().saturating_sub(start) / count as u32;
+            self.longest_preparation = self.longest_preparation.max(each);
         }
         Ok((sound, tried.saturating_sub(1)))
     }

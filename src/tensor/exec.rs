@@ -216,6 +216,21 @@ impl Context {
         self.device.write(&tensor.buffer, tensor.offset + first as u64 * 4, bytes)
     }
 
+    /// Records a copy of 4-byte elements to another tensor, from its element `first` on.
+    pub fn copy(&self, from: &Tensor, range: std::ops::Range<usize>, to: &Tensor, first: usize) -> Result<()> {
+        let count = range.len();
+        let fits = range.end <= from.desc.shape.elements() && first + count <= to.desc.shape.elements();
+        if !fits || matches!(from.desc.dtype, DType::Weight(_)) || from.desc.dtype != to.desc.dtype {
+            bail!(ShapeMismatch, "a copy of {range:?} of {:?} to element {first} of {:?}", from.desc, to.desc);
+        }
+        let slice = |tensor: &Tensor, first: usize| BufferSlice {
+            buffer: tensor.buffer.clone(),
+            offset: tensor.offset + first as u64 * 4,
+            size: count as u64 * 4,
+        };
+        self.device.copy(&slice(from, range.start), &slice(to, first))
+    }
+
     /// Records an op and returns its outputs.
     pub fn run(&self, op: &dyn Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let descs: Vec<Desc> = inputs.iter().map(|tensor| tensor.desc).collect();

@@ -12,8 +12,8 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, PowerPreference, Precision,
-    inspect,
+    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, Phase, PowerPreference,
+    Precision, Progress, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -151,7 +151,7 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
     let options: JsLoadOptions = match options.is_undefined() || options.is_null() {
         true => JsLoadOptions::default(),
-        false => serde_json::from_value(json_from_js("the options of load", &without_signal(&options))?)
+        false => serde_json::from_value(json_from_js("the options of load", &without_objects(&options))?)
             .map_err(|error| err!(InvalidRequest, "the options of load: {error}"))?,
     };
     let options = LoadOptions {
@@ -187,9 +187,15 @@ pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue,
 }
 
 async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
+    // The draft model's source is an object of the browser and no data.
+    let draft = js_sys::Reflect::get(&options, &"draft".into()).ok().filter(|draft| !draft.is_undefined());
     let (options, signal) = load_options(options)?;
     let (folder, file) = source::open(&source, signal.clone()).await?;
-    let mut progress = |progress| {
+    let draft = match draft {
+        Some(draft) => Some(source::open(&draft, signal.clone()).await?),
+        None => None,
+    };
+    let report = |progress: Progress| {
         if let Some(callback) = &on_progress {
             let value = to_js(&progress).unwrap_or(JsValue::UNDEFINED);
             if let Err(thrown) = callback.call1(&JsValue::UNDEFINED, &value) {
@@ -201,15 +207,34 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         }
         Ok(())
     };
-    let engine = Engine::load_from(&*folder, file.as_deref(), &options, &mut progress).await?;
+    // Both models are one load: the draft's bytes come on top, and only its end is the end.
+    let mut own_bytes = 0;
+    let mut progress = |progress: Progress| {
+        let phase = match progress.phase {
+            Phase::Ready if draft.is_some() => Phase::Weights,
+            phase => phase,
+        };
+        own_bytes = progress.total;
+        report(Progress { phase, ..progress })
+    };
+    let mut engine = Engine::load_from(&*folder, file.as_deref(), &options, &mut progress).await?;
+    if let Some((folder, file)) = &draft {
+        let mut progress = |progress: Progress| {
+            let (loaded, total) = (own_bytes + progress.loaded, own_bytes + progress.total);
+            report(Progress { phase: progress.phase, loaded, total })
+        };
+        engine = engine.with_draft(&**folder, file.as_deref(), &mut progress).await?;
+    }
     Ok(WasmEngine { engine: RefCell::new(Some(Rc::new(engine))) })
 }
 
-/// A shallow copy without the field `signal`.
-fn without_signal(options: &JsValue) -> JsValue {
+/// A shallow copy without the fields that are no data.
+fn without_objects(options: &JsValue) -> JsValue {
     let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
-    // A field that is not there is deleted as well.
-    let _ = js_sys::Reflect::delete_property(&copy, &"signal".into());
+    for name in ["signal", "draft"] {
+        // A field that is not there is deleted as well.
+        let _ = js_sys::Reflect::delete_property(&copy, &name.into());
+    }
     copy.into()
 }
 

@@ -74,7 +74,8 @@ test('storage that holds something else, or fails, is no error', async () => {
     assert.deepEqual(other.tokens, expected);
     assert.ok(other.autotune.kernels.every((kernel) => !kernel.from_cache));
     await page.evaluate(() => {
-      CacheStorage.prototype.open = () => Promise.reject(new DOMException('no storage here', 'SecurityError'));
+      const refuse = () => Promise.reject(new DOMException('no storage here', 'SecurityError'));
+      Object.assign(CacheStorage.prototype, { open: refuse, match: refuse });
     });
     const failing = await page.evaluate(loadAndAnswer, { options: { autotune: 'always', worker: false }, ids });
     assert.deepEqual(failing.tokens, expected);

@@ -194,6 +194,30 @@ for (const worker of [true, false]) {
     assert.ok(result.alone[1].startsWith(result.left));
   });
 
+  test(`a draft model drafts, and the answer stays the model's (${worker ? 'in the worker' : 'on the page'})`, async () => {
+    const { plain, drafted, draft, timings } = await withModel(async (engine) => {
+      const create = (more) => engine.completions.create({ prompt: 'The small boat', temperature: 0, ignore_eos: true, max_tokens: 40, ...more });
+      const plain = await create({});
+      const drafted = await create({ speculation: { type: 'draft_model', max_tokens: 4 } });
+      return { plain: plain.choices[0], drafted: drafted.choices[0], draft: engine.info.draft, timings: drafted.timings };
+    }, {}, { worker, draft: '/golden/tied-q4_0.gguf' });
+    assert.deepEqual(drafted, plain);
+    assert.equal(draft.quantization, 'Q4_0');
+    assert.ok(timings.draft_tokens > 0 && timings.accepted_draft_tokens <= timings.draft_tokens);
+    const { error, progress } = await stage.run(async ([model, worker]) => {
+      const progress = [];
+      const error = await failure(rillm.Engine.load(model, { worker, draft: '/golden/untied-q8_0.gguf' }));
+      const engine = await rillm.Engine.load(model, { worker, draft: '/golden/tied-q4_0.gguf', onProgress: (now) => progress.push(now) });
+      await engine.dispose();
+      return { error, progress };
+    }, MODEL, worker);
+    assert.equal(error.code, 'vocabulary_mismatch');
+    assert.equal(progress.filter(({ phase }) => phase === 'ready').length, 1);
+    assert.equal(progress.at(-1).loaded, progress.at(-1).total);
+    const loaded = progress.filter(({ phase }) => phase !== 'header').map((now) => now.loaded);
+    assert.deepEqual(loaded, [...loaded].sort((a, b) => a - b));
+  });
+
   test(`requests at the same time are answered in order, each as if it were alone (${worker ? 'in the worker' : 'on the page'})`, async () => {
     const { alone, together, order } = await withModel(async (engine) => {
       const prompts = ['The small boat', 'A lamp was lit', 'Where have you been'];

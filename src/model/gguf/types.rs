@@ -1,10 +1,11 @@
 //! The element types that a GGUF file may name, with the sizes of their blocks. Which of them the kernels can compute
-//! with is not known here.
+//! with is for messages alone here.
 //!
 //! Source: the enumeration `ggml_type` of the GGUF specification (ggml, docs/gguf.md) and, for the block sizes and the
 //! ids above 39, the tables of the Python package `gguf` 0.19.
 
 use crate::error::Result;
+use crate::tensor::quant;
 
 macro_rules! ggml_types {
     ($($id:literal $variant:ident $name:literal $block_size:literal $block_bytes:literal,)*) => {
@@ -99,7 +100,8 @@ impl GgmlType {
         bail!(
             UnsupportedTensorType,
             "tensor {tensor:?} has the type id {id}{removed}, which is not known here; known are 0 (F32) to 41 (Q1_0) \
-             with gaps; use a file quantised to one of the common types, for example Q8_0 or Q4_0"
+             with gaps; supported are {}: use a file of one of these",
+            quant::supported()
         )
     }
 

@@ -1,6 +1,7 @@
 //! The second half of one token's attention, in one dispatch: merges the splits of `attention_split`, projects, and adds to the
 //! residual stream.
 
+use super::Residual;
 use super::attention_split::{ALL_SPLITS, SHAPES, Splits};
 use super::mat_vec::reference_linear;
 use crate::error::Result;
@@ -13,14 +14,15 @@ use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
-/// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped), x [1, rows] in planes (changed
-/// unless it has: x += weight · attention).
+/// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped: then nothing is done), and
+/// x [1, rows] in planes, if that is what the product is added to (`Residual`).
 pub struct AttentionOut {
     pub heads: usize,
     pub head_dim: usize,
     /// Positions that the KV cache has room for.
     pub capacity: usize,
     pub splits: Splits,
+    pub residual: Residual,
 }
 
 /// Invocations where a workgroup merges the splits for all its rows.
@@ -32,35 +34,36 @@ impl Op for AttentionOut {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        &[4]
+        if self.residual.adds() { &[4] } else { &[] }
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        expect("attention_out", inputs, &[f32, f32, None, Some(DType::U32), f32])?;
+        let wanted = [f32, f32, None, Some(DType::U32), f32];
+        expect("attention_out", inputs, &wanted[..4 + usize::from(self.residual.adds())])?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let splits = self.splits.splits;
         let fits = inputs[0].shape.dims() == [splits, columns]
             && inputs[1].shape.dims() == [splits, self.heads * 2]
             && columns == self.heads * self.head_dim
-            && inputs[4].shape.dims() == [1, rows]
+            && inputs.get(4).is_none_or(|x| x.shape.dims() == [1, rows])
             && self.head_dim.is_multiple_of(4)
             && columns.is_multiple_of(32)
             && rows.is_multiple_of(32);
         if !fits {
             bail!(
                 ShapeMismatch,
-                "attention_out: sums {}, totals {}, weight {}, x {}; wanted {splits} splits, {} heads of {} elements (a multiple \
+                "attention_out: sums {}, totals {}, weight {}, x {:?}; wanted {splits} splits, {} heads of {} elements (a multiple \
                  of 4), and multiples of 32 in all",
                 inputs[0].shape,
                 inputs[1].shape,
                 inputs[2].shape,
-                inputs[4].shape,
+                inputs.get(4),
                 self.heads,
                 self.head_dim
             );
         }
-        Ok(vec![])
+        Ok(self.residual.outputs(rows))
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
@@ -130,12 +133,7 @@ impl Op for AttentionOut {
         let attention = HostTensor::f32(&[1, columns], &merged);
         let products: Vec<f32> =
             reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
-        let mut x = inputs[4].to_f32()?;
-        for (x, product) in x.iter_mut().zip(to_planar(&products)) {
-            *x += product;
-        }
-        inputs[4].set_f32(&x);
-        Ok(vec![])
+        self.residual.reference(inputs, 4, &to_planar(&products))
     }
 }
 
@@ -157,6 +155,7 @@ impl AttentionOut {
         let blocks = columns / BLOCK;
         let splits = self.splits.splits;
         let mut defines = team.defines();
+        defines.extend(self.residual.defines());
         defines.extend([
             ("ROWS", Define::U32(rows_of_a_team)),
             ("TWO_ROWS", Define::Flag),
@@ -201,15 +200,17 @@ pub fn cases() -> Vec<Case> {
             let rows = [32, 96, 1056][index % 3];
             let totals: Vec<f32> =
                 (0..splits.splits * heads).flat_map(|_| [rng.signed() * 3.0, 1.0 + rng.below(60) as f32]).collect();
-            let inputs = vec![
+            let residual = Residual::ALL[cases.len() / 2 % Residual::ALL.len()];
+            // Every seventh has stopped, if there is something that can stay as it is.
+            let has_stopped = u32::from(cases.len() % 7 == 6 && residual.adds());
+            let mut inputs = vec![
                 rng.tensor(&[splits.splits, columns]),
                 HostTensor::f32(&[splits.splits, heads * 2], &totals),
                 rng.weight(format, rows, columns),
-                // Every seventh has stopped.
-                HostTensor::u32(&[4], &[position, 0, u32::from(cases.len() % 7 == 6), 0]),
-                rng.tensor(&[1, rows]),
+                HostTensor::u32(&[4], &[position, 0, has_stopped, 0]),
             ];
-            cases.push(Case::new(AttentionOut { heads, head_dim, capacity, splits }, inputs, 1e-5));
+            inputs.extend(residual.adds().then(|| rng.tensor(&[1, rows])));
+            cases.push(Case::new(AttentionOut { heads, head_dim, capacity, splits, residual }, inputs, 1e-5));
         }
     }
     cases

@@ -89,7 +89,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var i = lane; i < ROWS; i += TEAM) {
         if row + i < params.rows {
             let at = planar_index(row + i, params.rows / 32u);
+#ifdef APART
+            x[at] = products[i];
+#else
+#ifdef SCALED
+            x[at] += products[i] * SCALE;
+#else
             x[at] += products[i];
+#endif
+#endif
         }
     }
 }

@@ -121,6 +121,12 @@ impl Op for MatMulInt8 {
         self.kernel_of(Division::of(variant), inputs, capabilities)
     }
 
+    fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
+        let [rows, columns] = [0, 1].map(|dim| inputs[2].shape.dims().get(dim).copied().unwrap_or_default());
+        // Few tokens make few workgroups, for which the rule stands that was measured.
+        [rows, columns, usize::from(inputs[0].shape.dims()[0] > 128)]
+    }
+
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, _) = inputs[0].shape.matrix()?;
         let (rows, columns) = inputs[2].shape.matrix()?;

@@ -1,5 +1,6 @@
 //! Matrix-vector product that is added to the residual stream, of one token.
 
+use super::Residual;
 use super::mat_vec::{reference_linear, takes_case};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -10,9 +11,12 @@ use crate::tensor::quant::FORMATS;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
-/// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], x [1, rows] in planes (changed:
-/// x += weight · activations).
-pub struct MatVecAdd;
+/// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], and x [1, rows] in planes, if that is
+/// what the product is added to (`Residual`).
+#[derive(Clone, Copy, Debug)]
+pub struct MatVecAdd {
+    pub residual: Residual,
+}
 
 /// Rows that a team computes at once. More share each activation that was read, fewer make more teams.
 fn rows_of_a_team(rows: usize, columns: usize) -> u32 {
@@ -25,31 +29,32 @@ impl Op for MatVecAdd {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        &[2]
+        if self.residual.adds() { &[2] } else { &[] }
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("mat_vec_add", inputs, &[Some(DType::F32), None, Some(DType::F32)])?;
+        let wanted = [Some(DType::F32), None, Some(DType::F32)];
+        expect("mat_vec_add", inputs, &wanted[..2 + usize::from(self.residual.adds())])?;
         let (rows, columns) = inputs[1].shape.matrix()?;
         let fits = inputs[0].shape.dims() == [1, columns]
-            && inputs[2].shape.dims() == [1, rows]
+            && inputs.get(2).is_none_or(|x| x.shape.dims() == [1, rows])
             && columns.is_multiple_of(32)
             && rows.is_multiple_of(32);
         if !fits {
             bail!(
                 ShapeMismatch,
-                "mat_vec_add: activations {}, weight {}, x {}; wanted one row each, multiples of 32",
+                "mat_vec_add: activations {}, weight {}, x {:?}; wanted one row each, multiples of 32",
                 inputs[0].shape,
                 inputs[1].shape,
-                inputs[2].shape
+                inputs.get(2)
             );
         }
-        Ok(vec![])
+        Ok(self.residual.outputs(rows))
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[1].shape.matrix()?;
-        kernel_of(Team::for_columns(columns, capabilities), rows_of_a_team(rows, columns), inputs, capabilities)
+        self.kernel_of(Team::for_columns(columns, capabilities), rows_of_a_team(rows, columns), inputs, capabilities)
     }
 
     fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
@@ -60,7 +65,7 @@ impl Op for MatVecAdd {
 
     fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, columns) = inputs[1].shape.matrix()?;
-        kernel_of(Team::of(variant, columns, capabilities), variant.get("rows"), inputs, capabilities)
+        self.kernel_of(Team::of(variant, columns, capabilities), variant.get("rows"), inputs, capabilities)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -68,29 +73,36 @@ impl Op for MatVecAdd {
         let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
         let products: Vec<f32> =
             reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
-        let mut x = inputs[2].to_f32()?;
-        for (x, product) in x.iter_mut().zip(to_planar(&products)) {
-            *x += product;
-        }
-        inputs[2].set_f32(&x);
-        Ok(vec![])
+        self.residual.reference(inputs, 2, &to_planar(&products))
     }
 }
 
-fn kernel_of(team: Team, rows_of_a_team: u32, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-    let (rows, columns) = inputs[1].shape.matrix()?;
-    let mut defines = team.defines();
-    defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
-    if rows_of_a_team == 4 {
-        defines.push(("FOUR_ROWS", Define::Flag));
+impl MatVecAdd {
+    fn kernel_of(
+        &self,
+        team: Team,
+        rows_of_a_team: u32,
+        inputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        let (rows, columns) = inputs[1].shape.matrix()?;
+        let mut defines = team.defines();
+        defines.extend(self.residual.defines());
+        defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
+        if rows_of_a_team == 4 {
+            defines.push(("FOUR_ROWS", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("mat_vec_add.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![rows as u32, (columns / 32) as u32],
+            grid: grid_2d(
+                rows.div_ceil(rows_of_a_team as usize * team.teams()),
+                capabilities.max_workgroups_per_dimension,
+            ),
+        })
     }
-    Ok(Kernel {
-        template: include_str!("mat_vec_add.wgsl"),
-        modules: &[],
-        defines,
-        params: vec![rows as u32, (columns / 32) as u32],
-        grid: grid_2d(rows.div_ceil(rows_of_a_team as usize * team.teams()), capabilities.max_workgroups_per_dimension),
-    })
 }
 
 pub fn cases() -> Vec<Case> {
@@ -103,8 +115,10 @@ pub fn cases() -> Vec<Case> {
                 continue;
             }
             let columns = usize::next_multiple_of(columns, format.block_size);
-            let inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns), rng.tensor(&[1, rows])];
-            cases.push(Case::new(MatVecAdd, inputs, 1e-5));
+            let residual = Residual::ALL[cases.len() % Residual::ALL.len()];
+            let mut inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns)];
+            inputs.extend(residual.adds().then(|| rng.tensor(&[1, rows])));
+            cases.push(Case::new(MatVecAdd { residual }, inputs, 1e-5));
         }
     }
     cases

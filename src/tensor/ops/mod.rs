@@ -5,6 +5,8 @@ use super::{Case, Op};
 mod activation;
 mod epilogue;
 mod placement;
+mod qkv_parts;
+mod residual;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
@@ -28,6 +30,7 @@ ops! {
     attention_split: AttentionSplit,
     binary: Binary,
     combine_experts: CombineExperts,
+    concat_columns: ConcatColumns,
     dot: Dot,
     embedding: Embedding,
     embedding_part: EmbeddingPart,
@@ -41,7 +44,9 @@ ops! {
     mat_vec_add: MatVecAdd,
     mat_vec_experts: MatVecExperts,
     mat_vec_few: MatVecFew,
+    norm_add: NormAdd,
     norm_gate_up: NormGateUp,
+    norm_heads: NormHeads,
     norm_mat_vec: NormMatVec,
     norm_qkv: NormQkv,
     place_columns: PlaceColumns,
@@ -75,7 +80,9 @@ pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
 pub use epilogue::Epilogue;
+pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
+pub use residual::Residual;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens

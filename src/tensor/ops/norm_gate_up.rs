@@ -1,6 +1,7 @@
 //! The first half of a gated feed-forward of one token, in one dispatch: RMS norm, the projections gate and up, and
-//! `silu(gate) · up` (SwiGLU: Shazeer 2020, "GLU Variants Improve Transformer").
+//! `silu(gate) · up` (SwiGLU, or with GELU GEGLU: Shazeer 2020, "GLU Variants Improve Transformer").
 
+use super::Activation;
 use super::mat_vec::takes_case;
 use super::norm_qkv::normed_products;
 use crate::error::Result;
@@ -14,8 +15,10 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [2 · outputs, columns] (all rows of
 /// the gate, then all of up). Output: [1, outputs] in planes.
+#[derive(Default)]
 pub struct NormGateUp {
     pub epsilon: f32,
+    pub activation: Activation,
 }
 
 impl Op for NormGateUp {
@@ -62,7 +65,7 @@ impl Op for NormGateUp {
         let norm = from_planar(&inputs[1].to_f32()?);
         let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
         let (gate, up) = products.split_at(products.len() / 2);
-        let out: Vec<f32> = gate.iter().zip(up).map(|(gate, up)| (gate / (1.0 + (-gate).exp()) * up) as f32).collect();
+        let out: Vec<f32> = gate.iter().zip(up).map(|(gate, up)| (self.activation.of(*gate) * up) as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &to_planar(&out))])
     }
 }
@@ -72,6 +75,7 @@ impl NormGateUp {
         let (rows, columns) = inputs[2].shape.matrix()?;
         let outputs = rows / 2;
         let mut defines = team.defines();
+        defines.extend(self.activation.defines());
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
             template: include_str!("norm_gate_up.wgsl"),
@@ -95,7 +99,11 @@ pub fn cases() -> Vec<Case> {
             let columns = usize::next_multiple_of(columns, format.block_size);
             let inputs =
                 vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, 2 * outputs, columns)];
-            cases.push(Case::new(NormGateUp { epsilon: 1e-6 }, inputs, 1e-5));
+            cases.push(Case::new(
+                NormGateUp { epsilon: 1e-6, activation: Activation::ALL[cases.len() % 2] },
+                inputs,
+                1e-5,
+            ));
         }
     }
     cases

@@ -8,9 +8,16 @@ struct Params { columns: u32, blocks: u32, epsilon: f32, outputs: u32 }
 
 #import "normed_rows"
 
-fn silu(gate: vec2<f32>) -> vec2<f32> {
+#ifdef GELU
+#import "activate"
+fn activated(gate: vec2<f32>) -> vec2<f32> {
+    return vec2<f32>(activate(gate.x), activate(gate.y));
+}
+#else
+fn activated(gate: vec2<f32>) -> vec2<f32> {
     return gate / (1.0 + exp(-gate));
 }
+#endif
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -25,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if lane != 0u {
         return;
     }
-    let values = silu(sums.xy) * sums.zw;
+    let values = activated(sums.xy) * sums.zw;
     let blocks = params.outputs / 32u;
     if row <= last {
         out[planar_index(row, blocks)] = values.x;

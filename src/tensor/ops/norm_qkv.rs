@@ -1,6 +1,7 @@
 //! From the residual stream to queries, keys and values of one token, in one dispatch: RMS norm, the three projections, biases,
-//! rotary positions, and the append to the KV cache.
+//! rotary positions, and the append to the KV cache. Where the projections are of different types, in one for each type.
 
+use super::QkvParts;
 use super::mat_vec::takes_case;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -12,11 +13,13 @@ use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
-/// (the norm's weight in planes, then rope's frequency of each pair, then the biases), weight [rows, columns] (rows of all
-/// queries, then of all keys, then of all values), state [4] u32 (state[0] is the token's position, state[2] says that
-/// the sequence has stopped), k_cache and v_cache [capacity, kv_dim] (changed at that position, if it is below the capacity and
-/// the sequence goes on). Output: q [1, q_dim].
+/// (the norm's weight in planes, then rope's frequency of each pair, then the biases of all three parts), weight [rows, columns]
+/// (rows of all queries, then of all keys, then of all values, as far as they are among the parts), state [4] u32 (state[0] is the
+/// token's position, state[2] says that the sequence has stopped), and of the parts k_cache and v_cache [capacity, kv_dim] (changed
+/// at that position, if it is below the capacity and the sequence goes on). Output: q [1, q_dim], if it is among the parts.
+#[derive(Clone, Copy, Debug)]
 pub struct NormQkv {
+    pub parts: QkvParts,
     pub epsilon: f32,
     pub q_dim: usize,
     pub kv_dim: usize,
@@ -28,28 +31,33 @@ pub struct NormQkv {
     pub bias: bool,
 }
 
+/// The first input that is a cache.
+const CACHES: usize = 4;
+
 impl Op for NormQkv {
     fn name(&self) -> &'static str {
         "norm_qkv"
     }
 
     fn mutates(&self) -> &'static [usize] {
-        &[4, 5]
+        self.parts.mutates(CACHES)
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        expect("norm_qkv", inputs, &[f32, f32, None, Some(DType::U32), f32, f32])?;
+        let wanted = [f32, f32, None, Some(DType::U32)].into_iter().chain(self.parts.cache_dtypes());
+        expect("norm_qkv", inputs, &wanted.collect::<Vec<_>>())?;
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let (_, cache_dim) = inputs[4].shape.matrix()?;
-        let wanted_rows = self.q_dim + 2 * self.kv_dim;
-        let vectors = columns + self.pairs + if self.bias { rows } else { 0 };
+        let caches = &inputs[CACHES..];
+        let wanted_rows = self.parts.range(self.q_dim, self.kv_dim).len();
+        let vectors = columns + self.pairs + if self.bias { self.q_dim + 2 * self.kv_dim } else { 0 };
         let fits = inputs[0].shape.dims() == [1, columns]
             && columns.is_multiple_of(32)
             && inputs[1].shape.elements() == vectors
+            && self.parts.is_a_run()
             && rows == wanted_rows
-            && cache_dim == self.kv_dim
-            && inputs[4].shape == inputs[5].shape
+            && caches.iter().all(|cache| cache.shape.matrix().is_ok_and(|(_, dim)| dim == self.kv_dim))
+            && caches.iter().all(|cache| cache.shape == caches[0].shape)
             && self.head_dim.is_multiple_of(2)
             && 2 * self.pairs <= self.head_dim
             && self.q_dim.is_multiple_of(self.head_dim)
@@ -57,17 +65,16 @@ impl Op for NormQkv {
         if !fits {
             bail!(
                 ShapeMismatch,
-                "norm_qkv: x {}, vectors {}, weight {}, caches {} and {}; wanted columns of a multiple of 32, {vectors} vector \
+                "norm_qkv: x {}, vectors {}, weight {}, caches {:?}; wanted columns of a multiple of 32, {vectors} vector \
                  elements, {wanted_rows} rows and caches of {} columns",
                 inputs[0].shape,
                 inputs[1].shape,
                 inputs[2].shape,
-                inputs[4].shape,
-                inputs[5].shape,
+                caches.iter().map(|cache| cache.shape).collect::<Vec<_>>(),
                 self.kv_dim
             );
         }
-        Ok(vec![Desc::f32(&[1, self.q_dim])])
+        Ok(self.parts.outputs(1, self.q_dim))
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
@@ -85,19 +92,22 @@ impl Op for NormQkv {
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (rows, columns) = inputs[2].shape.matrix()?;
-        let (capacity, _) = inputs[4].shape.matrix()?;
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let capacity = inputs.get(CACHES).map_or(0, |cache| cache.shape.dims()[0]);
+        let (range, turned) = (self.parts.range(self.q_dim, self.kv_dim), self.q_dim + self.kv_dim);
         let x = from_planar(&inputs[0].to_f32()?);
         let vectors = inputs[1].to_f32()?;
         let norm = from_planar(&vectors[..columns]);
         let (frequencies, biases) = vectors[columns..].split_at(self.pairs);
         let state = inputs[3].to_u32()?;
         let position = state[0] as usize;
-        let mut values = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
+        // As if all three parts were there.
+        let mut values = vec![0.0; self.q_dim + 2 * self.kv_dim];
+        values[range.clone()].copy_from_slice(&normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?));
         for (value, bias) in values.iter_mut().zip(biases) {
             *value += f64::from(*bias);
         }
-        for head in values[..self.q_dim + self.kv_dim].chunks_exact_mut(self.head_dim) {
+        for head in values[..turned].chunks_exact_mut(self.head_dim) {
             for (i, frequency) in frequencies.iter().enumerate() {
                 let angle = f64::from(position as f32 * frequency);
                 let (a, b) = if self.interleaved { (2 * i, 2 * i + 1) } else { (i, i + self.pairs) };
@@ -106,25 +116,28 @@ impl Op for NormQkv {
                 head[b] = first * angle.sin() + second * angle.cos();
             }
         }
-        debug_assert_eq!(values.len(), rows);
         let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
         if position < capacity && state[2] == 0 {
-            for (cache, first) in [(4, self.q_dim), (5, self.q_dim + self.kv_dim)] {
+            let first = [(self.parts.k, self.q_dim), (self.parts.v, turned)];
+            for (cache, (_, first)) in first.into_iter().filter(|part| part.0).enumerate() {
+                let cache = CACHES + cache;
                 let mut elements = inputs[cache].to_f32()?;
                 elements[position * self.kv_dim..][..self.kv_dim].copy_from_slice(&values[first..first + self.kv_dim]);
                 inputs[cache].set_f32(&elements);
             }
         }
-        Ok(vec![HostTensor::f32(&[1, self.q_dim], &values[..self.q_dim])])
+        let q = || HostTensor::f32(&[1, self.q_dim], &values[..self.q_dim]);
+        Ok(if self.parts.q { vec![q()] } else { vec![] })
     }
 }
 
 impl NormQkv {
     fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let (capacity, _) = inputs[4].shape.matrix()?;
+        let capacity = inputs.get(CACHES).map_or(0, |cache| cache.shape.dims()[0]);
         let mut defines = team.defines();
         defines.push(("TWO_ROWS", Define::Flag));
+        defines.extend(self.parts.defines(3, 0));
         if self.interleaved {
             defines.push(("INTERLEAVED", Define::Flag));
         }
@@ -144,6 +157,8 @@ impl NormQkv {
                 self.head_dim as u32,
                 self.pairs as u32,
                 capacity as u32,
+                self.parts.range(self.q_dim, self.kv_dim).start as u32,
+                rows as u32,
             ],
             grid: grid_2d((rows / 2).div_ceil(team.teams()), capabilities.max_workgroups_per_dimension),
         })
@@ -178,23 +193,25 @@ pub fn cases() -> Vec<Case> {
             }
             let columns = usize::next_multiple_of(columns, format.block_size);
             let (q_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
-            let rows = q_dim + 2 * kv_dim;
+            // All parts in most cases, and each run of them in some.
+            let parts = QkvParts::RUNS[if cases.len() % 2 == 0 { 0 } else { cases.len() / 2 % 6 }];
+            let rows = parts.range(q_dim, kv_dim).len();
             let bias = index % 2 == 1;
             let mut vectors = to_planar(&rng.tensor(&[columns]).to_f32().unwrap_or_default());
             vectors.extend((0..pairs).map(|i| 10000f32.powf(-(i as f32) / pairs as f32)));
             if bias {
-                vectors.extend(rng.tensor(&[rows]).to_f32().unwrap_or_default());
+                vectors.extend(rng.tensor(&[q_dim + 2 * kv_dim]).to_f32().unwrap_or_default());
             }
-            let inputs = vec![
+            let mut inputs = vec![
                 rng.tensor(&[1, columns]),
                 HostTensor::f32(&[vectors.len()], &vectors),
                 rng.weight(format, rows, columns),
                 // Every third has stopped.
                 HostTensor::u32(&[4], &[position, 0, u32::from(cases.len() % 3 == 2), 0]),
-                rng.tensor(&[capacity, kv_dim]),
-                rng.tensor(&[capacity, kv_dim]),
             ];
+            inputs.extend((0..parts.caches()).map(|_| rng.tensor(&[capacity, kv_dim])));
             let op = NormQkv {
+                parts,
                 epsilon: 1e-5,
                 q_dim,
                 kv_dim,

@@ -9,12 +9,20 @@ struct Params {
     // Pairs of a head that are turned.
     pairs: u32,
     capacity: u32,
+    // Of all rows of queries, keys and values, the first one of the weight; and how many the weight has.
+    first_row: u32, rows: u32,
 }
 
 @group(0) @binding(2) var<storage, read> state: array<u32>;
-@group(0) @binding(3) var<storage, read_write> k_cache: array<f32>;
-@group(0) @binding(4) var<storage, read_write> v_cache: array<f32>;
-@group(0) @binding(5) var<storage, read_write> q: array<f32>;
+#ifdef KEYS
+@group(0) @binding(K_BINDING) var<storage, read_write> k_cache: array<f32>;
+#endif
+#ifdef VALUES
+@group(0) @binding(V_BINDING) var<storage, read_write> v_cache: array<f32>;
+#endif
+#ifdef QUERIES
+@group(0) @binding(Q_BINDING) var<storage, read_write> q: array<f32>;
+#endif
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "normed_rows"
@@ -42,19 +50,25 @@ fn rows_of(pair: u32) -> vec2<u32> {
 }
 
 fn store(row: u32, value: f32) {
+#ifdef QUERIES
     if row < params.q_rows {
         q[row] = value;
         return;
     }
+#endif
     // A step that ran ahead past the end of the context must not wrap or clamp onto a real entry, and one past the end of the
     // text leaves the cache as it is.
     if state[0] < params.capacity && state[2] == 0u {
         let at = state[0] * params.kv_rows;
+#ifdef KEYS
         if row < params.q_rows + params.kv_rows {
             k_cache[at + row - params.q_rows] = value;
-        } else {
-            v_cache[at + row - params.q_rows - params.kv_rows] = value;
+            return;
         }
+#endif
+#ifdef VALUES
+        v_cache[at + row - params.q_rows - params.kv_rows] = value;
+#endif
     }
 }
 
@@ -62,10 +76,10 @@ fn store(row: u32, value: f32) {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let team = (group.y * groups.x + group.x) * (WORKGROUP / TEAM) + local / TEAM;
     let lane = local % TEAM;
-    let all_pairs = params.q_rows / 2u + params.kv_rows;
+    let all_pairs = params.rows / 2u;
     // Teams past the end repeat the last pair, so that every invocation takes part in the sum.
-    let rows = rows_of(min(team, all_pairs - 1u));
-    let sums = sum_normed_rows(vec4<u32>(rows * params.blocks, 0u, 0u), lane, local);
+    let rows = rows_of(params.first_row / 2u + min(team, all_pairs - 1u));
+    let sums = sum_normed_rows(vec4<u32>((rows - params.first_row) * params.blocks, 0u, 0u), lane, local);
     if team >= all_pairs || lane != 0u {
         return;
     }

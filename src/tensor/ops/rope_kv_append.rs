@@ -2,21 +2,22 @@
 //! bias, the rotary position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
 
 use super::placement::Placement;
-use super::{KvAppend, Rope};
+use super::{KvAppend, QkvParts, Rope};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: qkv [tokens, (heads + 2 · kv_heads) · head_dim] (a token's q, then k, then v), frequencies [n] with
-/// 2n ≤ head_dim (the rest of a head is left alone), state [4] u32 (state[0] is the position of the first token), k_cache and
-/// v_cache [capacity, kv_heads · head_dim] (changed), and, if there is one, a bias of qkv's columns. Output: q
-/// [tokens, heads · head_dim]. Tokens past the capacity are not written; the caller checks that there is room. Nor are those of
-/// a sequence that has stopped. With a state [tokens, 4] each token is of a sequence of its own, and caches are
-/// [sequences, capacity, kv_heads · head_dim] (`placement.rs`).
+/// Inputs: qkv [tokens, (heads + 2 · kv_heads) · head_dim] (a token's q, then k, then v, as far as they are among the parts),
+/// frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone), state [4] u32 (state[0] is the position of the first
+/// token), of the parts k_cache and v_cache [capacity, kv_heads · head_dim] (changed), and, if there is one, a bias for the columns
+/// of all three parts. Output: q [tokens, heads · head_dim], if it is among the parts. Tokens past the capacity are not written; the
+/// caller checks that there is room. Nor are those of a sequence that has stopped. With a state [tokens, 4] each token is of a
+/// sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim] (`placement.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct RopeKvAppend {
+    pub parts: QkvParts,
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
@@ -27,8 +28,16 @@ pub struct RopeKvAppend {
     pub bias: bool,
 }
 
+/// The first input that is a cache.
+const CACHES: usize = 3;
+
 impl RopeKvAppend {
-    fn columns(&self) -> usize {
+    /// Of a token's q, k and v, the numbers that are in the input.
+    fn range(&self) -> std::ops::Range<usize> {
+        self.parts.range(self.heads * self.head_dim, self.kv_heads * self.head_dim)
+    }
+
+    fn all_columns(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim
     }
 }
@@ -39,52 +48,68 @@ impl Op for RopeKvAppend {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        &[3, 4]
+        self.parts.mutates(CACHES)
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let wanted = [f32, f32, Some(DType::U32), f32, f32, f32];
-        expect("rope_kv_append", inputs, &wanted[..5 + usize::from(self.bias)])?;
+        let mut wanted = vec![f32, f32, Some(DType::U32)];
+        wanted.extend(self.parts.cache_dtypes());
+        wanted.extend(self.bias.then_some(f32));
+        expect("rope_kv_append", inputs, &wanted)?;
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let pairs = inputs[1].shape.elements();
-        let (_, kv_dim) = Placement::of("rope_kv_append", inputs[2], tokens)?.cache("rope_kv_append", inputs[3])?;
-        let fits = columns == self.columns()
-            && kv_dim == self.kv_heads * self.head_dim
-            && inputs[3].shape == inputs[4].shape
+        let caches = &inputs[CACHES..CACHES + self.parts.caches()];
+        let kv_dim = self.kv_heads * self.head_dim;
+        let placement = Placement::of("rope_kv_append", inputs[2], tokens)?;
+        for cache in caches {
+            placement.cache("rope_kv_append", *cache)?;
+        }
+        let fits = columns == self.range().len()
+            && self.parts.is_a_run()
+            && caches.iter().all(|cache| cache.shape.dims().last() == Some(&kv_dim))
+            && caches.iter().all(|cache| cache.shape == caches[0].shape)
             && self.head_dim.is_multiple_of(2)
             && 2 * pairs <= self.head_dim;
         if !fits {
             bail!(
                 ShapeMismatch,
-                "rope_kv_append: qkv {}, caches {} and {}, {} and {} heads of {}, {pairs} frequencies for pairs of it",
+                "rope_kv_append: qkv {}, caches {:?}, {} and {} heads of {}, {pairs} frequencies for pairs of it",
                 inputs[0].shape,
-                inputs[3].shape,
-                inputs[4].shape,
+                caches.iter().map(|cache| cache.shape).collect::<Vec<_>>(),
                 self.heads,
                 self.kv_heads,
                 self.head_dim
             );
         }
-        if self.bias && inputs[5].shape.dims() != [columns] {
-            bail!(ShapeMismatch, "rope_kv_append: bias {} for {columns} columns", inputs[5].shape);
+        if let Some(bias) = inputs.get(CACHES + self.parts.caches())
+            && bias.shape.dims() != [self.all_columns()]
+        {
+            bail!(ShapeMismatch, "rope_kv_append: bias {} for {} columns", bias.shape, self.all_columns());
         }
-        Ok(vec![Desc::f32(&[tokens, self.heads * self.head_dim])])
+        Ok(self.parts.outputs(tokens, self.heads * self.head_dim))
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let placement = Placement::of("rope_kv_append", inputs[2], tokens)?;
-        let (capacity, _) = placement.cache("rope_kv_append", inputs[3])?;
-        let mut defines = placement.defines();
+        let capacity = match self.parts.caches() {
+            0 => 0,
+            _ => placement.cache("rope_kv_append", inputs[CACHES])?.0,
+        };
+        let mut defines = self.parts.defines(CACHES as u32, u32::from(self.bias));
+        defines.extend(placement.defines());
         if self.interleaved {
             defines.push(("INTERLEAVED", Define::Flag));
         }
         if self.bias {
             defines.push(("BIAS", Define::Flag));
+            defines.push(("BIAS_BINDING", Define::U32((CACHES + self.parts.caches()) as u32)));
         }
         let items = tokens * columns / 2;
-        let numbers = [items, self.heads, self.kv_heads, self.head_dim, inputs[1].shape.elements(), capacity];
+        let pairs = inputs[1].shape.elements();
+        let first = self.range().start;
+        let numbers = [items, self.heads, self.kv_heads, self.head_dim, pairs, capacity, first, columns];
         Ok(Kernel {
             template: include_str!("rope_kv_append.wgsl"),
             modules: &[],
@@ -99,9 +124,17 @@ impl Op for RopeKvAppend {
         if Placement::of("rope_kv_append", inputs[2].desc(), tokens)? == Placement::Sequences {
             return self.reference_of_sequences(inputs, tokens, columns);
         }
-        let mut qkv = inputs[0].to_f32()?;
+        let caches = self.parts.caches();
+        // As if all three parts were there.
+        let mut qkv = Vec::new();
+        for row in inputs[0].to_f32()?.chunks_exact(columns) {
+            let start = qkv.len();
+            qkv.resize(start + self.all_columns(), 0.0);
+            qkv[start..][self.range()].copy_from_slice(row);
+        }
+        let columns = self.all_columns();
         if self.bias {
-            let bias = inputs[5].to_f32()?;
+            let bias = inputs[CACHES + caches].to_f32()?;
             qkv.chunks_exact_mut(columns).for_each(|row| row.iter_mut().zip(&bias).for_each(|(x, b)| *x += b));
         }
         let (q_dim, kv_dim) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
@@ -117,14 +150,20 @@ impl Op for RopeKvAppend {
             Ok::<_, crate::Error>(turned)
         };
         let (q, k, v) = (turned(part(0, q_dim))?, turned(part(q_dim, kv_dim))?, part(q_dim + kv_dim, kv_dim));
-        if inputs[2].to_u32()?[2] == 0 {
-            let mut operands = [k, v, inputs[3].clone(), inputs[4].clone(), inputs[2].clone()];
+        if caches > 0 && inputs[2].to_u32()?[2] == 0 {
+            // With one cache, the other part goes to a copy that is dropped.
+            let (k_at, v_at) = (CACHES, CACHES + caches - 1);
+            let mut operands = [k, v, inputs[k_at].clone(), inputs[v_at].clone(), inputs[2].clone()];
             KvAppend.reference(&mut operands)?;
             let [_, _, k_cache, v_cache, _] = operands;
-            inputs[3] = k_cache;
-            inputs[4] = v_cache;
+            if self.parts.k {
+                inputs[k_at] = k_cache;
+            }
+            if self.parts.v {
+                inputs[v_at] = v_cache;
+            }
         }
-        Ok(vec![q])
+        Ok(if self.parts.q { vec![q] } else { vec![] })
     }
 }
 
@@ -136,7 +175,12 @@ impl RopeKvAppend {
         tokens: usize,
         columns: usize,
     ) -> Result<Vec<HostTensor>> {
-        let (capacity, kv_dim) = Placement::Sequences.cache("rope_kv_append", inputs[3].desc())?;
+        let caches = CACHES..CACHES + self.parts.caches();
+        let kv_dim = self.kv_heads * self.head_dim;
+        let capacity = match caches.is_empty() {
+            true => 0,
+            false => Placement::Sequences.cache("rope_kv_append", inputs[CACHES].desc())?.0,
+        };
         let (qkv, state) = (inputs[0].to_f32()?, inputs[2].to_u32()?);
         let mut q = Vec::new();
         for token in 0..tokens {
@@ -149,18 +193,22 @@ impl RopeKvAppend {
                 HostTensor::f32(&[1, columns], &qkv[token * columns..][..columns]),
                 inputs[1].clone(),
                 HostTensor::u32(&[4], &state[token * 4..][..4]),
-                cache(3)?,
-                cache(4)?,
             ];
-            of_token.extend(inputs.get(5).cloned());
-            q.extend(self.reference(&mut of_token)?.remove(0).to_f32()?);
-            for input in [3, 4] {
+            for input in caches.clone() {
+                of_token.push(cache(input)?);
+            }
+            of_token.extend(inputs.get(caches.end).cloned());
+            for output in self.reference(&mut of_token)? {
+                q.extend(output.to_f32()?);
+            }
+            for input in caches.clone() {
                 let mut all = inputs[input].to_f32()?;
                 all[range.clone()].copy_from_slice(&of_token[input].to_f32()?);
                 inputs[input].set_f32(&all);
             }
         }
-        Ok(vec![HostTensor::f32(&[tokens, self.heads * self.head_dim], &q)])
+        let q = || HostTensor::f32(&[tokens, self.heads * self.head_dim], &q);
+        Ok(if self.parts.q { vec![q()] } else { vec![] })
     }
 }
 
@@ -176,37 +224,38 @@ pub fn cases() -> Vec<Case> {
         (2, 4, 1, 256, 256, 33, 31),
     ] {
         for (interleaved, bias) in [(true, false), (false, true)] {
+            // All parts in most cases, and each run of them in one.
+            let parts = QkvParts::RUNS[if cases.len() % 2 == 0 { 0 } else { (cases.len() / 2 + 1) % 6 }];
             let scale = if rotated < head_dim { 1.19 } else { 1.0 };
-            let op = RopeKvAppend { heads, kv_heads, head_dim, interleaved, scale, bias };
+            let op = RopeKvAppend { parts, heads, kv_heads, head_dim, interleaved, scale, bias };
             let frequencies: Vec<f32> =
                 (0..rotated / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / rotated as f32)).collect();
             let mut inputs = vec![
-                rng.tensor(&[tokens, op.columns()]),
+                rng.tensor(&[tokens, op.range().len()]),
                 HostTensor::f32(&[rotated / 2], &frequencies),
                 HostTensor::u32(&[4], &[position, 0, 0, 0]),
-                rng.tensor(&[capacity, kv_heads * head_dim]),
-                rng.tensor(&[capacity, kv_heads * head_dim]),
             ];
+            inputs.extend((0..parts.caches()).map(|_| rng.tensor(&[capacity, kv_heads * head_dim])));
             if bias {
-                inputs.push(rng.tensor(&[op.columns()]));
+                inputs.push(rng.tensor(&[op.all_columns()]));
             }
             cases.push(Case::new(op, inputs, 2e-6));
         }
     }
     // Four sequences, in another order than in the cache; the third has stopped and the last is past the end.
-    for (interleaved, bias) in [(true, true), (false, false)] {
-        let op = RopeKvAppend { heads: 6, kv_heads: 2, head_dim: 32, interleaved, scale: 1.0, bias };
+    for (index, parts) in [0, 0, 1, 4, 5].map(|run| QkvParts::RUNS[run]).into_iter().enumerate() {
+        let (interleaved, bias) = (index % 2 == 0, index % 2 == 0);
+        let op = RopeKvAppend { parts, heads: 6, kv_heads: 2, head_dim: 32, interleaved, scale: 1.0, bias };
         let state = [3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4];
         let frequencies: Vec<f32> = (0..16).map(|i| 10000f32.powf(-(i as f32) / 16.0)).collect();
         let mut inputs = vec![
-            rng.tensor(&[4, op.columns()]),
+            rng.tensor(&[4, op.range().len()]),
             HostTensor::f32(&[16], &frequencies),
             HostTensor::u32(&[4, 4], &state),
-            rng.tensor(&[5, 12, 64]),
-            rng.tensor(&[5, 12, 64]),
         ];
+        inputs.extend((0..parts.caches()).map(|_| rng.tensor(&[5, 12, 64])));
         if bias {
-            inputs.push(rng.tensor(&[op.columns()]));
+            inputs.push(rng.tensor(&[op.all_columns()]));
         }
         cases.push(Case::new(op, inputs, 2e-6));
     }

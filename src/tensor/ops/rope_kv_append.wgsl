@@ -4,29 +4,38 @@
 struct Params {
     items: u32, heads: u32, kv_heads: u32, head_dim: u32,
     // Pairs of a head that are turned.
-    pairs: u32, capacity: u32, scale: f32,
+    pairs: u32, capacity: u32,
+    // Of a token's queries, keys and values, the first number that is in the input; and how many are.
+    first: u32, columns: u32,
+    scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> frequencies: array<f32>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
-@group(0) @binding(3) var<storage, read_write> k_cache: array<f32>;
-@group(0) @binding(4) var<storage, read_write> v_cache: array<f32>;
+#ifdef KEYS
+@group(0) @binding(K_BINDING) var<storage, read_write> k_cache: array<f32>;
+#endif
+#ifdef VALUES
+@group(0) @binding(V_BINDING) var<storage, read_write> v_cache: array<f32>;
+#endif
 #ifdef BIAS
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
-@group(0) @binding(6) var<storage, read_write> q: array<f32>;
-#else
-@group(0) @binding(5) var<storage, read_write> q: array<f32>;
+@group(0) @binding(BIAS_BINDING) var<storage, read> bias: array<f32>;
+#endif
+#ifdef QUERIES
+@group(0) @binding(Q_BINDING) var<storage, read_write> q: array<f32>;
 #endif
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "placement"
 
-fn element(start: u32, column: u32) -> f32 {
+// A column of all three parts.
+fn element(token: u32, column: u32) -> f32 {
+    let at = token * params.columns + column - params.first;
 #ifdef BIAS
-    return qkv[start + column] + bias[column];
+    return qkv[at] + bias[column];
 #else
-    return qkv[start + column];
+    return qkv[at];
 #endif
 }
 
@@ -37,11 +46,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         return;
     }
     let half = params.head_dim / 2u;
-    let all_heads = params.heads + 2u * params.kv_heads;
+    let heads_here = params.columns / params.head_dim;
     let i = item % half;
     // Heads of q, then of k, then of v.
-    let head = (item / half) % all_heads;
-    let token = item / (half * all_heads);
+    let head = (item / half) % heads_here + params.first / params.head_dim;
+    let token = item / (half * heads_here);
     let position = position_of(token);
     let is_turned = head < params.heads + params.kv_heads && i < params.pairs;
 
@@ -53,9 +62,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         b = i + params.pairs;
     }
 #endif
-    let start = token * all_heads * params.head_dim;
     let column = head * params.head_dim;
-    var values = vec2<f32>(element(start, column + a), element(start, column + b));
+    var values = vec2<f32>(element(token, column + a), element(token, column + b));
     if is_turned {
         let turned = cos_sin(f32(position) * frequencies[i]) * params.scale;
         values = vec2<f32>(
@@ -63,19 +71,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             values.x * turned.y + values.y * turned.x,
         );
     }
+#ifdef QUERIES
     if head < params.heads {
         let at = (token * params.heads + head) * params.head_dim;
         q[at + a] = values.x;
         q[at + b] = values.y;
-    } else if position < params.capacity && !has_stopped(token) {
+        return;
+    }
+#endif
+    if position < params.capacity && !has_stopped(token) {
         let kv_head = (head - params.heads) % params.kv_heads;
         let at = ((first_row_of(token) + position) * params.kv_heads + kv_head) * params.head_dim;
+#ifdef KEYS
         if head < params.heads + params.kv_heads {
             k_cache[at + a] = values.x;
             k_cache[at + b] = values.y;
-        } else {
-            v_cache[at + a] = values.x;
-            v_cache[at + b] = values.y;
+            return;
         }
+#endif
+#ifdef VALUES
+        v_cache[at + a] = values.x;
+        v_cache[at + b] = values.y;
+#endif
     }
 }

@@ -21,6 +21,13 @@ const READERS: u32 = 256u / GROUPS;
 var<workgroup> counts: array<atomic<u32>, 256>;
 var<workgroup> lows: array<atomic<u32>, 256>;
 var<workgroup> highs: array<atomic<u32>, 256>;
+// Entries of a list that is as short as it mostly is, one for each invocation: the key, and as a tally the entry itself, with its
+// bin in w.
+const FEW: u32 = 256u;
+var<workgroup> few_count: atomic<u32>;
+var<workgroup> few_keys: array<u32, FEW>;
+var<workgroup> few_tallies: array<vec4<u32>, FEW>;
+var<workgroup> cut_key: u32;
 var<workgroup> cut_digit: u32;
 var<workgroup> cut_above: vec4<u32>;
 var<workgroup> cut_through: vec4<u32>;
@@ -29,18 +36,26 @@ var<workgroup> best_inverted_token: atomic<u32>;
 
 // The candidates of this invocation: `at` goes from `start` to `end` in steps.
 struct Walk { row: u32, whole: bool, start: u32, end: u32, stride: u32 }
+// Whether the list was too short, so that the whole vocabulary is gone through instead; or is short itself.
+struct List { whole: bool, few: bool }
 struct Candidate { key: u32, token: u32, depth: u32, bin: u32 }
 
-fn walk_of(row: u32, local: u32) -> Walk {
-    let border_at = row * BORDER;
-    // More on the border than the list holds: the whole vocabulary is gone through instead.
+fn list_of(row: u32) -> List {
     var whole = false;
+    var listed = 0u;
     for (var group = 0u; group < GROUPS; group++) {
-        whole = whole || border[border_at + COUNTS + group] > SEGMENT;
+        let count = border[row * BORDER + COUNTS + group];
+        whole = whole || count > SEGMENT;
+        listed += count;
     }
+    return List(whole, !whole && listed <= FEW);
+}
+
+fn walk_of(row: u32, whole: bool, local: u32) -> Walk {
     if whole {
         return Walk(row, true, local, params.vocabulary, 256u);
     }
+    let border_at = row * BORDER;
     let group = local / READERS;
     let start = border_at + LIST + group * SEGMENT * 2u;
     return Walk(row, false, start + (local % READERS) * 2u, start + border[border_at + COUNTS + group] * 2u, READERS * 2u);
@@ -58,6 +73,49 @@ fn candidate(walk: Walk, at: u32) -> Candidate {
     }
     let depth = depth_of(key, border[border_at + LARGEST], bitcast<f32>(settings[walk.row * WORDS + OCTAVES]));
     return Candidate(key, token, depth, select(depth >> border[border_at + SHIFT], NONE, depth >= REST));
+}
+
+// Puts a short list into workgroup memory, in any order: sums over it don't depend on that.
+fn gather_few(walk: Walk) {
+    for (var at = walk.start; at < walk.end; at += walk.stride) {
+        let it = candidate(walk, at);
+        let slot = atomicAdd(&few_count, 1u);
+        few_keys[slot] = it.key;
+        few_tallies[slot] = vec4<u32>(1u, weight_of(it.depth, params.mass_bits), it.bin);
+    }
+}
+
+// What `descend` finds, in a short list: each invocation compares an entry of its own with all others. Sets `cut_key` and
+// `cut_through`.
+fn find_in_few(first: u32, last: u32, least_key: u32, above: vec4<u32>, wanted_count: u32, mass: f32, local: u32) {
+    let count = atomicLoad(&few_count);
+    if local >= count {
+        return;
+    }
+    let own = few_keys[local];
+    let own_bin = few_tallies[local].w;
+    if own < least_key || own_bin < first || own_bin > last {
+        return;
+    }
+    var before = above;
+    var through = above;
+    for (var i = 0u; i < count; i++) {
+        let other = few_tallies[i];
+        let key = few_keys[i];
+        if key >= own && first <= other.w && other.w <= last {
+            through = tally_sum(through, other);
+            if key > own {
+                before = tally_sum(before, other);
+            }
+        }
+    }
+    let by_count = before.x < wanted_count && wanted_count <= through.x;
+    let by_mass = mass_as_float(before.yz) < mass && mass <= mass_as_float(through.yz);
+    if by_count || by_mass {
+        // Equal entries find the same.
+        cut_key = own;
+        cut_through = through;
+    }
 }
 
 // The key of the candidate in the bins `first` to `last`, counted from the largest, with which `wanted_count` candidates or
@@ -108,12 +166,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if local == 0u {
         atomicStore(&best_key, 0u);
         atomicStore(&best_inverted_token, 0u);
+        atomicStore(&few_count, 0u);
+        cut_key = 0u;
         cut_digit = 0u;
         cut_above = vec4<u32>(0u);
         cut_through = vec4<u32>(0u);
     }
     workgroupBarrier();
-    let walk = walk_of(row, local);
+    let list = list_of(row);
+    let walk = walk_of(row, list.whole, local);
+    if list.few {
+        gather_few(walk);
+    }
+    workgroupBarrier();
     let k_bin = border[border_at + K_BIN];
     let first = border[border_at + P_FIRST];
     let last = border[border_at + P_LAST];
@@ -136,7 +201,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let wanted = select(wanted_mass(bitcast<f32>(settings[settings_at + TOP_P]), mass), 0.0, is_k);
             let from_bin = select(first, k_bin, is_k);
             let to_bin = select(last, k_bin, is_k);
-            least_key = max(least_key, descend(walk, from_bin, to_bin, least_key, above, wanted_count, wanted, local));
+            if list.few {
+                find_in_few(from_bin, to_bin, least_key, above, wanted_count, wanted, local);
+                workgroupBarrier();
+                least_key = max(least_key, cut_key);
+            } else {
+                least_key = max(least_key, descend(walk, from_bin, to_bin, least_key, above, wanted_count, wanted, local));
+            }
             if is_k {
                 mass = cut_through.yz;
             }

@@ -95,6 +95,11 @@ pub const FORMATS: &[&Format] = &[
     &mxfp4::MXFP4,
 ];
 
+/// The names of all formats, as files of models have them, for messages.
+pub fn supported() -> String {
+    FORMATS.iter().map(|format| format.name.to_uppercase()).collect::<Vec<_>>().join(", ")
+}
+
 /// Where the planes of a matrix stand in its buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planes {

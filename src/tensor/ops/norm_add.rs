@@ -1,0 +1,81 @@
+//! Adds the RMS norm of what attention or feed-forward gave to one token's residual stream (the norms behind a layer's parts of Gemma
+//! 2 and 3: "sandwich norm", Ding et al. 2021), in place.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::{lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [1, columns] (changed: x += y / √(mean y² + ε) · weight), y [1, columns], weight [columns]. All of one order of columns,
+/// which may be planes (`tensor/planar.rs`).
+#[derive(Clone, Copy, Debug)]
+pub struct NormAdd {
+    pub epsilon: f32,
+}
+
+const WORKGROUP: u32 = 256;
+
+impl Op for NormAdd {
+    fn name(&self) -> &'static str {
+        "norm_add"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[0]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("norm_add", inputs, &[f32, f32, f32])?;
+        let columns = inputs[2].shape.elements();
+        if inputs[0].shape.dims() != [1, columns] || inputs[1].shape != inputs[0].shape || !columns.is_multiple_of(4) {
+            bail!(
+                ShapeMismatch,
+                "norm_add: x {}, y {}, weight {}; wanted one row of a multiple of 4",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape
+            );
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let columns = inputs[2].shape.elements();
+        let lanes = subgroup_lanes(capabilities, 32);
+        // One row, so one workgroup: large, unless there would be barriers between more than a few.
+        let workgroup = match capabilities.software {
+            true => lanes.unwrap_or(64),
+            false => WORKGROUP.min(capabilities.max_invocations_per_workgroup),
+        };
+        Ok(Kernel {
+            template: include_str!("norm_add.wgsl"),
+            modules: &[],
+            defines: lanes_defines(workgroup, lanes),
+            params: vec![columns as u32 / 4, self.epsilon.to_bits()],
+            grid: [1, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (mut x, y, weight) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
+        let mean = y.iter().map(|y| f64::from(*y).powi(2)).sum::<f64>() / y.len() as f64;
+        let scale = 1.0 / (mean + f64::from(self.epsilon)).sqrt();
+        for ((x, y), w) in x.iter_mut().zip(&y).zip(&weight) {
+            *x += (f64::from(*y) * scale * f64::from(*w)) as f32;
+        }
+        inputs[0].set_f32(&x);
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(79);
+    [4, 32, 96, 1152, 2560, 5376]
+        .map(|columns| {
+            let inputs = vec![rng.tensor(&[1, columns]), rng.tensor(&[1, columns]), rng.tensor(&[columns])];
+            Case::new(NormAdd { epsilon: 1e-6 }, inputs, 1e-5)
+        })
+        .into()
+}
