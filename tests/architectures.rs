@@ -17,6 +17,20 @@ use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
 use serde_json::Value;
 
 const TOLERANCE: f64 = 1e-4;
+/// What the joined ops compute; the others run one op at a time.
+const JOINED: [&str; 11] = [
+    "gemma2",
+    "gemma3",
+    "granite",
+    "llama3",
+    "llama_dynamic",
+    "mistral",
+    "phi3",
+    "phi4_mini",
+    "qwen2_yarn",
+    "qwen3",
+    "smollm3",
+];
 const GGUF: &str = "model.gguf";
 const SAFETENSORS: &str = "model.safetensors";
 
@@ -85,6 +99,7 @@ impl Loaded {
                 .await
                 .unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
+            assert_eq!(transformer.is_joined(), joined && JOINED.contains(&model), "{model}/{file}");
             let cache = KvCache::new(context, transformer.config(), capacity, 1).unwrap();
             Loaded { context: context.clone(), transformer, cache }
         })

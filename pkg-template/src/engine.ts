@@ -1,6 +1,7 @@
 // What callers use: loads a model into a host and offers OpenAI's endpoints on it. It decides the order of requests and the
 // meaning of options; how a model runs, and on which thread, is the host's.
 
+import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
 import { RunningGeneration } from './generation.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
@@ -16,6 +17,8 @@ import type {
   Completion,
   CompletionChunk,
   CompletionRequest,
+  EmbeddingsRequest,
+  EmbeddingsResponse,
   EngineStats,
   InspectOptions,
   Inspection,
@@ -41,6 +44,12 @@ export interface Completions {
   create(request: CompletionRequest, options?: RequestOptions): Promise<Completion | CompletionStream<CompletionChunk>>;
 }
 
+export interface EmbeddingsEndpoint {
+  create(request: EmbeddingsRequest & { encoding_format: 'base64' }, options?: RequestOptions): Promise<EmbeddingsResponse<string>>;
+  create(request: EmbeddingsRequest & { encoding_format?: 'float' | undefined }, options?: RequestOptions): Promise<EmbeddingsResponse>;
+  create(request: EmbeddingsRequest, options?: RequestOptions): Promise<EmbeddingsResponse<number[] | string>>;
+}
+
 /** A loaded model. Every method that fails rejects with an EngineError. */
 export class Engine {
   /** What was loaded, and on which adapter it runs. */
@@ -49,6 +58,11 @@ export class Engine {
   readonly chat: { readonly completions: ChatCompletions };
   /** Continuations of a text, in the shapes of OpenAI's completions. */
   readonly completions: Completions;
+  /**
+   * Vectors of texts, of length 1, in the shapes of OpenAI's embeddings. For encoders, and for other models whose files say how the
+   * vectors of their tokens become one (`info.embeds`); others reject with code `invalid_request`.
+   */
+  readonly embeddings: EmbeddingsEndpoint;
 
   #host: Host;
   #queue: RequestQueue;
@@ -131,6 +145,14 @@ export class Engine {
     this.completions = {
       create: ((request: unknown, options?: RequestOptions) =>
         this.#create('completion', () => completionShapes(model), request, options)) as Completions['create'],
+    };
+    this.embeddings = {
+      create: (async (request: unknown, { signal }: RequestOptions = {}) => {
+        const { embedding, format } = splitEmbeddingRequest(request);
+        const data = await this.#inTurn(() => this.#host.embed(embedding), signal);
+        if (signal?.aborted) throw abortError(signal, 'the embedding');
+        return embeddingsResponse(data, format, model);
+      }) as EmbeddingsEndpoint['create'],
     };
   }
 
@@ -218,8 +240,8 @@ export class Engine {
     return shapes.whole(chunks);
   }
 
-  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = await this.#turn();
+  async #inTurn<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const turn = await this.#turn(signal);
     try {
       return await work();
     } finally {

@@ -2,7 +2,7 @@
 
 import type { ErrorData } from './errors.js';
 import type { HostSource } from './source.js';
-import type { EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
+import type { EmbeddingUsage, EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
 
 /** A piece of generated text; the last one says why it is the last. */
 export interface Chunk {
@@ -43,10 +43,18 @@ export interface TensorData {
   dtype: string;
 }
 
+/** The vectors of all inputs of a request, one behind the other. */
+export interface EmbeddingsData {
+  values: Float32Array;
+  dimensions: number;
+  usage: EmbeddingUsage;
+}
+
 /** The calls that are one question and one answer. Each name is a message of its own to the worker. */
 export interface HostCalls {
   tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array>;
   detokenize(ids: Uint32Array): Promise<string>;
+  embed(request: object): Promise<EmbeddingsData>;
   forward(ids: Uint32Array): Promise<TensorData>;
   readback(handle: number): Promise<Float32Array>;
   disposeTensor(handle: number): Promise<void>;

@@ -202,8 +202,13 @@ export interface ModelInfo {
   /** The file has a chat template of its own; without one, chats are written in ChatML. */
   has_chat_template: boolean;
   architecture: string;
+  /** It goes on with a text. False of an encoder, which makes embeddings only: `chat` and `completions` reject. */
+  generates: boolean;
+  /** It makes embeddings: it is an encoder, or its files say how the vectors of its tokens become one. */
+  embeds: boolean;
   parameters: number;
   layers: number;
+  /** Tokens that fit the KV cache; of an encoder, those that a text may have. */
   context_length: number;
   /** Requests that run at once, each with a context of its own. */
   max_sequences: number;
@@ -381,6 +386,42 @@ export interface CompletionRequest extends GenerationRequest {
   /** A text, or its token ids. */
   prompt: string | number[];
   stream?: boolean | undefined;
+}
+
+export interface EmbeddingsRequest {
+  /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
+  model?: string;
+  /** Not looked at. */
+  user?: string;
+  /** One text or several (at most 2048), or their token ids. Texts get the tokens around them that the model wants. */
+  input: string | string[] | number[] | number[][];
+  /** Keep only so many numbers of each vector, the first ones. For models that were trained for it. */
+  dimensions?: number | undefined;
+  /** `base64`: the numbers as float32 in little-endian order. Default: `float`, an array. */
+  encoding_format?: 'float' | 'base64' | undefined;
+  /** Cut a text that is too long at its end, instead of rejecting with `context_length_exceeded`. An extension. */
+  truncate?: boolean | undefined;
+}
+
+export interface EmbeddingUsage {
+  /** With the tokens that the model wants around a text. */
+  prompt_tokens: number;
+  total_tokens: number;
+}
+
+export interface EmbeddingsResponse<Vector = number[]> {
+  object: 'list';
+  /** In the order of the inputs. */
+  data: Embedding<Vector>[];
+  model: string;
+  usage: EmbeddingUsage;
+}
+
+export interface Embedding<Vector = number[]> {
+  object: 'embedding';
+  index: number;
+  /** `info.embedding_length` numbers, or `dimensions` of them, whose squares add up to 1. */
+  embedding: Vector;
 }
 
 export interface RequestOptions {

@@ -10,6 +10,7 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
 
   generate --model MODEL (--prompt TEXT [--raw] | --messages FILE.json)
            [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed S] [--ignore-eos]
+           The model is a GGUF file, or a Hugging Face folder.
            The prompt is a user's message where the model has a chat template, a text to continue where it has
            none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
   logits   --model MODEL --ids FILE.json --out FILE.npy [--precision fast|exact]
@@ -17,6 +18,7 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
   tokenize --model MODEL --text TEXT [--add-special]
   inspect  --model MODEL [--context-length N]
            what the headers say: architecture, types, bytes on the GPU, and what speaks against loading it here
+  embed    --model MODEL --text TEXT [--dimensions N]
   template --template FILE --context FILE.json
   bench    [--model PATH|URL] [--json] [--prompt-tokens N] [--new-tokens N] [--repetitions N] [--context-length N]
            everything, as tables or with --json as an object; without --model, the demo model
@@ -61,6 +63,7 @@ const COMMANDS = {
   logits: { model: text, ...LOAD, precision: text, autotune: text, ids: text, out: text },
   tokenize: { model: text, ...LOAD, text: text, 'add-special': flag },
   inspect: { model: text, ...LOAD, 'context-length': text },
+  embed: { model: text, ...LOAD, text: text, dimensions: text },
   template: { template: text, context: text },
   bench: { model: text, precision: text, autotune: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
   'bench decode': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
@@ -132,6 +135,8 @@ function parametersOf(name, values) {
       return { options: withoutUndefined({ contextLength: number(values, 'context-length') }) };
     case 'tokenize':
       return { text: need('text'), options: { add_special: values['add-special'] ?? false } };
+    case 'embed':
+      return { text: need('text'), settings: withoutUndefined({ dimensions: number(values, 'dimensions') }) };
     case 'template':
       return { template: readText(need('template')), context: readJson(need('context')) };
     default: {

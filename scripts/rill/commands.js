@@ -47,6 +47,12 @@ const commands = {
 
   inspect: ({ model, load, options }) => Engine.inspect(model, { ...load, ...options }),
 
+  embed: ({ model, text, settings }) =>
+    withEngine(model, async (engine) => {
+      const { data, usage } = await engine.embeddings.create({ input: text, ...settings });
+      return { embedding: data[0].embedding, usage };
+    }),
+
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
   bench: ({ model, precision, autotune, settings }) =>

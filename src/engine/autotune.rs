@@ -51,6 +51,13 @@ pub struct AutotuneInfo {
     pub report: TuningReport,
 }
 
+impl AutotuneInfo {
+    /// Of a model whose kernels have no variants.
+    pub(super) fn off() -> Self {
+        Self { state: AutotuneState::Off, report: TuningReport::default() }
+    }
+}
+
 /// Tunes the kernels of a model whose weights are on the GPU, as far as `options` want it. Returns what was done, and what is to
 /// be kept if something new was found.
 pub(super) async fn run(

@@ -49,6 +49,13 @@ impl DraftModel {
         on_bytes: &mut dyn FnMut(u64, u64) -> Result<()>,
     ) -> Result<(Self, DraftInfo)> {
         let config = Config::of(checkpoint)?;
+        if config.arch.is_encoder {
+            bail!(
+                InvalidRequest,
+                "the draft model ({}) is an encoder, wanted one that goes on with a text",
+                config.arch.name
+            );
+        }
         let capacity = capacity.min(config.context_length);
         let weights = Weights::load(context, checkpoint, &config, layout, on_bytes).await?;
         let transformer = Transformer::new(context, config, &weights, capacity, precision)?;

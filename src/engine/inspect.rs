@@ -141,9 +141,12 @@ impl Inspection {
         self.trained_context_length = Some(config.context_length);
         let needs = layout(options)?.needs(checkpoint, &config, capabilities)?;
         self.weight_bytes = Some(needs.bytes);
-        let capacity = capacity(options.context_length, config.context_length)?;
+        let capacity = capacity(options.context_length, &config)?;
         self.context_length = Some(capacity);
-        let (kv_bytes, kv_binding) = KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1));
+        let (kv_bytes, kv_binding) = match config.arch.is_encoder {
+            true => (0, 0),
+            false => KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1)),
+        };
         self.kv_cache_bytes = Some(kv_bytes);
         let Some(adapter) = &self.adapter else { return Ok(()) };
         for (what, binding, buffer) in [

@@ -6,6 +6,7 @@ mod autotune;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;
+mod embeddings;
 mod generate;
 pub mod hub;
 mod inspect;
@@ -23,9 +24,10 @@ mod verification;
 pub use crate::model::{Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use draft::DraftInfo;
+pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
-pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
+pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress, file_bytes};
 
 // What bindings need of the layers below.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};

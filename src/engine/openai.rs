@@ -113,6 +113,7 @@ impl Engine {
             }
             (one, other) => one.or(other),
         };
+        self.0.decoder()?;
         let prompt = self.render(&request)?;
         let tokenizer = self.tokenizer();
         // Most templates write BOS themselves; twice would be another prompt.
@@ -138,6 +139,7 @@ impl Engine {
 
     /// Continues a text.
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
+        self.0.decoder()?;
         let prompt = match request.prompt {
             Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
             Prompt::Tokens(ids) => ids,
@@ -227,7 +229,7 @@ fn message((index, message): (usize, &Value)) -> Result<Value> {
 }
 
 /// Reads a request; an error names the field that it is about.
-fn parse<T: DeserializeOwned>(what: &str, request: Value) -> Result<T> {
+pub(super) fn parse<T: DeserializeOwned>(what: &str, request: Value) -> Result<T> {
     serde_path_to_error::deserialize(request).map_err(|error| match error.path().iter().next() {
         Some(_) => err!(InvalidRequest, "{what}: {}: {}", error.path(), error.inner()),
         None => err!(InvalidRequest, "{what}: {}", error.inner()),

@@ -1,17 +1,17 @@
-//! The forward pass of one token in few dispatches, five a layer: what a decode step replays. Where projections that are joined are of
-//! different types there is one more for each type.
+//! The forward pass of one token in few dispatches: what a decode step replays. A layer of a Llama takes five; norms of heads take two
+//! more, a norm behind attention or feed-forward one each, and projections that are joined but of different types one for each type.
 //!
 //! The same computation as `Transformer::forward`, by ops that join several of its own.
 
-use super::arch::RopeKind;
-use super::joined::{GateUp, Joined};
+use super::config::Config;
+use super::joined::{GateUp, HeadNorms, Joined, Layer, PostNorm};
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    AttentionOut, AttentionSplit, ConcatColumns, MatVecAdd, NormGateUp, NormMatVec, NormQkv, QkvParts, Residual,
-    Splits, SwigluPlanes,
+    AttentionOut, ConcatColumns, MatVecAdd, NormAdd, NormGateUp, NormHeads, NormMatVec, NormQkv, QkvParts,
+    RopeKvAppend, Scale, Splits, SwigluPlanes,
 };
-use crate::tensor::{Op, Tensor};
+use crate::tensor::{Context, Op, Tensor};
 
 /// Records the pass over one token at position `state[0]`. Returns its residual stream after the last layer, [1, n_embd] in
 /// planes.
@@ -23,70 +23,156 @@ pub(super) fn forward(
     cache: &KvCache,
 ) -> Result<Tensor> {
     let (context, config) = (transformer.context(), transformer.config());
-    let run = |op: &dyn Op, inputs: &[&Tensor]| context.run(op, inputs).map(|_| ());
-    let gate_up = NormGateUp { epsilon: config.norm_eps, activation: config.arch.activation };
     let splits = Splits::choose(config.head_dim, context.device().capabilities());
-    let attention = AttentionSplit {
-        heads: config.n_heads,
-        kv_heads: config.n_kv_heads,
-        head_dim: config.head_dim,
-        scale: config.attention_scale,
-        window: None,
-        softcap: None,
-        splits,
-    };
-    let attention_out = AttentionOut {
-        heads: config.n_heads,
-        head_dim: config.head_dim,
-        capacity: cache.capacity(),
-        splits,
-        residual: Residual::ADD,
-    };
-
-    let x = transformer.token_embedding().embed(context, token, true)?; // [1, n_embd] in planes, as all x
+    let mut x = transformer.token_embedding().embed(context, token, true)?; // [1, n_embd] in planes, as all x
+    if config.embedding_scale != 1.0 {
+        x = context.run1(&Scale { factor: config.embedding_scale }, &[&x])?;
+    }
     for (index, layer) in joined.layers.iter().enumerate() {
-        let (k_cache, v_cache) = cache.layer(index);
-        let op = NormQkv {
-            parts: QkvParts::ALL,
-            epsilon: config.norm_eps,
-            q_dim: config.n_heads * config.head_dim,
-            kv_dim: config.n_kv_heads * config.head_dim,
-            head_dim: config.head_dim,
-            pairs: config.layers[index].rope.map_or(0, |rope| config.ropes[rope].dim / 2),
-            interleaved: config.ropes[0].kind == RopeKind::Interleaved,
-            bias: layer.bias.is_some(),
-        };
-        let mut q = None;
-        for (parts, matrix) in &layer.qkv {
-            let mut inputs = vec![&x, &layer.vectors, matrix, state];
-            inputs.extend(parts.k.then_some(k_cache));
-            inputs.extend(parts.v.then_some(v_cache));
-            q = context.run(&NormQkv { parts: *parts, ..op }, &inputs)?.pop().or(q);
-        }
-        let Some(q) = q else { bail!(Internal, "no queries among the parts of layer {index}") }; // [1, n_heads · head_dim]
-        let parts = context.run(&attention, &[&q, k_cache, v_cache, state])?;
+        let caches = cache.layer(index);
+        let q = match &layer.head_norms {
+            None => queries(context, config, layer, &x, state, caches)?,
+            Some(norms) => normed_queries(context, config, layer, norms, &x, state, caches)?,
+        }; // [1, n_heads · head_dim]
+        let (k_cache, v_cache) = caches;
+        let parts = context.run(&layer.attention_split(config, splits), &[&q, k_cache, v_cache, state])?;
         let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
-        run(&attention_out, &[sums, totals, &layer.attention_output, state, &x])?;
-        let norm = &layer.feed_forward_norm_planar;
-        let f = match &layer.gate_up {
-            GateUp::Joined(matrix) => context.run1(&gate_up, &[&x, norm, matrix])?,
-            GateUp::Apart(gate, up) => {
-                let op = NormMatVec { epsilon: config.norm_eps };
-                let gate = context.run1(&op, &[&x, norm, gate])?; // [1, n_ff]
-                let up = context.run1(&op, &[&x, norm, up])?; // [1, n_ff]
-                context.run1(
-                    &SwigluPlanes { activation: config.arch.activation },
-                    &[&context.run1(&ConcatColumns, &[&gate, &up])?],
-                )?
-            }
-        }; // [1, n_ff] in planes
-        run(&MatVecAdd { residual: Residual::ADD }, &[&f, &layer.down, &x])?;
+        let attention_out = AttentionOut {
+            heads: config.n_heads,
+            head_dim: config.head_dim,
+            capacity: layer.seen(cache.capacity()),
+            splits,
+            residual: PostNorm::residual(&layer.post_attention_norm, config),
+        };
+        let inputs = [sums, totals, &layer.attention_output, state];
+        add(context, config, &attention_out, &inputs, &x, &layer.post_attention_norm)?;
+
+        let f = gated(context, config, layer, &x)?; // [1, n_ff] in planes
+        let down = MatVecAdd { residual: PostNorm::residual(&layer.post_feed_forward_norm, config) };
+        add(context, config, &down, &[&f, &layer.down], &x, &layer.post_feed_forward_norm)?;
     }
     Ok(x)
+}
+
+/// Queries [1, n_heads · head_dim]; keys and values go to the caches.
+fn queries(
+    context: &Context,
+    config: &Config,
+    layer: &Layer,
+    x: &Tensor,
+    state: &Tensor,
+    (k_cache, v_cache): (&Tensor, &Tensor),
+) -> Result<Tensor> {
+    let op = NormQkv {
+        parts: QkvParts::ALL,
+        epsilon: config.norm_eps,
+        q_dim: config.n_heads * config.head_dim,
+        kv_dim: config.n_kv_heads * config.head_dim,
+        head_dim: config.head_dim,
+        pairs: layer.rope.pairs,
+        interleaved: layer.rope.interleaved,
+        scale: layer.rope.scale,
+        bias: layer.bias.is_some(),
+    };
+    let mut q = None;
+    for (parts, matrix) in &layer.qkv {
+        let mut inputs = vec![x, &layer.vectors, matrix, state];
+        inputs.extend(parts.k.then_some(k_cache));
+        inputs.extend(parts.v.then_some(v_cache));
+        q = context.run(&NormQkv { parts: *parts, ..op }, &inputs)?.pop().or(q);
+    }
+    q.ok_or_else(|| err!(Internal, "no queries among the parts of a layer"))
+}
+
+/// The same, with norms of heads between the projections and rope.
+fn normed_queries(
+    context: &Context,
+    config: &Config,
+    layer: &Layer,
+    norms: &HeadNorms,
+    x: &Tensor,
+    state: &Tensor,
+    caches: (&Tensor, &Tensor),
+) -> Result<Tensor> {
+    let product = NormMatVec { epsilon: config.norm_eps };
+    let mut q = None;
+    for (parts, matrix) in &layer.qkv {
+        let product = context.run1(&product, &[x, &norms.attention_norm_planar, matrix])?; // [1, rows]
+        q = layer.rope_and_append(context, config, *parts, &product, state, caches)?.or(q);
+    }
+    q.ok_or_else(|| err!(Internal, "no queries among the parts of a layer"))
+}
+
+impl Layer {
+    /// From the product with a part of the projections [n, rows] to its queries [n, n_heads · head_dim], if they are among it;
+    /// its keys and values go to the caches.
+    pub(super) fn rope_and_append(
+        &self,
+        context: &Context,
+        config: &Config,
+        parts: QkvParts,
+        product: &Tensor,
+        state: &Tensor,
+        (k_cache, v_cache): (&Tensor, &Tensor),
+    ) -> Result<Option<Tensor>> {
+        let (queries, keys) = (if parts.q { config.n_heads } else { 0 }, if parts.k { config.n_kv_heads } else { 0 });
+        if let Some(norms) = self.head_norms.as_ref().filter(|_| queries + keys > 0) {
+            let norm = NormHeads { epsilon: config.norm_eps, head_dim: config.head_dim, queries, keys };
+            context.run(&norm, &[product, &norms.weights])?;
+        }
+        let rope = RopeKvAppend {
+            parts,
+            heads: config.n_heads,
+            kv_heads: config.n_kv_heads,
+            head_dim: config.head_dim,
+            interleaved: self.rope.interleaved,
+            scale: self.rope.scale,
+            bias: self.bias.is_some(),
+        };
+        let mut inputs = vec![product, &self.rope.frequencies, state];
+        inputs.extend(parts.k.then_some(k_cache));
+        inputs.extend(parts.v.then_some(v_cache));
+        inputs.extend(&self.bias);
+        Ok(context.run(&rope, &inputs)?.pop())
+    }
+}
+
+/// What gate and up make of a token, [1, n_ff] in planes.
+fn gated(context: &Context, config: &Config, layer: &Layer, x: &Tensor) -> Result<Tensor> {
+    let (epsilon, activation) = (config.norm_eps, config.arch.activation);
+    let norm = &layer.feed_forward_norm_planar;
+    match &layer.gate_up {
+        GateUp::Joined(matrix) => context.run1(&NormGateUp { epsilon, activation }, &[x, norm, matrix]),
+        GateUp::Apart(gate, up) => {
+            let gate = context.run1(&NormMatVec { epsilon }, &[x, norm, gate])?; // [1, n_ff]
+            let up = context.run1(&NormMatVec { epsilon }, &[x, norm, up])?; // [1, n_ff]
+            context.run1(&SwigluPlanes { activation }, &[&context.run1(&ConcatColumns, &[&gate, &up])?])
+        }
+    }
+}
+
+/// x += what the op gives of the inputs, after its norm.
+fn add(
+    context: &Context,
+    config: &Config,
+    op: &dyn Op,
+    inputs: &[&Tensor],
+    x: &Tensor,
+    norm: &Option<PostNorm>,
+) -> Result<()> {
+    match norm {
+        None => context.run(op, &[inputs, &[x]].concat())?,
+        Some(norm) => {
+            let y = context.run1(op, inputs)?; // [1, n_embd] in planes
+            context.run(&NormAdd { epsilon: config.norm_eps }, &[x, &y, &norm.planar])?
+        }
+    };
+    Ok(())
 }
 
 /// The logits, [1, vocab_size], of what `forward` returned.
 pub(super) fn logits(transformer: &Transformer, joined: &Joined, x: &Tensor) -> Result<Tensor> {
     let op = NormMatVec { epsilon: transformer.config().norm_eps };
-    transformer.output().multiply(transformer.context(), &op, &[x, &joined.output_norm_planar])
+    let logits = transformer.output().multiply(transformer.context(), &op, &[x, &joined.output_norm_planar])?;
+    transformer.finish_logits(logits)
 }

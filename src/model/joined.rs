@@ -1,11 +1,11 @@
 //! The layers of a model whose matrices could be joined: what `decode.rs` and `prefill.rs` run on.
 
-use super::arch::Norm;
+use super::arch::{Norm, RopeKind};
 use super::config::Config;
 use super::rope::RopeTable;
 use super::{Run, Weights};
 use crate::error::Result;
-use crate::tensor::ops::{Activation, QkvParts};
+use crate::tensor::ops::{AttentionSplit, QkvParts, Residual, Splits};
 use crate::tensor::{Context, HostTensor, Tensor, to_planar};
 
 pub(super) struct Joined {
@@ -20,11 +20,40 @@ pub(super) struct Layer {
     pub vectors: Tensor,
     pub qkv: Vec<(QkvParts, Tensor)>, // together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]
     pub bias: Option<Tensor>,         // [(n_heads + 2 · n_kv_heads) · head_dim]
-    pub attention_output: Tensor,     // [n_embd, n_heads · head_dim]
-    pub feed_forward_norm: Tensor,    // [n_embd]
+    pub head_norms: Option<HeadNorms>,
+    pub rope: LayerRope,
+    /// A token sees so many positions; `None`: all.
+    pub window: Option<usize>,
+    pub attention_output: Tensor, // [n_embd, n_heads · head_dim]
+    pub post_attention_norm: Option<PostNorm>,
+    pub feed_forward_norm: Tensor,        // [n_embd]
     pub feed_forward_norm_planar: Tensor, // [n_embd] in planes
     pub gate_up: GateUp,
     pub down: Tensor, // [n_embd, n_ff]
+    pub post_feed_forward_norm: Option<PostNorm>,
+}
+
+/// Norms of each head of queries and keys.
+pub(super) struct HeadNorms {
+    /// Of queries, then of keys, [2 · head_dim].
+    pub weights: Tensor,
+    /// The norm before the attention alone in planes, [n_embd].
+    pub attention_norm_planar: Tensor,
+}
+
+/// The norm of what attention or feed-forward gave.
+pub(super) struct PostNorm {
+    pub weight: Tensor, // [n_embd]
+    pub planar: Tensor, // [n_embd] in planes
+}
+
+/// How rope turns the heads of a layer. In a layer without rope the frequencies are zero, which turns nothing.
+pub(super) struct LayerRope {
+    pub frequencies: Tensor, // [pairs]
+    pub pairs: usize,
+    pub interleaved: bool,
+    /// What sine and cosine are multiplied with.
+    pub scale: f32,
 }
 
 /// [2 · n_ff, n_embd], or where the types differ twice [n_ff, n_embd].
@@ -43,63 +72,124 @@ impl GateUp {
     }
 }
 
+impl PostNorm {
+    /// What becomes of a product that is added to the residual stream after this norm, or without one.
+    pub fn residual(norm: &Option<PostNorm>, config: &Config) -> Residual {
+        match norm {
+            Some(_) => Residual::Apart,
+            None => Residual::Add { scale: config.residual_scale },
+        }
+    }
+}
+
 impl Joined {
     /// Whether the joined ops compute what a model of this configuration is; `has` tells which tensors it has.
     pub fn takes(config: &Config, has: &dyn Fn(&str) -> bool) -> bool {
         let has_one = |stem: &str| has(&format!("blk.0.{stem}"));
-        let is_missing = ["attn_norm.weight", "ffn_norm.weight"].iter().any(|tensor| !has_one(tensor));
-        let has_more = [
-            "attn_q_norm.weight",
-            "post_attention_norm.weight",
-            "post_ffw_norm.weight",
-            "attn_output.bias",
-            "ffn_gate.bias",
-            "ffn_up.bias",
-            "ffn_down.bias",
-        ];
-        let has_more = has_more.iter().any(|tensor| has_one(tensor)) || has("position_embd.weight");
-        let is_scaled = [config.embedding_scale, config.residual_scale, config.logit_scale].iter().any(|&s| s != 1.0)
-            || config.ropes.iter().any(|rope| rope.attention_factor() != 1.0);
-        let is_capped = config.attention_softcap.or(config.logit_softcap).is_some();
-        let is_windowed = config.layers.iter().any(|layer| layer.window.is_some() || layer.rope != Some(0));
-        let is_gated = config.arch.norm == Norm::Rms && config.arch.activation == Activation::Silu;
-        is_gated && !(is_missing || has_more || is_scaled || is_capped || is_windowed || config.experts.is_some())
+        let has_all = ["attn_norm.weight", "ffn_norm.weight"].iter().all(|tensor| has_one(tensor));
+        let is_gated = has_one("ffn_gate.weight") || !config.arch.has_ungated_feed_forward();
+        let biases = ["attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"];
+        let has_more = biases.iter().any(|tensor| has_one(tensor)) || has("position_embd.weight");
+        // Biases would have to be added before the norm.
+        let head_norms = has_one("attn_q_norm.weight");
+        let norms_fit = !head_norms || !(config.arch.norms_heads_together || has_one("attn_q.bias"));
+        let is_post_normed = has_one("post_attention_norm.weight");
+        let scale_fits = !is_post_normed || config.residual_scale == 1.0;
+        config.arch.norm == Norm::Rms
+            && config.arch.rope.is_some()
+            && config.experts.is_none()
+            && has_all
+            && is_gated
+            && !has_more
+            && norms_fit
+            && scale_fits
     }
 
     pub fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable]) -> Result<Self> {
-        let vector = |values: &[f32]| context.tensor(&HostTensor::f32(&[values.len()], values));
-        let layers = (0..config.n_layers)
-            .map(|layer| {
-                let name = |stem: &str| format!("blk.{layer}.{stem}");
-                let get = |stem: &str| weights.get(&name(stem)).cloned();
-                let mut biases = Vec::new();
-                for stem in ["attn_q.bias", "attn_k.bias", "attn_v.bias"] {
-                    if weights.optional(&name(stem)).is_some() {
-                        biases.extend_from_slice(weights.vector(&name(stem))?);
-                    }
-                }
-                let mut vectors = to_planar(weights.vector(&name("attn_norm.weight"))?);
-                if let Some(rope) = config.layers[layer].rope {
-                    vectors.extend_from_slice(&ropes[rope].frequencies);
-                }
-                vectors.extend_from_slice(&biases);
-                Ok(Layer {
-                    attention_norm: get("attn_norm.weight")?,
-                    vectors: vector(&vectors)?,
-                    qkv: weights
-                        .joined(&name("attn_qkv"))?
-                        .iter()
-                        .map(|run| (QkvParts::of(run.first, run.count), run.matrix.clone()))
-                        .collect(),
-                    bias: if biases.is_empty() { None } else { Some(vector(&biases)?) },
-                    attention_output: get("attn_output.weight")?,
-                    feed_forward_norm: get("ffn_norm.weight")?,
-                    feed_forward_norm_planar: vector(&to_planar(weights.vector(&name("ffn_norm.weight"))?))?,
-                    gate_up: GateUp::new(weights.joined(&name("ffn_gate_up"))?)?,
-                    down: get("ffn_down.weight")?,
-                })
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self { layers, output_norm_planar: vector(&to_planar(weights.vector("output_norm.weight")?))? })
+        let layers = (0..config.n_layers).map(|layer| Layer::new(context, config, weights, ropes, layer));
+        Ok(Self {
+            layers: layers.collect::<Result<_>>()?,
+            output_norm_planar: vector(context, &to_planar(weights.vector("output_norm.weight")?))?,
+        })
     }
+}
+
+impl Layer {
+    fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable], layer: usize) -> Result<Self> {
+        let name = |stem: &str| format!("blk.{layer}.{stem}");
+        let get = |stem: &str| weights.get(&name(stem)).cloned();
+        let numbers = |stem: &str| weights.vector(&name(stem));
+        let mut biases = Vec::new();
+        for stem in ["attn_qkv.bias", "attn_q.bias", "attn_k.bias", "attn_v.bias"] {
+            if weights.optional(&name(stem)).is_some() {
+                biases.extend_from_slice(numbers(stem)?);
+            }
+        }
+        let (frequencies, scale) = match config.layers[layer].rope {
+            Some(rope) => (ropes[rope].frequencies.clone(), ropes[rope].scale),
+            None => (vec![0.0; config.head_dim / 2], 1.0),
+        };
+        let attention_norm = to_planar(numbers("attn_norm.weight")?);
+        let vectors = [&attention_norm[..], &frequencies, &biases].concat();
+        let head_norms = match weights.optional(&name("attn_q_norm.weight")) {
+            None => None,
+            Some(_) => Some(HeadNorms {
+                weights: vector(context, &[numbers("attn_q_norm.weight")?, numbers("attn_k_norm.weight")?].concat())?,
+                attention_norm_planar: vector(context, &attention_norm)?,
+            }),
+        };
+        let post_norm = |stem: &str| match weights.optional(&name(stem)) {
+            None => Ok::<_, crate::Error>(None),
+            Some(weight) => {
+                Ok(Some(PostNorm { weight: weight.clone(), planar: vector(context, &to_planar(numbers(stem)?))? }))
+            }
+        };
+        Ok(Self {
+            attention_norm: get("attn_norm.weight")?,
+            vectors: vector(context, &vectors)?,
+            qkv: weights
+                .joined(&name("attn_qkv"))?
+                .iter()
+                .map(|run| (QkvParts::of(run.first, run.count), run.matrix.clone()))
+                .collect(),
+            bias: if biases.is_empty() { None } else { Some(vector(context, &biases)?) },
+            head_norms,
+            rope: LayerRope {
+                frequencies: vector(context, &frequencies)?,
+                pairs: frequencies.len(),
+                interleaved: config.ropes.first().is_some_and(|rope| rope.kind == RopeKind::Interleaved),
+                scale,
+            },
+            window: config.layers[layer].window,
+            attention_output: get("attn_output.weight")?,
+            post_attention_norm: post_norm("post_attention_norm.weight")?,
+            feed_forward_norm: get("ffn_norm.weight")?,
+            feed_forward_norm_planar: vector(context, &to_planar(numbers("ffn_norm.weight")?))?,
+            gate_up: GateUp::new(weights.joined(&name("ffn_gate_up"))?)?,
+            down: get("ffn_down.weight")?,
+            post_feed_forward_norm: post_norm("post_ffw_norm.weight")?,
+        })
+    }
+
+    /// The attention of few tokens of this layer.
+    pub fn attention_split(&self, config: &Config, splits: Splits) -> AttentionSplit {
+        AttentionSplit {
+            heads: config.n_heads,
+            kv_heads: config.n_kv_heads,
+            head_dim: config.head_dim,
+            scale: config.attention_scale,
+            window: self.window,
+            softcap: config.attention_softcap,
+            splits,
+        }
+    }
+
+    /// How many positions a token of this layer sees at most, of those that the cache has room for.
+    pub fn seen(&self, capacity: usize) -> usize {
+        self.window.map_or(capacity, |window| window.min(capacity))
+    }
+}
+
+fn vector(context: &Context, values: &[f32]) -> Result<Tensor> {
+    context.tensor(&HostTensor::f32(&[values.len()], values))
 }

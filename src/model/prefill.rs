@@ -5,16 +5,14 @@
 //! where the format of the weight has a view as int8. Not for so few tokens that the time goes into reading weights: smaller
 //! activations gain nothing there.
 
-use super::arch::RopeKind;
 use super::config::Config;
-use super::joined::{GateUp, Joined};
+use super::joined::{GateUp, Joined, PostNorm};
 use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    Attention, AttentionMerge, AttentionPrefill, AttentionSplit, AttentionTile, ConcatColumns, Epilogue, MatMul,
-    MatMulInt8, MatVecFew, QkvParts, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RopeKvAppend, Splits, SwigluFused,
-    SwigluInt8, SwigluPlanes,
+    Add, Attention, AttentionMerge, AttentionPrefill, AttentionTile, ConcatColumns, Epilogue, MatMul, MatMulInt8,
+    MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, Scale, Splits, SwigluFused, SwigluInt8, SwigluPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -100,8 +98,25 @@ impl Pass<'_> {
         Ok(products)
     }
 
-    /// x += product
-    fn add_product(&self, activations: &Activations, weight: &Tensor, x: &Tensor) -> Result<()> {
+    /// x += product, after its norm and scale.
+    fn add_product(
+        &self,
+        config: &Config,
+        activations: &Activations,
+        weight: &Tensor,
+        x: &Tensor,
+        norm: &Option<PostNorm>,
+    ) -> Result<()> {
+        if norm.is_some() || config.residual_scale != 1.0 {
+            let mut y = self.product(activations, weight)?; // [tokens, n_embd]
+            if let Some(norm) = norm {
+                y = self.context.run1(&RmsNorm { epsilon: config.norm_eps }, &[&y, &norm.weight])?;
+            }
+            if config.residual_scale != 1.0 {
+                y = self.context.run1(&Scale { factor: config.residual_scale }, &[&y])?;
+            }
+            return self.context.run(&Add, &[x, &y]).map(|_| ());
+        }
         let epilogue = Epilogue { residual: true, ..Epilogue::default() };
         match activations {
             Activations::F32(a) => self.context.run(&MatMul { epilogue }, &[a, weight, x])?,
@@ -127,73 +142,53 @@ pub(super) fn forward(
     let config: &Config = transformer.config();
     let context = transformer.context();
     let pass = Pass { context, precision: transformer.precision(), few };
-    let epsilon = config.norm_eps;
+    let (epsilon, activation) = (config.norm_eps, config.arch.activation);
     let norm =
         Producer { f32: &RmsNorm { epsilon }, planar: &RmsNormPlanes { epsilon }, int8: &RmsNormInt8 { epsilon } };
-    let activation = config.arch.activation;
     let swiglu = Producer {
         f32: &SwigluFused { activation },
         planar: &SwigluPlanes { activation },
         int8: &SwigluInt8 { activation },
     };
-    let attention = AttentionPrefill {
-        attention: Attention {
-            heads: config.n_heads,
-            kv_heads: config.n_kv_heads,
-            head_dim: config.head_dim,
-            scale: config.attention_scale,
-            window: None,
-            softcap: None,
-        },
-        tile: AttentionTile::default(),
-    };
     // A tile of few tokens would go over the whole context by itself.
     let splits = Splits::choose(config.head_dim, context.device().capabilities());
-    let split = AttentionSplit {
-        heads: config.n_heads,
-        kv_heads: config.n_kv_heads,
-        head_dim: config.head_dim,
-        scale: config.attention_scale,
-        window: None,
-        softcap: None,
-        splits,
-    };
-    let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity: cache.capacity(), splits };
 
-    let x = transformer.token_embedding().embed(context, tokens, false)?; // [n, n_embd]
+    let x = transformer.embed(tokens, state)?; // [n, n_embd]
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
-        let rope = RopeKvAppend {
-            parts: QkvParts::ALL,
-            heads: config.n_heads,
-            kv_heads: config.n_kv_heads,
-            head_dim: config.head_dim,
-            interleaved: config.ropes[0].kind == RopeKind::Interleaved,
-            scale: 1.0,
-            bias: layer.bias.is_some(),
-        };
-
         let matrices: Vec<&Tensor> = layer.qkv.iter().map(|(_, matrix)| matrix).collect();
         let products = pass.products(&norm, &[&x, &layer.attention_norm], &matrices)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
-        let frequencies = &transformer.rope(0)?.frequencies;
         let mut q = None;
         for ((parts, _), product) in layer.qkv.iter().zip(&products) {
-            let mut inputs = vec![product, frequencies, state];
-            inputs.extend(parts.k.then_some(k_cache));
-            inputs.extend(parts.v.then_some(v_cache));
-            inputs.extend(&layer.bias);
-            q = context.run(&RopeKvAppend { parts: *parts, ..rope }, &inputs)?.pop().or(q);
+            q = layer.rope_and_append(context, config, *parts, product, state, (k_cache, v_cache))?.or(q);
         }
         let Some(q) = q else { bail!(Internal, "no queries among the parts of layer {index}") }; // [n, n_heads · head_dim]
         let a = if few {
-            let parts = context.run(&split, &[&q, k_cache, v_cache, state])?;
+            let parts = context.run(&layer.attention_split(config, splits), &[&q, k_cache, v_cache, state])?;
             let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
+            let merge = AttentionMerge {
+                heads: config.n_heads,
+                head_dim: config.head_dim,
+                capacity: layer.seen(cache.capacity()),
+                splits,
+            };
             Activations::Planar(context.run1(&merge, &[sums, totals, state])?)
         } else {
+            let attention = AttentionPrefill {
+                attention: Attention {
+                    heads: config.n_heads,
+                    kv_heads: config.n_kv_heads,
+                    head_dim: config.head_dim,
+                    scale: config.attention_scale,
+                    window: layer.window,
+                    softcap: config.attention_softcap,
+                },
+                tile: AttentionTile::default(),
+            };
             let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
             pass.quantize(a, &layer.attention_output)?
         };
-        pass.add_product(&a, &layer.attention_output, &x)?;
+        pass.add_product(config, &a, &layer.attention_output, &x, &layer.post_attention_norm)?;
 
         let inputs = [&x, &layer.feed_forward_norm];
         let gate_up = match &layer.gate_up {
@@ -204,7 +199,7 @@ pub(super) fn forward(
             }
         }; // [n, 2 · n_ff]
         let f = pass.produce(&swiglu, &[&gate_up], &layer.down)?; // [n, n_ff]
-        pass.add_product(&f, &layer.down, &x)?;
+        pass.add_product(config, &f, &layer.down, &x, &layer.post_feed_forward_norm)?;
         if tokens.shape().elements() >= LONG && (index + 1).is_power_of_two() {
             // The GPU works while other layers are recorded: about as many as it has been given, so that it never waits and
             // there are few submits.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::arch::JOINED;
+use super::arch::{JOINED, JoinedMatrices};
 use super::checkpoint::{Checkpoint, TensorInfo};
 use super::config::Config;
 use super::joined::Joined;
@@ -36,6 +36,11 @@ pub struct Needs {
 }
 
 impl Layout {
+    /// What of it holds for a model: encoders run one op at a time.
+    pub fn of(self, config: &Config) -> Self {
+        Self { join: self.join && !config.arch.is_encoder, ..self }
+    }
+
     /// The format of a matrix on the GPU.
     pub(super) fn format(&self, tensor: &TensorInfo, config: &Config) -> Result<&'static Format> {
         let format = format_of(tensor)?;
@@ -133,16 +138,31 @@ impl Layout {
         }
         let mut groups: Vec<Group<'a>> = Vec::new();
         for layer in 0..config.n_layers {
-            for (joined, stems) in JOINED {
-                let name = format!("blk.{layer}.{joined}");
-                for (number, stem) in stems.iter().enumerate() {
-                    let Some(part) = by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied() else {
-                        return Ok(vec![]);
-                    };
+            for JoinedMatrices { name, parts, whole } in JOINED {
+                let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
+                let name = format!("blk.{layer}.{name}");
+                let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
+                // The file may have them as one already.
+                if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
+                    let format = self.format(whole, config)?;
+                    groups.push(Group { name, first: 0, count: parts.len(), format, parts: vec![whole] });
+                    continue;
+                }
+                for (number, part) in parts.into_iter().enumerate() {
+                    let Some(part) = part else { return Ok(vec![]) };
                     let format = self.format(part, config)?;
                     match groups.last_mut().filter(|group| group.name == name) {
-                        Some(group) if group.takes(part, format, capabilities)? => group.parts.push(part),
-                        _ => groups.push(Group { name: name.clone(), first: number, format, parts: vec![part] }),
+                        Some(group) if group.takes(part, format, capabilities)? => {
+                            group.parts.push(part);
+                            group.count += 1;
+                        }
+                        _ => groups.push(Group {
+                            name: name.clone(),
+                            first: number,
+                            count: 1,
+                            format,
+                            parts: vec![part],
+                        }),
                     }
                 }
             }
@@ -166,7 +186,9 @@ impl Layout {
 /// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.
 pub(super) struct Group<'a> {
     pub name: String,
+    /// The number of the first one, and how many there are. A file may have them as one part.
     pub first: usize,
+    pub count: usize,
     pub format: &'static Format,
     pub parts: Vec<&'a TensorInfo>,
 }

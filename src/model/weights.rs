@@ -157,13 +157,13 @@ impl Weights {
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
     fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<Places> {
         let mut places = HashMap::new();
-        for Group { name, first, format, parts } in groups {
+        for Group { name, first, count, format, parts } in groups {
             let (_, columns) = matrix_of(parts[0])?;
             format.row_bytes(columns)?;
             let rows = parts.iter().map(|part| Ok(matrix_of(part)?.0)).collect::<Result<Vec<usize>>>()?;
             let desc = Desc { shape: Shape::from([rows.iter().sum(), columns]), dtype: DType::Weight(format) };
             let whole = context.empty(desc, &name)?;
-            let run = Run { first, count: parts.len(), matrix: whole.clone() };
+            let run = Run { first, count, matrix: whole.clone() };
             self.joined.entry(name).or_default().push(run);
             let mut first_row = 0;
             for (part, rows) in parts.iter().zip(rows) {

@@ -89,7 +89,7 @@ fn files_of_text_are_handed_on() {
     let folder = MemoryFolder::new(files);
     let checkpoint = pollster::block_on(Checkpoint::open(&folder, None)).unwrap();
     let names: Vec<&str> = checkpoint.text_files.keys().copied().collect();
-    assert_eq!(names, ["1_Pooling/config.json", "chat_template.jinja", "tokenizer.json"]);
+    assert_eq!(names, ["1_Pooling/config.json", "chat_template.jinja", "config.json", "tokenizer.json"]);
     assert_eq!(checkpoint.text_files["chat_template.jinja"], b"{{ messages }}");
 }
 

@@ -28,6 +28,8 @@ pub struct NormQkv {
     pub pairs: usize,
     /// Pairs are neighbours (2i, 2i + 1), rather than (i, i + pairs).
     pub interleaved: bool,
+    /// What rope's sine and cosine are multiplied with.
+    pub scale: f32,
     pub bias: bool,
 }
 
@@ -112,8 +114,9 @@ impl Op for NormQkv {
                 let angle = f64::from(position as f32 * frequency);
                 let (a, b) = if self.interleaved { (2 * i, 2 * i + 1) } else { (i, i + self.pairs) };
                 let (first, second) = (head[a], head[b]);
-                head[a] = first * angle.cos() - second * angle.sin();
-                head[b] = first * angle.sin() + second * angle.cos();
+                let (sin, cos) = (angle.sin() * f64::from(self.scale), angle.cos() * f64::from(self.scale));
+                head[a] = first * cos - second * sin;
+                head[b] = first * sin + second * cos;
             }
         }
         let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
@@ -143,6 +146,9 @@ impl NormQkv {
         }
         if self.bias {
             defines.push(("BIAS", Define::Flag));
+        }
+        if self.scale != 1.0 {
+            defines.extend([("SCALED", Define::Flag), ("SCALE", Define::F32(self.scale))]);
         }
         Ok(Kernel {
             template: include_str!("norm_qkv.wgsl"),
@@ -218,6 +224,7 @@ pub fn cases() -> Vec<Case> {
                 head_dim,
                 pairs,
                 interleaved: (index + format.name.len()).is_multiple_of(2),
+                scale: if 2 * pairs < head_dim { 1.19 } else { 1.0 },
                 bias,
             };
             cases.push(Case::new(op, inputs, 1e-5));

@@ -94,7 +94,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let pair = in_head;
 #endif
     if rows.x < params.q_rows + params.kv_rows && pair < params.pairs {
+#ifdef SCALED
+        let turn = cos_sin(f32(state[0]) * vector(pair)) * SCALE;
+#else
         let turn = cos_sin(f32(state[0]) * vector(pair));
+#endif
         values = vec2<f32>(values.x * turn.x - values.y * turn.y, values.x * turn.y + values.y * turn.x);
     }
     store(rows.x, values.x);

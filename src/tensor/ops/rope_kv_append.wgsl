@@ -7,6 +7,7 @@ struct Params {
     pairs: u32, capacity: u32,
     // Of a token's queries, keys and values, the first number that is in the input; and how many are.
     first: u32, columns: u32,
+    // What sine and cosine are multiplied with.
     scale: f32,
 }
 

@@ -9,6 +9,9 @@ mod filters;
 mod json;
 mod python;
 mod rewrite;
+mod source;
+
+pub use source::{ChatTemplates, DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME, TemplateFiles};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
