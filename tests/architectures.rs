@@ -7,14 +7,18 @@ mod adapter;
 
 use std::path::{Path, PathBuf};
 
-use rillm::model::arch::ARCHS;
+use rillm::Code;
+use rillm::engine::openai::CompletionRequest;
+use rillm::engine::source::FileSource;
+use rillm::engine::{Engine, LoadOptions};
+use rillm::model::arch::{ARCHS, Need, expected_tensors};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, Layout, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
 use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const TOLERANCE: f64 = 1e-4;
 /// What the joined ops compute; the others run one op at a time.
@@ -100,7 +104,7 @@ impl Loaded {
                 .unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
             assert_eq!(transformer.is_joined(), joined && JOINED.contains(&model), "{model}/{file}");
-            let cache = KvCache::new(context, transformer.config(), capacity, 1).unwrap();
+            let cache = KvCache::new(context, transformer.config(), capacity, 1, KvFormat::F32).unwrap();
             Loaded { context: context.clone(), transformer, cache }
         })
     }
@@ -137,6 +141,68 @@ fn files(model: &Golden) -> Vec<&'static str> {
     files
 }
 
+/// Through the engine: a plan that was recorded once, sampling on the GPU, and a prompt that is found in the cache.
+#[test]
+fn the_engine_answers_the_same() {
+    for model in models() {
+        if !golden().join(&model.name).join(GGUF).exists() {
+            continue;
+        }
+        let source = FileSource::open(golden().join(&model.name).join(GGUF)).unwrap();
+        let options = LoadOptions { precision: Some(Precision::Exact), ..Default::default() };
+        let engine = pollster::block_on(Engine::load(&source, &options, &mut |_| Ok(()))).unwrap();
+        let tokens = |request: Value| {
+            let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
+            let mut tokens = Vec::new();
+            while let Some(chunk) = pollster::block_on(generation.next()).unwrap() {
+                tokens.extend(chunk.token_ids);
+            }
+            tokens
+        };
+        let request = |more: Value| {
+            let mut request =
+                json!({"prompt": model.ids, "max_tokens": model.greedy.len(), "temperature": 0, "ignore_eos": true});
+            request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            request
+        };
+        assert_eq!(tokens(request(json!({}))), model.greedy, "{}", model.name);
+        assert_eq!(tokens(request(json!({}))), model.greedy, "{}, from the cache", model.name);
+        let drafted = request(json!({"speculation": {"type": "prompt_lookup"}}));
+        assert_eq!(tokens(drafted), model.greedy, "{}, with drafts", model.name);
+    }
+}
+
+/// A file without one of its tensors, or with one of another shape, is refused by the name of the tensor.
+#[test]
+fn tensors_are_held_against_the_configuration() {
+    for model in models() {
+        for file in files(&model) {
+            let folder = DirectoryFolder::new(golden().join(&model.name));
+            let open = || pollster::block_on(Checkpoint::open(&folder, Some(file))).unwrap();
+            let config = Config::of(&open()).unwrap();
+            for expected in expected_tensors(&config) {
+                let name = &expected.name;
+                let Some(at) = open().tensors.iter().position(|tensor| tensor.name == *name) else { continue };
+                let mut without = open();
+                without.tensors.remove(at);
+                match Config::of(&without) {
+                    Ok(_) => assert!(expected.need != Need::Required, "{}: {name}", model.name),
+                    // Keys may speak of rope's factors, which the architecture can be without.
+                    Err(error) if name.starts_with("rope_factors") => {
+                        assert_eq!(error.code(), Code::UnsupportedArchitecture, "{}: {error}", model.name);
+                    }
+                    Err(error) => assert_eq!(error.code(), Code::MissingTensor, "{}: {error}", model.name),
+                }
+                let mut wrong = open();
+                wrong.tensors[at].dims[0] += 1;
+                let error = Config::of(&wrong).unwrap_err();
+                assert_eq!(error.code(), Code::ShapeMismatch, "{}: {error}", model.name);
+                assert!(error.message().contains(name.as_str()), "{}: {error}", model.name);
+            }
+        }
+    }
+}
+
 fn contexts() -> Vec<(&'static str, Context)> {
     let gpu = DeviceOptions { software_kernels: Some(false), ..Default::default() };
     vec![("software", adapter::context(true)), ("gpu", adapter::context_with(&gpu))]
@@ -148,7 +214,8 @@ fn every_architecture_has_a_model_in_both_containers() {
     if std::env::var("RILLM_MODEL").is_ok() {
         return;
     }
-    for arch in ARCHS {
+    // Those of encoders: tests/embeddings.rs.
+    for arch in ARCHS.iter().filter(|arch| !arch.is_encoder) {
         let of_arch = |name: &&String| {
             let folder = DirectoryFolder::new(golden().join(name));
             golden().join(name).join(GGUF).exists()

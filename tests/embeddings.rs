@@ -13,6 +13,7 @@ use rillm::engine::openai::{ChatRequest, CompletionRequest};
 use rillm::engine::source::FileSource;
 use rillm::engine::{DeviceOptions, EmbeddingRequest, Embeddings, Engine, LoadOptions, Precision};
 use rillm::error::{Code, Error};
+use rillm::model::arch::ARCHS;
 use serde_json::{Value, json};
 
 fn golden() -> PathBuf {
@@ -45,7 +46,10 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 
 #[test]
 fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
-    for model in ["bert", "nomic_bert"] {
+    let models = ["bert", "nomic_bert"];
+    let encoders = ARCHS.iter().filter(|arch| arch.is_encoder).map(|arch| arch.name.replace('-', "_"));
+    assert!(encoders.eq(models), "every encoder has a golden model");
+    for model in models {
         let path = golden().join("encoders").join(model);
         let golden = read(path.join("golden.json"));
         let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();

@@ -24,11 +24,11 @@ import type {
   Inspection,
   KernelUse,
   LoadOptions,
-  LoadProgress,
   ModelInfo,
   ModelSource,
   RequestOptions,
   TokenizeOptions,
+  Warning,
 } from './types.js';
 import { WorkerHost } from './worker_host.js';
 
@@ -77,8 +77,8 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, precision, powerPreference, forceFallbackAdapter, autotune } =
-      options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, chatTemplate } = options;
+    const { precision, kvCache, powerPreference, forceFallbackAdapter, autotune } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
@@ -86,7 +86,9 @@ export class Engine {
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
     if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
+    if (chatTemplate !== undefined) hostOptions.chatTemplate = chatTemplate;
     if (precision !== undefined) hostOptions.precision = precision;
+    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (autotune !== undefined) hostOptions.autotune = autotune;
@@ -94,7 +96,10 @@ export class Engine {
 
     const host = worker ? new WorkerHost() : await pageHost();
     try {
-      return new Engine(host, await host.load(place, hostOptions, reporter(onProgress), signal));
+      const engine = new Engine(host, await host.load(place, hostOptions, reporter(onProgress), signal));
+      const warn = reporter(options.onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`)));
+      engine.info.warnings.forEach(warn);
+      return engine;
     } catch (thrown) {
       await host.dispose().catch(() => {});
       // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
@@ -266,10 +271,10 @@ async function pageHost(): Promise<Host> {
 }
 
 /** Calls the caller's function; what it throws is the caller's and must not break the load. */
-function reporter(onProgress: LoadOptions['onProgress']): (progress: LoadProgress) => void {
-  return (progress) => {
+function reporter<T>(report: ((value: T) => void) | undefined): (value: T) => void {
+  return (value) => {
     try {
-      onProgress?.(progress);
+      report?.(value);
     } catch (thrown) {
       reportError(thrown);
     }

@@ -30,7 +30,9 @@ export interface HostLoadOptions {
   contextLength?: number;
   maxSequences?: number;
   draft?: HostSource;
+  chatTemplate?: string;
   precision?: 'fast' | 'exact';
+  kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';

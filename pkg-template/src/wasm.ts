@@ -26,7 +26,9 @@ export interface WasmTensor {
 export interface WasmLoadOptions {
   quantize?: 'q8_0' | 'q4_0';
   contextLength?: number;
+  chatTemplate?: string;
   precision?: 'fast' | 'exact';
+  kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';

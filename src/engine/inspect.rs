@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::load::{LoadOptions, about, capacity, layout};
 use crate::error::{Error, Result};
-use crate::model::KvCache;
 use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::Folder;
+use crate::model::{KvCache, KvFormat};
 use crate::tensor::{AdapterInfo, Capabilities, Device};
 
 /// What the headers of a model say. Fields that only a supported architecture gives are missing for others.
@@ -108,8 +108,10 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         problem: None,
     };
     let device = Device::request(&options.device).await;
+    let mut software = false;
     if let Ok(device) = &device {
         let capabilities = device.capabilities();
+        software = capabilities.software;
         found.adapter = Some(AdapterLimits {
             info: device.adapter().clone(),
             max_buffer_bytes: capabilities.max_buffer_size,
@@ -118,7 +120,8 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         device.destroy();
     }
     let capabilities = device.as_ref().ok().map(|device| device.capabilities().clone());
-    let needs = found.fill(&checkpoint, options, capabilities.as_ref());
+    let kv_format = options.kv_format_on(software);
+    let needs = found.fill(&checkpoint, options, kv_format, capabilities.as_ref());
     found.problem = match (needs, device) {
         (Err(error), _) | (Ok(()), Err(error)) => Some(error.into()),
         (Ok(()), Ok(_)) => None,
@@ -132,6 +135,7 @@ impl Inspection {
         &mut self,
         checkpoint: &Checkpoint<'_>,
         options: &LoadOptions,
+        kv_format: KvFormat,
         capabilities: Option<&Capabilities>,
     ) -> Result<()> {
         let config = Config::of(checkpoint)?;
@@ -145,7 +149,7 @@ impl Inspection {
         self.context_length = Some(capacity);
         let (kv_bytes, kv_binding) = match config.arch.is_encoder {
             true => (0, 0),
-            false => KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1)),
+            false => KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1), kv_format),
         };
         self.kv_cache_bytes = Some(kv_bytes);
         let Some(adapter) = &self.adapter else { return Ok(()) };

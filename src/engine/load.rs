@@ -6,6 +6,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::autotune::{self, Autotune, AutotuneInfo};
+use super::chat_prompt::Templates;
 use super::decoding::Decoding;
 use super::draft::{self, DraftInfo, DraftModel};
 use super::model_text::ModelText;
@@ -17,10 +18,9 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Embeds, Encoder, KvCache, Layout, Logits, Pooling, Precision, Transformer, Weights};
+use crate::model::{Embeds, Encoder, KvCache, KvFormat, Layout, Logits, Pooling, Precision, Transformer, Weights};
 use crate::tensor::quant::{Format, quantize::TARGETS};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
-use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME};
 use crate::text::tokenizer::Tokenizer;
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
@@ -41,16 +41,34 @@ pub struct LoadOptions {
     pub max_sequences: Option<usize>,
     /// What the clock on the wall differs from UTC, for templates that ask for the date.
     pub utc_offset_seconds: i64,
+    /// A chat template in place of the model's own, in Jinja.
+    pub chat_template: Option<String>,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
     pub precision: Option<Precision>,
     /// Quantise matrices of plain numbers (F32, F16, BF16) while they are loaded: `q8_0` or `q4_0`. Others stay as they are.
     pub quantize: Option<String>,
+    /// How keys and values are stored. Without it f16, and f32 where the precision is exact.
+    pub kv_cache: Option<KvFormat>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
     /// Whether variants of kernels are compared on this adapter.
     pub autotune: Autotune,
     /// What [`Engine::tunings`] of an earlier load gave. Anything else is passed over.
     pub tunings: Option<String>,
+}
+
+impl LoadOptions {
+    /// The precision on an adapter.
+    pub(super) fn precision_on(&self, software: bool) -> Precision {
+        self.precision.unwrap_or(if software { Precision::Exact } else { Precision::Fast })
+    }
+
+    pub(super) fn kv_format_on(&self, software: bool) -> KvFormat {
+        self.kv_cache.unwrap_or(match self.precision_on(software) {
+            Precision::Exact => KvFormat::F32,
+            Precision::Fast => KvFormat::F16,
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,7 +91,7 @@ pub struct Progress {
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelInfo {
     pub name: Option<String>,
-    /// The file has a chat template of its own.
+    /// The file has a chat template of its own, or the load was given one.
     pub has_chat_template: bool,
     pub architecture: String,
     pub parameters: u64,
@@ -90,6 +108,7 @@ pub struct ModelInfo {
     pub embedding_length: usize,
     pub quantization: String,
     pub precision: Precision,
+    pub kv_cache: KvFormat,
     pub weight_bytes: u64,
     /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
     pub weight_bytes_per_token: u64,
@@ -100,6 +119,16 @@ pub struct ModelInfo {
     pub draft: Option<DraftInfo>,
     pub adapter: AdapterInfo,
     pub autotune: AutotuneInfo,
+    /// What may make the model answer worse than it could.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something that is no error and that a person should know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Warning {
+    /// Stable, for programs: `no_chat_template`.
+    pub code: &'static str,
+    pub message: String,
 }
 
 /// A loaded model.
@@ -166,10 +195,11 @@ impl Ready {
         transformer: Transformer,
         capacity: usize,
         max_sequences: usize,
+        kv_format: KvFormat,
         options: &LoadOptions,
     ) -> Result<Self> {
-        let (autotune, tunings) = autotune::run(context, &transformer, capacity, options).await?;
-        let cache = KvCache::new(context, transformer.config(), capacity, max_sequences)?;
+        let (autotune, tunings) = autotune::run(context, &transformer, capacity, kv_format, options).await?;
+        let cache = KvCache::new(context, transformer.config(), capacity, max_sequences, kv_format)?;
         let kv_cache_bytes = cache.bytes();
         let mut sessions = (0..max_sequences)
             .map(|sequence| Session::new(context, cache.sequence(sequence)?, capacity, sequence))
@@ -201,7 +231,7 @@ pub(super) struct Inner {
     pub model: Model,
     pub embeds: Embeds,
     pub tokenizer: Tokenizer,
-    pub template: ChatTemplate,
+    pub templates: Templates,
     pub utc_offset_seconds: i64,
     pub info: ModelInfo,
     /// Of autotuning, to be kept for the next load.
@@ -269,8 +299,8 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let own_template = chat_templates.get(DEFAULT_TEMPLATE_NAME);
-        let template = ChatTemplate::new(own_template.unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
+        let (templates, has_chat_template, warnings) =
+            Templates::of(&chat_templates, options, !config.arch.is_encoder)?;
         let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
         let capacity = capacity(options.context_length, &config)?;
         let layout = layout(options)?;
@@ -279,10 +309,8 @@ impl Engine {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
         }
 
-        let precision = options.precision.unwrap_or(match device.capabilities().software {
-            true => Precision::Exact,
-            false => Precision::Fast,
-        });
+        let software = device.capabilities().software;
+        let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
         let context = Context::new(device);
         let n_layers = config.n_layers;
         // Headers, and whatever else is not read, count as read.
@@ -300,14 +328,14 @@ impl Engine {
             true => Ready::encoder(&context, config, &weights).await?,
             false => {
                 let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
-                Ready::decoder(&context, transformer, capacity, max_sequences, options).await?
+                Ready::decoder(&context, transformer, capacity, max_sequences, kv_format, options).await?
             }
         };
         let Ready { model, kv_cache_bytes, autotune, tunings, sessions, together } = ready;
         let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
-            has_chat_template: own_template.is_some(),
+            has_chat_template,
             architecture: config.arch.name.to_owned(),
             generates: !is_encoder,
             embeds: embeds.pooling.is_some(),
@@ -319,19 +347,21 @@ impl Engine {
             embedding_length: config.n_embd,
             quantization: model.quantization().to_uppercase(),
             precision: model.precision(),
+            kv_cache: kv_format,
             weight_bytes: model.weight_bytes(),
             weight_bytes_per_token: model.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes,
             draft: None,
             adapter: context.device().adapter().clone(),
             autotune,
+            warnings,
         };
         let engine = Engine(Rc::new(Inner {
             context,
             model,
             embeds,
             tokenizer,
-            template,
+            templates,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
             sessions: RefCell::new(sessions),
@@ -389,9 +419,10 @@ impl Engine {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let (capacity, precision) = (inner.info.context_length, inner.info.precision);
+        let (capacity, precision, kv_format) = (inner.info.context_length, inner.info.precision, inner.info.kv_cache);
+        let (context, layout) = (&inner.context, &inner.layout);
         let loaded =
-            DraftModel::load(&inner.context, &checkpoint, capacity, precision, &inner.layout, &mut on_bytes).await?;
+            DraftModel::load(context, &checkpoint, capacity, precision, kv_format, layout, &mut on_bytes).await?;
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(loaded)
     }

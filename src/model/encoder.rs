@@ -43,7 +43,7 @@ enum QueriesKeysValues {
     /// [q_dim + 2 · kv_dim, n_embd]
     One(Linear),
     /// [q_dim, n_embd], [kv_dim, n_embd], [kv_dim, n_embd]
-    Three([Linear; 3]),
+    Three(Box<[Linear; 3]>),
 }
 
 /// Texts that go through one pass, as kernels want them.
@@ -74,7 +74,9 @@ impl Encoder {
             Ok::<_, crate::Error>(Layer {
                 queries_keys_values: match has("attn_qkv") {
                     true => QueriesKeysValues::One(linear("attn_qkv")?),
-                    false => QueriesKeysValues::Three([linear("attn_q")?, linear("attn_k")?, linear("attn_v")?]),
+                    false => {
+                        QueriesKeysValues::Three(Box::new([linear("attn_q")?, linear("attn_k")?, linear("attn_v")?]))
+                    }
                 },
                 attention_output: linear("attn_output")?,
                 attention_norm: norm(&name("attn_output_norm"))?,
@@ -206,7 +208,10 @@ impl Encoder {
             (self.config.n_heads * self.config.head_dim, self.config.n_kv_heads * self.config.head_dim);
         let product = |linear: &Linear, x: &Tensor| self.product(linear, x);
         match &layer.queries_keys_values {
-            QueriesKeysValues::Three([q, k, v]) => Ok([product(q, x)?, product(k, x)?, product(v, x)?]),
+            QueriesKeysValues::Three(three) => {
+                let [q, k, v] = &**three;
+                Ok([product(q, x)?, product(k, x)?, product(v, x)?])
+            }
             QueriesKeysValues::One(all) => {
                 let all = product(all, x)?;
                 let part = |first: usize, count: usize| self.context.run1(&SliceColumns { first, count }, &[&all]);

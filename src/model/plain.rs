@@ -34,7 +34,7 @@ enum QueriesKeysValues {
     /// [q_dim + 2 · kv_dim, n_embd]
     One(Linear),
     /// [q_dim, n_embd], [kv_dim, n_embd], [kv_dim, n_embd]
-    Three([Linear; 3]),
+    Three(Box<[Linear; 3]>),
 }
 
 enum FeedForward {
@@ -155,7 +155,7 @@ impl Layer {
             attention_norm: norm("attn_norm"),
             queries_keys_values: match has("attn_qkv") {
                 true => QueriesKeysValues::One(linear("attn_qkv")?),
-                false => QueriesKeysValues::Three([linear("attn_q")?, linear("attn_k")?, linear("attn_v")?]),
+                false => QueriesKeysValues::Three(Box::new([linear("attn_q")?, linear("attn_k")?, linear("attn_v")?])),
             },
             q_norm: norm("attn_q_norm"),
             k_norm: norm("attn_k_norm"),
@@ -231,7 +231,10 @@ impl Layer {
     fn project(&self, pass: &Pass, h: &Tensor) -> Result<[Tensor; 3]> {
         let Pass { context, config, .. } = *pass;
         match &self.queries_keys_values {
-            QueriesKeysValues::Three([q, k, v]) => Ok([q.run(context, h)?, k.run(context, h)?, v.run(context, h)?]),
+            QueriesKeysValues::Three(three) => {
+                let [q, k, v] = &**three;
+                Ok([q.run(context, h)?, k.run(context, h)?, v.run(context, h)?])
+            }
             QueriesKeysValues::One(qkv) => {
                 let qkv = qkv.run(context, h)?; // [n, q_dim + 2 · kv_dim]
                 let (q_dim, kv_dim) = (config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim);

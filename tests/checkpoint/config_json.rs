@@ -168,3 +168,82 @@ fn llama3_scaling_becomes_a_tensor_of_factors() {
         assert_eq!(Config::of(&checkpoint).unwrap().ropes[0].scaling, RopeScaling::Factors { tensor });
     }
 }
+
+/// What config.json says by keys of its own, or leaves to transformers, in the words of a GGUF file.
+mod translated {
+    use rillm::model::gguf::{Array, Metadata, Value as Word};
+    use rillm::model::hugging_face::translate;
+    use serde_json::{Value, json};
+
+    fn metadata(config: Value) -> Metadata {
+        translate(config.to_string().as_bytes(), &[]).unwrap().0
+    }
+
+    fn near(metadata: &Metadata, key: &str, wanted: f32) {
+        let found = metadata.f32(key).unwrap();
+        assert!((found / wanted - 1.0).abs() < 1e-6, "{key} is {found}, wanted {wanted}");
+    }
+
+    /// The configuration of Gemma 3 4B, which sees pictures and says little of its model of text.
+    #[test]
+    fn a_model_of_text_within_another_takes_transformers_defaults() {
+        let text = json!({"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+            "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024});
+        let read =
+            metadata(json!({"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}}));
+        for (key, wanted) in [
+            ("attention.head_count", 8),
+            ("attention.head_count_kv", 4),
+            ("attention.key_length", 256),
+            ("attention.sliding_window", 1024),
+            ("context_length", 131_072),
+        ] {
+            assert_eq!(read.u32(&format!("gemma3.{key}")).unwrap(), wanted, "{key}");
+        }
+        near(&read, "gemma3.attention.scale", 1.0 / 16.0);
+        near(&read, "gemma3.rope.freq_base", 1e6);
+        near(&read, "gemma3.rope.scaling.factor", 8.0);
+    }
+
+    #[test]
+    fn kinds_of_layers_become_a_pattern_of_windows() {
+        let config = |kinds: Value| {
+            json!({"model_type": "olmo3", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "vocab_size": 5,
+                "rope_theta": 10000.0, "layer_types": kinds})
+        };
+        let read = metadata(config(json!(["sliding_attention", "full_attention"])));
+        let pattern = read.get("olmo2.attention.sliding_window_pattern").unwrap();
+        assert_eq!(*pattern, Word::Array(Array::Bool(vec![true, false])));
+        let other = config(json!(["full_attention", "linear_attention"])).to_string();
+        let error = translate(other.as_bytes(), &[]).unwrap_err();
+        assert!(error.message().contains("linear_attention"), "{error}");
+    }
+
+    #[test]
+    fn what_follows_from_another_key_is_computed() {
+        let gpt2 = json!({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024,
+            "vocab_size": 50257, "activation_function": "gelu_new"});
+        assert_eq!(metadata(gpt2.clone()).u32("gpt2.feed_forward_length").unwrap(), 3072);
+        let mut own = gpt2;
+        own["n_inner"] = json!(100);
+        assert_eq!(metadata(own).u32("gpt2.feed_forward_length").unwrap(), 100);
+    }
+
+    /// transformers has the factor of attention itself, GGUF what it is beyond the usual one.
+    #[test]
+    fn yarn_says_how_attention_is_scaled() {
+        let yarn = |more: Value| {
+            let mut scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32});
+            scaling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            metadata(json!({"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "vocab_size": 5,
+                "rope_theta": 10000.0, "rope_scaling": scaling}))
+        };
+        let key = "qwen2.rope.scaling.yarn_attn_factor";
+        let usual = 1.0 + 0.1 * 4f32.ln();
+        assert!(yarn(json!({})).get(key).is_none());
+        near(&yarn(json!({"attention_factor": 1.5})), key, 1.5 / usual);
+        near(&yarn(json!({"mscale": 1.0, "mscale_all_dim": 0.5})), key, 1.0 / (1.0 + 0.05 * 4f32.ln()));
+    }
+}

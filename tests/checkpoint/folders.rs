@@ -56,9 +56,11 @@ fn the_model_of_a_folder_is_found() {
     check_error(&error, Code::InvalidFile, &["config.json", "weights"]);
 }
 
+type Files = Vec<(String, Vec<u8>)>;
+
 #[test]
 fn an_index_is_held_against_its_files() {
-    let broken = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
+    let broken = |change: &dyn Fn(&mut Files)| {
         let mut files = sharded();
         change(&mut files);
         open(files, None).unwrap_err()

@@ -51,7 +51,7 @@ impl Op for Argmax {
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(63);
-    let mut cases: Vec<Case> = [(1, 1), (2, 3), (3, 257), (8, 5003), (5, 151_937)]
+    let mut cases: Vec<Case> = [(1, 1), (2, 3), (3, 257), (8, 5003), (5, 151_937), (2, 262_208)]
         .into_iter()
         .map(|(rows, columns)| Case::new(Argmax, vec![rng.tensor(&[rows, columns])], 0.0))
         .collect();

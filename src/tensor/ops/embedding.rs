@@ -1,5 +1,6 @@
 //! Looks up a row of the embedding matrix for each token.
 
+use super::mat_vec::LARGE_VOCABULARY;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -86,5 +87,8 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(Embedding { planar: false }, inputs, 0.0));
         }
     }
+    let weight = rng.weight(FORMATS[0], LARGE_VOCABULARY, 32);
+    let tokens = HostTensor::u32(&[3], &[0, LARGE_VOCABULARY as u32 - 1, 131_071]);
+    cases.push(Case::new(Embedding { planar: false }, vec![tokens, weight], 0.0));
     cases
 }

@@ -5,7 +5,7 @@
 //! workgroup memory no faster than the caches, invocations work by themselves.
 
 use super::Epilogue;
-use super::mat_vec::{infer_linear, ragged, reference_linear, weight_shapes};
+use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::quant::{BLOCK, FORMATS};
@@ -97,5 +97,7 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(MatMul { epilogue }, inputs, 1e-5));
         }
     }
+    let inputs = vec![rng.tensor(&[3, 32]), rng.weight(FORMATS[0], LARGE_VOCABULARY, 32)];
+    cases.push(Case::new(MatMul { epilogue: Epilogue::NONE }, inputs, 1e-5));
     cases
 }

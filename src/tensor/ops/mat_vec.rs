@@ -88,6 +88,9 @@ pub(super) fn takes_case(format: &Format, number: usize, cases: usize) -> bool {
     ["f32", "q4_0"].contains(&format.name) || (format.gguf_type as usize + number).is_multiple_of(cases)
 }
 
+/// As many rows as the largest vocabularies have (Gemma 3).
+pub(super) const LARGE_VOCABULARY: usize = 262_208;
+
 /// Shapes [rows, columns] that a format's rows can have: odd, prime, large.
 pub(super) fn weight_shapes(format: &Format) -> Vec<(usize, usize)> {
     let mut shapes: Vec<(usize, usize)> = match format.name {
@@ -111,5 +114,7 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(MatVec, vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns)], 1e-5));
         }
     }
+    let head = rng.weight(FORMATS[0], LARGE_VOCABULARY, 32);
+    cases.push(Case::new(MatVec, vec![rng.tensor(&[1, 32]), head], 1e-5));
     cases
 }

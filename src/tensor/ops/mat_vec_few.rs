@@ -6,7 +6,7 @@
 //! each has its sums in registers.
 
 use super::Epilogue;
-use super::mat_vec::{infer_linear, ragged, reference_linear, takes_case, weight_shapes};
+use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, takes_case, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -132,5 +132,7 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(MatVecFew { epilogue, planar }, inputs, 1e-5));
         }
     }
+    let inputs = vec![rng.tensor(&[3, 32]), rng.weight(FORMATS[0], LARGE_VOCABULARY, 32)];
+    cases.push(Case::new(MatVecFew { epilogue: Epilogue::NONE, planar: true }, inputs, 1e-5));
     cases
 }

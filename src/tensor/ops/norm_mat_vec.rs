@@ -1,6 +1,6 @@
 //! RMS norm and the product of the normed token with a weight, in one dispatch: the head of a model.
 
-use super::mat_vec::takes_case;
+use super::mat_vec::{LARGE_VOCABULARY, takes_case};
 use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -93,5 +93,7 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(NormMatVec { epsilon: 1e-5 }, inputs, 1e-5));
         }
     }
+    let head = rng.weight(FORMATS[0], LARGE_VOCABULARY, 32);
+    cases.push(Case::new(NormMatVec { epsilon: 1e-5 }, vec![rng.tensor(&[1, 32]), rng.tensor(&[32]), head], 1e-5));
     cases
 }

@@ -56,5 +56,7 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(Softcap { cap }, vec![HostTensor::f32(&dims, &x)], 1e-6));
         }
     }
+    // The logits of a large vocabulary.
+    cases.push(Case::new(Softcap { cap: 1.0 }, vec![rng.tensor(&[2, 262_208])], 1e-6));
     cases
 }

@@ -4,6 +4,7 @@
 //! `raise_exception`, `strftime_now`, its own `tojson`, the `generation` tags) and adds what Python has on strings, lists
 //! and dicts. Must not know what messages mean, and has no clock: the caller hands the time in.
 
+mod continued;
 mod date;
 mod filters;
 mod json;

@@ -194,15 +194,10 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let special = added.iter().filter(|added| added.token.special);
     let mut model = file.model.build(&special.map(|added| added.token.content.clone()).collect())?;
     let n_entries = model.tokens.len() + added.len();
-    for Added { id, token } in &added {
-        match in_model.get(&token.content) {
-            Some(other) if other != id => bail!(
-                UnsupportedTokenizer,
-                "added token {:?} has id {id}, and the vocabulary gives it id {other}",
-                token.content
-            ),
-            _ => put(&mut model.tokens, n_entries, *id, &token.content)?,
-        }
+    for Added { id, token } in &mut added {
+        // Where the vocabulary has the token, its id counts, as it does in transformers.
+        *id = in_model.get(&token.content).copied().unwrap_or(*id);
+        put(&mut model.tokens, n_entries, *id, &token.content)?;
     }
 
     let tokens = std::mem::take(&mut model.tokens);
