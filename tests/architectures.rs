@@ -15,7 +15,7 @@ use rillm::model::arch::{ARCHS, Need, expected_tensors};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvCache, KvFormat, Logits, Precision, Transformer, Weights};
 use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ impl Loaded {
             let weights = Weights::load(context, &checkpoint, &config, joined, &mut |_, _| Ok(())).await.unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
             assert_eq!(transformer.is_joined(), joined && JOINED.contains(&model), "{model}/{file}");
-            let cache = KvCache::new(context, transformer.config(), capacity, 1).unwrap();
+            let cache = KvCache::new(context, transformer.config(), capacity, 1, KvFormat::F32).unwrap();
             Loaded { context: context.clone(), transformer, cache }
         })
     }

@@ -77,8 +77,8 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, chatTemplate, precision, powerPreference, forceFallbackAdapter, autotune } =
-      options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, chatTemplate } = options;
+    const { precision, kvCache, powerPreference, forceFallbackAdapter, autotune } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
@@ -87,6 +87,7 @@ export class Engine {
     if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
     if (chatTemplate !== undefined) hostOptions.chatTemplate = chatTemplate;
     if (precision !== undefined) hostOptions.precision = precision;
+    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (autotune !== undefined) hostOptions.autotune = autotune;

@@ -31,6 +31,7 @@ export interface HostLoadOptions {
   draft?: HostSource;
   chatTemplate?: string;
   precision?: 'fast' | 'exact';
+  kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';

@@ -145,6 +145,10 @@ export interface LoadOptions {
    */
   precision?: 'fast' | 'exact' | undefined;
   /**
+   * How the KV cache stores keys and values: `f16`, in half the memory, or `f32`. Default: `f16`, and `f32` with the precision `exact`.
+   */
+  kvCache?: 'f16' | 'f32' | undefined;
+  /**
    * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, for at most a second,
    * and the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs
    * only; `'always'`: also on software adapters, where it gains little; `'off'`: never. Default: `'auto'`.
@@ -211,9 +215,10 @@ export interface ModelInfo {
   max_sequences: number;
   vocab_size: number;
   embedding_length: number;
-  /** The type that most bytes of the matrices have, in lower case, for example `q4_k`. */
+  /** The type that most bytes of the matrices have, for example `Q4_K`. */
   quantization: string;
   precision: 'fast' | 'exact';
+  kv_cache: 'f16' | 'f32';
   weight_bytes: number;
   /** Of the weights, the bytes that a decoded token reads: all but an embedding table that is not the output's as well. */
   weight_bytes_per_token: number;

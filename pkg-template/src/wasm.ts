@@ -27,6 +27,7 @@ export interface WasmLoadOptions {
   contextLength?: number;
   chatTemplate?: string;
   precision?: 'fast' | 'exact';
+  kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';

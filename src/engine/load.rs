@@ -18,7 +18,7 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Embeds, Encoder, KvCache, Logits, Pooling, Precision, Transformer, Weights};
+use crate::model::{Embeds, Encoder, KvCache, KvFormat, Logits, Pooling, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::tokenizer::Tokenizer;
 
@@ -44,12 +44,28 @@ pub struct LoadOptions {
     pub chat_template: Option<String>,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
     pub precision: Option<Precision>,
+    /// How keys and values are stored. Without it f16, and f32 where the precision is exact.
+    pub kv_cache: Option<KvFormat>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
     /// Whether variants of kernels are compared on this adapter.
     pub autotune: Autotune,
     /// What [`Engine::tunings`] of an earlier load gave. Anything else is passed over.
     pub tunings: Option<String>,
+}
+
+impl LoadOptions {
+    /// The precision on an adapter.
+    pub(super) fn precision_on(&self, software: bool) -> Precision {
+        self.precision.unwrap_or(if software { Precision::Exact } else { Precision::Fast })
+    }
+
+    pub(super) fn kv_format_on(&self, software: bool) -> KvFormat {
+        self.kv_cache.unwrap_or(match self.precision_on(software) {
+            Precision::Exact => KvFormat::F32,
+            Precision::Fast => KvFormat::F16,
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -89,6 +105,7 @@ pub struct ModelInfo {
     pub embedding_length: usize,
     pub quantization: String,
     pub precision: Precision,
+    pub kv_cache: KvFormat,
     pub weight_bytes: u64,
     /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
     pub weight_bytes_per_token: u64,
@@ -175,10 +192,11 @@ impl Ready {
         transformer: Transformer,
         capacity: usize,
         max_sequences: usize,
+        kv_format: KvFormat,
         options: &LoadOptions,
     ) -> Result<Self> {
-        let (autotune, tunings) = autotune::run(context, &transformer, capacity, options).await?;
-        let cache = KvCache::new(context, transformer.config(), capacity, max_sequences)?;
+        let (autotune, tunings) = autotune::run(context, &transformer, capacity, kv_format, options).await?;
+        let cache = KvCache::new(context, transformer.config(), capacity, max_sequences, kv_format)?;
         let kv_cache_bytes = cache.bytes();
         let mut sessions = (0..max_sequences)
             .map(|sequence| Session::new(context, cache.sequence(sequence)?, capacity, sequence))
@@ -287,10 +305,8 @@ impl Engine {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
         }
 
-        let precision = options.precision.unwrap_or(match device.capabilities().software {
-            true => Precision::Exact,
-            false => Precision::Fast,
-        });
+        let software = device.capabilities().software;
+        let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
         let context = Context::new(device);
         let n_layers = config.n_layers;
         // Headers, and whatever else is not read, count as read.
@@ -309,7 +325,7 @@ impl Engine {
             true => Ready::encoder(&context, config, &weights).await?,
             false => {
                 let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
-                Ready::decoder(&context, transformer, capacity, max_sequences, options).await?
+                Ready::decoder(&context, transformer, capacity, max_sequences, kv_format, options).await?
             }
         };
         let Ready { model, kv_cache_bytes, autotune, tunings, sessions, together } = ready;
@@ -328,6 +344,7 @@ impl Engine {
             embedding_length: config.n_embd,
             quantization: model.quantization().to_uppercase(),
             precision: model.precision(),
+            kv_cache: kv_format,
             weight_bytes: model.weight_bytes(),
             weight_bytes_per_token: model.weight_bytes().saturating_sub(only_gathered),
             kv_cache_bytes,
@@ -399,9 +416,10 @@ impl Engine {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let (capacity, precision) = (inner.info.context_length, inner.info.precision);
+        let (capacity, precision, kv_format) = (inner.info.context_length, inner.info.precision, inner.info.kv_cache);
+        let (context, joins) = (&inner.context, inner.joins);
         let loaded =
-            DraftModel::load(&inner.context, &checkpoint, capacity, precision, inner.joins, &mut on_bytes).await?;
+            DraftModel::load(context, &checkpoint, capacity, precision, kv_format, joins, &mut on_bytes).await?;
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(loaded)
     }

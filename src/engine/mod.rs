@@ -22,7 +22,7 @@ mod session;
 mod speculation;
 mod verification;
 
-pub use crate::model::{Precision, folder, source};
+pub use crate::model::{KvFormat, Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use draft::DraftInfo;
 pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};

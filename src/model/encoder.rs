@@ -74,7 +74,9 @@ impl Encoder {
             Ok::<_, crate::Error>(Layer {
                 queries_keys_values: match has("attn_qkv") {
                     true => QueriesKeysValues::One(linear("attn_qkv")?),
-                    false => QueriesKeysValues::Three(Box::new([linear("attn_q")?, linear("attn_k")?, linear("attn_v")?])),
+                    false => {
+                        QueriesKeysValues::Three(Box::new([linear("attn_q")?, linear("attn_k")?, linear("attn_v")?]))
+                    }
                 },
                 attention_output: linear("attn_output")?,
                 attention_norm: norm(&name("attn_output_norm"))?,

@@ -24,7 +24,7 @@ mod weight_stream;
 mod weights;
 
 pub use encoder::Encoder;
-pub use kv_cache::KvCache;
+pub use kv_cache::{KvCache, KvFormat};
 pub use pooling::{Embeds, Pooling};
 pub use transformer::{Logits, Precision, Transformer};
 pub use weights::{Progress, Run, Weights};

@@ -12,8 +12,8 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase,
-    PowerPreference, Precision, Progress, file_bytes, inspect,
+    Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, KvFormat, LoadOptions,
+    Phase, PowerPreference, Precision, Progress, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -25,6 +25,7 @@ struct JsLoadOptions {
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
     precision: Option<Precision>,
+    kv_cache: Option<KvFormat>,
     chat_template: Option<String>,
     autotune: Autotune,
     tunings: Option<String>,
@@ -182,6 +183,7 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
         chat_template: options.chat_template,
         precision: options.precision,
+        kv_cache: options.kv_cache,
         plain_ops: false,
         autotune: options.autotune,
         tunings: options.tunings,

@@ -3,6 +3,7 @@
 use super::{Case, Op};
 
 mod activation;
+mod cache_dtype;
 mod epilogue;
 mod placement;
 mod qkv_parts;
