@@ -26,7 +26,7 @@ fn folder(path: &Path) -> Result<Engine, Error> {
 }
 
 fn file(path: &Path) -> Result<Engine, Error> {
-    let source = FileSource::open(path.to_owned()).unwrap();
+    let source = FileSource::open(path).unwrap();
     pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())))
 }
 
