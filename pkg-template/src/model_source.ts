@@ -60,6 +60,9 @@ export interface InspectOptions {
   contextLength?: number | undefined;
   /** Sequences that `kv_cache_bytes` is to be for. Default: 1. */
   maxSequences?: number | undefined;
+  /** As in `LoadOptions`: `kv_cache_bytes` depends on both. */
+  precision?: 'fast' | 'exact' | undefined;
+  kvCache?: 'f16' | 'f32' | undefined;
   /** Inspect in a worker, as `load` does. Default: true. */
   worker?: boolean | undefined;
   powerPreference?: 'high-performance' | 'low-power' | undefined;

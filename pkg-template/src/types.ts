@@ -58,9 +58,10 @@ export interface LoadOptions {
    */
   kvCache?: 'f16' | 'f32' | undefined;
   /**
-   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, for at most a second,
-   * and the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs
-   * only; `'always'`: also on software adapters, where it gains little; `'off'`: never. Default: `'auto'`.
+   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and
+   * the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs only,
+   * about 0.3 s of each load until all are compared; `'always'`: up to a second, also on software adapters, where it gains little;
+   * `'off'`: never. Default: `'auto'`.
    */
   autotune?: 'auto' | 'always' | 'off' | undefined;
   /** Run in a dedicated worker, so that the page never stutters. Default: true. */
