@@ -281,6 +281,10 @@ fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64)
                 groups.push(Group { name, first: 0, count: parts.len(), parts: vec![whole] });
                 continue;
             }
+            // A mixture of experts has no gate and up of its own.
+            if parts.iter().all(Option::is_none) && config.experts.is_some() {
+                continue;
+            }
             for (number, part) in parts.into_iter().enumerate() {
                 let Some(part) = part else { return Ok(vec![]) };
                 match groups.last_mut().filter(|group| group.name == name) {
