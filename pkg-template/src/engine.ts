@@ -1,6 +1,7 @@
 // What callers use: loads a model into a host and offers OpenAI's endpoints on it. It decides the order of requests and the
 // meaning of options; how a model runs, and on which thread, is the host's.
 
+import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
 import { RunningGeneration } from './generation.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
@@ -16,16 +17,18 @@ import type {
   Completion,
   CompletionChunk,
   CompletionRequest,
+  EmbeddingsRequest,
+  EmbeddingsResponse,
   EngineStats,
   InspectOptions,
   Inspection,
   KernelUse,
   LoadOptions,
-  LoadProgress,
   ModelInfo,
   ModelSource,
   RequestOptions,
   TokenizeOptions,
+  Warning,
 } from './types.js';
 import { WorkerHost } from './worker_host.js';
 
@@ -41,6 +44,12 @@ export interface Completions {
   create(request: CompletionRequest, options?: RequestOptions): Promise<Completion | CompletionStream<CompletionChunk>>;
 }
 
+export interface EmbeddingsEndpoint {
+  create(request: EmbeddingsRequest & { encoding_format: 'base64' }, options?: RequestOptions): Promise<EmbeddingsResponse<string>>;
+  create(request: EmbeddingsRequest & { encoding_format?: 'float' | undefined }, options?: RequestOptions): Promise<EmbeddingsResponse>;
+  create(request: EmbeddingsRequest, options?: RequestOptions): Promise<EmbeddingsResponse<number[] | string>>;
+}
+
 /** A loaded model. Every method that fails rejects with an EngineError. */
 export class Engine {
   /** What was loaded, and on which adapter it runs. */
@@ -49,6 +58,11 @@ export class Engine {
   readonly chat: { readonly completions: ChatCompletions };
   /** Continuations of a text, in the shapes of OpenAI's completions. */
   readonly completions: Completions;
+  /**
+   * Vectors of texts, of length 1, in the shapes of OpenAI's embeddings. For encoders, and for other models whose files say how the
+   * vectors of their tokens become one (`info.embeds`); others reject with code `invalid_request`.
+   */
+  readonly embeddings: EmbeddingsEndpoint;
 
   #host: Host;
   #queue: RequestQueue;
@@ -63,15 +77,17 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, precision, powerPreference, forceFallbackAdapter, autotune } =
-      options;
+    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, chatTemplate } = options;
+    const { precision, kvCache, powerPreference, forceFallbackAdapter, autotune } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
     if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
+    if (chatTemplate !== undefined) hostOptions.chatTemplate = chatTemplate;
     if (precision !== undefined) hostOptions.precision = precision;
+    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (autotune !== undefined) hostOptions.autotune = autotune;
@@ -79,7 +95,10 @@ export class Engine {
 
     const host = worker ? new WorkerHost() : await pageHost();
     try {
-      return new Engine(host, await host.load(place, hostOptions, reporter(onProgress), signal));
+      const engine = new Engine(host, await host.load(place, hostOptions, reporter(onProgress), signal));
+      const warn = reporter(options.onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`)));
+      engine.info.warnings.forEach(warn);
+      return engine;
     } catch (thrown) {
       await host.dispose().catch(() => {});
       // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
@@ -95,12 +114,14 @@ export class Engine {
    * ```
    */
   static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
-    const { signal, worker = true, wasmUrl, contextLength, maxSequences, powerPreference, forceFallbackAdapter } = options;
+    const { signal, worker = true, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    if (precision !== undefined) hostOptions.precision = precision;
+    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (signal?.aborted) throw abortError(signal, 'inspecting the model');
@@ -129,6 +150,14 @@ export class Engine {
     this.completions = {
       create: ((request: unknown, options?: RequestOptions) =>
         this.#create('completion', () => completionShapes(model), request, options)) as Completions['create'],
+    };
+    this.embeddings = {
+      create: (async (request: unknown, { signal }: RequestOptions = {}) => {
+        const { embedding, format } = splitEmbeddingRequest(request);
+        const data = await this.#inTurn(() => this.#host.embed(embedding), signal);
+        if (signal?.aborted) throw abortError(signal, 'the embedding');
+        return embeddingsResponse(data, format, model);
+      }) as EmbeddingsEndpoint['create'],
     };
   }
 
@@ -216,8 +245,8 @@ export class Engine {
     return shapes.whole(chunks);
   }
 
-  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = await this.#turn();
+  async #inTurn<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const turn = await this.#turn(signal);
     try {
       return await work();
     } finally {
@@ -242,10 +271,10 @@ async function pageHost(): Promise<Host> {
 }
 
 /** Calls the caller's function; what it throws is the caller's and must not break the load. */
-function reporter(onProgress: LoadOptions['onProgress']): (progress: LoadProgress) => void {
-  return (progress) => {
+function reporter<T>(report: ((value: T) => void) | undefined): (value: T) => void {
+  return (value) => {
     try {
-      onProgress?.(progress);
+      report?.(value);
     } catch (thrown) {
       reportError(thrown);
     }

@@ -2,7 +2,7 @@
 // messages, queues or OpenAI's shapes.
 
 import { EngineError } from './errors.js';
-import type { Chunk, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
+import type { Chunk, EmbeddingsData, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
 import type { HostSource } from './source.js';
 import type { EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
@@ -56,6 +56,11 @@ export class EngineHost implements Host {
   async detokenize(ids: Uint32Array): Promise<string> {
     const { wasm, engine } = this.#loaded();
     return wasm.guard(() => engine.detokenize(ids));
+  }
+
+  async embed(request: object): Promise<EmbeddingsData> {
+    const { wasm, engine } = this.#loaded();
+    return wasm.guard(() => engine.embed(request));
   }
 
   async forward(ids: Uint32Array): Promise<TensorData> {

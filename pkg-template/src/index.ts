@@ -1,6 +1,6 @@
 // The package's face: everything public, and nothing else.
 
-export { Engine, type ChatCompletions, type Completions } from './engine.js';
+export { Engine, type ChatCompletions, type Completions, type EmbeddingsEndpoint } from './engine.js';
 export { EngineError, ERROR_CODES, type ErrorCode } from './errors.js';
 export { CompletionStream } from './stream.js';
 export { Tensor } from './tensor.js';

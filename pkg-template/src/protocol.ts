@@ -2,7 +2,7 @@
 
 import type { ErrorData } from './errors.js';
 import type { HostSource } from './source.js';
-import type { EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
+import type { EmbeddingUsage, EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
 
 /** A piece of generated text; the last one says why it is the last. */
 export interface Chunk {
@@ -29,7 +29,9 @@ export interface HostLoadOptions {
   contextLength?: number;
   maxSequences?: number;
   draft?: HostSource;
+  chatTemplate?: string;
   precision?: 'fast' | 'exact';
+  kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';
@@ -42,10 +44,18 @@ export interface TensorData {
   dtype: string;
 }
 
+/** The vectors of all inputs of a request, one behind the other. */
+export interface EmbeddingsData {
+  values: Float32Array;
+  dimensions: number;
+  usage: EmbeddingUsage;
+}
+
 /** The calls that are one question and one answer. Each name is a message of its own to the worker. */
 export interface HostCalls {
   tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array>;
   detokenize(ids: Uint32Array): Promise<string>;
+  embed(request: object): Promise<EmbeddingsData>;
   forward(ids: Uint32Array): Promise<TensorData>;
   readback(handle: number): Promise<Float32Array>;
   disposeTensor(handle: number): Promise<void>;

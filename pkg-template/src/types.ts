@@ -69,6 +69,9 @@ export interface InspectOptions {
   contextLength?: number | undefined;
   /** Sequences that `kv_cache_bytes` is to be for. Default: 1. */
   maxSequences?: number | undefined;
+  /** As in `LoadOptions`: `kv_cache_bytes` depends on both. */
+  precision?: 'fast' | 'exact' | undefined;
+  kvCache?: 'f16' | 'f32' | undefined;
   /** Inspect in a worker, as `load` does. Default: true. */
   worker?: boolean | undefined;
   powerPreference?: 'high-performance' | 'low-power' | undefined;
@@ -118,6 +121,11 @@ export interface LoadOptions {
   hub?: HubOptions | undefined;
   /** Called with the bytes loaded, many times. */
   onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /**
+   * Called for each of `info.warnings` when the model is loaded, such as that it has no chat template. Without it, `console.warn` has
+   * them.
+   */
+  onWarning?: ((warning: Warning) => void) | undefined;
   /** Aborting it rejects the load with code `aborted` and frees what was loaded. */
   signal?: AbortSignal | undefined;
   /** Length of the context in tokens; without it the engine chooses one that the model allows. */
@@ -132,15 +140,22 @@ export interface LoadOptions {
    * have the model's vocabulary, as smaller models of one family do; otherwise the load rejects with code `vocabulary_mismatch`.
    */
   draft?: ModelSource | undefined;
+  /** A chat template in Jinja, in place of the model's own. */
+  chatTemplate?: string | undefined;
   /**
    * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised
    * too; `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by it.
    */
   precision?: 'fast' | 'exact' | undefined;
   /**
-   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, for at most a second,
-   * and the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs
-   * only; `'always'`: also on software adapters, where it gains little; `'off'`: never. Default: `'auto'`.
+   * How the KV cache stores keys and values: `f16`, in half the memory, or `f32`. Default: `f16`, and `f32` with the precision `exact`.
+   */
+  kvCache?: 'f16' | 'f32' | undefined;
+  /**
+   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and
+   * the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs only,
+   * about 0.3 s of each load until all are compared; `'always'`: up to a second, also on software adapters, where it gains little;
+   * `'off'`: never. Default: `'auto'`.
    */
   autotune?: 'auto' | 'always' | 'off' | undefined;
   /** Run in a dedicated worker, so that the page never stutters. Default: true. */
@@ -189,19 +204,25 @@ export interface DraftInfo {
 export interface ModelInfo {
   /** The name that the file gives itself. */
   name?: string;
-  /** The file has a chat template of its own; without one, chats are written in ChatML. */
+  /** The file has a chat template of its own, or the load was given one; without one, chats are written in ChatML. */
   has_chat_template: boolean;
   architecture: string;
+  /** It goes on with a text. False of an encoder, which makes embeddings only: `chat` and `completions` reject. */
+  generates: boolean;
+  /** It makes embeddings: it is an encoder, or its files say how the vectors of its tokens become one. */
+  embeds: boolean;
   parameters: number;
   layers: number;
+  /** Tokens that fit the KV cache; of an encoder, those that a text may have. */
   context_length: number;
   /** Requests that run at once, each with a context of its own. */
   max_sequences: number;
   vocab_size: number;
   embedding_length: number;
-  /** The type that most bytes of the matrices have, in lower case, for example `q4_k`. */
+  /** The type that most bytes of the matrices have, for example `Q4_K`. */
   quantization: string;
   precision: 'fast' | 'exact';
+  kv_cache: 'f16' | 'f32';
   weight_bytes: number;
   /** Of the weights, the bytes that a decoded token reads: all but an embedding table that is not the output's as well. */
   weight_bytes_per_token: number;
@@ -211,6 +232,15 @@ export interface ModelInfo {
   draft?: DraftInfo;
   adapter: AdapterInfo;
   autotune: AutotuneInfo;
+  /** What may make the model answer worse than it could. `onWarning` hears of each. */
+  warnings: Warning[];
+}
+
+/** Something that is no error and that a person should know. */
+export interface Warning {
+  /** Stable, for programs. `no_chat_template`: chats are written in ChatML, which the model may not have been trained with. */
+  code: 'no_chat_template';
+  message: string;
 }
 
 /** What autotuning did. */
@@ -362,6 +392,14 @@ export interface ChatCompletionRequest extends GenerationRequest {
   messages: ChatMessage[];
   /** Handed to the model's chat template. A call comes back in `content`, as the text that the model wrote. */
   tools?: Tool[] | undefined;
+  /** Another chat template than the model's, in Jinja. With the three below an extension, in vLLM's words. */
+  chat_template?: string | undefined;
+  /** Variables for the chat template, such as `{enable_thinking: false}`. */
+  chat_template_kwargs?: Record<string, unknown> | undefined;
+  /** Whether the template begins an answer behind the messages. Default: true, unless `continue_final_message` is. */
+  add_generation_prompt?: boolean | undefined;
+  /** The answer goes on with the last message, which is the assistant's and is not finished; it comes without what is there already. */
+  continue_final_message?: boolean | undefined;
   /** OpenAI's newer name of `max_tokens`. */
   max_completion_tokens?: number | undefined;
   stream?: boolean | undefined;
@@ -371,6 +409,42 @@ export interface CompletionRequest extends GenerationRequest {
   /** A text, or its token ids. */
   prompt: string | number[];
   stream?: boolean | undefined;
+}
+
+export interface EmbeddingsRequest {
+  /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
+  model?: string;
+  /** Not looked at. */
+  user?: string;
+  /** One text or several (at most 2048), or their token ids. Texts get the tokens around them that the model wants. */
+  input: string | string[] | number[] | number[][];
+  /** Keep only so many numbers of each vector, the first ones. For models that were trained for it. */
+  dimensions?: number | undefined;
+  /** `base64`: the numbers as float32 in little-endian order. Default: `float`, an array. */
+  encoding_format?: 'float' | 'base64' | undefined;
+  /** Cut a text that is too long at its end, instead of rejecting with `context_length_exceeded`. An extension. */
+  truncate?: boolean | undefined;
+}
+
+export interface EmbeddingUsage {
+  /** With the tokens that the model wants around a text. */
+  prompt_tokens: number;
+  total_tokens: number;
+}
+
+export interface EmbeddingsResponse<Vector = number[]> {
+  object: 'list';
+  /** In the order of the inputs. */
+  data: Embedding<Vector>[];
+  model: string;
+  usage: EmbeddingUsage;
+}
+
+export interface Embedding<Vector = number[]> {
+  object: 'embedding';
+  index: number;
+  /** `info.embedding_length` numbers, or `dimensions` of them, whose squares add up to 1. */
+  embedding: Vector;
 }
 
 export interface RequestOptions {

@@ -3,7 +3,7 @@
 
 import init, * as glue from './wasm/rillm.js';
 import { EngineError, toEngineError } from './errors.js';
-import type { Chunk } from './protocol.js';
+import type { Chunk, EmbeddingsData } from './protocol.js';
 import type { HostSource } from './source.js';
 import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
 import type { GpuStats, KernelTime } from './stats.js';
@@ -25,7 +25,9 @@ export interface WasmTensor {
 
 export interface WasmLoadOptions {
   contextLength?: number;
+  chatTemplate?: string;
   precision?: 'fast' | 'exact';
+  kvCache?: 'f16' | 'f32';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';
@@ -42,6 +44,7 @@ export interface WasmEngine {
   complete(request: object): WasmGeneration;
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
+  embed(request: object): Promise<EmbeddingsData>;
   forward(ids: Uint32Array): Promise<WasmTensor>;
   sync(): Promise<void>;
   stats(): Omit<EngineStats, 'wasm_memory_bytes'>;

@@ -51,7 +51,10 @@ function fail(id: number, thrown: unknown): void {
 }
 
 function transferables(value: unknown): Transferable[] {
-  return value instanceof Float32Array || value instanceof Uint32Array ? [value.buffer as ArrayBuffer] : [];
+  if (value instanceof Float32Array || value instanceof Uint32Array) return [value.buffer as ArrayBuffer];
+  // The vectors of embeddings.
+  const values = typeof value === 'object' && value !== null && 'values' in value ? value.values : undefined;
+  return values instanceof Float32Array ? [values.buffer as ArrayBuffer] : [];
 }
 
 async function answer(id: number, work: () => Promise<unknown>): Promise<void> {

@@ -2,7 +2,7 @@
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
 import { abortError, EngineError, errorData, toEngineError } from './errors.js';
-import type { Chunk, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, SentSource, TensorData, ToWorker } from './protocol.js';
+import type { Chunk, EmbeddingsData, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, SentSource, TensorData, ToWorker } from './protocol.js';
 import type { HostSource } from './source.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
@@ -121,6 +121,10 @@ export class WorkerHost implements Host {
 
   detokenize(ids: Uint32Array): Promise<string> {
     return this.#call('detokenize', ids);
+  }
+
+  embed(request: object): Promise<EmbeddingsData> {
+    return this.#call('embed', request);
   }
 
   forward(ids: Uint32Array): Promise<TensorData> {

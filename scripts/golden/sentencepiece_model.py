@@ -1,19 +1,24 @@
 """Trains a small sentencepiece BPE model on tests/text/texts.json and writes it, with the ids that sentencepiece itself
 gives for every text, to tests/text/sentencepiece.json. The scores are sentencepiece's own, and runs of one character,
-where merges of equal score compete, are in the texts.
+where merges of equal score compete, are in the texts. And a unigram model with a normalisation like T5's and XLM-RoBERTa's, cut
+to the characters of the texts (the whole one takes 300 kB), to tests/text/unigram.json.
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install sentencepiece==0.2.3
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install sentencepiece==0.2.3 protobuf
     /tmp/venv/bin/python scripts/golden/sentencepiece_model.py
 """
 
+import base64
 import io
 import json
 import pathlib
+import tempfile
+import unicodedata
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 folder = pathlib.Path(__file__).parents[2] / "tests/text"
-texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))[:600]
 
 model = io.BytesIO()
 lines = [line for text in texts for line in text.split("\n") if line and "\0" not in line]
@@ -53,3 +58,36 @@ golden = {
 path = folder / "sentencepiece.json"
 path.write_text(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
 print(f"{path}: {len(ids)} tokens, {len(kept)} texts, {sum(map(len, golden['ids']))} ids, {path.stat().st_size} bytes")
+
+texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+rules = {("e\u0301", "é"), ("a\u0308", "ä")}
+for c in sorted({c for text in texts for c in text}):
+    space = c in "\t\n\r\u200b" or unicodedata.category(c) in ("Zs", "Zl", "Zp")
+    control = unicodedata.category(c) == "Cc"
+    rules.add((c, " " if space else "" if control else unicodedata.normalize("NFKC", c)))
+points = lambda text: " ".join(f"{ord(c):X}" for c in text)
+with tempfile.NamedTemporaryFile("w", suffix=".tsv") as tsv:
+    tsv.writelines(f"{points(a)}\t{points(b)}\n" for a, b in sorted(rules) if a != b and "\0" not in a)
+    tsv.flush()
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines * 3), model_writer=model, model_type="unigram", vocab_size=900,
+        character_coverage=0.985, normalization_rule_tsv=tsv.name, num_threads=1, minloglevel=2, hard_vocab_limit=False,
+        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, user_defined_symbols=["<mark>"],
+    )
+spm = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+ids = range(spm.vocab_size())
+golden = {
+    "source": f"sentencepiece {sentencepiece.__version__}, unigram",
+    "vocabulary": {
+        "tokens": [spm.id_to_piece(i) for i in ids],
+        "scores": [spm.get_score(i) for i in ids],
+        "token_types": [4 if spm.id_to_piece(i) == "<mark>" else token_type(i) for i in ids],
+        "charsmap": base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode(),
+    },
+    "ids": [None if "\0" in text else spm.encode(text) for text in texts],
+}
+path = folder / "unigram.json"
+path.write_text(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+print(f"{path}: {len(ids)} tokens, {len(texts)} texts, {path.stat().st_size} bytes")

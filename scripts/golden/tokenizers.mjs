@@ -1,20 +1,21 @@
 // Golden token ids, made by implementations that share no code with ours: llama3-tokenizer-js, llama-tokenizer-js and
 // gpt-tokenizer. tests/text/README.md says what the files hold.
 //
-//   mkdir -p /tmp/golden && cd /tmp/golden && npm install llama3-tokenizer-js@1.2.0 llama-tokenizer-js@1.2.2 gpt-tokenizer@4.0.0
-//   node scripts/golden/tokenizers.mjs /tmp/golden tests/text          vocabularies cut to a few thousand tokens
-//   node scripts/golden/tokenizers.mjs /tmp/golden /tmp/full --full    whole vocabularies, for RILLM_FULL_TOKENIZERS
+// The packages are development dependencies of the repository.
+//
+//   node scripts/golden/tokenizers.mjs tests/text              the texts, and vocabularies cut to a few thousand tokens
+//   node scripts/golden/tokenizers.mjs target/vocabularies --full    whole vocabularies; tests/tokenizers.rs does this itself
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [modules, out, mode] = process.argv.slice(2);
-if (!modules || !out) throw new Error("usage: node tokenizers.mjs FOLDER_WITH_NODE_MODULES OUT_FOLDER [--full]");
+const [out, mode] = process.argv.slice(2);
+if (!out) throw new Error("usage: node tokenizers.mjs OUT_FOLDER [--full]");
 const full = mode === "--full";
 mkdirSync(out, { recursive: true });
 // By path: the parts of gpt-tokenizer that take another vocabulary are not among its exports.
-const path = (file) => join(resolve(modules), "node_modules", file);
+const path = (file) => join(import.meta.dirname, "../../node_modules", file);
 const load = (file) => import(pathToFileURL(path(file)).href);
 
 const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6;
@@ -68,7 +69,67 @@ function texts() {
   return all;
 }
 
-const TEXTS = texts();
+/** Blocks of Unicode, one or two for each script, with symbols, emoji, private use and what is hard to see. */
+const BLOCKS = [
+  [0x20, 0x7e], [0x20, 0x7e], [0x00, 0x1f], [0x7f, 0x84], [0x86, 0xff], [0x100, 0x24f], [0x250, 0x2af], [0x300, 0x36f], [0x370, 0x3ff], [0x400, 0x4ff],
+  [0x530, 0x58f], [0x590, 0x5ff], [0x600, 0x6ff], [0x700, 0x74f], [0x780, 0x7bf], [0x900, 0x97f], [0x980, 0x9ff], [0xa00, 0xa7f], [0xa80, 0xaff],
+  [0xb00, 0xb7f], [0xb80, 0xbff], [0xc00, 0xc7f], [0xc80, 0xcff], [0xd00, 0xd7f], [0xd80, 0xdff], [0xe00, 0xe7f], [0xe80, 0xeff], [0xf00, 0xfff],
+  [0x1000, 0x109f], [0x10a0, 0x10ff], [0x1100, 0x11ff], [0x1200, 0x137f], [0x13a0, 0x13ff], [0x1400, 0x167f], [0x1680, 0x169f], [0x16a0, 0x16ff],
+  [0x1780, 0x17ff], [0x1800, 0x18af], [0x1e00, 0x1eff], [0x1f00, 0x1fff], [0x2000, 0x206f], [0x2070, 0x209f], [0x20a0, 0x20cf], [0x2100, 0x214f],
+  [0x2150, 0x218f], [0x2190, 0x21ff], [0x2200, 0x22ff], [0x2300, 0x23ff], [0x2460, 0x24ff], [0x2500, 0x259f], [0x2600, 0x27bf], [0x2800, 0x28ff],
+  [0x2c00, 0x2c5f], [0x2d30, 0x2d7f], [0x3000, 0x303f], [0x3040, 0x309f], [0x30a0, 0x30ff], [0x3100, 0x312f], [0x3400, 0x4dbf], [0x4e00, 0x9fff],
+  [0xa000, 0xa48f], [0xac00, 0xd7af], [0xe000, 0xf8ff], [0xf900, 0xfaff], [0xfb00, 0xfb4f], [0xfe00, 0xfe4f], [0xff00, 0xffef], [0x10330, 0x1034f],
+  [0x10400, 0x1044f], [0x12000, 0x123ff], [0x13000, 0x1342f], [0x1d400, 0x1d7ff], [0x1f000, 0x1f02f], [0x1f300, 0x1f5ff], [0x1f600, 0x1f64f],
+  [0x1f680, 0x1f6ff], [0x1f900, 0x1f9ff], [0x20000, 0x2a6df], [0xd800, 0xdfff], [0xe0000, 0xe007f],
+];
+
+/** Words as code has them. */
+const CODE = [
+  "fn", "let mut", "const", "return", "if (", ") {", "};", "=>", "->", "::", "&&", "||", "!=", "==", "+=", "//", "/*", "*/", "#[derive(Debug)]", "self.", "this.",
+  "async", "await", "i++", "[0]", "0xFF", "1_000u64", "'a'", '"text"', "`${x}`", "\\n", "\n", "\n    ", "\n\t", "\n        ", "\r\n", "    ", "\t\t", "def __init__(self):",
+  "import numpy as np", "#include", "<T>", "snake_case", "camelCase", "SCREAMING_CASE", "x1", "None", "nullptr", "std::vec", "$HOME", "&lt;", "<br/>", "{{", "}}", ";;", "...",
+];
+
+/** Texts after the 600: characters of every block, and code. What JavaScript takes for white space and Unicode does not is left out. */
+function moreTexts() {
+  const next = random(20251120);
+  const below = (n) => Math.floor(next() * n);
+  const character = ([from, to]) => {
+    for (let tries = 0; tries < 20; tries++) {
+      const point = from + below(to - from + 1);
+      const lone = point >= 0xd800 && point <= 0xdfff;
+      if (point !== 0xfeff && (lone || /\p{Assigned}/u.test(String.fromCodePoint(point)))) return String.fromCodePoint(point);
+    }
+    return "";
+  };
+  const all = [];
+  for (const block of BLOCKS) {
+    for (let n = 0; n < 15; n++) {
+      let text = "";
+      const length = 1 + below(12);
+      for (let i = 0; i < length; i++) {
+        const kind = next();
+        if (kind < 0.7) text += character(block);
+        else if (kind < 0.8) text += character(BLOCKS[below(BLOCKS.length)]);
+        else if (kind < 0.9) text += [" ", "  ", "\n", "\t", "\u3000", "\u00a0"][below(6)];
+        else text += PARTS[below(PARTS.length)];
+      }
+      all.push(text);
+    }
+  }
+  while (all.length < 1700) {
+    let text = "";
+    const length = 1 + below(20);
+    for (let i = 0; i < length; i++) text += (next() < 0.75 ? CODE[below(CODE.length)] : PARTS[below(PARTS.length)]) + (next() < 0.4 ? " " : "");
+    all.push(text);
+  }
+  // A lone surrogate becomes U+FFFD wherever JavaScript makes UTF-8 of a text.
+  return all.map((text) => text.toWellFormed());
+}
+
+// The cut vocabularies are compared on the first 600.
+const FIRST = texts();
+const TEXTS = full ? [...FIRST, ...moreTexts()] : FIRST;
 
 // --- byte-level vocabularies ----------------------------------------------------------------------------------------
 
@@ -99,7 +160,12 @@ function mergesOfRanks(tokens) {
 async function gpt(name, pre, nTokens) {
   const { BytePairEncodingCore } = await load("gpt-tokenizer/esm/BytePairEncodingCore.js");
   const constants = await load("gpt-tokenizer/esm/encodingParams/constants.js");
-  const split = { r50k_base: constants.R50K_TOKEN_SPLIT_REGEX, o200k_base: constants.O200K_TOKEN_SPLIT_REGEX }[name];
+  const split = {
+    r50k_base: constants.R50K_TOKEN_SPLIT_REGEX,
+    cl100k_base: constants.CL_AND_O_TOKEN_SPLIT_PATTERN ?? constants.CL100K_TOKEN_SPLIT_REGEX,
+    o200k_base: constants.O200K_TOKEN_SPLIT_REGEX,
+  }[name];
+  if (split === undefined) throw new Error(`gpt-tokenizer has no expression for ${name}`);
   const lines = readFileSync(path(`gpt-tokenizer/data/${name}.tiktoken`), "utf8").trim().split("\n");
   const ranks = lines.slice(0, nTokens).map((line) => Buffer.from(line.split(" ")[0], "base64"));
   const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -173,6 +239,8 @@ async function llama(nMerged) {
     scores: tokens.map((text, id) => (id < 259 ? 0 : (scores.get(text) ?? -1e6 - id))),
     token_types: tokens.map((_, id) => (id === 0 ? UNKNOWN : id < 3 ? CONTROL : id < 259 ? BYTE : NORMAL)),
     merges: [], bos: 1, eos: 2, unk: 0,
+    // A tokenizer.json of the model has merges by rank.
+    ...(full && { ranked_merges: merges.map(([pair]) => pair) }),
   };
   // The package gives nothing at all for an empty text.
   return { source: "llama-tokenizer-js", add_special: false, vocabulary, encode: (text) => tokenizer.encode(text, false, true) };
@@ -187,7 +255,8 @@ const vocabularies = {
   "llama-bpe": await llama3(cut(3000)),
   "llama-spm": await llama(cut(2500)),
 };
-if (!full) writeFileSync(join(out, "texts.json"), JSON.stringify(TEXTS) + "\n");
+if (full) vocabularies["cl100k"] = await gpt("cl100k_base", "dbrx", Infinity);
+else writeFileSync(join(out, "texts.json"), JSON.stringify([...FIRST, ...moreTexts()]) + "\n");
 for (const [name, { source, add_special, vocabulary, encode }] of Object.entries(vocabularies)) {
   const ids = TEXTS.map(encode);
   const file = join(out, `${name}.json`);

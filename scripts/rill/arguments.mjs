@@ -10,11 +10,13 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
 
   generate --model PATH|URL (--prompt TEXT [--raw] | --messages FILE.json)
            [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed S] [--ignore-eos]
+           The model is a GGUF file, or a Hugging Face folder.
            The prompt is a user's message where the model has a chat template, a text to continue where it has
            none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
   logits   --model PATH|URL --ids FILE.json --out FILE.npy [--precision fast|exact]
            The precision is exact unless said otherwise.
   tokenize --model PATH|URL --text TEXT [--add-special]
+  embed    --model PATH|URL --text TEXT [--dimensions N]
   template --template FILE --context FILE.json
   bench    [--model PATH|URL] [--json] [--prompt-tokens N] [--new-tokens N] [--repetitions N] [--context-length N]
            everything, as tables or with --json as an object; without --model, the demo model
@@ -51,6 +53,7 @@ const COMMANDS = {
   generate: { model: text, precision: text, autotune: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
   logits: { model: text, precision: text, autotune: text, ids: text, out: text },
   tokenize: { model: text, text: text, 'add-special': flag },
+  embed: { model: text, text: text, dimensions: text },
   template: { template: text, context: text },
   bench: { model: text, precision: text, autotune: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
   'bench decode': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
@@ -115,6 +118,8 @@ function parametersOf(name, values) {
     }
     case 'tokenize':
       return { text: need('text'), options: { add_special: values['add-special'] ?? false } };
+    case 'embed':
+      return { text: need('text'), settings: withoutUndefined({ dimensions: number(values, 'dimensions') }) };
     case 'template':
       return { template: readText(need('template')), context: readJson(need('context')) };
     default: {

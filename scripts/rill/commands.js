@@ -44,6 +44,12 @@ const commands = {
 
   tokenize: ({ model, text, options }) => withEngine(model, async (engine) => ({ ids: [...(await engine.tokenize(text, options))] })),
 
+  embed: ({ model, text, settings }) =>
+    withEngine(model, async (engine) => {
+      const { data, usage } = await engine.embeddings.create({ input: text, ...settings });
+      return { embedding: data[0].embedding, usage };
+    }),
+
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
   bench: ({ model, precision, autotune, settings }) =>

@@ -5,11 +5,14 @@ use web_time::Duration;
 
 use super::load::LoadOptions;
 use crate::error::Result;
-use crate::model::{KvCache, Logits, Transformer};
+use crate::model::{KvCache, KvFormat, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, TuningReport};
 
-/// What all of it may take, less what the last step that was begun may take longer than expected: a second in all.
-const BUDGET: Duration = Duration::from_millis(750);
+/// What a load may take longer for it. A model is tuned after some loads, none of which is much slower for it.
+const BUDGET: Duration = Duration::from_millis(300);
+
+/// The same where it is asked for by name: nearly a second, because the last thing that was begun may take longer than expected.
+const FULL_BUDGET: Duration = Duration::from_millis(750);
 
 /// Positions of the context that attention is measured with.
 const POSITIONS: usize = 1024;
@@ -21,10 +24,10 @@ const PROMPT: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Autotune {
-    /// On GPUs. On software adapters it would take longer than it gains.
+    /// On GPUs, a part at each load. On software adapters it would take longer than it gains.
     #[default]
     Auto,
-    /// On every adapter.
+    /// On every adapter, for longer at each load.
     Always,
     /// Never: the defaults run, which follow from the adapter's features.
     Off,
@@ -51,12 +54,20 @@ pub struct AutotuneInfo {
     pub report: TuningReport,
 }
 
+impl AutotuneInfo {
+    /// Of a model whose kernels have no variants.
+    pub(super) fn off() -> Self {
+        Self { state: AutotuneState::Off, report: TuningReport::default() }
+    }
+}
+
 /// Tunes the kernels of a model whose weights are on the GPU, as far as `options` want it. Returns what was done, and what is to
 /// be kept if something new was found.
 pub(super) async fn run(
     context: &Context,
     transformer: &Transformer,
     capacity: usize,
+    kv_format: KvFormat,
     options: &LoadOptions,
 ) -> Result<(AutotuneInfo, Option<String>)> {
     let skipped = match options.autotune {
@@ -67,6 +78,7 @@ pub(super) async fn run(
     if let Some(state) = skipped {
         return Ok((AutotuneInfo { state, report: TuningReport::default() }, None));
     }
+    let budget = if options.autotune == Autotune::Always { FULL_BUDGET } else { BUDGET };
     let clock = DeviceClock::start();
     let positions = capacity.min(POSITIONS);
     let prompt = positions.min(PROMPT);
@@ -76,14 +88,14 @@ pub(super) async fn run(
     let (last, first) = (state(positions - 1)?, state(0)?);
     let (token, prompt) = (tokens(1)?, tokens(prompt)?);
     let step = |tokens: &tensor::Tensor, state: &tensor::Tensor| {
-        let cache = KvCache::new(context, transformer.config(), positions, 1)?;
+        let cache = KvCache::new(context, transformer.config(), positions, 1, kv_format)?;
         transformer.forward(tokens, state, &cache, Logits::Last).map(|_| ())
     };
     let decode = || step(&token, &last);
     let prefill = || step(&prompt, &first);
     let subjects = tensor::survey(context, &[&decode, &prefill])?;
     let mut stored = StoredTunings::new(options.tunings.as_deref(), context);
-    let report = tensor::Autotune::new(context, &clock, BUDGET).run(&subjects, &mut stored).await;
+    let report = tensor::Autotune::new(context, &clock, budget).run(&subjects, &mut stored).await;
     drop(subjects);
     // What it ran on is of other sizes than what a session needs.
     context.device().trim();

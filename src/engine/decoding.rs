@@ -372,7 +372,7 @@ async fn seat(inner: &Inner) -> Result<()> {
         (together, rows)
     };
     let Some(mut together) = together else { return Ok(()) };
-    let result = together.seat(context, &inner.transformer, &rows).await;
+    let result = together.seat(context, inner.decoder()?, &rows).await;
     inner.decoding.borrow_mut().together = Some(together);
     result
 }

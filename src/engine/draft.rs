@@ -11,7 +11,7 @@ use super::session::Session;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
-use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
+use crate::model::{KvCache, KvFormat, Logits, Precision, Transformer, Weights};
 use crate::tensor::{Context, Tensor};
 use crate::text::sampler::SamplerSettings;
 use crate::text::tokenizer::Tokenizer;
@@ -45,14 +45,22 @@ impl DraftModel {
         checkpoint: &Checkpoint<'_>,
         capacity: usize,
         precision: Precision,
+        kv_format: KvFormat,
         joined: bool,
         on_bytes: &mut dyn FnMut(u64, u64) -> Result<()>,
     ) -> Result<(Self, DraftInfo)> {
         let config = Config::of(checkpoint)?;
+        if config.arch.is_encoder {
+            bail!(
+                InvalidRequest,
+                "the draft model ({}) is an encoder, wanted one that goes on with a text",
+                config.arch.name
+            );
+        }
         let capacity = capacity.min(config.context_length);
         let weights = Weights::load(context, checkpoint, &config, joined, on_bytes).await?;
         let transformer = Transformer::new(context, config, &weights, capacity, precision)?;
-        let cache = KvCache::new(context, transformer.config(), capacity, 1)?;
+        let cache = KvCache::new(context, transformer.config(), capacity, 1, kv_format)?;
         let info = DraftInfo {
             architecture: transformer.config().arch.name.to_owned(),
             parameters: transformer.parameters(),

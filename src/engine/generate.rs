@@ -222,13 +222,13 @@ impl Generation {
         let common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
         session.truncate(common);
         self.cached = common;
-        session.configure(&engine.transformer, &self.request.sampler, &ending).await?;
+        session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
         let mut done = common;
         while done < prompt.len() {
             let begin = Instant::now();
             let among_others = !engine.decoding.borrow().is_idle();
             let tokens = engine.pace.borrow().part_of(prompt.len() - done, among_others);
-            session.prefill(&engine.transformer, &prompt[done..], tokens)?;
+            session.prefill(engine.decoder()?, &prompt[done..], tokens)?;
             done += tokens;
             if done < prompt.len() {
                 // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.

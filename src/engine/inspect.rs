@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::Folder;
-use crate::model::{KvCache, Weights};
+use crate::model::{KvCache, KvFormat, Weights};
 use crate::tensor::{AdapterInfo, Device};
 
 /// What the headers of a model say. Fields that only a supported architecture gives are missing for others.
@@ -108,8 +108,10 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         problem: None,
     };
     let device = Device::request(&options.device).await;
+    let mut software = false;
     if let Ok(device) = &device {
         let capabilities = device.capabilities();
+        software = capabilities.software;
         found.adapter = Some(AdapterLimits {
             info: device.adapter().clone(),
             max_buffer_bytes: capabilities.max_buffer_size,
@@ -117,7 +119,8 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         });
         device.destroy();
     }
-    let needs = found.fill(&checkpoint, options);
+    let kv_format = options.kv_format_on(software);
+    let needs = found.fill(&checkpoint, options, kv_format);
     found.problem = match (needs, device) {
         (Err(error), _) | (Ok(()), Err(error)) => Some(error.into()),
         (Ok(()), Ok(_)) => None,
@@ -127,7 +130,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
 
 impl Inspection {
     /// What the configuration gives; an error is what loading would end in.
-    fn fill(&mut self, checkpoint: &Checkpoint<'_>, options: &LoadOptions) -> Result<()> {
+    fn fill(&mut self, checkpoint: &Checkpoint<'_>, options: &LoadOptions, kv_format: KvFormat) -> Result<()> {
         let config = Config::of(checkpoint)?;
         self.layers = Some(config.n_layers);
         self.vocab_size = Some(config.vocab_size);
@@ -135,9 +138,12 @@ impl Inspection {
         self.trained_context_length = Some(config.context_length);
         let needs = Weights::needs(checkpoint, &config)?;
         self.weight_bytes = Some(needs.bytes);
-        let capacity = capacity(options.context_length, config.context_length)?;
+        let capacity = capacity(options.context_length, &config)?;
         self.context_length = Some(capacity);
-        let (kv_bytes, kv_binding) = KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1));
+        let (kv_bytes, kv_binding) = match config.arch.is_encoder {
+            true => (0, 0),
+            false => KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1), kv_format),
+        };
         self.kv_cache_bytes = Some(kv_bytes);
         let Some(adapter) = &self.adapter else { return Ok(()) };
         for (what, binding, buffer) in [

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::autotune::{self, Autotune, AutotuneInfo};
+use super::chat_prompt::Templates;
 use super::decoding::Decoding;
 use super::draft::{self, DraftInfo, DraftModel};
 use super::model_text::ModelText;
@@ -17,9 +18,8 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{KvCache, Logits, Precision, Transformer, Weights};
+use crate::model::{Embeds, Encoder, KvCache, KvFormat, Logits, Pooling, Precision, Transformer, Weights};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
-use crate::text::chat::{ChatTemplate, DEFAULT_CHAT_TEMPLATE};
 use crate::text::tokenizer::Tokenizer;
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
@@ -40,14 +40,32 @@ pub struct LoadOptions {
     pub max_sequences: Option<usize>,
     /// What the clock on the wall differs from UTC, for templates that ask for the date.
     pub utc_offset_seconds: i64,
+    /// A chat template in place of the model's own, in Jinja.
+    pub chat_template: Option<String>,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
     pub precision: Option<Precision>,
+    /// How keys and values are stored. Without it f16, and f32 where the precision is exact.
+    pub kv_cache: Option<KvFormat>,
     /// Run one op at a time, to compare with the ops that join several.
     pub plain_ops: bool,
     /// Whether variants of kernels are compared on this adapter.
     pub autotune: Autotune,
     /// What [`Engine::tunings`] of an earlier load gave. Anything else is passed over.
     pub tunings: Option<String>,
+}
+
+impl LoadOptions {
+    /// The precision on an adapter.
+    pub(super) fn precision_on(&self, software: bool) -> Precision {
+        self.precision.unwrap_or(if software { Precision::Exact } else { Precision::Fast })
+    }
+
+    pub(super) fn kv_format_on(&self, software: bool) -> KvFormat {
+        self.kv_cache.unwrap_or(match self.precision_on(software) {
+            Precision::Exact => KvFormat::F32,
+            Precision::Fast => KvFormat::F16,
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -70,12 +88,16 @@ pub struct Progress {
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelInfo {
     pub name: Option<String>,
-    /// The file has a chat template of its own.
+    /// The file has a chat template of its own, or the load was given one.
     pub has_chat_template: bool,
     pub architecture: String,
     pub parameters: u64,
     pub layers: usize,
-    /// Tokens that fit the KV cache.
+    /// It goes on with a text. Otherwise it is an encoder, which makes embeddings only.
+    pub generates: bool,
+    /// It makes embeddings.
+    pub embeds: bool,
+    /// Tokens that fit the KV cache; of an encoder, those that a text may have.
     pub context_length: usize,
     /// Requests that run at once, each with a context of its own.
     pub max_sequences: usize,
@@ -83,6 +105,7 @@ pub struct ModelInfo {
     pub embedding_length: usize,
     pub quantization: String,
     pub precision: Precision,
+    pub kv_cache: KvFormat,
     pub weight_bytes: u64,
     /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
     pub weight_bytes_per_token: u64,
@@ -93,16 +116,119 @@ pub struct ModelInfo {
     pub draft: Option<DraftInfo>,
     pub adapter: AdapterInfo,
     pub autotune: AutotuneInfo,
+    /// What may make the model answer worse than it could.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something that is no error and that a person should know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Warning {
+    /// Stable, for programs: `no_chat_template`.
+    pub code: &'static str,
+    pub message: String,
 }
 
 /// A loaded model.
 pub struct Engine(pub(super) Rc<Inner>);
 
+/// What a model does.
+pub(super) enum Model {
+    /// Goes on with a text.
+    Decoder(Box<Transformer>),
+    /// Makes vectors of texts.
+    Encoder(Box<Encoder>),
+}
+
+impl Model {
+    fn config(&self) -> &Config {
+        match self {
+            Self::Decoder(transformer) => transformer.config(),
+            Self::Encoder(encoder) => encoder.config(),
+        }
+    }
+
+    fn parameters(&self) -> u64 {
+        match self {
+            Self::Decoder(transformer) => transformer.parameters(),
+            Self::Encoder(encoder) => encoder.parameters(),
+        }
+    }
+
+    fn quantization(&self) -> &'static str {
+        match self {
+            Self::Decoder(transformer) => transformer.quantization(),
+            Self::Encoder(encoder) => encoder.quantization(),
+        }
+    }
+
+    fn precision(&self) -> Precision {
+        match self {
+            Self::Decoder(transformer) => transformer.precision(),
+            Self::Encoder(_) => Precision::Exact,
+        }
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        match self {
+            Self::Decoder(transformer) => transformer.weight_bytes(),
+            Self::Encoder(encoder) => encoder.weight_bytes(),
+        }
+    }
+}
+
+/// A model whose kernels are compiled, and what goes with it.
+struct Ready {
+    model: Model,
+    kv_cache_bytes: u64,
+    autotune: AutotuneInfo,
+    tunings: Option<String>,
+    sessions: Vec<Session>,
+    together: Option<Sequences>,
+}
+
+impl Ready {
+    async fn decoder(
+        context: &Context,
+        transformer: Transformer,
+        capacity: usize,
+        max_sequences: usize,
+        kv_format: KvFormat,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let (autotune, tunings) = autotune::run(context, &transformer, capacity, kv_format, options).await?;
+        let cache = KvCache::new(context, transformer.config(), capacity, max_sequences, kv_format)?;
+        let kv_cache_bytes = cache.bytes();
+        let mut sessions = (0..max_sequences)
+            .map(|sequence| Session::new(context, cache.sequence(sequence)?, capacity, sequence))
+            .collect::<Result<Vec<Session>>>()?;
+        if let Some(first) = sessions.first_mut() {
+            first.prepare(context, &transformer).await?;
+        }
+        let together = match max_sequences > 1 && transformer.is_joined() {
+            true => Some(Sequences::new(context, cache)?),
+            false => None,
+        };
+        let model = Model::Decoder(Box::new(transformer));
+        Ok(Self { model, kv_cache_bytes, autotune, tunings, sessions, together })
+    }
+
+    async fn encoder(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
+        let encoder = Encoder::new(context, config, weights)?;
+        // The kernels do not depend on how many tokens and texts there are.
+        context.prepare(|| encoder.forward(&[&[0, 0], &[0]], Pooling::Mean)).await?;
+        context.device().sync().await?;
+        let (autotune, tunings) = (AutotuneInfo::off(), None);
+        let model = Model::Encoder(Box::new(encoder));
+        Ok(Self { model, kv_cache_bytes: 0, autotune, tunings, sessions: Vec::new(), together: None })
+    }
+}
+
 pub(super) struct Inner {
     pub context: Context,
-    pub transformer: Transformer,
+    pub model: Model,
+    pub embeds: Embeds,
     pub tokenizer: Tokenizer,
-    pub template: ChatTemplate,
+    pub templates: Templates,
     pub utc_offset_seconds: i64,
     pub info: ModelInfo,
     /// Of autotuning, to be kept for the next load.
@@ -161,7 +287,7 @@ impl Engine {
         let total = checkpoint.file_bytes();
         let metadata = &checkpoint.metadata;
         let config = Config::of(&checkpoint)?;
-        let ModelText { tokenizer, chat_template } = ModelText::of(&checkpoint)?;
+        let ModelText { tokenizer, chat_templates } = ModelText::of(&checkpoint)?;
         if tokenizer.vocab_size() > config.vocab_size {
             bail!(
                 InvalidFile,
@@ -170,17 +296,17 @@ impl Engine {
                 config.vocab_size
             );
         }
-        let template = ChatTemplate::new(chat_template.as_deref().unwrap_or(DEFAULT_CHAT_TEMPLATE))?;
-        let capacity = capacity(options.context_length, config.context_length)?;
+        let (templates, has_chat_template, warnings) =
+            Templates::of(&chat_templates, options, !config.arch.is_encoder)?;
+        let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
+        let capacity = capacity(options.context_length, &config)?;
         let max_sequences = options.max_sequences.unwrap_or(1);
         if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
         }
 
-        let precision = options.precision.unwrap_or(match device.capabilities().software {
-            true => Precision::Exact,
-            false => Precision::Fast,
-        });
+        let software = device.capabilities().software;
+        let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
         let context = Context::new(device);
         let n_layers = config.n_layers;
         // Headers, and whatever else is not read, count as read.
@@ -188,49 +314,51 @@ impl Engine {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let weights = Weights::load(&context, &checkpoint, &config, !options.plain_ops, &mut on_bytes).await?;
-        let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
-        let (autotune, tunings) = autotune::run(&context, &transformer, capacity, options).await?;
-        let cache = KvCache::new(&context, transformer.config(), capacity, max_sequences)?;
-        let config = transformer.config();
-        let only_gathered = match config.tie_embeddings {
+        let is_encoder = config.arch.is_encoder;
+        let join = !options.plain_ops && !is_encoder;
+        let weights = Weights::load(&context, &checkpoint, &config, join, &mut on_bytes).await?;
+        let only_gathered = match config.tie_embeddings && !is_encoder {
             true => 0,
             false => checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes),
         };
+        let ready = match is_encoder {
+            true => Ready::encoder(&context, config, &weights).await?,
+            false => {
+                let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
+                Ready::decoder(&context, transformer, capacity, max_sequences, kv_format, options).await?
+            }
+        };
+        let Ready { model, kv_cache_bytes, autotune, tunings, sessions, together } = ready;
+        let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
-            has_chat_template: chat_template.is_some(),
+            has_chat_template,
             architecture: config.arch.name.to_owned(),
-            parameters: transformer.parameters(),
+            generates: !is_encoder,
+            embeds: embeds.pooling.is_some(),
+            parameters: model.parameters(),
             layers: n_layers,
             context_length: capacity,
             max_sequences,
             vocab_size: config.vocab_size,
             embedding_length: config.n_embd,
-            quantization: transformer.quantization().to_uppercase(),
-            precision: transformer.precision(),
-            weight_bytes: transformer.weight_bytes(),
-            weight_bytes_per_token: transformer.weight_bytes().saturating_sub(only_gathered),
-            kv_cache_bytes: cache.bytes(),
+            quantization: model.quantization().to_uppercase(),
+            precision: model.precision(),
+            kv_cache: kv_format,
+            weight_bytes: model.weight_bytes(),
+            weight_bytes_per_token: model.weight_bytes().saturating_sub(only_gathered),
+            kv_cache_bytes,
             draft: None,
             adapter: context.device().adapter().clone(),
             autotune,
-        };
-        let mut sessions = (0..max_sequences)
-            .map(|sequence| Session::new(&context, cache.sequence(sequence)?, capacity, sequence))
-            .collect::<Result<Vec<Session>>>()?;
-        if let Some(first) = sessions.first_mut() {
-            first.prepare(&context, &transformer).await?;
-        }
-        let together = match max_sequences > 1 && transformer.is_joined() {
-            true => Some(Sequences::new(&context, cache)?),
-            false => None,
+            warnings,
         };
         let engine = Engine(Rc::new(Inner {
             context,
-            transformer,
+            model,
+            embeds,
             tokenizer,
-            template,
+            templates,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
             sessions: RefCell::new(sessions),
@@ -279,6 +407,7 @@ impl Engine {
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<(DraftModel, DraftInfo)> {
         let inner = &self.0;
+        inner.decoder()?;
         progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
         let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
         let total = checkpoint.file_bytes();
@@ -287,9 +416,10 @@ impl Engine {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let (capacity, precision) = (inner.info.context_length, inner.info.precision);
+        let (capacity, precision, kv_format) = (inner.info.context_length, inner.info.precision, inner.info.kv_cache);
+        let (context, joins) = (&inner.context, inner.joins);
         let loaded =
-            DraftModel::load(&inner.context, &checkpoint, capacity, precision, inner.joins, &mut on_bytes).await?;
+            DraftModel::load(context, &checkpoint, capacity, precision, kv_format, joins, &mut on_bytes).await?;
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(loaded)
     }
@@ -334,9 +464,10 @@ impl Engine {
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
     /// forgotten.
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
+        self.0.decoder()?;
         let mut session = self.0.take_session(&[])?;
         session.forget();
-        let logits = session.forward(&self.0.transformer, ids, Logits::All);
+        let logits = session.forward(self.0.decoder()?, ids, Logits::All);
         self.0.give_back(session);
         match logits? {
             Some(tensor) => {
@@ -377,6 +508,18 @@ impl EngineTensor {
 }
 
 impl Inner {
+    /// The model, if it can go on with a text.
+    pub fn decoder(&self) -> Result<&Transformer> {
+        match &self.model {
+            Model::Decoder(transformer) => Ok(transformer),
+            Model::Encoder(_) => bail!(
+                InvalidRequest,
+                "the model ({}) is an encoder: it makes embeddings and no text; use embeddings, or load another model",
+                self.info.architecture
+            ),
+        }
+    }
+
     /// The session that holds most of the beginning of a prompt; among equals the one that was used longest ago.
     pub fn take_session(&self, prompt: &[u32]) -> Result<Session> {
         let mut sessions = self.sessions.borrow_mut();
@@ -402,14 +545,24 @@ pub(super) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// The size of the files that hold a model's tensors, by their headers.
+pub async fn file_bytes(folder: &dyn Folder, file: Option<&str>) -> Result<u64> {
+    let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
+    Ok(checkpoint.file_bytes())
+}
+
 /// Names the source in an error that does not name it yet.
 pub(super) fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
 }
 
-pub(super) fn capacity(asked: Option<usize>, trained: usize) -> Result<usize> {
+/// Tokens that the model is to hold.
+pub(super) fn capacity(asked: Option<usize>, config: &Config) -> Result<usize> {
+    let trained = config.context_length;
+    // An encoder keeps nothing of a text, so that a long context costs nothing.
+    let default = if config.arch.is_encoder { trained } else { DEFAULT_CONTEXT_LENGTH };
     match asked {
-        None => Ok(trained.min(DEFAULT_CONTEXT_LENGTH)),
+        None => Ok(trained.min(default)),
         Some(asked) if asked == 0 || asked > trained => {
             bail!(InvalidRequest, "contextLength is {asked}, wanted 1 to {trained}, which the model was trained for")
         }

@@ -3,9 +3,11 @@
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
 mod autotune;
+mod chat_prompt;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;
+mod embeddings;
 mod generate;
 pub mod hub;
 mod inspect;
@@ -20,12 +22,13 @@ mod session;
 mod speculation;
 mod verification;
 
-pub use crate::model::{Precision, folder, source};
+pub use crate::model::{KvFormat, Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use draft::DraftInfo;
+pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
-pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress};
+pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress, Warning, file_bytes};
 
 // What bindings need of the layers below.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};

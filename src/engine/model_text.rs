@@ -3,13 +3,13 @@
 
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin};
-use crate::model::gguf::Metadata;
-use crate::text::tokenizer::{Tokenizer, Vocabulary};
+use crate::model::gguf::{Array, Metadata};
+use crate::text::chat::{ChatTemplates, DEFAULT_TEMPLATE_NAME, TemplateFiles};
+use crate::text::tokenizer::{Tokenizer, TokenizerFiles, Vocabulary};
 
 pub(super) struct ModelText {
     pub tokenizer: Tokenizer,
-    /// The model's own, if it has one.
-    pub chat_template: Option<String>,
+    pub chat_templates: ChatTemplates,
 }
 
 impl ModelText {
@@ -17,14 +17,46 @@ impl ModelText {
         match checkpoint.origin {
             Origin::Gguf => Ok(Self {
                 tokenizer: Tokenizer::new(vocabulary(&checkpoint.metadata)?)?,
-                chat_template: checkpoint.metadata.optional_str("tokenizer.chat_template")?.map(str::to_owned),
+                chat_templates: chat_templates(&checkpoint.metadata)?,
             }),
-            // The files are `checkpoint.text_files`, by name.
             Origin::HuggingFace => {
-                bail!(UnsupportedTokenizer, "tokenizer.json is not read yet; use a GGUF file of the model")
+                let file = |name: &str| checkpoint.text_files.get(name).map(Vec::as_slice);
+                let Some(tokenizer) = file("tokenizer.json") else {
+                    bail!(UnsupportedTokenizer, "there is no tokenizer.json beside the model; use a folder with one");
+                };
+                let files = TokenizerFiles {
+                    tokenizer,
+                    tokenizer_config: file("tokenizer_config.json"),
+                    special_tokens_map: file("special_tokens_map.json"),
+                    generation_config: file("generation_config.json"),
+                    config: file("config.json"),
+                };
+                let templates = TemplateFiles {
+                    tokenizer_config: file("tokenizer_config.json"),
+                    chat_template_jinja: file("chat_template.jinja"),
+                    chat_template_json: file("chat_template.json"),
+                };
+                Ok(Self {
+                    tokenizer: Tokenizer::from_files(&files)?,
+                    chat_templates: ChatTemplates::from_files(&templates)?,
+                })
             }
         }
     }
+}
+
+/// The templates in a GGUF file's metadata: one of its own, and others by their names.
+fn chat_templates(metadata: &Metadata) -> Result<ChatTemplates> {
+    let mut templates = ChatTemplates::default();
+    if let Some(default) = metadata.optional_str("tokenizer.chat_template")? {
+        templates.insert(DEFAULT_TEMPLATE_NAME, default);
+    }
+    for name in metadata.optional_strings("tokenizer.chat_templates")?.unwrap_or_default() {
+        if let Some(template) = metadata.optional_str(&format!("tokenizer.chat_template.{name}"))? {
+            templates.insert(name, template);
+        }
+    }
+    Ok(templates)
 }
 
 /// The vocabulary in a GGUF file's metadata (`tokenizer.ggml.*` of the GGUF specification).
@@ -53,6 +85,25 @@ fn vocabulary(metadata: &Metadata) -> Result<Vocabulary> {
         eos: metadata.optional_u32(&key("eos_token_id"))?,
         unk: metadata.optional_u32(&key("unknown_token_id"))?,
         pad: metadata.optional_u32(&key("padding_token_id"))?,
+        // The key is misspelt in the format's first years; some files have it right.
+        sep: match metadata.optional_u32(&key("seperator_token_id"))? {
+            Some(id) => Some(id),
+            None => metadata.optional_u32(&key("separator_token_id"))?,
+        },
+        ends: [metadata.optional_u32(&key("eot_token_id"))?, metadata.optional_u32(&key("eom_token_id"))?]
+            .into_iter()
+            .flatten()
+            .collect(),
+        charsmap: match metadata.optional_array(&key("precompiled_charsmap"))? {
+            None => Vec::new(),
+            Some(Array::U8(bytes)) => bytes.clone(),
+            Some(Array::I8(bytes)) => bytes.iter().map(|&byte| byte as u8).collect(),
+            Some(_) => bail!(InvalidMetadata, "tokenizer.ggml.precompiled_charsmap is no array of bytes"),
+        },
+        remove_extra_whitespaces: metadata.optional_bool(&key("remove_extra_whitespaces"))?,
+        lowercase: metadata.optional_bool(&key("normalizer.lowercase"))?,
+        strip_accents: metadata.optional_bool(&key("normalizer.strip_accents"))?,
+        add_sep: metadata.optional_bool(&key("add_sep_token"))?,
         add_bos: metadata.optional_bool(&key("add_bos_token"))?,
         add_eos: metadata.optional_bool(&key("add_eos_token"))?,
         add_space_prefix: metadata.optional_bool(&key("add_space_prefix"))?,

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use web_time::SystemTime;
 
 use super::generate::{Generation, Request};
@@ -25,6 +25,18 @@ pub struct ChatRequest {
     /// Handed to the template. A call comes back as the text that the model wrote.
     #[serde(default)]
     pub tools: Option<Vec<Value>>,
+    /// Another template than the model's, in Jinja. With the three below an extension, in vLLM's words.
+    #[serde(default)]
+    pub chat_template: Option<String>,
+    /// Variables for the template, such as `enable_thinking`.
+    #[serde(default)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
+    /// Whether the template begins an answer behind the messages, as it does without a word on it.
+    #[serde(default)]
+    pub add_generation_prompt: Option<bool>,
+    /// The answer goes on with the last message, which is the assistant's.
+    #[serde(default)]
+    pub continue_final_message: bool,
     #[serde(default)]
     pub max_tokens: Option<u64>,
     #[serde(default)]
@@ -113,7 +125,8 @@ impl Engine {
             }
             (one, other) => one.or(other),
         };
-        let prompt = self.render(&request)?;
+        self.0.decoder()?;
+        let prompt = self.prompt(&request)?;
         let tokenizer = self.tokenizer();
         // Most templates write BOS themselves; twice would be another prompt.
         let begins_with_bos = tokenizer.bos().is_some_and(|bos| {
@@ -132,12 +145,13 @@ impl Engine {
             speculation,
             stop: stops(request.stop)?,
             ignore_eos: request.ignore_eos,
-            continues: false,
+            continues: request.continue_final_message,
         })
     }
 
     /// Continues a text.
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
+        self.0.decoder()?;
         let prompt = match request.prompt {
             Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
             Prompt::Tokens(ids) => ids,
@@ -157,77 +171,10 @@ impl Engine {
             continues: true,
         })
     }
-
-    /// The messages as the model's template writes them.
-    fn render(&self, request: &ChatRequest) -> Result<String> {
-        if request.messages.is_empty() {
-            bail!(InvalidRequest, "messages is empty, wanted at least one message");
-        }
-        let messages = request.messages.iter().enumerate().map(message).collect::<Result<Vec<Value>>>()?;
-        let tokenizer = self.tokenizer();
-        let special = |id: Option<u32>| {
-            let bytes = id.and_then(|id| tokenizer.token_bytes_with_control(id).ok()).unwrap_or_default();
-            String::from_utf8_lossy(bytes).into_owned()
-        };
-        let mut variables = json!({
-            "messages": messages,
-            "add_generation_prompt": true,
-            "bos_token": special(tokenizer.bos()),
-            "eos_token": special(tokenizer.eos()),
-        });
-        if let Some(tools) = &request.tools {
-            variables["tools"] = json!(tools);
-        }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-        self.0.template.render_at(&variables, now + self.0.utc_offset_seconds)
-    }
-}
-
-/// Checks a message and turns content that is given in parts into one text, as templates of text models want it.
-fn message((index, message): (usize, &Value)) -> Result<Value> {
-    let Some(fields) = message.as_object() else {
-        bail!(InvalidRequest, "messages[{index}] is no object, wanted {{\"role\": …, \"content\": …}}");
-    };
-    let role = fields.get("role").and_then(Value::as_str);
-    let Some("system" | "developer" | "user" | "assistant" | "tool") = role else {
-        bail!(
-            InvalidRequest,
-            "messages[{index}].role is {}, wanted \"system\", \"user\", \"assistant\" or \"tool\"",
-            fields.get("role").unwrap_or(&Value::Null)
-        );
-    };
-    let mut message = message.clone();
-    if role == Some("developer") {
-        // OpenAI's newer name of the same role.
-        message["role"] = json!("system");
-    }
-    match fields.get("content") {
-        Some(Value::String(_)) => {}
-        // A message that only calls tools has none.
-        None | Some(Value::Null) if role == Some("assistant") && fields.contains_key("tool_calls") => {
-            message["content"] = json!("");
-        }
-        Some(Value::Array(parts)) => {
-            let texts = parts.iter().enumerate().map(|(part, value)| match (&value["type"], &value["text"]) {
-                (Value::String(kind), Value::String(text)) if kind == "text" => Ok(text.as_str()),
-                _ => bail!(
-                    InvalidRequest,
-                    "messages[{index}].content[{part}] is no text; only parts of type \"text\" are supported"
-                ),
-            });
-            message["content"] = json!(texts.collect::<Result<Vec<&str>>>()?.concat());
-        }
-        other => bail!(
-            InvalidRequest,
-            "messages[{index}].content is {}, wanted a string or an array of text parts",
-            other.unwrap_or(&Value::Null)
-        ),
-    }
-    Ok(message)
 }
 
 /// Reads a request; an error names the field that it is about.
-fn parse<T: DeserializeOwned>(what: &str, request: Value) -> Result<T> {
+pub(super) fn parse<T: DeserializeOwned>(what: &str, request: Value) -> Result<T> {
     serde_path_to_error::deserialize(request).map_err(|error| match error.path().iter().next() {
         Some(_) => err!(InvalidRequest, "{what}: {}: {}", error.path(), error.inner()),
         None => err!(InvalidRequest, "{what}: {}", error.inner()),

@@ -125,6 +125,16 @@ impl Session {
         Ok(logits)
     }
 
+    /// The same pass for what the head would take, [ids, n_embd].
+    pub fn states(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
+        self.check(transformer, ids)?;
+        self.place(transformer.context(), 0)?;
+        let tokens = transformer.context().tensor(&HostTensor::u32(&[ids.len()], ids))?;
+        let states = transformer.states(&tokens, &self.state, &self.cache)?;
+        self.tokens.extend_from_slice(ids);
+        Ok(states)
+    }
+
     /// Takes in the next part of a prompt, of `tokens` tokens; with the last part, samples the first token of the answer as
     /// step 0.
     pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32], tokens: usize) -> Result<()> {
@@ -246,8 +256,8 @@ mod tests {
         session.forget();
         let context = &inner.context;
         let left = pollster::block_on(async {
-            session.configure(&inner.transformer, settings, ending).await.unwrap();
-            session.prefill(&inner.transformer, prompt, prompt.len()).unwrap();
+            session.configure(inner.decoder().unwrap(), settings, ending).await.unwrap();
+            session.prefill(inner.decoder().unwrap(), prompt, prompt.len()).unwrap();
             for _ in 1..steps {
                 session.step(context).unwrap();
             }

@@ -126,7 +126,7 @@ impl Speculation {
     ) -> Result<Pass> {
         // A pass gives one token besides those of its draft.
         let most = room.saturating_sub(1);
-        let transformer = &engine.transformer;
+        let transformer = engine.decoder()?;
         let readback = match self.drafts {
             Drafts::Lookup(lookup) => {
                 let draft = lookup.draft(session.tokens(), last, most);

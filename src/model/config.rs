@@ -49,6 +49,8 @@ pub struct Config {
     /// How many tokens the model was trained for.
     pub context_length: usize,
     pub vocab_size: usize,
+    /// Types of tokens that an encoder tells apart; 0 where there are none.
+    pub token_types: usize,
     /// The embedding serves as output matrix too.
     pub tie_embeddings: bool,
 }
@@ -135,7 +137,9 @@ impl Config {
             );
         };
         // Taken from the tensor, since that is what tokens index; the tokenizer is held against it.
-        let vocab_size = embedding.dims.get(1).map_or(1, |&rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let rows_of =
+            |tensor: &TensorInfo| tensor.dims.get(1).map_or(1, |&rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let vocab_size = rows_of(embedding);
         if vocab_size > MAX_VOCABULARY {
             bail!(InvalidFile, "{TOKEN_EMBEDDING} has {vocab_size} rows, wanted at most {MAX_VOCABULARY}");
         }
@@ -172,6 +176,7 @@ impl Config {
             },
             ropes,
             vocab_size,
+            token_types: by_name.get("token_types.weight").map_or(0, |types| rows_of(types)),
             tie_embeddings: !by_name.contains_key(OUTPUT),
         };
         config.check_tensors(tensors, &by_name)?;

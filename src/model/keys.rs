@@ -299,7 +299,10 @@ impl Keys<'_> {
             self.refuse_number("residual_scale", "scaled residuals", |v| v != 0.0 && v != 1.0)?;
             self.refuse_number("embedding_scale", "scaled embeddings", |v| v != 0.0 && v != 1.0)?;
         }
-        let mut switches = vec![("attention.causal", false, "attention that looks ahead")];
+        let mut switches = match self.arch.is_encoder {
+            true => vec![("attention.causal", true, "an encoder that does not look ahead")],
+            false => vec![("attention.causal", false, "attention that looks ahead")],
+        };
         if !self.arch.parallel_without_norm {
             switches.push(("use_parallel_residual", true, "parallel residuals"));
         }

@@ -1,8 +1,36 @@
 //! The keys and values of the tokens that a model has seen, one pair of tensors per layer.
 
+use serde::{Deserialize, Serialize};
+
 use super::config::Config;
 use crate::error::Result;
-use crate::tensor::{Context, Desc, Shape, Tensor};
+use crate::tensor::{Context, DType, Desc, Shape, Tensor};
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvFormat {
+    /// Half the memory, and half of the reads of long contexts.
+    F16,
+    F32,
+}
+
+impl KvFormat {
+    /// Of a number.
+    fn bytes(self) -> u64 {
+        match self {
+            Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+
+    fn dtype(self) -> DType {
+        match self {
+            Self::F16 => DType::F16,
+            Self::F32 => DType::F32,
+        }
+    }
+}
 
 /// With several sequences, the positions of each are a multiple of it, so that kernels can bind the part of one.
 const ALIGNED_POSITIONS: usize = 64;
@@ -16,8 +44,14 @@ pub struct KvCache {
 impl KvCache {
     /// Room for `capacity` tokens, or a little more, of each of some sequences. What stands in it is never read before it is
     /// written.
-    pub fn new(context: &Context, config: &Config, capacity: usize, sequences: usize) -> Result<Self> {
-        let (desc, capacity) = Self::desc(config, capacity, sequences);
+    pub fn new(
+        context: &Context,
+        config: &Config,
+        capacity: usize,
+        sequences: usize,
+        format: KvFormat,
+    ) -> Result<Self> {
+        let (desc, capacity) = Self::desc(config, capacity, sequences, format);
         let layers = (0..config.n_layers)
             .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;
@@ -35,21 +69,22 @@ impl KvCache {
     }
 
     /// Of the keys or the values of a layer, and how many tokens there is room for.
-    fn desc(config: &Config, capacity: usize, sequences: usize) -> (Desc, usize) {
+    fn desc(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (Desc, usize) {
         let columns = config.n_kv_heads * config.head_dim;
-        match sequences {
-            1 => (Desc::f32(&[capacity, columns]), capacity),
+        let (shape, capacity) = match sequences {
+            1 => (Shape::from([capacity, columns]), capacity),
             _ => {
                 let capacity = capacity.next_multiple_of(ALIGNED_POSITIONS);
-                (Desc::f32(&[sequences, capacity, columns]), capacity)
+                (Shape::from([sequences, capacity, columns]), capacity)
             }
-        }
+        };
+        (Desc { shape, dtype: format.dtype() }, capacity)
     }
 
     /// The bytes of a cache, and those of its largest binding.
-    pub fn needs(config: &Config, capacity: usize, sequences: usize) -> (u64, u64) {
-        let (desc, _) = Self::desc(config, capacity, sequences);
-        let binding = desc.shape.dims().iter().fold(4u64, |bytes, dim| bytes.saturating_mul(*dim as u64));
+    pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
+        let (desc, _) = Self::desc(config, capacity, sequences, format);
+        let binding = desc.shape.dims().iter().fold(format.bytes(), |bytes, dim| bytes.saturating_mul(*dim as u64));
         (binding.saturating_mul(2 * config.n_layers as u64), binding)
     }
 

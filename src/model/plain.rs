@@ -11,7 +11,7 @@ use crate::tensor::ops::{
     self, Add, AddRow, Attention, CombineExperts, KvAppend, LayerNorm, MatVecExperts, RmsNorm, Rope, RouteExperts,
     Scale, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind,
 };
-use crate::tensor::{Context, Shape, Tensor};
+use crate::tensor::{Context, Op, Shape, Tensor};
 
 pub(super) struct Plain {
     layers: Vec<Layer>,
@@ -49,15 +49,25 @@ enum FeedForward {
 }
 
 /// A matrix [outputs, inputs], and a bias [outputs].
-struct Linear {
+pub(super) struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
 }
 
 impl Linear {
+    /// Of the stem's `.weight` and, if there is one, its `.bias`.
+    pub fn of(weights: &Weights, stem: &str) -> Result<Self> {
+        let weight = weights.get(&format!("{stem}.weight"))?.clone();
+        Ok(Self { weight, bias: weights.optional(&format!("{stem}.bias")).cloned() })
+    }
+
     /// [n, inputs] → [n, outputs]
-    fn run(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        let op = ops::linear(x.shape().matrix()?.0);
+    pub fn run(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
+        self.run_by(ops::linear(x.shape().matrix()?.0), context, x)
+    }
+
+    /// The same by one of the products.
+    pub fn run_by(&self, op: &dyn Op, context: &Context, x: &Tensor) -> Result<Tensor> {
         let y = context.run1(op, &[x, &self.weight])?;
         if let Some(bias) = &self.bias {
             context.run(&AddRow, &[&y, bias])?;
@@ -138,12 +148,7 @@ impl Layer {
     fn new(config: &Config, weights: &Weights, layer: usize) -> Result<Self> {
         let name = |stem: &str| format!("blk.{layer}.{stem}");
         let get = |stem: &str| Ok::<_, crate::Error>(weights.get(&name(&format!("{stem}.weight")))?.clone());
-        let linear = |stem: &str| {
-            Ok::<_, crate::Error>(Linear {
-                weight: get(stem)?,
-                bias: weights.optional(&name(&format!("{stem}.bias"))).cloned(),
-            })
-        };
+        let linear = |stem: &str| Linear::of(weights, &name(stem));
         let norm = |stem: &str| NormWeights::optional(weights, &name(stem));
         let has = |stem: &str| weights.optional(&name(&format!("{stem}.weight"))).is_some();
         Ok(Self {

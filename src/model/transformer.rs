@@ -177,6 +177,16 @@ impl Transformer {
         Ok(logits)
     }
 
+    /// Records one forward pass over `tokens` [n], as [`Transformer::forward`], and returns what the head would take: the residual
+    /// stream behind the last norm, [n, n_embd].
+    pub fn states(&self, tokens: &Tensor, state: &Tensor, cache: &KvCache) -> Result<Tensor> {
+        let x = match &self.layers {
+            Layers::Joined(joined) => prefill::forward(self, joined, tokens, state, cache, false)?,
+            Layers::Plain(plain) => plain.forward(self, tokens, state, cache)?,
+        }; // [n, n_embd]
+        self.output_norm.run(&self.context, &self.config, &x)
+    }
+
     /// Records one forward pass over `tokens` [n], whose first stands at position `state[0]`; their keys and values are
     /// appended to the cache. Returns logits [1 or n, vocab_size].
     ///

@@ -15,9 +15,9 @@ use std::ops::Range;
 use serde::Serialize;
 use web_time::{Duration, Instant};
 
-use super::ops::Random;
+use super::ops::{KvAppend, Random};
 use super::tuning::{Choice, StoredTunings, TuningKey, Variant};
-use super::{Context, DType, Desc, Kernel, Op, Tensor};
+use super::{Context, DType, Desc, HostTensor, Kernel, Op, Tensor};
 use crate::error::Result;
 use crate::gpu::{BufferSlice, Capabilities};
 
@@ -27,6 +27,9 @@ const CLEAR_GAIN: f64 = 0.97;
 /// The most that ‖variant − default‖ / ‖default‖ may be: each may be off by half of it from the reference, as the cases of the ops
 /// have it.
 const TOLERANCE: f64 = 2e-5;
+
+/// The same of f16, of which a small difference of f32 may be a whole one.
+const F16_TOLERANCE: f64 = 5e-4;
 
 /// Elements of an output that are compared: from its start, and from its end.
 const COMPARED_HEAD: usize = 1 << 18;
@@ -345,9 +348,14 @@ impl<'a, C: Clock> Autotune<'a, C> {
             for (kernel, readback) in compiled.into_iter().zip(readbacks) {
                 let got = readback.bytes().await?;
                 let wanted = wanted.get_or_insert_with(|| got.clone());
-                let agrees = |index: usize| match dtypes[index] {
-                    DType::F32 => relative_error(&got[index], &wanted[index]) <= TOLERANCE,
-                    _ => got[index] == wanted[index],
+                let agrees = |index: usize| {
+                    let (got, wanted) = (&got[index], &wanted[index]);
+                    got == wanted
+                        || match dtypes[index] {
+                            DType::F32 => relative_error(&floats(got), &floats(wanted)) <= TOLERANCE,
+                            DType::F16 => relative_error(&halves(got), &halves(wanted)) <= F16_TOLERANCE,
+                            _ => false,
+                        }
                 };
                 // The default agrees with itself, also where a file's weights are no numbers.
                 if kernel == 0 || (0..got.len()).all(agrees) {
@@ -481,6 +489,14 @@ struct Scratch {
 impl Scratch {
     fn new(context: &Context, subject: &Subject) -> Result<Self> {
         let random = |desc: Desc, seed: u64| -> Result<Tensor> {
+            if desc.dtype == DType::F16 {
+                // Not any bits: they may be no numbers.
+                let numbers = context.run1(&Random { shape: desc.shape, seed }, &[])?;
+                let [cache, other] = [context.empty(desc, "tuning")?, context.empty(desc, "tuning")?];
+                let state = context.tensor(&HostTensor::u32(&[4], &[0; 4]))?;
+                context.run(&KvAppend, &[&numbers, &numbers, &cache, &other, &state])?;
+                return Ok(cache);
+            }
             let random = context.run1(&Random { shape: desc.shape, seed }, &[])?;
             // Words of int8 are the same bits.
             context.tensor_from_buffer(desc, random.slice().buffer)
@@ -522,7 +538,8 @@ impl Scratch {
     /// What of that is compared.
     fn compared<'a>(&'a self, subject: &'a Subject) -> Vec<(&'a Tensor, Range<usize>)> {
         let results = self.results(subject).into_iter();
-        results.flat_map(|tensor| ends(tensor.shape().elements()).map(move |range| (tensor, range))).collect()
+        let words = |tensor: &Tensor| tensor.bytes() as usize / 4;
+        results.flat_map(|tensor| ends(words(tensor)).map(move |range| (tensor, range))).collect()
     }
 
     /// Lets the next dispatch find what the first one found.
@@ -543,23 +560,27 @@ impl Scratch {
     }
 }
 
-/// The elements of a tensor that are compared.
+/// The elements of a tensor that are compared, counted in words.
 fn ends(elements: usize) -> impl Iterator<Item = Range<usize>> {
     let head = elements.min(COMPARED_HEAD);
     let tail = elements.saturating_sub(COMPARED_TAIL).max(head);
     [0..head, tail..elements].into_iter().filter(|range| !range.is_empty())
 }
 
-/// ‖got − wanted‖ / ‖wanted‖ of f32s; NaN where there is one.
-fn relative_error(got: &[u8], wanted: &[u8]) -> f64 {
-    if got == wanted {
-        return 0.0;
-    }
-    let floats = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytemuck::pod_collect_to_vec(bytes)
+}
+
+fn halves(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]).to_f32()).collect()
+}
+
+/// ‖got − wanted‖ / ‖wanted‖; NaN where there is one.
+fn relative_error(got: &[f32], wanted: &[f32]) -> f64 {
     let (mut difference, mut norm) = (0f64, 0f64);
-    for (got, wanted) in floats(got).into_iter().zip(floats(wanted)) {
-        difference += (f64::from(got) - f64::from(wanted)).powi(2);
-        norm += f64::from(wanted).powi(2);
+    for (got, wanted) in got.iter().zip(wanted) {
+        difference += f64::from(got - wanted).powi(2);
+        norm += f64::from(*wanted).powi(2);
     }
     (difference / norm.max(1e-30)).sqrt()
 }

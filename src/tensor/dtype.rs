@@ -8,6 +8,8 @@ use super::quant::Format;
 #[derive(Clone, Copy)]
 pub enum DType {
     F32,
+    /// Two f16 in a word; an even number of them. Keys and values in a KV cache.
+    F16,
     U32,
     /// Four int8 in a word, the first in the lowest byte; shapes count words.
     I8x4,
@@ -19,6 +21,7 @@ impl DType {
     pub fn name(&self) -> &'static str {
         match self {
             DType::F32 => "f32",
+            DType::F16 => "f16",
             DType::U32 => "u32",
             DType::I8x4 => "i8x4",
             DType::Weight(format) => format.name,
@@ -26,10 +29,23 @@ impl DType {
     }
 }
 
+impl DType {
+    /// Bytes of so many elements; not of a weight's, whose planes say that.
+    pub(super) fn bytes(&self, elements: usize) -> u64 {
+        match self {
+            DType::F16 => (elements as u64 * 2).next_multiple_of(4),
+            _ => elements as u64 * 4,
+        }
+    }
+}
+
 impl PartialEq for DType {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (DType::F32, DType::F32) | (DType::U32, DType::U32) | (DType::I8x4, DType::I8x4) => true,
+            (DType::F32, DType::F32)
+            | (DType::F16, DType::F16)
+            | (DType::U32, DType::U32)
+            | (DType::I8x4, DType::I8x4) => true,
             (DType::Weight(a), DType::Weight(b)) => std::ptr::eq(*a, *b),
             _ => false,
         }

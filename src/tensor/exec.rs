@@ -29,6 +29,7 @@ const MODULES: &[(&str, &str)] = &[
     ("planar", include_str!("wgsl/planar.wgsl")),
     ("dot_rows", include_str!("wgsl/dot_rows.wgsl")),
     ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
+    ("kv_cache", include_str!("wgsl/kv_cache.wgsl")),
     ("attend", include_str!("wgsl/attend.wgsl")),
     ("splits", include_str!("wgsl/splits.wgsl")),
     ("window", include_str!("wgsl/window.wgsl")),
@@ -65,7 +66,7 @@ impl Tensor {
     pub fn bytes(&self) -> u64 {
         match &self.planes {
             Some(planes) => planes.bytes,
-            None => self.desc.shape.elements() as u64 * 4,
+            None => self.desc.dtype.bytes(self.desc.shape.elements()),
         }
     }
 
@@ -92,7 +93,7 @@ impl Tensor {
         if matches!(self.desc.dtype, DType::Weight(_)) || first + shape.elements() > self.desc.shape.elements() {
             bail!(ShapeMismatch, "{:?} has no {shape} from element {first} on", self.desc);
         }
-        let offset = self.offset + first as u64 * 4;
+        let offset = self.offset + self.desc.dtype.bytes(first);
         Ok(Tensor { desc: Desc { shape, ..self.desc }, offset, ..self.clone() })
     }
 
@@ -155,7 +156,7 @@ impl Context {
             }
             _ => None,
         };
-        let bytes = planes.as_ref().map_or(desc.shape.elements() as u64 * 4, |planes| planes.bytes);
+        let bytes = planes.as_ref().map_or(desc.dtype.bytes(desc.shape.elements()), |planes| planes.bytes);
         let limit = self.device.capabilities().max_storage_binding_size;
         let largest = match &planes {
             Some(planes) => planes.largest(),
@@ -177,7 +178,7 @@ impl Context {
 
     /// A tensor in a buffer that exists, such as one of the application.
     pub fn tensor_from_buffer(&self, desc: Desc, buffer: Buffer) -> Result<Tensor> {
-        let bytes = desc.shape.elements() as u64 * 4;
+        let bytes = desc.dtype.bytes(desc.shape.elements());
         if matches!(desc.dtype, DType::Weight(_)) || buffer.size() < bytes || bytes == 0 {
             bail!(ShapeMismatch, "{:?} does not fit a buffer of {} bytes", desc, buffer.size());
         }
@@ -203,7 +204,7 @@ impl Context {
 
     /// Overwrites elements from `first` on with little-endian 4-byte elements.
     pub fn write(&self, tensor: &Tensor, first: usize, bytes: &[u8]) -> Result<()> {
-        let fits = first * 4 + bytes.len() <= tensor.desc.shape.elements() * 4;
+        let fits = (first * 4 + bytes.len()) as u64 <= tensor.bytes();
         if !fits || matches!(tensor.desc.dtype, DType::Weight(_)) {
             bail!(ShapeMismatch, "{} bytes from element {first} don't fit {:?}", bytes.len(), tensor.desc);
         }

@@ -31,8 +31,17 @@ impl HostTensor {
         Self { shape, dtype: DType::I8x4, bytes: bytemuck::cast_slice(data).to_vec() }
     }
 
+    /// The numbers as f16, an even number of them.
+    pub fn f16(dims: &[usize], data: &[f32]) -> Self {
+        let shape = Shape::new(dims);
+        assert_eq!(shape.elements(), data.len());
+        assert!(data.len().is_multiple_of(2));
+        Self { shape, dtype: DType::F16, bytes: halves(data) }
+    }
+
     pub fn zeros(desc: &Desc) -> Self {
-        Self { shape: desc.shape, dtype: desc.dtype, bytes: vec![0; desc.shape.elements() * 4] }
+        let bytes = desc.dtype.bytes(desc.shape.elements()) as usize;
+        Self { shape: desc.shape, dtype: desc.dtype, bytes: vec![0; bytes] }
     }
 
     pub fn desc(&self) -> Desc {
@@ -43,6 +52,10 @@ impl HostTensor {
     pub fn to_f32(&self) -> Result<Vec<f32>> {
         match self.dtype {
             DType::F32 => Ok(bytemuck::pod_collect_to_vec(&self.bytes)),
+            DType::F16 => {
+                let halves = self.bytes.chunks_exact(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]));
+                Ok(halves.map(half::f16::to_f32).collect())
+            }
             DType::U32 => bail!(DtypeMismatch, "f32 elements are wanted, these are u32"),
             DType::I8x4 => Ok(self.bytes.iter().map(|byte| f32::from(*byte as i8)).collect()),
             DType::Weight(format) => {
@@ -60,13 +73,21 @@ impl HostTensor {
         }
     }
 
+    /// The same dtype, or the nearest numbers in it.
     pub fn set_f32(&mut self, data: &[f32]) {
-        self.bytes = bytemuck::cast_slice(data).to_vec();
+        self.bytes = match self.dtype {
+            DType::F16 => halves(data),
+            _ => bytemuck::cast_slice(data).to_vec(),
+        };
     }
 
     pub fn set_u32(&mut self, data: &[u32]) {
         self.bytes = bytemuck::cast_slice(data).to_vec();
     }
+}
+
+fn halves(data: &[f32]) -> Vec<u8> {
+    data.iter().flat_map(|value| half::f16::from_f32(*value).to_le_bytes()).collect()
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): seeded numbers for test data, the same on every platform.
@@ -94,6 +115,12 @@ impl Rng {
     pub fn tensor(&mut self, dims: &[usize]) -> HostTensor {
         let data: Vec<f32> = (0..dims.iter().product()).map(|_| self.signed()).collect();
         HostTensor::f32(dims, &data)
+    }
+
+    /// The same as f16.
+    pub fn f16(&mut self, dims: &[usize]) -> HostTensor {
+        let data: Vec<f32> = (0..dims.iter().product()).map(|_| self.signed()).collect();
+        HostTensor::f16(dims, &data)
     }
 
     /// A weight matrix of random blocks in a format.

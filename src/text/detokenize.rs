@@ -3,49 +3,89 @@
 //! A token may end in the middle of a UTF-8 character, so bytes wait here until their character is complete or can't be
 //! completed any more. Must not know how ids came about or where the text goes.
 
-use super::tokenizer::Tokenizer;
+use super::tokenizer::{Joining, Tokenizer};
 use crate::error::Result;
 
 /// Decodes a stream of ids. All pieces together are what [`Tokenizer::decode`] gives for all ids together.
 ///
 /// The tokenizer is passed to every call instead of being borrowed, so that a decoder can live in a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StreamDecoder {
     /// The beginning of a character: at most three bytes.
     pending: Vec<u8>,
-    /// Set until the first token with text: sentencepiece put a space there that the text didn't have.
-    strip_space: bool,
+    /// A character to take away from the beginning of the text, and how often.
+    strip: Option<(char, usize)>,
+    /// Set until the first token with text.
+    first: bool,
+    /// Control tokens are written out.
+    control: bool,
+    /// What the last token is where another follows, and where none does.
+    held: Option<(Vec<u8>, Vec<u8>)>,
+    /// Of a tokenizer that decodes only as a whole: the ids, and their text so far.
+    whole: (Vec<u32>, String),
 }
 
 impl StreamDecoder {
     /// A decoder for ids that stand at the beginning of a text, such as the answer in a chat.
     pub fn new(tokenizer: &Tokenizer) -> Self {
-        Self { pending: Vec::new(), strip_space: tokenizer.adds_space_prefix() }
+        let strip = match tokenizer.joining() {
+            Joining::Plain { content, n } if n > 0 => Some((content, n)),
+            _ => None,
+        };
+        Self { strip, first: true, ..Self::default() }
     }
 
     /// A decoder for ids that continue a text, such as a completion of a prompt: a leading space is part of it.
     pub fn continuing() -> Self {
-        Self { pending: Vec::new(), strip_space: false }
+        Self::default()
+    }
+
+    /// Like [`StreamDecoder::new`], but control tokens are the text that they are written as.
+    pub(super) fn with_control(tokenizer: &Tokenizer) -> Self {
+        Self { control: true, ..Self::new(tokenizer) }
     }
 
     /// The text that became final with this token; empty while a character is incomplete.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
-        let mut bytes = tokenizer.token_bytes(id)?;
+        let bytes = match self.control {
+            true => tokenizer.token_bytes_with_control(id)?,
+            false => tokenizer.token_bytes(id)?,
+        };
+        // Of control tokens, too, which are not there for their neighbours.
         if bytes.is_empty() {
             return Ok(String::new());
         }
-        if self.strip_space {
-            self.strip_space = false;
-            bytes = bytes.strip_prefix(b" ").unwrap_or(bytes);
+        match tokenizer.joining() {
+            Joining::Plain { .. } => self.pending.extend_from_slice(bytes),
+            Joining::First if self.first => self.pending.extend_from_slice(&tokenizer.bytes_at(id, true)?),
+            Joining::First => self.pending.extend_from_slice(bytes),
+            Joining::Last => {
+                if let Some((followed, _)) = self.held.take() {
+                    self.pending.extend(followed);
+                }
+                let last = tokenizer.bytes_at(id, false)?;
+                let same = bytes.iter().zip(last.iter()).take_while(|(a, b)| a == b).count();
+                self.pending.extend_from_slice(&bytes[..same]);
+                self.held = Some((bytes[same..].to_vec(), last[same..].to_vec()));
+            }
+            Joining::Whole => {
+                let (ids, text) = &mut self.whole;
+                ids.push(id);
+                *text = tokenizer.whole(ids)?;
+            }
         }
-        self.pending.extend_from_slice(bytes);
+        self.first = false;
         Ok(self.take_final())
     }
 
     /// The rest: a character that stayed incomplete becomes U+FFFD.
     pub fn finish(&mut self) -> String {
-        let rest = String::from_utf8_lossy(&self.pending).into_owned();
-        self.pending.clear();
+        if let Some((_, last)) = self.held.take() {
+            self.pending.extend(last);
+        }
+        let rest = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
+        let mut rest = self.stripped(rest);
+        rest.push_str(&std::mem::take(&mut self.whole).1);
         rest
     }
 
@@ -70,6 +110,20 @@ impl StreamDecoder {
             }
         }
         self.pending.drain(..self.pending.len() - incomplete);
+        self.stripped(text)
+    }
+
+    /// `text` without what is to be taken away from the beginning of all text.
+    fn stripped(&mut self, mut text: String) -> String {
+        while let Some((content, n)) = self.strip {
+            let Some(first) = text.chars().next() else {
+                break;
+            };
+            self.strip = (first == content && n > 1).then_some((content, n - 1));
+            if first == content {
+                text.remove(0);
+            }
+        }
         text
     }
 }

@@ -12,8 +12,8 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
 use crate::engine::openai::{ChatRequest, CompletionRequest};
 use crate::engine::{
-    Autotune, ChatTemplate, DeviceOptions, Engine, EngineTensor, Generation, LoadOptions, Phase, PowerPreference,
-    Precision, Progress, inspect,
+    Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, KvFormat, LoadOptions,
+    Phase, PowerPreference, Precision, Progress, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -25,6 +25,8 @@ struct JsLoadOptions {
     power_preference: Option<JsPowerPreference>,
     force_fallback_adapter: bool,
     precision: Option<Precision>,
+    kv_cache: Option<KvFormat>,
+    chat_template: Option<String>,
     autotune: Autotune,
     tunings: Option<String>,
 }
@@ -65,6 +67,20 @@ impl WasmEngine {
         let start =
             || self.get()?.complete(CompletionRequest::parse(json_from_js("the completion request", &request)?)?);
         start().map(WasmGeneration::new).map_err(js_error)
+    }
+
+    /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one behind the other.
+    pub async fn embed(&self, request: JsValue) -> Result<JsValue, JsValue> {
+        let parse = || EmbeddingRequest::parse(json_from_js("the embedding request", &request)?);
+        let request = parse().map_err(js_error)?;
+        let engine = self.engine()?;
+        let embeddings = engine.embed(request).await.map_err(js_error)?;
+        let result = js_sys::Object::new();
+        let set = |key: &str, value: &JsValue| js_sys::Reflect::set(&result, &key.into(), value);
+        set("values", &Float32Array::from(&embeddings.values[..]))?;
+        set("dimensions", &(embeddings.dimensions as f64).into())?;
+        set("usage", &to_js(&embeddings.usage)?)?;
+        Ok(result.into())
     }
 
     pub fn tokenize(&self, text: &str, options: JsValue) -> Result<Uint32Array, JsValue> {
@@ -145,7 +161,7 @@ impl WasmEngine {
 
 /// The options of `load` and `inspect`, and the signal to stop by.
 fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
-    // The signal is an object of the browser and no data; the rest is.
+    // The signal and the draft model's source are objects of the browser and no data; the rest is.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
     let options: JsLoadOptions = match options.is_undefined() || options.is_null() {
@@ -165,7 +181,9 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
         context_length: options.context_length,
         max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
+        chat_template: options.chat_template,
         precision: options.precision,
+        kv_cache: options.kv_cache,
         plain_ops: false,
         autotune: options.autotune,
         tunings: options.tunings,
@@ -185,13 +203,16 @@ pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue,
 }
 
 async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
-    // The draft model's source is an object of the browser and no data.
     let draft = js_sys::Reflect::get(&options, &"draft".into()).ok().filter(|draft| !draft.is_undefined());
     let (options, signal) = load_options(options)?;
     let (folder, file) = source::open(&source, signal.clone()).await?;
     let draft = match draft {
         Some(draft) => Some(source::open(&draft, signal.clone()).await?),
         None => None,
+    };
+    let draft_bytes = match &draft {
+        Some((folder, file)) => file_bytes(&**folder, file.as_deref()).await?,
+        None => 0,
     };
     let report = |progress: Progress| {
         if let Some(callback) = &on_progress {
@@ -205,7 +226,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         }
         Ok(())
     };
-    // Both models are one load: the draft's bytes come on top, and only its end is the end.
+    // Both models are one load: their bytes add up, and only the last is the end.
     let mut own_bytes = 0;
     let mut progress = |progress: Progress| {
         let phase = match progress.phase {
@@ -213,12 +234,13 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
             phase => phase,
         };
         own_bytes = progress.total;
-        report(Progress { phase, ..progress })
+        let total = if progress.total == 0 { 0 } else { progress.total + draft_bytes };
+        report(Progress { phase, total, ..progress })
     };
     let mut engine = Engine::load_from(&*folder, file.as_deref(), &options, &mut progress).await?;
     if let Some((folder, file)) = &draft {
         let mut progress = |progress: Progress| {
-            let (loaded, total) = (own_bytes + progress.loaded, own_bytes + progress.total);
+            let (loaded, total) = (own_bytes + progress.loaded, own_bytes + draft_bytes);
             report(Progress { phase: progress.phase, loaded, total })
         };
         engine = engine.with_draft(&**folder, file.as_deref(), &mut progress).await?;

@@ -103,7 +103,7 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
   const made = mkdtempSync(join(tmpdir(), 'rillm-'));
   const packed = await packedPackage();
   const site = await serve(
-    { ...(await demoMounts(root, packed)), '/golden/': golden, '/folders/': join(root, 'tests/golden/folders'), '/made/': made },
+    { ...(await demoMounts(root, packed)), '/golden/': golden, '/folders/': join(root, 'tests/golden/folders'), '/encoders/': join(root, 'tests/golden/encoders'), '/made/': made },
     { handle: misbehave(made) },
   );
   const browser = await launchChromium({ adapter, args });

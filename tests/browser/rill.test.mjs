@@ -66,6 +66,20 @@ test('tokenize', LIMIT, async () => {
   assert.deepEqual(result.ids, ids);
 });
 
+test('embed takes a folder, and gives a vector of length 1 that agrees with the reference', LIMIT, async () => {
+  const encoder = join(root, 'tests/golden/encoders/bert');
+  const { texts, ids, vectors } = JSON.parse(readFileSync(join(encoder, 'golden.json'), 'utf8'));
+  const { status, result } = await onSwiftShader('embed', '--model', encoder, '--text', texts[0]);
+  assert.equal(status, 0, JSON.stringify(result));
+  assert.ok(relativeError(result.embedding, vectors[0]) < 1e-4);
+  assert.deepEqual(result.usage, { prompt_tokens: ids[0].length, total_tokens: ids[0].length });
+  const few = await onSwiftShader('embed', '--model', encoder, '--text', texts[0], '--dimensions', '5');
+  assert.equal(few.result.embedding.length, 5);
+  const decoder = await onSwiftShader('embed', '--model', MODEL, '--text', 'a');
+  assert.equal(decoder.status, 1);
+  assert.equal(decoder.result.error.code, 'invalid_request');
+});
+
 test('template', LIMIT, async () => {
   const [template, context] = [join(folder, 'template.jinja'), join(folder, 'context.json')];
   writeFileSync(template, '{{ bos }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}');

@@ -56,9 +56,11 @@ fn the_model_of_a_folder_is_found() {
     check_error(&error, Code::InvalidFile, &["config.json", "weights"]);
 }
 
+type Files = Vec<(String, Vec<u8>)>;
+
 #[test]
 fn an_index_is_held_against_its_files() {
-    let broken = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
+    let broken = |change: &dyn Fn(&mut Files)| {
         let mut files = sharded();
         change(&mut files);
         open(files, None).unwrap_err()
@@ -89,7 +91,7 @@ fn files_of_text_are_handed_on() {
     let folder = MemoryFolder::new(files);
     let checkpoint = pollster::block_on(Checkpoint::open(&folder, None)).unwrap();
     let names: Vec<&str> = checkpoint.text_files.keys().copied().collect();
-    assert_eq!(names, ["1_Pooling/config.json", "chat_template.jinja", "tokenizer.json"]);
+    assert_eq!(names, ["1_Pooling/config.json", "chat_template.jinja", "config.json", "tokenizer.json"]);
     assert_eq!(checkpoint.text_files["chat_template.jinja"], b"{{ messages }}");
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvCache, KvFormat, Logits, Precision, Transformer, Weights};
 use rillm::tensor::{Context, Desc, HostTensor};
 
 use crate::adapter;
@@ -34,7 +34,7 @@ fn logits(context: &Context, name: &str, joined: bool, ids: &[u32]) -> Vec<f32> 
         let weights = Weights::load(context, &checkpoint, &config, joined, &mut progress).await.unwrap();
         assert!(last == total && total > 0);
         let transformer = Transformer::new(context, config, &weights, ids.len(), Precision::Exact).unwrap();
-        let cache = KvCache::new(context, transformer.config(), ids.len(), 1).unwrap();
+        let cache = KvCache::new(context, transformer.config(), ids.len(), 1, KvFormat::F32).unwrap();
         let state = context.zeros(Desc::u32(&[4])).unwrap();
         let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids)).unwrap();
         let logits = transformer.forward(&tokens, &state, &cache, Logits::All).unwrap().unwrap();

@@ -4,11 +4,13 @@
 //! Knows no buffers and no kernels. Whoever runs a model branches on the fields and never on the name. Much need not be said here,
 //! because a layer has what its tensors are for: a norm where there is a norm's weight, a bias where there is one.
 
+mod bert;
 mod gemma;
 mod gpt2;
 mod granite;
 mod hugging_face;
 mod llama;
+mod nomic_bert;
 mod olmo2;
 mod phi3;
 mod qwen2;
@@ -38,6 +40,8 @@ pub const ARCHS: &[&Arch] = &[
     &granite::GRANITE,
     &stablelm::STABLELM,
     &gpt2::GPT2,
+    &bert::BERT,
+    &nomic_bert::NOMIC_BERT,
 ];
 
 /// An architecture.
@@ -48,6 +52,9 @@ pub struct Arch {
     /// What rope turns together in GGUF files; `None` where positions are learned.
     pub rope: Option<RopeKind>,
     pub norm: Norm,
+    /// Every token sees all of its text, norms stand behind what they belong to, and there is no head: texts become vectors
+    /// (`model/encoder.rs`).
+    pub is_encoder: bool,
     /// What the gate of the feed-forward goes through, or its only projection.
     pub activation: Activation,
     /// Which layers see a window only, where the metadata has one.
@@ -137,6 +144,7 @@ impl Arch {
         name: "",
         rope: Some(RopeKind::Halves),
         norm: Norm::Rms,
+        is_encoder: false,
         activation: Activation::Silu,
         window: WindowPattern::All,
         default_window: None,
@@ -160,6 +168,9 @@ impl Arch {
     pub(super) fn has_ungated_feed_forward(&self) -> bool {
         self.feed_forward == tensors::UNGATED
     }
+
+    /// What encoders share.
+    const ENCODER: Arch = Arch { norm: Norm::Layer, is_encoder: true, ..Self::DECODER };
 
     /// The architecture of a `general.architecture`, or `Code::UnsupportedArchitecture` that lists what there is.
     pub fn find(name: &str) -> Result<&'static Arch> {

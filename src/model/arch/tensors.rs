@@ -4,7 +4,7 @@
 use super::super::config::Config;
 use Dim::{
     Context, Embedding, ExpertFeedForward, Experts, FeedForward, HeadDim, Heads, KeyValue, KeyValueHeads, Query,
-    QueryKeyValue, RopePairs, TwiceFeedForward, Vocabulary,
+    QueryKeyValue, RopePairs, TokenTypes, TwiceFeedForward, Vocabulary,
 };
 use Need::{Optional, Required, Unless};
 
@@ -50,6 +50,8 @@ pub enum Dim {
     Vocabulary,
     /// context_length
     Context,
+    /// How many types of tokens an encoder tells apart.
+    TokenTypes,
     /// rope_dim / 2: one for each pair of elements that are turned together
     RopePairs,
     /// How many experts there are.
@@ -73,6 +75,7 @@ impl Dim {
             Self::KeyValueHeads => config.n_kv_heads,
             Self::Vocabulary => config.vocab_size,
             Self::Context => config.context_length,
+            Self::TokenTypes => config.token_types,
             Self::RopePairs => config.ropes.first().map_or(0, |rope| rope.dim / 2),
             Self::Experts => config.experts.as_ref().map_or(0, |experts| experts.count),
             Self::ExpertFeedForward => config.experts.as_ref().map_or(0, |experts| experts.n_ff),
@@ -99,6 +102,23 @@ pub(super) const MODEL: &[TensorSpec] = &[
     // Without it the embedding is used again.
     optional("output.weight", &[Embedding, Vocabulary]),
 ];
+
+/// Of an encoder: there is no head.
+pub(super) const ENCODER_MODEL: &[TensorSpec] = &[
+    required("token_embd.weight", &[Embedding, Vocabulary]),
+    optional("token_types.weight", &[Embedding, TokenTypes]),
+    required("token_embd_norm.weight", &[Embedding]),
+    required("token_embd_norm.bias", &[Embedding]),
+];
+
+/// Behind attention and feed-forward of an encoder.
+pub(super) const ENCODER_NORMS: &[TensorSpec] = &[
+    required("blk.{}.attn_output_norm.weight", &[Embedding]),
+    required("blk.{}.layer_output_norm.weight", &[Embedding]),
+];
+
+pub(super) const ENCODER_NORM_BIASES: &[TensorSpec] =
+    &[required("blk.{}.attn_output_norm.bias", &[Embedding]), required("blk.{}.layer_output_norm.bias", &[Embedding])];
 
 pub(super) const MODEL_NORM_BIAS: &[TensorSpec] = &[required("output_norm.bias", &[Embedding])];
 

@@ -20,7 +20,7 @@ pub struct Checkpoint<'f> {
     /// The files that hold the tensors.
     pub files: Vec<OpenFile<'f>>,
     pub origin: Origin,
-    /// Files about text and its use, as they stand in the folder, by their names of [`TEXT_FILES`]. A GGUF file has all of that
+    /// Files about text and its use, as they stand in the folder, by their names of [`TEXT_FILES`], and its config.json. A GGUF file has all of that
     /// in its metadata, so there it is empty.
     pub text_files: BTreeMap<&'static str, Vec<u8>>,
 }

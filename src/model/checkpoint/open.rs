@@ -233,5 +233,6 @@ async fn of_safetensors<'f>(
             text_files.insert(*name, bytes);
         }
     }
+    text_files.insert("config.json", config);
     Ok(Checkpoint { metadata, tensors, files, origin: Origin::HuggingFace, text_files })
 }

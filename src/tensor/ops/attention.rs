@@ -1,6 +1,7 @@
 //! Causal attention of new tokens over the KV cache, with grouped query heads (Ainslie et al. 2023) and a softmax that is
 //! computed in one pass over the positions (Milakov, Gimelshein 2018).
 
+use super::cache_dtype::{cache_defines, cache_dtype};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
@@ -49,8 +50,8 @@ impl Op for Attention {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let f32 = Some(DType::F32);
-        expect("attention", inputs, &[f32, f32, f32, Some(DType::U32)])?;
+        let cache = cache_dtype(inputs.get(1));
+        expect("attention", inputs, &[Some(DType::F32), cache, cache, Some(DType::U32)])?;
         let (_, q_dim) = inputs[0].shape.matrix()?;
         let (_, kv_dim) = inputs[1].shape.matrix()?;
         let fits = q_dim == self.heads * self.head_dim
@@ -81,6 +82,7 @@ impl Op for Attention {
         let workgroup = lanes.unwrap_or(32);
         let mut defines = lanes_defines(workgroup, lanes);
         defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
+        defines.extend(cache_defines(inputs.get(1)));
         let (limits, [window, softcap]) = limits(self.window, self.softcap);
         defines.extend(limits);
         Ok(Kernel {
@@ -159,12 +161,11 @@ pub fn cases() -> Vec<Case> {
         // Large enough that the softmax is far from flat.
         let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
         q.set_f32(&sharp);
-        let inputs = vec![
-            q,
-            rng.tensor(&[capacity, kv_heads * head_dim]),
-            rng.tensor(&[capacity, kv_heads * head_dim]),
-            HostTensor::u32(&[4], &[position, 0, 0, 0]),
-        ];
+        let [k_cache, v_cache] = [(); 2].map(|()| match window {
+            Some(5) => rng.f16(&[capacity, kv_heads * head_dim]),
+            _ => rng.tensor(&[capacity, kv_heads * head_dim]),
+        });
+        let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position, 0, 0, 0])];
         let scale = 1.0 / (head_dim as f32).sqrt();
         Case::new(Attention { heads, kv_heads, head_dim, scale, window, softcap }, inputs, 1e-5)
     })

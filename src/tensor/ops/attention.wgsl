@@ -2,8 +2,8 @@
 struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
-@group(0) @binding(1) var<storage, read> k_cache: array<f32>;
-@group(0) @binding(2) var<storage, read> v_cache: array<f32>;
+@group(0) @binding(1) var<storage, read> k_cache: array<CacheWord>;
+@group(0) @binding(2) var<storage, read> v_cache: array<CacheWord>;
 @group(0) @binding(3) var<storage, read> state: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;

@@ -4,6 +4,7 @@
 
 use super::Attention;
 use super::attention::{LIMITS, limits};
+use super::cache_dtype::cache_defines;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::subgroup_lanes;
@@ -87,6 +88,7 @@ impl Op for AttentionPrefill {
         if subgroup_lanes(capabilities, 8) == Some(8) {
             defines.push(("SUBGROUPS", Define::Flag));
         }
+        defines.extend(cache_defines(inputs.get(1)));
         let (limits, [window, softcap]) = limits(window, softcap);
         defines.extend(limits);
         let rows = tokens * heads / kv_heads;
@@ -155,7 +157,10 @@ pub fn cases() -> Vec<Case> {
             q.set_f32(&sharp);
             // What stands behind the tokens in a cache may be anything.
             let caches = [(); 2].map(|()| {
-                let mut cache = rng.tensor(&[capacity, kv_heads * head_dim]);
+                let mut cache = match index % 2 {
+                    0 => rng.tensor(&[capacity, kv_heads * head_dim]),
+                    _ => rng.f16(&[capacity, kv_heads * head_dim]),
+                };
                 let mut values = cache.to_f32().unwrap_or_default();
                 values[(position + tokens) * kv_heads * head_dim..].fill(f32::NAN);
                 cache.set_f32(&values);

@@ -8,11 +8,13 @@
 struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> v_cache: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_cache: array<CacheVector>;
+@group(0) @binding(2) var<storage, read> v_cache: array<CacheVector>;
 @group(0) @binding(3) var<storage, read> state: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
+
+#import "kv_cache"
 
 const INVOCATIONS = 4u * ROWS;
 // From one of an invocation's rows to the next.
@@ -82,7 +84,7 @@ fn load_key(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> 
     if at >= HEAD_WORDS {
         return vec4<f32>(0.0);
     }
-    return k_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at];
+    return cached_vector(k_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at]);
 }
 
 fn load_value(group: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
@@ -91,7 +93,7 @@ fn load_value(group: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -
     if at >= HEAD_WORDS {
         return vec4<f32>(0.0);
     }
-    return v_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at];
+    return cached_vector(v_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at]);
 }
 
 // Stages count from the tile's first; those of values go through all groups of dimensions of some keys before the next keys.

@@ -3,6 +3,7 @@
 //! `attention_out` merges the splits of one token, `attention_merge` those of several.
 
 use super::attention::{LIMITS, capped, limits};
+use super::cache_dtype::{cache_defines, cache_dtype};
 use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -83,8 +84,8 @@ impl Op for AttentionSplit {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let f32 = Some(DType::F32);
-        expect("attention_split", inputs, &[f32, f32, f32, Some(DType::U32)])?;
+        let cache = cache_dtype(inputs.get(1));
+        expect("attention_split", inputs, &[Some(DType::F32), cache, cache, Some(DType::U32)])?;
         let q_dim = self.heads * self.head_dim;
         let (tokens, q_columns) = inputs[0].shape.matrix()?;
         let (_, kv_dim) = Placement::of("attention_split", inputs[3], tokens)?.cache("attention_split", inputs[1])?;
@@ -192,6 +193,7 @@ impl AttentionSplit {
             let mut defines = lanes_defines(WORKGROUP as u32, lanes);
             defines.extend(limits);
             defines.extend(placement.defines());
+            defines.extend(cache_defines(inputs.get(1)));
             defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
             defines.push(("TILE", Define::U32(splits.tile as u32)));
             return Ok(Kernel {
@@ -212,6 +214,7 @@ impl AttentionSplit {
         let mut defines = lanes_defines(workgroup, lanes);
         defines.extend(limits);
         defines.extend(placement.defines());
+        defines.extend(cache_defines(inputs.get(1)));
         defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
         defines.push(("TILE", Define::U32(splits.tile as u32)));
         Ok(Kernel {
@@ -279,6 +282,11 @@ pub fn cases() -> Vec<Case> {
                 let (window, softcap) = LIMITS[(index + tokens) % LIMITS.len()];
                 let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
                 let mut inputs = inputs(&mut rng, tokens, shape);
+                if (index + tokens) % 2 == 0 {
+                    for cache in &mut inputs[1..3] {
+                        *cache = HostTensor::f16(cache.shape.dims(), &cache.to_f32().unwrap_or_default());
+                    }
+                }
                 if index % 5 == 4 {
                     // Has stopped.
                     inputs[3].set_u32(&[shape.4, 0, 1, 0]);

@@ -2,8 +2,8 @@
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
-@group(0) @binding(1) var<storage, read> k_cache: array<f32>;
-@group(0) @binding(2) var<storage, read> v_cache: array<f32>;
+@group(0) @binding(1) var<storage, read> k_cache: array<CacheWord>;
+@group(0) @binding(2) var<storage, read> v_cache: array<CacheWord>;
 @group(0) @binding(3) var<storage, read> state: array<u32>;
 @group(0) @binding(4) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(5) var<storage, read_write> totals: array<vec2<f32>>;

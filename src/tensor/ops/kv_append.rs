@@ -1,5 +1,6 @@
 //! Writes new keys and values into the KV cache, at the position that the state holds.
 
+use super::cache_dtype::{cache_defines, cache_dtype};
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
@@ -20,25 +21,34 @@ impl Op for KvAppend {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let f32 = Some(DType::F32);
-        expect("kv_append", inputs, &[f32, f32, f32, f32, Some(DType::U32)])?;
+        let (f32, cache) = (Some(DType::F32), cache_dtype(inputs.get(2)));
+        expect("kv_append", inputs, &[f32, f32, cache, cache, Some(DType::U32)])?;
         let (_, kv_dim) = inputs[0].shape.matrix()?;
         let (_, cache_dim) = inputs[2].shape.matrix()?;
-        if inputs[0].shape != inputs[1].shape || inputs[2].shape != inputs[3].shape || kv_dim != cache_dim {
-            bail!(ShapeMismatch, "kv_append: k {}, cache {}", inputs[0].shape, inputs[2].shape);
+        let fits = inputs[0].shape == inputs[1].shape
+            && inputs[2].shape == inputs[3].shape
+            && kv_dim == cache_dim
+            && kv_dim.is_multiple_of(2);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "kv_append: k {}, cache {}; wanted an even number of columns",
+                inputs[0].shape,
+                inputs[2].shape
+            );
         }
         Ok(vec![])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, kv_dim) = inputs[0].shape.matrix()?;
-        let n = inputs[0].shape.elements();
+        let pairs = inputs[0].shape.elements() / 2;
         Ok(Kernel {
             template: include_str!("kv_append.wgsl"),
             modules: &[],
-            defines: vec![],
-            params: vec![n as u32, kv_dim as u32, inputs[2].shape.elements() as u32],
-            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+            defines: cache_defines(inputs.get(2)).into_iter().collect(),
+            params: vec![pairs as u32, kv_dim as u32 / 2, inputs[2].shape.elements() as u32 / 2],
+            grid: grid_2d(pairs.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
 
@@ -61,13 +71,18 @@ impl Op for KvAppend {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(9);
     // tokens, kv_dim, capacity, position
-    [(1, 1, 1, 0), (1, 64, 10, 9), (7, 37, 50, 3), (129, 256, 300, 171)]
+    [(1, 2, 1, 0), (1, 64, 10, 9), (7, 38, 50, 3), (129, 256, 300, 171)]
         .iter()
-        .map(|&(tokens, kv_dim, capacity, position)| {
-            let mut inputs: Vec<HostTensor> =
-                [tokens, tokens, capacity, capacity].iter().map(|rows| rng.tensor(&[*rows, kv_dim])).collect();
+        .flat_map(|shape| [(shape, false), (shape, true)])
+        .map(|(&(tokens, kv_dim, capacity, position), is_f16)| {
+            let mut inputs = vec![rng.tensor(&[tokens, kv_dim]), rng.tensor(&[tokens, kv_dim])];
+            inputs.extend([(); 2].map(|()| match is_f16 {
+                true => rng.f16(&[capacity, kv_dim]),
+                false => rng.tensor(&[capacity, kv_dim]),
+            }));
             inputs.push(HostTensor::u32(&[4], &[position, 0, 0, 0]));
-            Case::new(KvAppend, inputs, 0.0)
+            // WGSL leaves open to which of two neighbours a number is rounded.
+            Case::new(KvAppend, inputs, if is_f16 { 1e-3 } else { 0.0 })
         })
         .collect()
 }

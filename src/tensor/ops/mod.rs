@@ -3,6 +3,7 @@
 use super::{Case, Op};
 
 mod activation;
+mod cache_dtype;
 mod epilogue;
 mod placement;
 mod qkv_parts;
@@ -27,6 +28,7 @@ ops! {
     attention_merge: AttentionMerge,
     attention_out: AttentionOut,
     attention_prefill: AttentionPrefill,
+    attention_spans: AttentionSpans,
     attention_split: AttentionSplit,
     binary: Binary,
     combine_experts: CombineExperts,
@@ -43,6 +45,7 @@ ops! {
     mat_vec_add: MatVecAdd,
     mat_vec_experts: MatVecExperts,
     mat_vec_few: MatVecFew,
+    mean_rows: MeanRows,
     norm_add: NormAdd,
     norm_gate_up: NormGateUp,
     norm_heads: NormHeads,
@@ -55,6 +58,7 @@ ops! {
     rms_norm_planes: RmsNormPlanes,
     rope: Rope,
     rope_kv_append: RopeKvAppend,
+    rope_positions: RopePositions,
     route_experts: RouteExperts,
     sample_histogram: SampleHistogram,
     sample_merge: SampleMerge,

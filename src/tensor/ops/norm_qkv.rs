@@ -3,6 +3,7 @@
 
 use super::QkvParts;
 use super::mat_vec::takes_case;
+use super::qkv_parts::to_pair_order;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -16,7 +17,8 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 /// (the norm's weight in planes, then rope's frequency of each pair, then the biases of all three parts), weight [rows, columns]
 /// (rows of all queries, then of all keys, then of all values, as far as they are among the parts), state [4] u32 (state[0] is the
 /// token's position, state[2] says that the sequence has stopped), and of the parts k_cache and v_cache [capacity, kv_dim] (changed
-/// at that position, if it is below the capacity and the sequence goes on). Output: q [1, q_dim], if it is among the parts.
+/// at that position, if it is below the capacity and the sequence goes on). Output: q [1, q_dim], if it is among the parts. In each
+/// head of q and k the numbers that rope turns together stand side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct NormQkv {
     pub parts: QkvParts,
@@ -47,7 +49,7 @@ impl Op for NormQkv {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let wanted = [f32, f32, None, Some(DType::U32)].into_iter().chain(self.parts.cache_dtypes());
+        let wanted = [f32, f32, None, Some(DType::U32)].into_iter().chain(self.parts.cache_dtypes(inputs.get(CACHES)));
         expect("norm_qkv", inputs, &wanted.collect::<Vec<_>>())?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let caches = &inputs[CACHES..];
@@ -119,6 +121,7 @@ impl Op for NormQkv {
                 head[b] = first * sin + second * cos;
             }
         }
+        to_pair_order(&mut values[..turned], self.head_dim, self.pairs, self.interleaved);
         let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
         if position < capacity && state[2] == 0 {
             let first = [(self.parts.k, self.q_dim), (self.parts.v, turned)];
@@ -141,6 +144,7 @@ impl NormQkv {
         let mut defines = team.defines();
         defines.push(("TWO_ROWS", Define::Flag));
         defines.extend(self.parts.defines(3, 0));
+        defines.extend(self.parts.cache_defines(inputs.get(CACHES)));
         if self.interleaved {
             defines.push(("INTERLEAVED", Define::Flag));
         }
@@ -179,6 +183,9 @@ pub(super) fn normed_products(x: &[f32], norm: &[f32], epsilon: f32, weight: &[f
     weight.chunks_exact(x.len()).map(|row| row.iter().zip(&x).map(|(w, x)| f64::from(*w) * x).sum()).collect()
 }
 
+/// A number that stands within an f32's error between two f16 may become either.
+const F16_TOLERANCE: f64 = 3e-4;
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(31);
     let mut cases = Vec::new();
@@ -215,7 +222,11 @@ pub fn cases() -> Vec<Case> {
                 // Every third has stopped.
                 HostTensor::u32(&[4], &[position, 0, u32::from(cases.len() % 3 == 2), 0]),
             ];
-            inputs.extend((0..parts.caches()).map(|_| rng.tensor(&[capacity, kv_dim])));
+            let is_f16 = cases.len() % 3 == 1;
+            inputs.extend((0..parts.caches()).map(|_| match is_f16 {
+                true => rng.f16(&[capacity, kv_dim]),
+                false => rng.tensor(&[capacity, kv_dim]),
+            }));
             let op = NormQkv {
                 parts,
                 epsilon: 1e-5,
@@ -227,7 +238,7 @@ pub fn cases() -> Vec<Case> {
                 scale: if 2 * pairs < head_dim { 1.19 } else { 1.0 },
                 bias,
             };
-            cases.push(Case::new(op, inputs, 1e-5));
+            cases.push(Case::new(op, inputs, if is_f16 { F16_TOLERANCE } else { 1e-5 }));
         }
     }
     cases

@@ -15,18 +15,19 @@ struct Params {
 
 @group(0) @binding(2) var<storage, read> state: array<u32>;
 #ifdef KEYS
-@group(0) @binding(K_BINDING) var<storage, read_write> k_cache: array<f32>;
+@group(0) @binding(K_BINDING) var<storage, read_write> k_cache: array<CachePair>;
 #endif
 #ifdef VALUES
-@group(0) @binding(V_BINDING) var<storage, read_write> v_cache: array<f32>;
+@group(0) @binding(V_BINDING) var<storage, read_write> v_cache: array<CachePair>;
 #endif
 #ifdef QUERIES
-@group(0) @binding(Q_BINDING) var<storage, read_write> q: array<f32>;
+@group(0) @binding(Q_BINDING) var<storage, read_write> q: array<vec2<f32>>;
 #endif
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "normed_rows"
 #import "cos_sin"
+#import "kv_cache"
 
 // The vectors behind the norm's weight: rope's frequencies, then the biases.
 fn vector(index: u32) -> f32 {
@@ -49,25 +50,28 @@ fn rows_of(pair: u32) -> vec2<u32> {
     return vec2<u32>(row, row + 1u);
 }
 
-fn store(row: u32, value: f32) {
+// The two numbers of a pair stand side by side, whichever rows they are of.
+fn store(pair: u32, values: vec2<f32>) {
+    let q_pairs = params.q_rows / 2u;
+    let kv_pairs = params.kv_rows / 2u;
 #ifdef QUERIES
-    if row < params.q_rows {
-        q[row] = value;
+    if pair < q_pairs {
+        q[pair] = values;
         return;
     }
 #endif
     // A step that ran ahead past the end of the context must not wrap or clamp onto a real entry, and one past the end of the
     // text leaves the cache as it is.
     if state[0] < params.capacity && state[2] == 0u {
-        let at = state[0] * params.kv_rows;
+        let at = state[0] * kv_pairs + pair - q_pairs;
 #ifdef KEYS
-        if row < params.q_rows + params.kv_rows {
-            k_cache[at + row - params.q_rows] = value;
+        if pair < q_pairs + kv_pairs {
+            k_cache[at] = cache_pair(values);
             return;
         }
 #endif
 #ifdef VALUES
-        v_cache[at + row - params.q_rows - params.kv_rows] = value;
+        v_cache[at - kv_pairs] = cache_pair(values);
 #endif
     }
 }
@@ -78,7 +82,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let lane = local % TEAM;
     let all_pairs = params.rows / 2u;
     // Teams past the end repeat the last pair, so that every invocation takes part in the sum.
-    let rows = rows_of(params.first_row / 2u + min(team, all_pairs - 1u));
+    let row_pair = params.first_row / 2u + min(team, all_pairs - 1u);
+    let rows = rows_of(row_pair);
     let sums = sum_normed_rows(vec4<u32>((rows - params.first_row) * params.blocks, 0u, 0u), lane, local);
     if team >= all_pairs || lane != 0u {
         return;
@@ -101,6 +106,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #endif
         values = vec2<f32>(values.x * turn.x - values.y * turn.y, values.x * turn.y + values.y * turn.x);
     }
-    store(rows.x, values.x);
-    store(rows.y, values.y);
+    store(row_pair, values);
 }

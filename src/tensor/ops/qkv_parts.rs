@@ -1,6 +1,7 @@
 //! Which of the projections to queries, keys and values a matrix holds. Mostly all three; in files of mixed types those that are of
 //! one type.
 
+use super::cache_dtype::{cache_defines, cache_dtype};
 use crate::gpu::Define;
 use crate::tensor::{DType, Desc};
 
@@ -76,8 +77,28 @@ impl QkvParts {
         if self.q { vec![Desc::f32(&[tokens, q_dim])] } else { vec![] }
     }
 
-    /// The dtypes of the caches.
-    pub(super) fn cache_dtypes(self) -> Vec<Option<DType>> {
-        vec![Some(DType::F32); self.caches()]
+    /// The dtypes of the caches, of which `first` is the first.
+    pub(super) fn cache_dtypes(self, first: Option<&Desc>) -> Vec<Option<DType>> {
+        vec![cache_dtype(first); self.caches()]
+    }
+
+    /// The defines that say how caches store numbers, if there are any.
+    pub(super) fn cache_defines(self, first: Option<&Desc>) -> Option<(&'static str, Define)> {
+        if self.caches() > 0 { cache_defines(first) } else { None }
+    }
+}
+
+/// Turns heads of queries or keys to the order in which the joined ops keep them: the two numbers that rope turns together stand
+/// side by side, so that one invocation stores both at once. Scores don't depend on it.
+pub(super) fn to_pair_order<T: Copy>(values: &mut [T], head_dim: usize, pairs: usize, interleaved: bool) {
+    if interleaved {
+        return;
+    }
+    for head in values.chunks_exact_mut(head_dim) {
+        let turned = head[..2 * pairs].to_vec();
+        for pair in 0..pairs {
+            head[2 * pair] = turned[pair];
+            head[2 * pair + 1] = turned[pair + pairs];
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! bias, the rotary position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
 
 use super::placement::Placement;
+use super::qkv_parts::to_pair_order;
 use super::{KvAppend, QkvParts, Rope};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -14,7 +15,8 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 /// token), of the parts k_cache and v_cache [capacity, kv_heads · head_dim] (changed), and, if there is one, a bias for the columns
 /// of all three parts. Output: q [tokens, heads · head_dim], if it is among the parts. Tokens past the capacity are not written; the
 /// caller checks that there is room. Nor are those of a sequence that has stopped. With a state [tokens, 4] each token is of a
-/// sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim] (`placement.rs`).
+/// sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim] (`placement.rs`). In each head of q and k the
+/// numbers that rope turns together stand side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct RopeKvAppend {
     pub parts: QkvParts,
@@ -54,7 +56,7 @@ impl Op for RopeKvAppend {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
         let mut wanted = vec![f32, f32, Some(DType::U32)];
-        wanted.extend(self.parts.cache_dtypes());
+        wanted.extend(self.parts.cache_dtypes(inputs.get(CACHES)));
         wanted.extend(self.bias.then_some(f32));
         expect("rope_kv_append", inputs, &wanted)?;
         let (tokens, columns) = inputs[0].shape.matrix()?;
@@ -99,6 +101,7 @@ impl Op for RopeKvAppend {
         };
         let mut defines = self.parts.defines(CACHES as u32, u32::from(self.bias));
         defines.extend(placement.defines());
+        defines.extend(self.parts.cache_defines(inputs.get(CACHES)));
         if self.interleaved {
             defines.push(("INTERLEAVED", Define::Flag));
         }
@@ -146,7 +149,10 @@ impl Op for RopeKvAppend {
         let turned = |part: HostTensor| {
             let mut operands = [part, inputs[1].clone(), inputs[2].clone()];
             rope.reference(&mut operands)?;
-            let [turned, ..] = operands;
+            let [mut turned, ..] = operands;
+            let mut values = turned.to_f32()?;
+            to_pair_order(&mut values, self.head_dim, inputs[1].shape.elements(), self.interleaved);
+            turned.set_f32(&values);
             Ok::<_, crate::Error>(turned)
         };
         let (q, k, v) = (turned(part(0, q_dim))?, turned(part(q_dim, kv_dim))?, part(q_dim + kv_dim, kv_dim));
@@ -187,7 +193,9 @@ impl RopeKvAppend {
             let first = Placement::Sequences.first_row(&state, token, capacity) * kv_dim;
             let range = first..first + capacity * kv_dim;
             let cache = |input: usize| {
-                Ok::<_, crate::Error>(HostTensor::f32(&[capacity, kv_dim], &inputs[input].to_f32()?[range.clone()]))
+                let mut part = HostTensor::zeros(&Desc { shape: [capacity, kv_dim].into(), ..inputs[input].desc() });
+                part.set_f32(&inputs[input].to_f32()?[range.clone()]);
+                Ok::<_, crate::Error>(part)
             };
             let mut of_token = vec![
                 HostTensor::f32(&[1, columns], &qkv[token * columns..][..columns]),
@@ -212,6 +220,9 @@ impl RopeKvAppend {
     }
 }
 
+/// A number that stands within an f32's error between two f16 may become either.
+const F16_TOLERANCE: f64 = 3e-4;
+
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(27);
     let mut cases = Vec::new();
@@ -235,11 +246,15 @@ pub fn cases() -> Vec<Case> {
                 HostTensor::f32(&[rotated / 2], &frequencies),
                 HostTensor::u32(&[4], &[position, 0, 0, 0]),
             ];
-            inputs.extend((0..parts.caches()).map(|_| rng.tensor(&[capacity, kv_heads * head_dim])));
+            let is_f16 = cases.len() % 3 == 1;
+            inputs.extend((0..parts.caches()).map(|_| match is_f16 {
+                true => rng.f16(&[capacity, kv_heads * head_dim]),
+                false => rng.tensor(&[capacity, kv_heads * head_dim]),
+            }));
             if bias {
                 inputs.push(rng.tensor(&[op.all_columns()]));
             }
-            cases.push(Case::new(op, inputs, 2e-6));
+            cases.push(Case::new(op, inputs, if is_f16 { F16_TOLERANCE } else { 2e-6 }));
         }
     }
     // Four sequences, in another order than in the cache; the third has stopped and the last is past the end.
@@ -253,11 +268,15 @@ pub fn cases() -> Vec<Case> {
             HostTensor::f32(&[16], &frequencies),
             HostTensor::u32(&[4, 4], &state),
         ];
-        inputs.extend((0..parts.caches()).map(|_| rng.tensor(&[5, 12, 64])));
+        let is_f16 = index == 1 || index == 3;
+        inputs.extend((0..parts.caches()).map(|_| match is_f16 {
+            true => rng.f16(&[5, 12, 64]),
+            false => rng.tensor(&[5, 12, 64]),
+        }));
         if bias {
             inputs.push(rng.tensor(&[op.all_columns()]));
         }
-        cases.push(Case::new(op, inputs, 2e-6));
+        cases.push(Case::new(op, inputs, if is_f16 { F16_TOLERANCE } else { 2e-6 }));
     }
     cases
 }

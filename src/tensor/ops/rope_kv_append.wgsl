@@ -1,5 +1,6 @@
 // One invocation takes two numbers of a head of q, k or v: a pair that rope turns, or two neighbours that it leaves alone.
 #import "cos_sin"
+#import "kv_cache"
 
 struct Params {
     items: u32, heads: u32, kv_heads: u32, head_dim: u32,
@@ -15,16 +16,16 @@ struct Params {
 @group(0) @binding(1) var<storage, read> frequencies: array<f32>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
 #ifdef KEYS
-@group(0) @binding(K_BINDING) var<storage, read_write> k_cache: array<f32>;
+@group(0) @binding(K_BINDING) var<storage, read_write> k_cache: array<CachePair>;
 #endif
 #ifdef VALUES
-@group(0) @binding(V_BINDING) var<storage, read_write> v_cache: array<f32>;
+@group(0) @binding(V_BINDING) var<storage, read_write> v_cache: array<CachePair>;
 #endif
 #ifdef BIAS
 @group(0) @binding(BIAS_BINDING) var<storage, read> bias: array<f32>;
 #endif
 #ifdef QUERIES
-@group(0) @binding(Q_BINDING) var<storage, read_write> q: array<f32>;
+@group(0) @binding(Q_BINDING) var<storage, read_write> q: array<vec2<f32>>;
 #endif
 @group(0) @binding(20) var<uniform> params: Params;
 
@@ -72,27 +73,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             values.x * turned.y + values.y * turned.x,
         );
     }
+    // The two numbers stand side by side, whichever of the head they are.
 #ifdef QUERIES
     if head < params.heads {
-        let at = (token * params.heads + head) * params.head_dim;
-        q[at + a] = values.x;
-        q[at + b] = values.y;
+        q[(token * params.heads + head) * half + i] = values;
         return;
     }
 #endif
     if position < params.capacity && !has_stopped(token) {
         let kv_head = (head - params.heads) % params.kv_heads;
-        let at = ((first_row_of(token) + position) * params.kv_heads + kv_head) * params.head_dim;
+        let at = ((first_row_of(token) + position) * params.kv_heads + kv_head) * half + i;
 #ifdef KEYS
         if head < params.heads + params.kv_heads {
-            k_cache[at + a] = values.x;
-            k_cache[at + b] = values.y;
+            k_cache[at] = cache_pair(values);
             return;
         }
 #endif
 #ifdef VALUES
-        v_cache[at + a] = values.x;
-        v_cache[at + b] = values.y;
+        v_cache[at] = cache_pair(values);
 #endif
     }
 }

@@ -15,6 +15,8 @@ pub enum UnaryKind {
     Exp,
     /// By the tanh approximation, which differs from x · Φ(x) by up to 5e-4 (Hendrycks, Gimpel 2016): WGSL has no erf.
     Gelu,
+    /// x · Φ(x), with the error function in Chebyshev form (Numerical Recipes, `erfcc`), to 2e-7.
+    GeluErf,
     Neg,
     Relu,
     Sigmoid,
@@ -30,19 +32,31 @@ impl From<Activation> for UnaryKind {
         match activation {
             Activation::Silu => Self::Swish,
             Activation::GeluTanh => Self::Gelu,
+            Activation::Gelu => Self::GeluErf,
         }
     }
 }
 
 impl UnaryKind {
-    pub const ALL: [Self; 9] =
-        [Self::Abs, Self::Exp, Self::Gelu, Self::Neg, Self::Relu, Self::Sigmoid, Self::Sqrt, Self::Swish, Self::Tanh];
+    pub const ALL: [Self; 10] = [
+        Self::Abs,
+        Self::Exp,
+        Self::Gelu,
+        Self::GeluErf,
+        Self::Neg,
+        Self::Relu,
+        Self::Sigmoid,
+        Self::Sqrt,
+        Self::Swish,
+        Self::Tanh,
+    ];
 
     fn define(self) -> &'static str {
         match self {
             Self::Abs => "KIND_ABS",
             Self::Exp => "KIND_EXP",
             Self::Gelu => "KIND_GELU",
+            Self::GeluErf => "KIND_GELU_ERF",
             Self::Neg => "KIND_NEG",
             Self::Relu => "KIND_RELU",
             Self::Sigmoid => "KIND_SIGMOID",
@@ -61,6 +75,7 @@ impl UnaryKind {
                 // ½ x (1 + tanh(inner)), in the form that keeps its digits where tanh is near -1.
                 x / (1.0 + (-2.0 * inner).exp())
             }
+            Self::GeluErf => Activation::Gelu.of(x),
             Self::Neg => -x,
             Self::Relu => x.max(0.0),
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),

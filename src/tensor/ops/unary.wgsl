@@ -26,6 +26,15 @@ fn apply(x: f32) -> f32 {
     let y = clamp(x, -30.0, 30.0);
     return x * sigmoid(1.5957691216 * y * (1.0 + 0.044715 * y * y));
 #endif
+#ifdef KIND_GELU_ERF
+    // x Φ(x) with Φ(x) = ½ erfc(-x / √2). The polynomial gives erfc of what is positive, so Φ of what is negative.
+    let z = min(abs(x) * 0.70710678, 10.0);
+    let t = 1.0 / (1.0 + 0.5 * z);
+    let high = (((0.17087277 * t - 0.82215223) * t + 1.48851587) * t - 1.13520398) * t + 0.27886807;
+    let low = (((high * t - 0.18628806) * t + 0.09678418) * t + 0.37409196) * t + 1.00002368;
+    let tail = 0.5 * t * exp(low * t - 1.26551223 - z * z);
+    return x * select(tail, 1.0 - tail, x >= 0.0);
+#endif
 #ifdef KIND_NEG
     return -x;
 #endif

@@ -2,14 +2,23 @@
 // dimension of the query and of the sums; four positions are scored at once, because the sum over lanes takes a vec4. A softmax
 // in one pass (Milakov, Gimelshein 2018).
 //
-// The kernel binds `q`, `k_cache` and `v_cache` and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`,
+// The kernel binds `q`, and `k_cache` and `v_cache` as arrays of CacheWord, and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`,
 // and with SOFTCAP `params.softcap`.
 #import "subgroup_sum"
+#import "kv_cache"
 #ifdef SOFTCAP
 #import "softcap"
 #endif
 
 const LOWEST = -3.0e38;
+
+fn key(index: u32) -> f32 {
+    return cached_number(k_cache[cached_word(index)], index);
+}
+
+fn value(index: u32) -> f32 {
+    return cached_number(v_cache[cached_word(index)], index);
+}
 
 struct Attended {
     // Σ exp(score - largest) · value.
@@ -47,7 +56,7 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;
             if d < params.head_dim {
-                scores += query[i] * vec4<f32>(k_cache[at0 + d], k_cache[at1 + d], k_cache[at2 + d], k_cache[at3 + d]);
+                scores += query[i] * vec4<f32>(key(at0 + d), key(at1 + d), key(at2 + d), key(at3 + d));
             }
         }
         scores = sum_over_lanes(scores, local);
@@ -65,7 +74,7 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;
             if d < params.head_dim {
-                let values = vec4<f32>(v_cache[at0 + d], v_cache[at1 + d], v_cache[at2 + d], v_cache[at3 + d]);
+                let values = vec4<f32>(value(at0 + d), value(at1 + d), value(at2 + d), value(at3 + d));
                 sums[i] = sums[i] * keep + dot(weights, values);
             }
         }

@@ -4,11 +4,15 @@
 //! `raise_exception`, `strftime_now`, its own `tojson`, the `generation` tags) and adds what Python has on strings, lists
 //! and dicts. Must not know what messages mean, and has no clock: the caller hands the time in.
 
+mod continued;
 mod date;
 mod filters;
 mod json;
 mod python;
 mod rewrite;
+mod source;
+
+pub use source::{ChatTemplates, DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME, TemplateFiles};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;

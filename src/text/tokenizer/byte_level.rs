@@ -136,7 +136,7 @@ impl ByteLevelBpe {
 }
 
 /// Splits `left right` at the first space that is not the first character.
-fn split_merge(merge: &str) -> Option<(&str, &str)> {
+pub(super) fn split_merge(merge: &str) -> Option<(&str, &str)> {
     let first = merge.chars().next()?.len_utf8();
     let space = first + merge.get(first..)?.find(' ')?;
     let (left, right) = (&merge[..space], &merge[space + 1..]);

@@ -1,18 +1,30 @@
-//! From text to token ids and from token ids to bytes, with the tokenizer that a GGUF file describes.
+//! From text to token ids and from token ids to bytes, with the tokenizer that a GGUF file or a Hugging Face folder describes.
 //!
-//! `gpt2` is byte-level BPE (`byte_level`, words by `pre`), `llama` is sentencepiece BPE (`sentencepiece`). Special tokens
+//! GGUF: `gpt2` is byte-level BPE (`byte_level`, words by `pre`), `llama` is sentencepiece BPE (`sentencepiece`); special tokens
 //! are cut out of the text first (`special`). The behaviour around them follows llama.cpp, which defined the metadata.
+//! A tokenizer.json (`hugging_face`) is a `pipeline` of the `tokenizers` crate, and so are GGUF's other kinds (`gguf`).
 //! Must not know files, models or chats.
 
 mod byte_level;
+mod charsmap;
+mod decoding;
+mod gguf;
+mod hugging_face;
+mod json_model;
+mod pipeline;
 mod pre;
 mod sentencepiece;
 mod special;
+mod steps;
 mod vocabulary;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use self::byte_level::ByteLevelBpe;
+use self::decoding::{Decoding, Place};
+pub use self::hugging_face::TokenizerFiles;
+use self::pipeline::{Added, Pipeline};
 use self::sentencepiece::SentencePieceBpe;
 use self::special::{Fragment, SpecialTokens};
 pub use self::vocabulary::Vocabulary;
@@ -20,34 +32,68 @@ use self::vocabulary::{TokenBytes, TokenType};
 use super::detokenize::StreamDecoder;
 use crate::error::{Error, Result};
 
+pub(super) use self::decoding::Joining;
+
 enum Algorithm {
-    ByteLevel(Box<ByteLevelBpe>),
-    SentencePiece(Box<SentencePieceBpe>),
+    ByteLevel(Box<ByteLevelBpe>, SpecialTokens),
+    SentencePiece(Box<SentencePieceBpe>, SpecialTokens),
+    Pipeline(Box<Pipeline>),
 }
 
 /// Values of `tokenizer.ggml.model` that are read.
-const SUPPORTED_MODELS: &str = "\"gpt2\" (byte-level BPE), \"llama\" (sentencepiece BPE)";
+const SUPPORTED_MODELS: &str = "\"gpt2\" (byte-level BPE), \"llama\" (sentencepiece BPE), \"bert\" (WordPiece), \
+                                \"t5\" (unigram), \"gemma4\" (BPE of characters)";
 
 pub struct Tokenizer {
     algorithm: Algorithm,
-    special: SpecialTokens,
-    /// Ids of control and unknown tokens, which the algorithm doesn't know, by their text.
+    /// Ids of control and unknown tokens, which the GGUF algorithms don't know, by their text.
     control_ids: HashMap<String, u32>,
     types: Vec<TokenType>,
     bytes: TokenBytes,
+    decoding: Option<Placed>,
+    joining: Joining,
     bos: Option<u32>,
     eos: Option<u32>,
     pad: Option<u32>,
-    add_bos: bool,
-    add_eos: bool,
+    /// What stands around a text: BOS, EOS, or whatever else the model wants there.
+    before: Vec<u32>,
+    after: Vec<u32>,
     add_space_prefix: bool,
     end_of_generation: Vec<u32>,
 }
 
+/// For tokens whose bytes depend on their place: the decoders and the tokens as the vocabulary writes them.
+struct Placed {
+    decoding: Decoding,
+    texts: TokenBytes,
+}
+
+/// A tokenizer of the crate's parts, before its tokens' bytes are known.
+struct Parts {
+    pipeline: Pipeline,
+    decoding: Decoding,
+    /// By id; none for an id that is no token.
+    tokens: Vec<Option<String>>,
+    types: Vec<TokenType>,
+    added: Vec<Added>,
+    bos: Option<u32>,
+    eos: Option<u32>,
+    pad: Option<u32>,
+    before: Vec<u32>,
+    after: Vec<u32>,
+    end_of_generation: Vec<u32>,
+}
+
 impl Tokenizer {
-    /// Builds the tokenizer that the metadata describes.
+    /// Builds the tokenizer that the metadata of a GGUF file describes.
     pub fn new(vocabulary: Vocabulary) -> Result<Self> {
         let is_sentencepiece = match vocabulary.model.as_str() {
+            "gpt2" if pre::writes_characters(vocabulary.pre.as_deref()) => {
+                return Self::of(gguf::characters(vocabulary)?);
+            }
+            "gemma4" => return Self::of(gguf::characters(vocabulary)?),
+            "bert" => return Self::of(gguf::word_piece(vocabulary)?),
+            "t5" => return Self::of(gguf::unigram(vocabulary)?),
             "gpt2" => false,
             "llama" => true,
             model => {
@@ -64,13 +110,17 @@ impl Tokenizer {
         let eos = vocabulary.checked_id("EOS", or_default(vocabulary.eos, 2, TokenType::Control))?;
         let unk = vocabulary.checked_id("unknown", or_default(vocabulary.unk, 0, TokenType::Unknown))?;
         let pad = vocabulary.checked_id("padding", vocabulary.pad)?;
-        let end_of_generation = special::end_of_generation(&vocabulary, &mut types, eos);
+        let sep = vocabulary.checked_id("separator", vocabulary.sep)?;
+        let end_of_generation = vocabulary.end_of_generation(&mut types, eos)?;
 
-        let (algorithm, default_add_bos) = if is_sentencepiece {
-            (Algorithm::SentencePiece(Box::new(SentencePieceBpe::new(&vocabulary, &types, unk)?)), true)
+        let special = SpecialTokens::new(&vocabulary, &types)?;
+        let (algorithm, default_add_bos, default_add_sep) = if is_sentencepiece {
+            let bpe = SentencePieceBpe::new(&vocabulary, &types, unk)?;
+            (Algorithm::SentencePiece(Box::new(bpe), special), true, false)
         } else {
             let pre = pre::pre_tokenizer(vocabulary.pre.as_deref())?;
-            (Algorithm::ByteLevel(Box::new(ByteLevelBpe::new(&vocabulary, &types, pre)?)), pre.add_bos)
+            let bpe = ByteLevelBpe::new(&vocabulary, &types, pre)?;
+            (Algorithm::ByteLevel(Box::new(bpe), special), pre.add_bos, pre.add_sep)
         };
         let mut bytes = TokenBytes::with_capacity(types.len());
         let mut control_ids = HashMap::new();
@@ -93,64 +143,120 @@ impl Tokenizer {
                 }
             }
         }
+        let add_space_prefix = is_sentencepiece && vocabulary.add_space_prefix.unwrap_or(true);
+        let asked = |asked: Option<bool>, default: bool, id: Option<u32>| id.filter(|_| asked.unwrap_or(default));
         Ok(Self {
             algorithm,
-            special: SpecialTokens::new(&vocabulary, &types)?,
             control_ids,
             types,
             bytes,
+            decoding: None,
+            joining: if add_space_prefix { Joining::STRIP_SPACE } else { Joining::PLAIN },
             bos,
             eos,
             pad,
-            add_bos: vocabulary.add_bos.unwrap_or(default_add_bos),
-            add_eos: vocabulary.add_eos.unwrap_or(false),
-            add_space_prefix: vocabulary.add_space_prefix.unwrap_or(is_sentencepiece),
+            before: asked(vocabulary.add_bos, default_add_bos, bos).into_iter().collect(),
+            after: asked(vocabulary.add_eos, false, eos)
+                .into_iter()
+                .chain(asked(vocabulary.add_sep, default_add_sep, sep))
+                .collect(),
+            add_space_prefix,
             end_of_generation,
+        })
+    }
+
+    /// Builds the tokenizer that the files of a Hugging Face folder describe.
+    pub fn from_files(files: &TokenizerFiles) -> Result<Self> {
+        Self::of(hugging_face::parts_of(files)?)
+    }
+
+    fn of(parts: Parts) -> Result<Self> {
+        let Parts { pipeline, decoding, tokens, types, added, .. } = parts;
+        let mut is_added = vec![false; types.len()];
+        for added in &added {
+            is_added[added.id as usize] = true;
+        }
+        let joining = decoding.joining;
+        let mut bytes = TokenBytes::with_capacity(types.len());
+        let mut texts = TokenBytes::with_capacity(0);
+        for ((token, &kind), is_added) in tokens.iter().zip(&types).zip(is_added) {
+            let text = token.as_deref().unwrap_or("");
+            match kind {
+                TokenType::Control | TokenType::Unknown => bytes.push(text.as_bytes()),
+                TokenType::Unused => bytes.push(b""),
+                // It has no bytes of its own.
+                _ if joining == Joining::Whole => bytes.push(text.as_bytes()),
+                _ => bytes.push(&decoding.token(text, is_added, Place::Middle)?),
+            }
+            if !matches!(joining, Joining::Plain { .. }) {
+                texts.push(text.as_bytes());
+            }
+        }
+        let decoding = (!matches!(joining, Joining::Plain { .. })).then_some(Placed { decoding, texts });
+        Ok(Self {
+            algorithm: Algorithm::Pipeline(Box::new(pipeline)),
+            control_ids: HashMap::new(),
+            types,
+            bytes,
+            decoding,
+            joining,
+            bos: parts.bos,
+            eos: parts.eos,
+            pad: parts.pad,
+            before: parts.before,
+            after: parts.after,
+            add_space_prefix: false,
+            end_of_generation: parts.end_of_generation,
         })
     }
 
     /// The ids of `text`.
     ///
-    /// `add_special` puts BOS in front and EOS behind where the model wants them. `parse_special` turns control tokens that
-    /// are written in the text into their ids, which is what a rendered chat template needs; without it they are plain
-    /// text, which is what a text of unknown origin needs.
+    /// `add_special` puts around it what the model wants there: BOS, EOS, or `[CLS]` and `[SEP]`. `parse_special` turns
+    /// control tokens that are written in the text into their ids, which is what a rendered chat template needs; without it
+    /// they are plain text, which is what a text of unknown origin needs.
     pub fn encode(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
-        if add_special && self.add_bos {
-            ids.extend(self.bos);
+        if add_special {
+            ids.extend_from_slice(&self.before);
         }
-        for fragment in self.special.split(text, parse_special) {
-            match (fragment, &self.algorithm) {
-                (Fragment::Token(id), _) => ids.push(id),
-                (Fragment::Text(text), Algorithm::ByteLevel(bpe)) => bpe.encode(text, &mut ids)?,
-                // A stretch of text stands at the beginning or behind a special token: both get the space.
-                (Fragment::Text(text), Algorithm::SentencePiece(bpe)) => {
-                    bpe.encode(text, self.add_space_prefix, &mut ids)?;
+        match &self.algorithm {
+            Algorithm::ByteLevel(bpe, special) => {
+                for fragment in special.split(text, parse_special) {
+                    match fragment {
+                        Fragment::Token(id) => ids.push(id),
+                        Fragment::Text(text) => bpe.encode(text, &mut ids)?,
+                    }
                 }
             }
+            Algorithm::SentencePiece(bpe, special) => {
+                for fragment in special.split(text, parse_special) {
+                    match fragment {
+                        Fragment::Token(id) => ids.push(id),
+                        // A stretch of text stands at the beginning or behind a special token: both get the space.
+                        Fragment::Text(text) => bpe.encode(text, self.add_space_prefix, &mut ids)?,
+                    }
+                }
+            }
+            Algorithm::Pipeline(pipeline) => pipeline.encode(text, parse_special, &mut ids)?,
         }
-        if add_special && self.add_eos {
-            ids.extend(self.eos);
+        if add_special {
+            ids.extend_from_slice(&self.after);
         }
         Ok(ids)
     }
 
     /// The text of `ids` as `encode` with `parse_special` reads it: control tokens are written out.
     pub fn decode_with_control(&self, ids: &[u32]) -> Result<String> {
-        let mut bytes = Vec::new();
-        for &id in ids {
-            bytes.extend_from_slice(self.token_bytes_with_control(id)?);
-        }
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Ok(match self.adds_space_prefix() {
-            true => text.strip_prefix(' ').map(str::to_owned).unwrap_or(text),
-            false => text,
-        })
+        self.decode_by(StreamDecoder::with_control(self), ids)
     }
 
     /// The text of `ids`. Control tokens have none; bytes that are not UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        let mut decoder = StreamDecoder::new(self);
+        self.decode_by(StreamDecoder::new(self), ids)
+    }
+
+    fn decode_by(&self, mut decoder: StreamDecoder, ids: &[u32]) -> Result<String> {
         let mut text = String::new();
         for &id in ids {
             text.push_str(&decoder.push(self, id)?);
@@ -159,7 +265,8 @@ impl Tokenizer {
         Ok(text)
     }
 
-    /// The bytes that a token adds to the text: none for a control token.
+    /// The bytes that a token adds to the text: none for a control token. Some tokenizers (WordPiece, Metaspace) write the
+    /// first token of a text without the space that this has.
     pub fn token_bytes(&self, id: u32) -> Result<&[u8]> {
         match self.token_type(id)? {
             TokenType::Control | TokenType::Unknown => Ok(&[]),
@@ -190,14 +297,25 @@ impl Tokenizer {
 
     /// Whether `encode` with `add_special` puts BOS in front.
     pub fn adds_bos(&self) -> bool {
-        self.add_bos && self.bos.is_some()
+        self.bos.is_some() && self.before.first() == self.bos.as_ref()
+    }
+
+    /// How many ids `encode` with `add_special` puts around a text.
+    pub fn added_ids(&self) -> usize {
+        self.before.len() + self.after.len()
+    }
+
+    /// The ids that `encode` with `add_special` puts behind a text.
+    pub fn ids_after(&self) -> &[u32] {
+        &self.after
     }
 
     /// The id of a token by its text as the vocabulary has it (`Ġthe`, `▁the`, `<|im_end|>`).
     pub fn token_id(&self, text: &str) -> Option<u32> {
         self.control_ids.get(text).copied().or_else(|| match &self.algorithm {
-            Algorithm::ByteLevel(bpe) => bpe.token_id(text),
-            Algorithm::SentencePiece(bpe) => bpe.token_id(text),
+            Algorithm::ByteLevel(bpe, _) => bpe.token_id(text),
+            Algorithm::SentencePiece(bpe, _) => bpe.token_id(text),
+            Algorithm::Pipeline(pipeline) => pipeline.token_id(text),
         })
     }
 
@@ -211,9 +329,30 @@ impl Tokenizer {
         &self.end_of_generation
     }
 
-    /// Whether encoding puts a space in front of a text, which decoding takes away again.
-    pub(super) fn adds_space_prefix(&self) -> bool {
-        self.add_space_prefix && matches!(self.algorithm, Algorithm::SentencePiece(_))
+    /// What the bytes of a token depend on.
+    pub(super) fn joining(&self) -> Joining {
+        self.joining
+    }
+
+    /// The bytes of a token that is the first or the last one of a text.
+    pub(super) fn bytes_at(&self, id: u32, first: bool) -> Result<Cow<'_, [u8]>> {
+        let place = if first { Place::First } else { Place::Last };
+        match (&self.decoding, self.token_type(id)?) {
+            (Some(Placed { decoding, texts }), TokenType::Normal | TokenType::UserDefined | TokenType::Byte) => {
+                let text = String::from_utf8_lossy(texts.get(id).unwrap_or_default());
+                Ok(Cow::Owned(decoding.token(&text, false, place)?))
+            }
+            _ => Ok(Cow::Borrowed(self.written_bytes(id)?)),
+        }
+    }
+
+    /// The text of all `ids` together.
+    pub(super) fn whole(&self, ids: &[u32]) -> Result<String> {
+        let Some(Placed { decoding, texts }) = &self.decoding else {
+            bail!(Internal, "a tokenizer without decoders was asked to decode as a whole");
+        };
+        let text = |&id: &u32| String::from_utf8_lossy(texts.get(id).unwrap_or_default()).into_owned();
+        decoding.whole(ids.iter().map(text).collect())
     }
 
     fn token_type(&self, id: u32) -> Result<TokenType> {

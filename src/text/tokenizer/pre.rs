@@ -5,9 +5,8 @@
 //! `llama-vocab.cpp` of llama.cpp, the project that defined the names. Where llama.cpp only approximates an expression of
 //! a tokenizer.json (tekken, gpt-4o), the original stands here.
 //!
-//! Left out on purpose, so that they are refused: names whose splitting is not a list of regular expressions there
-//! (kimi-k2, afmoe, superbpe), or whose tokenizer differs in more than the splitting (gemma4, sarvam-moe, whitespace,
-//! chameleon, the embedding models with a separator token).
+//! Left out on purpose, so that it is refused: whitespace, whose vocabulary is written in another way. Names that cut nothing
+//! but lines and write characters instead of bytes stand in [`CHARACTERS`] and are built by `gguf`.
 
 use crate::error::Result;
 
@@ -21,7 +20,12 @@ pub(super) struct PreTokenizer {
     pub ignore_merges: bool,
     /// Whether BOS comes first where the file doesn't say.
     pub add_bos: bool,
+    /// Whether the separator comes last where the file doesn't say.
+    pub add_sep: bool,
 }
+
+/// Values that stand for BPE of characters with byte fallback, as sentencepiece writes them.
+const CHARACTERS: &[&str] = &["gemma4", "granite-embed-multi-311m", "sarvam-moe"];
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = concat!(
@@ -66,23 +70,61 @@ const DEEPSEEK3_MAIN: &str = concat!(
     r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"##,
     r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
+const KIMI: &str = concat!(
+    r"\p{Han}+|",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const YOUTU: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const JAIS2: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|",
+    r"\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|",
+    r"\s{1,2}(?!\S)|\s{1}"
+);
+const SPARK: &str = concat!(
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"##,
+    r" ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+"
+);
+const MINICPM5: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+|",
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const UFAKZEKA: &str = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Scripts that afmoe cuts out before its main expression: CJK, kana, Thai, Lao, Khmer, Burmese, Hangul and their kin.
+const AFMOE_SCRIPTS: &str = concat!(
+    r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{309F}\x{30A0}-\x{30FF}\x{FF65}-\x{FF9F}",
+    r"\x{2F00}-\x{2FDF}\x{0E00}-\x{0E7F}\x{0E80}-\x{0EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F}",
+    r"\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+"
+);
 const BLOOM: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
 
 /// A family with neither flag set, which is what most are.
 const fn family(names: &'static [&'static str], patterns: &'static [&'static str]) -> PreTokenizer {
-    PreTokenizer { names, patterns, ignore_merges: false, add_bos: false }
+    PreTokenizer { names, patterns, ignore_merges: false, add_bos: false, add_sep: false }
 }
 
 const PRE_TOKENIZERS: &[PreTokenizer] = &[
     family(&["default"], &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"]),
     PreTokenizer {
-        names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"],
-        patterns: &[LLAMA3],
         ignore_merges: true,
         add_bos: true,
+        ..family(
+            &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
+            &[LLAMA3],
+        )
     },
     family(&["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"], &[LLAMA3]),
-    family(&["qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"], &[QWEN2]),
+    family(
+        &["qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"],
+        &[QWEN2],
+    ),
     family(&["qwen35"], &[QWEN35]),
     family(
         &[
@@ -97,16 +139,52 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
             "trillion",
             "granite-docling",
             "exaone4",
+            "jina-es",
+            "jina-de",
+            "jina-v2-es",
+            "jina-v2-de",
+            "modern-bert",
         ],
         &[GPT2],
     ),
+    PreTokenizer { add_sep: true, ..family(&["roberta-bpe", "jina-v1-en", "jina-v2-code"], &[GPT2]) },
     family(
         &["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"],
         &[r"\p{N}", GPT2],
     ),
     family(&["falcon"], &[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"]),
-    PreTokenizer { names: &["tekken"], patterns: &[TEKKEN], ignore_merges: true, add_bos: true },
-    family(&["gpt-4o", "llama4", "kanana2", "minimax-m2"], &[GPT4O]),
+    PreTokenizer { ignore_merges: true, add_bos: true, ..family(&["tekken"], &[TEKKEN]) },
+    family(&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], &[GPT4O]),
+    PreTokenizer { ignore_merges: true, ..family(&["granite-embed-multi-97m"], &[GPT4O]) },
+    family(&["kimi-k2"], &[KIMI]),
+    PreTokenizer {
+        ignore_merges: true,
+        ..family(
+            &["youtu"],
+            &[
+                concat!(
+                    r"[\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}",
+                    r"\x{FF1A}\x{FF1B}\x{FF0C}\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+|[\x{3105}-\x{312F}]+|",
+                    r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+"
+                ),
+                YOUTU,
+            ],
+        )
+    },
+    family(&["jais-2"], &[JAIS2]),
+    PreTokenizer { ignore_merges: true, ..family(&["minicpm5"], &[r"\p{N}{1,3}", MINICPM5]) },
+    family(&["ufakzeka"], &[UFAKZEKA]),
+    family(&["laguna"], &[r"[^\n]+|\n+", QWEN2]),
+    // The second cuts before every third digit from the right.
+    family(&["superbpe"], &[r"\p{N}+", r"(?=(?:\d{3})+(?!\d))"]),
+    family(&["afmoe"], &[r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", AFMOE_SCRIPTS, DEEPSEEK3_MAIN]),
+    PreTokenizer {
+        add_bos: true,
+        ..family(
+            &["chameleon"],
+            &[r"<sentinel:[0-9]+>", r"IMGIMG[A-I]{1,4}Z", r"[\t\n]|    |  ", r"\p{N}", r"[\p{P}!-/:-@\[-`{-~]", GPT2],
+        )
+    },
     family(&["tiny_aya", "cohere2moe"], &[r"\d{1,3}(?=(?:\d{3})*\b)", GPT4O]),
     family(
         &["deepseek-llm"],
@@ -121,9 +199,10 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
     ),
     family(&["deepseek-coder"], &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, r"\p{N}"]),
     family(
-        &["deepseek-v3", "hunyuan-dense", "joyai-llm"],
+        &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"],
         &[r"\p{N}{1,3}", r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+", DEEPSEEK3_MAIN],
     ),
+    family(&["spark2_5"], &[r"\p{N}{1,3}", r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+", SPARK, r"\p{N}"]),
     family(&["bloom", "poro-chat", "gpt3-finnish"], &[BLOOM]),
     family(&["viking"], &[BLOOM, r"\p{N}"]),
     family(
@@ -160,12 +239,17 @@ pub(super) fn pre_tokenizer(name: Option<&str>) -> Result<&'static PreTokenizer>
         None => bail!(
             UnsupportedTokenizer,
             "tokenizer.ggml.pre is {name:?}, wanted one of: {}; use a model with one of these tokenizers",
-            supported().collect::<Vec<_>>().join(", ")
+            supported().chain(CHARACTERS.iter().copied()).collect::<Vec<_>>().join(", ")
         ),
     }
 }
 
-/// Every supported value of `tokenizer.ggml.pre`.
+/// Whether a value stands for BPE of characters.
+pub(super) fn writes_characters(name: Option<&str>) -> bool {
+    name.is_some_and(|name| CHARACTERS.contains(&name))
+}
+
+/// Every value of `tokenizer.ggml.pre` that cuts by expressions.
 pub(super) fn supported() -> impl Iterator<Item = &'static str> {
     PRE_TOKENIZERS.iter().flat_map(|entry| entry.names.iter().copied())
 }

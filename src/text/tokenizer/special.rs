@@ -102,24 +102,33 @@ const END_OF_GENERATION: &[&str] = &[
     "[e~[",
 ];
 
-/// Tokens that end generation: EOS first, then the others by id. Marks them as control tokens, since some files have them
-/// as user-defined ones, which would be shown as text.
-pub(super) fn end_of_generation(vocabulary: &Vocabulary, types: &mut [TokenType], eos: Option<u32>) -> Vec<u32> {
-    let mut ids: Vec<u32> = eos.into_iter().collect();
+/// Tokens that end generation: those that the file names first, then the others by id. Marks them as control tokens, since
+/// some files have them as user-defined ones, which would be shown as text.
+pub(super) fn end_of_generation<'t>(
+    texts: impl Iterator<Item = &'t str> + Clone,
+    types: &mut [TokenType],
+    named: &[u32],
+) -> Vec<u32> {
+    let mut ids: Vec<u32> = Vec::new();
+    for &id in named {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
     let is_special = |kind: TokenType| matches!(kind, TokenType::Control | TokenType::UserDefined);
     let has = |wanted: &str, types: &[TokenType]| {
-        vocabulary.tokens.iter().zip(types).any(|(text, &kind)| text == wanted && is_special(kind))
+        texts.clone().zip(types).any(|(text, &kind)| text == wanted && is_special(kind))
     };
     // In the harmony format and its kin "<|end|>" ends a message, after which the same turn goes on.
     let end_goes_on =
         (has("<|return|>", types) && has("<|call|>", types)) || (has("<|calls|>", types) && has("<|flush|>", types));
-    for (id, text) in (0u32..).zip(&vocabulary.tokens) {
-        let kind = &mut types[id as usize];
-        let named = END_OF_GENERATION.contains(&text.as_str()) && is_special(*kind);
-        if named && !(end_goes_on && text == "<|end|>") && Some(id) != eos {
+    for ((id, text), kind) in (0u32..).zip(texts).zip(types) {
+        let known = END_OF_GENERATION.contains(&text) && is_special(*kind);
+        let is_named = named.contains(&id);
+        if known && !(end_goes_on && text == "<|end|>") && !is_named {
             ids.push(id);
         }
-        if named || Some(id) == eos {
+        if known || is_named {
             *kind = TokenType::Control;
         }
     }

@@ -2,12 +2,14 @@
 //!
 //! Knows neither the file that the data came from nor the algorithm that encodes with it.
 
+use super::special;
 use crate::error::Result;
 
 /// What a model's file says about its tokenizer. The fields are GGUF's `tokenizer.ggml.*` keys, not yet interpreted.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    /// `tokenizer.ggml.model`: "gpt2" (byte-level BPE) or "llama" (sentencepiece BPE).
+    /// `tokenizer.ggml.model`: "gpt2" (byte-level BPE), "llama" (sentencepiece BPE), "bert" (WordPiece), "t5" (unigram),
+    /// "gemma4" (BPE of characters).
     pub model: String,
     /// `tokenizer.ggml.pre`: which text splitting the byte-level BPE was trained with.
     pub pre: Option<String>,
@@ -21,6 +23,18 @@ pub struct Vocabulary {
     pub eos: Option<u32>,
     pub unk: Option<u32>,
     pub pad: Option<u32>,
+    /// Separator, behind a text for an encoder.
+    pub sep: Option<u32>,
+    /// More tokens that end a turn: `eot_token_id`, `eom_token_id`.
+    pub ends: Vec<u32>,
+    /// Sentencepiece's normalisation, for "t5".
+    pub charsmap: Vec<u8>,
+    /// Runs of spaces count as one and those around a text not at all, for "t5".
+    pub remove_extra_whitespaces: Option<bool>,
+    /// Of BERT's normalizer. Without them the text is lowercased and loses its accents.
+    pub lowercase: Option<bool>,
+    pub strip_accents: Option<bool>,
+    pub add_sep: Option<bool>,
     pub add_bos: Option<bool>,
     pub add_eos: Option<bool>,
     pub add_space_prefix: Option<bool>,
@@ -75,6 +89,15 @@ impl Vocabulary {
                 _ => bail!(UnsupportedTokenizer, "token {id} has type {number}, wanted one of 0 to 6"),
             })
             .collect()
+    }
+
+    /// Tokens after which nothing more is to be generated; they become control tokens.
+    pub(super) fn end_of_generation(&self, types: &mut [TokenType], eos: Option<u32>) -> Result<Vec<u32>> {
+        let mut named: Vec<u32> = eos.into_iter().collect();
+        for &id in &self.ends {
+            named.extend(self.checked_id("end-of-turn", Some(id))?);
+        }
+        Ok(special::end_of_generation(self.tokens.iter().map(String::as_str), types, &named))
     }
 
     /// An id from the metadata, checked against the number of tokens.

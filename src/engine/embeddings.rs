@@ -1,0 +1,215 @@
+//! Texts to vectors: an encoder's, several texts in one pass, or those of a decoder whose files say how to pool.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::load::{Engine, Inner, Model};
+use super::openai::parse;
+use crate::error::Result;
+use crate::model::{Encoder, Pooling};
+use crate::tensor::{Context, HostTensor, Tensor, ops};
+
+/// Tokens that go through one pass, unless a single text has more: what a pass needs for activations is a multiple of it.
+const PASS_TOKENS: usize = 512;
+/// Inputs of a request, as in OpenAI's API.
+const MAX_INPUTS: usize = 2048;
+
+/// A request for embeddings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddingRequest {
+    pub input: Input,
+    /// So many numbers of each vector are kept, the first ones, which then have length 1. For models that were trained for it.
+    #[serde(default)]
+    pub dimensions: Option<usize>,
+    /// A text that is too long is cut at its end, instead of being an error. An extension.
+    #[serde(default)]
+    pub truncate: bool,
+}
+
+/// One or more texts, or their token ids.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Input {
+    Text(String),
+    Texts(Vec<String>),
+    Tokens(Vec<u32>),
+    ManyTokens(Vec<Vec<u32>>),
+}
+
+/// What embedding gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embeddings {
+    /// One vector of length 1 for each input, one behind the other.
+    pub values: Vec<f32>,
+    pub dimensions: usize,
+    pub usage: EmbeddingUsage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct EmbeddingUsage {
+    /// With `[CLS]`, `[SEP]` and whatever else the model wants around a text.
+    pub prompt_tokens: usize,
+    pub total_tokens: usize,
+}
+
+impl EmbeddingRequest {
+    pub fn parse(request: Value) -> Result<Self> {
+        parse("the embedding request", request)
+    }
+}
+
+impl Engine {
+    /// The vectors of the inputs.
+    pub async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings> {
+        let inner = &*self.0;
+        let width = inner.info.embedding_length;
+        let dimensions = match request.dimensions {
+            None => width,
+            Some(asked) if (1..=width).contains(&asked) => asked,
+            Some(asked) => {
+                bail!(InvalidRequest, "dimensions is {asked}, wanted 1 to {width}, the length of the model's vectors")
+            }
+        };
+        let Some(pooling) = inner.embeds.pooling else {
+            bail!(
+                InvalidRequest,
+                "the model's files do not say how the vectors of its tokens become one (pooling_type of a GGUF file, or \
+                 1_Pooling/config.json); use a model for embeddings"
+            );
+        };
+        let texts = inner.inputs(request.input, request.truncate)?;
+        let prompt_tokens = texts.iter().map(Vec::len).sum();
+        let mut values = Vec::with_capacity(texts.len() * dimensions);
+        for pass in passes(&texts) {
+            let vectors = match &inner.model {
+                Model::Encoder(encoder) => embed_by_encoder(&inner.context, encoder, pass, pooling).await?,
+                Model::Decoder(_) => inner.embed_by_decoder(&pass[0], pooling).await?,
+            };
+            for vector in vectors.chunks_exact(width) {
+                values.extend(normalized(&vector[..dimensions])?);
+            }
+        }
+        let usage = EmbeddingUsage { prompt_tokens, total_tokens: prompt_tokens };
+        Ok(Embeddings { values, dimensions, usage })
+    }
+}
+
+impl Inner {
+    /// The token ids of each input, checked.
+    fn inputs(&self, input: Input, truncate: bool) -> Result<Vec<Vec<u32>>> {
+        let text = |text: &String| self.tokenizer.encode(text, true, false);
+        let texts = match input {
+            Input::Text(one) => vec![text(&one)?],
+            Input::Texts(texts) => texts.iter().map(text).collect::<Result<_>>()?,
+            Input::Tokens(ids) => vec![ids],
+            Input::ManyTokens(texts) => texts,
+        };
+        if texts.is_empty() || texts.len() > MAX_INPUTS {
+            bail!(InvalidRequest, "input has {} texts, wanted 1 to {MAX_INPUTS}", texts.len());
+        }
+        let limit = self.embeds.max_tokens.map_or(self.info.context_length, |max| max.min(self.info.context_length));
+        let vocab_size = self.info.vocab_size;
+        let check = |(index, mut ids): (usize, Vec<u32>)| {
+            if ids.is_empty() {
+                bail!(InvalidRequest, "input {index} has no tokens, wanted at least one");
+            }
+            if let Some(id) = ids.iter().find(|id| **id as usize >= vocab_size) {
+                bail!(InvalidRequest, "input {index} has token id {id}, wanted ids below {vocab_size}");
+            }
+            if ids.len() > limit {
+                if !truncate {
+                    bail!(
+                        ContextLengthExceeded,
+                        "input {index} has {} tokens and the model takes {limit}; shorten it, cut it into parts, or set \
+                         truncate: true to leave out its end",
+                        ids.len()
+                    );
+                }
+                // What stands behind a text still does.
+                let after = self.tokenizer.ids_after();
+                let ends_so = ids.ends_with(after) && after.len() < limit;
+                let after = if ends_so { after } else { &[] };
+                ids.truncate(limit - after.len());
+                ids.extend_from_slice(after);
+            }
+            Ok(ids)
+        };
+        texts.into_iter().enumerate().map(check).collect()
+    }
+
+    /// A decoder takes one text at a time.
+    async fn embed_by_decoder(&self, ids: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
+        let mut session = self.take_session(&[])?;
+        session.forget();
+        let states = session.states(self.decoder()?, ids);
+        session.forget();
+        self.give_back(session);
+        let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
+        let spans = self.context.tensor(&spans)?;
+        read(&self.context, &self.context.run1(&ops::MeanRows, &[&states?, &spans])?).await
+    }
+}
+
+async fn embed_by_encoder(
+    context: &Context,
+    encoder: &Encoder,
+    texts: &[Vec<u32>],
+    pooling: Pooling,
+) -> Result<Vec<f32>> {
+    let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+    read(context, &encoder.forward(&texts, pooling)?).await
+}
+
+async fn read(context: &Context, tensor: &Tensor) -> Result<Vec<f32>> {
+    match &context.readback(&[tensor]).await?[..] {
+        [host] => host.to_f32(),
+        _ => bail!(Internal, "a read-back of one tensor gave another number of them"),
+    }
+}
+
+/// Cuts the texts into runs that go through one pass each.
+fn passes(texts: &[Vec<u32>]) -> Vec<&[Vec<u32>]> {
+    let mut passes = Vec::new();
+    let (mut begin, mut tokens) = (0, 0);
+    for (index, text) in texts.iter().enumerate() {
+        if index > begin && tokens + text.len() > PASS_TOKENS {
+            passes.push(&texts[begin..index]);
+            (begin, tokens) = (index, 0);
+        }
+        tokens += text.len();
+    }
+    passes.push(&texts[begin..]);
+    passes
+}
+
+/// The vector with length 1.
+fn normalized(vector: &[f32]) -> Result<impl Iterator<Item = f32>> {
+    let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    if !length.is_finite() {
+        bail!(NumericalError, "the vector of an input holds NaN or infinity; the model's weights may be broken");
+    }
+    // A vector of zeros has no direction, and stays.
+    let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
+    Ok(vector.iter().map(move |x| (f64::from(*x) * scale) as f32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_hold_whole_texts() {
+        let texts: Vec<Vec<u32>> = [500, 12, 1, 600, 3, 509, 1].map(|length| vec![0; length]).to_vec();
+        let lengths: Vec<Vec<usize>> = passes(&texts).iter().map(|pass| pass.iter().map(Vec::len).collect()).collect();
+        assert_eq!(lengths, [vec![500, 12], vec![1], vec![600], vec![3, 509], vec![1]]);
+    }
+
+    #[test]
+    fn vectors_get_length_one() {
+        let unit: Vec<f32> = normalized(&[3.0, 4.0]).unwrap().collect();
+        assert_eq!(unit, [0.6, 0.8]);
+        assert_eq!(normalized(&[0.0, 0.0]).unwrap().collect::<Vec<_>>(), [0.0, 0.0]);
+        assert!(normalized(&[f32::NAN]).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! BERT: an encoder with learned positions and token types, layer norms behind attention and feed-forward, biases everywhere, the
+//! exact GELU. all-MiniLM, BGE, E5, GTE and most sentence encoders of their time.
+//!
+//! Tensor names as in llama.cpp's files.
+
+use super::{
+    Arch,
+    hugging_face::{ConfigKey, Fixed, HuggingFace, Meaning, optional, required},
+    tensors::{ATTENTION, ENCODER_MODEL, ENCODER_NORM_BIASES, ENCODER_NORMS, POSITIONS, UNGATED},
+};
+use crate::tensor::ops::Activation;
+
+pub const BERT: Arch = Arch {
+    name: "bert",
+    rope: None,
+    activation: Activation::Gelu,
+    model_tensors: &[ENCODER_MODEL, POSITIONS],
+    layer_tensors: &[ENCODER_NORMS, ENCODER_NORM_BIASES, ATTENTION],
+    feed_forward: UNGATED,
+    hugging_face: Some(&HuggingFace {
+        model_types: &["bert"],
+        keys: &[KEYS],
+        names: &[NAMES],
+        prefixes: &["bert."],
+        ignored: &["embeddings.position_ids"],
+        // What follows the encoder in models for other uses.
+        other_parts: &["pooler.", "bert.pooler.", "cls.", "classifier.", "qa_outputs."],
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::ENCODER
+};
+
+const KEYS: &[ConfigKey] = &[
+    required("num_hidden_layers", Meaning::Integer("block_count")),
+    required("hidden_size", Meaning::Integer("embedding_length")),
+    required("intermediate_size", Meaning::Integer("feed_forward_length")),
+    required("num_attention_heads", Meaning::Integer("attention.head_count")),
+    required("max_position_embeddings", Meaning::Integer("context_length")),
+    required("layer_norm_eps", Meaning::Float("attention.layer_norm_epsilon")),
+    required("vocab_size", Meaning::Integer("vocab_size")),
+    optional("hidden_act", Meaning::OneOf(&[Fixed::Text("gelu")])),
+    optional("position_embedding_type", Meaning::OneOf(&[Fixed::Text("absolute")])),
+    optional("is_decoder", Meaning::OneOf(&[Fixed::Bool(false)])),
+    optional("embedding_size", Meaning::OneOf(&[])),
+];
+
+const NAMES: &[(&str, &str)] = &[
+    ("token_embd", "embeddings.word_embeddings"),
+    ("position_embd", "embeddings.position_embeddings"),
+    ("token_types", "embeddings.token_type_embeddings"),
+    ("token_embd_norm", "embeddings.LayerNorm"),
+    ("blk.{}.attn_q", "encoder.layer.{}.attention.self.query"),
+    ("blk.{}.attn_k", "encoder.layer.{}.attention.self.key"),
+    ("blk.{}.attn_v", "encoder.layer.{}.attention.self.value"),
+    ("blk.{}.attn_output", "encoder.layer.{}.attention.output.dense"),
+    ("blk.{}.attn_output_norm", "encoder.layer.{}.attention.output.LayerNorm"),
+    ("blk.{}.ffn_up", "encoder.layer.{}.intermediate.dense"),
+    ("blk.{}.ffn_down", "encoder.layer.{}.output.dense"),
+    ("blk.{}.layer_output_norm", "encoder.layer.{}.output.LayerNorm"),
+];

@@ -1,0 +1,200 @@
+//! How the vectors of a text's tokens become one: what the model's files say of it.
+//!
+//! Sources: llama.cpp's `pooling_type`, and the files of sentence-transformers (`modules.json`, `1_Pooling/config.json`,
+//! `sentence_bert_config.json`).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::checkpoint::{Checkpoint, Origin};
+use crate::error::Result;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    Mean,
+    /// The first token's, which is `[CLS]`.
+    First,
+    /// The last token's.
+    Last,
+}
+
+/// What the files say about the way from tokens to a vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Embeds {
+    pub pooling: Option<Pooling>,
+    /// The most tokens of a text that the model's makers took.
+    pub max_tokens: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct PoolingConfig {
+    #[serde(default)]
+    pooling_mode_cls_token: bool,
+    #[serde(default)]
+    pooling_mode_mean_tokens: bool,
+    #[serde(default)]
+    pooling_mode_lasttoken: bool,
+    #[serde(flatten)]
+    others: BTreeMap<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Module {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct SentenceConfig {
+    max_seq_length: Option<usize>,
+}
+
+impl Pooling {
+    /// Which rows are averaged for texts of these lengths that stand one behind the other: pairs of begin and end.
+    pub fn spans(self, lengths: impl Iterator<Item = usize>) -> Vec<u32> {
+        let mut begin = 0;
+        lengths
+            .flat_map(|length| {
+                let (first, end) = (begin, begin + length as u32);
+                begin = end;
+                match self {
+                    Self::Mean => [first, end],
+                    Self::First => [first, first + 1],
+                    Self::Last => [end - 1, end],
+                }
+            })
+            .collect()
+    }
+}
+
+impl Embeds {
+    /// What a model's files say. An encoder without a word on it takes the mean, as sentence-transformers does.
+    pub fn of(checkpoint: &Checkpoint<'_>, is_encoder: bool) -> Result<Self> {
+        let mut embeds = match checkpoint.origin {
+            Origin::Gguf => Self::of_gguf(checkpoint)?,
+            Origin::HuggingFace => Self::of_folder(&checkpoint.text_files)?,
+        };
+        if is_encoder && embeds.pooling.is_none() {
+            embeds.pooling = Some(Pooling::Mean);
+        }
+        Ok(embeds)
+    }
+
+    fn of_gguf(checkpoint: &Checkpoint<'_>) -> Result<Self> {
+        let architecture = checkpoint.metadata.optional_str("general.architecture")?.unwrap_or_default();
+        let name = format!("{architecture}.pooling_type");
+        let pooling = match checkpoint.metadata.optional_u32(&name)? {
+            None | Some(0) => None,
+            Some(1) => Some(Pooling::Mean),
+            Some(2) => Some(Pooling::First),
+            Some(3) => Some(Pooling::Last),
+            Some(other) => bail!(
+                UnsupportedArchitecture,
+                "{name} is {other}, supported are 0 (none), 1 (mean), 2 (cls) and 3 (last)"
+            ),
+        };
+        Ok(Self { pooling, max_tokens: None })
+    }
+
+    fn of_folder(files: &BTreeMap<&'static str, Vec<u8>>) -> Result<Self> {
+        if let Some(modules) = read::<Vec<Module>>(files, "modules.json")? {
+            let known = ["Transformer", "Pooling", "Normalize"];
+            let name = |kind: &str| kind.rsplit('.').next().unwrap_or(kind).to_owned();
+            if let Some(module) = modules.iter().find(|module| !known.contains(&name(&module.kind).as_str())) {
+                bail!(
+                    UnsupportedArchitecture,
+                    "modules.json has a {:?} behind the model, supported are Transformer, Pooling and Normalize",
+                    module.kind
+                );
+            }
+        }
+        let pooling = match read::<PoolingConfig>(files, "1_Pooling/config.json")? {
+            None => None,
+            Some(config) => Some(config.pooling()?),
+        };
+        let max_tokens = read::<SentenceConfig>(files, "sentence_bert_config.json")?
+            .and_then(|config| config.max_seq_length)
+            .filter(|&max| max > 0);
+        Ok(Self { pooling, max_tokens })
+    }
+}
+
+impl PoolingConfig {
+    fn pooling(&self) -> Result<Pooling> {
+        let set = |(name, value): (&String, &serde_json::Value)| {
+            (name.starts_with("pooling_mode_") && value.as_bool() == Some(true)).then(|| name.clone())
+        };
+        let mut modes: Vec<String> = self.others.iter().filter_map(set).collect();
+        let mut pooling = None;
+        for (mode, is_set, name) in [
+            (Pooling::First, self.pooling_mode_cls_token, "pooling_mode_cls_token"),
+            (Pooling::Mean, self.pooling_mode_mean_tokens, "pooling_mode_mean_tokens"),
+            (Pooling::Last, self.pooling_mode_lasttoken, "pooling_mode_lasttoken"),
+        ] {
+            if is_set {
+                modes.push(name.to_owned());
+                pooling = Some(mode);
+            }
+        }
+        match (&modes[..], pooling) {
+            ([_], Some(pooling)) => Ok(pooling),
+            _ => bail!(
+                UnsupportedArchitecture,
+                "1_Pooling/config.json sets {modes:?}, wanted one of: pooling_mode_cls_token, pooling_mode_mean_tokens, \
+                 pooling_mode_lasttoken"
+            ),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(files: &BTreeMap<&'static str, Vec<u8>>, name: &str) -> Result<Option<T>> {
+    let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).map_err(|cause| err!(InvalidFile, "{name}: {cause}"));
+    files.get(name).map(read).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    fn of(files: &[(&'static str, &str)]) -> Result<Embeds> {
+        Embeds::of_folder(&files.iter().map(|(name, text)| (*name, text.as_bytes().to_vec())).collect())
+    }
+
+    #[test]
+    fn the_files_of_a_folder_say_how_to_pool() {
+        assert_eq!(of(&[]).unwrap(), Embeds::default());
+        let mean =
+            r#"{"word_embedding_dimension": 384, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}"#;
+        let sentence = ("sentence_bert_config.json", r#"{"max_seq_length": 256, "do_lower_case": false}"#);
+        let modules = r#"[{"idx": 0, "type": "sentence_transformers.models.Transformer"}, {"type": "sentence_transformers.models.Normalize"}]"#;
+        let all = of(&[("1_Pooling/config.json", mean), sentence, ("modules.json", modules)]).unwrap();
+        assert_eq!(all, Embeds { pooling: Some(Pooling::Mean), max_tokens: Some(256) });
+        for (mode, pooling) in [("cls_token", Pooling::First), ("lasttoken", Pooling::Last)] {
+            let config = format!(r#"{{"pooling_mode_{mode}": true}}"#);
+            assert_eq!(of(&[("1_Pooling/config.json", &config)]).unwrap().pooling, Some(pooling));
+        }
+        for config in [
+            r#"{"pooling_mode_max_tokens": true}"#,
+            r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}"#,
+            r#"{"pooling_mode_mean_tokens": true, "pooling_mode_weightedmean_tokens": true}"#,
+            "{}",
+        ] {
+            let error = of(&[("1_Pooling/config.json", config)]).unwrap_err();
+            assert_eq!(error.code(), Code::UnsupportedArchitecture, "{config}");
+        }
+        assert_eq!(of(&[("1_Pooling/config.json", "[")]).unwrap_err().code(), Code::InvalidFile);
+        let dense = r#"[{"type": "sentence_transformers.models.Dense"}]"#;
+        assert!(of(&[("modules.json", dense)]).unwrap_err().message().contains("Dense"));
+    }
+
+    #[test]
+    fn spans_are_of_texts_one_behind_the_other() {
+        let spans = |pooling: Pooling| pooling.spans([2, 1, 3].into_iter());
+        assert_eq!(spans(Pooling::Mean), [0, 2, 2, 3, 3, 6]);
+        assert_eq!(spans(Pooling::First), [0, 1, 2, 3, 3, 4]);
+        assert_eq!(spans(Pooling::Last), [1, 2, 2, 3, 5, 6]);
+    }
+}

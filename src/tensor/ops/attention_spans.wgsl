@@ -1,0 +1,29 @@
+// One workgroup, a team of LANES invocations, per token and head.
+struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, tokens: u32, scale: f32 }
+
+@group(0) @binding(0) var<storage, read> q: array<f32>;
+@group(0) @binding(1) var<storage, read> k_cache: array<f32>;
+@group(0) @binding(2) var<storage, read> v_cache: array<f32>;
+@group(0) @binding(3) var<storage, read> spans: array<u32>;
+@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+#import "attend"
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let id = group.y * groups.x + group.x;
+    // The grid can be a little larger than the items; such a team repeats the last one and writes nothing.
+    let item = min(id, params.items - 1u);
+    let token = item / params.heads;
+    let end = min(spans[2u * token + 1u], params.tokens);
+    var attended = attend(item, 0u, spans[2u * token], end, local);
+    if id < params.items {
+        for (var i = 0u; i < DIMS_PER_LANE; i++) {
+            let d = local + i * LANES;
+            if d < params.head_dim {
+                out[item * params.head_dim + d] = attended.sums[i] / attended.total;
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Means of consecutive rows of a matrix: the vector of each text out of those of its tokens.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [rows, columns], spans [n, 2] u32: the first row of each mean, and the one behind its last; at least one, and none
+/// past the rows. Output: [n, columns].
+pub struct MeanRows;
+
+impl Op for MeanRows {
+    fn name(&self) -> &'static str {
+        "mean_rows"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("mean_rows", inputs, &[Some(DType::F32), Some(DType::U32)])?;
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let (n, two) = inputs[1].shape.matrix()?;
+        if two != 2 {
+            bail!(ShapeMismatch, "mean_rows: spans {}, wanted [n, 2]", inputs[1].shape);
+        }
+        Ok(vec![Desc::f32(&[n, columns])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        let n = outputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("mean_rows.wgsl"),
+            modules: &[],
+            defines: vec![],
+            params: vec![n as u32, columns as u32, rows as u32],
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let (x, spans) = (inputs[0].to_f32()?, inputs[1].to_u32()?);
+        let mut out = Vec::new();
+        for span in spans.chunks_exact(2) {
+            let (begin, end) = (span[0] as usize, span[1] as usize);
+            for column in 0..columns {
+                let sum: f64 = (begin..end).map(|row| f64::from(x[row * columns + column])).sum();
+                out.push((sum / (end - begin) as f64) as f32);
+            }
+        }
+        Ok(vec![HostTensor::f32(&[spans.len() / 2, columns], &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(42);
+    let cases: [(usize, usize, &[u32]); 3] =
+        [(1, 1, &[0, 1]), (9, 37, &[0, 3, 3, 4, 4, 9]), (530, 384, &[0, 512, 512, 530, 0, 1, 529, 530])];
+    cases
+        .iter()
+        .map(|&(rows, columns, spans)| {
+            let inputs = vec![rng.tensor(&[rows, columns]), HostTensor::u32(&[spans.len() / 2, 2], spans)];
+            Case::new(MeanRows, inputs, 2e-6)
+        })
+        .collect()
+}

@@ -1,0 +1,340 @@
+//! The tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json, special_tokens_map.json,
+//! generation_config.json and config.json say about its special tokens.
+//!
+//! The rules around the special tokens are those of transformers' `PreTrainedTokenizerFast`. Dropout of BPE, truncation and
+//! padding, which a tokenizer.json may carry too, are of training and batches; they are left out. So is
+//! `clean_up_tokenization_spaces`, which would change text that was handed out.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokenizers::AddedToken;
+
+use super::decoding::Decoding;
+use super::json_model::{ModelSection, put};
+use super::pipeline::{Added, Pipeline};
+use super::steps::{Normalizers, PreTokenizers, kind, parts, section};
+use super::vocabulary::TokenType;
+use super::{Parts, special};
+use crate::error::Result;
+
+/// More than any published tokenizer.json has (Gemma 3: 33 MB).
+const LARGEST_TOKENIZER: usize = 128 << 20;
+/// The other files are a few hundred kilobytes at most.
+const LARGEST_CONFIG: usize = 16 << 20;
+
+/// The files of a Hugging Face folder that make a tokenizer, as bytes. Those that the folder doesn't have are none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TokenizerFiles<'f> {
+    pub tokenizer: &'f [u8],
+    pub tokenizer_config: Option<&'f [u8]>,
+    pub special_tokens_map: Option<&'f [u8]>,
+    pub generation_config: Option<&'f [u8]>,
+    pub config: Option<&'f [u8]>,
+}
+
+#[derive(Deserialize)]
+struct TokenizerSection {
+    #[serde(default)]
+    added_tokens: Vec<AddedEntry>,
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    post_processor: Option<Value>,
+    decoder: Option<Value>,
+    model: ModelSection,
+}
+
+#[derive(Deserialize)]
+struct AddedEntry {
+    id: u32,
+    #[serde(flatten)]
+    token: AddedSection,
+}
+
+#[derive(Deserialize)]
+struct AddedSection {
+    content: String,
+    #[serde(default)]
+    single_word: bool,
+    #[serde(default)]
+    lstrip: bool,
+    #[serde(default)]
+    rstrip: bool,
+    normalized: Option<bool>,
+    #[serde(default)]
+    special: bool,
+}
+
+impl AddedSection {
+    fn token(self) -> AddedToken {
+        AddedToken::from(self.content, self.special)
+            .single_word(self.single_word)
+            .lstrip(self.lstrip)
+            .rstrip(self.rstrip)
+            .normalized(self.normalized.unwrap_or(!self.special))
+    }
+}
+
+/// A special token in a config file: its text, or an object with it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SpecialToken {
+    Text(String),
+    Added { content: String },
+}
+
+impl SpecialToken {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Added { content } => content,
+        }
+    }
+}
+
+/// The fields of tokenizer_config.json and special_tokens_map.json that are read.
+#[derive(Default, Deserialize)]
+struct SpecialSection {
+    bos_token: Option<SpecialToken>,
+    eos_token: Option<SpecialToken>,
+    unk_token: Option<SpecialToken>,
+    pad_token: Option<SpecialToken>,
+    sep_token: Option<SpecialToken>,
+    cls_token: Option<SpecialToken>,
+    mask_token: Option<SpecialToken>,
+    #[serde(default)]
+    additional_special_tokens: Option<Vec<SpecialToken>>,
+    add_bos_token: Option<bool>,
+    add_eos_token: Option<bool>,
+    #[serde(default)]
+    added_tokens_decoder: Option<BTreeMap<u32, AddedSection>>,
+}
+
+/// Ids that a config file gives as one number or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+#[derive(Default, Deserialize)]
+struct EndSection {
+    eos_token_id: Option<Ids>,
+}
+
+fn read<T: DeserializeOwned>(name: &str, bytes: &[u8], largest: usize) -> Result<T> {
+    if bytes.len() > largest {
+        bail!(UnsupportedTokenizer, "{name} has {} bytes, wanted at most {largest}", bytes.len());
+    }
+    serde_json::from_slice(bytes).map_err(|cause| err!(UnsupportedTokenizer, "{name}: {cause}"))
+}
+
+fn read_or_default<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> Result<T> {
+    bytes.map_or_else(|| Ok(T::default()), |bytes| read(name, bytes, LARGEST_CONFIG))
+}
+
+/// What the files say, put together.
+pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
+    let file: TokenizerSection = read("tokenizer.json", files.tokenizer, LARGEST_TOKENIZER)?;
+    let config: SpecialSection = read_or_default("tokenizer_config.json", files.tokenizer_config)?;
+    let map: SpecialSection = read_or_default("special_tokens_map.json", files.special_tokens_map)?;
+    let generation: EndSection = read_or_default("generation_config.json", files.generation_config)?;
+    let model_config: EndSection = read_or_default("config.json", files.config)?;
+
+    let normalizers = Normalizers::new(file.normalizer.as_ref())?;
+    let pre_tokenizers = PreTokenizers::new(file.pre_tokenizer.as_ref())?;
+    let decoding = Decoding::new(file.decoder.as_ref())?;
+
+    // Either file may name a token; tokenizer_config.json counts first.
+    let name = |pick: fn(&SpecialSection) -> &Option<SpecialToken>| {
+        pick(&config).as_ref().or(pick(&map).as_ref()).map(|token| token.text().to_owned())
+    };
+    let bos_text = name(|section| &section.bos_token);
+    let eos_text = name(|section| &section.eos_token);
+    let pad_text = name(|section| &section.pad_token);
+    let others = [
+        name(|section| &section.unk_token),
+        name(|section| &section.sep_token),
+        name(|section| &section.cls_token),
+        name(|section| &section.mask_token),
+    ];
+    let more = [&config, &map].into_iter().flat_map(|section| section.additional_special_tokens.iter().flatten());
+    let named: Vec<String> = [&bos_text, &eos_text, &pad_text]
+        .into_iter()
+        .chain(&others)
+        .flatten()
+        .cloned()
+        .chain(more.map(|token| token.text().to_owned()))
+        .filter(|text| !text.is_empty())
+        .collect();
+
+    let mut added: Vec<Added> =
+        file.added_tokens.into_iter().map(|entry| Added { id: entry.id, token: entry.token.token() }).collect();
+    for (id, section) in config.added_tokens_decoder.into_iter().flatten() {
+        if !added.iter().any(|other| other.token.content == section.content) {
+            added.push(Added { id, token: section.token() });
+        }
+    }
+    let mut texts: HashSet<String> = added.iter().map(|added| added.token.content.clone()).collect();
+    texts.extend(named.iter().cloned());
+    let in_model = file.model.ids_of(&texts);
+    for text in named {
+        match added.iter_mut().find(|added| added.token.content == text) {
+            Some(added) => added.token.special = true,
+            None => {
+                if let Some(&id) = in_model.get(&text) {
+                    added.push(Added { id, token: AddedToken::from(text, true) });
+                }
+            }
+        }
+    }
+    let special = added.iter().filter(|added| added.token.special);
+    let mut model = file.model.build(&special.map(|added| added.token.content.clone()).collect())?;
+    let n_entries = model.tokens.len() + added.len();
+    for Added { id, token } in &mut added {
+        // Where the vocabulary has the token, its id counts, as it does in transformers.
+        *id = in_model.get(&token.content).copied().unwrap_or(*id);
+        put(&mut model.tokens, n_entries, *id, &token.content)?;
+    }
+
+    let tokens = std::mem::take(&mut model.tokens);
+    let mut types: Vec<TokenType> =
+        tokens.iter().map(|token| if token.is_some() { TokenType::Normal } else { TokenType::Unused }).collect();
+    for Added { id, token } in &added {
+        types[*id as usize] = if token.special { TokenType::Control } else { TokenType::UserDefined };
+    }
+    let pipeline = Pipeline::new(model, normalizers, pre_tokenizers, &added)?;
+    let id_of = |text: &Option<String>| text.as_deref().and_then(|text| pipeline.token_id(text));
+    let (bos, eos, pad) = (id_of(&bos_text), id_of(&eos_text), id_of(&pad_text));
+
+    // What stands around a text.
+    let (mut before, mut after) = frame(file.post_processor.as_ref())?;
+    if config.add_bos_token.is_some() || config.add_eos_token.is_some() {
+        before = bos.filter(|_| config.add_bos_token == Some(true)).into_iter().collect();
+        after = eos.filter(|_| config.add_eos_token == Some(true)).into_iter().collect();
+    }
+    let mut ends: Vec<u32> = Vec::new();
+    let listed = [generation.eos_token_id, model_config.eos_token_id].into_iter().flatten().next();
+    let listed = match listed {
+        None => Vec::new(),
+        Some(Ids::One(id)) => vec![id],
+        Some(Ids::Many(ids)) => ids,
+    };
+    // Configs of models with a padded vocabulary may name ids that are no tokens.
+    ends.extend(eos.into_iter().chain(listed).filter(|&id| (id as usize) < types.len()));
+    for id in before.iter().chain(&after) {
+        if *id as usize >= types.len() {
+            bail!(UnsupportedTokenizer, "the post-processor of the tokenizer adds id {id}, which is no token");
+        }
+    }
+    let texts = tokens.iter().map(|token| token.as_deref().unwrap_or(""));
+    let end_of_generation = special::end_of_generation(texts, &mut types, &ends);
+    Ok(Parts {
+        pipeline,
+        decoding,
+        tokens,
+        types,
+        added,
+        bos,
+        eos: eos.or(ends.first().copied()),
+        pad,
+        before,
+        after,
+        end_of_generation,
+    })
+}
+
+enum Piece {
+    Text,
+    Token(u32),
+}
+
+#[derive(Deserialize)]
+struct TemplateSection {
+    single: Vec<TemplatePiece>,
+    special_tokens: BTreeMap<String, TemplateToken>,
+}
+
+#[derive(Deserialize)]
+enum TemplatePiece {
+    Sequence { id: String },
+    SpecialToken { id: String },
+}
+
+#[derive(Deserialize)]
+struct TemplateToken {
+    ids: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct BertSection {
+    sep: (String, u32),
+    cls: (String, u32),
+}
+
+const POST_PROCESSORS: &str = "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing";
+
+/// The ids that the post-processor puts in front of a single text and behind it.
+fn frame(post_processor: Option<&Value>) -> Result<(Vec<u32>, Vec<u32>)> {
+    let mut pieces = vec![Piece::Text];
+    if let Some(value) = post_processor {
+        apply(value, &mut pieces)?;
+    }
+    let mut sides = pieces.split(|piece| matches!(piece, Piece::Text));
+    let ids = |side: Option<&[Piece]>| -> Vec<u32> {
+        let ids = side.unwrap_or_default().iter().map(|piece| match piece {
+            Piece::Token(id) => *id,
+            Piece::Text => 0,
+        });
+        ids.collect()
+    };
+    let (before, after) = (ids(sides.next()), ids(sides.next()));
+    match pieces.iter().filter(|piece| matches!(piece, Piece::Text)).count() {
+        1 => Ok((before, after)),
+        n => bail!(UnsupportedTokenizer, "the post-processor of the tokenizer has the text {n} times, wanted it once"),
+    }
+}
+
+fn apply(value: &Value, pieces: &mut Vec<Piece>) -> Result<()> {
+    match kind("post-processor", value)? {
+        // Cuts offsets, which nothing here asks for.
+        "ByteLevel" => {}
+        "Sequence" => {
+            for part in parts("post-processor", value, "processors")? {
+                apply(part, pieces)?;
+            }
+        }
+        "BertProcessing" | "RobertaProcessing" => {
+            let BertSection { sep, cls } = section("a post-processor", value.clone())?;
+            pieces.insert(0, Piece::Token(cls.1));
+            pieces.push(Piece::Token(sep.1));
+        }
+        "TemplateProcessing" => {
+            let template: TemplateSection = section("a post-processor", value.clone())?;
+            let mut framed = Vec::new();
+            for piece in template.single {
+                match piece {
+                    TemplatePiece::Sequence { id } if id == "A" && !pieces.is_empty() => framed.append(pieces),
+                    TemplatePiece::Sequence { id } => {
+                        bail!(UnsupportedTokenizer, "the template for one text has a text {id:?}, wanted \"A\", once")
+                    }
+                    TemplatePiece::SpecialToken { id } => match template.special_tokens.get(&id) {
+                        Some(token) => framed.extend(token.ids.iter().map(|&id| Piece::Token(id))),
+                        None => bail!(UnsupportedTokenizer, "the template has special token {id:?}, which has no ids"),
+                    },
+                }
+            }
+            *pieces = framed;
+        }
+        other => {
+            bail!(
+                UnsupportedTokenizer,
+                "the tokenizer has a post-processor {other:?}, wanted one of: {POST_PROCESSORS}"
+            )
+        }
+    }
+    Ok(())
+}
