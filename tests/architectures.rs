@@ -22,17 +22,19 @@ use serde_json::{Value, json};
 
 const TOLERANCE: f64 = 1e-4;
 /// What the joined ops compute; the others run one op at a time.
-const JOINED: [&str; 11] = [
+const JOINED: [&str; 13] = [
     "gemma2",
     "gemma3",
     "granite",
     "llama3",
     "llama_dynamic",
     "mistral",
+    "mixtral",
     "phi3",
     "phi4_mini",
     "qwen2_yarn",
     "qwen3",
+    "qwen3_moe",
     "smollm3",
 ];
 const GGUF: &str = "model.gguf";

@@ -66,11 +66,15 @@ impl Transformer {
     /// `capacity` is how many tokens there will be at most; some ropes depend on it.
     pub fn new(
         context: &Context,
-        config: Config,
+        mut config: Config,
         weights: &Weights,
         capacity: usize,
         precision: Precision,
     ) -> Result<Self> {
+        // A window of no fewer tokens than there will be is none.
+        for layer in &mut config.layers {
+            layer.window = layer.window.filter(|&window| window < capacity);
+        }
         let token_embedding = VocabularyMatrix::new(weights.parts("token_embd.weight")?)?;
         let output = match config.tie_embeddings {
             true => token_embedding.clone(),

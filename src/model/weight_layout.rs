@@ -148,6 +148,10 @@ impl Layout {
                     groups.push(Group { name, first: 0, count: parts.len(), format, parts: vec![whole] });
                     continue;
                 }
+                // A mixture of experts has no gate and up of its own.
+                if parts.iter().all(Option::is_none) && config.experts.is_some() {
+                    continue;
+                }
                 for (number, part) in parts.into_iter().enumerate() {
                     let Some(part) = part else { return Ok(vec![]) };
                     let format = self.format(part, config)?;
