@@ -81,6 +81,7 @@ export class Engine {
     const { precision, kvCache, powerPreference, forceFallbackAdapter, autotune } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
+    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
@@ -117,6 +118,7 @@ export class Engine {
     const { signal, worker = true, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
+    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;

@@ -119,7 +119,7 @@ pub async fn open_opfs(path: &str, signal: Option<AbortSignal>) -> Result<(Direc
 }
 
 fn is_error(value: &JsValue, name: &str) -> bool {
-    value.dyn_ref::<js_sys::Error>().is_some_and(|error| String::from(error.name()) == name)
+    value.dyn_ref::<js_sys::Error>().is_some_and(|error| error.name() == name)
 }
 
 fn unreadable(folder: &str, path: &str, value: &JsValue) -> Error {
