@@ -2,7 +2,7 @@
 // rill/arguments.mjs, what runs in the page in rill/commands.js.
 
 import { createWriteStream, existsSync, statSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 import { tablesOf, textOf } from '../www/bench/report.js';
@@ -22,13 +22,17 @@ async function packedPackage() {
   return unpackPackage(await build({ quietStdout: true }));
 }
 
-/** A model as the page may fetch it: URLs as they are, a file served beside the page. */
+/** Files that need others of their folder: parts of a split model, and safetensors, which need config.json. */
+const NEEDS_ITS_FOLDER = /-\d{5}-of-\d{5}\.gguf$|\.safetensors(\.index\.json)?$/;
+
+/** A model as the page may fetch it: addresses as they are, a file or folder served beside the page. */
 function modelMount(model) {
-  if (model === undefined || /^https?:\/\//.test(model)) return { url: model, mounts: {} };
+  if (model === undefined || /^(https?:\/\/|hf:)/.test(model)) return { url: model, mounts: {} };
   const file = resolve(model);
-  if (!existsSync(file)) throw new CommandError('read', `there is no file or folder ${file}: correct --model`);
-  // A Hugging Face folder.
-  if (statSync(file).isDirectory()) return { url: '/model/', mounts: { '/model/': file } };
+  const entry = existsSync(file) ? statSync(file) : undefined;
+  if (entry?.isDirectory()) return { url: '/model/', mounts: { '/model/': file } };
+  if (!entry?.isFile()) throw new CommandError('read', `there is no file or folder ${file}: correct --model`);
+  if (NEEDS_ITS_FOLDER.test(file)) return { url: `/model/${encodeURIComponent(basename(file))}`, mounts: { '/model/': dirname(file) } };
   return { url: '/model.gguf', mounts: { '/model.gguf': file } };
 }
 

@@ -15,24 +15,26 @@ use rillm::model::arch::{ARCHS, Need, expected_tensors};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, KvFormat, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
 use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
 use serde_json::{Value, json};
 
 const TOLERANCE: f64 = 1e-4;
 /// What the joined ops compute; the others run one op at a time.
-const JOINED: [&str; 11] = [
+const JOINED: [&str; 13] = [
     "gemma2",
     "gemma3",
     "granite",
     "llama3",
     "llama_dynamic",
     "mistral",
+    "mixtral",
     "phi3",
     "phi4_mini",
     "qwen2_yarn",
     "qwen3",
+    "qwen3_moe",
     "smollm3",
 ];
 const GGUF: &str = "model.gguf";
@@ -96,7 +98,12 @@ impl Loaded {
             let checkpoint = Checkpoint::open(&folder, Some(file)).await.unwrap();
             let config = Config::of(&checkpoint).unwrap_or_else(|error| panic!("{model}/{file}: {error}"));
             assert!(config.context_length >= capacity);
-            let weights = Weights::load(context, &checkpoint, &config, joined, &mut |_, _| Ok(())).await.unwrap();
+            let weights =
+                Weights::load(context, &checkpoint, &config, &Layout { join: joined, quantize: None }, &mut |_, _| {
+                    Ok(())
+                })
+                .await
+                .unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
             assert_eq!(transformer.is_joined(), joined && JOINED.contains(&model), "{model}/{file}");
             let cache = KvCache::new(context, transformer.config(), capacity, 1, KvFormat::F32).unwrap();

@@ -108,6 +108,9 @@ fn a_model_of_the_repository_is_chosen() {
     check_error(&chosen(&two_sizes, Wanted::Any).unwrap_err(), Code::InvalidRequest, &["a-1b-Q4_K_M.gguf"]);
     let other = files(&["README.md", "pytorch_model.bin"]);
     check_error(&chosen(&other, Wanted::Any).unwrap_err(), Code::NotFound, &["2 files", "safetensors"]);
+    // No file of a split model has the number 0, so this is a file like others.
+    let zero = files(&["m-00000-of-00002.gguf", "m-00002-of-00002.gguf"]);
+    assert_eq!(chosen(&zero, Wanted::Any).unwrap(), "m-00000-of-00002.gguf");
     let many: Vec<String> = (0..500).map(|i| format!("m{i}-F16.gguf")).collect();
     check_error(&chosen(&many, Wanted::Any).unwrap_err(), Code::InvalidRequest, &["and 460 more"]);
 }

@@ -60,7 +60,7 @@ async fn a_kernel_that_does_not_compile_is_a_typed_error() {
 type Golden = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
 
 macro_rules! golden {
-    ($name:literal) => {
+    ($name:expr) => {
         include_bytes!(concat!("golden/", $name))
     };
 }
@@ -90,5 +90,33 @@ async fn greedy_tokens_agree() {
         }
         assert_eq!(json!(tokens), json!(wanted), "{} {format}", engine.info().architecture);
         engine.dispose();
+    }
+}
+
+/// Architectures whose kernels Llama does not have: windows, soft caps, norms of heads, experts, layer norms, ropes with a scale.
+#[wasm_bindgen_test]
+async fn architectures_answer_as_transformers_does() {
+    macro_rules! model {
+        ($name:literal) => {
+            (
+                $name,
+                golden!(concat!("architectures/", $name, "/model.gguf")),
+                golden!(concat!("architectures/", $name, "/golden.json")),
+            )
+        };
+    }
+    let models: [(&str, &[u8], &[u8]); 5] =
+        [model!("gemma2"), model!("gemma3"), model!("qwen3_moe"), model!("phi4_mini"), model!("gpt2")];
+    for (name, bytes, golden) in models {
+        let golden: Value = serde_json::from_slice(golden).unwrap();
+        let source = MemorySource::new(bytes.to_vec());
+        let engine = Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())).await.unwrap();
+        let request = json!({"prompt": golden["ids"], "max_tokens": 32, "temperature": 0, "ignore_eos": true});
+        let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
+        let mut tokens = vec![];
+        while let Some(chunk) = generation.next().await.unwrap() {
+            tokens.extend(chunk.token_ids);
+        }
+        assert_eq!(json!(tokens), golden["greedy"], "{name}");
     }
 }

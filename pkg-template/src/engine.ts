@@ -81,6 +81,7 @@ export class Engine {
     const { precision, kvCache, powerPreference, forceFallbackAdapter, autotune } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
+    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
@@ -114,12 +115,15 @@ export class Engine {
    * ```
    */
   static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
-    const { signal, worker = true, wasmUrl, contextLength, maxSequences, powerPreference, forceFallbackAdapter } = options;
+    const { signal, worker = true, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions: HostLoadOptions = {};
+    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
     if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
     if (contextLength !== undefined) hostOptions.contextLength = contextLength;
     if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    if (precision !== undefined) hostOptions.precision = precision;
+    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
     if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
     if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (signal?.aborted) throw abortError(signal, 'inspecting the model');

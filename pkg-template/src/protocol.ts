@@ -26,6 +26,7 @@ export interface Generation {
 }
 
 export interface HostLoadOptions {
+  quantize?: 'q8_0' | 'q4_0';
   contextLength?: number;
   maxSequences?: number;
   draft?: HostSource;

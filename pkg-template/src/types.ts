@@ -1,8 +1,9 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
-import type { ErrorCode } from './errors.js';
+import type { HubOptions, ModelSource, Quantization } from './model_source.js';
 import type { GpuStats, KernelTime } from './stats.js';
 
+export type * from './model_source.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';
 
 /** Bytes read so far. The total covers the header and the weights. */
@@ -14,108 +15,16 @@ export interface LoadProgress {
   total: number;
 }
 
-/**
- * What a model is loaded from:
- * - a URL (string or `URL`): of a GGUF file, of the first file of a split one, or of a folder with safetensors and `config.json`, which
- *   ends in `/`. Servers should serve byte ranges; a file of one that does not is read in one pass.
- * - `hf:owner/name[@revision][/file or :quantisation]`: a repository of the Hugging Face hub. Without a file or quantisation it is
- *   the only GGUF file, or of several that of Q4_K_M or else Q8_0; of a repository without GGUF files it is its safetensors model.
- *   Where several fit, the error lists them.
- * - `opfs:path`: a file or folder of the origin private file system.
- * - a `File` or `Blob`, a file or directory handle of the File System API.
- * - several files (`FileList`, an array): a model in several parts, or a safetensors model with its `config.json`.
- * - an object that reads for itself (`ByteSource`).
- */
-export type ModelSource =
-  | string
-  | URL
-  | Blob
-  | ByteSource
-  | FileSystemFileHandle
-  | FileSystemDirectoryHandle
-  | FileList
-  | Iterable<Blob | ByteSource | ModelFile>;
-
-/** A source of an application's own, such as a cache or an archive. It is asked on the thread that called `load`. */
-export interface ByteSource {
-  /** Bytes. */
-  readonly size: number;
-  /** For messages, and to tell the files of a model apart. */
-  readonly name?: string | undefined;
-  /** Exactly `length` bytes (up to 16 MiB) from `offset`. Calls may come before earlier ones are answered. */
-  read(offset: number, length: number): Uint8Array | ArrayBuffer | Promise<Uint8Array | ArrayBuffer>;
-}
-
-/** A file of a model, by its path in the model's folder. */
-export interface ModelFile {
-  name: string;
-  data: Blob | ByteSource;
-}
-
-/** How the Hugging Face hub is asked, for `hf:…`. */
-export interface HubOptions {
-  /** An access token, for private and gated repositories. It is sent to the hub's own address and nowhere else. */
-  token?: string | undefined;
-  /** The address of a mirror or of a hub of your own. Default: https://huggingface.co. */
-  endpoint?: string | URL | undefined;
-}
-
-export interface InspectOptions {
-  /** Of a folder, the file that is the model. */
-  file?: string | undefined;
-  hub?: HubOptions | undefined;
-  signal?: AbortSignal | undefined;
-  /** Tokens that `kv_cache_bytes` is to be for. */
-  contextLength?: number | undefined;
-  /** Sequences that `kv_cache_bytes` is to be for. Default: 1. */
-  maxSequences?: number | undefined;
-  /** Inspect in a worker, as `load` does. Default: true. */
-  worker?: boolean | undefined;
-  powerPreference?: 'high-performance' | 'low-power' | undefined;
-  forceFallbackAdapter?: boolean | undefined;
-  wasmUrl?: string | URL | undefined;
-}
-
-/** What the headers of a model say. What only a supported architecture tells is missing for others. */
-export interface Inspection {
-  name?: string;
-  format: 'gguf' | 'safetensors';
-  /** As GGUF files call it: `llama`, `qwen2`. */
-  architecture: string;
-  /** Of all tensors in the files. */
-  parameters: number;
-  /** The type of most of the bytes: `Q4_K`, `BF16`. */
-  quantization: string;
-  /** Bytes in the files by type of tensor. */
-  tensor_types: Record<string, number>;
-  /** How many files hold the tensors. */
-  files: number;
-  /** Of these files, in bytes. */
-  file_bytes: number;
-  layers?: number;
-  vocab_size?: number;
-  embedding_length?: number;
-  /** Tokens that the model was trained for. */
-  trained_context_length?: number;
-  /** Tokens that `kv_cache_bytes` is for: what was asked for, or what `load` takes by itself. */
-  context_length?: number;
-  /** Bytes of the weights on the GPU. */
-  weight_bytes?: number;
-  kv_cache_bytes?: number;
-  /** The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU. */
-  adapter?: AdapterInfo & { max_buffer_bytes: number; max_binding_bytes: number };
-  /**
-   * What loading it here would end in. Without it, nothing that can be known beforehand speaks against loading; how much memory a
-   * GPU has, WebGPU does not tell.
-   */
-  problem?: { code: ErrorCode; message: string };
-}
-
 export interface LoadOptions {
   /** Of a folder with several models, the file that is the model. */
   file?: string | undefined;
   /** How the Hugging Face hub is asked, for `hf:…`. */
   hub?: HubOptions | undefined;
+  /**
+   * Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while they are loaded: to about 8.5 or 4.5 bits a weight. With
+   * `q4_0`, the matrix that gives the logits becomes Q8_0. Weights that are quantised already stay as they are.
+   */
+  quantize?: Quantization | undefined;
   /** Called with the bytes loaded, many times. */
   onProgress?: ((progress: LoadProgress) => void) | undefined;
   /**
@@ -149,9 +58,10 @@ export interface LoadOptions {
    */
   kvCache?: 'f16' | 'f32' | undefined;
   /**
-   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, for at most a second,
-   * and the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs
-   * only; `'always'`: also on software adapters, where it gains little; `'off'`: never. Default: `'auto'`.
+   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and
+   * the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs only,
+   * about 0.3 s of each load until all are compared; `'always'`: up to a second, also on software adapters, where it gains little;
+   * `'off'`: never. Default: `'auto'`.
    */
   autotune?: 'auto' | 'always' | 'off' | undefined;
   /** Run in a dedicated worker, so that the page never stutters. Default: true. */

@@ -24,6 +24,7 @@ export interface WasmTensor {
 }
 
 export interface WasmLoadOptions {
+  quantize?: 'q8_0' | 'q4_0';
   contextLength?: number;
   chatTemplate?: string;
   precision?: 'fast' | 'exact';

@@ -8,15 +8,17 @@ import { root } from '../command.mjs';
 
 export const USAGE = `usage: npm run -s rill -- COMMAND
 
-  generate --model PATH|URL (--prompt TEXT [--raw] | --messages FILE.json)
+  generate --model MODEL (--prompt TEXT [--raw] | --messages FILE.json)
            [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed S] [--ignore-eos]
            The model is a GGUF file, or a Hugging Face folder.
            The prompt is a user's message where the model has a chat template, a text to continue where it has
            none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
-  logits   --model PATH|URL --ids FILE.json --out FILE.npy [--precision fast|exact]
+  logits   --model MODEL --ids FILE.json --out FILE.npy [--precision fast|exact]
            The precision is exact unless said otherwise.
-  tokenize --model PATH|URL --text TEXT [--add-special]
-  embed    --model PATH|URL --text TEXT [--dimensions N]
+  tokenize --model MODEL --text TEXT [--add-special]
+  inspect  --model MODEL [--context-length N]
+           what the headers say: architecture, types, bytes on the GPU, and what speaks against loading it here
+  embed    --model MODEL --text TEXT [--dimensions N]
   template --template FILE --context FILE.json
   bench    [--model PATH|URL] [--json] [--prompt-tokens N] [--new-tokens N] [--repetitions N] [--context-length N]
            everything, as tables or with --json as an object; without --model, the demo model
@@ -26,6 +28,11 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
   bench dispatch [--model PATH|URL]
            needs no model; one that is given is not looked at
 
+  MODEL is a GGUF file, the first file of a split one, a folder with safetensors, a URL of any of them (a folder's ends in /), or
+  hf:owner/name[@revision][/file or :quantisation].
+  --file NAME                 of a folder, the file that is the model
+  --quantize q8_0|q4_0        weights of plain numbers, while they are loaded
+  --hub URL, --token TOKEN    of hf:…: another hub than huggingface.co, and an access token
   --adapter swiftshader|gpu   which adapter; without it, a real GPU where there is one
   --precision fast|exact      of generate and bench too: how exact activations are; without it, what the engine takes
   --autotune auto|always|off  of generate, logits and bench: whether kernels are tuned to the adapter while loading
@@ -49,11 +56,14 @@ const AUTOTUNE = ['auto', 'always', 'off'];
 
 const text = { type: 'string' };
 const flag = { type: 'boolean' };
+/** How a model is loaded. */
+const LOAD = { file: text, quantize: text, hub: text, token: text };
 const COMMANDS = {
-  generate: { model: text, precision: text, autotune: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
-  logits: { model: text, precision: text, autotune: text, ids: text, out: text },
-  tokenize: { model: text, text: text, 'add-special': flag },
-  embed: { model: text, text: text, dimensions: text },
+  generate: { model: text, ...LOAD, precision: text, autotune: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
+  logits: { model: text, ...LOAD, precision: text, autotune: text, ids: text, out: text },
+  tokenize: { model: text, ...LOAD, text: text, 'add-special': flag },
+  inspect: { model: text, ...LOAD, 'context-length': text },
+  embed: { model: text, ...LOAD, text: text, dimensions: text },
   template: { template: text, context: text },
   bench: { model: text, precision: text, autotune: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
   'bench decode': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
@@ -77,7 +87,12 @@ export function parseCommand(argv) {
   const { autotune } = values;
   if (autotune !== undefined && !AUTOTUNE.includes(autotune)) throw invalid(`--autotune is ${AUTOTUNE.join(', ')}, got "${autotune}"`);
   const json = name !== 'bench' || values.json === true;
-  return { name, adapter, model, out, json, parameters: { ...parametersOf(name, values), ...(precision && { precision }), ...(autotune && { autotune }) } };
+  const load = withoutUndefined({
+    file: values.file,
+    quantize: values.quantize,
+    hub: values.hub === undefined && values.token === undefined ? undefined : withoutUndefined({ endpoint: values.hub, token: values.token }),
+  });
+  return { name, adapter, model, out, json, parameters: { ...parametersOf(name, values), load, ...(precision && { precision }), ...(autotune && { autotune }) } };
 }
 
 function parse(args, options) {
@@ -116,6 +131,8 @@ function parametersOf(name, values) {
       if (!Array.isArray(ids)) throw invalid('--ids names a JSON file with an array of token ids');
       return { ids };
     }
+    case 'inspect':
+      return { options: withoutUndefined({ contextLength: number(values, 'context-length') }) };
     case 'tokenize':
       return { text: need('text'), options: { add_special: values['add-special'] ?? false } };
     case 'embed':

@@ -15,7 +15,7 @@ async function withEngine(model, use, options = {}) {
 }
 
 const commands = {
-  generate: ({ model, precision, autotune, prompt, messages, raw, settings }) =>
+  generate: ({ model, load, precision, autotune, prompt, messages, raw, settings }) =>
     withEngine(model, async (engine) => {
       const chat = messages ?? (engine.info.has_chat_template && !raw ? [{ role: 'user', content: prompt }] : undefined);
       const answer = chat
@@ -30,19 +30,22 @@ const commands = {
         timings: answer.timings,
         stats: await engine.stats(),
       };
-    }, { precision, autotune }),
+    }, { ...load, precision, autotune }),
 
   // The numbers may be hundreds of megabytes: they go to the command line as the body of a request.
-  logits: ({ model, precision, autotune, ids }) =>
+  logits: ({ model, load, precision, autotune, ids }) =>
     withEngine(model, async (engine) => {
       const tensor = await engine.forward(ids);
       const logits = await tensor.readback();
       const response = await fetch('/logits', { method: 'POST', body: logits });
       if (!response.ok) throw new Error(`handing over the logits failed: status ${response.status}`);
       return { shape: [...tensor.shape], dtype: tensor.dtype };
-    }, { precision, autotune }),
+    }, { ...load, precision, autotune }),
 
-  tokenize: ({ model, text, options }) => withEngine(model, async (engine) => ({ ids: [...(await engine.tokenize(text, options))] })),
+  tokenize: ({ model, load, text, options }) =>
+    withEngine(model, async (engine) => ({ ids: [...(await engine.tokenize(text, options))] }), load),
+
+  inspect: ({ model, load, options }) => Engine.inspect(model, { ...load, ...options }),
 
   embed: ({ model, text, settings }) =>
     withEngine(model, async (engine) => {

@@ -11,7 +11,7 @@ use super::session::Session;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
-use crate::model::{KvCache, KvFormat, Logits, Precision, Transformer, Weights};
+use crate::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
 use crate::tensor::{Context, Tensor};
 use crate::text::sampler::SamplerSettings;
 use crate::text::tokenizer::Tokenizer;
@@ -46,7 +46,7 @@ impl DraftModel {
         capacity: usize,
         precision: Precision,
         kv_format: KvFormat,
-        joined: bool,
+        layout: &Layout,
         on_bytes: &mut dyn FnMut(u64, u64) -> Result<()>,
     ) -> Result<(Self, DraftInfo)> {
         let config = Config::of(checkpoint)?;
@@ -58,7 +58,7 @@ impl DraftModel {
             );
         }
         let capacity = capacity.min(config.context_length);
-        let weights = Weights::load(context, checkpoint, &config, joined, on_bytes).await?;
+        let weights = Weights::load(context, checkpoint, &config, layout, on_bytes).await?;
         let transformer = Transformer::new(context, config, &weights, capacity, precision)?;
         let cache = KvCache::new(context, transformer.config(), capacity, 1, kv_format)?;
         let info = DraftInfo {

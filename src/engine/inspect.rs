@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::load::{LoadOptions, about, capacity};
+use super::load::{LoadOptions, about, capacity, layout};
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::Folder;
-use crate::model::{KvCache, KvFormat, Weights};
-use crate::tensor::{AdapterInfo, Device};
+use crate::model::{KvCache, KvFormat};
+use crate::tensor::{AdapterInfo, Capabilities, Device};
 
 /// What the headers of a model say. Fields that only a supported architecture gives are missing for others.
 #[derive(Clone, Debug, Serialize)]
@@ -119,8 +119,9 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         });
         device.destroy();
     }
+    let capabilities = device.as_ref().ok().map(|device| device.capabilities().clone());
     let kv_format = options.kv_format_on(software);
-    let needs = found.fill(&checkpoint, options, kv_format);
+    let needs = found.fill(&checkpoint, options, kv_format, capabilities.as_ref());
     found.problem = match (needs, device) {
         (Err(error), _) | (Ok(()), Err(error)) => Some(error.into()),
         (Ok(()), Ok(_)) => None,
@@ -130,13 +131,19 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
 
 impl Inspection {
     /// What the configuration gives; an error is what loading would end in.
-    fn fill(&mut self, checkpoint: &Checkpoint<'_>, options: &LoadOptions, kv_format: KvFormat) -> Result<()> {
+    fn fill(
+        &mut self,
+        checkpoint: &Checkpoint<'_>,
+        options: &LoadOptions,
+        kv_format: KvFormat,
+        capabilities: Option<&Capabilities>,
+    ) -> Result<()> {
         let config = Config::of(checkpoint)?;
         self.layers = Some(config.n_layers);
         self.vocab_size = Some(config.vocab_size);
         self.embedding_length = Some(config.n_embd);
         self.trained_context_length = Some(config.context_length);
-        let needs = Weights::needs(checkpoint, &config)?;
+        let needs = layout(options)?.needs(checkpoint, &config, capabilities)?;
         self.weight_bytes = Some(needs.bytes);
         let capacity = capacity(options.context_length, &config)?;
         self.context_length = Some(capacity);

@@ -18,7 +18,8 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Embeds, Encoder, KvCache, KvFormat, Logits, Pooling, Precision, Transformer, Weights};
+use crate::model::{Embeds, Encoder, KvCache, KvFormat, Layout, Logits, Pooling, Precision, Transformer, Weights};
+use crate::tensor::quant::{Format, quantize::TARGETS};
 use crate::tensor::{AdapterInfo, CacheSizes, Context, Device, DeviceOptions, KernelUse, Stats, Tensor};
 use crate::text::tokenizer::Tokenizer;
 
@@ -44,6 +45,8 @@ pub struct LoadOptions {
     pub chat_template: Option<String>,
     /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
     pub precision: Option<Precision>,
+    /// Quantise matrices of plain numbers (F32, F16, BF16) while they are loaded: `q8_0` or `q4_0`. Others stay as they are.
+    pub quantize: Option<String>,
     /// How keys and values are stored. Without it f16, and f32 where the precision is exact.
     pub kv_cache: Option<KvFormat>,
     /// Run one op at a time, to compare with the ops that join several.
@@ -240,8 +243,8 @@ pub(super) struct Inner {
     pub pace: RefCell<PrefillPace>,
     /// Taken out while a generation drafts with it.
     pub draft: RefCell<Option<DraftModel>>,
-    /// The weights' matrices were joined where they could be.
-    pub joins: bool,
+    /// What was asked of the weights.
+    pub layout: Layout,
 }
 
 impl Engine {
@@ -300,6 +303,7 @@ impl Engine {
             Templates::of(&chat_templates, options, !config.arch.is_encoder)?;
         let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
         let capacity = capacity(options.context_length, &config)?;
+        let layout = layout(options)?;
         let max_sequences = options.max_sequences.unwrap_or(1);
         if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
@@ -315,8 +319,7 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let is_encoder = config.arch.is_encoder;
-        let join = !options.plain_ops && !is_encoder;
-        let weights = Weights::load(&context, &checkpoint, &config, join, &mut on_bytes).await?;
+        let weights = Weights::load(&context, &checkpoint, &config, &layout.of(&config), &mut on_bytes).await?;
         let only_gathered = match config.tie_embeddings && !is_encoder {
             true => 0,
             false => checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes),
@@ -365,7 +368,7 @@ impl Engine {
             decoding: RefCell::new(Decoding::new(together)),
             pace: RefCell::default(),
             draft: RefCell::default(),
-            joins: !options.plain_ops,
+            layout,
             tunings,
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
@@ -417,9 +420,9 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let (capacity, precision, kv_format) = (inner.info.context_length, inner.info.precision, inner.info.kv_cache);
-        let (context, joins) = (&inner.context, inner.joins);
+        let (context, layout) = (&inner.context, &inner.layout);
         let loaded =
-            DraftModel::load(context, &checkpoint, capacity, precision, kv_format, joins, &mut on_bytes).await?;
+            DraftModel::load(context, &checkpoint, capacity, precision, kv_format, layout, &mut on_bytes).await?;
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(loaded)
     }
@@ -554,6 +557,18 @@ pub async fn file_bytes(folder: &dyn Folder, file: Option<&str>) -> Result<u64> 
 /// Names the source in an error that does not name it yet.
 pub(super) fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
+}
+
+/// What is asked of the weights.
+pub(super) fn layout(options: &LoadOptions) -> Result<Layout> {
+    let quantize = match &options.quantize {
+        None => None,
+        Some(name) => match Format::by_name(name).filter(|_| TARGETS.contains(&name.as_str())) {
+            Some(format) => Some(format),
+            None => bail!(InvalidRequest, "quantize is {name:?}, wanted {}", TARGETS.join(" or ")),
+        },
+    };
+    Ok(Layout { join: !options.plain_ops, quantize })
 }
 
 /// Tokens that the model is to hold.

@@ -3,13 +3,13 @@
 //!
 //! The same computation as `Transformer::forward`, by ops that join several of its own.
 
-use super::config::Config;
-use super::joined::{GateUp, HeadNorms, Joined, Layer, PostNorm};
+use super::config::{Config, Experts};
+use super::joined::{FeedForward, GateUp, HeadNorms, Joined, Layer, PostNorm};
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    AttentionOut, ConcatColumns, Embedding, MatVecAdd, NormAdd, NormGateUp, NormHeads, NormMatVec, NormQkv, QkvParts,
-    RopeKvAppend, Scale, Splits, SwigluPlanes,
+    AttentionOut, CombineExperts, ConcatColumns, MatVecAdd, MatVecExperts, NormAdd, NormGateUp, NormHeads, NormMatVec,
+    NormQkv, QkvParts, RmsNorm, RopeKvAppend, RouteExperts, Scale, Splits, Swiglu, SwigluPlanes,
 };
 use crate::tensor::{Context, Op, Tensor};
 
@@ -24,7 +24,7 @@ pub(super) fn forward(
 ) -> Result<Tensor> {
     let (context, config) = (transformer.context(), transformer.config());
     let splits = Splits::choose(config.head_dim, context.device().capabilities());
-    let mut x = context.run1(&Embedding { planar: true }, &[token, transformer.token_embedding()])?; // [1, n_embd] in planes, as all x
+    let mut x = transformer.token_embedding().embed(context, token, true)?; // [1, n_embd] in planes, as all x
     if config.embedding_scale != 1.0 {
         x = context.run1(&Scale { factor: config.embedding_scale }, &[&x])?;
     }
@@ -47,9 +47,19 @@ pub(super) fn forward(
         let inputs = [sums, totals, &layer.attention_output, state];
         add(context, config, &attention_out, &inputs, &x, &layer.post_attention_norm)?;
 
-        let f = gated(context, config, layer, &x)?; // [1, n_ff] in planes
-        let down = MatVecAdd { residual: PostNorm::residual(&layer.post_feed_forward_norm, config) };
-        add(context, config, &down, &[&f, &layer.down], &x, &layer.post_feed_forward_norm)?;
+        match &layer.feed_forward {
+            FeedForward::Gated { gate_up, down } => {
+                let f = gated(context, config, layer, gate_up, &x)?; // [1, n_ff] in planes
+                let op = MatVecAdd { residual: PostNorm::residual(&layer.post_feed_forward_norm, config) };
+                add(context, config, &op, &[&f, down], &x, &layer.post_feed_forward_norm)?;
+            }
+            FeedForward::Experts { router, .. } => {
+                let (epsilon, norm) = (config.norm_eps, &layer.feed_forward_norm_planar);
+                let logits = context.run1(&NormMatVec { epsilon }, &[&x, norm, router])?; // [1, experts]
+                let h = context.run1(&RmsNorm { epsilon }, &[&x, norm])?; // [1, n_embd] in planes
+                layer.add_experts(context, config, &h, &logits, &x, true)?;
+            }
+        }
     }
     Ok(x)
 }
@@ -135,13 +145,38 @@ impl Layer {
         inputs.extend(&self.bias);
         Ok(context.run(&rope, &inputs)?.pop())
     }
+
+    /// x += what its experts make of each token. `h` [n, n_embd] is x after its norm, and `logits` [n, experts] what the router makes
+    /// of it; x and `h` may stand in planes.
+    pub(super) fn add_experts(
+        &self,
+        context: &Context,
+        config: &Config,
+        h: &Tensor,
+        logits: &Tensor,
+        x: &Tensor,
+        planar: bool,
+    ) -> Result<()> {
+        let (FeedForward::Experts { gate, up, down, .. }, Some(experts)) = (&self.feed_forward, config.experts) else {
+            bail!(Internal, "a layer has no experts")
+        };
+        let Experts { count, used, normalize, scale, .. } = experts;
+        let routes = context.run(&RouteExperts { used, normalize, scale }, &[logits])?; // [n, used] each
+        let [ids, weights] = &routes[..] else { bail!(Internal, "route_experts has two outputs") };
+        let product = MatVecExperts { experts: count, planar };
+        let gate = context.run1(&product, &[h, ids, gate])?; // [n · used, n_ff]
+        let up = context.run1(&product, &[h, ids, up])?; // [n · used, n_ff]
+        let f = context.run1(&Swiglu { activation: config.arch.activation }, &[&gate, &up])?; // [n · used, n_ff]
+        let down = context.run1(&MatVecExperts { planar: false, ..product }, &[&f, ids, down])?; // [n · used, n_embd]
+        context.run(&CombineExperts { adds: true, planar }, &[&down, weights, x]).map(|_| ())
+    }
 }
 
 /// What gate and up make of a token, [1, n_ff] in planes.
-fn gated(context: &Context, config: &Config, layer: &Layer, x: &Tensor) -> Result<Tensor> {
+fn gated(context: &Context, config: &Config, layer: &Layer, gate_up: &GateUp, x: &Tensor) -> Result<Tensor> {
     let (epsilon, activation) = (config.norm_eps, config.arch.activation);
     let norm = &layer.feed_forward_norm_planar;
-    match &layer.gate_up {
+    match gate_up {
         GateUp::Joined(matrix) => context.run1(&NormGateUp { epsilon, activation }, &[x, norm, matrix]),
         GateUp::Apart(gate, up) => {
             let gate = context.run1(&NormMatVec { epsilon }, &[x, norm, gate])?; // [1, n_ff]
@@ -173,6 +208,6 @@ fn add(
 /// The logits, [1, vocab_size], of what `forward` returned.
 pub(super) fn logits(transformer: &Transformer, joined: &Joined, x: &Tensor) -> Result<Tensor> {
     let op = NormMatVec { epsilon: transformer.config().norm_eps };
-    let logits = transformer.context().run1(&op, &[x, &joined.output_norm_planar, transformer.output()])?;
+    let logits = transformer.output().multiply(transformer.context(), &op, &[x, &joined.output_norm_planar])?;
     transformer.finish_logits(logits)
 }

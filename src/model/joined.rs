@@ -28,8 +28,7 @@ pub(super) struct Layer {
     pub post_attention_norm: Option<PostNorm>,
     pub feed_forward_norm: Tensor,        // [n_embd]
     pub feed_forward_norm_planar: Tensor, // [n_embd] in planes
-    pub gate_up: GateUp,
-    pub down: Tensor, // [n_embd, n_ff]
+    pub feed_forward: FeedForward,
     pub post_feed_forward_norm: Option<PostNorm>,
 }
 
@@ -54,6 +53,13 @@ pub(super) struct LayerRope {
     pub interleaved: bool,
     /// What sine and cosine are multiplied with.
     pub scale: f32,
+}
+
+pub(super) enum FeedForward {
+    /// Down is [n_embd, n_ff].
+    Gated { gate_up: GateUp, down: Tensor },
+    /// The router [experts, n_embd]; the matrices of all experts one behind the other.
+    Experts { router: Tensor, gate: Tensor, up: Tensor, down: Tensor },
 }
 
 /// [2 · n_ff, n_embd], or where the types differ twice [n_ff, n_embd].
@@ -87,22 +93,23 @@ impl Joined {
     pub fn takes(config: &Config, has: &dyn Fn(&str) -> bool) -> bool {
         let has_one = |stem: &str| has(&format!("blk.0.{stem}"));
         let has_all = ["attn_norm.weight", "ffn_norm.weight"].iter().all(|tensor| has_one(tensor));
-        let is_gated = has_one("ffn_gate.weight") || !config.arch.has_ungated_feed_forward();
+        let is_gated = config.experts.is_some() || !config.arch.has_ungated_feed_forward();
         let biases = ["attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"];
         let has_more = biases.iter().any(|tensor| has_one(tensor)) || has("position_embd.weight");
         // Biases would have to be added before the norm.
         let head_norms = has_one("attn_q_norm.weight");
         let norms_fit = !head_norms || !(config.arch.norms_heads_together || has_one("attn_q.bias"));
         let is_post_normed = has_one("post_attention_norm.weight");
-        let scale_fits = !is_post_normed || config.residual_scale == 1.0;
+        let scale_fits = config.residual_scale == 1.0 || !(is_post_normed || config.experts.is_some());
+        let experts_fit = config.experts.is_none() || !is_post_normed;
         config.arch.norm == Norm::Rms
             && config.arch.rope.is_some()
-            && config.experts.is_none()
             && has_all
             && is_gated
             && !has_more
             && norms_fit
             && scale_fits
+            && experts_fit
     }
 
     pub fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable]) -> Result<Self> {
@@ -165,8 +172,18 @@ impl Layer {
             post_attention_norm: post_norm("post_attention_norm.weight")?,
             feed_forward_norm: get("ffn_norm.weight")?,
             feed_forward_norm_planar: vector(context, &to_planar(numbers("ffn_norm.weight")?))?,
-            gate_up: GateUp::new(weights.joined(&name("ffn_gate_up"))?)?,
-            down: get("ffn_down.weight")?,
+            feed_forward: match config.experts {
+                None => FeedForward::Gated {
+                    gate_up: GateUp::new(weights.joined(&name("ffn_gate_up"))?)?,
+                    down: get("ffn_down.weight")?,
+                },
+                Some(_) => FeedForward::Experts {
+                    router: get("ffn_gate_inp.weight")?,
+                    gate: get("ffn_gate_exps.weight")?,
+                    up: get("ffn_up_exps.weight")?,
+                    down: get("ffn_down_exps.weight")?,
+                },
+            },
             post_feed_forward_norm: post_norm("post_ffw_norm.weight")?,
         })
     }

@@ -20,6 +20,8 @@ pub mod rope;
 pub mod safetensors;
 pub mod source;
 mod transformer;
+mod vocabulary_matrix;
+mod weight_layout;
 mod weight_stream;
 mod weights;
 
@@ -27,4 +29,5 @@ pub use encoder::Encoder;
 pub use kv_cache::{KvCache, KvFormat};
 pub use pooling::{Embeds, Pooling};
 pub use transformer::{Logits, Precision, Transformer};
+pub use weight_layout::{Layout, Needs};
 pub use weights::{Progress, Run, Weights};

@@ -281,12 +281,12 @@ impl Layer {
                 let logits = router.run(context, h)?; // [n, count]
                 let routes = context.run(&RouteExperts { used, normalize, scale }, &[&logits])?; // [n, used] each
                 let [ids, weights] = &routes[..] else { bail!(Internal, "route_experts has two outputs") };
-                let product = MatVecExperts { experts: count };
+                let product = MatVecExperts { experts: count, planar: false };
                 let gate = context.run1(&product, &[h, ids, gate])?; // [n · used, n_ff]
                 let up = context.run1(&product, &[h, ids, up])?; // [n · used, n_ff]
                 let f = context.run1(&Swiglu { activation }, &[&gate, &up])?; // [n · used, n_ff]
                 let down = context.run1(&product, &[&f, ids, down])?; // [n · used, n_embd]
-                context.run1(&CombineExperts, &[&down, weights])
+                context.run1(&CombineExperts::default(), &[&down, weights])
             }
         }
     }

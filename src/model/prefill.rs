@@ -6,12 +6,12 @@
 //! activations gain nothing there.
 
 use super::config::Config;
-use super::joined::{GateUp, Joined, PostNorm};
+use super::joined::{FeedForward, GateUp, Joined, PostNorm};
 use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    Add, Attention, AttentionMerge, AttentionPrefill, AttentionTile, ConcatColumns, Epilogue, MatMul, MatMulInt8,
+    self, Add, Attention, AttentionMerge, AttentionPrefill, AttentionTile, ConcatColumns, Epilogue, MatMul, MatMulInt8,
     MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, Scale, Splits, SwigluFused, SwigluInt8, SwigluPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
@@ -190,16 +190,25 @@ pub(super) fn forward(
         };
         pass.add_product(config, &a, &layer.attention_output, &x, &layer.post_attention_norm)?;
 
-        let inputs = [&x, &layer.feed_forward_norm];
-        let gate_up = match &layer.gate_up {
-            GateUp::Joined(matrix) => pass.products(&norm, &inputs, &[matrix])?.remove(0),
-            GateUp::Apart(gate, up) => {
-                let products = pass.products(&norm, &inputs, &[gate, up])?;
-                context.run1(&ConcatColumns, &[&products[0], &products[1]])?
+        match &layer.feed_forward {
+            FeedForward::Gated { gate_up, down } => {
+                let inputs = [&x, &layer.feed_forward_norm];
+                let gate_up = match gate_up {
+                    GateUp::Joined(matrix) => pass.products(&norm, &inputs, &[matrix])?.remove(0),
+                    GateUp::Apart(gate, up) => {
+                        let products = pass.products(&norm, &inputs, &[gate, up])?;
+                        context.run1(&ConcatColumns, &[&products[0], &products[1]])?
+                    }
+                }; // [n, 2 · n_ff]
+                let f = pass.produce(&swiglu, &[&gate_up], down)?; // [n, n_ff]
+                pass.add_product(config, &f, down, &x, &layer.post_feed_forward_norm)?;
             }
-        }; // [n, 2 · n_ff]
-        let f = pass.produce(&swiglu, &[&gate_up], &layer.down)?; // [n, n_ff]
-        pass.add_product(config, &f, &layer.down, &x, &layer.post_feed_forward_norm)?;
+            FeedForward::Experts { router, .. } => {
+                let h = context.run1(&RmsNorm { epsilon }, &[&x, &layer.feed_forward_norm])?; // [n, n_embd]
+                let logits = context.run1(ops::linear(tokens.shape().elements()), &[&h, router])?; // [n, experts]
+                layer.add_experts(context, config, &h, &logits, &x, false)?;
+            }
+        }
         if tokens.shape().elements() >= LONG && (index + 1).is_power_of_two() {
             // The GPU works while other layers are recorded: about as many as it has been given, so that it never waits and
             // there are few submits.

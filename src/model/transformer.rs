@@ -8,11 +8,10 @@ use super::config::Config;
 use super::joined::Joined;
 use super::plain::{NormWeights, Plain};
 use super::rope::RopeTable;
+use super::vocabulary_matrix::VocabularyMatrix;
 use super::{KvCache, Weights, decode, prefill};
 use crate::error::Result;
-use crate::tensor::ops::{
-    self, AddPositions, Embedding, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap,
-};
+use crate::tensor::ops::{self, AddPositions, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap};
 use crate::tensor::{Context, HostTensor, Tensor};
 
 /// A model that is ready to run.
@@ -20,11 +19,11 @@ pub struct Transformer {
     context: Context,
     config: Config,
     precision: Precision,
-    token_embedding: Tensor, // [vocab_size, n_embd]
+    token_embedding: VocabularyMatrix, // [vocab_size, n_embd]
     layers: Layers,
     positions: Option<Tensor>, // [context_length, n_embd]
     output_norm: NormWeights,  // [n_embd]
-    output: Tensor,            // [vocab_size, n_embd]; the embedding again when tied
+    output: VocabularyMatrix,  // [vocab_size, n_embd]; the embedding again when tied
     ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
@@ -67,14 +66,20 @@ impl Transformer {
     /// `capacity` is how many tokens there will be at most; some ropes depend on it.
     pub fn new(
         context: &Context,
-        config: Config,
+        mut config: Config,
         weights: &Weights,
         capacity: usize,
         precision: Precision,
     ) -> Result<Self> {
-        let token_embedding = weights.get("token_embd.weight")?.clone();
-        let output =
-            if config.tie_embeddings { token_embedding.clone() } else { weights.get("output.weight")?.clone() };
+        // A window of no fewer tokens than there will be is none.
+        for layer in &mut config.layers {
+            layer.window = layer.window.filter(|&window| window < capacity);
+        }
+        let token_embedding = VocabularyMatrix::new(weights.parts("token_embd.weight")?)?;
+        let output = match config.tie_embeddings {
+            true => token_embedding.clone(),
+            false => VocabularyMatrix::new(weights.parts("output.weight")?)?,
+        };
         let tables: Vec<RopeTable> = config
             .ropes
             .iter()
@@ -137,11 +142,11 @@ impl Transformer {
         &self.context
     }
 
-    pub(super) fn token_embedding(&self) -> &Tensor {
+    pub(super) fn token_embedding(&self) -> &VocabularyMatrix {
         &self.token_embedding
     }
 
-    pub(super) fn output(&self) -> &Tensor {
+    pub(super) fn output(&self) -> &VocabularyMatrix {
         &self.output
     }
 
@@ -152,7 +157,7 @@ impl Transformer {
 
     /// What the first layer takes of `tokens` [n], the first at position `state[0]`: [n, n_embd].
     pub(super) fn embed(&self, tokens: &Tensor, state: &Tensor) -> Result<Tensor> {
-        let mut x = self.context.run1(&Embedding { planar: false }, &[tokens, &self.token_embedding])?;
+        let mut x = self.token_embedding.embed(&self.context, tokens, false)?;
         if self.config.embedding_scale != 1.0 {
             x = self.context.run1(&Scale { factor: self.config.embedding_scale }, &[&x])?;
         }
@@ -220,10 +225,10 @@ impl Transformer {
         let logits = if takes_planes {
             let norm = RmsNormPlanes { epsilon: self.config.norm_eps };
             let h = self.context.run1(&norm, &[&x, &self.output_norm.weight])?; // [rows, n_embd] in planes
-            self.context.run1(&MatVecFew { planar: true, epilogue: Epilogue::NONE }, &[&h, &self.output])?
+            self.output.multiply(&self.context, &MatVecFew { planar: true, epilogue: Epilogue::NONE }, &[&h])?
         } else {
             let h = self.output_norm.run(&self.context, &self.config, &x)?; // [rows, n_embd]
-            self.context.run1(ops::linear(rows), &[&h, &self.output])?
+            self.output.multiply(&self.context, ops::linear(rows), &[&h])?
         }; // [rows, vocab_size]
         Ok(Some(self.finish_logits(logits)?))
     }

@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::arch::{Change, JOINED, JoinedMatrices};
+use super::arch::Change;
 use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
 use super::config::Config;
-use super::joined::Joined;
+use super::weight_layout::{Group, Layout, format_of, is_vector, matrix_of};
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
 use crate::error::Result;
-use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
+use crate::tensor::quant::Format;
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
 /// After this many bytes the upload waits for the GPU, so that the browser's copies in flight stay bounded.
@@ -24,6 +24,8 @@ const MAX_VECTOR: u64 = 1 << 24;
 /// The tensors of a model by their names in the file.
 pub struct Weights {
     tensors: HashMap<String, Tensor>,
+    /// Matrices that lie in several parts, each of consecutive rows.
+    parts: HashMap<String, Vec<Tensor>>,
     vectors: HashMap<String, Vec<f32>>,
     /// What became of the matrices of `JOINED`, by names such as `blk.0.attn_qkv`; empty if they were not joined.
     joined: HashMap<String, Vec<Run>>,
@@ -42,13 +44,12 @@ pub struct Run {
 }
 
 impl Weights {
-    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read. With `join`, and where
-    /// the model's shapes allow it, matrices that kernels read as one become one, as far as they are of one type.
+    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read.
     pub async fn load(
         context: &Context,
         checkpoint: &Checkpoint<'_>,
         config: &Config,
-        join: bool,
+        layout: &Layout,
         progress: &mut Progress<'_>,
     ) -> Result<Self> {
         let wanted: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
@@ -60,16 +61,16 @@ impl Weights {
         }
         let mut weights = Self {
             tensors: HashMap::new(),
+            parts: HashMap::new(),
             vectors: HashMap::new(),
             joined: HashMap::new(),
-            quantization: most_common_format(&wanted)?.name,
+            quantization: layout.most_common_format(&wanted, config)?.name,
             bytes: 0,
             parameters: 0,
         };
-        let limit = context.device().capabilities().max_storage_binding_size;
-        let groups = if join { joinable(&wanted, config, limit)? } else { vec![] };
+        let groups = layout.joinable(&wanted, config, context.device().capabilities())?;
         let mut places = weights.join(context, groups)?;
-        weights.stack(context, &wanted, &mut places)?;
+        weights.place(context, &wanted, config, layout, &mut places)?;
 
         let mut parts: Vec<Piece<'_>> = Vec::new();
         for tensor in wanted {
@@ -94,15 +95,9 @@ impl Weights {
         let mut loader = Loader { context, stream, in_flight: 0 };
         for piece in parts {
             let name = &piece.tensor.name;
-            let place = places.get(name).cloned();
-            let is_placed = place.is_some();
-            let loaded = loader.load(&piece, place, progress).await;
+            let loaded = loader.load(&piece, places.get(name), progress).await;
             match loaded.map_err(|error| error.context(format_args!("loading {name:?}")))? {
-                Loaded::Matrix(_) if is_placed => weights.bytes += piece.part.bytes,
-                Loaded::Matrix(matrix) => {
-                    weights.bytes += matrix.bytes();
-                    weights.tensors.insert(name.clone(), matrix);
-                }
+                Loaded::Matrix => {}
                 Loaded::Vector(values) if piece.count == 1 => weights.insert_vector(context, name, values)?,
                 Loaded::Vector(values) => {
                     let parts = vectors_in_parts.entry(name.clone()).or_default();
@@ -120,29 +115,6 @@ impl Weights {
         Ok(weights)
     }
 
-    /// What the tensors that the configuration uses take on the GPU. All types are checked.
-    pub fn needs(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Needs> {
-        let mut needs = Needs { bytes: 0, largest: String::new(), largest_binding: 0, largest_buffer: 0 };
-        for tensor in checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)) {
-            let format = format_of(tensor)?;
-            let (bytes, binding) = match is_vector(tensor) {
-                true => (tensor.elements().saturating_mul(4), tensor.elements().saturating_mul(4)),
-                false => {
-                    let (rows, columns) = matrix_of(tensor)?;
-                    format.row_bytes(columns)?;
-                    let planes = format.planes(rows, columns);
-                    (planes.bytes, planes.largest())
-                }
-            };
-            needs.bytes = needs.bytes.saturating_add(bytes);
-            if binding > needs.largest_binding {
-                (needs.largest, needs.largest_binding) = (format!("the tensor {:?}", tensor.name), binding);
-            }
-            needs.largest_buffer = needs.largest_buffer.max(bytes);
-        }
-        Ok(needs)
-    }
-
     fn insert_vector(&mut self, context: &Context, name: &str, values: Vec<f32>) -> Result<()> {
         let vector = context.tensor(&HostTensor::f32(&[values.len()], &values))?;
         self.bytes += vector.bytes();
@@ -151,46 +123,54 @@ impl Weights {
         Ok(())
     }
 
-    /// Makes room for matrices that lie in the files in several parts.
-    fn stack(
+    /// Makes room for every matrix that has no place yet: in one tensor, or in several of consecutive rows.
+    fn place(
         &mut self,
         context: &Context,
         tensors: &[&TensorInfo],
-        places: &mut HashMap<String, (Tensor, usize)>,
+        config: &Config,
+        layout: &Layout,
+        places: &mut Places,
     ) -> Result<()> {
-        for tensor in tensors {
-            let TensorValues::Stored { parts, .. } = &tensor.values else { continue };
-            if parts.len() < 2 || is_vector(tensor) || places.contains_key(&tensor.name) {
+        for tensor in tensors.iter().filter(|tensor| !is_vector(tensor)) {
+            if places.contains_key(&tensor.name) {
                 continue;
             }
-            let (rows, columns) = matrix_of(tensor)?;
-            let format = format_of(tensor)?;
+            let (_, columns) = matrix_of(tensor)?;
+            let format = layout.format(tensor, config)?;
             format.row_bytes(columns)?;
-            let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
-            let whole = context.empty(desc, &tensor.name)?;
-            places.insert(tensor.name.clone(), (whole.clone(), 0));
-            self.tensors.insert(tensor.name.clone(), whole);
+            let mut parts = Vec::new();
+            for rows in layout.rows_of_parts(tensor, config, context.device().capabilities())? {
+                let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
+                parts.push(context.empty(desc, &tensor.name)?);
+            }
+            self.bytes += parts.iter().map(Tensor::bytes).sum::<u64>();
+            match &parts[..] {
+                [only] => drop(self.tensors.insert(tensor.name.clone(), only.clone())),
+                _ => drop(self.parts.insert(tensor.name.clone(), parts.clone())),
+            }
+            places.insert(tensor.name.clone(), Place { parts, first_row: 0 });
         }
         Ok(())
     }
 
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
-    fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<HashMap<String, (Tensor, usize)>> {
+    fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<Places> {
         let mut places = HashMap::new();
-        for Group { name, first, count, parts } in groups {
-            let format = format_of(parts[0])?;
-            let columns = parts[0].dims[0] as usize;
+        for Group { name, first, count, format, parts } in groups {
+            let (_, columns) = matrix_of(parts[0])?;
             format.row_bytes(columns)?;
-            let rows: usize = parts.iter().map(|part| part.dims[1] as usize).sum();
-            let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
+            let rows = parts.iter().map(|part| Ok(matrix_of(part)?.0)).collect::<Result<Vec<usize>>>()?;
+            let desc = Desc { shape: Shape::from([rows.iter().sum(), columns]), dtype: DType::Weight(format) };
             let whole = context.empty(desc, &name)?;
             let run = Run { first, count, matrix: whole.clone() };
             self.joined.entry(name).or_default().push(run);
             let mut first_row = 0;
-            for part in parts {
-                places.insert(part.name.clone(), (whole.clone(), first_row));
-                first_row += part.dims[1] as usize;
+            for (part, rows) in parts.iter().zip(rows) {
+                places.insert(part.name.clone(), Place { parts: vec![whole.clone()], first_row });
+                first_row += rows;
             }
+            self.bytes += whole.bytes();
         }
         Ok(places)
     }
@@ -198,6 +178,14 @@ impl Weights {
     /// A tensor that the configuration promised.
     pub fn get(&self, name: &str) -> Result<&Tensor> {
         self.tensors.get(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
+    }
+
+    /// The parts of consecutive rows of a matrix that the configuration promised; mostly there is one.
+    pub fn parts(&self, name: &str) -> Result<Vec<Tensor>> {
+        match self.parts.get(name) {
+            Some(parts) => Ok(parts.clone()),
+            None => Ok(vec![self.get(name)?.clone()]),
+        }
     }
 
     /// Whether the matrices of `JOINED` were joined.
@@ -241,111 +229,6 @@ impl Weights {
     }
 }
 
-/// What weights take on the GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Needs {
-    pub bytes: u64,
-    /// What needs the largest binding.
-    pub largest: String,
-    pub largest_binding: u64,
-    pub largest_buffer: u64,
-}
-
-/// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.
-struct Group<'a> {
-    name: String,
-    /// The number of the first one, and how many there are. A file may have them as one part.
-    first: usize,
-    count: usize,
-    parts: Vec<&'a TensorInfo>,
-}
-
-/// What is to be joined, if the ops that take joined matrices take the shapes of this model, which are whole blocks.
-fn joinable<'a>(tensors: &[&'a TensorInfo], config: &Config, binding_limit: u64) -> Result<Vec<Group<'a>>> {
-    let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
-    if !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
-        return Ok(vec![]);
-    }
-    let by_name: HashMap<&str, &TensorInfo> = tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
-    if !Joined::takes(config, &|tensor| by_name.contains_key(tensor)) {
-        return Ok(vec![]);
-    }
-    let mut groups: Vec<Group<'a>> = Vec::new();
-    for layer in 0..config.n_layers {
-        for JoinedMatrices { name, parts, whole } in JOINED {
-            let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
-            let name = format!("blk.{layer}.{name}");
-            let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
-            // The file may have them as one already.
-            if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
-                groups.push(Group { name, first: 0, count: parts.len(), parts: vec![whole] });
-                continue;
-            }
-            for (number, part) in parts.into_iter().enumerate() {
-                let Some(part) = part else { return Ok(vec![]) };
-                match groups.last_mut().filter(|group| group.name == name) {
-                    Some(group) if takes(group, part, binding_limit)? => {
-                        group.parts.push(part);
-                        group.count += 1;
-                    }
-                    _ => groups.push(Group { name: name.clone(), first: number, count: 1, parts: vec![part] }),
-                }
-            }
-        }
-    }
-    Ok(groups)
-}
-
-/// Whether a matrix can become the last part of a group.
-fn takes(group: &Group<'_>, part: &TensorInfo, binding_limit: u64) -> Result<bool> {
-    let (before, columns) = (group.parts.iter().map(|part| part.dims[1] as usize).sum(), part.dims[0] as usize);
-    let bytes: u64 = group.parts.iter().map(|part| part.bytes()).sum();
-    Ok(group.parts[0].ty.id() == part.ty.id()
-        && format_of(part)?.splits_at(before, columns)
-        && bytes.checked_add(part.bytes()).is_some_and(|bytes| bytes <= binding_limit))
-}
-
-/// The format of most bytes among the matrices.
-fn most_common_format(tensors: &[&TensorInfo]) -> Result<&'static Format> {
-    let bytes = |format: &Format| -> u64 {
-        let matrices = tensors.iter().filter(|tensor| tensor.dims.len() > 1 && tensor.ty.id() == format.gguf_type);
-        matrices.map(|tensor| tensor.bytes()).fold(0, u64::saturating_add)
-    };
-    let format = FORMATS.iter().copied().max_by_key(|format| bytes(format));
-    format.ok_or_else(|| err!(Internal, "there are no formats"))
-}
-
-fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
-    Format::by_gguf_type(tensor.ty.id()).ok_or_else(|| {
-        err!(
-            UnsupportedTensorType,
-            "the tensor {:?} is of type {}; supported are {}: use a file of one of these",
-            tensor.name,
-            tensor.ty.name(),
-            quant::supported()
-        )
-    })
-}
-
-/// Rows and columns of a matrix, or of a stack of them.
-fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
-    let [columns, rows @ ..] = &tensor.dims[..] else {
-        bail!(ShapeMismatch, "the tensor {:?} has no dimensions", tensor.name)
-    };
-    let rows: u64 = rows.iter().product(); // no more than the elements, whose number does not overflow
-    match (usize::try_from(rows), usize::try_from(*columns)) {
-        (Ok(rows), Ok(columns)) => Ok((rows, columns)),
-        _ => {
-            bail!(ShapeMismatch, "the tensor {:?} has the dimensions {:?}, more than is read", tensor.name, tensor.dims)
-        }
-    }
-}
-
-/// Whether a tensor is small and wanted as numbers: those of one dimension, and the norms of each head.
-fn is_vector(tensor: &TensorInfo) -> bool {
-    tensor.dims.len() == 1 || [".attn_q_norm.", ".attn_k_norm."].iter().any(|part| tensor.name.contains(part))
-}
-
 /// A part of a tensor on its way.
 struct Piece<'a> {
     tensor: &'a TensorInfo,
@@ -356,8 +239,16 @@ struct Piece<'a> {
     change: Option<Change>,
 }
 
+/// Where a matrix goes: to the first rows of each of some tensors, or to rows of one, from `first_row` on.
+struct Place {
+    parts: Vec<Tensor>,
+    first_row: usize,
+}
+
+type Places = HashMap<String, Place>;
+
 enum Loaded {
-    Matrix(Tensor),
+    Matrix,
     Vector(Vec<f32>),
 }
 
@@ -370,13 +261,8 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Reads a part; of a matrix, to its place, a row of another, if it has one already.
-    async fn load(
-        &mut self,
-        piece: &Piece<'_>,
-        place: Option<(Tensor, usize)>,
-        progress: &mut Progress<'_>,
-    ) -> Result<Loaded> {
+    /// Reads a part of a file; of a matrix, to its place.
+    async fn load(&mut self, piece: &Piece<'_>, place: Option<&Place>, progress: &mut Progress<'_>) -> Result<Loaded> {
         let Piece { tensor, part, number, count, change } = *piece;
         let format = format_of(tensor)?;
         self.stream.seek(part, progress).await?;
@@ -390,33 +276,51 @@ impl Loader<'_> {
             }
             return Ok(Loaded::Vector(values));
         }
+        let Some(place) = place else { bail!(Internal, "a matrix without a place") };
         let (all_rows, columns) = matrix_of(tensor)?;
         let rows = all_rows / count;
-        let mut upload = match place {
-            Some((whole, first_row)) => WeightUpload::into_rows(self.context, whole, first_row + number * rows, rows)?,
-            None => WeightUpload::new(self.context, format, rows, columns, &tensor.name)?,
-        };
-        match change {
-            None => {}
+        let (first, end) = (place.first_row + number * rows, place.first_row + (number + 1) * rows);
+        let changed = match change {
+            None => None,
             Some(Change::Transpose) => {
-                let stored = self.bytes(part.bytes, progress).await?;
-                upload.write(&transposed(&stored, rows, columns, format)?)?;
-                return Ok(Loaded::Matrix(upload.finish()?));
+                Some(transposed(&self.bytes(part.bytes, progress).await?, rows, columns, format)?)
             }
             Some(other) => bail!(Internal, "the change {other:?} of a matrix"),
+        };
+        let mut part_start = 0;
+        for target in &place.parts {
+            let part_end = part_start + target.shape().dims()[0];
+            // The rows of this part of the file that stand in this part of the matrix.
+            let (from, to) = (first.max(part_start), end.min(part_end));
+            if from < to {
+                let mut upload =
+                    WeightUpload::quantizing(self.context, format, target.clone(), from - part_start, to - from)?;
+                match &changed {
+                    Some(bytes) => {
+                        let row_bytes = bytes.len() / rows;
+                        upload.write_range(bytes, (from - first) * row_bytes, (to - first) * row_bytes)?;
+                    }
+                    None => self.stream_to(&mut upload, progress).await?,
+                }
+                upload.finish()?;
+            }
+            part_start = part_end;
         }
-        let mut left = part.bytes;
-        while left > 0 {
-            let some = left.min(BYTES_IN_FLIGHT - self.in_flight);
+        Ok(Loaded::Matrix)
+    }
+
+    /// Takes as many bytes off the stream as an upload wants.
+    async fn stream_to(&mut self, upload: &mut WeightUpload<'_>, progress: &mut Progress<'_>) -> Result<()> {
+        while upload.missing() > 0 {
+            let some = upload.missing().min(BYTES_IN_FLIGHT - self.in_flight);
             self.stream.take(some, progress, &mut |chunk, start, end| upload.write_range(&**chunk, start, end)).await?;
-            left -= some;
             self.in_flight += some;
             if self.in_flight == BYTES_IN_FLIGHT {
                 self.in_flight = 0;
                 self.context.device().sync().await?;
             }
         }
-        Ok(Loaded::Matrix(upload.finish()?))
+        Ok(())
     }
 
     /// The next bytes, in memory.

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use super::quant::Planes;
+use super::quant::quantize::kernel;
+use super::quant::{Format, Planes};
 use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload};
 use crate::error::Result;
 use crate::gpu::{Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template};
@@ -20,10 +21,11 @@ const MODULES: &[(&str, &str)] = &[
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
+    ("quantize_rows", include_str!("wgsl/quantize_rows.wgsl")),
+    ("exact_float", include_str!("wgsl/exact_float.wgsl")),
     ("activate", include_str!("wgsl/activate.wgsl")),
     ("tanh", include_str!("wgsl/tanh.wgsl")),
     ("softcap", include_str!("wgsl/softcap.wgsl")),
-    ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
     ("planar", include_str!("wgsl/planar.wgsl")),
@@ -115,6 +117,10 @@ impl Plan {
     pub fn arena_bytes(&self) -> (u64, u64) {
         (self.0.arena_bytes(), self.0.arena_bytes_without_reuse())
     }
+}
+
+fn quantizer(from: &Format, to: &Format) -> Result<(&'static str, &'static str)> {
+    kernel(from, to).ok_or_else(|| err!(DtypeMismatch, "weights of {} can't be made {}", from.name, to.name))
 }
 
 /// Where tensors live and ops run.
@@ -304,7 +310,13 @@ impl Context {
     }
 
     /// Records the kernel that turns a run of a file's rows in `file` into the planes of `weight`.
-    pub(super) fn repack(&self, weight: &Tensor, file: BufferSlice, params: [u32; 4]) -> Result<()> {
+    pub(super) fn repack(
+        &self,
+        weight: &Tensor,
+        from: &'static Format,
+        file: BufferSlice,
+        params: [u32; 4],
+    ) -> Result<()> {
         let DType::Weight(format) = weight.desc.dtype else {
             bail!(DtypeMismatch, "only weights are repacked, not {:?}", weight.desc)
         };
@@ -313,9 +325,16 @@ impl Context {
             bindings.push(Binding::ReadWrite(FIRST_PLANE + plane as u32, slice));
         }
         bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
-        let label = format!("repack_{}", format.name);
-        let shader =
-            Shader { label: &label, template: Template::Static(format.repack), modules: MODULES, defines: &[] };
+        let (label, kernel, value) = match from.name == format.name {
+            true => (format!("repack_{}", format.name), format.repack, None),
+            false => {
+                let (kernel, value) = quantizer(from, format)?;
+                (format!("quantize_{}_{}", from.name, format.name), kernel, Some(("file_value", value)))
+            }
+        };
+        let mut modules = MODULES.to_vec();
+        modules.extend(value);
+        let shader = Shader { label: &label, template: Template::Static(kernel), modules: &modules, defines: &[] };
         // One block an invocation, or two, of which then the second half returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))

@@ -9,9 +9,18 @@ use crate::gpu::{Buffer, BufferSlice};
 /// Bytes of the staging buffer. Larger runs save little, and a smaller buffer would not hold two rows of a wide matrix.
 const STAGING_BYTES: usize = 8 << 20;
 
+fn format_of(tensor: &Tensor) -> Result<&'static Format> {
+    match tensor.dtype() {
+        DType::Weight(format) => Ok(format),
+        _ => bail!(DtypeMismatch, "only weights are uploaded as such, not {:?}", tensor.desc()),
+    }
+}
+
 pub struct WeightUpload<'a> {
     context: &'a Context,
     tensor: Tensor,
+    /// The format of the bytes that come.
+    from: &'static Format,
     staging: Buffer,
     /// Of the tensor, where the rows of this upload begin.
     first_row: usize,
@@ -43,9 +52,22 @@ impl<'a> WeightUpload<'a> {
 
     /// Into `rows` rows of a weight that has its place, from `first_row` on, where the format can be split (`Format::splits_at`).
     pub fn into_rows(context: &'a Context, tensor: Tensor, first_row: usize, rows: usize) -> Result<Self> {
-        let DType::Weight(format) = tensor.dtype() else {
-            bail!(DtypeMismatch, "only weights are uploaded as such, not {:?}", tensor.desc())
-        };
+        let format = format_of(&tensor)?;
+        Self::quantizing(context, format, tensor, first_row, rows)
+    }
+
+    /// The same for bytes of another format than the weight's, to which they are quantised on the way (`Format::quantizes_to`).
+    pub fn quantizing(
+        context: &'a Context,
+        from: &'static Format,
+        tensor: Tensor,
+        first_row: usize,
+        rows: usize,
+    ) -> Result<Self> {
+        let format = format_of(&tensor)?;
+        if from.name != format.name && !from.quantizes_to(format) {
+            bail!(DtypeMismatch, "weights of {} can't be made {}", from.name, format.name);
+        }
         let (all_rows, columns) = tensor.shape().matrix()?;
         if first_row + rows > all_rows || !format.splits_at(first_row, columns) {
             bail!(
@@ -56,7 +78,8 @@ impl<'a> WeightUpload<'a> {
                 format.unit
             );
         }
-        let row_bytes = format.row_bytes(columns)?;
+        format.row_bytes(columns)?;
+        let row_bytes = from.row_bytes(columns)?;
         // Units are powers of two of at most 16 blocks: so many rows are whole ones.
         let fewest = (1..=format.unit).find(|rows| format.splits_at(*rows, columns)).unwrap_or(format.unit);
         let rows_per_run = STAGING_BYTES / row_bytes / fewest * fewest;
@@ -68,6 +91,7 @@ impl<'a> WeightUpload<'a> {
         Ok(Self {
             context,
             tensor,
+            from,
             staging,
             first_row,
             rows,
@@ -151,7 +175,7 @@ impl<'a> WeightUpload<'a> {
                 .map(|n| n as u32);
         let size = (rows * self.row_bytes).next_multiple_of(4) as u64;
         let file = BufferSlice { buffer: self.staging.clone(), offset: 0, size };
-        self.context.repack(&self.tensor, file, params)?;
+        self.context.repack(&self.tensor, self.from, file, params)?;
         self.rows_done += rows;
         self.filled = 0;
         Ok(())

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct JsLoadOptions {
+    quantize: Option<String>,
     context_length: Option<usize>,
     max_sequences: Option<usize>,
     power_preference: Option<JsPowerPreference>,
@@ -178,6 +179,7 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
             force_fallback_adapter: options.force_fallback_adapter,
             ..DeviceOptions::default()
         },
+        quantize: options.quantize,
         context_length: options.context_length,
         max_sequences: options.max_sequences,
         utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,

@@ -34,8 +34,8 @@ function brokenFiles() {
     'cut_in_weights.gguf': [sound.subarray(0, sound.length - 1000), 'truncated', /\d/],
     'version.gguf': [version, 'unsupported_gguf_version', /99/],
     'architecture.gguf': [broken(({ entries }) => entries.set('general.architecture', stringEntry('no_such_llm'))), 'unsupported_architecture', /no_such_llm/],
-    // Q5_1 is a type of the format that is not run; 200 is none at all.
-    'tensor_type.gguf': [withTensorType(7), 'unsupported_tensor_type', /blk\.0\.attn_q\.weight.*Q5_1|Q5_1.*blk\.0\.attn_q\.weight/s],
+    // I16 is a type of the format that is not run; 200 is none at all.
+    'tensor_type.gguf': [withTensorType(25), 'unsupported_tensor_type', /blk\.0\.attn_q\.weight.*I16.*Q4_K/s],
     'unknown_tensor_type.gguf': [withTensorType(200), 'unsupported_tensor_type', /blk\.0\.attn_q\.weight.*200|200.*blk\.0\.attn_q\.weight/s],
     'missing_tensor.gguf': [broken((model) => (model.tensors = model.tensors.filter(({ name }) => name !== 'blk.1.ffn_up.weight'))), 'missing_tensor', /blk\.1\.ffn_up\.weight/],
     'missing_key.gguf': [broken(({ entries }) => entries.delete('llama.block_count')), 'invalid_metadata', /llama\.block_count/],

@@ -66,6 +66,18 @@ test('tokenize', LIMIT, async () => {
   assert.deepEqual(result.ids, ids);
 });
 
+test('inspect', LIMIT, async () => {
+  const file = await onSwiftShader('inspect', '--model', MODEL, '--context-length', '100');
+  assert.equal(file.status, 0, JSON.stringify(file.result));
+  assert.deepEqual([file.result.format, file.result.architecture, file.result.context_length], ['gguf', 'llama', 100]);
+  assert.equal(file.result.problem, undefined);
+  const sharded = join(root, 'tests/golden/folders/llama_sharded_f16');
+  const plain = await onSwiftShader('inspect', '--model', sharded);
+  assert.deepEqual([plain.result.format, plain.result.files, plain.result.quantization], ['safetensors', 5, 'F16']);
+  const quantised = await onSwiftShader('inspect', '--model', join(sharded, 'model.safetensors.index.json'), '--quantize', 'q4_0');
+  assert.ok(quantised.result.weight_bytes < plain.result.weight_bytes / 2, JSON.stringify(quantised.result));
+});
+
 test('embed takes a folder, and gives a vector of length 1 that agrees with the reference', LIMIT, async () => {
   const encoder = join(root, 'tests/golden/encoders/bert');
   const { texts, ids, vectors } = JSON.parse(readFileSync(join(encoder, 'golden.json'), 'utf8'));

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, KvFormat, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
+use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, Desc, HostTensor};
 
 use crate::adapter;
@@ -20,18 +21,19 @@ fn npy(path: PathBuf) -> Vec<f32> {
     bytes[header..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-fn logits(context: &Context, name: &str, joined: bool, ids: &[u32]) -> Vec<f32> {
+fn logits(context: &Context, name: &str, joined: bool, quantize: Option<&'static Format>, ids: &[u32]) -> Vec<f32> {
     pollster::block_on(async {
         let folder = DirectoryFolder::new(golden().join(name));
         let checkpoint = Checkpoint::open(&folder, None).await.unwrap();
         let config = Config::of(&checkpoint).unwrap();
+        let layout = Layout { join: joined, quantize };
         let (mut last, mut total) = (0, 0);
         let mut progress = |done, of| {
             assert!(done >= last && done <= of);
             (last, total) = (done, of);
             Ok(())
         };
-        let weights = Weights::load(context, &checkpoint, &config, joined, &mut progress).await.unwrap();
+        let weights = Weights::load(context, &checkpoint, &config, &layout, &mut progress).await.unwrap();
         assert!(last == total && total > 0);
         let transformer = Transformer::new(context, config, &weights, ids.len(), Precision::Exact).unwrap();
         let cache = KvCache::new(context, transformer.config(), ids.len(), 1, KvFormat::F32).unwrap();
@@ -51,7 +53,7 @@ fn folders_give_the_logits_of_transformers() {
         let wanted = npy(golden().join(name).join("logits.npy"));
         let columns = wanted.len() / ids.len();
         for joined in [true, false] {
-            let got = logits(&context, name, joined, &ids);
+            let got = logits(&context, name, joined, None, &ids);
             assert_eq!(got.len(), wanted.len());
             for (row, (got, wanted)) in got.chunks_exact(columns).zip(wanted.chunks_exact(columns)).enumerate() {
                 let difference: f64 = got.iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum();

@@ -63,6 +63,8 @@ pub struct DeviceOptions {
     pub without_packed_dot: bool,
     /// Use no more bytes of workgroup memory than these, to test the kernels of smaller adapters.
     pub workgroup_storage: Option<u32>,
+    /// Bind no more bytes at once than these, to test what larger tensors come to on smaller adapters.
+    pub storage_binding: Option<u64>,
     /// Submit each dispatch by itself, so that an error names its kernel.
     pub debug: bool,
     /// Submit after so many dispatches; 0 for no limit.
@@ -171,6 +173,8 @@ impl Device {
         capabilities.software = options.software_kernels.unwrap_or(capabilities.software);
         capabilities.packed_dot &= !options.without_packed_dot;
         let storage = capabilities.max_workgroup_storage_size;
+        let binding = capabilities.max_storage_binding_size;
+        capabilities.max_storage_binding_size = options.storage_binding.map_or(binding, |most| most.min(binding));
         capabilities.max_workgroup_storage_size = options.workgroup_storage.map_or(storage, |most| most.min(storage));
         let mut features = Vec::new();
         for (name, on) in [

@@ -57,7 +57,7 @@ impl<'n> SplitName<'n> {
             false => None,
         };
         let (number, count) = (parse(number)?, parse(count)?);
-        (1..=count).contains(&number).then_some(Self { stem, number: number - 1, count })
+        (1..=count).contains(&number).then(|| Self { stem, number: number - 1, count })
     }
 
     /// The name of another file of the model.

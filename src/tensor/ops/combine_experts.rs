@@ -1,37 +1,66 @@
-//! The weighted sum of what each token's experts gave.
+//! The weighted sum of what each token's experts gave, added to the residual stream or by itself.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
+use crate::tensor::planar::rows_to_planar;
+use crate::tensor::quant::BLOCK;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
-/// Inputs: y [tokens · used, columns], weights [tokens, used]. Output: [tokens, columns].
-pub struct CombineExperts;
+/// Inputs: y [tokens · used, columns], weights [tokens, used], and with `adds` x [tokens, columns] (changed: x += sum). Output
+/// without: [tokens, columns].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CombineExperts {
+    pub adds: bool,
+    /// x, or the output, stands in planes (`tensor/planar.rs`), each row.
+    pub planar: bool,
+}
 
 impl Op for CombineExperts {
     fn name(&self) -> &'static str {
         "combine_experts"
     }
 
-    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("combine_experts", inputs, &[Some(DType::F32), Some(DType::F32)])?;
-        let (items, columns) = inputs[0].shape.matrix()?;
-        let (tokens, used) = inputs[1].shape.matrix()?;
-        if items != tokens * used {
-            bail!(ShapeMismatch, "combine_experts: y {} and weights {}", inputs[0].shape, inputs[1].shape);
-        }
-        Ok(vec![Desc::f32(&[tokens, columns])])
+    fn mutates(&self) -> &'static [usize] {
+        if self.adds { &[2] } else { &[] }
     }
 
-    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (_, columns) = outputs[0].shape.matrix()?;
-        let (_, used) = inputs[1].shape.matrix()?;
-        let n = outputs[0].shape.elements();
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("combine_experts", inputs, &[f32, f32, f32][..2 + usize::from(self.adds)])?;
+        let (items, columns) = inputs[0].shape.matrix()?;
+        let (tokens, used) = inputs[1].shape.matrix()?;
+        let fits = items == tokens * used
+            && inputs.get(2).is_none_or(|x| x.shape.dims() == [tokens, columns])
+            && (!self.planar || columns.is_multiple_of(BLOCK));
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "combine_experts: y {}, weights {}, x {:?}",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs.get(2)
+            );
+        }
+        Ok(if self.adds { vec![] } else { vec![Desc::f32(&[tokens, columns])] })
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let (tokens, used) = inputs[1].shape.matrix()?;
+        let n = tokens * columns;
+        let mut defines = Vec::new();
+        if self.adds {
+            defines.push(("ADDS", Define::Flag));
+        }
+        if self.planar {
+            defines.push(("PLANAR", Define::Flag));
+        }
         Ok(Kernel {
             template: include_str!("combine_experts.wgsl"),
             modules: &[],
-            defines: vec![],
+            defines,
             params: vec![n as u32, columns as u32, used as u32],
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
@@ -41,24 +70,39 @@ impl Op for CombineExperts {
         let (_, columns) = inputs[0].shape.matrix()?;
         let (tokens, used) = inputs[1].shape.matrix()?;
         let (y, weights) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
-        let mut out = Vec::with_capacity(tokens * columns);
+        let mut sums = Vec::with_capacity(tokens * columns);
         for token in 0..tokens {
             for column in 0..columns {
                 let items = token * used..(token + 1) * used;
                 let sum: f64 = items.map(|item| f64::from(weights[item]) * f64::from(y[item * columns + column])).sum();
-                out.push(sum as f32);
+                sums.push(sum as f32);
             }
         }
-        Ok(vec![HostTensor::f32(&[tokens, columns], &out)])
+        let mut sums = HostTensor::f32(&[tokens, columns], &sums);
+        if self.planar {
+            sums = rows_to_planar(&sums)?;
+        }
+        if !self.adds {
+            return Ok(vec![sums]);
+        }
+        let x: Vec<f32> = inputs[2].to_f32()?.iter().zip(sums.to_f32()?).map(|(x, sum)| x + sum).collect();
+        inputs[2].set_f32(&x);
+        Ok(vec![])
     }
 }
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(77);
-    [(1, 1, 1), (3, 2, 37), (1, 8, 2048), (67, 4, 96)]
-        .map(|(tokens, used, columns)| {
-            let inputs = vec![rng.tensor(&[tokens * used, columns]), rng.tensor(&[tokens, used])];
-            Case::new(CombineExperts, inputs, 1e-5)
-        })
-        .into()
+    let mut cases = Vec::new();
+    for (tokens, used, columns) in [(1, 1, 1), (3, 2, 37), (1, 8, 2048), (67, 4, 96)] {
+        for (adds, planar) in [(false, false), (true, false), (false, true), (true, true)] {
+            if planar && columns % BLOCK != 0 {
+                continue;
+            }
+            let mut inputs = vec![rng.tensor(&[tokens * used, columns]), rng.tensor(&[tokens, used])];
+            inputs.extend(adds.then(|| rng.tensor(&[tokens, columns])));
+            cases.push(Case::new(CombineExperts { adds, planar }, inputs, 1e-5));
+        }
+    }
+    cases
 }

@@ -17,5 +17,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var item = first; item < first + params.used; item++) {
         sum += weights[item] * y[item * params.columns + column];
     }
-    out[i] = sum;
+#ifdef PLANAR
+    let blocks = params.columns / 32u;
+    let at = i - column + (column % 32u / 4u * blocks + column / 32u) * 4u + column % 4u;
+#else
+    let at = i;
+#endif
+#ifdef ADDS
+    out[at] += sum;
+#else
+    out[at] = sum;
+#endif
 }

@@ -4,17 +4,21 @@
 
 use super::mat_vec::ragged;
 use crate::error::Result;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
+use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: x [tokens, columns] or [tokens · used, columns], ids [tokens, used] u32 (the experts of each token), weight
 /// [experts · rows, columns]. Output: [tokens · used, rows], for each token and each of its experts the product with the expert's
 /// matrix of the token's row, or of its own row for each expert.
+#[derive(Clone, Copy, Debug)]
 pub struct MatVecExperts {
     pub experts: usize,
+    /// Each row of x stands in planes (`tensor/planar.rs`).
+    pub planar: bool,
 }
 
 /// Rows that a team of lanes computes at once.
@@ -33,6 +37,7 @@ impl Op for MatVecExperts {
         let (all_rows, weight_columns) = inputs[2].shape.matrix()?;
         let fits = (x_rows == tokens || x_rows == tokens * used)
             && columns == weight_columns
+            && (!self.planar || columns.is_multiple_of(BLOCK))
             && self.experts > 0
             && all_rows.is_multiple_of(self.experts);
         if !fits {
@@ -55,6 +60,9 @@ impl Op for MatVecExperts {
         let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
         let mut defines = lanes_defines(WORKGROUP, lanes);
         defines.extend(ragged(columns));
+        if self.planar {
+            defines.push(("PLANAR", Define::Flag));
+        }
         let limit = capabilities.max_workgroups_per_dimension;
         let row_groups = rows.div_ceil(ROWS * teams as usize) as u32;
         if row_groups > limit {
@@ -88,6 +96,7 @@ impl Op for MatVecExperts {
         let mut out = Vec::new();
         for (item, expert) in ids.iter().enumerate() {
             let x = &x[item / (ids.len() / x_rows) * columns..][..columns];
+            let x = if self.planar { from_planar(x) } else { x.to_vec() };
             for row in weight[*expert as usize * matrix..][..matrix].chunks_exact(columns) {
                 out.push(x.iter().zip(row).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum::<f64>() as f32);
             }
@@ -112,7 +121,8 @@ pub fn cases() -> Vec<Case> {
             let weight = rng.weight(format, experts * rows, columns);
             for x_rows in [tokens, tokens * used] {
                 let inputs = vec![rng.tensor(&[x_rows, columns]), ids.clone(), weight.clone()];
-                cases.push(Case::new(MatVecExperts { experts }, inputs, 1e-5));
+                let planar = columns.is_multiple_of(BLOCK) && cases.len() % 2 == 1;
+                cases.push(Case::new(MatVecExperts { experts, planar }, inputs, 1e-5));
             }
         }
     }

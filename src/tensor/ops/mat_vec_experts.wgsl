@@ -15,6 +15,19 @@ struct Params {
 #import "activations"
 #import "subgroup_sum"
 
+fn load_x(row: u32, block: u32) -> Block {
+#ifdef PLANAR
+    let n = params.blocks;
+    let at = row * 8u * n + block;
+    return Block(
+        activations[at], activations[at + n], activations[at + 2u * n], activations[at + 3u * n],
+        activations[at + 4u * n], activations[at + 5u * n], activations[at + 6u * n], activations[at + 7u * n],
+    );
+#else
+    return load_activations(row, block);
+#endif
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let id = group.z * groups.y + group.y;
@@ -35,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 
     var sum = vec4<f32>(0.0);
     for (var block = lane; block < params.blocks; block += LANES) {
-        let x = load_activations(x_row, block);
+        let x = load_x(x_row, block);
         sum += vec4<f32>(
             dot_blocks(load_block(start0 + block), x),
             dot_blocks(load_block(start1 + block), x),

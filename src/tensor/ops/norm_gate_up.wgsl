@@ -8,16 +8,11 @@ struct Params { columns: u32, blocks: u32, epsilon: f32, outputs: u32 }
 
 #import "normed_rows"
 
-#ifdef GELU
 #import "activate"
+
 fn activated(gate: vec2<f32>) -> vec2<f32> {
     return vec2<f32>(activate(gate.x), activate(gate.y));
 }
-#else
-fn activated(gate: vec2<f32>) -> vec2<f32> {
-    return gate / (1.0 + exp(-gate));
-}
-#endif
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {

@@ -22,6 +22,7 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+pub mod quantize;
 
 use super::Rng;
 use crate::error::Result;
@@ -139,6 +140,11 @@ impl Format {
     /// Whether a matrix of so many columns can begin at a row of another: no word belongs to both.
     pub fn splits_at(&self, row: usize, columns: usize) -> bool {
         (row * columns.div_ceil(BLOCK)).is_multiple_of(self.unit)
+    }
+
+    /// Whether weights of this format can be made ones of another on their way to the GPU.
+    pub fn quantizes_to(&self, other: &Format) -> bool {
+        quantize::kernel(self, other).is_some()
     }
 
     pub fn planes(&self, rows: usize, columns: usize) -> Planes {

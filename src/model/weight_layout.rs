@@ -1,0 +1,244 @@
+//! What becomes of the tensors of a model's files on the GPU: vectors of f32, or matrices of which format, in how many parts, and which
+//! of them as one. Decides; `weights.rs` does it.
+
+use std::collections::HashMap;
+
+use super::arch::{JOINED, JoinedMatrices};
+use super::checkpoint::{Checkpoint, TensorInfo};
+use super::config::Config;
+use super::joined::Joined;
+use crate::error::Result;
+use crate::tensor::Capabilities;
+use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
+
+/// Tensors that may lie in several parts (`vocabulary_matrix.rs`).
+const SPLITTABLE: &[&str] = &["token_embd.weight", "output.weight"];
+/// Matrices that stay as they are when a model is quantised: small ones that much depends on.
+const NOT_QUANTIZED: &[&str] = &["ffn_gate_inp", "position_embd", "token_types"];
+
+/// What is asked of the weights.
+#[derive(Clone, Copy, Default)]
+pub struct Layout {
+    /// Where types and shapes allow it, matrices that kernels read as one become one.
+    pub join: bool,
+    /// Quantise matrices of plain numbers to this format.
+    pub quantize: Option<&'static Format>,
+}
+
+/// What weights take on the GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    pub bytes: u64,
+    /// What needs the largest binding.
+    pub largest: String,
+    pub largest_binding: u64,
+    pub largest_buffer: u64,
+}
+
+impl Layout {
+    /// What of it holds for a model: encoders run one op at a time.
+    pub fn of(self, config: &Config) -> Self {
+        Self { join: self.join && !config.arch.is_encoder, ..self }
+    }
+
+    /// The format of a matrix on the GPU.
+    pub(super) fn format(&self, tensor: &TensorInfo, config: &Config) -> Result<&'static Format> {
+        let format = format_of(tensor)?;
+        let Some(mut wanted) = self.quantize.filter(|wanted| format.quantizes_to(wanted)) else { return Ok(format) };
+        let stem = tensor.name.rsplit('.').nth(1).unwrap_or(&tensor.name);
+        let (_, columns) = matrix_of(tensor)?;
+        if NOT_QUANTIZED.contains(&stem) || !columns.is_multiple_of(BLOCK) {
+            return Ok(format);
+        }
+        // What gives the logits is worth more than four bits, as others hold too (llama.cpp gives it six).
+        let gives_logits = stem == "output" || (stem == "token_embd" && config.tie_embeddings);
+        if wanted.name == "q4_0" && gives_logits {
+            wanted = Format::by_name("q8_0").unwrap_or(wanted);
+        }
+        Ok(wanted)
+    }
+
+    /// The rows of each part of a matrix: all in one, unless an adapter that has these limits can't bind that.
+    pub(super) fn rows_of_parts(
+        &self,
+        tensor: &TensorInfo,
+        config: &Config,
+        capabilities: &Capabilities,
+    ) -> Result<Vec<usize>> {
+        let format = self.format(tensor, config)?;
+        let (rows, columns) = matrix_of(tensor)?;
+        let fits = |rows: usize| {
+            let planes = format.planes(rows, columns);
+            planes.largest() <= capabilities.max_storage_binding_size && planes.bytes <= capabilities.max_buffer_size
+        };
+        if fits(rows) || !SPLITTABLE.contains(&tensor.name.as_str()) {
+            return Ok(vec![rows]);
+        }
+        // Halves until one fits; whole blocks of rows, so that a part begins where kernels and the format want it.
+        let mut part = rows;
+        while part > BLOCK && !fits(part) {
+            part = (part / 2).next_multiple_of(BLOCK);
+        }
+        Ok((0..rows).step_by(part).map(|first| part.min(rows - first)).collect())
+    }
+
+    /// What the tensors that the configuration uses take on the GPU. All types are checked. Without limits, nothing is in parts.
+    pub fn needs(
+        &self,
+        checkpoint: &Checkpoint<'_>,
+        config: &Config,
+        capabilities: Option<&Capabilities>,
+    ) -> Result<Needs> {
+        let mut needs = Needs::default();
+        let mut count = |name: &str, bytes: u64, binding: u64| {
+            needs.bytes = needs.bytes.saturating_add(bytes);
+            if binding > needs.largest_binding {
+                (needs.largest, needs.largest_binding) = (format!("the tensor {name:?}"), binding);
+            }
+            needs.largest_buffer = needs.largest_buffer.max(bytes);
+        };
+        for tensor in checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)) {
+            format_of(tensor)?;
+            if is_vector(tensor) {
+                let bytes = tensor.elements().saturating_mul(4);
+                count(&tensor.name, bytes, bytes);
+                continue;
+            }
+            let (rows, columns) = matrix_of(tensor)?;
+            let format = self.format(tensor, config)?;
+            format.row_bytes(columns)?;
+            let parts = match capabilities {
+                Some(capabilities) => self.rows_of_parts(tensor, config, capabilities)?,
+                None => vec![rows],
+            };
+            for rows in parts {
+                let planes = format.planes(rows, columns);
+                count(&tensor.name, planes.bytes, planes.largest());
+            }
+        }
+        Ok(needs)
+    }
+
+    /// What is to be joined, if that is wanted and the ops that take joined matrices take the shapes of this model, which are whole
+    /// blocks: neighbours of an entry of `JOINED`, as far as they are of one type.
+    pub(super) fn joinable<'a>(
+        &self,
+        tensors: &[&'a TensorInfo],
+        config: &Config,
+        capabilities: &Capabilities,
+    ) -> Result<Vec<Group<'a>>> {
+        let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
+        if !self.join || !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
+            return Ok(vec![]);
+        }
+        let by_name: HashMap<&str, &TensorInfo> =
+            tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
+        if !Joined::takes(config, &|tensor| by_name.contains_key(tensor)) {
+            return Ok(vec![]);
+        }
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for layer in 0..config.n_layers {
+            for JoinedMatrices { name, parts, whole } in JOINED {
+                let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
+                let name = format!("blk.{layer}.{name}");
+                let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
+                // The file may have them as one already.
+                if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
+                    let format = self.format(whole, config)?;
+                    groups.push(Group { name, first: 0, count: parts.len(), format, parts: vec![whole] });
+                    continue;
+                }
+                // A mixture of experts has no gate and up of its own.
+                if parts.iter().all(Option::is_none) && config.experts.is_some() {
+                    continue;
+                }
+                for (number, part) in parts.into_iter().enumerate() {
+                    let Some(part) = part else { return Ok(vec![]) };
+                    let format = self.format(part, config)?;
+                    match groups.last_mut().filter(|group| group.name == name) {
+                        Some(group) if group.takes(part, format, capabilities)? => {
+                            group.parts.push(part);
+                            group.count += 1;
+                        }
+                        _ => groups.push(Group {
+                            name: name.clone(),
+                            first: number,
+                            count: 1,
+                            format,
+                            parts: vec![part],
+                        }),
+                    }
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The format of most bytes among the matrices, on the GPU.
+    pub(super) fn most_common_format(&self, tensors: &[&TensorInfo], config: &Config) -> Result<&'static Format> {
+        let mut bytes: HashMap<&str, u64> = HashMap::new();
+        for tensor in tensors.iter().filter(|tensor| tensor.dims.len() > 1) {
+            let format = self.format(tensor, config)?;
+            let (rows, columns) = matrix_of(tensor)?;
+            *bytes.entry(format.name).or_default() += format.planes(rows, columns).bytes;
+        }
+        let format = FORMATS.iter().copied().max_by_key(|format| bytes.get(format.name).copied().unwrap_or(0));
+        format.ok_or_else(|| err!(Internal, "there are no formats"))
+    }
+}
+
+/// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.
+pub(super) struct Group<'a> {
+    pub name: String,
+    /// The number of the first one, and how many there are. A file may have them as one part.
+    pub first: usize,
+    pub count: usize,
+    pub format: &'static Format,
+    pub parts: Vec<&'a TensorInfo>,
+}
+
+impl Group<'_> {
+    /// Whether a matrix of a format can become the last part.
+    fn takes(&self, part: &TensorInfo, format: &Format, capabilities: &Capabilities) -> Result<bool> {
+        let (more, columns) = matrix_of(part)?;
+        let mut rows: usize = 0;
+        for part in &self.parts {
+            rows += matrix_of(part)?.0;
+        }
+        Ok(format.name == self.format.name
+            && format.splits_at(rows, columns)
+            && format.planes(rows + more, columns).largest() <= capabilities.max_storage_binding_size)
+    }
+}
+
+/// The format of a tensor in its file.
+pub(super) fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
+    Format::by_gguf_type(tensor.ty.id()).ok_or_else(|| {
+        err!(
+            UnsupportedTensorType,
+            "the tensor {:?} is of type {}; supported are {}: use a file of one of these",
+            tensor.name,
+            tensor.ty.name(),
+            quant::supported()
+        )
+    })
+}
+
+/// Rows and columns of a matrix, or of a stack of them.
+pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
+    let [columns, rows @ ..] = &tensor.dims[..] else {
+        bail!(ShapeMismatch, "the tensor {:?} has no dimensions", tensor.name)
+    };
+    let rows: u64 = rows.iter().product(); // no more than the elements, whose number does not overflow
+    match (usize::try_from(rows), usize::try_from(*columns)) {
+        (Ok(rows), Ok(columns)) => Ok((rows, columns)),
+        _ => {
+            bail!(ShapeMismatch, "the tensor {:?} has the dimensions {:?}, more than is read", tensor.name, tensor.dims)
+        }
+    }
+}
+
+/// Whether a tensor is small and wanted as numbers: those of one dimension, and the norms of each head.
+pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
+    tensor.dims.len() == 1 || [".attn_q_norm.", ".attn_k_norm."].iter().any(|part| tensor.name.contains(part))
+}
