@@ -20,8 +20,8 @@ impl Activation {
     pub(super) fn defines(self) -> Vec<(&'static str, Define)> {
         match self {
             Self::Silu => vec![],
-            Self::GeluTanh => vec![("GELU_TANH", Define::Flag)],
-            Self::Gelu => vec![("GELU", Define::Flag)],
+            Self::GeluTanh => vec![("GELU", Define::Flag)],
+            Self::Gelu => vec![("GELU", Define::Flag), ("GELU_ERF", Define::Flag)],
         }
     }
 

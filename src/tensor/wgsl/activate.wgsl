@@ -1,13 +1,6 @@
 // What the gate of a feed-forward goes through.
-#ifdef GELU_TANH
-// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) with ½ (1 + tanh(a)) = sigmoid(2a) (Hendrycks, Gimpel 2016). Past ±30 it is x or 0.
-fn activate(x: f32) -> f32 {
-    let y = clamp(x, -30.0, 30.0);
-    let a = 1.5957691216 * y * (1.0 + 0.044715 * y * y);
-    return x / (1.0 + exp(clamp(-a, -80.0, 80.0)));
-}
-#else
 #ifdef GELU
+#ifdef GELU_ERF
 // x Φ(x) with Φ(x) = ½ erfc(-x / √2). The polynomial gives erfc of what is positive, so Φ of what is negative.
 fn activate(x: f32) -> f32 {
     let z = min(abs(x) * 0.70710678, 9.0);
@@ -18,10 +11,17 @@ fn activate(x: f32) -> f32 {
     return x * select(tail, 1.0 - tail, x >= 0.0);
 }
 #else
+// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) with ½ (1 + tanh(a)) = sigmoid(2a) (Hendrycks, Gimpel 2016). Past ±30 it is x or 0.
+fn activate(x: f32) -> f32 {
+    let y = clamp(x, -30.0, 30.0);
+    let a = 1.5957691216 * y * (1.0 + 0.044715 * y * y);
+    return x / (1.0 + exp(clamp(-a, -80.0, 80.0)));
+}
+#endif
+#else
 // x · sigmoid(x).
 fn activate(x: f32) -> f32 {
     // exp of more than 88 overflows f32, and what that gives is left open by WGSL.
     return x / (1.0 + exp(min(-x, 80.0)));
 }
-#endif
 #endif
