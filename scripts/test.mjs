@@ -89,7 +89,7 @@ const STEPS = {
   'wasm-pack': () =>
     counted('wasm-pack', ['test', '--headless', '--chrome', '--', '--test', 'web'], {
       count: COUNTS.rust,
-      env: toolsEnv({ CHROMEDRIVER: chromedriverPath(), WASM_BINDGEN_TEST_TIMEOUT: '300' }),
+      env: toolsEnv({ CHROMEDRIVER: chromedriverPath(), WASM_BINDGEN_TEST_TIMEOUT: '1200' }),
     }),
 };
 

@@ -137,7 +137,8 @@ impl Layer {
             None => (vec![0.0; config.head_dim / 2], 1.0),
         };
         let attention_norm = to_planar(numbers("attn_norm.weight")?);
-        let vectors = [&attention_norm[..], &frequencies, &biases].concat();
+        let mut vectors = [&attention_norm[..], &frequencies, &biases].concat();
+        vectors.resize(vectors.len().next_multiple_of(4), 0.0);
         let head_norms = match weights.optional(&name("attn_q_norm.weight")) {
             None => None,
             Some(_) => Some(HeadNorms {

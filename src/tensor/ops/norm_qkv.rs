@@ -14,7 +14,8 @@ use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
-/// (the norm's weight in planes, then rope's frequency of each pair, then the biases of all three parts), weight [rows, columns]
+/// (the norm's weight in planes, then rope's frequency of each pair, then the biases of all three parts; filled up with zeros to a
+/// multiple of 4), weight [rows, columns]
 /// (rows of all queries, then of all keys, then of all values, as far as they are among the parts), state [4] u32 (state[0] is the
 /// token's position, state[2] says that the sequence has stopped), and of the parts k_cache and v_cache [capacity, kv_dim] (changed
 /// at that position, if it is below the capacity and the sequence goes on). Output: q [1, q_dim], if it is among the parts. In each
@@ -54,7 +55,8 @@ impl Op for NormQkv {
         let (rows, columns) = inputs[2].shape.matrix()?;
         let caches = &inputs[CACHES..];
         let wanted_rows = self.parts.range(self.q_dim, self.kv_dim).len();
-        let vectors = columns + self.pairs + if self.bias { self.q_dim + 2 * self.kv_dim } else { 0 };
+        let biases = if self.bias { self.q_dim + 2 * self.kv_dim } else { 0 };
+        let vectors = (columns + self.pairs + biases).next_multiple_of(4);
         let fits = inputs[0].shape.dims() == [1, columns]
             && columns.is_multiple_of(32)
             && inputs[1].shape.elements() == vectors
@@ -193,7 +195,7 @@ pub fn cases() -> Vec<Case> {
     let shapes = [
         (1, 1, 2, 1, 32, 1, 0),
         (4, 2, 16, 8, 96, 40, 7),
-        (3, 1, 64, 32, 224, 33, 32),
+        (3, 1, 64, 30, 224, 33, 32),
         (5, 5, 80, 20, 160, 12, 3),
         (14, 2, 64, 32, 896, 9, 8),
         // Past the capacity: nothing is appended.
@@ -215,6 +217,7 @@ pub fn cases() -> Vec<Case> {
             if bias {
                 vectors.extend(rng.tensor(&[q_dim + 2 * kv_dim]).to_f32().unwrap_or_default());
             }
+            vectors.resize(vectors.len().next_multiple_of(4), 0.0);
             let mut inputs = vec![
                 rng.tensor(&[1, columns]),
                 HostTensor::f32(&[vectors.len()], &vectors),
