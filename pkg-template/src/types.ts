@@ -60,8 +60,8 @@ export interface LoadOptions {
   /**
    * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and
    * the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs only,
-   * about 0.3 s of each load until all are compared; `'always'`: up to a second, also on software adapters, where it gains little;
-   * `'off'`: never. Default: `'auto'`.
+   * for up to a second of each load until all are compared (two or three loads); `'always'`: also on software adapters, where it gains
+   * little; `'off'`: never. Default: `'auto'`.
    */
   autotune?: 'auto' | 'always' | 'off' | undefined;
   /** Run in a dedicated worker, so that the page never stutters. Default: true. */

@@ -8,11 +8,8 @@ use crate::error::Result;
 use crate::model::{KvCache, KvFormat, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, TuningReport};
 
-/// What a load may take longer for it. A model is tuned after some loads, none of which is much slower for it.
-const BUDGET: Duration = Duration::from_millis(300);
-
-/// The same where it is asked for by name: nearly a second, because the last thing that was begun may take longer than expected.
-const FULL_BUDGET: Duration = Duration::from_millis(750);
+/// What all of it may take, less what the last step that was begun may take longer than expected: a second in all.
+const BUDGET: Duration = Duration::from_millis(750);
 
 /// Positions of the context that attention is measured with.
 const POSITIONS: usize = 1024;
@@ -24,10 +21,10 @@ const PROMPT: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Autotune {
-    /// On GPUs, a part at each load. On software adapters it would take longer than it gains.
+    /// On GPUs. On software adapters it would take longer than it gains.
     #[default]
     Auto,
-    /// On every adapter, for longer at each load.
+    /// On every adapter.
     Always,
     /// Never: the defaults run, which follow from the adapter's features.
     Off,
@@ -78,7 +75,6 @@ pub(super) async fn run(
     if let Some(state) = skipped {
         return Ok((AutotuneInfo { state, report: TuningReport::default() }, None));
     }
-    let budget = if options.autotune == Autotune::Always { FULL_BUDGET } else { BUDGET };
     let clock = DeviceClock::start();
     let positions = capacity.min(POSITIONS);
     let prompt = positions.min(PROMPT);
@@ -95,7 +91,7 @@ pub(super) async fn run(
     let prefill = || step(&prompt, &first);
     let subjects = tensor::survey(context, &[&decode, &prefill])?;
     let mut stored = StoredTunings::new(options.tunings.as_deref(), context);
-    let report = tensor::Autotune::new(context, &clock, budget).run(&subjects, &mut stored).await;
+    let report = tensor::Autotune::new(context, &clock, BUDGET).run(&subjects, &mut stored).await;
     drop(subjects);
     // What it ran on is of other sizes than what a session needs.
     context.device().trim();
