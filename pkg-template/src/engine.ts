@@ -77,20 +77,11 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, wasmUrl, contextLength, maxSequences, draft, chatTemplate } = options;
-    const { precision, kvCache, powerPreference, forceFallbackAdapter, autotune } = options;
+    const { onProgress, signal, worker = true, draft, chatTemplate, autotune } = options;
     const place = await resolveSource(source, options.file, options.hub);
-    const hostOptions: HostLoadOptions = {};
-    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
-    if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
-    if (contextLength !== undefined) hostOptions.contextLength = contextLength;
-    if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+    const hostOptions = hostOptionsOf(options);
     if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
     if (chatTemplate !== undefined) hostOptions.chatTemplate = chatTemplate;
-    if (precision !== undefined) hostOptions.precision = precision;
-    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
-    if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
-    if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
     if (autotune !== undefined) hostOptions.autotune = autotune;
     if (signal?.aborted) throw abortError(signal, 'loading the model');
 
@@ -115,17 +106,9 @@ export class Engine {
    * ```
    */
   static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
-    const { signal, worker = true, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter } = options;
+    const { signal, worker = true } = options;
     const place = await resolveSource(source, options.file, options.hub);
-    const hostOptions: HostLoadOptions = {};
-    if (options.quantize !== undefined) hostOptions.quantize = options.quantize;
-    if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
-    if (contextLength !== undefined) hostOptions.contextLength = contextLength;
-    if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
-    if (precision !== undefined) hostOptions.precision = precision;
-    if (kvCache !== undefined) hostOptions.kvCache = kvCache;
-    if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
-    if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+    const hostOptions = hostOptionsOf(options);
     if (signal?.aborted) throw abortError(signal, 'inspecting the model');
 
     const host = worker ? new WorkerHost() : await pageHost();
@@ -290,4 +273,19 @@ function tokenIds(ids: ArrayLike<number>): Uint32Array {
     throw new EngineError('invalid_request', `token ids are whole numbers from 0, got ${String(array[wrong])} at position ${wrong}`);
   }
   return Uint32Array.from(array);
+}
+
+/** What loading and inspecting are both told. */
+function hostOptionsOf(options: InspectOptions): HostLoadOptions {
+  const { quantize, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter } = options;
+  const hostOptions: HostLoadOptions = {};
+  if (quantize !== undefined) hostOptions.quantize = quantize;
+  if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
+  if (contextLength !== undefined) hostOptions.contextLength = contextLength;
+  if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
+  if (precision !== undefined) hostOptions.precision = precision;
+  if (kvCache !== undefined) hostOptions.kvCache = kvCache;
+  if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
+  if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
+  return hostOptions;
 }

@@ -1,6 +1,8 @@
 //! Causal attention of new tokens over the KV cache, with grouped query heads (Ainslie et al. 2023) and a softmax that is
 //! computed in one pass over the positions (Milakov, Gimelshein 2018).
 
+use std::ops::Range;
+
 use super::cache_dtype::{cache_defines, cache_dtype};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -104,8 +106,22 @@ impl Op for Attention {
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
         let first = inputs[3].to_u32()?[0] as usize;
+        self.reference_over(inputs, |token| {
+            let end = first + token + 1;
+            self.window.map_or(0, |window| end.saturating_sub(window))..end
+        })
+    }
+}
+
+impl Attention {
+    /// On the CPU, with each token looking at the positions that `seen` gives.
+    pub(super) fn reference_over(
+        &self,
+        inputs: &[HostTensor],
+        seen: impl Fn(usize) -> Range<usize>,
+    ) -> Result<Vec<HostTensor>> {
+        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
         let (tokens, _) = inputs[0].shape.matrix()?;
         let (hd, kv_dim) = (self.head_dim, self.kv_heads * self.head_dim);
         let mut out = vec![0f32; q.len()];
@@ -113,8 +129,7 @@ impl Op for Attention {
             for head in 0..self.heads {
                 let at = (token * self.heads + head) * hd;
                 let kv_at = head / (self.heads / self.kv_heads) * hd;
-                let begin = self.window.map_or(0, |window| (first + token + 1).saturating_sub(window));
-                let scores: Vec<f64> = (begin..=first + token)
+                let scores: Vec<f64> = seen(token)
                     .map(|p| {
                         let k = &k[p * kv_dim + kv_at..][..hd];
                         let dot: f64 = q[at..at + hd].iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
@@ -124,11 +139,8 @@ impl Op for Attention {
                 let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let total: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
                 for d in 0..hd {
-                    let sum: f64 = scores
-                        .iter()
-                        .enumerate()
-                        .map(|(p, s)| (s - largest).exp() * f64::from(v[(begin + p) * kv_dim + kv_at + d]))
-                        .sum();
+                    let values = seen(token).map(|p| f64::from(v[p * kv_dim + kv_at + d]));
+                    let sum: f64 = scores.iter().zip(values).map(|(s, v)| (s - largest).exp() * v).sum();
                     out[at + d] = (sum / total) as f32;
                 }
             }

@@ -4,21 +4,35 @@ struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
 @group(0) @binding(1) var<storage, read> k_cache: array<CacheWord>;
 @group(0) @binding(2) var<storage, read> v_cache: array<CacheWord>;
-@group(0) @binding(3) var<storage, read> state: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "window"
 #import "attend"
 
+// The first position that a token looks at, and the one behind the last.
+#ifdef SPANS
+@group(0) @binding(3) var<storage, read> spans: array<u32>;
+
+fn seen_by(token: u32) -> vec2<u32> {
+    return vec2<u32>(spans[2u * token], min(spans[2u * token + 1u], params.capacity));
+}
+#else
+@group(0) @binding(3) var<storage, read> state: array<u32>;
+
+fn seen_by(token: u32) -> vec2<u32> {
+    let length = min(state[0] + token + 1u, params.capacity);
+    return vec2<u32>(window_begin(length), length);
+}
+#endif
+
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let id = group.y * groups.x + group.x;
     // The grid can be a little larger than the items; such a team repeats the last one and writes nothing.
     let item = min(id, params.items - 1u);
-    let token = item / params.heads;
-    let length = min(state[0] + token + 1u, params.capacity);
-    var attended = attend(item, 0u, window_begin(length), length, local);
+    let seen = seen_by(item / params.heads);
+    var attended = attend(item, 0u, seen.x, seen.y, local);
     if id < params.items {
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;

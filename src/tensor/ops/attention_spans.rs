@@ -1,9 +1,9 @@
 //! Attention in which every token looks at a span of the tokens of the pass, before it and behind it: that of an encoder, over
 //! several texts at once. Grouped query heads and the softmax as in `attention`.
 
+use super::Attention;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
@@ -17,6 +17,14 @@ pub struct AttentionSpans {
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
+}
+
+impl AttentionSpans {
+    /// The same of tokens that look at what is before them.
+    fn attention(&self) -> Attention {
+        let Self { heads, kv_heads, head_dim, scale } = *self;
+        Attention { heads, kv_heads, head_dim, scale, window: None, softcap: None }
+    }
 }
 
 impl Op for AttentionSpans {
@@ -49,55 +57,15 @@ impl Op for AttentionSpans {
         Ok(vec![inputs[0]])
     }
 
-    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (tokens, _) = inputs[0].shape.matrix()?;
-        // Lanes share a head's dimensions, so more lanes than dimensions would idle.
-        let most = self.head_dim.next_power_of_two().min(32) as u32;
-        let lanes = subgroup_lanes(capabilities, most);
-        let workgroup = lanes.unwrap_or(32);
-        let mut defines = lanes_defines(workgroup, lanes);
-        defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
-        Ok(Kernel {
-            template: include_str!("attention_spans.wgsl"),
-            modules: &[],
-            defines,
-            params: vec![
-                (tokens * self.heads) as u32,
-                self.heads as u32,
-                self.kv_heads as u32,
-                self.head_dim as u32,
-                tokens as u32,
-                self.scale.to_bits(),
-            ],
-            grid: grid_2d(tokens * self.heads, capabilities.max_workgroups_per_dimension),
-        })
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let mut kernel = self.attention().kernel(inputs, outputs, capabilities)?;
+        kernel.defines.push(("SPANS", Define::Flag));
+        Ok(kernel)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
         let spans = inputs[3].to_u32()?;
-        let (hd, kv_dim) = (self.head_dim, self.kv_heads * self.head_dim);
-        let mut out = vec![0f32; q.len()];
-        for (token, span) in spans.chunks_exact(2).enumerate() {
-            let (begin, end) = (span[0] as usize, span[1] as usize);
-            for head in 0..self.heads {
-                let at = (token * self.heads + head) * hd;
-                let kv_at = head / (self.heads / self.kv_heads) * hd;
-                let dot = |p: usize| -> f64 {
-                    let k = &k[p * kv_dim + kv_at..][..hd];
-                    q[at..at + hd].iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum()
-                };
-                let scores: Vec<f64> = (begin..end).map(|p| dot(p) * f64::from(self.scale)).collect();
-                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let total: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
-                for d in 0..hd {
-                    let values = (begin..end).map(|p| f64::from(v[p * kv_dim + kv_at + d]));
-                    let sum: f64 = scores.iter().zip(values).map(|(score, v)| (score - largest).exp() * v).sum();
-                    out[at + d] = (sum / total) as f32;
-                }
-            }
-        }
-        Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+        self.attention().reference_over(inputs, |token| spans[2 * token] as usize..spans[2 * token + 1] as usize)
     }
 }
 

@@ -3,7 +3,6 @@
 use super::Rope;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
@@ -13,6 +12,13 @@ pub struct RopePositions {
     pub head_dim: usize,
     /// Pairs are neighbours (2i, 2i + 1) rather than (i, i + n).
     pub interleaved: bool,
+}
+
+impl RopePositions {
+    /// The same of tokens that follow one another.
+    fn rope(&self) -> Rope {
+        Rope { head_dim: self.head_dim, interleaved: self.interleaved, scale: 1.0 }
+    }
 }
 
 impl Op for RopePositions {
@@ -40,18 +46,10 @@ impl Op for RopePositions {
         Ok(vec![])
     }
 
-    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (tokens, columns) = inputs[0].shape.matrix()?;
-        let pairs = inputs[1].shape.elements();
-        let heads = columns / self.head_dim;
-        let n = tokens * heads * pairs;
-        Ok(Kernel {
-            template: include_str!("rope_positions.wgsl"),
-            modules: &[],
-            defines: if self.interleaved { vec![("INTERLEAVED", Define::Flag)] } else { vec![] },
-            params: vec![n as u32, heads as u32, self.head_dim as u32, pairs as u32],
-            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
-        })
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let mut kernel = self.rope().kernel(inputs, outputs, capabilities)?;
+        kernel.defines.push(("POSITIONS", Define::Flag));
+        Ok(kernel)
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
@@ -62,7 +60,7 @@ impl Op for RopePositions {
         for (token, position) in (0..tokens).zip(positions) {
             let row = HostTensor::f32(&[1, columns], &x[token * columns..][..columns]);
             let mut one = [row, inputs[1].clone(), HostTensor::u32(&[4], &[position, 0, 0, 0])];
-            Rope { head_dim: self.head_dim, interleaved: self.interleaved, scale: 1.0 }.reference(&mut one)?;
+            self.rope().reference(&mut one)?;
             all.extend(one[0].to_f32()?);
         }
         inputs[0].set_f32(&all);

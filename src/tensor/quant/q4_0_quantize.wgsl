@@ -2,9 +2,6 @@
 // down to a whole number, product and sum each rounded to an f32.
 #import "quantize_rows"
 
-@group(0) @binding(10) var<storage, read_write> weight_quants: array<vec4<u32>>;
-@group(0) @binding(11) var<storage, read_write> weight_scales: array<u32>;
-
 fn quant(x: f32, id: f32) -> u32 {
     // A zero that no compiler knows keeps it from fusing product and sum.
     let product = bitcast<f32>(bitcast<u32>(x * id) + (params.columns >> 31u));
@@ -35,18 +32,4 @@ fn quantize(block: u32, to: u32) -> u32 {
     let id = reciprocal(d);
     weight_quants[to] = vec4<u32>(four(block, 0u, id), four(block, 4u, id), four(block, 8u, id), four(block, 12u, id));
     return f16_bits(d);
-}
-
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let block = ((group.y * groups.x + group.x) * 64u + local) * 2u;
-    if block >= params.blocks {
-        return;
-    }
-    let to = params.first_block + block;
-    var scales = quantize(block, to);
-    if block + 1u < params.blocks {
-        scales |= quantize(block + 1u, to + 1u) << 16u;
-    }
-    weight_scales[to / 2u] = scales;
 }

@@ -1,9 +1,6 @@
 // One invocation quantises two blocks: the largest magnitude becomes 127, halves are rounded away from zero.
 #import "quantize_rows"
 
-@group(0) @binding(10) var<storage, read_write> weight_quants: array<vec4<u32>>;
-@group(0) @binding(11) var<storage, read_write> weight_scales: array<u32>;
-
 // |x| · |id| rounded to a whole number, as the low byte of a signed one.
 fn quant(x: f32, id: f32) -> u32 {
     let bits = bitcast<u32>(x * id);
@@ -32,18 +29,4 @@ fn quantize(block: u32, to: u32) -> u32 {
     weight_quants[to * 2u] = vec4<u32>(four(block, 0u, id), four(block, 4u, id), four(block, 8u, id), four(block, 12u, id));
     weight_quants[to * 2u + 1u] = vec4<u32>(four(block, 16u, id), four(block, 20u, id), four(block, 24u, id), four(block, 28u, id));
     return f16_bits(d);
-}
-
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let block = ((group.y * groups.x + group.x) * 64u + local) * 2u;
-    if block >= params.blocks {
-        return;
-    }
-    let to = params.first_block + block;
-    var scales = quantize(block, to);
-    if block + 1u < params.blocks {
-        scales |= quantize(block + 1u, to + 1u) << 16u;
-    }
-    weight_scales[to / 2u] = scales;
 }
