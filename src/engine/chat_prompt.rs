@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use web_time::SystemTime;
 
-use super::load::{Engine, LoadOptions, Warning};
+use super::info::Warning;
+use super::loaded::Engine;
+use super::options::LoadOptions;
 use super::request::ChatFields;
 use crate::error::Result;
 use crate::text::chat::{

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::load::{Engine, Inner, Model};
+use super::loaded::{Engine, Inner, Model};
 use super::request::{Fields, group};
 use crate::error::Result;
 use crate::model::{Encoder, Pooling};

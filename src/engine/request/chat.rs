@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Fields, GenerationFields, group};
 use crate::engine::generate::Generation;
-use crate::engine::load::Engine;
+use crate::engine::loaded::Engine;
 use crate::error::Result;
 
 /// A request for a chat completion.

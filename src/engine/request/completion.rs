@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Fields, GenerationFields, group};
 use crate::engine::generate::Generation;
-use crate::engine::load::Engine;
+use crate::engine::loaded::Engine;
 use crate::error::Result;
 
 /// A request for a completion of a text.

@@ -18,7 +18,7 @@ pub use sampling::SamplingFields;
 pub(super) use fields::{Fields, Group, group};
 
 use super::generate::Request;
-use super::load::Engine;
+use super::loaded::Engine;
 use super::speculation::{Speculation, SpeculationRequest};
 use crate::error::Result;
 
