@@ -4,6 +4,8 @@
 
 mod autotune;
 mod chat_prompt;
+mod constrained;
+pub mod constraint;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;
