@@ -47,11 +47,11 @@ const commands = {
 
   inspect: ({ model, load, options }) => Engine.inspect(model, { ...load, ...options }),
 
-  embed: ({ model, text, settings }) =>
+  embed: ({ model, load, text, settings }) =>
     withEngine(model, async (engine) => {
       const { data, usage } = await engine.embeddings.create({ input: text, ...settings });
       return { embedding: data[0].embedding, usage };
-    }),
+    }, load),
 
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
