@@ -24,6 +24,9 @@ const commands = {
       const [choice] = answer.choices;
       return {
         text: chat ? choice.message.content : choice.text,
+        ...(chat && { message: choice.message }),
+        ...(choice.logprobs && { logprobs: choice.logprobs }),
+        ...(answer.choices.length > 1 && { choices: answer.choices }),
         token_ids: choice.token_ids,
         finish_reason: choice.finish_reason,
         usage: answer.usage,
