@@ -31,7 +31,7 @@ struct Params {
 
 // The vectors behind the norm's weight: rope's frequencies, then the biases.
 fn vector(index: u32) -> f32 {
-    let at = params.columns + index;
+    let at = NORM_VECTORS * params.columns + index;
     return norm[at / 4u][at % 4u];
 }
 
