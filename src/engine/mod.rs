@@ -4,6 +4,7 @@
 
 mod autotune;
 mod chat_prompt;
+mod compile_ahead;
 mod constrained;
 pub mod constraint;
 mod decoding;
