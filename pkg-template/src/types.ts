@@ -60,7 +60,7 @@ export interface LoadOptions {
   /**
    * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and
    * the browser keeps what was found (per GPU, shape and version), so that later loads take it over at once. `'auto'`: on GPUs only,
-   * for up to a second of each load until all are compared (two or three loads); `'always'`: also on software adapters, where it gains
+   * for up to a second of a model's first load (and of the next, where that was not enough); `'always'`: also on software adapters, where it gains
    * little; `'off'`: never. Default: `'auto'`.
    */
   autotune?: 'auto' | 'always' | 'off' | undefined;

@@ -10,6 +10,8 @@ use std::rc::Rc;
 use serde::Serialize;
 use web_time::Instant;
 
+use super::constrained::Constrained;
+use super::constraint::{Asked, Constraint};
 use super::decoding;
 use super::loaded::{Engine, Inner, common_prefix};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
@@ -81,6 +83,8 @@ pub(super) struct Request {
     pub stop: StopStrings,
     pub ignore_eos: bool,
     pub speculation: Option<Speculation>,
+    /// What the answer is held to.
+    pub grammar: Option<Asked>,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
 }
@@ -90,6 +94,10 @@ pub struct Generation {
     engine: Rc<Inner>,
     place: Place,
     request: Request,
+    /// The request's grammar, compiled, until decoding has it.
+    constraint: Option<Box<dyn Constraint>>,
+    /// The grammar left no choice at all: the answer is what was read.
+    is_known: bool,
     decoder: StreamDecoder,
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<u32>,
@@ -115,6 +123,8 @@ enum Place {
     Decoding(u64),
     /// With it, because it speculates.
     Speculating(Box<Speculating>),
+    /// With it, because a grammar looks at each token.
+    Constrained(Box<Constrained>),
 }
 
 /// What decodes by itself.
@@ -144,7 +154,9 @@ impl Engine {
                 request.prompt.len()
             );
         }
-        let decoder = match request.continues {
+        // What a grammar admits is the text to the letter.
+        let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
+        let decoder = match request.continues || is_whole {
             true => StreamDecoder::continuing(),
             false => StreamDecoder::new(&self.0.tokenizer),
         };
@@ -152,6 +164,8 @@ impl Engine {
             engine: self.0.clone(),
             place: Place::Nowhere,
             request,
+            constraint: None,
+            is_known: false,
             decoder,
             read: VecDeque::new(),
             last_pass: None,
@@ -180,6 +194,17 @@ impl Generation {
         result.map(Some)
     }
 
+    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `next` does it where
+    /// nobody has.
+    pub async fn prepare(&mut self) -> Result<()> {
+        if let (Some(asked), None) = (&self.request.grammar, &self.constraint)
+            && matches!(self.place, Place::Nowhere)
+        {
+            self.constraint = Some(self.engine.constraint(asked).await?);
+        }
+        Ok(())
+    }
+
     /// Ends the generation with the next chunk.
     pub fn cancel(&mut self) {
         self.cancelled = true;
@@ -187,6 +212,7 @@ impl Generation {
 
     async fn advance(&mut self) -> Result<Chunk> {
         if matches!(self.place, Place::Nowhere) && !self.cancelled {
+            self.prepare().await?;
             self.prefill().await?;
         }
         let mut chunk =
@@ -197,6 +223,11 @@ impl Generation {
             if self.cancelled {
                 chunk.text.push_str(&self.rest());
                 chunk.finish_reason = Some(FinishReason::Cancelled);
+                break;
+            }
+            if self.is_complete() {
+                // The grammar admits the empty text alone.
+                chunk.finish_reason = Some(FinishReason::Stop);
                 break;
             }
             let token = self.next_token().await?;
@@ -213,7 +244,17 @@ impl Generation {
     async fn prefill(&mut self) -> Result<()> {
         self.started = Instant::now();
         let engine = self.engine.clone();
-        let prompt = self.request.prompt.clone();
+        let mut prompt = self.request.prompt.clone();
+        let mut constraint = self.constraint.take();
+        let (forced, is_all) = match &mut constraint {
+            Some(constraint) => self.begin(&mut **constraint)?,
+            None => (Vec::new(), false),
+        };
+        if is_all || forced.len() == self.longest() {
+            (self.read, self.is_known) = (forced.into(), is_all);
+            return Ok(());
+        }
+        prompt.extend(&forced);
         let stops = if self.request.ignore_eos { &[] } else { engine.tokenizer.end_of_generation() };
         let ending = Ending { stops: stops.to_vec(), steps: self.longest() };
         self.place = Place::Prefill(Box::new(engine.take_session(&prompt)?));
@@ -223,12 +264,19 @@ impl Generation {
         session.truncate(common);
         self.cached = common;
         session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
+        if constraint.is_some() {
+            session.prepare_masks(&engine.context).await?;
+        }
         let mut done = common;
+        let mut logits = None;
         while done < prompt.len() {
             let begin = Instant::now();
             let among_others = !engine.decoding.borrow().is_idle();
             let tokens = engine.pace.borrow().part_of(prompt.len() - done, among_others);
-            session.prefill(engine.decoder()?, &prompt[done..], tokens)?;
+            match constraint.is_some() && done + tokens == prompt.len() {
+                true => logits = Some((session.pass(engine.decoder()?, &prompt[done..], forced.len())?, tokens)),
+                false => session.prefill(engine.decoder()?, &prompt[done..], tokens)?,
+            }
             done += tokens;
             if done < prompt.len() {
                 // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
@@ -238,16 +286,26 @@ impl Generation {
                 self.last_pass = Some((tokens, begin));
             }
         }
-        let first = session.read_tokens(&engine.context, 0, 1)?;
+        let first = match &logits {
+            Some(_) => None,
+            None => Some(session.read_tokens(&engine.context, 0, 1)?),
+        };
         let Place::Prefill(session) = std::mem::replace(&mut self.place, Place::Nowhere) else {
             bail!(Internal, "a generation without a session")
         };
-        self.place = match self.request.speculation.take() {
-            None => {
+        self.place = match (constraint, logits, first, self.request.speculation.take()) {
+            (Some(constraint), Some(logits), _, _) => {
+                let last = prompt[prompt.len() - 1];
+                let constrained = Constrained::new(&engine, *session, constraint, logits, last, forced.len())?;
+                self.read = forced.into();
+                Place::Constrained(Box::new(constrained))
+            }
+            (_, _, None, _) => bail!(Internal, "a prompt was taken in and no token chosen"),
+            (_, _, Some(first), None) => {
                 let id = engine.decoding.borrow_mut().join(*session, &self.request.sampler, ending, first);
                 Place::Decoding(id)
             }
-            Some(speculation) => Place::Speculating(Box::new(Speculating {
+            (_, _, Some(first), Some(speculation)) => Place::Speculating(Box::new(Speculating {
                 session: *session,
                 speculation,
                 in_flight: Some((first, 1)),
@@ -258,6 +316,28 @@ impl Generation {
         Ok(())
     }
 
+    /// The tokens that a grammar forces at the beginning, which go through the prompt's pass, and whether they are all.
+    fn begin(&self, constraint: &mut dyn Constraint) -> Result<(Vec<u32>, bool)> {
+        let mut state = constraint.advance(&[])?;
+        let (mut forced, room) = (Vec::new(), self.longest());
+        while !state.forced.is_empty() && forced.len() < room {
+            state.forced.truncate(room - forced.len());
+            let next = constraint.advance(&state.forced)?;
+            forced.append(&mut state.forced);
+            state = next;
+        }
+        Ok((forced, state.is_complete))
+    }
+
+    /// Whether a grammar leaves nothing but the end.
+    fn is_complete(&self) -> bool {
+        let is_complete = match &self.place {
+            Place::Constrained(alone) => alone.is_complete(),
+            _ => self.is_known,
+        };
+        is_complete && self.read.is_empty()
+    }
+
     /// The next token, from those that were read, or from the oldest steps in flight.
     async fn next_token(&mut self) -> Result<u32> {
         if self.read.is_empty() {
@@ -265,6 +345,7 @@ impl Generation {
             match &mut self.place {
                 Place::Decoding(id) => self.read = decoding::next_tokens(&self.engine, *id).await?,
                 Place::Speculating(alone) => self.read = alone.next_tokens(&self.engine, last, longest).await?,
+                Place::Constrained(alone) => self.read = alone.next_tokens(&self.engine, longest).await?,
                 _ => bail!(Internal, "a generation without a session"),
             }
             if let Some((tokens, begin)) = self.last_pass.take() {
@@ -307,6 +388,9 @@ impl Generation {
         let progress = self.request.stop.push(&piece);
         chunk.text.push_str(&progress.text);
         if progress.matched.is_some() {
+            chunk.finish_reason = Some(FinishReason::Stop);
+        } else if self.is_complete() {
+            chunk.text.push_str(&self.rest());
             chunk.finish_reason = Some(FinishReason::Stop);
         } else if self.generated >= self.longest() {
             let rest = self.rest();
@@ -370,6 +454,7 @@ impl Generation {
                 alone.speculation.end(&self.engine, forget);
                 Some(alone.session)
             }
+            Place::Constrained(alone) => Some(alone.session),
         };
         if let Some(mut session) = session {
             if forget {

@@ -201,7 +201,7 @@ impl Engine {
             context,
             model,
             embeds,
-            tokenizer,
+            tokenizer: Rc::new(tokenizer),
             templates,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
@@ -211,6 +211,8 @@ impl Engine {
             draft: RefCell::default(),
             layout,
             tunings,
+            grammar_loader: RefCell::default(),
+            grammars: RefCell::default(),
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)

@@ -5,6 +5,8 @@
 mod autotune;
 mod chat_prompt;
 mod compile_ahead;
+mod constrained;
+pub mod constraint;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;

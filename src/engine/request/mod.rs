@@ -9,11 +9,13 @@ mod completion;
 mod ending;
 mod fields;
 mod sampling;
+mod structured;
 
 pub use chat::{ChatFields, ChatRequest};
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
 pub use sampling::SamplingFields;
+pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 
 pub(super) use fields::{Fields, Group, group};
 
@@ -27,6 +29,7 @@ use crate::error::Result;
 pub struct GenerationFields {
     pub sampling: SamplingFields,
     pub ending: EndingFields,
+    pub structured: StructuredFields,
     pub speculation: SpeculationFields,
 }
 
@@ -40,7 +43,12 @@ group! {
 
 impl GenerationFields {
     fn take(fields: &mut Fields) -> Result<Self> {
-        Ok(Self { sampling: fields.group()?, ending: fields.group()?, speculation: fields.group()? })
+        Ok(Self {
+            sampling: fields.group()?,
+            ending: fields.group()?,
+            structured: fields.group()?,
+            speculation: fields.group()?,
+        })
     }
 
     /// Checks what the fields say, together and beside the engine's model.
@@ -51,6 +59,19 @@ impl GenerationFields {
             .speculation
             .map(|asked| Speculation::new(asked, &sampler, engine.info().draft.is_some()))
             .transpose()?;
+        let grammar = self.structured.grammar()?;
+        if let Some(asked) = &grammar {
+            if speculation.is_some() {
+                bail!(InvalidRequest, "{} and speculation exclude each other; leave one of them out", asked.field);
+            }
+            if self.ending.ignore_eos {
+                bail!(
+                    InvalidRequest,
+                    "{} and ignore_eos exclude each other: a grammar says where the end is",
+                    asked.field
+                );
+            }
+        }
         Ok(Request {
             prompt,
             max_tokens: self.ending.longest()?,
@@ -58,6 +79,7 @@ impl GenerationFields {
             stop: self.ending.stops()?,
             sampler,
             speculation,
+            grammar,
             continues,
         })
     }

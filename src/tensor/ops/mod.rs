@@ -39,6 +39,7 @@ ops! {
     fill: Fill,
     kv_append: KvAppend,
     layer_norm: LayerNorm,
+    mask_logits: MaskLogits,
     mat_mul: MatMul,
     mat_mul_f32: MatMulF32,
     mat_mul_int8: MatMulInt8,
