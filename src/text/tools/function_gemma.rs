@@ -15,7 +15,7 @@ pub(super) struct Markers {
     open: &'static str,
     close: &'static str,
     /// Before and behind a text.
-    quote: &'static str,
+    pub quote: &'static str,
 }
 
 impl Markers {

@@ -20,7 +20,7 @@ const BEGINNINGS: [&str; 4] = [START, CHANNEL, MESSAGE, " to="];
 const MAX_HEADER: usize = 512;
 
 /// What a prompt ends with, before the first header.
-pub(in crate::text) const PROMPT_END: &str = "<|start|>assistant";
+pub const PROMPT_END: &str = "<|start|>assistant";
 
 pub(super) const MARKERS: [&str; 7] = [START, CHANNEL, MESSAGE, MESSAGE_END, "<|constrain|>", "<|call|>", "<|return|>"];
 

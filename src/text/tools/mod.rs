@@ -12,6 +12,7 @@ mod definition;
 mod function_gemma;
 mod gemma;
 mod generic;
+mod grammar;
 mod harmony;
 mod hermes;
 mod json;
@@ -26,6 +27,8 @@ use std::rc::Rc;
 
 pub use self::definition::{Tool, ToolChoice, Tools};
 pub use self::generic::{as_text, instructions};
+pub use self::grammar::ToolGrammar;
+pub use self::harmony::PROMPT_END as HARMONY_PROMPT_END;
 pub use self::output::{End, Part};
 
 use self::blocks::{Block, Blocks, Content};
@@ -60,6 +63,26 @@ pub enum ToolFormat {
     /// None of the above: Hermes' tags, JSON in a fence, or an answer that is a call in JSON.
     Generic,
 }
+
+/// Those with markers of their own.
+const ALL_FORMATS: [ToolFormat; 16] = [
+    ToolFormat::Hermes,
+    ToolFormat::Seed,
+    ToolFormat::MiniMax,
+    ToolFormat::Glm,
+    ToolFormat::Llama3,
+    ToolFormat::Mistral,
+    ToolFormat::FunctionGemma,
+    ToolFormat::Gemma4,
+    ToolFormat::Phi,
+    ToolFormat::DeepSeek,
+    ToolFormat::Harmony,
+    ToolFormat::Jamba,
+    ToolFormat::Cohere,
+    ToolFormat::Nemotron,
+    ToolFormat::Lfm2,
+    ToolFormat::Generic,
+];
 
 /// LiquidAI LFM2: `<|tool_call_start|>[name(a=1)]<|tool_call_end|>` (https://docs.liquid.ai/lfm/key-concepts/tool-use).
 const LFM2: [Block; 1] = [Block {

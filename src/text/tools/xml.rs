@@ -20,16 +20,16 @@ pub(super) struct Tags {
     open: &'static str,
     close: &'static str,
     /// Around the name of a function; empty where it stands behind `open`.
-    function: &'static str,
-    name_end: &'static str,
-    function_close: &'static str,
-    key: &'static str,
-    key_end: &'static str,
+    pub function: &'static str,
+    pub name_end: &'static str,
+    pub function_close: &'static str,
+    pub key: &'static str,
+    pub key_end: &'static str,
     /// Before a value; empty where it stands behind its key.
-    value: &'static str,
-    value_close: &'static str,
+    pub value: &'static str,
+    pub value_close: &'static str,
     /// Values have a line break before and behind them that is none of theirs.
-    lines: bool,
+    pub lines: bool,
 }
 
 pub(super) const QWEN3_CODER: Tags = Tags {
@@ -356,7 +356,7 @@ impl Syntax for Xml {
 }
 
 /// The types that a schema allows, if it says so in a simple way.
-fn types_of(schema: &Value) -> Option<Vec<String>> {
+pub(super) fn types_of(schema: &Value) -> Option<Vec<String>> {
     let of_value = |value: &Value| {
         Some(match value {
             Value::Null => "null",
