@@ -28,7 +28,7 @@ export interface WasmLoadOptions {
   contextLength?: number;
   chatTemplate?: string;
   precision?: 'fast' | 'exact';
-  kvCache?: 'f16' | 'f32';
+  kvCache?: 'f16' | 'f32' | 'q8_0';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';

@@ -38,6 +38,7 @@ ops! {
     embedding_part: EmbeddingPart,
     fill: Fill,
     kv_append: KvAppend,
+    kv_shift: KvShift,
     layer_norm: LayerNorm,
     mask_logits: MaskLogits,
     mat_mul: MatMul,
@@ -84,6 +85,7 @@ pub use activation::Activation;
 pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
+pub use cache_dtype::cache_columns;
 pub use epilogue::Epilogue;
 pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
