@@ -37,6 +37,7 @@ export interface HostLoadOptions {
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';
   wasmUrl?: string;
+  grammarWasmUrl?: string;
 }
 
 export interface TensorData {

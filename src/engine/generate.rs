@@ -262,7 +262,8 @@ impl Generation {
         // The last token is always taken in anew: its logits are wanted.
         let common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
         session.truncate(common);
-        self.cached = common;
+        // What a grammar forced the last time may be there as well.
+        self.cached = common.min(self.request.prompt.len());
         session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
         if constraint.is_some() {
             session.prepare_masks(&engine.context).await?;

@@ -19,6 +19,7 @@ const MODULES: &[(&str, &str)] = &[
     ("fifth_bits", include_str!("wgsl/fifth_bits.wgsl")),
     ("repack_k", include_str!("wgsl/repack_k.wgsl")),
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
+    ("residual", include_str!("wgsl/residual.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
     ("quantize_rows", include_str!("wgsl/quantize_rows.wgsl")),
