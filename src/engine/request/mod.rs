@@ -8,12 +8,14 @@ mod chat;
 mod completion;
 mod ending;
 mod fields;
+mod reasoning;
 mod sampling;
 mod structured;
 
 pub use chat::{ChatFields, ChatRequest};
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
+pub use reasoning::{ReasoningFields, ReasoningFormat};
 pub use sampling::SamplingFields;
 pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 
@@ -76,7 +78,8 @@ impl GenerationFields {
             prompt,
             max_tokens: self.ending.longest()?,
             ignore_eos: self.ending.ignore_eos,
-            stop: self.ending.stops()?,
+            answer: self.ending.answer(engine.tokenizer().vocab_size())?,
+            budget: None,
             sampler,
             speculation,
             grammar,
