@@ -39,6 +39,8 @@ ops! {
     fill: Fill,
     kv_append: KvAppend,
     layer_norm: LayerNorm,
+    logprobs_merge: LogprobsMerge,
+    logprobs_partial: LogprobsPartial,
     mat_mul: MatMul,
     mat_mul_f32: MatMulF32,
     mat_mul_int8: MatMulInt8,
