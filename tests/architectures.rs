@@ -8,7 +8,7 @@ mod adapter;
 use std::path::{Path, PathBuf};
 
 use rillm::Code;
-use rillm::engine::openai::CompletionRequest;
+use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::FileSource;
 use rillm::engine::{Engine, LoadOptions};
 use rillm::model::arch::{ARCHS, Need, expected_tensors};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pollster::block_on;
-use rillm::engine::openai::CompletionRequest;
+use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::FileSource;
 use rillm::engine::{Autotune as Mode, AutotuneState, Engine, LoadOptions, Precision};
 use rillm::gpu::{Capabilities, Define};

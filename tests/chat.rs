@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rillm::engine::folder::MemoryFolder;
-use rillm::engine::openai::ChatRequest;
+use rillm::engine::request::ChatRequest;
 use rillm::engine::{Engine, LoadOptions};
 use rillm::error::{Code, Error};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn engine(files: &[(&str, &str)], options: &LoadOptions) -> Result<Engine, Error
 }
 
 fn prompt(engine: &Engine, request: Value) -> Result<String, Error> {
-    engine.prompt(&ChatRequest::parse(request)?)
+    engine.prompt(&ChatRequest::parse(request)?.chat)
 }
 
 fn hi() -> Value {

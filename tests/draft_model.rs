@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::future::join_all;
 use rillm::Code;
-use rillm::engine::openai::CompletionRequest;
+use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Chunk, Engine, FinishReason, Generation, LoadOptions, Phase};
 use rillm::model::folder::OneFile;

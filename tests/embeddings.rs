@@ -9,7 +9,7 @@ mod skip;
 use std::path::{Path, PathBuf};
 
 use rillm::engine::folder::{DirectoryFolder, MemoryFolder};
-use rillm::engine::openai::{ChatRequest, CompletionRequest};
+use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::FileSource;
 use rillm::engine::{DeviceOptions, EmbeddingRequest, Embeddings, Engine, LoadOptions, Precision};
 use rillm::error::{Code, Error};

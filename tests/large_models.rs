@@ -3,7 +3,7 @@
 
 use std::io::{Seek, SeekFrom, Write};
 
-use rillm::engine::openai::CompletionRequest;
+use rillm::engine::request::CompletionRequest;
 use rillm::engine::{DeviceOptions, Engine, LoadOptions, Precision, inspect};
 use rillm::error::{Code, Result};
 use rillm::model::checkpoint::{Checkpoint, TensorValues};

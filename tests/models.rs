@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use rillm::engine::openai::{ChatRequest, CompletionRequest};
+use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Engine, FinishReason, KvFormat, LoadOptions, Phase, Precision};
 use rillm::{Code, Result};

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use rillm::Code;
-use rillm::engine::openai::CompletionRequest;
+use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Chunk, Engine, FinishReason, KvFormat, LoadOptions, Precision};
 use serde_json::{Value, json};

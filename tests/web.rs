@@ -4,7 +4,7 @@
 mod parity;
 
 use rillm::Code;
-use rillm::engine::openai::CompletionRequest;
+use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::MemorySource;
 use rillm::engine::{Engine, LoadOptions};
 use rillm::tensor::{Context, Device, DeviceOptions};

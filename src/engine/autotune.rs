@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use web_time::Duration;
 
-use super::load::LoadOptions;
+use super::options::LoadOptions;
 use crate::error::Result;
 use crate::model::{KvCache, KvFormat, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, TuningReport};

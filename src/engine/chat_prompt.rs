@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 use web_time::SystemTime;
 
-use super::load::{Engine, LoadOptions, Warning};
-use super::openai::ChatRequest;
+use super::info::Warning;
+use super::loaded::Engine;
+use super::options::LoadOptions;
+use super::request::ChatFields;
 use crate::error::Result;
 use crate::text::chat::{
     ChatTemplate, ChatTemplates, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME,
@@ -51,7 +53,7 @@ impl Templates {
 
 impl Engine {
     /// The messages as the template writes them.
-    pub fn prompt(&self, request: &ChatRequest) -> Result<String> {
+    pub fn prompt(&self, request: &ChatFields) -> Result<String> {
         if request.messages.is_empty() {
             bail!(InvalidRequest, "messages is empty, wanted at least one message");
         }

@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 
 use web_time::Instant;
 
-use super::load::Inner;
+use super::loaded::Inner;
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
 use super::sampling::{Ending, words};
 use super::sequences::{Row, Sequences, ring_ranges};

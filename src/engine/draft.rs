@@ -4,7 +4,7 @@
 use serde::Serialize;
 use web_time::Instant;
 
-use super::load::common_prefix;
+use super::loaded::common_prefix;
 use super::prefill_pace::PrefillPace;
 use super::sampling::Ending;
 use super::session::Session;

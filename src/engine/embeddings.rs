@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::load::{Engine, Inner, Model};
-use super::openai::parse;
+use super::loaded::{Engine, Inner, Model};
+use super::request::{Fields, group};
 use crate::error::Result;
 use crate::model::{Encoder, Pooling};
 use crate::tensor::{Context, HostTensor, Tensor, ops};
@@ -14,17 +14,17 @@ const PASS_TOKENS: usize = 512;
 /// Inputs of a request, as in OpenAI's API.
 const MAX_INPUTS: usize = 2048;
 
-/// A request for embeddings.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EmbeddingRequest {
-    pub input: Input,
-    /// So many numbers of each vector are kept, the first ones, which then have length 1. For models that were trained for it.
-    #[serde(default)]
-    pub dimensions: Option<usize>,
-    /// A text that is too long is cut at its end, instead of being an error. An extension.
-    #[serde(default)]
-    pub truncate: bool,
+group! {
+    /// A request for embeddings.
+    #[derive(Clone, Debug)]
+    pub struct EmbeddingRequest {
+        pub input: Input,
+        /// So many numbers of each vector are kept, the first ones, which then have length 1. For models that were trained for it.
+        pub dimensions: Option<usize>,
+        /// A text that is too long is cut at its end, instead of being an error. An extension.
+        #[serde(default)]
+        pub truncate: bool,
+    }
 }
 
 /// One or more texts, or their token ids.
@@ -55,7 +55,10 @@ pub struct EmbeddingUsage {
 
 impl EmbeddingRequest {
     pub fn parse(request: Value) -> Result<Self> {
-        parse("the embedding request", request)
+        let mut fields = Fields::of("the embedding request", request)?;
+        let request = fields.group()?;
+        fields.finish()?;
+        Ok(request)
     }
 }
 

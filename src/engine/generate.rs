@@ -11,7 +11,7 @@ use serde::Serialize;
 use web_time::Instant;
 
 use super::decoding;
-use super::load::{Engine, Inner, common_prefix};
+use super::loaded::{Engine, Inner, common_prefix};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
 use super::sampling::Ending;
 use super::session::{RING, Session};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::load::{LoadOptions, about, capacity, layout};
+use super::load::about;
+use super::options::{LoadOptions, capacity, layout};
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
 use crate::model::config::Config;

@@ -10,11 +10,14 @@ mod draft;
 mod embeddings;
 mod generate;
 pub mod hub;
+mod info;
 mod inspect;
 mod load;
+mod loaded;
 mod model_text;
-pub mod openai;
+mod options;
 mod prefill_pace;
+pub mod request;
 mod run_ahead;
 mod sampling;
 mod sequences;
@@ -27,8 +30,11 @@ pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use draft::DraftInfo;
 pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
 pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
+pub use info::{ModelInfo, Phase, Progress, Warning};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
-pub use load::{Engine, EngineTensor, LoadOptions, ModelInfo, Phase, Progress, Warning, file_bytes};
+pub use load::file_bytes;
+pub use loaded::{Engine, EngineTensor};
+pub use options::LoadOptions;
 
 // What bindings need of the layers below.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};

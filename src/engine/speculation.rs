@@ -10,7 +10,7 @@
 use serde::Deserialize;
 
 use super::draft::DraftModel;
-use super::load::Inner;
+use super::loaded::Inner;
 use super::session::Session;
 use super::verification::Draft;
 use crate::error::Result;

@@ -10,7 +10,7 @@ use web_sys::AbortSignal;
 
 use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::source;
-use crate::engine::openai::{ChatRequest, CompletionRequest};
+use crate::engine::request::{ChatRequest, CompletionRequest};
 use crate::engine::{
     Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, KvFormat, LoadOptions,
     Phase, PowerPreference, Precision, Progress, file_bytes, inspect,

@@ -10,16 +10,20 @@
 //! - Nothing is begun that is not expected to end within the budget. What was not measured keeps its default, and is measured
 //!   the next time.
 
-use std::ops::Range;
+mod clock;
+mod scratch;
+mod survey;
+
+pub use clock::{Chain, Clock, DeviceClock};
+pub use survey::{Subject, Survey, survey};
 
 use serde::Serialize;
-use web_time::{Duration, Instant};
+use web_time::Duration;
 
-use super::ops::{KvAppend, Random};
 use super::tuning::{Choice, StoredTunings, TuningKey, Variant};
-use super::{Context, DType, Desc, HostTensor, Kernel, Op, Tensor};
+use super::{Context, DType};
 use crate::error::Result;
-use crate::gpu::{BufferSlice, Capabilities};
+use scratch::Scratch;
 
 /// A variant takes the default's place if it takes at most this much of its time.
 const CLEAR_GAIN: f64 = 0.97;
@@ -31,13 +35,6 @@ const TOLERANCE: f64 = 2e-5;
 /// The same of f16, of which a small difference of f32 may be a whole one.
 const F16_TOLERANCE: f64 = 5e-4;
 
-/// Elements of an output that are compared: from its start, and from its end.
-const COMPARED_HEAD: usize = 1 << 18;
-const COMPARED_TAIL: usize = 1 << 16;
-
-/// Weights that a chain goes through in turn, so that no cache holds them.
-const MAX_INSTANCES: usize = 32;
-
 /// Kernels that are compiled at the same time, before it is asked whether more fit.
 const COMPILED_AT_ONCE: usize = 5;
 
@@ -47,162 +44,6 @@ const LONGEST_CHAIN: usize = 1024;
 
 /// Chains of the default and of the best variant, in turn, of which the medians are compared.
 const ROUNDS: usize = 3;
-
-/// An op of a step that has variants.
-pub struct Subject {
-    key: TuningKey,
-    mutates: &'static [usize],
-    /// The default first; each is another.
-    kernels: Vec<(Option<Variant>, Kernel)>,
-    inputs: Vec<Desc>,
-    outputs: Vec<Desc>,
-    /// Of the op's uses with other weights, the inputs that exist outside of the step and that kernels only read: weights and
-    /// states. In place of the others stand random numbers.
-    instances: Vec<Vec<Option<Tensor>>>,
-    uses: usize,
-}
-
-impl Subject {
-    pub fn key(&self) -> &TuningKey {
-        &self.key
-    }
-
-    /// The variants but for the default.
-    pub fn variants(&self) -> impl Iterator<Item = &Variant> {
-        self.kernels.iter().filter_map(|(variant, _)| variant.as_ref())
-    }
-
-    /// Bytes of the weights that a step reads by it; decides what is measured first.
-    fn bytes(&self) -> u64 {
-        let weights = self.instances.iter().flatten().flatten().map(Tensor::bytes).max();
-        weights.unwrap_or_default() * self.uses as u64
-    }
-}
-
-/// Notes what runs while a step is rehearsed.
-#[derive(Default)]
-pub struct Survey(Vec<Subject>);
-
-impl Survey {
-    pub(super) fn note(
-        &mut self,
-        key: TuningKey,
-        op: &dyn Op,
-        tensors: &[&Tensor],
-        outputs: &[Desc],
-        capabilities: &Capabilities,
-    ) -> Result<()> {
-        let is_kept = |tensor: &Tensor| matches!(tensor.dtype(), DType::Weight(_) | DType::U32);
-        let lasting = |tensor: &&Tensor| is_kept(tensor).then(|| (*tensor).clone());
-        let is_fit = |(index, tensor): (usize, &&Tensor)| {
-            !is_kept(tensor) || (tensor.has_memory() && !op.mutates().contains(&index))
-        };
-        if !tensors.iter().enumerate().all(is_fit) {
-            return Ok(());
-        }
-        if let Some(known) = self.0.iter_mut().find(|subject| subject.key == key) {
-            known.uses += 1;
-            if known.instances.len() < MAX_INSTANCES {
-                known.instances.push(tensors.iter().map(lasting).collect());
-            }
-            return Ok(());
-        }
-        let inputs: Vec<Desc> = tensors.iter().map(|tensor| tensor.desc()).collect();
-        let variants = op.variants(&inputs, capabilities);
-        if variants.is_empty() {
-            return Ok(());
-        }
-        let mut kernels = vec![(None, op.kernel(&inputs, outputs, capabilities)?)];
-        for variant in variants {
-            let kernel = op.kernel_as(&variant, &inputs, outputs, capabilities)?;
-            if kernels.iter().all(|(_, other)| *other != kernel) {
-                kernels.push((Some(variant), kernel));
-            }
-        }
-        self.0.push(Subject {
-            key,
-            mutates: op.mutates(),
-            kernels,
-            inputs,
-            outputs: outputs.to_vec(),
-            instances: vec![tensors.iter().map(lasting).collect()],
-            uses: 1,
-        });
-        Ok(())
-    }
-}
-
-/// The ops with variants of some steps, of each those first that read most weights. The steps are only rehearsed.
-pub fn survey(context: &Context, steps: &[&dyn Fn() -> Result<()>]) -> Result<Vec<Subject>> {
-    let mut subjects: Vec<Subject> = Vec::new();
-    for step in steps {
-        *context.tunings().survey.borrow_mut() = Some(Survey::default());
-        let rehearsed = context.device().rehearse(step);
-        let survey = context.tunings().survey.borrow_mut().take();
-        rehearsed?;
-        let mut found = survey.unwrap_or_default().0;
-        found.retain(|subject| subject.kernels.len() > 1 && subjects.iter().all(|known| known.key != subject.key));
-        // A stable sort: what reads no weights keeps its place at the end.
-        found.sort_by_key(|subject| std::cmp::Reverse(subject.bytes()));
-        subjects.extend(found);
-    }
-    Ok(subjects)
-}
-
-/// Dispatches of one kernel, one after the other.
-pub struct Chain<'a> {
-    pub key: &'a TuningKey,
-    pub variant: Option<&'a Variant>,
-    pub dispatches: usize,
-    record: &'a dyn Fn() -> Result<()>,
-}
-
-impl Chain<'_> {
-    pub fn record(&self) -> Result<()> {
-        (self.record)()
-    }
-}
-
-/// What autotuning goes by; tests bring their own.
-#[expect(async_fn_in_trait, reason = "nothing here leaves its thread")]
-pub trait Clock {
-    /// Time since the start.
-    fn now(&self) -> Duration;
-
-    /// How long a chain has to take for its time to say something.
-    fn least_chain(&self, context: &Context) -> Duration;
-
-    /// How long the chains take, each run by itself; zero for one that could not be measured.
-    async fn time(&self, context: &Context, chains: &[Chain<'_>]) -> Result<Vec<Duration>>;
-}
-
-/// The clock of the device: its timestamps where it has some, else the time that a wait for it takes.
-pub struct DeviceClock(Instant);
-
-impl DeviceClock {
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Clock for DeviceClock {
-    fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
-
-    fn least_chain(&self, context: &Context) -> Duration {
-        match context.device().capabilities().timestamp_query {
-            // Browsers round timestamps to a tenth of a millisecond.
-            true => Duration::from_millis(3),
-            // Waits end on a poll every millisecond or two.
-            false => Duration::from_millis(20),
-        }
-    }
-
-    async fn time(&self, context: &Context, chains: &[Chain<'_>]) -> Result<Vec<Duration>> {
-        context.device().time_chains(chains.len(), &|chain| chains[chain].record()).await
-    }
-}
 
 /// A kernel of a model and what was found for it.
 #[derive(Clone, Debug, Serialize)]
@@ -473,98 +314,6 @@ impl<'a, C: Clock> Autotune<'a, C> {
             .collect();
         self.clock.time(self.context, &chains).await
     }
-}
-
-/// Tensors that a subject's kernels run on.
-struct Scratch {
-    /// In place of the inputs that are no instance's own.
-    inputs: Vec<Option<Tensor>>,
-    outputs: Vec<Tensor>,
-    /// What the inputs that kernels change hold before.
-    unchanged: Vec<(usize, Tensor)>,
-    /// What the ends of outputs hold before, so that a kernel which writes nothing is seen.
-    noise: Tensor,
-}
-
-impl Scratch {
-    fn new(context: &Context, subject: &Subject) -> Result<Self> {
-        let random = |desc: Desc, seed: u64| -> Result<Tensor> {
-            if desc.dtype == DType::F16 {
-                // Not any bits: they may be no numbers.
-                let numbers = context.run1(&Random { shape: desc.shape, seed }, &[])?;
-                let [cache, other] = [context.empty(desc, "tuning")?, context.empty(desc, "tuning")?];
-                let state = context.tensor(&HostTensor::u32(&[4], &[0; 4]))?;
-                context.run(&KvAppend, &[&numbers, &numbers, &cache, &other, &state])?;
-                return Ok(cache);
-            }
-            let random = context.run1(&Random { shape: desc.shape, seed }, &[])?;
-            // Words of int8 are the same bits.
-            context.tensor_from_buffer(desc, random.slice().buffer)
-        };
-        let first = subject.instances.first();
-        let mut inputs = Vec::with_capacity(subject.inputs.len());
-        for (index, desc) in subject.inputs.iter().enumerate() {
-            let own = first.and_then(|instance| instance[index].as_ref());
-            inputs.push(if own.is_some() { None } else { Some(random(*desc, index as u64)?) });
-        }
-        let outputs = subject.outputs.iter().map(|desc| context.empty(*desc, "tuning"));
-        let unchanged =
-            subject.mutates.iter().map(|index| Ok((*index, random(subject.inputs[*index], *index as u64)?)));
-        Ok(Self {
-            inputs,
-            outputs: outputs.collect::<Result<_>>()?,
-            unchanged: unchanged.collect::<Result<_>>()?,
-            noise: random(Desc::f32(&[COMPARED_HEAD]), 77)?,
-        })
-    }
-
-    /// The inputs of the n-th dispatch.
-    fn inputs<'a>(&'a self, subject: &'a Subject, n: usize) -> Vec<&'a Tensor> {
-        let instance = &subject.instances[n % subject.instances.len()];
-        instance.iter().zip(&self.inputs).filter_map(|(own, scratch)| own.as_ref().or(scratch.as_ref())).collect()
-    }
-
-    fn record(&self, context: &Context, subject: &Subject, kernel: usize, n: usize) -> Result<()> {
-        let inputs = self.inputs(subject, n);
-        context.dispatch(subject.key.op, subject.mutates, &subject.kernels[kernel].1, &inputs, &self.outputs)
-    }
-
-    /// What a dispatch with the first instance writes.
-    fn results<'a>(&'a self, subject: &'a Subject) -> Vec<&'a Tensor> {
-        let inputs = self.inputs(subject, 0);
-        self.outputs.iter().chain(subject.mutates.iter().map(|index| inputs[*index])).collect()
-    }
-
-    /// What of that is compared.
-    fn compared<'a>(&'a self, subject: &'a Subject) -> Vec<(&'a Tensor, Range<usize>)> {
-        let results = self.results(subject).into_iter();
-        let words = |tensor: &Tensor| tensor.bytes() as usize / 4;
-        results.flat_map(|tensor| ends(words(tensor)).map(move |range| (tensor, range))).collect()
-    }
-
-    /// Lets the next dispatch find what the first one found.
-    fn reset(&self, context: &Context, subject: &Subject) -> Result<()> {
-        let inputs = self.inputs(subject, 0);
-        for (index, unchanged) in &self.unchanged {
-            let slice = BufferSlice { size: unchanged.bytes(), ..unchanged.slice() };
-            context.device().copy(&slice, &inputs[*index].slice())?;
-        }
-        for output in &self.outputs {
-            for range in ends(output.shape().elements()) {
-                let (offset, size) = (range.start as u64 * 4, range.len() as u64 * 4);
-                let noise = BufferSlice { size, ..self.noise.slice() };
-                context.device().copy(&noise, &BufferSlice { offset, size, ..output.slice() })?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The elements of a tensor that are compared, counted in words.
-fn ends(elements: usize) -> impl Iterator<Item = Range<usize>> {
-    let head = elements.min(COMPARED_HEAD);
-    let tail = elements.saturating_sub(COMPARED_TAIL).max(head);
-    [0..head, tail..elements].into_iter().filter(|range| !range.is_empty())
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {

@@ -1,0 +1,207 @@
+//! A loaded model: what it holds, and what can be asked of it besides answers.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::chat_prompt::Templates;
+use super::decoding::Decoding;
+use super::draft::DraftModel;
+use super::info::ModelInfo;
+use super::prefill_pace::PrefillPace;
+use super::session::Session;
+use crate::error::Result;
+use crate::model::config::Config;
+use crate::model::{Embeds, Encoder, Layout, Logits, Precision, Transformer};
+use crate::tensor::{Context, KernelUse, Stats, Tensor};
+use crate::text::tokenizer::Tokenizer;
+
+/// A loaded model.
+pub struct Engine(pub(super) Rc<Inner>);
+
+/// What a model does.
+pub(super) enum Model {
+    /// Goes on with a text.
+    Decoder(Box<Transformer>),
+    /// Makes vectors of texts.
+    Encoder(Box<Encoder>),
+}
+
+impl Model {
+    pub fn config(&self) -> &Config {
+        match self {
+            Self::Decoder(transformer) => transformer.config(),
+            Self::Encoder(encoder) => encoder.config(),
+        }
+    }
+
+    pub fn parameters(&self) -> u64 {
+        match self {
+            Self::Decoder(transformer) => transformer.parameters(),
+            Self::Encoder(encoder) => encoder.parameters(),
+        }
+    }
+
+    pub fn quantization(&self) -> &'static str {
+        match self {
+            Self::Decoder(transformer) => transformer.quantization(),
+            Self::Encoder(encoder) => encoder.quantization(),
+        }
+    }
+
+    pub fn precision(&self) -> Precision {
+        match self {
+            Self::Decoder(transformer) => transformer.precision(),
+            Self::Encoder(_) => Precision::Exact,
+        }
+    }
+
+    pub fn weight_bytes(&self) -> u64 {
+        match self {
+            Self::Decoder(transformer) => transformer.weight_bytes(),
+            Self::Encoder(encoder) => encoder.weight_bytes(),
+        }
+    }
+}
+
+pub(super) struct Inner {
+    pub context: Context,
+    pub model: Model,
+    pub embeds: Embeds,
+    pub tokenizer: Tokenizer,
+    pub templates: Templates,
+    pub utc_offset_seconds: i64,
+    pub info: ModelInfo,
+    /// Of autotuning, to be kept for the next load.
+    pub tunings: Option<String>,
+    /// One for each sequence; taken out while a generation runs on it. The one that was given back last is the last.
+    pub sessions: RefCell<Vec<Session>>,
+    /// The generations that decode together.
+    pub decoding: RefCell<Decoding>,
+    pub pace: RefCell<PrefillPace>,
+    /// Taken out while a generation drafts with it.
+    pub draft: RefCell<Option<DraftModel>>,
+    /// What was asked of the weights.
+    pub layout: Layout,
+}
+
+impl Engine {
+    pub fn info(&self) -> &ModelInfo {
+        &self.0.info
+    }
+
+    /// What autotuning found and `LoadOptions::tunings` did not say yet: a text to be kept and handed to later loads, of this model or
+    /// others, on this adapter or others.
+    pub fn tunings(&self) -> Option<&str> {
+        self.0.tunings.as_deref()
+    }
+
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.0.tokenizer
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.0.context.device().stats()
+    }
+
+    pub fn reset_stats(&self) {
+        self.0.context.device().reset_stats();
+    }
+
+    /// Switches the timing of kernels on or off. While it is on, everything takes longer.
+    pub fn set_profiling(&self, on: bool) -> Result<()> {
+        self.0.context.device().set_profiling(on)
+    }
+
+    /// GPU times since the last call, by kernel and by what a dispatch reads.
+    pub async fn kernel_times(&self) -> Result<Vec<KernelUse>> {
+        self.0.context.device().kernel_uses().await
+    }
+
+    /// Waits until the GPU has done all that was asked of it.
+    pub async fn sync(&self) -> Result<()> {
+        self.0.context.device().sync().await
+    }
+
+    /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
+    /// forgotten.
+    pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
+        self.0.decoder()?;
+        let mut session = self.0.take_session(&[])?;
+        session.forget();
+        let logits = session.forward(self.0.decoder()?, ids, Logits::All);
+        self.0.give_back(session);
+        match logits? {
+            Some(tensor) => {
+                self.0.context.device().flush();
+                Ok(EngineTensor { context: self.0.context.clone(), tensor })
+            }
+            None => bail!(Internal, "a forward pass over all tokens gave no logits"),
+        }
+    }
+
+    /// Frees everything on the GPU. What runs is rejected; later calls end in `disposed`.
+    pub fn dispose(&self) {
+        self.0.context.device().destroy();
+    }
+}
+
+/// A tensor that the engine made, on the GPU until it is read.
+pub struct EngineTensor {
+    context: Context,
+    tensor: Tensor,
+}
+
+impl EngineTensor {
+    pub fn shape(&self) -> Vec<usize> {
+        self.tensor.shape().dims().to_vec()
+    }
+
+    pub fn dtype(&self) -> &'static str {
+        self.tensor.dtype().name()
+    }
+
+    pub async fn readback(&self) -> Result<Vec<f32>> {
+        match &self.context.readback(&[&self.tensor]).await?[..] {
+            [host] => host.to_f32(),
+            _ => bail!(Internal, "a read-back of one tensor gave another number of them"),
+        }
+    }
+}
+
+impl Inner {
+    /// The model, if it can go on with a text.
+    pub fn decoder(&self) -> Result<&Transformer> {
+        match &self.model {
+            Model::Decoder(transformer) => Ok(transformer),
+            Model::Encoder(_) => bail!(
+                InvalidRequest,
+                "the model ({}) is an encoder: it makes embeddings and no text; use embeddings, or load another model",
+                self.info.architecture
+            ),
+        }
+    }
+
+    /// The session that holds most of the beginning of a prompt; among equals the one that was used longest ago.
+    pub fn take_session(&self, prompt: &[u32]) -> Result<Session> {
+        let mut sessions = self.sessions.borrow_mut();
+        let best = (0..sessions.len()).rev().max_by_key(|index| common_prefix(sessions[*index].tokens(), prompt));
+        match best {
+            Some(index) => Ok(sessions.remove(index)),
+            None => bail!(
+                InvalidRequest,
+                "as many generations run on this engine as it was loaded for ({}); wait for one, cancel one, or load with a \
+                 larger maxSequences",
+                self.info.max_sequences
+            ),
+        }
+    }
+
+    pub fn give_back(&self, session: Session) {
+        self.sessions.borrow_mut().push(session);
+    }
+}
+
+/// How many tokens two sequences begin with in common.
+pub(super) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

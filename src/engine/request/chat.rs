@@ -1,0 +1,58 @@
+//! Chat completions: the next message of a conversation.
+
+use serde_json::{Map, Value};
+
+use super::{Fields, GenerationFields, group};
+use crate::engine::generate::Generation;
+use crate::engine::loaded::Engine;
+use crate::error::Result;
+
+/// A request for a chat completion.
+#[derive(Clone, Debug)]
+pub struct ChatRequest {
+    pub chat: ChatFields,
+    pub generation: GenerationFields,
+}
+
+group! {
+    #[derive(Clone, Debug)]
+    pub struct ChatFields {
+        pub messages: Vec<Value>,
+        /// Handed to the template. A call comes back as the text that the model wrote.
+        pub tools: Option<Vec<Value>>,
+        /// Another template than the model's, in Jinja. With the three below an extension, in vLLM's words.
+        pub chat_template: Option<String>,
+        /// Variables for the template, such as `enable_thinking`.
+        pub chat_template_kwargs: Option<Map<String, Value>>,
+        /// Whether the template begins an answer behind the messages, as it does without a word on it.
+        pub add_generation_prompt: Option<bool>,
+        /// The answer goes on with the last message, which is the assistant's.
+        #[serde(default)]
+        pub continue_final_message: bool,
+    }
+}
+
+impl ChatRequest {
+    pub fn parse(request: Value) -> Result<Self> {
+        let mut fields = Fields::of("the chat request", request)?;
+        let request = Self { chat: fields.group()?, generation: GenerationFields::take(&mut fields)? };
+        fields.finish()?;
+        Ok(request)
+    }
+}
+
+impl Engine {
+    /// Renders and tokenises the messages; generation starts with the first `next`.
+    pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
+        self.0.decoder()?;
+        let ChatRequest { chat, generation } = request;
+        let prompt = self.prompt(&chat)?;
+        let tokenizer = self.tokenizer();
+        // Most templates write BOS themselves; twice would be another prompt.
+        let begins_with_bos = tokenizer.bos().is_some_and(|bos| {
+            tokenizer.token_bytes_with_control(bos).is_ok_and(|text| prompt.as_bytes().starts_with(text))
+        });
+        let ids = tokenizer.encode(&prompt, !begins_with_bos, true)?;
+        self.start(generation.request(self, ids, chat.continue_final_message)?)
+    }
+}

@@ -1,0 +1,56 @@
+//! Completions: a text that is gone on with.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Fields, GenerationFields, group};
+use crate::engine::generate::Generation;
+use crate::engine::loaded::Engine;
+use crate::error::Result;
+
+/// A request for a completion of a text.
+#[derive(Clone, Debug)]
+pub struct CompletionRequest {
+    pub completion: CompletionFields,
+    pub generation: GenerationFields,
+}
+
+group! {
+    #[derive(Clone, Debug)]
+    pub struct CompletionFields {
+        pub prompt: Prompt,
+    }
+}
+
+/// A text, or its token ids.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Prompt {
+    Text(String),
+    Tokens(Vec<u32>),
+}
+
+impl CompletionRequest {
+    pub fn parse(request: Value) -> Result<Self> {
+        let mut fields = Fields::of("the completion request", request)?;
+        let request = Self { completion: fields.group()?, generation: GenerationFields::take(&mut fields)? };
+        fields.finish()?;
+        if request.generation.ending.max_completion_tokens.is_some() {
+            bail!(InvalidRequest, "max_completion_tokens is a field of chats; of completions it is max_tokens");
+        }
+        Ok(request)
+    }
+}
+
+impl Engine {
+    /// Continues a text.
+    pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
+        self.0.decoder()?;
+        let CompletionRequest { completion, generation } = request;
+        let prompt = match completion.prompt {
+            Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
+            Prompt::Tokens(ids) => ids,
+        };
+        self.start(generation.request(self, prompt, true)?)
+    }
+}

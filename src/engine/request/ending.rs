@@ -1,0 +1,59 @@
+//! What ends an answer.
+
+use serde::Deserialize;
+
+use super::group;
+use crate::error::Result;
+use crate::text::stop::StopStrings;
+
+/// Stop strings that a request may name, as in OpenAI's API.
+const MAX_STOPS: usize = 4;
+
+group! {
+    #[derive(Clone, Debug)]
+    pub struct EndingFields {
+        pub max_tokens: Option<u64>,
+        /// OpenAI's newer name of the same for chats.
+        pub max_completion_tokens: Option<u64>,
+        pub stop: Option<Stop>,
+        /// Goes on past the end of the model's turn; for benchmarks.
+        #[serde(default)]
+        pub ignore_eos: bool,
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Stop {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl EndingFields {
+    /// The most tokens of the answer.
+    pub(super) fn longest(&self) -> Result<Option<usize>> {
+        let (name, longest) = match (self.max_tokens, self.max_completion_tokens) {
+            (Some(_), Some(_)) => {
+                bail!(InvalidRequest, "max_tokens and max_completion_tokens are one setting; give only one of them")
+            }
+            (None, longest) => ("max_completion_tokens", longest),
+            (longest, None) => ("max_tokens", longest),
+        };
+        match longest {
+            Some(0) => bail!(InvalidRequest, "{name} is 0, wanted at least 1"),
+            longest => Ok(longest.map(|longest| usize::try_from(longest).unwrap_or(usize::MAX))),
+        }
+    }
+
+    pub(super) fn stops(&self) -> Result<StopStrings> {
+        let stops = match &self.stop {
+            None => vec![],
+            Some(Stop::One(stop)) => vec![stop.clone()],
+            Some(Stop::Many(stops)) => stops.clone(),
+        };
+        if stops.len() > MAX_STOPS {
+            bail!(InvalidRequest, "stop has {} strings, wanted at most {MAX_STOPS}", stops.len());
+        }
+        StopStrings::new(stops)
+    }
+}

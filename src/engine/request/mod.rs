@@ -1,0 +1,64 @@
+//! Requests in the shapes of OpenAI's API (https://platform.openai.com/docs/api-reference): what they may hold, and what becomes of it.
+//!
+//! A request is groups of fields. Each group is a file with its struct, the names of its fields and their validation; those that
+//! chats and completions share are gathered in `GenerationFields`. So a new field is a line in its group, and a new group a line
+//! here. A field of no group is refused by name, because ignoring it would give another answer than was asked for.
+
+mod chat;
+mod completion;
+mod ending;
+mod fields;
+mod sampling;
+
+pub use chat::{ChatFields, ChatRequest};
+pub use completion::{CompletionFields, CompletionRequest, Prompt};
+pub use ending::{EndingFields, Stop};
+pub use sampling::SamplingFields;
+
+pub(super) use fields::{Fields, Group, group};
+
+use super::generate::Request;
+use super::loaded::Engine;
+use super::speculation::{Speculation, SpeculationRequest};
+use crate::error::Result;
+
+/// What chats and completions have in common.
+#[derive(Clone, Debug)]
+pub struct GenerationFields {
+    pub sampling: SamplingFields,
+    pub ending: EndingFields,
+    pub speculation: SpeculationFields,
+}
+
+group! {
+    #[derive(Clone, Copy, Debug)]
+    pub struct SpeculationFields {
+        /// Several tokens by one pass, where a draft turns out right (`speculation.rs`). An extension.
+        pub speculation: Option<SpeculationRequest>,
+    }
+}
+
+impl GenerationFields {
+    fn take(fields: &mut Fields) -> Result<Self> {
+        Ok(Self { sampling: fields.group()?, ending: fields.group()?, speculation: fields.group()? })
+    }
+
+    /// Checks what the fields say, together and beside the engine's model.
+    fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool) -> Result<Request> {
+        let sampler = self.sampling.settings()?;
+        let speculation = self
+            .speculation
+            .speculation
+            .map(|asked| Speculation::new(asked, &sampler, engine.info().draft.is_some()))
+            .transpose()?;
+        Ok(Request {
+            prompt,
+            max_tokens: self.ending.longest()?,
+            ignore_eos: self.ending.ignore_eos,
+            stop: self.ending.stops()?,
+            sampler,
+            speculation,
+            continues,
+        })
+    }
+}
