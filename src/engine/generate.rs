@@ -1,8 +1,8 @@
-//! A generation: prefill, the tokens as they come, stop conditions, and the text in chunks.
+//! One choice of a generation: prefill, the tokens as they come, stop conditions, and the text in chunks.
 //!
-//! Generations decode together (`decoding.rs`): steps are submitted several at once and before the last ones' tokens were read.
+//! Choices decode together (`decoding.rs`): steps are submitted several at once and before the last ones' tokens were read.
 //! Those that ran past the end of the text are dropped and never shown. One with speculation decodes by itself, and nothing of it
-//! runs ahead of what was read (`speculation.rs`).
+//! runs ahead of what was read (`speculation.rs`); neither does one whose logits the caller processes (`logits_processor.rs`).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,13 +11,15 @@ use serde::Serialize;
 use web_time::Instant;
 
 use super::decoding;
-use super::loaded::{Engine, Inner, common_prefix};
+use super::loaded::{Inner, common_prefix};
+use super::logits_processor::{LogitsProcessor, Processing};
+use super::logprobs::{Sampled, TokenLogprobs};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
 use super::sampling::Ending;
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
-use crate::tensor::Readback;
+use crate::tensor::{Readback, Tensor};
 use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
 use crate::text::stop::StopStrings;
@@ -60,11 +62,16 @@ pub struct Timings {
     pub accepted_draft_tokens: Option<usize>,
 }
 
-/// A piece of the answer. The last one has the finish reason, usage and timings.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A piece of an answer. The last one of each choice has its finish reason, and the last one of all usage and timings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chunk {
+    /// Which of the choices.
+    pub index: usize,
     pub text: String,
     pub token_ids: Vec<u32>,
+    /// Where they were asked for, one for each of `token_ids`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Vec<TokenLogprobs>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +81,7 @@ pub struct Chunk {
 }
 
 /// What to generate, after validation.
+#[derive(Clone)]
 pub(super) struct Request {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<usize>,
@@ -81,22 +89,32 @@ pub(super) struct Request {
     pub stop: StopStrings,
     pub ignore_eos: bool,
     pub speculation: Option<Speculation>,
+    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    pub logprobs: Option<usize>,
+    /// Changes the logits before each choice.
+    pub processor: Option<Rc<dyn LogitsProcessor>>,
+    /// How many answers to the prompt.
+    pub choices: usize,
+    /// The same request is to give the same tokens again: it has a seed.
+    pub is_reproducible: bool,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
 }
 
-/// A generation under way. Dropping it ends it.
-pub struct Generation {
+/// An answer under way. Dropping it ends it.
+pub(super) struct Choice {
     engine: Rc<Inner>,
     place: Place,
     request: Request,
     decoder: StreamDecoder,
     /// Tokens that were read and are not part of the answer yet.
-    read: VecDeque<u32>,
+    read: VecDeque<Sampled>,
     /// The pass that samples the first token: how many tokens it takes in, and when it began.
     last_pass: Option<(usize, Instant)>,
     /// Tokens of the answer, read so far, and the last of them.
     generated: usize,
+    /// Of their text, in UTF-16 code units.
+    offset: usize,
     last: Option<u32>,
     cached: usize,
     started: Instant,
@@ -115,6 +133,8 @@ enum Place {
     Decoding(u64),
     /// With it, because it speculates.
     Speculating(Box<Speculating>),
+    /// With it, because its logits are processed.
+    Processing(Box<Processing>),
 }
 
 /// What decodes by itself.
@@ -128,45 +148,45 @@ struct Speculating {
     run_ahead: RunAhead,
 }
 
-impl Engine {
-    /// Checks what can be checked now; nothing runs before the first `next`.
-    pub(super) fn start(&self, request: Request) -> Result<Generation> {
-        let capacity = self.0.info.context_length;
-        if request.prompt.is_empty() {
-            bail!(InvalidRequest, "the prompt has no tokens, wanted at least one");
-        }
-        // One place is left, or nothing could be said.
-        if request.prompt.len() >= capacity {
-            bail!(
-                ContextLengthExceeded,
-                "the prompt has {} tokens, and the context holds {capacity}; shorten the messages or load with a larger \
-                 contextLength",
-                request.prompt.len()
-            );
-        }
+/// What the prompt of one choice left for others: their sessions take it over instead of taking it in themselves.
+pub(super) struct Prompted {
+    /// The number of its session in the cache of all.
+    sequence: usize,
+    /// Behind the prompt, [1, vocab_size].
+    logits: Tensor,
+    /// Tokens that the pass took in which gave them.
+    advance: usize,
+}
+
+impl Choice {
+    /// Nothing runs before the first `next`.
+    pub fn new(engine: Rc<Inner>, request: Request) -> Self {
         let decoder = match request.continues {
             true => StreamDecoder::continuing(),
-            false => StreamDecoder::new(&self.0.tokenizer),
+            false => StreamDecoder::new(&engine.tokenizer),
         };
-        Ok(Generation {
-            engine: self.0.clone(),
+        Self {
+            engine,
             place: Place::Nowhere,
             request,
             decoder,
             read: VecDeque::new(),
             last_pass: None,
             generated: 0,
+            offset: 0,
             last: None,
             cached: 0,
             started: Instant::now(),
             first_token: None,
             cancelled: false,
             finished: false,
-        })
+        }
     }
-}
 
-impl Generation {
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
     /// The next piece of the answer, `None` after the last one.
     pub async fn next(&mut self) -> Result<Option<Chunk>> {
         if self.finished {
@@ -186,11 +206,7 @@ impl Generation {
     }
 
     async fn advance(&mut self) -> Result<Chunk> {
-        if matches!(self.place, Place::Nowhere) && !self.cancelled {
-            self.prefill().await?;
-        }
-        let mut chunk =
-            Chunk { text: String::new(), token_ids: vec![], finish_reason: None, usage: None, timings: None };
+        let mut chunk = Chunk { logprobs: self.request.logprobs.map(|_| vec![]), ..Chunk::default() };
         // All that was read makes one chunk. Tokens can be without text of their own: part of a character, or what may become a
         // stop string.
         while chunk.finish_reason.is_none() && (chunk.text.is_empty() || !self.read.is_empty()) {
@@ -199,8 +215,10 @@ impl Generation {
                 chunk.finish_reason = Some(FinishReason::Cancelled);
                 break;
             }
-            let token = self.next_token().await?;
-            self.take_token(token, &mut chunk)?;
+            match self.next_token().await? {
+                Some(sampled) => self.take_token(sampled, &mut chunk)?,
+                None => self.cancelled = true,
+            }
         }
         if chunk.finish_reason.is_some() {
             chunk.usage = Some(self.usage());
@@ -210,47 +228,109 @@ impl Generation {
         Ok(chunk)
     }
 
-    async fn prefill(&mut self) -> Result<()> {
-        self.started = Instant::now();
+    /// Takes the prompt in, or over from a choice that did, and lets the first token be sampled. Comes before the first `next`.
+    pub async fn begin(&mut self, prompted: Option<&Prompted>) -> Result<Option<Prompted>> {
+        let begun = match prompted {
+            Some(prompted) => self.adopt(prompted).await.map(|()| None),
+            None => self.prefill().await.map(Some),
+        };
+        if begun.is_err() {
+            self.end(true);
+        }
+        begun
+    }
+
+    async fn prefill(&mut self) -> Result<Prompted> {
         let engine = self.engine.clone();
         let prompt = self.request.prompt.clone();
-        let stops = if self.request.ignore_eos { &[] } else { engine.tokenizer.end_of_generation() };
-        let ending = Ending { stops: stops.to_vec(), steps: self.longest() };
-        self.place = Place::Prefill(Box::new(engine.take_session(&prompt)?));
+        self.take_session().await?;
         let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
         // The last token is always taken in anew: its logits are wanted.
-        let common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
+        let mut common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
+        if self.request.is_reproducible {
+            // Passes over one token round otherwise than those over several, so what the cache happens to hold must not decide which of
+            // them a token of the prompt takes.
+            common = common.min(session.by_passes()).min(prompt.len().saturating_sub(2));
+        }
         session.truncate(common);
         self.cached = common;
-        session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
         let mut done = common;
-        while done < prompt.len() {
+        let prompted = loop {
             let begin = Instant::now();
             let among_others = !engine.decoding.borrow().is_idle();
-            let tokens = engine.pace.borrow().part_of(prompt.len() - done, among_others);
-            session.prefill(engine.decoder()?, &prompt[done..], tokens)?;
-            done += tokens;
-            if done < prompt.len() {
-                // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
-                engine.context.device().sync().await?;
-                engine.pace.borrow_mut().took(tokens, begin.elapsed());
-            } else {
-                self.last_pass = Some((tokens, begin));
+            let rest = prompt.len() - done;
+            let mut tokens = engine.pace.borrow().part_of(rest, among_others);
+            if self.request.is_reproducible && rest == tokens + 1 {
+                tokens -= 1;
             }
+            let logits = session.prefill(engine.decoder()?, &prompt[done..], tokens)?;
+            done += tokens;
+            if let Some(logits) = logits {
+                self.last_pass = Some((tokens, begin));
+                break Prompted { sequence: session.sequence, logits, advance: tokens };
+            }
+            // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
+            engine.context.device().sync().await?;
+            engine.pace.borrow_mut().took(tokens, begin.elapsed());
+        };
+        self.sample_first(&prompted).await?;
+        Ok(prompted)
+    }
+
+    async fn adopt(&mut self, prompted: &Prompted) -> Result<()> {
+        let engine = self.engine.clone();
+        self.take_session().await?;
+        let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
+        session.adopt(&engine.context, &self.request.prompt, prompted.sequence, prompted.advance)?;
+        self.cached = self.request.prompt.len();
+        self.sample_first(prompted).await
+    }
+
+    /// A session with the settings of this choice.
+    async fn take_session(&mut self) -> Result<()> {
+        self.started = Instant::now();
+        let engine = self.engine.clone();
+        self.place = Place::Prefill(Box::new(engine.take_session(&self.request.prompt)?));
+        let ending = self.ending();
+        let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
+        session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
+        // Of processed logits the CPU has what it takes.
+        let logprobs = self.request.logprobs.filter(|_| self.request.processor.is_none());
+        session.configure_logprobs(&engine.context, logprobs).await
+    }
+
+    fn ending(&self) -> Ending {
+        let stops = if self.request.ignore_eos { &[] } else { self.engine.tokenizer.end_of_generation() };
+        Ending { stops: stops.to_vec(), steps: self.longest() }
+    }
+
+    /// Lets the first token be sampled and goes on to where the others come from.
+    async fn sample_first(&mut self, prompted: &Prompted) -> Result<()> {
+        let engine = self.engine.clone();
+        let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
+        if self.request.processor.is_none() {
+            session.sample_first(&engine.context, &prompted.logits, prompted.advance)?;
         }
-        let first = session.read_tokens(&engine.context, 0, 1)?;
+        let ending = self.ending();
         let Place::Prefill(session) = std::mem::replace(&mut self.place, Place::Nowhere) else {
             bail!(Internal, "a generation without a session")
         };
-        self.place = match self.request.speculation.take() {
-            None => {
-                let id = engine.decoding.borrow_mut().join(*session, &self.request.sampler, ending, first);
+        let session = *session;
+        self.place = match (self.request.speculation.take(), &self.request.processor) {
+            (None, None) => {
+                let first = session.read_tokens(&engine.context, 0, 1)?;
+                let id = engine.decoding.borrow_mut().join(session, &self.request.sampler, ending, first);
                 Place::Decoding(id)
             }
-            Some(speculation) => Place::Speculating(Box::new(Speculating {
-                session: *session,
+            (None, Some(processor)) => {
+                let processor = processor.clone();
+                let (logits, advance) = (prompted.logits.clone(), prompted.advance);
+                Place::Processing(Box::new(Processing::new(session, processor, self.request.logprobs, logits, advance)))
+            }
+            (Some(speculation), _) => Place::Speculating(Box::new(Speculating {
+                in_flight: Some((session.read_tokens(&engine.context, 0, 1)?, 1)),
+                session,
                 speculation,
-                in_flight: Some((first, 1)),
                 steps: 1,
                 run_ahead: RunAhead::default(),
             })),
@@ -258,13 +338,20 @@ impl Generation {
         Ok(())
     }
 
-    /// The next token, from those that were read, or from the oldest steps in flight.
-    async fn next_token(&mut self) -> Result<u32> {
+    /// The next token, from those that were read, or from the oldest steps in flight. None where the caller cancelled meanwhile.
+    async fn next_token(&mut self) -> Result<Option<Sampled>> {
         if self.read.is_empty() {
             let (last, longest) = (self.last, self.longest());
             match &mut self.place {
                 Place::Decoding(id) => self.read = decoding::next_tokens(&self.engine, *id).await?,
-                Place::Speculating(alone) => self.read = alone.next_tokens(&self.engine, last, longest).await?,
+                Place::Speculating(alone) => {
+                    let tokens = alone.next_tokens(&self.engine, last, longest).await?;
+                    self.read = tokens.into_iter().map(Sampled::from).collect();
+                }
+                Place::Processing(alone) => match alone.next_token(&self.engine, last).await? {
+                    Some(sampled) => self.read.push_back(sampled),
+                    None => return Ok(None),
+                },
                 _ => bail!(Internal, "a generation without a session"),
             }
             if let Some((tokens, begin)) = self.last_pass.take() {
@@ -275,17 +362,17 @@ impl Generation {
             }
         }
         match self.read.pop_front() {
-            Some(u32::MAX) => bail!(
+            Some(Sampled { token: u32::MAX, .. }) => bail!(
                 NumericalError,
                 "the logits of token {} are not numbers (NaN); the model's weights are broken or overflow",
                 self.generated
             ),
-            Some(token) => Ok(token),
+            Some(sampled) => Ok(Some(sampled)),
             None => bail!(Internal, "a token was read back without its bytes"),
         }
     }
 
-    fn take_token(&mut self, token: u32, chunk: &mut Chunk) -> Result<()> {
+    fn take_token(&mut self, Sampled { token, logprobs }: Sampled, chunk: &mut Chunk) -> Result<()> {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += 1;
         self.last = Some(token);
@@ -298,12 +385,16 @@ impl Generation {
             alone.session.decoded(token);
         }
         chunk.token_ids.push(token);
+        if let (Some(logprobs), Some(all)) = (logprobs, &mut chunk.logprobs) {
+            all.push(TokenLogprobs::new(&self.engine.tokenizer, token, &logprobs, self.offset));
+        }
         if ends {
             chunk.text.push_str(&self.rest());
             chunk.finish_reason = Some(FinishReason::Stop);
             return Ok(());
         }
         let piece = self.decoder.push(&self.engine.tokenizer, token)?;
+        self.offset += piece.encode_utf16().count();
         let progress = self.request.stop.push(&piece);
         chunk.text.push_str(&progress.text);
         if progress.matched.is_some() {
@@ -370,6 +461,7 @@ impl Generation {
                 alone.speculation.end(&self.engine, forget);
                 Some(alone.session)
             }
+            Place::Processing(alone) => Some(alone.end()),
         };
         if let Some(mut session) = session {
             if forget {
@@ -406,7 +498,7 @@ impl Speculating {
     }
 }
 
-impl Drop for Generation {
+impl Drop for Choice {
     fn drop(&mut self) {
         self.end(false);
     }

@@ -4,6 +4,7 @@
 
 mod autotune;
 mod chat_prompt;
+mod choices;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;
@@ -14,6 +15,8 @@ mod info;
 mod inspect;
 mod load;
 mod loaded;
+mod logits_processor;
+mod logprobs;
 mod model_text;
 mod options;
 mod prefill_pace;
@@ -27,13 +30,16 @@ mod verification;
 
 pub use crate::model::{KvFormat, Precision, folder, source};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
+pub use choices::Generation;
 pub use draft::DraftInfo;
 pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
-pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
+pub use generate::{Chunk, FinishReason, Timings, Usage};
 pub use info::{ModelInfo, Phase, Progress, Warning};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::file_bytes;
 pub use loaded::{Engine, EngineTensor};
+pub use logits_processor::LogitsProcessor;
+pub use logprobs::{TokenLogprob, TokenLogprobs};
 pub use options::LoadOptions;
 
 // What bindings need of the layers below.

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Fields, GenerationFields, group};
-use crate::engine::generate::Generation;
+use super::{ChatLogprobsFields, Fields, GenerationFields, group};
+use crate::engine::choices::Generation;
 use crate::engine::loaded::Engine;
 use crate::error::Result;
 
@@ -11,6 +11,7 @@ use crate::error::Result;
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
     pub chat: ChatFields,
+    pub logprobs: ChatLogprobsFields,
     pub generation: GenerationFields,
 }
 
@@ -35,7 +36,8 @@ group! {
 impl ChatRequest {
     pub fn parse(request: Value) -> Result<Self> {
         let mut fields = Fields::of("the chat request", request)?;
-        let request = Self { chat: fields.group()?, generation: GenerationFields::take(&mut fields)? };
+        let request =
+            Self { chat: fields.group()?, logprobs: fields.group()?, generation: GenerationFields::take(&mut fields)? };
         fields.finish()?;
         Ok(request)
     }
@@ -45,7 +47,7 @@ impl Engine {
     /// Renders and tokenises the messages; generation starts with the first `next`.
     pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
         self.0.decoder()?;
-        let ChatRequest { chat, generation } = request;
+        let ChatRequest { chat, logprobs, generation } = request;
         let prompt = self.prompt(&chat)?;
         let tokenizer = self.tokenizer();
         // Most templates write BOS themselves; twice would be another prompt.
@@ -53,6 +55,6 @@ impl Engine {
             tokenizer.token_bytes_with_control(bos).is_ok_and(|text| prompt.as_bytes().starts_with(text))
         });
         let ids = tokenizer.encode(&prompt, !begins_with_bos, true)?;
-        self.start(generation.request(self, ids, chat.continue_final_message)?)
+        self.start(generation.request(self, ids, chat.continue_final_message, logprobs.wanted()?)?)
     }
 }

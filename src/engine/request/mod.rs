@@ -5,14 +5,18 @@
 //! here. A field of no group is refused by name, because ignoring it would give another answer than was asked for.
 
 mod chat;
+mod choices;
 mod completion;
 mod ending;
 mod fields;
+mod logprobs;
 mod sampling;
 
 pub use chat::{ChatFields, ChatRequest};
+pub use choices::ChoicesFields;
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
+pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
 pub use sampling::SamplingFields;
 
 pub(super) use fields::{Fields, Group, group};
@@ -28,6 +32,7 @@ pub struct GenerationFields {
     pub sampling: SamplingFields,
     pub ending: EndingFields,
     pub speculation: SpeculationFields,
+    pub choices: ChoicesFields,
 }
 
 group! {
@@ -40,17 +45,28 @@ group! {
 
 impl GenerationFields {
     fn take(fields: &mut Fields) -> Result<Self> {
-        Ok(Self { sampling: fields.group()?, ending: fields.group()?, speculation: fields.group()? })
+        Ok(Self {
+            sampling: fields.group()?,
+            ending: fields.group()?,
+            speculation: fields.group()?,
+            choices: fields.group()?,
+        })
     }
 
     /// Checks what the fields say, together and beside the engine's model.
-    fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool) -> Result<Request> {
+    fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool, logprobs: Option<usize>) -> Result<Request> {
         let sampler = self.sampling.settings()?;
         let speculation = self
             .speculation
             .speculation
             .map(|asked| Speculation::new(asked, &sampler, engine.info().draft.is_some()))
             .transpose()?;
+        if logprobs.is_some() && speculation.is_some() {
+            bail!(
+                InvalidRequest,
+                "logprobs and speculation exclude each other: a draft is verified without log probabilities; leave one out"
+            );
+        }
         Ok(Request {
             prompt,
             max_tokens: self.ending.longest()?,
@@ -58,6 +74,10 @@ impl GenerationFields {
             stop: self.ending.stops()?,
             sampler,
             speculation,
+            logprobs,
+            processor: None,
+            choices: self.choices.count()?,
+            is_reproducible: self.sampling.seed.is_some(),
             continues,
         })
     }

@@ -33,6 +33,7 @@ ops! {
     binary: Binary,
     combine_experts: CombineExperts,
     concat_columns: ConcatColumns,
+    copy_sequence: CopySequence,
     dot: Dot,
     embedding: Embedding,
     embedding_part: EmbeddingPart,
