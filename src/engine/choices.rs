@@ -22,6 +22,8 @@ pub const MAX_CHOICES: usize = 128;
 pub struct Generation {
     engine: Rc<Inner>,
     request: Request,
+    /// The next that is to begin, prepared ahead.
+    prepared: Option<Choice>,
     /// Those that have begun, with their index.
     running: Vec<(usize, Choice)>,
     begun: usize,
@@ -55,6 +57,7 @@ impl Engine {
         Ok(Generation {
             engine: self.0.clone(),
             request,
+            prepared: None,
             running: Vec::new(),
             begun: 0,
             ready: VecDeque::new(),
@@ -76,8 +79,28 @@ impl Generation {
                 "a logits processor and speculation exclude each other: a draft is verified without the processor; leave one out"
             );
         }
+        if let Some(asked) = &self.request.grammar {
+            bail!(InvalidRequest, "a logits processor and {} exclude each other; leave one of them out", asked.field);
+        }
         self.request.processor = Some(processor);
         Ok(self)
+    }
+
+    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `next` does it where
+    /// nobody has.
+    pub async fn prepare(&mut self) -> Result<()> {
+        if self.begun == 0 && self.prepared.is_none() {
+            let mut first = self.choice(0);
+            first.prepare().await?;
+            self.prepared = Some(first);
+        }
+        Ok(())
+    }
+
+    fn choice(&self, index: usize) -> Choice {
+        let mut request = self.request.clone();
+        request.sampler.seed = request.sampler.seed.wrapping_add(index as u64);
+        Choice::new(self.engine.clone(), request)
     }
 
     /// The next piece of one of the answers, `None` after the last one.
@@ -139,9 +162,7 @@ impl Generation {
                 break;
             }
             let index = self.begun;
-            let mut request = self.request.clone();
-            request.sampler.seed = request.sampler.seed.wrapping_add(index as u64);
-            let mut choice = Choice::new(self.engine.clone(), request);
+            let mut choice = self.prepared.take().unwrap_or_else(|| self.choice(index));
             if self.cancelled {
                 choice.cancel();
             } else {

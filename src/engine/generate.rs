@@ -10,6 +10,8 @@ use std::rc::Rc;
 use serde::Serialize;
 use web_time::Instant;
 
+use super::constrained::Constrained;
+use super::constraint::{Asked, Constraint};
 use super::decoding;
 use super::loaded::{Inner, common_prefix};
 use super::logits_processor::{LogitsProcessor, Processing};
@@ -89,6 +91,8 @@ pub(super) struct Request {
     pub stop: StopStrings,
     pub ignore_eos: bool,
     pub speculation: Option<Speculation>,
+    /// What the answer is held to.
+    pub grammar: Option<Asked>,
     /// Log probabilities come with the tokens: of how many of the most probable ones.
     pub logprobs: Option<usize>,
     /// Changes the logits before each choice.
@@ -106,6 +110,10 @@ pub(super) struct Choice {
     engine: Rc<Inner>,
     place: Place,
     request: Request,
+    /// The request's grammar, compiled, until decoding has it.
+    constraint: Option<Box<dyn Constraint>>,
+    /// The grammar left no choice at all: the answer is what was read.
+    is_known: bool,
     decoder: StreamDecoder,
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<Sampled>,
@@ -135,6 +143,8 @@ enum Place {
     Speculating(Box<Speculating>),
     /// With it, because its logits are processed.
     Processing(Box<Processing>),
+    /// With it, because a grammar looks at each token.
+    Constrained(Box<Constrained>),
 }
 
 /// What decodes by itself.
@@ -151,17 +161,27 @@ struct Speculating {
 /// What the prompt of one choice left for others: their sessions take it over instead of taking it in themselves.
 pub(super) struct Prompted {
     /// The number of its session in the cache of all.
-    sequence: usize,
+    pub sequence: usize,
     /// Behind the prompt, [1, vocab_size].
     logits: Tensor,
     /// Tokens that the pass took in which gave them.
-    advance: usize,
+    pub advance: usize,
+    /// As of its session.
+    pub by_passes: usize,
+}
+
+/// What an answer begins with.
+struct Opening {
+    constraint: Option<Box<dyn Constraint>>,
+    forced: Vec<u32>,
 }
 
 impl Choice {
     /// Nothing runs before the first `next`.
     pub fn new(engine: Rc<Inner>, request: Request) -> Self {
-        let decoder = match request.continues {
+        // What a grammar admits is the text to the letter.
+        let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
+        let decoder = match request.continues || is_whole {
             true => StreamDecoder::continuing(),
             false => StreamDecoder::new(&engine.tokenizer),
         };
@@ -169,6 +189,8 @@ impl Choice {
             engine,
             place: Place::Nowhere,
             request,
+            constraint: None,
+            is_known: false,
             decoder,
             read: VecDeque::new(),
             last_pass: None,
@@ -200,6 +222,17 @@ impl Choice {
         result.map(Some)
     }
 
+    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `next` does it where
+    /// nobody has.
+    pub async fn prepare(&mut self) -> Result<()> {
+        if let (Some(asked), None) = (&self.request.grammar, &self.constraint)
+            && matches!(self.place, Place::Nowhere)
+        {
+            self.constraint = Some(self.engine.constraint(asked).await?);
+        }
+        Ok(())
+    }
+
     /// Ends the generation with the next chunk.
     pub fn cancel(&mut self) {
         self.cancelled = true;
@@ -215,6 +248,11 @@ impl Choice {
                 chunk.finish_reason = Some(FinishReason::Cancelled);
                 break;
             }
+            if self.is_complete() {
+                // The grammar admits the empty text alone.
+                chunk.finish_reason = Some(FinishReason::Stop);
+                break;
+            }
             match self.next_token().await? {
                 Some(sampled) => self.take_token(sampled, &mut chunk)?,
                 None => self.cancelled = true,
@@ -228,11 +266,12 @@ impl Choice {
         Ok(chunk)
     }
 
-    /// Takes the prompt in, or over from a choice that did, and lets the first token be sampled. Comes before the first `next`.
+    /// Takes the prompt in, or over from a choice that did, and lets the first token be sampled. Comes before the first `next`. What the
+    /// prompt left is for other choices; nothing where a grammar leaves nothing to be sampled.
     pub async fn begin(&mut self, prompted: Option<&Prompted>) -> Result<Option<Prompted>> {
         let begun = match prompted {
             Some(prompted) => self.adopt(prompted).await.map(|()| None),
-            None => self.prefill().await.map(Some),
+            None => self.prefill().await,
         };
         if begun.is_err() {
             self.end(true);
@@ -240,63 +279,92 @@ impl Choice {
         begun
     }
 
-    async fn prefill(&mut self) -> Result<Prompted> {
+    async fn prefill(&mut self) -> Result<Option<Prompted>> {
+        self.started = Instant::now();
         let engine = self.engine.clone();
-        let prompt = self.request.prompt.clone();
-        self.take_session().await?;
-        let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
+        let Some(opening) = self.opening().await? else { return Ok(None) };
+        let prompt = [&self.request.prompt, &opening.forced[..]].concat();
+        let is_reproducible = self.request.is_reproducible;
+        let session = self.take_session(&prompt, opening.constraint.is_some()).await?;
         // The last token is always taken in anew: its logits are wanted.
         let mut common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
-        if self.request.is_reproducible {
+        if is_reproducible {
             // Passes over one token round otherwise than those over several, so what the cache happens to hold must not decide which of
             // them a token of the prompt takes.
             common = common.min(session.by_passes()).min(prompt.len().saturating_sub(2));
         }
         session.truncate(common);
-        self.cached = common;
+        self.cached = common.min(self.request.prompt.len());
         let mut done = common;
-        let prompted = loop {
+        let (logits, advance) = loop {
             let begin = Instant::now();
             let among_others = !engine.decoding.borrow().is_idle();
             let rest = prompt.len() - done;
             let mut tokens = engine.pace.borrow().part_of(rest, among_others);
-            if self.request.is_reproducible && rest == tokens + 1 {
+            if is_reproducible && rest == tokens + 1 {
                 tokens -= 1;
             }
-            let logits = session.prefill(engine.decoder()?, &prompt[done..], tokens)?;
-            done += tokens;
-            if let Some(logits) = logits {
+            let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
+            if tokens == rest {
+                let logits = session.pass(engine.decoder()?, &prompt[done..], opening.forced.len())?;
                 self.last_pass = Some((tokens, begin));
-                break Prompted { sequence: session.sequence, logits, advance: tokens };
+                break (logits, tokens);
             }
+            session.prefill(engine.decoder()?, &prompt[done..done + tokens])?;
+            done += tokens;
             // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
             engine.context.device().sync().await?;
             engine.pace.borrow_mut().took(tokens, begin.elapsed());
         };
-        self.sample_first(&prompted).await?;
-        Ok(prompted)
+        let Place::Prefill(session) = &self.place else { bail!(Internal, "a generation without a session") };
+        let by_passes = session.by_passes();
+        let prompted = Prompted { sequence: session.sequence, logits, advance, by_passes };
+        self.go_on(&prompted, opening)?;
+        Ok(Some(prompted))
     }
 
     async fn adopt(&mut self, prompted: &Prompted) -> Result<()> {
+        self.started = Instant::now();
         let engine = self.engine.clone();
-        self.take_session().await?;
-        let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
-        session.adopt(&engine.context, &self.request.prompt, prompted.sequence, prompted.advance)?;
+        let Some(opening) = self.opening().await? else { return Ok(()) };
+        let prompt = [&self.request.prompt, &opening.forced[..]].concat();
         self.cached = self.request.prompt.len();
-        self.sample_first(prompted).await
+        let session = self.take_session(&prompt, opening.constraint.is_some()).await?;
+        session.adopt(&engine.context, &prompt, opening.forced.len(), prompted)?;
+        self.go_on(prompted, opening)
+    }
+
+    /// What the answer begins with by its grammar. None where that is all of it.
+    async fn opening(&mut self) -> Result<Option<Opening>> {
+        self.prepare().await?;
+        let mut constraint = self.constraint.take();
+        let (forced, is_all) = match &mut constraint {
+            // Of each token log probabilities are wanted, so each is chosen, be it from a single one.
+            Some(_) if self.request.logprobs.is_some() => (Vec::new(), false),
+            Some(constraint) => self.forced(&mut **constraint)?,
+            None => (Vec::new(), false),
+        };
+        if is_all || forced.len() == self.longest() {
+            (self.read, self.is_known) = (forced.into_iter().map(Sampled::from).collect(), is_all);
+            return Ok(None);
+        }
+        Ok(Some(Opening { constraint, forced }))
     }
 
     /// A session with the settings of this choice.
-    async fn take_session(&mut self) -> Result<()> {
-        self.started = Instant::now();
+    async fn take_session(&mut self, prompt: &[u32], masks: bool) -> Result<&mut Session> {
         let engine = self.engine.clone();
-        self.place = Place::Prefill(Box::new(engine.take_session(&self.request.prompt)?));
+        self.place = Place::Prefill(Box::new(engine.take_session(prompt)?));
         let ending = self.ending();
         let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
         session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
+        if masks {
+            session.prepare_masks(&engine.context).await?;
+        }
         // Of processed logits the CPU has what it takes.
         let logprobs = self.request.logprobs.filter(|_| self.request.processor.is_none());
-        session.configure_logprobs(&engine.context, logprobs).await
+        session.configure_logprobs(&engine.context, logprobs).await?;
+        Ok(session)
     }
 
     fn ending(&self) -> Ending {
@@ -304,38 +372,67 @@ impl Choice {
         Ending { stops: stops.to_vec(), steps: self.longest() }
     }
 
-    /// Lets the first token be sampled and goes on to where the others come from.
-    async fn sample_first(&mut self, prompted: &Prompted) -> Result<()> {
+    /// From the logits behind the prompt to where the tokens come from.
+    fn go_on(&mut self, prompted: &Prompted, opening: Opening) -> Result<()> {
         let engine = self.engine.clone();
-        let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
-        if self.request.processor.is_none() {
-            session.sample_first(&engine.context, &prompted.logits, prompted.advance)?;
-        }
         let ending = self.ending();
         let Place::Prefill(session) = std::mem::replace(&mut self.place, Place::Nowhere) else {
             bail!(Internal, "a generation without a session")
         };
         let session = *session;
-        self.place = match (self.request.speculation.take(), &self.request.processor) {
-            (None, None) => {
-                let first = session.read_tokens(&engine.context, 0, 1)?;
+        let Prompted { logits, advance, .. } = prompted;
+        if let Some(constraint) = opening.constraint {
+            let last = opening.forced.last().or(self.request.prompt.last()).copied().unwrap_or_default();
+            let (logits, steps) = ((logits.clone(), *advance), opening.forced.len());
+            self.read = opening.forced.into_iter().map(Sampled::from).collect();
+            let constrained = Constrained::new(&engine, session, constraint, logits, last, steps)?;
+            self.place = Place::Constrained(Box::new(constrained));
+            return Ok(());
+        }
+        if let Some(processor) = &self.request.processor {
+            let (wanted, logits) = (self.request.logprobs, (logits.clone(), *advance));
+            self.place =
+                Place::Processing(Box::new(Processing::new(session, processor.clone(), wanted, logits, ending.steps)));
+            return Ok(());
+        }
+        session.choose_after(&engine.context, logits, *advance, None)?;
+        let first = session.read_tokens(&engine.context, 0, 1)?;
+        self.place = match self.request.speculation.take() {
+            None => {
                 let id = engine.decoding.borrow_mut().join(session, &self.request.sampler, ending, first);
                 Place::Decoding(id)
             }
-            (None, Some(processor)) => {
-                let processor = processor.clone();
-                let (logits, advance) = (prompted.logits.clone(), prompted.advance);
-                Place::Processing(Box::new(Processing::new(session, processor, self.request.logprobs, logits, advance)))
-            }
-            (Some(speculation), _) => Place::Speculating(Box::new(Speculating {
-                in_flight: Some((session.read_tokens(&engine.context, 0, 1)?, 1)),
+            Some(speculation) => Place::Speculating(Box::new(Speculating {
                 session,
                 speculation,
+                in_flight: Some((first, 1)),
                 steps: 1,
                 run_ahead: RunAhead::default(),
             })),
         };
         Ok(())
+    }
+
+    /// The tokens that a grammar forces at the beginning, which go through the prompt's pass, and whether they are all.
+    fn forced(&self, constraint: &mut dyn Constraint) -> Result<(Vec<u32>, bool)> {
+        let mut state = constraint.advance(&[])?;
+        let (mut forced, room) = (Vec::new(), self.longest());
+        while !state.forced.is_empty() && forced.len() < room {
+            state.forced.truncate(room - forced.len());
+            let next = constraint.advance(&state.forced)?;
+            forced.append(&mut state.forced);
+            state = next;
+        }
+        Ok((forced, state.is_complete))
+    }
+
+    /// Whether a grammar leaves nothing but the end.
+    fn is_complete(&self) -> bool {
+        let is_complete = match &self.place {
+            Place::Constrained(alone) => alone.is_complete(),
+            _ => self.is_known,
+        };
+        is_complete && self.read.is_empty()
     }
 
     /// The next token, from those that were read, or from the oldest steps in flight. None where the caller cancelled meanwhile.
@@ -352,6 +449,7 @@ impl Choice {
                     Some(sampled) => self.read.push_back(sampled),
                     None => return Ok(None),
                 },
+                Place::Constrained(alone) => self.read = alone.next_tokens(&self.engine, longest).await?,
                 _ => bail!(Internal, "a generation without a session"),
             }
             if let Some((tokens, begin)) = self.last_pass.take() {
@@ -398,6 +496,9 @@ impl Choice {
         let progress = self.request.stop.push(&piece);
         chunk.text.push_str(&progress.text);
         if progress.matched.is_some() {
+            chunk.finish_reason = Some(FinishReason::Stop);
+        } else if self.is_complete() {
+            chunk.text.push_str(&self.rest());
             chunk.finish_reason = Some(FinishReason::Stop);
         } else if self.generated >= self.longest() {
             let rest = self.rest();
@@ -462,6 +563,7 @@ impl Choice {
                 Some(alone.session)
             }
             Place::Processing(alone) => Some(alone.end()),
+            Place::Constrained(alone) => Some(alone.session),
         };
         if let Some(mut session) = session {
             if forget {

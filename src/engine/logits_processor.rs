@@ -30,20 +30,21 @@ pub(super) struct Processing {
     first: Option<(Tensor, usize)>,
     /// The logits that follow the last token.
     in_flight: Option<Readback>,
-    /// Tokens chosen.
+    /// Tokens chosen, and the most there may be.
     steps: usize,
+    longest: usize,
 }
 
 impl Processing {
-    /// From a session that has taken in its prompt, with the `logits` behind it.
+    /// From a session that has taken in its prompt, with the `logits` behind it and how many tokens the pass took in that gave them.
     pub fn new(
         session: Session,
         processor: Rc<dyn LogitsProcessor>,
         logprobs: Option<usize>,
-        logits: Tensor,
-        advance: usize,
+        (logits, advance): (Tensor, usize),
+        longest: usize,
     ) -> Self {
-        Self { session, processor, logprobs, first: Some((logits, advance)), in_flight: None, steps: 0 }
+        Self { session, processor, logprobs, first: Some((logits, advance)), in_flight: None, steps: 0, longest }
     }
 
     /// The next token, after `last`. None where the caller has cancelled.
@@ -76,14 +77,16 @@ impl Processing {
         check(&processed, raw.len(), self.steps)?;
         context.write(&logits, 0, bytemuck::cast_slice(&processed))?;
         match self.first.take() {
-            Some((logits, advance)) => self.session.sample_first(context, &logits, advance)?,
-            None => self.session.choose(context)?,
+            Some((logits, advance)) => self.session.choose_after(context, &logits, advance, None)?,
+            None => self.session.choose_step(context, None)?,
         }
         let token = self.session.read_tokens(context, self.steps, 1)?;
         // While the token is on its way: what follows it, unless the kernels see that nothing does.
-        self.session.pass(context)?;
-        let logits = self.session.logits()?;
-        self.in_flight = Some(context.start_readback(&[(logits, 0..logits.shape().elements())])?);
+        if self.steps + 1 < self.longest {
+            self.session.forward_step(context)?;
+            let logits = self.session.logits()?;
+            self.in_flight = Some(context.start_readback(&[(logits, 0..logits.shape().elements())])?);
+        }
         let token = match token.bytes().await?.first() {
             Some(bytes) => bytemuck::pod_read_unaligned::<u32>(bytes),
             None => bail!(Internal, "a token was read back without its bytes"),

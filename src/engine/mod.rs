@@ -5,6 +5,9 @@
 mod autotune;
 mod chat_prompt;
 mod choices;
+mod compile_ahead;
+mod constrained;
+pub mod constraint;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;

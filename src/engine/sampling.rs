@@ -2,7 +2,9 @@
 //! two: Gumbel-max over the whole vocabulary, which is greedy too, and the same over what top-k, top-p and min-p keep.
 
 use crate::error::Result;
-use crate::tensor::ops::{SampleHistogram, SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit};
+use crate::tensor::ops::{
+    MaskLogits, SampleHistogram, SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit,
+};
 use crate::tensor::{Chooser, Context, Desc, Plan, SampleSettings, Tensor};
 use crate::text::sampler::SamplerSettings;
 
@@ -16,6 +18,16 @@ pub struct Sampling {
     /// Recorded when it is first asked for.
     truncated: Option<Plan>,
     is_truncated: bool,
+    masked: Option<Masked>,
+}
+
+/// Choices among the tokens that a mask leaves.
+struct Masked {
+    /// [1, words] u32: a bit for each token.
+    allowed: Tensor,
+    whole: Plan,
+    /// Recorded when it is first asked for.
+    truncated: Option<Plan>,
 }
 
 /// What ends a sequence on the GPU, so that steps which ran ahead leave the state and the cache as they are.
@@ -43,7 +55,7 @@ impl Sampling {
     pub async fn new(context: &Context, logits: Tensor, target: Target) -> Result<Self> {
         let settings = context.zeros(Desc::u32(&[SampleSettings::WORDS]))?;
         let ((), whole) = context.plan(|| choose(context, &logits, &settings, &target, 1)).await?;
-        Ok(Self { logits, settings, target, whole, truncated: None, is_truncated: false })
+        Ok(Self { logits, settings, target, whole, truncated: None, is_truncated: false, masked: None })
     }
 
     /// Sets what the next choices depend on. A plan that is recorded here runs once: it changes the state and the token.
@@ -62,6 +74,48 @@ impl Sampling {
             Some(truncated) if self.is_truncated => context.replay(truncated),
             _ => context.replay(&self.whole),
         }
+    }
+
+    /// Prepares choices among what a mask leaves, by the settings that `configure` got last.
+    pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
+        let (logits, settings, target) = (&self.logits, &self.settings, &self.target);
+        let masked = match &mut self.masked {
+            Some(masked) => masked,
+            None => {
+                let (_, vocab_size) = logits.shape().matrix()?;
+                let allowed = context.zeros(Desc::u32(&[1, MaskLogits::words(vocab_size)]))?;
+                let choose = || choose(context, &mask(context, logits, &allowed)?, settings, target, 1);
+                let ((), whole) = context.plan(choose).await?;
+                self.masked.insert(Masked { allowed, whole, truncated: None })
+            }
+        };
+        if self.is_truncated && masked.truncated.is_none() {
+            let allowed = &masked.allowed;
+            let choose = || choose_truncated(context, &mask(context, logits, allowed)?, settings, target, 1);
+            masked.truncated = Some(context.plan(choose).await?.1);
+        }
+        Ok(())
+    }
+
+    /// Chooses among the logits of the decode step, from the tokens whose bits are set.
+    pub fn replay_masked(&self, context: &Context, allowed: &[u32]) -> Result<()> {
+        let masked = self.masked()?;
+        context.write(&masked.allowed, 0, bytemuck::cast_slice(allowed))?;
+        match &masked.truncated {
+            Some(truncated) if self.is_truncated => context.replay(truncated),
+            _ => context.replay(&masked.whole),
+        }
+    }
+
+    /// The same among other logits, of a pass that put `advance` tokens into the KV cache.
+    pub fn record_masked(&self, context: &Context, logits: &Tensor, advance: usize, allowed: &[u32]) -> Result<()> {
+        let masked = self.masked()?;
+        context.write(&masked.allowed, 0, bytemuck::cast_slice(allowed))?;
+        self.record(context, &mask(context, logits, &masked.allowed)?, advance)
+    }
+
+    fn masked(&self) -> Result<&Masked> {
+        self.masked.as_ref().ok_or_else(|| err!(Internal, "a mask before masks were prepared"))
     }
 
     /// Chooses among other logits, of a pass that put `advance` tokens into the KV cache.
@@ -93,6 +147,10 @@ fn mixed(seed: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+fn mask(context: &Context, logits: &Tensor, allowed: &Tensor) -> Result<Tensor> {
+    context.run1(&MaskLogits, &[logits, allowed])
 }
 
 /// Chooses among the logits of each row, [rows, vocab_size], from the whole vocabulary.

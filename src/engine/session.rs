@@ -5,6 +5,7 @@
 //! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
 //! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
+use super::generate::Prompted;
 use super::logprobs::{LogprobPlans, LogprobRings};
 use super::sampling::{Ending, Sampling, Target};
 use super::sequences::ring_ranges;
@@ -182,28 +183,65 @@ impl Session {
         Ok(states)
     }
 
-    /// Takes in the next part of a prompt, of `tokens` tokens; the last part gives the logits behind it, [1, vocab_size].
-    pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32], tokens: usize) -> Result<Option<Tensor>> {
-        let logits = if tokens < ids.len() { Logits::None } else { Logits::Last };
-        self.forward(transformer, &ids[..tokens], logits)
+    /// Takes in a part of a prompt that is not the last.
+    pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<()> {
+        self.forward(transformer, ids, Logits::None).map(|_| ())
     }
 
-    /// Takes over a prompt that another sequence's session took in, the last `advance` tokens of it by the last pass.
-    pub fn adopt(&mut self, context: &Context, prompt: &[u32], sequence: usize, advance: usize) -> Result<()> {
+    /// Takes over a prompt, with `steps` tokens of the answer behind it, that another sequence's session took in.
+    pub fn adopt(&mut self, context: &Context, prompt: &[u32], steps: usize, from: &Prompted) -> Result<()> {
         self.forget();
-        self.cache.copy_from(context, sequence, prompt.len())?;
-        self.tokens.extend_from_slice(&prompt[..prompt.len() - advance]);
-        self.place(context, 0)?;
-        self.tokens.extend_from_slice(&prompt[prompt.len() - advance..]);
-        Ok(())
+        self.cache.copy_from(context, from.sequence, prompt.len())?;
+        self.tokens.extend_from_slice(prompt);
+        self.by_passes = from.by_passes;
+        self.place_at(context, prompt.len() - from.advance, steps as u32)
     }
 
-    /// Samples the first token of the answer, as step 0, from the logits behind a prompt whose last pass took in `advance` tokens.
-    pub fn sample_first(&self, context: &Context, logits: &Tensor, advance: usize) -> Result<()> {
+    /// Lets choices among what a mask leaves follow; after `configure`.
+    pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
+        match &mut self.decode {
+            Some(decode) => decode.sampling.prepare_masks(context).await,
+            None => bail!(Internal, "a session is used before it was prepared"),
+        }
+    }
+
+    /// One pass over `ids`, whose logits a choice is to be made from; it is step `step`.
+    pub fn pass(&mut self, transformer: &Transformer, ids: &[u32], step: usize) -> Result<Tensor> {
+        let logits = logits_of(self.forward(transformer, ids, Logits::Last)?)?;
+        // The pass left the state as it was, at step 0: the choice moves it on.
+        if step > 0 {
+            self.place_at(transformer.context(), self.tokens.len() - ids.len(), step as u32)?;
+        }
+        Ok(logits)
+    }
+
+    /// Chooses after a pass over `ids` tokens: from all tokens, or from those whose bits are set.
+    pub fn choose_after(&self, context: &Context, logits: &Tensor, ids: usize, allowed: Option<&[u32]>) -> Result<()> {
         let Decode { sampling, logprobs, .. } = self.decode()?;
-        let choose = || sampling.record(context, logits, advance);
+        let choose = || match allowed {
+            Some(allowed) => sampling.record_masked(context, logits, ids, allowed),
+            None => sampling.record(context, logits, ids),
+        };
         match logprobs {
             Some((rings, _)) if self.logprobs.is_some() => rings.around(context, logits, &self.target(), choose),
+            _ => choose(),
+        }
+    }
+
+    /// The first half of a decode step: takes in the token that was chosen last, where state and token say so.
+    pub fn forward_step(&self, context: &Context) -> Result<()> {
+        context.replay(&self.decode()?.forward)
+    }
+
+    /// The second half: chooses from all tokens, or from those whose bits are set.
+    pub fn choose_step(&self, context: &Context, allowed: Option<&[u32]>) -> Result<()> {
+        let Decode { sampling, logprobs, .. } = self.decode()?;
+        let choose = || match allowed {
+            Some(allowed) => sampling.replay_masked(context, allowed),
+            None => sampling.replay(context),
+        };
+        match logprobs {
+            Some((_, plans)) if self.logprobs.is_some() => plans.around(context, choose),
             _ => choose(),
         }
     }
@@ -247,27 +285,13 @@ impl Session {
 
     /// Records a decode step: the commands are the same every time.
     pub fn step(&self, context: &Context) -> Result<()> {
-        self.pass(context)?;
-        self.choose(context)
+        self.forward_step(context)?;
+        self.choose_step(context, None)
     }
 
-    /// The first half of a step: the pass over the token that was chosen last, which gives `logits`.
-    pub fn pass(&self, context: &Context) -> Result<()> {
-        context.replay(&self.decode()?.forward)
-    }
-
-    /// What `pass` gives, [1, vocab_size].
+    /// What a decode step chooses from, [1, vocab_size].
     pub fn logits(&self) -> Result<&Tensor> {
         Ok(&self.decode()?.logits)
-    }
-
-    /// The second half: chooses from `logits`.
-    pub fn choose(&self, context: &Context) -> Result<()> {
-        let Decode { sampling, logprobs, .. } = self.decode()?;
-        match logprobs {
-            Some((_, plans)) if self.logprobs.is_some() => plans.around(context, || sampling.replay(context)),
-            _ => sampling.replay(context),
-        }
     }
 
     /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
@@ -287,7 +311,11 @@ impl Session {
 
     /// Tells the kernels where the next token stands.
     fn place(&self, context: &Context, step: u32) -> Result<()> {
-        let words = [self.tokens.len() as u32, step, 0];
+        self.place_at(context, self.tokens.len(), step)
+    }
+
+    fn place_at(&self, context: &Context, position: usize, step: u32) -> Result<()> {
+        let words = [position as u32, step, 0];
         context.write(&self.state, 0, bytemuck::cast_slice(&words))
     }
 
@@ -341,8 +369,8 @@ mod tests {
         let context = &inner.context;
         let left = pollster::block_on(async {
             session.configure(inner.decoder().unwrap(), settings, ending).await.unwrap();
-            let logits = session.prefill(inner.decoder().unwrap(), prompt, prompt.len()).unwrap().unwrap();
-            session.sample_first(context, &logits, prompt.len()).unwrap();
+            let logits = session.pass(inner.decoder().unwrap(), prompt, 0).unwrap();
+            session.choose_after(context, &logits, prompt.len(), None).unwrap();
             for _ in 1..steps {
                 session.step(context).unwrap();
             }

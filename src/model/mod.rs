@@ -30,4 +30,4 @@ pub use kv_cache::{KvCache, KvFormat};
 pub use pooling::{Embeds, Pooling};
 pub use transformer::{Logits, Precision, Transformer};
 pub use weight_layout::{Layout, Needs};
-pub use weights::{Progress, Run, Weights};
+pub use weights::{Progress, Run, Unloaded, Weights};

@@ -22,6 +22,7 @@ const BYTES_IN_FLIGHT: u64 = 64 << 20;
 const MAX_VECTOR: u64 = 1 << 24;
 
 /// The tensors of a model by their names in the file.
+#[derive(Clone)]
 pub struct Weights {
     tensors: HashMap<String, Tensor>,
     /// Matrices that lie in several parts, each of consecutive rows.
@@ -43,15 +44,17 @@ pub struct Run {
     pub matrix: Tensor,
 }
 
-impl Weights {
-    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read.
-    pub async fn load(
-        context: &Context,
-        checkpoint: &Checkpoint<'_>,
-        config: &Config,
-        layout: &Layout,
-        progress: &mut Progress<'_>,
-    ) -> Result<Self> {
+/// A model's matrices, for which there is room on the GPU, and which are still in their files.
+pub struct Unloaded<'a> {
+    weights: Weights,
+    checkpoint: &'a Checkpoint<'a>,
+    wanted: Vec<&'a TensorInfo>,
+    places: Places,
+}
+
+impl<'a> Unloaded<'a> {
+    /// Makes room for every tensor that the configuration uses. All types are checked before.
+    pub fn new(context: &Context, checkpoint: &'a Checkpoint<'a>, config: &Config, layout: &Layout) -> Result<Self> {
         let wanted: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
         for tensor in &wanted {
             format_of(tensor)?;
@@ -59,22 +62,39 @@ impl Weights {
                 bail!(InvalidFile, "the vector {:?} has {} elements", tensor.name, tensor.elements());
             }
         }
-        let mut weights = Self {
+        let mut weights = Weights {
             tensors: HashMap::new(),
             parts: HashMap::new(),
             vectors: HashMap::new(),
             joined: HashMap::new(),
             quantization: layout.most_common_format(&wanted, config)?.name,
             bytes: 0,
-            parameters: 0,
+            parameters: wanted.iter().map(|tensor| tensor.elements()).sum(),
         };
         let groups = layout.joinable(&wanted, config, context.device().capabilities())?;
         let mut places = weights.join(context, groups)?;
         weights.place(context, &wanted, config, layout, &mut places)?;
+        Ok(Self { weights, checkpoint, wanted, places })
+    }
 
+    /// The weights to look at before they are there: matrices hold nothing yet, and vectors ones.
+    pub fn preview(&self, context: &Context) -> Result<Weights> {
+        let mut weights = self.weights.clone();
+        for tensor in self.wanted.iter().filter(|tensor| is_vector(tensor)) {
+            let values = match &tensor.values {
+                TensorValues::Computed(values) => values.clone(),
+                TensorValues::Stored { .. } => vec![1.0; tensor.elements() as usize],
+            };
+            weights.insert_vector(context, &tensor.name, values)?;
+        }
+        Ok(weights)
+    }
+
+    /// Reads the tensors.
+    pub async fn load(self, context: &Context, progress: &mut Progress<'_>) -> Result<Weights> {
+        let Self { mut weights, checkpoint, wanted, places } = self;
         let mut parts: Vec<Piece<'_>> = Vec::new();
         for tensor in wanted {
-            weights.parameters += tensor.elements();
             match &tensor.values {
                 TensorValues::Computed(values) => weights.insert_vector(context, &tensor.name, values.clone())?,
                 TensorValues::Stored { parts: stored, change } => {
@@ -113,6 +133,19 @@ impl Weights {
         // The staging buffers and whatever else is not needed any more.
         context.device().trim();
         Ok(weights)
+    }
+}
+
+impl Weights {
+    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read.
+    pub async fn load(
+        context: &Context,
+        checkpoint: &Checkpoint<'_>,
+        config: &Config,
+        layout: &Layout,
+        progress: &mut Progress<'_>,
+    ) -> Result<Self> {
+        Unloaded::new(context, checkpoint, config, layout)?.load(context, progress).await
     }
 
     fn insert_vector(&mut self, context: &Context, name: &str, values: Vec<f32>) -> Result<()> {

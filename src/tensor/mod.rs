@@ -19,7 +19,9 @@ mod truncation;
 mod tuning;
 mod upload;
 
-pub use autotune::{Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, survey};
+pub use autotune::{
+    Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, compile_ahead, survey, take_over,
+};
 pub use batch::Batch;
 pub use dtype::DType;
 pub use exec::{Context, Plan, Tensor};

@@ -5,6 +5,7 @@
 
 pub mod chat;
 pub mod detokenize;
+pub mod grammar;
 pub mod sampler;
 pub mod stop;
 pub mod tokenizer;

@@ -9,6 +9,7 @@ use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
 use super::convert::{from_js, js_error, json_from_js, to_js};
+use super::logits_processor::JsLogitsProcessor;
 use super::source;
 use crate::engine::request::{ChatRequest, CompletionRequest};
 use crate::engine::{
@@ -59,15 +60,15 @@ impl WasmEngine {
         Ok(self.engine()?.tunings().map(str::to_owned))
     }
 
-    pub fn chat(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+    pub fn chat(&self, request: JsValue, logits_processor: Option<Function>) -> Result<WasmGeneration, JsValue> {
         let start = || self.get()?.chat(ChatRequest::parse(json_from_js("the chat request", &request)?)?);
-        start().map(WasmGeneration::new).map_err(js_error)
+        processed(start(), logits_processor).map(WasmGeneration::new).map_err(js_error)
     }
 
-    pub fn complete(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+    pub fn complete(&self, request: JsValue, logits_processor: Option<Function>) -> Result<WasmGeneration, JsValue> {
         let start =
             || self.get()?.complete(CompletionRequest::parse(json_from_js("the completion request", &request)?)?);
-        start().map(WasmGeneration::new).map_err(js_error)
+        processed(start(), logits_processor).map(WasmGeneration::new).map_err(js_error)
     }
 
     /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one behind the other.
@@ -157,6 +158,13 @@ impl WasmEngine {
 
     fn engine(&self) -> Result<Rc<Engine>, JsValue> {
         self.get().map_err(js_error)
+    }
+}
+
+fn processed(generation: Result<Generation>, logits_processor: Option<Function>) -> Result<Generation> {
+    match logits_processor {
+        None => generation,
+        Some(function) => generation?.with_logits_processor(Rc::new(JsLogitsProcessor(function))),
     }
 }
 

@@ -12,6 +12,7 @@ mod folder;
 mod gpu;
 mod gpu_batch;
 mod js_source;
+mod logits_processor;
 mod source;
 
 use wasm_bindgen::prelude::*;

@@ -11,6 +11,7 @@ mod ending;
 mod fields;
 mod logprobs;
 mod sampling;
+mod structured;
 
 pub use chat::{ChatFields, ChatRequest};
 pub use choices::ChoicesFields;
@@ -18,6 +19,7 @@ pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
 pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
 pub use sampling::SamplingFields;
+pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 
 pub(super) use fields::{Fields, Group, group};
 
@@ -31,6 +33,7 @@ use crate::error::Result;
 pub struct GenerationFields {
     pub sampling: SamplingFields,
     pub ending: EndingFields,
+    pub structured: StructuredFields,
     pub speculation: SpeculationFields,
     pub choices: ChoicesFields,
 }
@@ -48,6 +51,7 @@ impl GenerationFields {
         Ok(Self {
             sampling: fields.group()?,
             ending: fields.group()?,
+            structured: fields.group()?,
             speculation: fields.group()?,
             choices: fields.group()?,
         })
@@ -67,6 +71,19 @@ impl GenerationFields {
                 "logprobs and speculation exclude each other: a draft is verified without log probabilities; leave one out"
             );
         }
+        let grammar = self.structured.grammar()?;
+        if let Some(asked) = &grammar {
+            if speculation.is_some() {
+                bail!(InvalidRequest, "{} and speculation exclude each other; leave one of them out", asked.field);
+            }
+            if self.ending.ignore_eos {
+                bail!(
+                    InvalidRequest,
+                    "{} and ignore_eos exclude each other: a grammar says where the end is",
+                    asked.field
+                );
+            }
+        }
         Ok(Request {
             prompt,
             max_tokens: self.ending.longest()?,
@@ -78,6 +95,7 @@ impl GenerationFields {
             processor: None,
             choices: self.choices.count()?,
             is_reproducible: self.sampling.seed.is_some(),
+            grammar,
             continues,
         })
     }

@@ -22,7 +22,7 @@ use web_time::Duration;
 
 use super::tuning::{Choice, StoredTunings, TuningKey, Variant};
 use super::{Context, DType};
-use crate::error::Result;
+use crate::error::{Code, Result};
 use scratch::Scratch;
 
 /// A variant takes the default's place if it takes at most this much of its time.
@@ -92,7 +92,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
         let mut measured = 0;
         for subject in subjects {
             let TuningKey { op, sizes, format } = subject.key;
-            if let Some(choice) = stored.get(&subject.key).and_then(|choice| self.take_over(subject, choice)) {
+            if let Some(choice) = kept(self.context, subject, stored) {
                 report.kernels.push(Tuned { op, sizes, format, choice, from_cache: true });
                 continue;
             }
@@ -121,16 +121,6 @@ impl<'a, C: Clock> Autotune<'a, C> {
 
     fn now(&self) -> Duration {
         self.clock.now()
-    }
-
-    /// Chooses what was chosen at another time, if there still is such a variant.
-    fn take_over(&self, subject: &Subject, choice: &Choice) -> Option<Choice> {
-        let variant = match &choice.variant {
-            None => None,
-            Some(name) => Some(subject.variants().find(|variant| variant.to_string() == *name)?.clone()),
-        };
-        self.context.tunings().choose(subject.key, variant);
-        Some(choice.clone())
     }
 
     /// Whether what takes about so long still fits.
@@ -314,6 +304,44 @@ impl<'a, C: Clock> Autotune<'a, C> {
             .collect();
         self.clock.time(self.context, &chains).await
     }
+}
+
+/// Chooses what was chosen at another time, if there still is such a variant.
+fn kept(context: &Context, subject: &Subject, stored: &StoredTunings) -> Option<Choice> {
+    let choice = stored.get(&subject.key)?;
+    let variant = match &choice.variant {
+        None => None,
+        Some(name) => Some(subject.variants().find(|variant| variant.to_string() == *name)?.clone()),
+    };
+    context.tunings().choose(subject.key, variant);
+    Some(choice.clone())
+}
+
+/// Takes over what `stored` knows of the subjects, and gives the others.
+pub fn take_over<'s>(context: &Context, subjects: &'s [Subject], stored: &StoredTunings) -> Vec<&'s Subject> {
+    subjects.iter().filter(|subject| kept(context, subject, stored).is_none()).collect()
+}
+
+/// Compiles the kernels that are to be compared, until it is `enough`. One that does not compile is passed over: `Autotune::run` meets it
+/// again and throws it away.
+pub async fn compile_ahead(context: &Context, subjects: &[&Subject], enough: &dyn Fn() -> bool) -> Result<()> {
+    for subject in subjects {
+        let all: Vec<usize> = (0..subject.kernels.len()).collect();
+        for kernels in all.chunks(COMPILED_AT_ONCE) {
+            if enough() {
+                return Ok(());
+            }
+            let record = || {
+                let scratch = Scratch::new(context, subject)?;
+                kernels.iter().try_for_each(|kernel| scratch.record(context, subject, *kernel, 0))
+            };
+            match context.prepare(record).await {
+                Err(error) if error.code() == Code::ShaderCompilation => {}
+                prepared => prepared?,
+            }
+        }
+    }
+    Ok(())
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {

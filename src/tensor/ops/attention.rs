@@ -165,6 +165,8 @@ pub fn cases() -> Vec<Case> {
         (2, 2, 1, 256, 70, 67),
         (1, 16, 1, 96, 33, 31),
         (1, 128, 8, 64, 40, 20),
+        (2, 11, 1, 160, 20, 13),
+        (1, 45, 3, 224, 20, 18),
     ]
     .iter()
     .flat_map(|shape| LIMITS.map(|limits| (shape, limits)))

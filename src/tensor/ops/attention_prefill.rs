@@ -146,6 +146,10 @@ pub fn cases() -> Vec<Case> {
         (11, 3, 1, 160, 70, 0),
         (7, 2, 1, 256, 77, 67),
         (70, 128, 8, 64, 331, 260),
+        (9, 6, 1, 192, 40, 20),
+        (5, 16, 2, 112, 40, 30),
+        (6, 11, 1, 160, 30, 19),
+        (3, 45, 3, 224, 30, 21),
     ];
     // Each shape with each window and soft cap, with some tile.
     let cases = shapes.iter().flat_map(|shape| [shape; LIMITS.len()]).enumerate();

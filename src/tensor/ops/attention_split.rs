@@ -228,7 +228,7 @@ impl AttentionSplit {
 }
 
 /// Heads, key-value heads, head_dim, capacity and position of cases.
-pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 11] = [
+pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 15] = [
     (4, 1, 8, 5, 0),
     (4, 2, 16, 40, 17),
     (6, 3, 64, 700, 521),
@@ -239,6 +239,10 @@ pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 11] = [
     (2, 1, 256, 70, 67),
     (16, 1, 96, 33, 31),
     (128, 8, 64, 140, 130),
+    (6, 1, 192, 50, 49),
+    (16, 2, 112, 70, 66),
+    (11, 1, 160, 40, 39),
+    (45, 3, 224, 35, 33),
     // A step that ran ahead past the end of the context.
     (4, 2, 32, 66, 67),
 ];

@@ -71,7 +71,7 @@ impl Op for KvAppend {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(9);
     // tokens, kv_dim, capacity, position
-    [(1, 2, 1, 0), (1, 64, 10, 9), (7, 38, 50, 3), (129, 256, 300, 171)]
+    [(1, 2, 1, 0), (1, 64, 10, 9), (7, 38, 50, 3), (129, 256, 300, 171), (3, 8192, 9, 5)]
         .iter()
         .flat_map(|shape| [(shape, false), (shape, true)])
         .map(|(&(tokens, kv_dim, capacity, position), is_f16)| {

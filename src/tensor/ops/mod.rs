@@ -42,6 +42,7 @@ ops! {
     layer_norm: LayerNorm,
     logprobs_merge: LogprobsMerge,
     logprobs_partial: LogprobsPartial,
+    mask_logits: MaskLogits,
     mat_mul: MatMul,
     mat_mul_f32: MatMulF32,
     mat_mul_int8: MatMulInt8,

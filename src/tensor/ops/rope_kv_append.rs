@@ -233,6 +233,8 @@ pub fn cases() -> Vec<Case> {
         (37, 8, 2, 64, 64, 40, 3),
         (3, 3, 3, 80, 80, 8, 5),
         (2, 4, 1, 256, 256, 33, 31),
+        (2, 128, 8, 64, 64, 9, 7),
+        (3, 13, 1, 128, 128, 9, 2),
     ] {
         for (interleaved, bias) in [(true, false), (false, true)] {
             // All parts in most cases, and each run of them in one.
