@@ -93,6 +93,8 @@ codes! {
     NumericalError = "numerical_error",
     /// A logits processor of the caller's failed, or gave something else than logits.
     LogitsProcessor = "logits_processor",
+    /// A WebAssembly module of the package did not load.
+    WasmUnavailable = "wasm_unavailable",
     /// The object was disposed of.
     Disposed = "disposed",
     /// A fault of this library.

@@ -82,6 +82,12 @@ impl Generation {
         if let Some(asked) = &self.request.grammar {
             bail!(InvalidRequest, "a logits processor and {} exclude each other; leave one of them out", asked.field);
         }
+        if self.request.budget.is_some() {
+            bail!(
+                InvalidRequest,
+                "a logits processor and a budget of reasoning exclude each other; leave one of them out"
+            );
+        }
         self.request.processor = Some(processor);
         Ok(self)
     }
@@ -178,6 +184,8 @@ impl Generation {
     fn without_totals(&mut self, mut chunk: Chunk) -> Chunk {
         if let Some(usage) = chunk.usage.take() {
             self.usage.completion_tokens += usage.completion_tokens;
+            let (all, own) = (&mut self.usage.completion_tokens_details, usage.completion_tokens_details);
+            all.reasoning_tokens += own.reasoning_tokens;
             self.usage.total_tokens = self.usage.prompt_tokens + self.usage.completion_tokens;
         }
         if let Some(timings) = chunk.timings.take() {

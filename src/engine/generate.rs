@@ -10,30 +10,35 @@ use std::rc::Rc;
 use serde::Serialize;
 use web_time::Instant;
 
+use super::answer::{AnswerReader, AnswerRequest, MalformedToolCall, StopReason, ToolCallDelta};
 use super::constrained::Constrained;
 use super::constraint::{Asked, Constraint};
 use super::decoding;
 use super::loaded::{Inner, common_prefix};
 use super::logits_processor::{LogitsProcessor, Processing};
 use super::logprobs::{Sampled, TokenLogprobs};
+use super::reasoning_budget::{Budget, ReasoningBudget};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
 use super::sampling::Ending;
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
 use crate::tensor::{Readback, Tensor};
+use crate::text::answer::AnswerSettings;
 use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
-use crate::text::stop::StopStrings;
+use crate::text::tools::End;
 
 // A slot of the ring is read before a later step writes it.
 const _: () = assert!(SUBMITS_IN_FLIGHT * MAX_STEPS < RING);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The model ended its turn, or a stop string came.
+    /// The model ended its turn, or a stop string or token came.
     Stop,
+    /// The same, with calls of functions in the answer.
+    ToolCalls,
     /// `max_tokens` or the context is used up.
     Length,
     /// The caller cancelled.
@@ -45,6 +50,13 @@ pub struct Usage {
     pub prompt_tokens: usize,
     pub completion_tokens: usize,
     pub total_tokens: usize,
+    pub completion_tokens_details: CompletionTokensDetails,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CompletionTokensDetails {
+    /// Those that are reasoning, with its markers.
+    pub reasoning_tokens: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -70,12 +82,21 @@ pub struct Chunk {
     /// Which of the choices.
     pub index: usize,
     pub text: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCallDelta>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub malformed_tool_calls: Vec<MalformedToolCall>,
     pub token_ids: Vec<u32>,
     /// Where they were asked for, one for each of `token_ids`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Vec<TokenLogprobs>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
+    /// What of the request ended the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +109,10 @@ pub(super) struct Request {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<usize>,
     pub sampler: SamplerSettings,
-    pub stop: StopStrings,
+    /// How it is read, and what ends it.
+    pub answer: AnswerRequest,
+    /// The most tokens of reasoning.
+    pub budget: Option<Budget>,
     pub ignore_eos: bool,
     pub speculation: Option<Speculation>,
     /// What the answer is held to.
@@ -115,6 +139,7 @@ pub(super) struct Choice {
     /// The grammar left no choice at all: the answer is what was read.
     is_known: bool,
     decoder: StreamDecoder,
+    reader: AnswerReader,
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<Sampled>,
     /// The pass that samples the first token: how many tokens it takes in, and when it began.
@@ -158,6 +183,13 @@ struct Speculating {
     run_ahead: RunAhead,
 }
 
+impl Chunk {
+    /// Whether there is something to hand out.
+    fn says_nothing(&self) -> bool {
+        self.text.is_empty() && self.reasoning.is_empty() && self.tool_calls.is_empty()
+    }
+}
+
 /// What the prompt of one choice left for others: their sessions take it over instead of taking it in themselves.
 pub(super) struct Prompted {
     /// The number of its session in the cache of all.
@@ -185,6 +217,8 @@ impl Choice {
             true => StreamDecoder::continuing(),
             false => StreamDecoder::new(&engine.tokenizer),
         };
+        let decoder = decoder.showing(request.answer.visible.clone());
+        let reader = AnswerReader::new(request.answer.clone());
         Self {
             engine,
             place: Place::Nowhere,
@@ -192,6 +226,7 @@ impl Choice {
             constraint: None,
             is_known: false,
             decoder,
+            reader,
             read: VecDeque::new(),
             last_pass: None,
             generated: 0,
@@ -225,12 +260,29 @@ impl Choice {
     /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `next` does it where
     /// nobody has.
     pub async fn prepare(&mut self) -> Result<()> {
-        if let (Some(asked), None) = (&self.request.grammar, &self.constraint)
-            && matches!(self.place, Place::Nowhere)
-        {
+        if self.constraint.is_some() || !matches!(self.place, Place::Nowhere) {
+            return Ok(());
+        }
+        if let Some(asked) = &self.request.grammar {
             self.constraint = Some(self.engine.constraint(asked).await?);
         }
+        if let Some(budget) = self.request.budget.take() {
+            let settings = AnswerSettings { tools: None, ..self.request.answer.settings.clone() };
+            let tokenizer = self.engine.tokenizer.clone();
+            let decoder = self.decoder.clone();
+            let grammar = self.constraint.take();
+            let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, self.ends(), grammar);
+            self.constraint = Some(Box::new(budget));
+        }
         Ok(())
+    }
+
+    /// Tokens that end the answer.
+    fn ends(&self) -> Vec<u32> {
+        let AnswerRequest { ends, stop_tokens, .. } = &self.request.answer;
+        let own = if self.request.ignore_eos { &[] } else { self.engine.tokenizer.end_of_generation() };
+        let ends = if self.request.ignore_eos { &[] } else { &ends[..] };
+        own.iter().chain(ends).chain(stop_tokens).copied().collect()
     }
 
     /// Ends the generation with the next chunk.
@@ -242,15 +294,14 @@ impl Choice {
         let mut chunk = Chunk { logprobs: self.request.logprobs.map(|_| vec![]), ..Chunk::default() };
         // All that was read makes one chunk. Tokens can be without text of their own: part of a character, or what may become a
         // stop string.
-        while chunk.finish_reason.is_none() && (chunk.text.is_empty() || !self.read.is_empty()) {
+        while chunk.finish_reason.is_none() && (chunk.says_nothing() || !self.read.is_empty()) {
             if self.cancelled {
-                chunk.text.push_str(&self.rest());
-                chunk.finish_reason = Some(FinishReason::Cancelled);
+                chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Cancelled, &mut chunk));
                 break;
             }
             if self.is_complete() {
                 // The grammar admits the empty text alone.
-                chunk.finish_reason = Some(FinishReason::Stop);
+                chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, &mut chunk));
                 break;
             }
             match self.next_token().await? {
@@ -368,8 +419,7 @@ impl Choice {
     }
 
     fn ending(&self) -> Ending {
-        let stops = if self.request.ignore_eos { &[] } else { self.engine.tokenizer.end_of_generation() };
-        Ending { stops: stops.to_vec(), steps: self.longest() }
+        Ending { stops: self.ends(), steps: self.longest() }
     }
 
     /// From the logits behind the prompt to where the tokens come from.
@@ -474,7 +524,8 @@ impl Choice {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += 1;
         self.last = Some(token);
-        let ends = self.engine.tokenizer.end_of_generation().contains(&token) && !self.request.ignore_eos;
+        let stops = self.reader.stops_at(token);
+        let ends = stops || self.ends().contains(&token);
         if let Place::Speculating(alone) = &mut self.place
             && alone.steps > self.generated
             && !ends
@@ -486,24 +537,25 @@ impl Choice {
         if let (Some(logprobs), Some(all)) = (logprobs, &mut chunk.logprobs) {
             all.push(TokenLogprobs::new(&self.engine.tokenizer, token, &logprobs, self.offset));
         }
+        if stops {
+            let text = self.decoder.clone().showing(vec![token]).push(&self.engine.tokenizer, token)?;
+            chunk.finish_reason = Some(self.reader.stop_at(token, &text, chunk));
+            return Ok(());
+        }
         if ends {
-            chunk.text.push_str(&self.rest());
-            chunk.finish_reason = Some(FinishReason::Stop);
+            chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, chunk));
             return Ok(());
         }
         let piece = self.decoder.push(&self.engine.tokenizer, token)?;
         self.offset += piece.encode_utf16().count();
-        let progress = self.request.stop.push(&piece);
-        chunk.text.push_str(&progress.text);
-        if progress.matched.is_some() {
-            chunk.finish_reason = Some(FinishReason::Stop);
-        } else if self.is_complete() {
-            chunk.text.push_str(&self.rest());
-            chunk.finish_reason = Some(FinishReason::Stop);
+        chunk.finish_reason = self.reader.push(&piece, chunk);
+        if chunk.finish_reason.is_some() {
+            return Ok(());
+        }
+        if self.is_complete() {
+            chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, chunk));
         } else if self.generated >= self.longest() {
-            let rest = self.rest();
-            chunk.text.push_str(&rest);
-            chunk.finish_reason = Some(FinishReason::Length);
+            chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Length, chunk));
         }
         Ok(())
     }
@@ -514,19 +566,20 @@ impl Choice {
         self.request.max_tokens.unwrap_or(usize::MAX).min(self.engine.info.context_length - self.request.prompt.len())
     }
 
-    /// Text that was held back.
-    fn rest(&mut self) -> String {
+    /// Hands out what was held back, and gives the reason for the end.
+    fn finish(&mut self, end: End, reason: FinishReason, chunk: &mut Chunk) -> FinishReason {
         let tail = self.decoder.finish();
-        let mut rest = self.request.stop.push(&tail);
-        if rest.matched.is_none() {
-            rest.text.push_str(&self.request.stop.finish().text);
-        }
-        rest.text
+        self.reader.end(&tail, end, reason, chunk)
     }
 
     fn usage(&self) -> Usage {
         let (prompt_tokens, completion_tokens) = (self.request.prompt.len(), self.generated);
-        Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            completion_tokens_details: CompletionTokensDetails { reasoning_tokens: self.reader.reasoning_tokens },
+        }
     }
 
     fn timings(&self) -> Timings {

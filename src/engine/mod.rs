@@ -2,7 +2,9 @@
 //!
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
+mod answer;
 mod autotune;
+mod chat_answer;
 mod chat_prompt;
 mod choices;
 mod compile_ahead;
@@ -23,6 +25,7 @@ mod logprobs;
 mod model_text;
 mod options;
 mod prefill_pace;
+mod reasoning_budget;
 pub mod request;
 mod run_ahead;
 mod sampling;
@@ -32,11 +35,12 @@ mod speculation;
 mod verification;
 
 pub use crate::model::{KvFormat, Precision, folder, source};
+pub use answer::{FunctionDelta, MalformedToolCall, StopReason, ToolCallDelta};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use choices::Generation;
 pub use draft::DraftInfo;
 pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
-pub use generate::{Chunk, FinishReason, Timings, Usage};
+pub use generate::{Chunk, CompletionTokensDetails, FinishReason, Timings, Usage};
 pub use info::{ModelInfo, Phase, Progress, Warning};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::file_bytes;

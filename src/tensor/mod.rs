@@ -7,6 +7,7 @@ mod batch;
 mod dtype;
 mod exec;
 mod host;
+mod kv_blocks;
 mod logprobs;
 mod op;
 pub mod ops;

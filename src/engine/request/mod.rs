@@ -10,6 +10,7 @@ mod completion;
 mod ending;
 mod fields;
 mod logprobs;
+mod reasoning;
 mod sampling;
 mod structured;
 
@@ -18,6 +19,7 @@ pub use choices::ChoicesFields;
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
 pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
+pub use reasoning::{ReasoningFields, ReasoningFormat};
 pub use sampling::SamplingFields;
 pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 
@@ -88,7 +90,8 @@ impl GenerationFields {
             prompt,
             max_tokens: self.ending.longest()?,
             ignore_eos: self.ending.ignore_eos,
-            stop: self.ending.stops()?,
+            answer: self.ending.answer(engine.tokenizer().vocab_size())?,
+            budget: None,
             sampler,
             speculation,
             logprobs,

@@ -19,12 +19,12 @@ impl CopySequence {
         let [sequences, capacity, columns] = *cache.shape.dims() else {
             bail!(ShapeMismatch, "copy_sequence: a cache {}, wanted [sequences, capacity, columns]", cache.shape)
         };
-        let of_sequence = cache.dtype.bytes(capacity * columns);
-        let is_whole = of_sequence * sequences as u64 == cache.dtype.bytes(cache.shape.elements());
+        let of_sequence = cache.dtype.bytes((capacity * columns) as u64);
+        let is_whole = of_sequence * sequences as u64 == cache.dtype.bytes(cache.shape.elements() as u64);
         if self.from.max(self.to) >= sequences || self.from == self.to || self.positions > capacity || !is_whole {
             bail!(ShapeMismatch, "{self:?} of a cache {}", cache.shape);
         }
-        Ok((of_sequence as usize / 4, cache.dtype.bytes(self.positions * columns) as usize / 4))
+        Ok((of_sequence as usize / 4, cache.dtype.bytes((self.positions * columns) as u64) as usize / 4))
     }
 }
 

@@ -39,6 +39,7 @@ ops! {
     embedding_part: EmbeddingPart,
     fill: Fill,
     kv_append: KvAppend,
+    kv_shift: KvShift,
     layer_norm: LayerNorm,
     logprobs_merge: LogprobsMerge,
     logprobs_partial: LogprobsPartial,
@@ -87,6 +88,7 @@ pub use activation::Activation;
 pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
+pub use cache_dtype::cache_columns;
 pub use epilogue::Epilogue;
 pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
