@@ -382,3 +382,23 @@ fn decode_agrees_with_prefill() {
         }
     }
 }
+
+/// With keys and values in f16, the one rounding that is not of the weights, over a prompt that is read from the cache.
+#[test]
+fn an_f16_cache_costs_little() {
+    let (_, context) = contexts().pop().unwrap();
+    for model in models() {
+        let file = files(&model)[0];
+        let mut loaded = Loaded::new(&context, &model.name, file, true, model.ids.len() + model.greedy.len());
+        let (config, capacity) = (loaded.transformer.config(), model.ids.len() + model.greedy.len());
+        loaded.cache = KvCache::new(&context, config, capacity, 1, KvFormat::F16).unwrap();
+        let mut got = Vec::new();
+        for (part, ids) in model.ids.chunks(19).enumerate() {
+            got.extend(loaded.forward(ids, part * 19));
+        }
+        let error = worst_row(&got, &model.logits, got.len());
+        let worst = worst_row(&got, &model.logits, got.len() / model.ids.len());
+        println!("{}: {error:.1e}, at the worst position {worst:.1e}", model.name);
+        assert!((1e-7..3e-3).contains(&error) && worst < 2e-2, "{}: {error:.2e}, {worst:.2e}", model.name);
+    }
+}

@@ -34,7 +34,13 @@ impl Grammars {
         let grammar: Value = serde_json::from_str(grammar).map_err(|error| error.to_string())?;
         let mut matcher = Matcher::new(self.factory.create_parser(grammar_of(&grammar)?));
         if let Some(error) = matcher.get_error() {
-            return Err(reason(&error));
+            let error = reason(&error);
+            // A regular expression was put into a grammar of one rule, which its author has not seen.
+            let own = error.find("regex parse error:").filter(|_| grammar.get("regex").is_some());
+            return Err(match own {
+                Some(begin) => error[begin..].split("\n   1 | ").next().unwrap_or(&error).to_owned(),
+                None => error,
+            });
         }
         // A grammar can be well-formed and still admit no text that this vocabulary can write.
         let ends_at_once = matcher.is_accepting().unwrap_or(false);

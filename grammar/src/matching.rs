@@ -5,6 +5,7 @@ use llguidance::Matcher;
 use crate::compile::reason;
 
 /// A grammar, and the tokens that were taken into it so far.
+#[derive(Clone)]
 pub struct Matching {
     matcher: Matcher,
     ends: Vec<u32>,

@@ -1,5 +1,7 @@
 //! Masks, checks and forced tokens against brute force on a small vocabulary.
 
+#![cfg(not(target_arch = "wasm32"))]
+
 use std::rc::Rc;
 
 use rillm_grammar::{Grammars, Vocabulary};
@@ -82,8 +84,7 @@ fn walk(grammars: &Grammars, words: &Words, grammar: &str, seed: u64) -> String 
         // Brute force: the same walk again, and one token more.
         let brute: Vec<u32> = (0..32 * bits.len() as u32)
             .filter(|id| {
-                let mut again = grammars.compile(grammar).unwrap();
-                assert_eq!(again.advance(&ids).unwrap().taken, ids.len());
+                let mut again = matching.clone();
                 again.advance(&[*id]).unwrap().taken == 1
             })
             .collect();

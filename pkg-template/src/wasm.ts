@@ -15,6 +15,9 @@ export interface WasmGeneration {
   free(): void;
 }
 
+/** Null ends the generation as if it was cancelled. */
+export type WasmLogitsProcessor = (logits: Float32Array, tokens: Uint32Array, step: number) => Promise<Float32Array | null>;
+
 export interface WasmTensor {
   readonly shape: ArrayLike<number>;
   readonly dtype: string;
@@ -28,21 +31,29 @@ export interface WasmLoadOptions {
   contextLength?: number;
   chatTemplate?: string;
   precision?: 'fast' | 'exact';
-  kvCache?: 'f16' | 'f32';
+  kvCache?: 'f16' | 'f32' | 'q8_0';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';
   /** What `tunings()` of an earlier load gave; anything else is passed over. */
   tunings?: string;
   signal?: AbortSignal;
+  /** Where the second wasm comes from, for requests that want structured output. */
+  grammars?: WasmGrammarLoader;
+}
+
+/** Loads the grammar engine for a vocabulary; `tokenize` cuts text into tokens. What it resolves to is an object of that wasm. */
+export interface WasmGrammarLoader {
+  load(bytes: Uint8Array, lengths: Uint32Array, control: Uint8Array, ends: Uint32Array, tokenize: (text: string) => Uint32Array): Promise<object>;
 }
 
 export interface WasmEngine {
   info(): ModelInfo;
   /** What autotuning found that was not known yet, to be kept. */
   tunings(): string | undefined;
-  chat(request: object): WasmGeneration;
-  complete(request: object): WasmGeneration;
+  /** Resolves when the request was accepted: a grammar in it is compiled. */
+  chat(request: object, logitsProcessor?: WasmLogitsProcessor): Promise<WasmGeneration>;
+  complete(request: object, logitsProcessor?: WasmLogitsProcessor): Promise<WasmGeneration>;
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
   embed(request: object): Promise<EmbeddingsData>;

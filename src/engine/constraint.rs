@@ -100,6 +100,11 @@ impl Engine {
     pub fn set_grammars(&self, loader: Rc<dyn GrammarLoader>) {
         *self.0.grammar_loader.borrow_mut() = Some(loader);
     }
+
+    /// Whether requests can be held to grammars.
+    pub(super) fn has_grammars(&self) -> bool {
+        self.0.grammar_loader.borrow().is_some()
+    }
 }
 
 impl Inner {

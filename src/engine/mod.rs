@@ -2,8 +2,11 @@
 //!
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
+mod answer;
 mod autotune;
+mod chat_answer;
 mod chat_prompt;
+mod choices;
 mod compile_ahead;
 mod constrained;
 pub mod constraint;
@@ -17,9 +20,12 @@ mod info;
 mod inspect;
 mod load;
 mod loaded;
+mod logits_processor;
+mod logprobs;
 mod model_text;
 mod options;
 mod prefill_pace;
+mod reasoning_budget;
 pub mod request;
 mod run_ahead;
 mod sampling;
@@ -29,14 +35,18 @@ mod speculation;
 mod verification;
 
 pub use crate::model::{KvFormat, Precision, folder, source};
+pub use answer::{FunctionDelta, MalformedToolCall, StopReason, ToolCallDelta};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
+pub use choices::Generation;
 pub use draft::DraftInfo;
 pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
-pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
+pub use generate::{Chunk, CompletionTokensDetails, FinishReason, Timings, Usage};
 pub use info::{ModelInfo, Phase, Progress, Warning};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::file_bytes;
 pub use loaded::{Engine, EngineTensor};
+pub use logits_processor::LogitsProcessor;
+pub use logprobs::{TokenLogprob, TokenLogprobs};
 pub use options::LoadOptions;
 
 // What bindings need of the layers below.

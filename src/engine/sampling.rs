@@ -135,9 +135,18 @@ pub fn words(settings: &SamplerSettings, ending: &Ending) -> [u32; SampleSetting
         top_k: settings.top_k,
         top_p: settings.top_p,
         min_p: settings.min_p,
-        seed: settings.seed,
+        seed: mixed(settings.seed),
     };
     settings.ending(u32::try_from(ending.steps).unwrap_or(u32::MAX), &ending.stops, choice)
+}
+
+/// Kernels combine the seed with a token's id by exclusive or: without this, neighbouring seeds, which the choices of a request have,
+/// would share their noise among other tokens. The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+fn mixed(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 fn mask(context: &Context, logits: &Tensor, allowed: &Tensor) -> Result<Tensor> {

@@ -4,6 +4,7 @@
 //! A step is recorded once for each number of sequences. Who sits in which row is written when sequences join or leave, and
 //! between that a step writes nothing.
 
+use super::logprobs::{LogprobPlans, LogprobRings};
 use super::sampling::{Target, choose, choose_truncated};
 use super::session::RING;
 use crate::error::Result;
@@ -20,6 +21,9 @@ pub struct Sequences {
     target: Target,
     /// [rows, WORDS] u32: `SampleSettings`.
     settings: Tensor,
+    /// Made when log probabilities are first asked for, with which rows want them.
+    logprobs: Option<LogprobRings>,
+    wants_logprobs: Vec<bool>,
     by_rows: [Option<Recorded>; MAX_SEQUENCES + 1],
     rows: usize,
     chooses: Chooses,
@@ -42,6 +46,7 @@ struct Recorded {
     whole: Plan,
     /// Recorded when it is first asked for.
     truncated: Option<Plan>,
+    logprobs: Option<LogprobPlans>,
 }
 
 /// A sequence that is to take part.
@@ -56,6 +61,8 @@ pub struct Row {
     /// How it chooses, and what ends it.
     pub settings: [u32; SampleSettings::WORDS],
     pub is_truncated: bool,
+    /// Of how many of the most probable tokens log probabilities come with the tokens.
+    pub logprobs: Option<usize>,
 }
 
 impl Sequences {
@@ -69,6 +76,8 @@ impl Sequences {
                 ring: zeros(&[MAX_SEQUENCES, RING])?,
             },
             settings: zeros(&[MAX_SEQUENCES, SampleSettings::WORDS])?,
+            logprobs: None,
+            wants_logprobs: Vec::new(),
             by_rows: Default::default(),
             rows: 0,
             chooses: Chooses::default(),
@@ -99,6 +108,20 @@ impl Sequences {
             let choose = || choose_truncated(context, logits, settings, target, 1);
             recorded.truncated = Some(context.plan(choose).await?.1);
         }
+        self.wants_logprobs = rows.iter().map(|row| row.logprobs.is_some()).collect();
+        if self.wants_logprobs.contains(&true) {
+            let rings = match self.logprobs.take() {
+                Some(rings) => rings,
+                None => LogprobRings::new(context, MAX_SEQUENCES)?,
+            };
+            if recorded.logprobs.is_none() {
+                let Recorded { logits, target, .. } = &recorded;
+                recorded.logprobs = Some(LogprobPlans::new(context, &rings.first(n)?, logits, target).await?);
+            }
+            let wanted: Vec<u32> = rows.iter().map(|row| row.logprobs.unwrap_or(0) as u32).collect();
+            rings.configure(context, &wanted)?;
+            self.logprobs = Some(rings);
+        }
         self.by_rows[n] = Some(recorded);
         let tokens: Vec<u32> = rows.iter().map(|row| row.token).collect();
         let settings: Vec<u32> = rows.iter().flat_map(|row| row.settings).collect();
@@ -124,7 +147,7 @@ impl Sequences {
             })
             .await?;
         let ((), whole) = context.plan(|| choose(context, &logits, &settings, &target, 1)).await?;
-        Ok(Recorded { forward, logits, settings, target, whole, truncated: None })
+        Ok(Recorded { forward, logits, settings, target, whole, truncated: None, logprobs: None })
     }
 
     /// Records a step of those who take part: the commands are the same every time.
@@ -133,17 +156,23 @@ impl Sequences {
             bail!(Internal, "a step of {} sequences, which nobody recorded", self.rows)
         };
         context.replay(&recorded.forward)?;
-        if self.chooses.whole {
-            context.replay(&recorded.whole)?;
-        }
-        match &recorded.truncated {
-            Some(truncated) if self.chooses.truncated => context.replay(truncated),
-            _ => Ok(()),
+        let choose = || {
+            if self.chooses.whole {
+                context.replay(&recorded.whole)?;
+            }
+            match &recorded.truncated {
+                Some(truncated) if self.chooses.truncated => context.replay(truncated),
+                _ => Ok(()),
+            }
+        };
+        match &recorded.logprobs {
+            Some(plans) if self.wants_logprobs.contains(&true) => plans.around(context, choose),
+            _ => choose(),
         }
     }
 
     /// Starts reading the tokens of each row: those of `steps` steps from the row's `firsts` on. The read-back gives them row
-    /// by row, each in one or two pieces.
+    /// by row, each in one or two pieces, with their log probabilities where these are wanted (`logprobs::sampled` reads it).
     pub fn read_tokens(&self, context: &Context, firsts: &[usize], steps: usize) -> Result<Readback> {
         let ring = &self.target.ring;
         let mut ranges = Vec::with_capacity(2 * firsts.len());
@@ -151,6 +180,9 @@ impl Sequences {
             ranges.extend(
                 ring_ranges(*first, steps).map(|range| (ring, row * RING + range.start..row * RING + range.end)),
             );
+            if let (Some(rings), Some(true)) = (&self.logprobs, self.wants_logprobs.get(row)) {
+                ranges.extend(rings.ranges(row, *first, steps));
+            }
         }
         context.start_readback(&ranges)
     }

@@ -210,7 +210,7 @@ impl Layer {
             context.run(&op, &[&k, &table.frequencies, state])?;
         }
         let (k_cache, v_cache) = pass.cache.layer(pass.index);
-        context.run(&KvAppend, &[&k, &v, k_cache, v_cache, state])?;
+        context.run(&KvAppend { head_dim: config.head_dim }, &[&k, &v, k_cache, v_cache, state])?;
         let attention = Attention {
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,

@@ -11,7 +11,9 @@ mod fetch;
 mod folder;
 mod gpu;
 mod gpu_batch;
+mod grammar;
 mod js_source;
+mod logits_processor;
 mod source;
 
 use wasm_bindgen::prelude::*;

@@ -5,15 +5,21 @@
 //! here. A field of no group is refused by name, because ignoring it would give another answer than was asked for.
 
 mod chat;
+mod choices;
 mod completion;
 mod ending;
 mod fields;
+mod logprobs;
+mod reasoning;
 mod sampling;
 mod structured;
 
 pub use chat::{ChatFields, ChatRequest};
+pub use choices::ChoicesFields;
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
+pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
+pub use reasoning::{ReasoningFields, ReasoningFormat};
 pub use sampling::SamplingFields;
 pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 
@@ -31,6 +37,7 @@ pub struct GenerationFields {
     pub ending: EndingFields,
     pub structured: StructuredFields,
     pub speculation: SpeculationFields,
+    pub choices: ChoicesFields,
 }
 
 group! {
@@ -48,17 +55,24 @@ impl GenerationFields {
             ending: fields.group()?,
             structured: fields.group()?,
             speculation: fields.group()?,
+            choices: fields.group()?,
         })
     }
 
     /// Checks what the fields say, together and beside the engine's model.
-    fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool) -> Result<Request> {
+    fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool, logprobs: Option<usize>) -> Result<Request> {
         let sampler = self.sampling.settings()?;
         let speculation = self
             .speculation
             .speculation
             .map(|asked| Speculation::new(asked, &sampler, engine.info().draft.is_some()))
             .transpose()?;
+        if logprobs.is_some() && speculation.is_some() {
+            bail!(
+                InvalidRequest,
+                "logprobs and speculation exclude each other: a draft is verified without log probabilities; leave one out"
+            );
+        }
         let grammar = self.structured.grammar()?;
         if let Some(asked) = &grammar {
             if speculation.is_some() {
@@ -76,9 +90,14 @@ impl GenerationFields {
             prompt,
             max_tokens: self.ending.longest()?,
             ignore_eos: self.ending.ignore_eos,
-            stop: self.ending.stops()?,
+            answer: self.ending.answer(engine.tokenizer().vocab_size())?,
+            budget: None,
             sampler,
             speculation,
+            logprobs,
+            processor: None,
+            choices: self.choices.count()?,
+            is_reproducible: self.sampling.seed.is_some(),
             grammar,
             continues,
         })

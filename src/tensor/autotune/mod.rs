@@ -35,6 +35,9 @@ const TOLERANCE: f64 = 2e-5;
 /// The same of f16, of which a small difference of f32 may be a whole one.
 const F16_TOLERANCE: f64 = 5e-4;
 
+/// And of blocks of int8.
+const Q8_0_TOLERANCE: f64 = 5e-3;
+
 /// Kernels that are compiled at the same time, before it is asked whether more fit.
 const COMPILED_AT_ONCE: usize = 5;
 
@@ -184,6 +187,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
                     got == wanted
                         || match dtypes[index] {
                             DType::F32 => relative_error(&floats(got), &floats(wanted)) <= TOLERANCE,
+                            DType::Q8_0 => relative_error(&quants(got), &quants(wanted)) <= Q8_0_TOLERANCE,
                             DType::F16 => relative_error(&halves(got), &halves(wanted)) <= F16_TOLERANCE,
                             _ => false,
                         }
@@ -350,6 +354,11 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 fn halves(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]).to_f32()).collect()
+}
+
+/// The bytes of blocks of int8 with their scales. What is compared may begin within a block, so all are taken as int8.
+fn quants(bytes: &[u8]) -> Vec<f32> {
+    bytes.iter().map(|byte| f32::from(*byte as i8)).collect()
 }
 
 /// ‖got − wanted‖ / ‖wanted‖; NaN where there is one.

@@ -34,13 +34,17 @@ ops! {
     binary: Binary,
     combine_experts: CombineExperts,
     concat_columns: ConcatColumns,
+    copy_sequence: CopySequence,
     dot: Dot,
     embedding: Embedding,
     embedding_part: EmbeddingPart,
     fill: Fill,
     group_experts: GroupExperts,
     kv_append: KvAppend,
+    kv_shift: KvShift,
     layer_norm: LayerNorm,
+    logprobs_merge: LogprobsMerge,
+    logprobs_partial: LogprobsPartial,
     mask_logits: MaskLogits,
     mat_mul: MatMul,
     mat_mul_experts: MatMulExperts,
@@ -88,6 +92,7 @@ pub use activation::Activation;
 pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
+pub use cache_dtype::cache_columns;
 pub use epilogue::Epilogue;
 pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
