@@ -56,8 +56,8 @@ fn encoders_whose_matrices_lie_in_parts_give_the_same() {
         let (shortest, ids) = ids.iter().enumerate().min_by_key(|(_, ids)| ids.len()).unwrap();
         let device = DeviceOptions { storage_binding: Some(4000), ..DeviceOptions::default() };
         let options = LoadOptions { device, ..LoadOptions::default() };
-        let load = Engine::load_from(&DirectoryFolder::new(&path), None, &options, &mut |_| Ok(()));
-        let engine = pollster::block_on(load).unwrap();
+        let source = DirectoryFolder::new(&path);
+        let engine = pollster::block_on(Engine::load_from(&source, None, &options, &mut |_| Ok(()))).unwrap();
         check(model, &embed(&engine, json!({"input": ids})).unwrap().values, &wanted[shortest]);
     }
 }
