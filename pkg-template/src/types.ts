@@ -220,6 +220,12 @@ export interface Timings {
   draft_tokens?: number;
   /** With `speculation`: tokens of drafts that were right. */
   accepted_draft_tokens?: number;
+  /** Under a grammar: tokens that it left no choice about, which cost no step of their own. */
+  forced_tokens?: number;
+  /** Under a grammar: tokens that were chosen by a mask. */
+  masked_tokens?: number;
+  /** Under a grammar: steps that ran ahead of a token which was not allowed, and are lost. */
+  dropped_steps?: number;
 }
 
 export interface TextPart {

@@ -195,6 +195,9 @@ impl Generation {
                 Some(before) => Timings {
                     draft_tokens: add(before.draft_tokens, timings.draft_tokens),
                     accepted_draft_tokens: add(before.accepted_draft_tokens, timings.accepted_draft_tokens),
+                    forced_tokens: add(before.forced_tokens, timings.forced_tokens),
+                    masked_tokens: add(before.masked_tokens, timings.masked_tokens),
+                    dropped_steps: add(before.dropped_steps, timings.dropped_steps),
                     ..before
                 },
             });

@@ -74,6 +74,14 @@ pub struct Timings {
     pub draft_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_draft_tokens: Option<usize>,
+    /// Under a grammar: tokens that it left no choice about, tokens that were chosen by a mask, and steps that ran ahead of a token
+    /// which was not allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub masked_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_steps: Option<usize>,
 }
 
 /// A piece of an answer. The last one of each choice has its finish reason, and the last one of all usage and timings.
@@ -591,6 +599,10 @@ impl Choice {
             Place::Speculating(alone) => Some(&alone.speculation),
             _ => self.request.speculation.as_ref(),
         };
+        let counts = match &self.place {
+            Place::Constrained(alone) => Some(alone.counts),
+            _ => None,
+        };
         let per_second = |tokens: usize, ms: f64| if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 };
         Timings {
             prompt_ms,
@@ -600,6 +612,9 @@ impl Choice {
             cached_prompt_tokens: self.cached,
             draft_tokens: speculation.map(|speculation| speculation.draft_tokens),
             accepted_draft_tokens: speculation.map(|speculation| speculation.accepted_draft_tokens),
+            forced_tokens: counts.map(|counts| counts.forced),
+            masked_tokens: counts.map(|counts| counts.masked),
+            dropped_steps: counts.map(|counts| counts.dropped),
         }
     }
 
