@@ -10,10 +10,10 @@ use std::rc::Rc;
 use serde::Serialize;
 use web_time::Instant;
 
+use super::choosing::Ending;
 use super::decoding;
 use super::loaded::{Engine, Inner, common_prefix};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
-use super::sampling::Ending;
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
@@ -21,6 +21,7 @@ use crate::tensor::Readback;
 use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
 use crate::text::stop::StopStrings;
+use crate::text::token_rules::TokenRules;
 
 // A slot of the ring is read before a later step writes it.
 const _: () = assert!(SUBMITS_IN_FLIGHT * MAX_STEPS < RING);
@@ -78,6 +79,7 @@ pub(super) struct Request {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<usize>,
     pub sampler: SamplerSettings,
+    pub rules: Rc<TokenRules>,
     pub stop: StopStrings,
     pub ignore_eos: bool,
     pub speculation: Option<Speculation>,
@@ -222,7 +224,7 @@ impl Generation {
         let common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
         session.truncate(common);
         self.cached = common;
-        session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
+        session.configure(engine.decoder()?, &self.request.sampler, &self.request.rules, &ending).await?;
         let mut done = common;
         while done < prompt.len() {
             let begin = Instant::now();
@@ -244,7 +246,13 @@ impl Generation {
         };
         self.place = match self.request.speculation.take() {
             None => {
-                let id = engine.decoding.borrow_mut().join(*session, &self.request.sampler, ending, first);
+                let id = engine.decoding.borrow_mut().join(
+                    *session,
+                    &self.request.sampler,
+                    &self.request.rules,
+                    ending,
+                    first,
+                );
                 Place::Decoding(id)
             }
             Some(speculation) => Place::Speculating(Box::new(Speculating {
@@ -277,7 +285,8 @@ impl Generation {
         match self.read.pop_front() {
             Some(u32::MAX) => bail!(
                 NumericalError,
-                "the logits of token {} are not numbers (NaN); the model's weights are broken or overflow",
+                "the logits of token {} are not numbers (NaN), or nothing but -infinity: the model's weights are broken or \
+                 overflow, or the request bans every token",
                 self.generated
             ),
             Some(token) => Ok(token),

@@ -4,6 +4,7 @@
 
 mod autotune;
 mod chat_prompt;
+mod choosing;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;

@@ -5,13 +5,17 @@
 //! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
 //! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
-use super::sampling::{Ending, Sampling, Target};
+use std::rc::Rc;
+
+use super::choosing::{Choosing, Ending, Target};
+use super::sampling::Sampling;
 use super::sequences::ring_ranges;
 use super::verification::{Draft, Verification};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 
 /// Slots of the ring that sampled tokens are written to; more than steps can be in flight.
 pub const RING: usize = 128;
@@ -63,7 +67,7 @@ impl Session {
         let Self { state, token, ring, cache, .. } = &*self;
         let (logits, forward) = context.plan(|| transformer.forward(token, state, cache, Logits::Last)).await?;
         let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
-        let sampling = Sampling::new(context, logits_of(logits)?, target).await?;
+        let sampling = Sampling::new(context, logits_of(logits)?, target, self.capacity).await?;
         // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, state, cache, Logits::Last)).await?;
@@ -104,12 +108,13 @@ impl Session {
         &mut self,
         transformer: &Transformer,
         settings: &SamplerSettings,
+        rules: &Rc<TokenRules>,
         ending: &Ending,
     ) -> Result<()> {
         let context = transformer.context();
         self.prepare(context, transformer).await?;
         match &mut self.decode {
-            Some(decode) => decode.sampling.configure(context, settings, ending).await,
+            Some(decode) => decode.sampling.configure(context, settings, rules, ending).await,
             None => bail!(Internal, "a session that was prepared has no step"),
         }
     }
@@ -143,7 +148,7 @@ impl Session {
             return Ok(());
         }
         let logits = self.forward(transformer, ids, Logits::Last)?;
-        self.decode()?.sampling.record(transformer.context(), &logits_of(logits)?, ids.len())
+        self.decode()?.sampling.record(transformer.context(), &logits_of(logits)?, ids.len(), &self.tokens)
     }
 
     /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches
@@ -180,6 +185,7 @@ impl Session {
     /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
     pub fn resume(&self, context: &Context, token: u32, step: usize) -> Result<()> {
         self.place(context, step as u32)?;
+        self.decode()?.sampling.set_text(context, &self.tokens)?;
         context.write(&self.token, 0, bytemuck::bytes_of(&token))
     }
 
@@ -188,6 +194,11 @@ impl Session {
         let Decode { forward, sampling } = self.decode()?;
         context.replay(forward)?;
         sampling.replay(context)
+    }
+
+    /// What its choices read and write, in one row.
+    pub fn choosing(&self) -> Result<&Choosing> {
+        Ok(self.decode()?.sampling.choosing())
     }
 
     /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
@@ -256,7 +267,7 @@ mod tests {
         session.forget();
         let context = &inner.context;
         let left = pollster::block_on(async {
-            session.configure(inner.decoder().unwrap(), settings, ending).await.unwrap();
+            session.configure(inner.decoder().unwrap(), settings, &Rc::default(), ending).await.unwrap();
             session.prefill(inner.decoder().unwrap(), prompt, prompt.len()).unwrap();
             for _ in 1..steps {
                 session.step(context).unwrap();

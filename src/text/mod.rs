@@ -7,4 +7,5 @@ pub mod chat;
 pub mod detokenize;
 pub mod sampler;
 pub mod stop;
+pub mod token_rules;
 pub mod tokenizer;

@@ -8,15 +8,20 @@ mod chat;
 mod completion;
 mod ending;
 mod fields;
+mod penalties;
 mod sampling;
 
 pub use chat::{ChatFields, ChatRequest};
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
+pub use penalties::PenaltyFields;
 pub use sampling::SamplingFields;
 
 pub(super) use fields::{Fields, Group, group};
 
+use std::rc::Rc;
+
+use super::choosing::check_room;
 use super::generate::Request;
 use super::loaded::Engine;
 use super::speculation::{Speculation, SpeculationRequest};
@@ -26,6 +31,7 @@ use crate::error::Result;
 #[derive(Clone, Debug)]
 pub struct GenerationFields {
     pub sampling: SamplingFields,
+    pub penalties: PenaltyFields,
     pub ending: EndingFields,
     pub speculation: SpeculationFields,
 }
@@ -40,23 +46,35 @@ group! {
 
 impl GenerationFields {
     fn take(fields: &mut Fields) -> Result<Self> {
-        Ok(Self { sampling: fields.group()?, ending: fields.group()?, speculation: fields.group()? })
+        Ok(Self {
+            sampling: fields.group()?,
+            penalties: fields.group()?,
+            ending: fields.group()?,
+            speculation: fields.group()?,
+        })
     }
 
     /// Checks what the fields say, together and beside the engine's model.
     fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool) -> Result<Request> {
-        let sampler = self.sampling.settings()?;
+        let penalties = &self.penalties;
+        let sampler = self.sampling.settings(penalties.penalties()?, penalties.dry()?)?;
+        let longest = self.ending.longest()?;
+        let (tokenizer, vocab_size) = (engine.tokenizer(), engine.0.decoder()?.config().vocab_size);
+        let ends = tokenizer.end_of_generation().to_vec();
+        let rules = penalties.rules(tokenizer, vocab_size, prompt.len(), longest, ends)?;
+        check_room(&rules)?;
         let speculation = self
             .speculation
             .speculation
-            .map(|asked| Speculation::new(asked, &sampler, engine.info().draft.is_some()))
+            .map(|asked| Speculation::new(asked, &sampler, &rules, engine.info().draft.is_some()))
             .transpose()?;
         Ok(Request {
             prompt,
-            max_tokens: self.ending.longest()?,
+            max_tokens: longest,
             ignore_eos: self.ending.ignore_eos,
             stop: self.ending.stops()?,
             sampler,
+            rules: Rc::new(rules),
             speculation,
             continues,
         })
