@@ -27,28 +27,12 @@ export async function build({ quietStdout = false } = {}) {
   mkdirSync(join(dist, 'wasm'), { recursive: true });
   mkdirSync(cache, { recursive: true });
 
-  await step('cargo', ['build', '--release', '--target', 'wasm32-unknown-unknown', '--lib', '--locked']);
-  const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), 'wasm32-unknown-unknown/release/rillm.wasm');
-  const glue = ['rillm.js', 'rillm.d.ts', 'rillm_bg.wasm'].map((name) => join(dist, 'wasm', name));
-  await when('wasm', [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
-    const bindgen = join(cache, 'bindgen');
-    rmSync(bindgen, { recursive: true, force: true });
-    say(`wasm-bindgen ${lockedVersion('wasm-bindgen')}`);
-    await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', 'rillm'], { env: toolsEnv() });
-    say('wasm-opt');
-    const optimised = join(bindgen, 'optimised.wasm');
-    await step(process.execPath, [join(root, 'node_modules/binaryen/bin/wasm-opt'), '-Os', ...WASM_FEATURES.map((name) => `--enable-${name}`),
-      join(bindgen, 'rillm_bg.wasm'), '-o', optimised]);
-    copyFileSync(join(bindgen, 'rillm.js'), glue[0]);
-    copyFileSync(join(bindgen, 'rillm.d.ts'), glue[1]);
-    // Last and in one go, so that a build that was broken off is not taken for a finished one.
-    renameSync(optimised, glue[2]);
-  });
+  const glue = [...(await buildWasm('rillm', 'rillm', step, say)), ...(await buildWasm('rillm-grammar', 'rillm_grammar', step, say))];
 
   const sources = files(join(template, 'src'));
   const configs = [join(root, 'tsconfig.json'), join(template, 'tsconfig.json'), join(root, 'package-lock.json')];
   const scripts = sources.map((file) => join(dist, relative(join(template, 'src'), file).replace(/\.ts$/, '.js')));
-  await when('typescript', [...sources, ...configs, glue[1]], scripts, async () => {
+  await when('typescript', [...sources, ...configs, ...glue.filter((file) => file.endsWith('.d.ts'))], scripts, async () => {
     say('tsc');
     for (const name of readdirSync(dist)) if (name !== 'wasm') rmSync(join(dist, name), { recursive: true });
     await step(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', template]);
@@ -68,6 +52,28 @@ export async function build({ quietStdout = false } = {}) {
     say(`${relative(root, tarball)} (${Math.ceil(statSync(tarball).size / 1024)} KiB)`);
   });
   return tarball;
+}
+
+/** Builds a package of the workspace into dist/wasm: the glue, its types and the optimised wasm. Each is a wasm of its own. */
+async function buildWasm(crate, name, step, say) {
+  await step('cargo', ['build', '--release', '--target', 'wasm32-unknown-unknown', '--package', crate, '--lib', '--locked']);
+  const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), `wasm32-unknown-unknown/release/${name}.wasm`);
+  const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(dist, 'wasm', file));
+  await when(name, [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
+    const bindgen = join(cache, 'bindgen', name);
+    rmSync(bindgen, { recursive: true, force: true });
+    say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
+    await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', name], { env: toolsEnv() });
+    say(`wasm-opt ${name}`);
+    const optimised = join(bindgen, 'optimised.wasm');
+    await step(process.execPath, [join(root, 'node_modules/binaryen/bin/wasm-opt'), '-Os', ...WASM_FEATURES.map((feature) => `--enable-${feature}`),
+      join(bindgen, `${name}_bg.wasm`), '-o', optimised]);
+    copyFileSync(join(bindgen, `${name}.js`), glue[0]);
+    copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
+    // Last and in one go, so that a build that was broken off is not taken for a finished one.
+    renameSync(optimised, glue[2]);
+  });
+  return glue;
 }
 
 /** The unpacked tarball: what `npm start`, the command line and the tests run, so that what is shipped is what is tried. */

@@ -71,10 +71,10 @@ function provideRuntimeFolder() {
 /** In the order in which they run: what is quick and what fails often comes first. */
 const STEPS = {
   // The ops are declared by a macro, into which rustfmt does not look.
-  fmt: () => counted('cargo', ['fmt', '--check', '--', ...rustFiles('src/tensor/ops')]),
-  clippy: () => counted('cargo', ['clippy', '--all-targets', '--locked', '--', '-D', 'warnings']),
-  'clippy-wasm': () => counted('cargo', ['clippy', '--all-targets', '--locked', ...WASM, '--', '-D', 'warnings']),
-  native: () => counted('cargo', ['test', '--locked'], { count: COUNTS.rust }),
+  fmt: () => counted('cargo', ['fmt', '--all', '--check', '--', ...rustFiles('src/tensor/ops')]),
+  clippy: () => counted('cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings']),
+  'clippy-wasm': () => counted('cargo', ['clippy', '--workspace', '--all-targets', '--locked', ...WASM, '--', '-D', 'warnings']),
+  native: () => counted('cargo', ['test', '--workspace', '--locked'], { count: COUNTS.rust }),
   package: async () => {
     await build();
     return { passed: 0, failed: 0, skipped: 0 };

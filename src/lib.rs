@@ -8,6 +8,8 @@ pub mod error;
 pub mod engine;
 pub mod gpu;
 pub mod model;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod native;
 pub mod tensor;
 pub mod text;
 #[cfg(target_arch = "wasm32")]

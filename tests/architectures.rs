@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::FileSource;
-use rillm::engine::{Engine, LoadOptions};
+use rillm::engine::{Engine, LoadOptions, inspect};
 use rillm::model::arch::{ARCHS, Need, expected_tensors};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
@@ -113,9 +113,14 @@ impl Loaded {
 
     /// The logits [ids, vocabulary] of a pass over `ids`, the first at `position`.
     fn forward(&self, ids: &[u32], position: usize) -> Vec<f32> {
+        self.pass(ids, position, Logits::All)
+    }
+
+    /// Those of some of the tokens.
+    fn pass(&self, ids: &[u32], position: usize, which: Logits) -> Vec<f32> {
         let state = self.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0])).unwrap();
         let tokens = self.context.tensor(&HostTensor::u32(&[ids.len()], ids)).unwrap();
-        let logits: Tensor = self.transformer.forward(&tokens, &state, &self.cache, Logits::All).unwrap().unwrap();
+        let logits: Tensor = self.transformer.forward(&tokens, &state, &self.cache, which).unwrap().unwrap();
         pollster::block_on(self.context.readback(&[&logits])).unwrap()[0].to_f32().unwrap()
     }
 }
@@ -200,6 +205,46 @@ fn tensors_are_held_against_the_configuration() {
                 let error = Config::of(&wrong).unwrap_err();
                 assert_eq!(error.code(), Code::ShapeMismatch, "{}: {error}", model.name);
                 assert!(error.message().contains(name.as_str()), "{}: {error}", model.name);
+            }
+        }
+    }
+}
+
+/// Where an adapter binds little at once, matrices lie in several parts: attention, feed-forward, experts, positions and the vocabulary.
+/// Passes over one token, few and many give what they give with whole matrices, and `inspect` knows the bytes.
+#[test]
+fn matrices_in_parts_give_the_same() {
+    const TOLERANCE: f64 = 1e-5;
+    let whole = adapter::context(true);
+    for model in models() {
+        // Bytes that the largest matrices are several times as large as, and that a few tokens' activations fit. An expert is not
+        // divided.
+        let binding = if model.name == "mixtral" { 8200 } else { 5000 };
+        let device = DeviceOptions { storage_binding: Some(binding), ..Default::default() };
+        let limited = adapter::context_with(&device);
+        let columns = model.logits.len() / model.ids.len();
+        for file in files(&model) {
+            for joined in [false, true] {
+                let [parts, whole] =
+                    [&limited, &whole].map(|context| Loaded::new(context, &model.name, file, joined, 16));
+                let passes = [(0, 6, Logits::Last), (6, 4, Logits::All), (10, 1, Logits::All), (11, 1, Logits::All)];
+                for (position, length, which) in passes {
+                    let ids = &model.ids[position..position + length];
+                    let [got, wanted] = [&parts, &whole].map(|loaded| loaded.pass(ids, position, which));
+                    let error = worst_row(&got, &wanted, columns);
+                    let what = format!("{}/{file}, joined {joined}, {length} from {position}", model.name);
+                    assert!(error <= TOLERANCE, "{what}: relative error {error:.2e}");
+                }
+                let options = LoadOptions {
+                    device: device.clone(),
+                    context_length: Some(16),
+                    plain_ops: !joined,
+                    ..Default::default()
+                };
+                let folder = DirectoryFolder::new(golden().join(&model.name));
+                let said = pollster::block_on(inspect(&folder, Some(file), &options)).unwrap();
+                assert!(said.problem.is_none(), "{}: {:?}", model.name, said.problem);
+                assert_eq!(said.weight_bytes, Some(parts.transformer.weight_bytes()), "{}/{file}", model.name);
             }
         }
     }
@@ -292,5 +337,25 @@ fn decode_agrees_with_prefill() {
                 }
             }
         }
+    }
+}
+
+/// With keys and values in f16, the one rounding that is not of the weights, over a prompt that is read from the cache.
+#[test]
+fn an_f16_cache_costs_little() {
+    let (_, context) = contexts().pop().unwrap();
+    for model in models() {
+        let file = files(&model)[0];
+        let mut loaded = Loaded::new(&context, &model.name, file, true, model.ids.len() + model.greedy.len());
+        let (config, capacity) = (loaded.transformer.config(), model.ids.len() + model.greedy.len());
+        loaded.cache = KvCache::new(&context, config, capacity, 1, KvFormat::F16).unwrap();
+        let mut got = Vec::new();
+        for (part, ids) in model.ids.chunks(19).enumerate() {
+            got.extend(loaded.forward(ids, part * 19));
+        }
+        let error = worst_row(&got, &model.logits, got.len());
+        let worst = worst_row(&got, &model.logits, got.len() / model.ids.len());
+        println!("{}: {error:.1e}, at the worst position {worst:.1e}", model.name);
+        assert!((1e-7..3e-3).contains(&error) && worst < 2e-2, "{}: {error:.2e}, {worst:.2e}", model.name);
     }
 }

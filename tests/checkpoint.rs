@@ -4,6 +4,8 @@
 mod adapter;
 #[path = "checkpoint/config_json.rs"]
 mod config_json;
+#[path = "checkpoint/damage.rs"]
+mod damage;
 #[path = "checkpoint/folders.rs"]
 mod folders;
 #[path = "checkpoint/inspect.rs"]

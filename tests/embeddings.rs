@@ -49,14 +49,15 @@ fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
     let models = ["bert", "nomic_bert"];
     let encoders = ARCHS.iter().filter(|arch| arch.is_encoder).map(|arch| arch.name.replace('-', "_"));
     assert!(encoders.eq(models), "every encoder has a golden model");
-    for model in models {
+    // To us a BERT, whose positions begin at 2 in its folder.
+    for model in models.into_iter().chain(["xlm_roberta"]) {
         let path = golden().join("encoders").join(model);
         let golden = read(path.join("golden.json"));
         let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();
         // The folder holds the GGUF file too; the safetensors are what it is taken for.
         for (what, engine) in [("folder", folder(&path).unwrap()), ("GGUF", file(&path.join("model.gguf")).unwrap())] {
             assert!(engine.info().embeds && !engine.info().generates);
-            assert_eq!(engine.info().kv_cache_bytes, 0);
+            assert_eq!((engine.info().kv_cache_bytes, engine.info().context_length), (0, 64));
             // All in one pass, as texts and as tokens, and each alone.
             for input in [&golden["texts"], &golden["ids"]] {
                 let got = embed(&engine, json!({"input": input})).unwrap();
@@ -114,6 +115,30 @@ fn the_hubs_configuration_of_nomic_bert_is_read() {
         let mut other = config.clone();
         other[key] = value;
         assert_eq!(load(&other).err().unwrap().code(), Code::UnsupportedArchitecture, "{key}");
+    }
+}
+
+/// RoBERTa's positions begin at 2; a table or a configuration without any beyond is refused.
+#[test]
+fn positions_before_the_first_token_must_be_there() {
+    let path = golden().join("encoders/xlm_roberta");
+    let config = read(path.join("config.json"));
+    let load = |change: &dyn Fn(&mut Value)| {
+        let mut config = config.clone();
+        change(&mut config);
+        let file = |name: &str| (name.to_owned(), std::fs::read(path.join(name)).unwrap());
+        let mut files = vec![file("model.safetensors"), file("tokenizer.json")];
+        files.push(("config.json".to_owned(), serde_json::to_vec(&config).unwrap()));
+        let folder = MemoryFolder::new(files);
+        let error = pollster::block_on(Engine::load_from(&folder, None, &LoadOptions::default(), &mut |_| Ok(())));
+        error.err().map(|error| error.code())
+    };
+    assert_eq!(load(&|_| {}), None);
+    assert_eq!(load(&|config| config["model_type"] = json!("roberta")), None);
+    assert_eq!(load(&|config| config["pad_token_id"] = json!(0)), Some(Code::UnsupportedArchitecture));
+    assert_eq!(load(&|config| config["max_position_embeddings"] = json!(65)), Some(Code::ShapeMismatch));
+    for length in [json!(2), json!(0), json!([66])] {
+        assert_eq!(load(&|config| config["max_position_embeddings"] = length.clone()), Some(Code::InvalidMetadata));
     }
 }
 

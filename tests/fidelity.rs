@@ -1,5 +1,5 @@
 //! What the precision `fast` costs the demo model, by numbers: perplexity of its answers to held-out prompts, and greedy choices. And
-//! where each quantisation of it stands beside llama.cpp (`scripts/fidelity/quantizations.py`).
+//! where quantised models stand beside llama.cpp on the same weights (`scripts/fidelity/quantizations.py`).
 
 #![cfg(not(target_arch = "wasm32"))]
 
@@ -26,21 +26,19 @@ fn load(file: &Path, precision: Precision) -> Engine {
 
 /// The negative log-likelihood of the answers' tokens, and the most likely token at each of them.
 fn score(engine: &Engine, texts: &[(Vec<u32>, usize)]) -> (f64, Vec<u32>) {
-    let (loss, choices, _) = score_and_keep(engine, texts, 0);
+    let (loss, choices, _) = score_and_keep(engine, texts);
     (loss, choices)
 }
 
-/// The same, and the first `keep` logits that predict the answers' tokens.
-fn score_and_keep(engine: &Engine, texts: &[(Vec<u32>, usize)], keep: usize) -> (f64, Vec<u32>, Vec<f32>) {
+/// The same, and the logits that predict the answers' tokens.
+fn score_and_keep(engine: &Engine, texts: &[(Vec<u32>, usize)]) -> (f64, Vec<u32>, Vec<f32>) {
     let (mut loss, mut choices, mut kept) = (0.0, Vec::new(), Vec::new());
     for (ids, answer) in texts {
         let logits = pollster::block_on(async { engine.forward(ids).await?.readback().await }).unwrap();
         let vocabulary = logits.len() / ids.len();
         for at in *answer..ids.len() {
             let row = &logits[(at - 1) * vocabulary..at * vocabulary];
-            if kept.len() < keep {
-                kept.extend_from_slice(row);
-            }
+            kept.extend_from_slice(row);
             let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let total: f64 = row.iter().map(|logit| f64::from(logit - largest).exp()).sum();
             loss += total.ln() - f64::from(row[ids[at] as usize] - largest);
@@ -93,50 +91,99 @@ fn fast_precision_keeps_the_demo_models_perplexity() {
     }
 }
 
-/// Perplexity and logits of the demo model in the quantisations that the script made, beside llama.cpp's on the same file.
+/// ‖a − b‖ / ‖b‖
+fn apart(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let difference: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    let norm: f64 = b.iter().map(|b| f64::from(*b).powi(2)).sum();
+    (difference / norm).sqrt()
+}
+
+fn floats(file: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(file).unwrap_or_else(|cause| panic!("{}: {cause}", file.display()));
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+fn read_json(file: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// Logits of committed quantised models, against llama.cpp's on the same weights in f32, where it rounds nothing.
+#[test]
+fn logits_of_quantised_models_are_llama_cpps_on_the_same_weights() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("tests/golden/llama_cpp");
+    let golden = read_json(&folder.join("golden.json"));
+    let positions = golden["positions"].as_u64().unwrap() as usize;
+    for name in ["mixed-q4_k", "demo-q8_0", "demo-q4_0"] {
+        let model = root.join(golden[name]["model"].as_str().unwrap());
+        if !model.exists() {
+            skip::skipped(&format!("{} is not there", model.display()));
+            continue;
+        }
+        let wanted = floats(&folder.join(format!("{name}.logits")));
+        let prompt = ids(&golden[name]["ids"]);
+        let engine = load(&model, Precision::Exact);
+        let logits = pollster::block_on(async { engine.forward(&prompt).await?.readback().await }).unwrap();
+        let vocabulary = logits.len() / prompt.len();
+        assert_eq!(wanted.len(), positions * vocabulary, "{name}");
+        let error = apart(&logits[(prompt.len() - positions) * vocabulary..], &wanted);
+        let rounding = golden[name]["rounding"].as_f64().unwrap();
+        println!("{name}: {error:.1e}; llama.cpp with activations of 8 bits {rounding:.1e}");
+        assert!(
+            error < 1e-4 && error * 10.0 < rounding,
+            "{name}: {error:.1e} off, llama.cpp's rounding {rounding:.1e}"
+        );
+    }
+}
+
+/// Perplexity and logits of the demo model in the quantisations that the script made, beside llama.cpp's: on the same file, where it
+/// rounds activations to 8 bits, and on the same weights in f32.
 #[test]
 fn each_quantisation_is_as_near_as_one_percent_to_llama_cpp() {
     let Some(folder) = std::env::var_os("RILLM_QUANTIZATIONS").map(PathBuf::from) else {
         return skip::skipped("RILLM_QUANTIZATIONS names no folder of scripts/fidelity/quantizations.py");
     };
-    let json = |path: &Path| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
-    let texts = json(&folder.join("texts.json"));
-    let texts: Vec<(Vec<u32>, usize)> = texts
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|text| {
-            let ids = text["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
-            (ids, text["answer"].as_u64().unwrap() as usize)
-        })
-        .collect();
+    let texts = read_json(&folder.join("texts.json"));
+    let texts = texts.as_array().unwrap().iter();
+    let texts: Vec<(Vec<u32>, usize)> =
+        texts.map(|text| (ids(&text["ids"]), text["answer"].as_u64().unwrap() as usize)).collect();
     let tokens: usize = texts.iter().map(|(ids, answer)| ids.len() - answer).sum();
     let perplexity = |loss: f64| (loss / tokens as f64).exp();
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "gguf"));
     files.sort();
     assert!(!files.is_empty(), "no models in {}", folder.display());
-    println!("{tokens} tokens\n| file | llama.cpp | exact | fast | exact − llama.cpp | fast − exact | logits |");
+    println!("{} answers, {tokens} tokens", texts.len());
+    println!(
+        "| file | perplexity: here | llama.cpp, same file | llama.cpp, f32 | fast | logits: to f32 | to same file | llama.cpp to itself |"
+    );
     let mut far = Vec::new();
     for file in files {
         let name = file.file_stem().unwrap().to_str().unwrap().to_uppercase();
-        let reference = perplexity(json(&file.with_extension("json"))["loss"].as_f64().unwrap());
-        let wanted = std::fs::read(file.with_extension("logits")).unwrap();
-        let wanted: Vec<f32> = wanted.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-        let (loss, _, logits) = score_and_keep(&load(&file, Precision::Exact), &texts, wanted.len());
+        let losses = read_json(&file.with_extension("json"));
+        let reference = |key: &str| perplexity(losses[key].as_f64().unwrap());
+        let (own, widened) = (floats(&file.with_extension("logits")), floats(&file.with_extension("f32.logits")));
+        let (loss, _, logits) = score_and_keep(&load(&file, Precision::Exact), &texts);
         let exact = perplexity(loss);
         let fast = perplexity(score(&load(&file, Precision::Fast), &texts).0);
-        assert_eq!(logits.len(), wanted.len(), "{name}: logits");
-        let difference: f64 = logits.iter().zip(&wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-        let norm: f64 = wanted.iter().map(|b| f64::from(*b).powi(2)).sum();
-        let (moved, error) = (exact / reference - 1.0, (difference / norm).sqrt());
+        let percent = |value: f64, of: f64| (value / of - 1.0) * 100.0;
+        let error = apart(&logits, &widened);
         println!(
-            "| {name} | {reference:.5} | {exact:.5} | {fast:.5} | {:+.3}% | {:+.3}% | {:.2}% |",
-            moved * 100.0,
-            (fast / exact - 1.0) * 100.0,
-            error * 100.0
+            "| {name} | {exact:.5} | {:.5} ({:+.3}%) | {:.5} ({:+.4}%) | {fast:.5} ({:+.3}%) | {error:.1e} | {:.2}% | {:.2}% |",
+            reference("loss"),
+            percent(exact, reference("loss")),
+            reference("f32_loss"),
+            percent(exact, reference("f32_loss")),
+            percent(fast, exact),
+            apart(&logits, &own) * 100.0,
+            apart(&own, &widened) * 100.0,
         );
-        if !(moved.abs() < 0.01 && (fast / exact - 1.0).abs() < 0.005) {
+        if percent(exact, reference("loss")).abs() > 1.0 || percent(fast, exact).abs() > 0.5 || error > 1e-3 {
             far.push(name);
         }
     }

@@ -70,15 +70,21 @@ fn matrices_of_the_vocabulary_lie_in_parts() {
 
 #[test]
 fn what_no_binding_holds_is_refused_and_said_beforehand() {
-    // A layer's matrix is not split.
-    let small = options(Some(8 << 10), false);
+    // Matrices are divided by rows, and a row is not.
+    let small = options(Some(64), false);
     assert_eq!(load("tiny_llama/tied-f32", &small).err().unwrap().code(), Code::AdapterLimits);
     let source = golden("tiny_llama/tied-f32");
     let said = pollster::block_on(inspect(&OneFile(&source), None, &small)).unwrap();
     let problem = said.problem.unwrap();
     assert_eq!(problem.code, "adapter_limits");
-    assert!(problem.message.contains("8192"), "{}", problem.message);
-    // The embedding is, so it is no problem.
+    assert!(problem.message.contains("64"), "{}", problem.message);
+    // Nor is an expert.
+    let of_experts = DirectoryFolder::new(format!("{}/tests/golden/architectures/mixtral", env!("CARGO_MANIFEST_DIR")));
+    let small = options(Some(5000), false);
+    let said = pollster::block_on(inspect(&of_experts, Some("model.gguf"), &small)).unwrap();
+    let problem = said.problem.unwrap();
+    assert!(problem.code == "adapter_limits" && problem.message.contains("exps"), "{}", problem.message);
+    // What can be divided is no problem.
     let said = pollster::block_on(inspect(&OneFile(&source), None, &options(Some(48 << 10), false))).unwrap();
     assert!(said.problem.is_none(), "{:?}", said.problem);
 }

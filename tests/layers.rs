@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// For each layer, the other modules of the crate that it may name.
-const MAY_NAME: [(&str, &[&str]); 7] = [
+const MAY_NAME: [(&str, &[&str]); 8] = [
     ("error", &[]),
     ("gpu", &["error"]),
     ("tensor", &["error", "gpu"]),
@@ -12,6 +12,7 @@ const MAY_NAME: [(&str, &[&str]); 7] = [
     ("text", &["error"]),
     ("engine", &["error", "tensor", "model", "text"]),
     ("web", &["error", "engine", "gpu", "tensor"]),
+    ("native", &["error", "engine"]),
 ];
 
 /// Files that may ask for the target.

@@ -144,7 +144,11 @@ fn greedy_answers_are_those_of_plain_loops() {
         if settings["frequency_penalty"].is_null() && settings["presence_penalty"].is_null() {
             let longer: Vec<u32> = PROMPT.iter().chain(&wanted[..15]).copied().collect();
             let rest = json!({"prompt": longer, "max_tokens": LENGTH - 15});
-            assert_eq!(tokens(&engine, &with(&request(settings.clone()), &rest)), wanted[15..], "{settings}, gone on with");
+            assert_eq!(
+                tokens(&engine, &with(&request(settings.clone()), &rest)),
+                wanted[15..],
+                "{settings}, gone on with"
+            );
         }
         assert_eq!(tokens(&engine, &request(json!({}))), plain, "after {settings}");
     }
@@ -221,7 +225,8 @@ fn mirostat_keeps_to_what_it_allows() {
     let (mut mu, mut sum) = (2.0 * tau, 0.0);
     for (index, token) in answer.iter().enumerate() {
         let row = &logits[(PROMPT.len() + index - 1) * vocabulary..][..vocabulary];
-        let weights: Vec<f64> = row.iter().map(|logit| (f64::from(*logit) / 1.5).exp2().powf(std::f64::consts::LOG2_E)).collect();
+        let weights: Vec<f64> =
+            row.iter().map(|logit| (f64::from(*logit) / 1.5).exp2().powf(std::f64::consts::LOG2_E)).collect();
         let total: f64 = weights.iter().sum();
         let surprise = |weight: f64, total: f64| (total / weight).log2();
         let largest = weights.iter().copied().fold(0.0, f64::max);

@@ -77,12 +77,13 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, draft, chatTemplate, autotune } = options;
+    const { onProgress, signal, worker = true, draft, chatTemplate, autotune, grammarWasmUrl } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions = hostOptionsOf(options);
     if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
     if (chatTemplate !== undefined) hostOptions.chatTemplate = chatTemplate;
     if (autotune !== undefined) hostOptions.autotune = autotune;
+    if (grammarWasmUrl !== undefined) hostOptions.grammarWasmUrl = resolveUrl(grammarWasmUrl, 'grammarWasmUrl');
     if (signal?.aborted) throw abortError(signal, 'loading the model');
 
     const host = worker ? new WorkerHost() : await pageHost();

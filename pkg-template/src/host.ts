@@ -3,6 +3,7 @@
 
 import { EngineError } from './errors.js';
 import type { Chunk, EmbeddingsData, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
+import { grammarLoader } from './grammar.js';
 import type { HostSource } from './source.js';
 import type { EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
@@ -17,12 +18,12 @@ export class EngineHost implements Host {
 
   async load(
     source: HostSource,
-    { wasmUrl, ...options }: HostLoadOptions,
+    { wasmUrl, grammarWasmUrl, ...options }: HostLoadOptions,
     onProgress: (progress: LoadProgress) => void,
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
     const [wasm, tunings] = await Promise.all([loadWasm(wasmUrl), options.autotune === 'off' ? undefined : keptTunings()]);
-    const wasmOptions: WasmLoadOptions = { ...options };
+    const wasmOptions: WasmLoadOptions = { ...options, grammars: grammarLoader(grammarWasmUrl) };
     if (tunings !== undefined) wasmOptions.tunings = tunings;
     if (signal !== undefined) wasmOptions.signal = signal;
     const engine = await wasm.guard(() => wasm.WasmEngine.load(source, wasmOptions, onProgress));

@@ -62,7 +62,7 @@ export interface InspectOptions {
   maxSequences?: number | undefined;
   /** As in `LoadOptions`: `kv_cache_bytes` depends on both. */
   precision?: 'fast' | 'exact' | undefined;
-  kvCache?: 'f16' | 'f32' | undefined;
+  kvCache?: 'f16' | 'f32' | 'q8_0' | undefined;
   /** Inspect in a worker, as `load` does. Default: true. */
   worker?: boolean | undefined;
   powerPreference?: 'high-performance' | 'low-power' | undefined;

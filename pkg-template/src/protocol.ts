@@ -32,11 +32,12 @@ export interface HostLoadOptions {
   draft?: HostSource;
   chatTemplate?: string;
   precision?: 'fast' | 'exact';
-  kvCache?: 'f16' | 'f32';
+  kvCache?: 'f16' | 'f32' | 'q8_0';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';
   wasmUrl?: string;
+  grammarWasmUrl?: string;
 }
 
 export interface TensorData {

@@ -28,21 +28,29 @@ export interface WasmLoadOptions {
   contextLength?: number;
   chatTemplate?: string;
   precision?: 'fast' | 'exact';
-  kvCache?: 'f16' | 'f32';
+  kvCache?: 'f16' | 'f32' | 'q8_0';
   powerPreference?: 'high-performance' | 'low-power';
   forceFallbackAdapter?: boolean;
   autotune?: 'auto' | 'always' | 'off';
   /** What `tunings()` of an earlier load gave; anything else is passed over. */
   tunings?: string;
   signal?: AbortSignal;
+  /** Where the second wasm comes from, for requests that want structured output. */
+  grammars?: WasmGrammarLoader;
+}
+
+/** Loads the grammar engine for a vocabulary; `tokenize` cuts text into tokens. What it resolves to is an object of that wasm. */
+export interface WasmGrammarLoader {
+  load(bytes: Uint8Array, lengths: Uint32Array, control: Uint8Array, ends: Uint32Array, tokenize: (text: string) => Uint32Array): Promise<object>;
 }
 
 export interface WasmEngine {
   info(): ModelInfo;
   /** What autotuning found that was not known yet, to be kept. */
   tunings(): string | undefined;
-  chat(request: object): WasmGeneration;
-  complete(request: object): WasmGeneration;
+  /** Resolves when the request was accepted: a grammar in it is compiled. */
+  chat(request: object): Promise<WasmGeneration>;
+  complete(request: object): Promise<WasmGeneration>;
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
   embed(request: object): Promise<EmbeddingsData>;

@@ -10,9 +10,11 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
 
   generate --model MODEL (--prompt TEXT [--raw] | --messages FILE.json)
            [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed S] [--ignore-eos]
+           [--json-schema FILE.json] [--tools FILE.json] [--set FIELD=JSON …] [--context-length N] [--kv-cache TYPE]
            The model is a GGUF file, or a Hugging Face folder.
            The prompt is a user's message where the model has a chat template, a text to continue where it has
            none or with --raw. The file holds an array of messages, or an object {messages, tools, …}.
+           --set sets any other field of the request, such as --set logprobs=true; several are possible.
   logits   --model MODEL --ids FILE.json --out FILE.npy [--precision fast|exact]
            The precision is exact unless said otherwise.
   tokenize --model MODEL --text TEXT [--add-special]
@@ -55,11 +57,12 @@ const invalid = (message) => new CommandError('invalid_usage', `${message}. ${US
 const AUTOTUNE = ['auto', 'always', 'off'];
 
 const text = { type: 'string' };
+const texts = { type: 'string', multiple: true };
 const flag = { type: 'boolean' };
 /** How a model is loaded. */
 const LOAD = { file: text, quantize: text, hub: text, token: text };
 const COMMANDS = {
-  generate: { model: text, ...LOAD, precision: text, autotune: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag },
+  generate: { model: text, ...LOAD, precision: text, autotune: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag, 'json-schema': text, tools: text, set: texts, 'context-length': text, 'kv-cache': text },
   logits: { model: text, ...LOAD, precision: text, autotune: text, ids: text, out: text },
   tokenize: { model: text, ...LOAD, text: text, 'add-special': flag },
   inspect: { model: text, ...LOAD, 'context-length': text },
@@ -90,6 +93,7 @@ export function parseCommand(argv) {
   const load = withoutUndefined({
     file: values.file,
     quantize: values.quantize,
+    ...(name === 'generate' && { contextLength: number(values, 'context-length'), kvCache: values['kv-cache'] }),
     hub: values.hub === undefined && values.token === undefined ? undefined : withoutUndefined({ endpoint: values.hub, token: values.token }),
   });
   return { name, adapter, model, out, json, parameters: { ...parametersOf(name, values), load, ...(precision && { precision }), ...(autotune && { autotune }) } };
@@ -119,7 +123,11 @@ function parametersOf(name, values) {
         min_p: number(values, 'min-p'),
         seed: number(values, 'seed'),
         ignore_eos: values['ignore-eos'],
+        response_format: values['json-schema'] && { type: 'json_schema', json_schema: { name: 'answer', schema: readJson(values['json-schema']) } },
+        tools: values.tools && readJson(values.tools),
+        ...Object.fromEntries((values.set ?? []).map(field)),
       };
+      if (values.raw && settings.tools !== undefined) throw invalid('--tools is for chats and does not go with --raw');
       if (values.raw && values.prompt === undefined) throw invalid('--raw goes with --prompt');
       const chat = values.messages === undefined ? undefined : readJson(values.messages);
       const { messages, ...more } = Array.isArray(chat) || chat === undefined ? { messages: chat } : chat;
@@ -151,6 +159,17 @@ function parametersOf(name, values) {
       }
       return { settings: withoutUndefined(settings) };
     }
+  }
+}
+
+/** `name=JSON` → [name, value]. */
+function field(given) {
+  const at = given.indexOf('=');
+  if (at < 1) throw invalid(`--set is a field and its value as JSON, such as logprobs=true, got "${given}"`);
+  try {
+    return [given.slice(0, at), JSON.parse(given.slice(at + 1))];
+  } catch (error) {
+    throw invalid(`--set ${given.slice(0, at)}: the value is no JSON (${error.message}); a text stands in quotes, such as stop='"END"'`);
   }
 }
 

@@ -24,6 +24,9 @@ const commands = {
       const [choice] = answer.choices;
       return {
         text: chat ? choice.message.content : choice.text,
+        ...(chat && { message: choice.message }),
+        ...(choice.logprobs && { logprobs: choice.logprobs }),
+        ...(answer.choices.length > 1 && { choices: answer.choices }),
         token_ids: choice.token_ids,
         finish_reason: choice.finish_reason,
         usage: answer.usage,
@@ -47,11 +50,11 @@ const commands = {
 
   inspect: ({ model, load, options }) => Engine.inspect(model, { ...load, ...options }),
 
-  embed: ({ model, text, settings }) =>
+  embed: ({ model, load, text, settings }) =>
     withEngine(model, async (engine) => {
       const { data, usage } = await engine.embeddings.create({ input: text, ...settings });
       return { embedding: data[0].embedding, usage };
-    }),
+    }, load),
 
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 

@@ -11,28 +11,80 @@ use crate::error::Result;
 use crate::text::chat::{
     ChatTemplate, ChatTemplates, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME,
 };
+use crate::text::reasoning::ReasoningMarkers;
+use crate::text::tools::{ToolChoice, ToolFormat, Tools, as_text, instructions, template_has_tools};
 
 /// Names under which messages hold what the model thought before it answered; the first counts.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 /// Variables that are fields of a request.
 const FIELDS: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
 
+/// A template, and what its text tells of how the model answers.
+pub(super) struct Template {
+    template: ChatTemplate,
+    source: String,
+    pub tool_format: ToolFormat,
+    pub reasoning: Option<ReasoningMarkers>,
+    /// Whether it writes the tools that it is given.
+    has_tools: bool,
+    /// Whether it knows the role.
+    has_system: bool,
+}
+
+impl Template {
+    pub fn new(source: &str) -> Result<Self> {
+        let has_tools = template_has_tools(source);
+        let tool_format = match ToolFormat::of_template(source) {
+            // Described by our own text, functions are called in its format.
+            ToolFormat::Llama3 | ToolFormat::Phi if !has_tools => ToolFormat::Generic,
+            format => format,
+        };
+        Ok(Self {
+            template: ChatTemplate::new(source)?,
+            source: source.to_owned(),
+            tool_format,
+            reasoning: ReasoningMarkers::of_template(source),
+            has_tools,
+            has_system: source.contains("system"),
+        })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}
+
 /// The templates that a model's chats are written by.
 pub(super) struct Templates {
-    default: ChatTemplate,
+    default: Template,
     /// For chats with tools.
-    tools: Option<ChatTemplate>,
+    tools: Option<Template>,
+}
+
+/// A chat as a template has written it, and that template where it is the request's own.
+pub(super) struct Rendered {
+    pub prompt: String,
+    own: Option<Template>,
+    with_tools: bool,
+    /// What the prompt holds of the answer.
+    pub continued: Option<String>,
+}
+
+impl Rendered {
+    pub fn template<'e>(&'e self, engine: &'e Engine) -> &'e Template {
+        self.own.as_ref().unwrap_or_else(|| engine.0.templates.for_chat(self.with_tools))
+    }
 }
 
 impl Templates {
     /// The caller's, the model's own, or else ChatML, with a warning. The flag tells whether there is one of the first two kinds.
     pub fn of(own: &ChatTemplates, options: &LoadOptions, generates: bool) -> Result<(Self, bool, Vec<Warning>)> {
         if let Some(source) = &options.chat_template {
-            return Ok((Self { default: ChatTemplate::new(source)?, tools: None }, true, Vec::new()));
+            return Ok((Self { default: Template::new(source)?, tools: None }, true, Vec::new()));
         }
-        let tools = own.get(TOOL_TEMPLATE_NAME).map(ChatTemplate::new).transpose()?;
+        let tools = own.get(TOOL_TEMPLATE_NAME).map(Template::new).transpose()?;
         match own.get(DEFAULT_TEMPLATE_NAME) {
-            Some(source) => Ok((Self { default: ChatTemplate::new(source)?, tools }, true, Vec::new())),
+            Some(source) => Ok((Self { default: Template::new(source)?, tools }, true, Vec::new())),
             None => {
                 let warning = Warning {
                     code: "no_chat_template",
@@ -41,12 +93,12 @@ impl Templates {
                         .to_owned(),
                 };
                 let warnings = if generates { vec![warning] } else { Vec::new() };
-                Ok((Self { default: ChatTemplate::new(DEFAULT_CHAT_TEMPLATE)?, tools }, false, warnings))
+                Ok((Self { default: Template::new(DEFAULT_CHAT_TEMPLATE)?, tools }, false, warnings))
             }
         }
     }
 
-    fn for_chat(&self, with_tools: bool) -> &ChatTemplate {
+    fn for_chat(&self, with_tools: bool) -> &Template {
         self.tools.as_ref().filter(|_| with_tools).unwrap_or(&self.default)
     }
 }
@@ -54,6 +106,11 @@ impl Templates {
 impl Engine {
     /// The messages as the template writes them.
     pub fn prompt(&self, request: &ChatFields) -> Result<String> {
+        let (tools, choice) = request.functions()?;
+        Ok(self.rendered(request, &tools, &choice)?.prompt)
+    }
+
+    pub(super) fn rendered(&self, request: &ChatFields, tools: &Tools, choice: &ToolChoice) -> Result<Rendered> {
         if request.messages.is_empty() {
             bail!(InvalidRequest, "messages is empty, wanted at least one message");
         }
@@ -64,16 +121,24 @@ impl Engine {
             );
         }
         let messages = request.messages.iter().enumerate().map(message).collect::<Result<Vec<Value>>>()?;
-        if request.continue_final_message && messages.last().is_some_and(|last| last["role"] != "assistant") {
-            bail!(InvalidRequest, "continue_final_message is true, and the last message is not the assistant's");
-        }
+        let continued = match (request.continue_final_message, messages.last()) {
+            (true, Some(last)) if last["role"] != "assistant" => {
+                bail!(InvalidRequest, "continue_final_message is true, and the last message is not the assistant's")
+            }
+            (true, Some(last)) => Some(last["content"].as_str().unwrap_or_default().to_owned()),
+            _ => None,
+        };
+        // What the model is not to call it is not told of.
+        let with_tools = !tools.is_empty() && *choice != ToolChoice::None;
+        let own = request.chat_template.as_deref().map(Template::new).transpose()?;
+        let rendered = Rendered { prompt: String::new(), own, with_tools, continued };
+        let template = rendered.template(self);
         let tokenizer = self.tokenizer();
         let special = |id: Option<u32>| {
             let bytes = id.and_then(|id| tokenizer.token_bytes_with_control(id).ok()).unwrap_or_default();
             String::from_utf8_lossy(bytes).into_owned()
         };
         let mut variables = json!({
-            "messages": messages,
             "add_generation_prompt": request.add_generation_prompt.unwrap_or(!request.continue_final_message),
             "bos_token": special(tokenizer.bos()),
             "eos_token": special(tokenizer.eos()),
@@ -81,9 +146,16 @@ impl Engine {
         if let Some(pad) = tokenizer.pad() {
             variables["pad_token"] = json!(special(Some(pad)));
         }
-        if let Some(tools) = &request.tools {
+        if let Some(tools) = request.tools.as_ref().filter(|tools| with_tools || tools.is_empty()) {
             variables["tools"] = json!(tools);
         }
+        variables["messages"] = match template.has_tools {
+            true => json!(messages),
+            false => {
+                let instructions = with_tools.then(|| instructions(tools));
+                json!(as_text(&messages, instructions.as_deref(), template.has_system))
+            }
+        };
         for (name, value) in request.chat_template_kwargs.iter().flatten() {
             if FIELDS.contains(&name.as_str()) {
                 bail!(
@@ -95,16 +167,31 @@ impl Engine {
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
         let now = now + self.0.utc_offset_seconds;
-        let given = request.chat_template.as_deref().map(ChatTemplate::new).transpose()?;
-        let template = match &given {
-            Some(template) => template,
-            None => self.0.templates.for_chat(request.tools.as_ref().is_some_and(|tools| !tools.is_empty())),
+        let render = |variables: &Value| match request.continue_final_message {
+            true => template.template.render_continued(variables, now),
+            false => template.template.render_at(variables, now),
         };
-        match request.continue_final_message {
-            true => template.render_continued(&variables, now),
-            false => template.render_at(&variables, now),
+        let prompt = match render(&variables) {
+            // Most templates take the arguments of a call as an object, some (DeepSeek's) as a text, to which they add others.
+            Err(error) if with_argument_texts(&mut variables["messages"]) => render(&variables).map_err(|_| error)?,
+            prompt => prompt?,
+        };
+        Ok(Rendered { prompt, ..rendered })
+    }
+}
+
+/// Writes the arguments of calls as JSON, and tells whether there were any.
+fn with_argument_texts(messages: &mut Value) -> bool {
+    let mut some = false;
+    for message in messages.as_array_mut().into_iter().flatten() {
+        for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(arguments) = call.pointer_mut("/function/arguments").filter(|arguments| arguments.is_object()) {
+                *arguments = json!(arguments.to_string());
+                some = true;
+            }
         }
     }
+    some
 }
 
 /// Checks a message and turns content that is given in parts into one text, as templates of text models want it.
@@ -154,13 +241,41 @@ fn message((index, message): (usize, &Value)) -> Result<Value> {
             message["thinking"] = reasoning.clone();
         }
     }
-    for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
-        // Templates take an object; OpenAI's API has its text.
-        if let Some(arguments) = call.pointer_mut("/function/arguments")
-            && let Some(Ok(object @ Value::Object(_))) = arguments.as_str().map(serde_json::from_str)
-        {
-            *arguments = object;
+    match message.get_mut("tool_calls") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(calls)) if role == Some("assistant") => {
+            for (call, value) in calls.iter_mut().enumerate() {
+                tool_call(&format!("messages[{index}].tool_calls[{call}]"), value)?;
+            }
         }
+        Some(Value::Array(_)) => {
+            bail!(InvalidRequest, "messages[{index}].tool_calls is there, and the message is not the assistant's")
+        }
+        Some(other) => bail!(InvalidRequest, "messages[{index}].tool_calls is {other}, wanted an array"),
     }
     Ok(message)
+}
+
+/// Checks a call of an earlier answer. Templates take its arguments as an object; OpenAI's API has its text.
+fn tool_call(at: &str, call: &mut Value) -> Result<()> {
+    match call.pointer("/function/name") {
+        Some(Value::String(_)) => {}
+        other => bail!(InvalidRequest, "{at}.function.name is {}, wanted a string", other.unwrap_or(&Value::Null)),
+    }
+    let Some(arguments) = call.pointer_mut("/function/arguments") else {
+        call["function"]["arguments"] = json!({});
+        return Ok(());
+    };
+    match arguments {
+        Value::Object(_) => {}
+        Value::String(text) if text.trim().is_empty() => *arguments = json!({}),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(object @ Value::Object(_)) => *arguments = object,
+            // What a model wrote is handed back to it as it was.
+            _ => {}
+        },
+        Value::Null => *arguments = json!({}),
+        other => bail!(InvalidRequest, "{at}.function.arguments is {other}, wanted an object or its JSON as a text"),
+    }
+    Ok(())
 }

@@ -5,9 +5,9 @@
 
 use crate::error::Result;
 use crate::tensor::ops::{
-    AdjustLogits, AdjustMarks, BandMass, BandPartial, DryMarks, MirostatUpdate, SampleBand, SampleHistogram,
-    SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit, TypicalBand, TypicalHistogram, TypicalMoments,
-    Xtc,
+    AdjustLogits, AdjustMarks, BandMass, BandPartial, DryMarks, MaskLogits, MirostatUpdate, SampleBand,
+    SampleHistogram, SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit, TypicalBand,
+    TypicalHistogram, TypicalMoments, Xtc,
 };
 use crate::tensor::{
     AdjustLists, AdjustSettings, BandSettings, Chooser, Context, Desc, Plan, SampleSettings, Shape, Tensor,
@@ -21,6 +21,8 @@ pub struct Features {
     /// Logits are adjusted before, and by DRY.
     adjusts: bool,
     dry: bool,
+    /// Of what is left, only some tokens are allowed.
+    masked: bool,
     /// Some sequence chooses from the whole vocabulary, from what thresholds keep, from a band; and what cuts the band.
     whole: bool,
     truncated: bool,
@@ -35,6 +37,7 @@ impl Features {
     pub const PLAIN: Self = Self {
         adjusts: false,
         dry: false,
+        masked: false,
         whole: true,
         truncated: false,
         banded: false,
@@ -50,6 +53,7 @@ impl Features {
         Self {
             adjusts: dry || settings.penalties.are_on() || rules.adjust(),
             dry,
+            masked: false,
             whole: !banded && !truncated,
             truncated,
             banded,
@@ -64,6 +68,7 @@ impl Features {
         Self {
             adjusts: self.adjusts || other.adjusts,
             dry: self.dry || other.dry,
+            masked: self.masked || other.masked,
             whole: self.whole || other.whole,
             truncated: self.truncated || other.truncated,
             banded: self.banded || other.banded,
@@ -71,6 +76,11 @@ impl Features {
             xtc: self.xtc || other.xtc,
             mirostat: self.mirostat || other.mirostat,
         }
+    }
+
+    /// The same among the tokens that a mask leaves.
+    pub fn masked(self) -> Self {
+        Self { masked: true, ..self }
     }
 
     pub fn adjusts(&self) -> bool {
@@ -141,6 +151,8 @@ pub struct Choosing {
     /// Made when they are first asked for.
     adjusting: Option<Adjusting>,
     banding: Option<Banding>,
+    /// [rows, words] u32: a bit for each token.
+    allowed: Option<Tensor>,
 }
 
 /// What adjusting reads (`tensor/adjustment.rs`).
@@ -184,7 +196,7 @@ impl Choosing {
     pub fn new(context: &Context, target: Target) -> Result<Self> {
         let rows = target.token.shape().elements();
         let settings = context.zeros(Desc::u32(&[rows, SampleSettings::WORDS]))?;
-        Ok(Self { target, settings, adjusting: None, banding: None })
+        Ok(Self { target, settings, adjusting: None, banding: None, allowed: None })
     }
 
     /// Makes what features need and is not there yet. Texts have at most `capacity` tokens.
@@ -200,6 +212,9 @@ impl Choosing {
                 history: words(capacity)?,
                 marks: words(2 * vocab_size)?,
             });
+        }
+        if features.masked && self.allowed.is_none() {
+            self.allowed = Some(words(MaskLogits::words(vocab_size))?);
         }
         if features.banded && self.banding.is_none() {
             let (settings, mu) = (words(BandSettings::WORDS)?, context.zeros(Desc::f32(&[rows]))?);
@@ -228,12 +243,16 @@ impl Choosing {
                 mu: all.mu.part(0, Shape::from([rows]))?,
             }),
         };
+        let allowed = match &self.allowed {
+            None => None,
+            Some(all) => Some(first(all, rows, columns(all)?)?),
+        };
         let target = Target {
             state: first(&self.target.state, rows, 4)?,
             token: self.target.token.part(0, Shape::from([rows]))?,
             ring: first(&self.target.ring, rows, columns(&self.target.ring)?)?,
         };
-        Ok(Self { target, settings: first(&self.settings, rows, SampleSettings::WORDS)?, adjusting, banding })
+        Ok(Self { target, settings: first(&self.settings, rows, SampleSettings::WORDS)?, adjusting, banding, allowed })
     }
 
     pub fn target(&self) -> &Target {
@@ -292,6 +311,14 @@ impl Choosing {
         }
     }
 
+    /// Lets a masked choice be one of the tokens whose bits are set.
+    pub fn allow(&self, context: &Context, row: usize, allowed: &[u32]) -> Result<()> {
+        match &self.allowed {
+            Some(all) => context.write(all, row * columns(all)?, bytemuck::cast_slice(allowed)),
+            None => bail!(Internal, "a mask before masks were prepared"),
+        }
+    }
+
     /// Tells adjusting what stands before the next token that a step takes in, or a choice that follows it.
     pub fn set_text(&self, context: &Context, row: usize, text: &[u32]) -> Result<()> {
         match &self.adjusting {
@@ -321,7 +348,11 @@ impl Choosing {
         advance: usize,
         is_step: bool,
     ) -> Result<()> {
-        let logits = &self.adjust(context, logits, features, advance, is_step)?;
+        let adjusted = self.adjust(context, logits, features, advance, is_step)?;
+        let logits = &match &self.allowed {
+            Some(allowed) if features.masked => context.run1(&MaskLogits, &[&adjusted, allowed])?,
+            _ => adjusted,
+        };
         if features.whole {
             self.choose_whole(context, logits, advance)?;
         }

@@ -10,27 +10,34 @@ use std::rc::Rc;
 use serde::Serialize;
 use web_time::Instant;
 
+use super::answer::{AnswerReader, AnswerRequest, MalformedToolCall, StopReason, ToolCallDelta};
 use super::choosing::Ending;
+use super::constrained::Constrained;
+use super::constraint::{Asked, Constraint};
 use super::decoding;
 use super::loaded::{Engine, Inner, common_prefix};
+use super::reasoning_budget::{Budget, ReasoningBudget};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
 use crate::tensor::Readback;
+use crate::text::answer::AnswerSettings;
 use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
-use crate::text::stop::StopStrings;
 use crate::text::token_rules::TokenRules;
+use crate::text::tools::End;
 
 // A slot of the ring is read before a later step writes it.
 const _: () = assert!(SUBMITS_IN_FLIGHT * MAX_STEPS < RING);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The model ended its turn, or a stop string came.
+    /// The model ended its turn, or a stop string or token came.
     Stop,
+    /// The same, with calls of functions in the answer.
+    ToolCalls,
     /// `max_tokens` or the context is used up.
     Length,
     /// The caller cancelled.
@@ -42,6 +49,13 @@ pub struct Usage {
     pub prompt_tokens: usize,
     pub completion_tokens: usize,
     pub total_tokens: usize,
+    pub completion_tokens_details: CompletionTokensDetails,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CompletionTokensDetails {
+    /// Those that are reasoning, with its markers.
+    pub reasoning_tokens: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -62,12 +76,21 @@ pub struct Timings {
 }
 
 /// A piece of the answer. The last one has the finish reason, usage and timings.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chunk {
     pub text: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCallDelta>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub malformed_tool_calls: Vec<MalformedToolCall>,
     pub token_ids: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
+    /// What of the request ended the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,9 +103,14 @@ pub(super) struct Request {
     pub max_tokens: Option<usize>,
     pub sampler: SamplerSettings,
     pub rules: Rc<TokenRules>,
-    pub stop: StopStrings,
+    /// How it is read, and what ends it.
+    pub answer: AnswerRequest,
+    /// The most tokens of reasoning.
+    pub budget: Option<Budget>,
     pub ignore_eos: bool,
     pub speculation: Option<Speculation>,
+    /// What the answer is held to.
+    pub grammar: Option<Asked>,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
 }
@@ -92,7 +120,12 @@ pub struct Generation {
     engine: Rc<Inner>,
     place: Place,
     request: Request,
+    /// The request's grammar, compiled, until decoding has it.
+    constraint: Option<Box<dyn Constraint>>,
+    /// The grammar left no choice at all: the answer is what was read.
+    is_known: bool,
     decoder: StreamDecoder,
+    reader: AnswerReader,
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<u32>,
     /// The pass that samples the first token: how many tokens it takes in, and when it began.
@@ -117,6 +150,8 @@ enum Place {
     Decoding(u64),
     /// With it, because it speculates.
     Speculating(Box<Speculating>),
+    /// With it, because a grammar looks at each token.
+    Constrained(Box<Constrained>),
 }
 
 /// What decodes by itself.
@@ -128,6 +163,13 @@ struct Speculating {
     /// Steps submitted; step k samples the answer's token k.
     steps: usize,
     run_ahead: RunAhead,
+}
+
+impl Chunk {
+    /// Whether there is something to hand out.
+    fn says_nothing(&self) -> bool {
+        self.text.is_empty() && self.reasoning.is_empty() && self.tool_calls.is_empty()
+    }
 }
 
 impl Engine {
@@ -146,15 +188,36 @@ impl Engine {
                 request.prompt.len()
             );
         }
-        let decoder = match request.continues {
+        if let (Some(asked), Some(_)) = (&request.grammar, request.sampler.mirostat) {
+            bail!(
+                InvalidRequest,
+                "{} and mirostat exclude each other: forced tokens have no surprise that it could follow; leave one of them out",
+                asked.field
+            );
+        }
+        if request.budget.is_some() && request.sampler.mirostat.is_some() {
+            bail!(
+                InvalidRequest,
+                "thinking_token_budget and mirostat exclude each other: forced tokens have no surprise that it could follow; leave \
+                 one of them out"
+            );
+        }
+        // What a grammar admits is the text to the letter.
+        let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
+        let decoder = match request.continues || is_whole {
             true => StreamDecoder::continuing(),
             false => StreamDecoder::new(&self.0.tokenizer),
         };
+        let decoder = decoder.showing(request.answer.visible.clone());
+        let reader = AnswerReader::new(request.answer.clone());
         Ok(Generation {
             engine: self.0.clone(),
             place: Place::Nowhere,
             request,
+            constraint: None,
+            is_known: false,
             decoder,
+            reader,
             read: VecDeque::new(),
             last_pass: None,
             generated: 0,
@@ -182,6 +245,34 @@ impl Generation {
         result.map(Some)
     }
 
+    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `next` does it where
+    /// nobody has.
+    pub async fn prepare(&mut self) -> Result<()> {
+        if self.constraint.is_some() || !matches!(self.place, Place::Nowhere) {
+            return Ok(());
+        }
+        if let Some(asked) = &self.request.grammar {
+            self.constraint = Some(self.engine.constraint(asked).await?);
+        }
+        if let Some(budget) = self.request.budget.take() {
+            let settings = AnswerSettings { tools: None, ..self.request.answer.settings.clone() };
+            let tokenizer = self.engine.tokenizer.clone();
+            let decoder = self.decoder.clone();
+            let grammar = self.constraint.take();
+            let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, self.ends(), grammar);
+            self.constraint = Some(Box::new(budget));
+        }
+        Ok(())
+    }
+
+    /// Tokens that end the answer.
+    fn ends(&self) -> Vec<u32> {
+        let AnswerRequest { ends, stop_tokens, .. } = &self.request.answer;
+        let own = if self.request.ignore_eos { &[] } else { self.engine.tokenizer.end_of_generation() };
+        let ends = if self.request.ignore_eos { &[] } else { &ends[..] };
+        own.iter().chain(ends).chain(stop_tokens).copied().collect()
+    }
+
     /// Ends the generation with the next chunk.
     pub fn cancel(&mut self) {
         self.cancelled = true;
@@ -189,16 +280,20 @@ impl Generation {
 
     async fn advance(&mut self) -> Result<Chunk> {
         if matches!(self.place, Place::Nowhere) && !self.cancelled {
+            self.prepare().await?;
             self.prefill().await?;
         }
-        let mut chunk =
-            Chunk { text: String::new(), token_ids: vec![], finish_reason: None, usage: None, timings: None };
+        let mut chunk = Chunk::default();
         // All that was read makes one chunk. Tokens can be without text of their own: part of a character, or what may become a
         // stop string.
-        while chunk.finish_reason.is_none() && (chunk.text.is_empty() || !self.read.is_empty()) {
+        while chunk.finish_reason.is_none() && (chunk.says_nothing() || !self.read.is_empty()) {
             if self.cancelled {
-                chunk.text.push_str(&self.rest());
-                chunk.finish_reason = Some(FinishReason::Cancelled);
+                chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Cancelled, &mut chunk));
+                break;
+            }
+            if self.is_complete() {
+                // The grammar admits the empty text alone.
+                chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, &mut chunk));
                 break;
             }
             let token = self.next_token().await?;
@@ -215,22 +310,39 @@ impl Generation {
     async fn prefill(&mut self) -> Result<()> {
         self.started = Instant::now();
         let engine = self.engine.clone();
-        let prompt = self.request.prompt.clone();
-        let stops = if self.request.ignore_eos { &[] } else { engine.tokenizer.end_of_generation() };
-        let ending = Ending { stops: stops.to_vec(), steps: self.longest() };
+        let mut prompt = self.request.prompt.clone();
+        let mut constraint = self.constraint.take();
+        let (forced, is_all) = match &mut constraint {
+            Some(constraint) => self.begin(&mut **constraint)?,
+            None => (Vec::new(), false),
+        };
+        if is_all || forced.len() == self.longest() {
+            (self.read, self.is_known) = (forced.into(), is_all);
+            return Ok(());
+        }
+        prompt.extend(&forced);
+        let ending = Ending { stops: self.ends(), steps: self.longest() };
         self.place = Place::Prefill(Box::new(engine.take_session(&prompt)?));
         let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
         // The last token is always taken in anew: its logits are wanted.
         let common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
         session.truncate(common);
-        self.cached = common;
+        // What a grammar forced the last time may be there as well.
+        self.cached = common.min(self.request.prompt.len());
         session.configure(engine.decoder()?, &self.request.sampler, &self.request.rules, &ending).await?;
+        if constraint.is_some() {
+            session.prepare_masks(&engine.context).await?;
+        }
         let mut done = common;
+        let mut logits = None;
         while done < prompt.len() {
             let begin = Instant::now();
             let among_others = !engine.decoding.borrow().is_idle();
             let tokens = engine.pace.borrow().part_of(prompt.len() - done, among_others);
-            session.prefill(engine.decoder()?, &prompt[done..], tokens)?;
+            match constraint.is_some() && done + tokens == prompt.len() {
+                true => logits = Some((session.pass(engine.decoder()?, &prompt[done..], forced.len())?, tokens)),
+                false => session.prefill(engine.decoder()?, &prompt[done..], tokens)?,
+            }
             done += tokens;
             if done < prompt.len() {
                 // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
@@ -240,12 +352,22 @@ impl Generation {
                 self.last_pass = Some((tokens, begin));
             }
         }
-        let first = session.read_tokens(&engine.context, 0, 1)?;
+        let first = match &logits {
+            Some(_) => None,
+            None => Some(session.read_tokens(&engine.context, 0, 1)?),
+        };
         let Place::Prefill(session) = std::mem::replace(&mut self.place, Place::Nowhere) else {
             bail!(Internal, "a generation without a session")
         };
-        self.place = match self.request.speculation.take() {
-            None => {
+        self.place = match (constraint, logits, first, self.request.speculation.take()) {
+            (Some(constraint), Some(logits), _, _) => {
+                let last = prompt[prompt.len() - 1];
+                let constrained = Constrained::new(&engine, *session, constraint, logits, last, forced.len())?;
+                self.read = forced.into();
+                Place::Constrained(Box::new(constrained))
+            }
+            (_, _, None, _) => bail!(Internal, "a prompt was taken in and no token chosen"),
+            (_, _, Some(first), None) => {
                 let id = engine.decoding.borrow_mut().join(
                     *session,
                     &self.request.sampler,
@@ -255,7 +377,7 @@ impl Generation {
                 );
                 Place::Decoding(id)
             }
-            Some(speculation) => Place::Speculating(Box::new(Speculating {
+            (_, _, Some(first), Some(speculation)) => Place::Speculating(Box::new(Speculating {
                 session: *session,
                 speculation,
                 in_flight: Some((first, 1)),
@@ -266,6 +388,28 @@ impl Generation {
         Ok(())
     }
 
+    /// The tokens that a grammar forces at the beginning, which go through the prompt's pass, and whether they are all.
+    fn begin(&self, constraint: &mut dyn Constraint) -> Result<(Vec<u32>, bool)> {
+        let mut state = constraint.advance(&[])?;
+        let (mut forced, room) = (Vec::new(), self.longest());
+        while !state.forced.is_empty() && forced.len() < room {
+            state.forced.truncate(room - forced.len());
+            let next = constraint.advance(&state.forced)?;
+            forced.append(&mut state.forced);
+            state = next;
+        }
+        Ok((forced, state.is_complete))
+    }
+
+    /// Whether a grammar leaves nothing but the end.
+    fn is_complete(&self) -> bool {
+        let is_complete = match &self.place {
+            Place::Constrained(alone) => alone.is_complete(),
+            _ => self.is_known,
+        };
+        is_complete && self.read.is_empty()
+    }
+
     /// The next token, from those that were read, or from the oldest steps in flight.
     async fn next_token(&mut self) -> Result<u32> {
         if self.read.is_empty() {
@@ -273,6 +417,7 @@ impl Generation {
             match &mut self.place {
                 Place::Decoding(id) => self.read = decoding::next_tokens(&self.engine, *id).await?,
                 Place::Speculating(alone) => self.read = alone.next_tokens(&self.engine, last, longest).await?,
+                Place::Constrained(alone) => self.read = alone.next_tokens(&self.engine, longest).await?,
                 _ => bail!(Internal, "a generation without a session"),
             }
             if let Some((tokens, begin)) = self.last_pass.take() {
@@ -298,7 +443,8 @@ impl Generation {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += 1;
         self.last = Some(token);
-        let ends = self.engine.tokenizer.end_of_generation().contains(&token) && !self.request.ignore_eos;
+        let stops = self.reader.stops_at(token);
+        let ends = stops || self.ends().contains(&token);
         if let Place::Speculating(alone) = &mut self.place
             && alone.steps > self.generated
             && !ends
@@ -307,20 +453,24 @@ impl Generation {
             alone.session.decoded(token);
         }
         chunk.token_ids.push(token);
+        if stops {
+            let text = self.decoder.clone().showing(vec![token]).push(&self.engine.tokenizer, token)?;
+            chunk.finish_reason = Some(self.reader.stop_at(token, &text, chunk));
+            return Ok(());
+        }
         if ends {
-            chunk.text.push_str(&self.rest());
-            chunk.finish_reason = Some(FinishReason::Stop);
+            chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, chunk));
             return Ok(());
         }
         let piece = self.decoder.push(&self.engine.tokenizer, token)?;
-        let progress = self.request.stop.push(&piece);
-        chunk.text.push_str(&progress.text);
-        if progress.matched.is_some() {
-            chunk.finish_reason = Some(FinishReason::Stop);
+        chunk.finish_reason = self.reader.push(&piece, chunk);
+        if chunk.finish_reason.is_some() {
+            return Ok(());
+        }
+        if self.is_complete() {
+            chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, chunk));
         } else if self.generated >= self.longest() {
-            let rest = self.rest();
-            chunk.text.push_str(&rest);
-            chunk.finish_reason = Some(FinishReason::Length);
+            chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Length, chunk));
         }
         Ok(())
     }
@@ -331,19 +481,20 @@ impl Generation {
         self.request.max_tokens.unwrap_or(usize::MAX).min(self.engine.info.context_length - self.request.prompt.len())
     }
 
-    /// Text that was held back.
-    fn rest(&mut self) -> String {
+    /// Hands out what was held back, and gives the reason for the end.
+    fn finish(&mut self, end: End, reason: FinishReason, chunk: &mut Chunk) -> FinishReason {
         let tail = self.decoder.finish();
-        let mut rest = self.request.stop.push(&tail);
-        if rest.matched.is_none() {
-            rest.text.push_str(&self.request.stop.finish().text);
-        }
-        rest.text
+        self.reader.end(&tail, end, reason, chunk)
     }
 
     fn usage(&self) -> Usage {
         let (prompt_tokens, completion_tokens) = (self.request.prompt.len(), self.generated);
-        Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            completion_tokens_details: CompletionTokensDetails { reasoning_tokens: self.reader.reasoning_tokens },
+        }
     }
 
     fn timings(&self) -> Timings {
@@ -379,6 +530,7 @@ impl Generation {
                 alone.speculation.end(&self.engine, forget);
                 Some(alone.session)
             }
+            Place::Constrained(alone) => Some(alone.session),
         };
         if let Some(mut session) = session {
             if forget {

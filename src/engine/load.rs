@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::autotune::{self, AutotuneInfo};
 use super::chat_prompt::Templates;
+use super::compile_ahead;
 use super::decoding::Decoding;
 use super::draft::{self, DraftInfo, DraftModel};
 use super::info::{ModelInfo, Phase, Progress};
@@ -18,7 +19,7 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Embeds, Encoder, KvCache, KvFormat, Pooling, Transformer, Weights};
+use crate::model::{Embeds, Encoder, KvCache, KvFormat, Pooling, Transformer, Unloaded, Weights};
 use crate::tensor::{CacheSizes, Context, Device, DeviceOptions};
 
 /// The least sizes of a model's caches. A pass over a prompt has a bind group for each of its dispatches, ten for a layer, for each
@@ -146,7 +147,20 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let is_encoder = config.arch.is_encoder;
-        let weights = Weights::load(&context, &checkpoint, &config, &layout.of(&config), &mut on_bytes).await?;
+        let unloaded = Unloaded::new(&context, &checkpoint, &config, &layout.of(&config))?;
+        let preview = match is_encoder {
+            true => None,
+            false => {
+                let weights = unloaded.preview(&context)?;
+                Some(Transformer::new(&context, config.clone(), &weights, capacity, precision)?)
+            }
+        };
+        let weights = unloaded.load(&context, &mut on_bytes);
+        let weights = match &preview {
+            Some(model) => compile_ahead::beside(weights, &context, model, capacity, kv_format, options).await?,
+            None => weights.await?,
+        };
+        drop(preview);
         let only_gathered = match config.tie_embeddings && !is_encoder {
             true => 0,
             false => checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes),
@@ -187,7 +201,7 @@ impl Engine {
             context,
             model,
             embeds,
-            tokenizer,
+            tokenizer: Rc::new(tokenizer),
             templates,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
@@ -197,6 +211,8 @@ impl Engine {
             draft: RefCell::default(),
             layout,
             tunings,
+            grammar_loader: RefCell::default(),
+            grammars: RefCell::default(),
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::chat_prompt::Templates;
+use super::constraint::{GrammarCompiler, GrammarLoader};
 use super::decoding::Decoding;
 use super::draft::DraftModel;
 use super::info::ModelInfo;
@@ -67,7 +68,8 @@ pub(super) struct Inner {
     pub context: Context,
     pub model: Model,
     pub embeds: Embeds,
-    pub tokenizer: Tokenizer,
+    /// Shared with the grammar engine, which writes what grammars force.
+    pub tokenizer: Rc<Tokenizer>,
     pub templates: Templates,
     pub utc_offset_seconds: i64,
     pub info: ModelInfo,
@@ -82,6 +84,9 @@ pub(super) struct Inner {
     pub draft: RefCell<Option<DraftModel>>,
     /// What was asked of the weights.
     pub layout: Layout,
+    pub grammar_loader: RefCell<Option<Rc<dyn GrammarLoader>>>,
+    /// Loaded when it is first asked for.
+    pub grammars: RefCell<Option<Rc<dyn GrammarCompiler>>>,
 }
 
 impl Engine {

@@ -2,9 +2,14 @@
 //!
 //! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
 
+mod answer;
 mod autotune;
+mod chat_answer;
 mod chat_prompt;
 mod choosing;
+mod compile_ahead;
+mod constrained;
+pub mod constraint;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;
@@ -18,6 +23,7 @@ mod loaded;
 mod model_text;
 mod options;
 mod prefill_pace;
+mod reasoning_budget;
 pub mod request;
 mod run_ahead;
 mod sampling;
@@ -27,10 +33,11 @@ mod speculation;
 mod verification;
 
 pub use crate::model::{KvFormat, Precision, folder, source};
+pub use answer::{FunctionDelta, MalformedToolCall, StopReason, ToolCallDelta};
 pub use autotune::{Autotune, AutotuneInfo, AutotuneState};
 pub use draft::DraftInfo;
 pub use embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
-pub use generate::{Chunk, FinishReason, Generation, Timings, Usage};
+pub use generate::{Chunk, CompletionTokensDetails, FinishReason, Generation, Timings, Usage};
 pub use info::{ModelInfo, Phase, Progress, Warning};
 pub use inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::file_bytes;

@@ -63,10 +63,38 @@ impl Sampling {
         }
     }
 
+    /// Prepares choices among what a mask leaves, by the settings that `configure` got last. What is recorded runs once.
+    pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
+        self.plan(context, self.features.masked()).await
+    }
+
+    /// Chooses among the logits of the decode step, from the tokens whose bits are set.
+    pub fn replay_masked(&self, context: &Context, allowed: &[u32]) -> Result<()> {
+        self.choosing.allow(context, 0, allowed)?;
+        match self.plans.get(self.features.masked()) {
+            Some(plan) => context.replay(plan),
+            None => bail!(Internal, "a mask before masks were prepared"),
+        }
+    }
+
     /// Chooses among other logits, of a pass that put the last `advance` tokens of `text` into the KV cache.
     pub fn record(&self, context: &Context, logits: &Tensor, advance: usize, text: &[u32]) -> Result<()> {
         self.set_text(context, text)?;
         self.choosing.choose(context, logits, self.features, advance, false)
+    }
+
+    /// The same from the tokens whose bits are set.
+    pub fn record_masked(
+        &self,
+        context: &Context,
+        logits: &Tensor,
+        advance: usize,
+        text: &[u32],
+        allowed: &[u32],
+    ) -> Result<()> {
+        self.set_text(context, text)?;
+        self.choosing.allow(context, 0, allowed)?;
+        self.choosing.choose(context, logits, self.features.masked(), advance, false)
     }
 
     /// Tells what penalties look at that the text is this now: after it was cut back, or went on where this session did not see it.

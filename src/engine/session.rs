@@ -151,6 +151,45 @@ impl Session {
         self.decode()?.sampling.record(transformer.context(), &logits_of(logits)?, ids.len(), &self.tokens)
     }
 
+    /// Lets choices among what a mask leaves follow; after `configure`.
+    pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
+        match &mut self.decode {
+            Some(decode) => decode.sampling.prepare_masks(context).await,
+            None => bail!(Internal, "a session is used before it was prepared"),
+        }
+    }
+
+    /// One pass over `ids`, whose logits a choice is to be made from; it is step `step`.
+    pub fn pass(&mut self, transformer: &Transformer, ids: &[u32], step: usize) -> Result<Tensor> {
+        let logits = logits_of(self.forward(transformer, ids, Logits::Last)?)?;
+        // The pass left the state as it was: the choice moves it on.
+        self.place_at(transformer.context(), self.tokens.len() - ids.len(), step as u32)?;
+        Ok(logits)
+    }
+
+    /// Chooses after a pass over `ids` tokens: from all tokens, or from those whose bits are set.
+    pub fn choose_after(&self, context: &Context, logits: &Tensor, ids: usize, allowed: Option<&[u32]>) -> Result<()> {
+        let sampling = &self.decode()?.sampling;
+        match allowed {
+            Some(allowed) => sampling.record_masked(context, logits, ids, &self.tokens, allowed),
+            None => sampling.record(context, logits, ids, &self.tokens),
+        }
+    }
+
+    /// The first half of a decode step: takes in the token that was chosen last, where state and token say so.
+    pub fn forward_step(&self, context: &Context) -> Result<()> {
+        context.replay(&self.decode()?.forward)
+    }
+
+    /// The second half: chooses from all tokens, or from those whose bits are set.
+    pub fn choose_step(&self, context: &Context, allowed: Option<&[u32]>) -> Result<()> {
+        let sampling = &self.decode()?.sampling;
+        match allowed {
+            Some(allowed) => sampling.replay_masked(context, allowed),
+            None => sampling.replay(context),
+        }
+    }
+
     /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches
     /// for once they are `decoded`. The read-back gives the greedy token after each of them, and all that it took in.
     pub async fn verify(&mut self, transformer: &Transformer, last: u32, draft: Draft<'_>) -> Result<Readback> {
@@ -214,7 +253,11 @@ impl Session {
 
     /// Tells the kernels where the next token stands.
     fn place(&self, context: &Context, step: u32) -> Result<()> {
-        let words = [self.tokens.len() as u32, step, 0];
+        self.place_at(context, self.tokens.len(), step)
+    }
+
+    fn place_at(&self, context: &Context, position: usize, step: u32) -> Result<()> {
+        let words = [position as u32, step, 0];
         context.write(&self.state, 0, bytemuck::cast_slice(&words))
     }
 

@@ -3,15 +3,17 @@
 //!
 //! The same computation as `Transformer::forward`, by ops that join several of its own.
 
-use super::config::{Config, Experts};
-use super::joined::{FeedForward, GateUp, HeadNorms, Joined, Layer, PostNorm};
+use super::config::Config;
+use super::joined::{FeedForward, GateUp, Joined, Layer, PostNorm};
+use super::matrix::Matrix;
+use super::mixture::Combined;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    AttentionOut, CombineExperts, ConcatColumns, MatVecAdd, MatVecExperts, NormAdd, NormGateUp, NormHeads, NormMatVec,
-    NormQkv, QkvParts, RmsNorm, RopeKvAppend, RouteExperts, Scale, Splits, Swiglu, SwigluPlanes,
+    AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormHeads, NormMatVec, NormQkv,
+    QkvParts, Residual, RmsNorm, RopeKvAppend, Scale, Splits, SwigluPlanes,
 };
-use crate::tensor::{Context, Op, Tensor};
+use crate::tensor::{Context, Tensor};
 
 /// Records the pass over one token at position `state[0]`. Returns its residual stream after the last layer, [1, n_embd] in
 /// planes.
@@ -30,10 +32,7 @@ pub(super) fn forward(
     }
     for (index, layer) in joined.layers.iter().enumerate() {
         let caches = cache.layer(index);
-        let q = match &layer.head_norms {
-            None => queries(context, config, layer, &x, state, caches)?,
-            Some(norms) => normed_queries(context, config, layer, norms, &x, state, caches)?,
-        }; // [1, n_heads · head_dim]
+        let q = queries(context, config, layer, &x, state, caches)?; // [1, n_heads · head_dim]
         let (k_cache, v_cache) = caches;
         let parts = context.run(&layer.attention_split(config, splits), &[&q, k_cache, v_cache, state])?;
         let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
@@ -42,73 +41,74 @@ pub(super) fn forward(
             head_dim: config.head_dim,
             capacity: layer.seen(cache.capacity()),
             splits,
-            residual: PostNorm::residual(&layer.post_attention_norm, config),
+            residual: Residual::Apart,
+            bias: false,
         };
-        let inputs = [sums, totals, &layer.attention_output, state];
-        add(context, config, &attention_out, &inputs, &x, &layer.post_attention_norm)?;
+        add(context, config, &layer.attention_output, &x, &layer.post_attention_norm, &|residual, part, x| {
+            let mut inputs = vec![sums, totals, part, state];
+            inputs.extend(x);
+            context.run(&AttentionOut { residual, ..attention_out }, &inputs)
+        })?;
 
         match &layer.feed_forward {
             FeedForward::Gated { gate_up, down } => {
                 let f = gated(context, config, layer, gate_up, &x)?; // [1, n_ff] in planes
-                let op = MatVecAdd { residual: PostNorm::residual(&layer.post_feed_forward_norm, config) };
-                add(context, config, &op, &[&f, down], &x, &layer.post_feed_forward_norm)?;
+                add(context, config, down, &x, &layer.post_feed_forward_norm, &|residual, part, x| {
+                    let mut inputs = vec![&f, part];
+                    inputs.extend(x);
+                    context.run(&MatVecAdd { residual, bias: false }, &inputs)
+                })?;
             }
-            FeedForward::Experts { router, .. } => {
+            FeedForward::Experts { router, experts } => {
                 let (epsilon, norm) = (config.norm_eps, &layer.feed_forward_norm_planar);
-                let logits = context.run1(&NormMatVec { epsilon }, &[&x, norm, router])?; // [1, experts]
+                let logits = router.multiply(context, &NormMatVec { epsilon }, &[&x, norm])?; // [1, experts]
                 let h = context.run1(&RmsNorm { epsilon }, &[&x, norm])?; // [1, n_embd] in planes
-                layer.add_experts(context, config, &h, &logits, &x, true)?;
+                let Combined { outputs, weights } = experts.run(context, config, &h, &logits, true)?;
+                context.run(&CombineExperts { adds: true, planar: true }, &[&outputs, &weights, &x])?;
             }
         }
     }
     Ok(x)
 }
 
-/// Queries [1, n_heads · head_dim]; keys and values go to the caches.
+/// Queries [1, n_heads · head_dim]; keys and values go to the caches. One op does it all, unless there are norms of heads between the
+/// projections and rope, or a projection lies in parts.
 fn queries(
     context: &Context,
     config: &Config,
     layer: &Layer,
     x: &Tensor,
     state: &Tensor,
-    (k_cache, v_cache): (&Tensor, &Tensor),
-) -> Result<Tensor> {
-    let op = NormQkv {
-        parts: QkvParts::ALL,
-        epsilon: config.norm_eps,
-        q_dim: config.n_heads * config.head_dim,
-        kv_dim: config.n_kv_heads * config.head_dim,
-        head_dim: config.head_dim,
-        pairs: layer.rope.pairs,
-        interleaved: layer.rope.interleaved,
-        scale: layer.rope.scale,
-        bias: layer.bias.is_some(),
-    };
-    let mut q = None;
-    for (parts, matrix) in &layer.qkv {
-        let mut inputs = vec![x, &layer.vectors, matrix, state];
-        inputs.extend(parts.k.then_some(k_cache));
-        inputs.extend(parts.v.then_some(v_cache));
-        q = context.run(&NormQkv { parts: *parts, ..op }, &inputs)?.pop().or(q);
-    }
-    q.ok_or_else(|| err!(Internal, "no queries among the parts of a layer"))
-}
-
-/// The same, with norms of heads between the projections and rope.
-fn normed_queries(
-    context: &Context,
-    config: &Config,
-    layer: &Layer,
-    norms: &HeadNorms,
-    x: &Tensor,
-    state: &Tensor,
     caches: (&Tensor, &Tensor),
 ) -> Result<Tensor> {
-    let product = NormMatVec { epsilon: config.norm_eps };
+    let (k_cache, v_cache) = caches;
+    let epsilon = config.norm_eps;
     let mut q = None;
     for (parts, matrix) in &layer.qkv {
-        let product = context.run1(&product, &[x, &norms.attention_norm_planar, matrix])?; // [1, rows]
-        q = layer.rope_and_append(context, config, *parts, &product, state, caches)?.or(q);
+        q = match matrix.whole() {
+            Some(matrix) if layer.head_norms.is_none() => {
+                let op = NormQkv {
+                    parts: *parts,
+                    epsilon,
+                    q_dim: config.n_heads * config.head_dim,
+                    kv_dim: config.n_kv_heads * config.head_dim,
+                    head_dim: config.head_dim,
+                    pairs: layer.rope.pairs,
+                    interleaved: layer.rope.interleaved,
+                    scale: layer.rope.scale,
+                    bias: layer.bias.is_some(),
+                };
+                let mut inputs = vec![x, &layer.vectors, matrix, state];
+                inputs.extend(parts.k.then_some(k_cache));
+                inputs.extend(parts.v.then_some(v_cache));
+                context.run(&op, &inputs)?.pop().or(q)
+            }
+            _ => {
+                let norm = &layer.attention_norm_planar;
+                let product = matrix.multiply(context, &NormMatVec { epsilon }, &[x, norm])?; // [1, rows]
+                layer.rope_and_append(context, config, *parts, &product, state, caches)?.or(q)
+            }
+        };
     }
     q.ok_or_else(|| err!(Internal, "no queries among the parts of a layer"))
 }
@@ -128,7 +128,7 @@ impl Layer {
         let (queries, keys) = (if parts.q { config.n_heads } else { 0 }, if parts.k { config.n_kv_heads } else { 0 });
         if let Some(norms) = self.head_norms.as_ref().filter(|_| queries + keys > 0) {
             let norm = NormHeads { epsilon: config.norm_eps, head_dim: config.head_dim, queries, keys };
-            context.run(&norm, &[product, &norms.weights])?;
+            context.run(&norm, &[product, norms])?;
         }
         let rope = RopeKvAppend {
             parts,
@@ -145,64 +145,48 @@ impl Layer {
         inputs.extend(&self.bias);
         Ok(context.run(&rope, &inputs)?.pop())
     }
-
-    /// x += what its experts make of each token. `h` [n, n_embd] is x after its norm, and `logits` [n, experts] what the router makes
-    /// of it; x and `h` may stand in planes.
-    pub(super) fn add_experts(
-        &self,
-        context: &Context,
-        config: &Config,
-        h: &Tensor,
-        logits: &Tensor,
-        x: &Tensor,
-        planar: bool,
-    ) -> Result<()> {
-        let (FeedForward::Experts { gate, up, down, .. }, Some(experts)) = (&self.feed_forward, config.experts) else {
-            bail!(Internal, "a layer has no experts")
-        };
-        let Experts { count, used, normalize, scale, .. } = experts;
-        let routes = context.run(&RouteExperts { used, normalize, scale }, &[logits])?; // [n, used] each
-        let [ids, weights] = &routes[..] else { bail!(Internal, "route_experts has two outputs") };
-        let product = MatVecExperts { experts: count, planar };
-        let gate = context.run1(&product, &[h, ids, gate])?; // [n · used, n_ff]
-        let up = context.run1(&product, &[h, ids, up])?; // [n · used, n_ff]
-        let f = context.run1(&Swiglu { activation: config.arch.activation }, &[&gate, &up])?; // [n · used, n_ff]
-        let down = context.run1(&MatVecExperts { planar: false, ..product }, &[&f, ids, down])?; // [n · used, n_embd]
-        context.run(&CombineExperts { adds: true, planar }, &[&down, weights, x]).map(|_| ())
-    }
 }
 
 /// What gate and up make of a token, [1, n_ff] in planes.
 fn gated(context: &Context, config: &Config, layer: &Layer, gate_up: &GateUp, x: &Tensor) -> Result<Tensor> {
     let (epsilon, activation) = (config.norm_eps, config.arch.activation);
     let norm = &layer.feed_forward_norm_planar;
-    match gate_up {
-        GateUp::Joined(matrix) => context.run1(&NormGateUp { epsilon, activation }, &[x, norm, matrix]),
-        GateUp::Apart(gate, up) => {
-            let gate = context.run1(&NormMatVec { epsilon }, &[x, norm, gate])?; // [1, n_ff]
-            let up = context.run1(&NormMatVec { epsilon }, &[x, norm, up])?; // [1, n_ff]
-            context.run1(&SwigluPlanes { activation }, &[&context.run1(&ConcatColumns, &[&gate, &up])?])
-        }
-    }
+    let product = |matrix: &Matrix| matrix.multiply(context, &NormMatVec { epsilon }, &[x, norm]);
+    let gate_up = match gate_up {
+        GateUp::Joined(matrix) => match matrix.whole() {
+            Some(matrix) => return context.run1(&NormGateUp { epsilon, activation }, &[x, norm, matrix]),
+            None => product(matrix)?,
+        },
+        GateUp::Apart(gate, up) => context.run1(&ConcatColumns, &[&product(gate)?, &product(up)?])?,
+    }; // [1, 2 · n_ff]
+    context.run1(&SwigluPlanes { activation }, &[&gate_up])
 }
 
-/// x += what the op gives of the inputs, after its norm.
+/// x += the product with a matrix, after its norm. `run` gives the product with a part of it, apart or added to a tensor.
 fn add(
     context: &Context,
     config: &Config,
-    op: &dyn Op,
-    inputs: &[&Tensor],
+    matrix: &Matrix,
     x: &Tensor,
     norm: &Option<PostNorm>,
+    run: &dyn Fn(Residual, &Tensor, Option<&Tensor>) -> Result<Vec<Tensor>>,
 ) -> Result<()> {
-    match norm {
-        None => context.run(op, &[inputs, &[x]].concat())?,
-        Some(norm) => {
-            let y = context.run1(op, inputs)?; // [1, n_embd] in planes
-            context.run(&NormAdd { epsilon: config.norm_eps }, &[x, &y, &norm.planar])?
-        }
+    let add_parts = |scale: f32, to: &Tensor| {
+        matrix
+            .parts()
+            .try_for_each(|(first_row, part)| run(Residual::Add { scale, first_row }, part, Some(to)).map(|_| ()))
     };
-    Ok(())
+    let Some(norm) = norm else { return add_parts(config.residual_scale, x) };
+    let y = match matrix.whole() {
+        Some(whole) => run(Residual::Apart, whole, None)?.pop(),
+        None => {
+            let sum = context.run1(&Fill { shape: x.shape(), value: 0.0 }, &[])?;
+            add_parts(1.0, &sum)?;
+            Some(sum)
+        }
+    }; // [1, n_embd] in planes
+    let Some(y) = y else { bail!(Internal, "a product gave nothing") };
+    context.run(&NormAdd { epsilon: config.norm_eps }, &[x, &y, &norm.planar]).map(|_| ())
 }
 
 /// The logits, [1, vocab_size], of what `forward` returned.

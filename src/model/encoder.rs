@@ -5,11 +5,12 @@
 use super::Weights;
 use super::arch::RopeKind;
 use super::config::Config;
+use super::matrix::Matrix;
 use super::plain::{Linear, NormWeights};
 use super::pooling::Pooling;
 use crate::error::Result;
 use crate::tensor::ops::{
-    Add, AttentionSpans, Embedding, MatMul, MeanRows, RopePositions, SliceColumns, Swiglu, Unary, UnaryKind,
+    Add, AttentionSpans, MatMul, MeanRows, RopePositions, SliceColumns, Swiglu, Unary, UnaryKind,
 };
 use crate::tensor::{Context, DType, HostTensor, Op, Tensor};
 
@@ -17,9 +18,9 @@ use crate::tensor::{Context, DType, HostTensor, Op, Tensor};
 pub struct Encoder {
     context: Context,
     config: Config,
-    token_embedding: Tensor,     // [vocab_size, n_embd]
-    token_types: Option<Tensor>, // [types, n_embd]; a single text is of type 0
-    positions: Option<Tensor>,   // [context_length, n_embd]
+    token_embedding: Matrix,     // [vocab_size, n_embd]
+    token_types: Option<Matrix>, // [types, n_embd]; a single text is of type 0
+    positions: Option<Matrix>,   // [context_length, n_embd]
     embedding_norm: NormWeights, // [n_embd]
     frequencies: Option<Tensor>, // of rope, [rope_dim / 2]
     layers: Vec<Layer>,
@@ -55,7 +56,7 @@ struct Batch {
 
 impl Encoder {
     pub fn new(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
-        let token_embedding = weights.get("token_embd.weight")?.clone();
+        let token_embedding = weights.matrix("token_embd.weight")?;
         let norm = |stem: &str| {
             NormWeights::optional(weights, stem)
                 .ok_or_else(|| err!(MissingTensor, "the model has no tensor \"{stem}.weight\""))
@@ -70,7 +71,7 @@ impl Encoder {
         let layer = |layer: usize| {
             let name = |stem: &str| format!("blk.{layer}.{stem}");
             let linear = |stem: &str| Linear::of(weights, &name(stem));
-            let has = |stem: &str| weights.optional(&name(&format!("{stem}.weight"))).is_some();
+            let has = |stem: &str| weights.optional_matrix(&name(&format!("{stem}.weight"))).is_some();
             Ok::<_, crate::Error>(Layer {
                 queries_keys_values: match has("attn_qkv") {
                     true => QueriesKeysValues::One(linear("attn_qkv")?),
@@ -86,15 +87,15 @@ impl Encoder {
                 feed_forward_norm: norm(&name("layer_output_norm"))?,
             })
         };
-        let quantization = match weights.get("blk.0.ffn_down.weight")?.dtype() {
+        let quantization = match weights.matrix("blk.0.ffn_down.weight")?.dtype() {
             DType::Weight(format) => format.name,
             other => other.name(),
         };
         Ok(Self {
             context: context.clone(),
             token_embedding,
-            token_types: weights.optional("token_types.weight").cloned(),
-            positions: weights.optional("position_embd.weight").cloned(),
+            token_types: weights.optional_matrix("token_types.weight"),
+            positions: weights.optional_matrix("position_embd.weight"),
             embedding_norm: norm("token_embd_norm")?,
             frequencies,
             layers: (0..config.n_layers).map(layer).collect::<Result<_>>()?,
@@ -151,7 +152,7 @@ impl Encoder {
 
     /// [n, n_embd]
     fn embed(&self, batch: &Batch) -> Result<Tensor> {
-        let rows = |of: &Tensor, ids: &Tensor| self.context.run1(&Embedding { planar: false }, &[ids, of]);
+        let rows = |of: &Matrix, ids: &Tensor| of.embed(&self.context, ids, false);
         let x = rows(&self.token_embedding, &batch.tokens)?;
         if let Some(positions) = &self.positions {
             self.context.run(&Add, &[&x, &rows(positions, &batch.positions)?])?;

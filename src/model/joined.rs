@@ -2,10 +2,12 @@
 
 use super::arch::{Norm, RopeKind};
 use super::config::Config;
+use super::matrix::Matrix;
+use super::mixture::Mixture;
 use super::rope::RopeTable;
 use super::{Run, Weights};
 use crate::error::Result;
-use crate::tensor::ops::{AttentionSplit, QkvParts, Residual, Splits};
+use crate::tensor::ops::{AttentionSplit, QkvParts, Splits};
 use crate::tensor::{Context, HostTensor, Tensor, to_planar};
 
 pub(super) struct Joined {
@@ -15,29 +17,23 @@ pub(super) struct Joined {
 
 /// The weights of one layer; matrices are [outputs, inputs].
 pub(super) struct Layer {
-    pub attention_norm: Tensor, // [n_embd]
+    pub attention_norm: Tensor,        // [n_embd]
+    pub attention_norm_planar: Tensor, // [n_embd] in planes
     /// The same in planes, then rope's frequencies, then the biases: what one token's kernel reads.
     pub vectors: Tensor,
-    pub qkv: Vec<(QkvParts, Tensor)>, // together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]
+    pub qkv: Vec<(QkvParts, Matrix)>, // together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]
     pub bias: Option<Tensor>,         // [(n_heads + 2 · n_kv_heads) · head_dim]
-    pub head_norms: Option<HeadNorms>,
+    /// Of each head of queries, then of keys, [2 · head_dim].
+    pub head_norms: Option<Tensor>,
     pub rope: LayerRope,
     /// A token sees so many positions; `None`: all.
     pub window: Option<usize>,
-    pub attention_output: Tensor, // [n_embd, n_heads · head_dim]
+    pub attention_output: Matrix, // [n_embd, n_heads · head_dim]
     pub post_attention_norm: Option<PostNorm>,
     pub feed_forward_norm: Tensor,        // [n_embd]
     pub feed_forward_norm_planar: Tensor, // [n_embd] in planes
     pub feed_forward: FeedForward,
     pub post_feed_forward_norm: Option<PostNorm>,
-}
-
-/// Norms of each head of queries and keys.
-pub(super) struct HeadNorms {
-    /// Of queries, then of keys, [2 · head_dim].
-    pub weights: Tensor,
-    /// The norm before the attention alone in planes, [n_embd].
-    pub attention_norm_planar: Tensor,
 }
 
 /// The norm of what attention or feed-forward gave.
@@ -57,15 +53,15 @@ pub(super) struct LayerRope {
 
 pub(super) enum FeedForward {
     /// Down is [n_embd, n_ff].
-    Gated { gate_up: GateUp, down: Tensor },
-    /// The router [experts, n_embd]; the matrices of all experts one behind the other.
-    Experts { router: Tensor, gate: Tensor, up: Tensor, down: Tensor },
+    Gated { gate_up: GateUp, down: Matrix },
+    /// The router is [experts, n_embd].
+    Experts { router: Matrix, experts: Mixture },
 }
 
 /// [2 · n_ff, n_embd], or where the types differ twice [n_ff, n_embd].
 pub(super) enum GateUp {
-    Joined(Tensor),
-    Apart(Tensor, Tensor),
+    Joined(Matrix),
+    Apart(Matrix, Matrix),
 }
 
 impl GateUp {
@@ -74,16 +70,6 @@ impl GateUp {
             [both] => Ok(Self::Joined(both.matrix.clone())),
             [gate, up] => Ok(Self::Apart(gate.matrix.clone(), up.matrix.clone())),
             _ => bail!(Internal, "gate and up in {} matrices", runs.len()),
-        }
-    }
-}
-
-impl PostNorm {
-    /// What becomes of a product that is added to the residual stream after this norm, or without one.
-    pub fn residual(norm: &Option<PostNorm>, config: &Config) -> Residual {
-        match norm {
-            Some(_) => Residual::Apart,
-            None => Residual::Add { scale: config.residual_scale },
         }
     }
 }
@@ -124,7 +110,7 @@ impl Joined {
 impl Layer {
     fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable], layer: usize) -> Result<Self> {
         let name = |stem: &str| format!("blk.{layer}.{stem}");
-        let get = |stem: &str| weights.get(&name(stem)).cloned();
+        let get = |stem: &str| weights.matrix(&name(stem));
         let numbers = |stem: &str| weights.vector(&name(stem));
         let mut biases = Vec::new();
         for stem in ["attn_qkv.bias", "attn_q.bias", "attn_k.bias", "attn_v.bias"] {
@@ -141,10 +127,9 @@ impl Layer {
         vectors.resize(vectors.len().next_multiple_of(4), 0.0);
         let head_norms = match weights.optional(&name("attn_q_norm.weight")) {
             None => None,
-            Some(_) => Some(HeadNorms {
-                weights: vector(context, &[numbers("attn_q_norm.weight")?, numbers("attn_k_norm.weight")?].concat())?,
-                attention_norm_planar: vector(context, &attention_norm)?,
-            }),
+            Some(_) => {
+                Some(vector(context, &[numbers("attn_q_norm.weight")?, numbers("attn_k_norm.weight")?].concat())?)
+            }
         };
         let post_norm = |stem: &str| match weights.optional(&name(stem)) {
             None => Ok::<_, crate::Error>(None),
@@ -153,7 +138,8 @@ impl Layer {
             }
         };
         Ok(Self {
-            attention_norm: get("attn_norm.weight")?,
+            attention_norm: vector(context, numbers("attn_norm.weight")?)?,
+            attention_norm_planar: vector(context, &attention_norm)?,
             vectors: vector(context, &vectors)?,
             qkv: weights
                 .joined(&name("attn_qkv"))?
@@ -171,19 +157,16 @@ impl Layer {
             window: config.layers[layer].window,
             attention_output: get("attn_output.weight")?,
             post_attention_norm: post_norm("post_attention_norm.weight")?,
-            feed_forward_norm: get("ffn_norm.weight")?,
+            feed_forward_norm: vector(context, numbers("ffn_norm.weight")?)?,
             feed_forward_norm_planar: vector(context, &to_planar(numbers("ffn_norm.weight")?))?,
             feed_forward: match config.experts {
                 None => FeedForward::Gated {
                     gate_up: GateUp::new(weights.joined(&name("ffn_gate_up"))?)?,
                     down: get("ffn_down.weight")?,
                 },
-                Some(_) => FeedForward::Experts {
-                    router: get("ffn_gate_inp.weight")?,
-                    gate: get("ffn_gate_exps.weight")?,
-                    up: get("ffn_up_exps.weight")?,
-                    down: get("ffn_down_exps.weight")?,
-                },
+                Some(_) => {
+                    FeedForward::Experts { router: get("ffn_gate_inp.weight")?, experts: Mixture::of(weights, layer)? }
+                }
             },
             post_feed_forward_norm: post_norm("post_ffw_norm.weight")?,
         })

@@ -4,12 +4,14 @@
 //! A layer does what it has tensors for.
 
 use super::arch::{Norm, RopeKind};
-use super::config::{Config, Experts};
+use super::config::Config;
+use super::matrix::Matrix;
+use super::mixture::{Combined, Mixture};
 use super::{KvCache, Transformer, Weights};
 use crate::error::Result;
 use crate::tensor::ops::{
-    self, Add, AddRow, Attention, CombineExperts, KvAppend, LayerNorm, MatVecExperts, RmsNorm, Rope, RouteExperts,
-    Scale, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind,
+    self, Add, AddRow, Attention, CombineExperts, KvAppend, LayerNorm, RmsNorm, Rope, Scale, SliceColumns, Swiglu,
+    SwigluFused, Unary, UnaryKind,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
 
@@ -44,20 +46,20 @@ enum FeedForward {
     GatedInOne { gate_up: Linear, down: Linear },
     /// [n_ff, n_embd], [n_embd, n_ff]
     Ungated { up: Linear, down: Linear },
-    /// The router [experts, n_embd]; the matrices of all experts one behind the other.
-    Experts { router: Linear, gate: Tensor, up: Tensor, down: Tensor },
+    /// The router is [experts, n_embd].
+    Experts { router: Linear, experts: Mixture },
 }
 
 /// A matrix [outputs, inputs], and a bias [outputs].
 pub(super) struct Linear {
-    weight: Tensor,
+    weight: Matrix,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     /// Of the stem's `.weight` and, if there is one, its `.bias`.
     pub fn of(weights: &Weights, stem: &str) -> Result<Self> {
-        let weight = weights.get(&format!("{stem}.weight"))?.clone();
+        let weight = weights.matrix(&format!("{stem}.weight"))?;
         Ok(Self { weight, bias: weights.optional(&format!("{stem}.bias")).cloned() })
     }
 
@@ -68,7 +70,7 @@ impl Linear {
 
     /// The same by one of the products.
     pub fn run_by(&self, op: &dyn Op, context: &Context, x: &Tensor) -> Result<Tensor> {
-        let y = context.run1(op, &[x, &self.weight])?;
+        let y = self.weight.multiply(context, op, &[x])?;
         if let Some(bias) = &self.bias {
             context.run(&AddRow, &[&y, bias])?;
         }
@@ -147,10 +149,9 @@ struct Pass<'a> {
 impl Layer {
     fn new(config: &Config, weights: &Weights, layer: usize) -> Result<Self> {
         let name = |stem: &str| format!("blk.{layer}.{stem}");
-        let get = |stem: &str| Ok::<_, crate::Error>(weights.get(&name(&format!("{stem}.weight")))?.clone());
         let linear = |stem: &str| Linear::of(weights, &name(stem));
         let norm = |stem: &str| NormWeights::optional(weights, &name(stem));
-        let has = |stem: &str| weights.optional(&name(&format!("{stem}.weight"))).is_some();
+        let has = |stem: &str| weights.optional_matrix(&name(&format!("{stem}.weight"))).is_some();
         Ok(Self {
             attention_norm: norm("attn_norm"),
             queries_keys_values: match has("attn_qkv") {
@@ -163,15 +164,10 @@ impl Layer {
             post_attention_norm: norm("post_attention_norm"),
             feed_forward_norm: norm("ffn_norm"),
             feed_forward: if config.experts.is_some() {
-                FeedForward::Experts {
-                    router: linear("ffn_gate_inp")?,
-                    gate: get("ffn_gate_exps")?,
-                    up: get("ffn_up_exps")?,
-                    down: get("ffn_down_exps")?,
-                }
+                FeedForward::Experts { router: linear("ffn_gate_inp")?, experts: Mixture::of(weights, layer)? }
             } else if has("ffn_gate") {
                 FeedForward::Gated { gate: linear("ffn_gate")?, up: linear("ffn_up")?, down: linear("ffn_down")? }
-            } else if get("ffn_up")?.shape().dims()[0] == 2 * config.n_ff {
+            } else if linear("ffn_up")?.weight.rows() == 2 * config.n_ff {
                 FeedForward::GatedInOne { gate_up: linear("ffn_up")?, down: linear("ffn_down")? }
             } else {
                 FeedForward::Ungated { up: linear("ffn_up")?, down: linear("ffn_down")? }
@@ -214,7 +210,7 @@ impl Layer {
             context.run(&op, &[&k, &table.frequencies, state])?;
         }
         let (k_cache, v_cache) = pass.cache.layer(pass.index);
-        context.run(&KvAppend, &[&k, &v, k_cache, v_cache, state])?;
+        context.run(&KvAppend { head_dim: config.head_dim }, &[&k, &v, k_cache, v_cache, state])?;
         let attention = Attention {
             heads: config.n_heads,
             kv_heads: config.n_kv_heads,
@@ -274,19 +270,10 @@ impl Layer {
                 let kind = UnaryKind::from(activation);
                 down.run(context, &context.run1(&Unary { kind }, &[&up])?)
             }
-            FeedForward::Experts { router, gate, up, down } => {
-                let Some(Experts { count, used, normalize, scale, .. }) = config.experts else {
-                    bail!(Internal, "a layer has experts and the model none")
-                };
-                let logits = router.run(context, h)?; // [n, count]
-                let routes = context.run(&RouteExperts { used, normalize, scale }, &[&logits])?; // [n, used] each
-                let [ids, weights] = &routes[..] else { bail!(Internal, "route_experts has two outputs") };
-                let product = MatVecExperts { experts: count, planar: false };
-                let gate = context.run1(&product, &[h, ids, gate])?; // [n · used, n_ff]
-                let up = context.run1(&product, &[h, ids, up])?; // [n · used, n_ff]
-                let f = context.run1(&Swiglu { activation }, &[&gate, &up])?; // [n · used, n_ff]
-                let down = context.run1(&product, &[&f, ids, down])?; // [n · used, n_embd]
-                context.run1(&CombineExperts::default(), &[&down, weights])
+            FeedForward::Experts { router, experts } => {
+                let logits = router.run(context, h)?; // [n, experts]
+                let Combined { outputs, weights } = experts.run(context, config, h, &logits, false)?;
+                context.run1(&CombineExperts::default(), &[&outputs, &weights])
             }
         }
     }

@@ -28,28 +28,43 @@ pub struct Embeds {
     pub max_tokens: Option<usize>,
 }
 
+/// Newer files name the mode, or several whose vectors stand side by side; older ones have a flag for each mode.
 #[derive(Deserialize)]
 struct PoolingConfig {
-    #[serde(default)]
-    pooling_mode_cls_token: bool,
-    #[serde(default)]
-    pooling_mode_mean_tokens: bool,
-    #[serde(default)]
-    pooling_mode_lasttoken: bool,
+    pooling_mode: Option<Modes>,
     #[serde(flatten)]
     others: BTreeMap<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Modes {
+    One(String),
+    Several(Vec<String>),
 }
 
 #[derive(Deserialize)]
 struct Module {
     #[serde(rename = "type")]
     kind: String,
+    /// The folder of its configuration.
+    #[serde(default)]
+    path: String,
 }
 
 #[derive(Deserialize)]
 struct SentenceConfig {
     max_seq_length: Option<usize>,
 }
+
+#[derive(Deserialize)]
+struct TokenizerConfig {
+    /// A huge float where there is no limit.
+    model_max_length: Option<serde_json::Value>,
+}
+
+/// Where sentence-transformers keeps what it says of the pooling.
+const POOLING_FILE: &str = "1_Pooling/config.json";
 
 impl Pooling {
     /// Which rows are averaged for texts of these lengths that stand one behind the other: pairs of begin and end.
@@ -99,51 +114,61 @@ impl Embeds {
     }
 
     fn of_folder(files: &BTreeMap<&'static str, Vec<u8>>) -> Result<Self> {
-        if let Some(modules) = read::<Vec<Module>>(files, "modules.json")? {
-            let known = ["Transformer", "Pooling", "Normalize"];
-            let name = |kind: &str| kind.rsplit('.').next().unwrap_or(kind).to_owned();
-            if let Some(module) = modules.iter().find(|module| !known.contains(&name(&module.kind).as_str())) {
-                bail!(
+        let modules = read::<Vec<Module>>(files, "modules.json")?;
+        for module in modules.iter().flatten() {
+            match module.kind.rsplit('.').next().unwrap_or_default() {
+                "Transformer" | "Normalize" => {}
+                "Pooling" if format!("{}/config.json", module.path) == POOLING_FILE => {}
+                "Pooling" => bail!(
+                    UnsupportedArchitecture,
+                    "modules.json has its pooling in {:?}, wanted the one in \"1_Pooling\"",
+                    module.path
+                ),
+                _ => bail!(
                     UnsupportedArchitecture,
                     "modules.json has a {:?} behind the model, supported are Transformer, Pooling and Normalize",
                     module.kind
-                );
+                ),
             }
         }
-        let pooling = match read::<PoolingConfig>(files, "1_Pooling/config.json")? {
+        let has_pooling = modules.iter().flatten().any(|module| module.kind.ends_with("Pooling"));
+        let pooling = match read::<PoolingConfig>(files, POOLING_FILE)? {
+            None if has_pooling => {
+                bail!(InvalidFile, "modules.json names a pooling, and there is no file {POOLING_FILE:?}")
+            }
             None => None,
             Some(config) => Some(config.pooling()?),
         };
-        let max_tokens = read::<SentenceConfig>(files, "sentence_bert_config.json")?
-            .and_then(|config| config.max_seq_length)
-            .filter(|&max| max > 0);
-        Ok(Self { pooling, max_tokens })
+        let length =
+            match read::<SentenceConfig>(files, "sentence_bert_config.json")?.map(|config| config.max_seq_length) {
+                // Newer files leave it to the tokenizer.
+                None | Some(None) if modules.is_some() => read::<TokenizerConfig>(files, "tokenizer_config.json")?
+                    .and_then(|config| config.model_max_length?.as_u64())
+                    .map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
+                length => length.flatten(),
+            };
+        Ok(Self { pooling, max_tokens: length.filter(|&max| max > 0) })
     }
 }
 
 impl PoolingConfig {
-    fn pooling(&self) -> Result<Pooling> {
-        let set = |(name, value): (&String, &serde_json::Value)| {
-            (name.starts_with("pooling_mode_") && value.as_bool() == Some(true)).then(|| name.clone())
+    fn pooling(self) -> Result<Pooling> {
+        let flag = |(name, value): (&String, &serde_json::Value)| {
+            let mode = name.strip_prefix("pooling_mode_").filter(|_| value.as_bool() == Some(true))?;
+            Some(mode.strip_suffix("_tokens").or(mode.strip_suffix("_token")).unwrap_or(mode).to_owned())
         };
-        let mut modes: Vec<String> = self.others.iter().filter_map(set).collect();
-        let mut pooling = None;
-        for (mode, is_set, name) in [
-            (Pooling::First, self.pooling_mode_cls_token, "pooling_mode_cls_token"),
-            (Pooling::Mean, self.pooling_mode_mean_tokens, "pooling_mode_mean_tokens"),
-            (Pooling::Last, self.pooling_mode_lasttoken, "pooling_mode_lasttoken"),
-        ] {
-            if is_set {
-                modes.push(name.to_owned());
-                pooling = Some(mode);
-            }
-        }
-        match (&modes[..], pooling) {
-            ([_], Some(pooling)) => Ok(pooling),
+        let modes = match self.pooling_mode {
+            Some(Modes::One(mode)) => vec![mode],
+            Some(Modes::Several(modes)) => modes,
+            None => self.others.iter().filter_map(flag).collect(),
+        };
+        match &modes.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["cls"] => Ok(Pooling::First),
+            ["mean"] => Ok(Pooling::Mean),
+            ["lasttoken"] => Ok(Pooling::Last),
             _ => bail!(
                 UnsupportedArchitecture,
-                "1_Pooling/config.json sets {modes:?}, wanted one of: pooling_mode_cls_token, pooling_mode_mean_tokens, \
-                 pooling_mode_lasttoken"
+                "{POOLING_FILE} sets the pooling {modes:?}, wanted one of: cls, mean, lasttoken"
             ),
         }
     }
@@ -169,17 +194,32 @@ mod tests {
         let mean =
             r#"{"word_embedding_dimension": 384, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}"#;
         let sentence = ("sentence_bert_config.json", r#"{"max_seq_length": 256, "do_lower_case": false}"#);
-        let modules = r#"[{"idx": 0, "type": "sentence_transformers.models.Transformer"}, {"type": "sentence_transformers.models.Normalize"}]"#;
+        let modules = r#"[{"idx": 0, "type": "sentence_transformers.models.Transformer", "path": ""},
+            {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, {"type": "sentence_transformers.models.Normalize"}]"#;
         let all = of(&[("1_Pooling/config.json", mean), sentence, ("modules.json", modules)]).unwrap();
         assert_eq!(all, Embeds { pooling: Some(Pooling::Mean), max_tokens: Some(256) });
         for (mode, pooling) in [("cls_token", Pooling::First), ("lasttoken", Pooling::Last)] {
             let config = format!(r#"{{"pooling_mode_{mode}": true}}"#);
             assert_eq!(of(&[("1_Pooling/config.json", &config)]).unwrap().pooling, Some(pooling));
         }
+        // As sentence-transformers writes it from version 6 on.
+        for (mode, pooling) in [("cls", Pooling::First), ("lasttoken", Pooling::Last), ("mean", Pooling::Mean)] {
+            let config = format!(r#"{{"embedding_dimension": 8, "pooling_mode": "{mode}", "include_prompt": true}}"#);
+            let newer = ("sentence_bert_config.json", r#"{"transformer_task": "feature-extraction"}"#);
+            for (length, max_tokens) in [("256", Some(256)), ("1000000000000000019884624838656", None)] {
+                let tokenizer = format!(r#"{{"model_max_length": {length}}}"#);
+                let files = [("1_Pooling/config.json", &*config), newer, ("tokenizer_config.json", &tokenizer)];
+                assert_eq!(of(&files).unwrap(), Embeds { pooling: Some(pooling), max_tokens: None });
+                let files = [&files[..], &[("modules.json", modules)]].concat();
+                assert_eq!(of(&files).unwrap(), Embeds { pooling: Some(pooling), max_tokens });
+            }
+        }
         for config in [
             r#"{"pooling_mode_max_tokens": true}"#,
             r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}"#,
             r#"{"pooling_mode_mean_tokens": true, "pooling_mode_weightedmean_tokens": true}"#,
+            r#"{"pooling_mode": "max"}"#,
+            r#"{"pooling_mode": ["cls", "mean"]}"#,
             "{}",
         ] {
             let error = of(&[("1_Pooling/config.json", config)]).unwrap_err();
@@ -188,6 +228,9 @@ mod tests {
         assert_eq!(of(&[("1_Pooling/config.json", "[")]).unwrap_err().code(), Code::InvalidFile);
         let dense = r#"[{"type": "sentence_transformers.models.Dense"}]"#;
         assert!(of(&[("modules.json", dense)]).unwrap_err().message().contains("Dense"));
+        assert_eq!(of(&[("modules.json", modules)]).unwrap_err().code(), Code::InvalidFile);
+        let elsewhere = modules.replace("1_Pooling", "2_Pooling");
+        assert!(of(&[("modules.json", &elsewhere)]).unwrap_err().message().contains("2_Pooling"));
     }
 
     #[test]

@@ -7,12 +7,15 @@
 
 use super::config::Config;
 use super::joined::{FeedForward, GateUp, Joined, PostNorm};
+use super::matrix::Matrix;
+use super::mixture::Combined;
 use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    self, Add, Attention, AttentionMerge, AttentionPrefill, AttentionTile, ConcatColumns, Epilogue, MatMul, MatMulInt8,
-    MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, Scale, Splits, SwigluFused, SwigluInt8, SwigluPlanes,
+    self, Add, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns, Epilogue,
+    MatMul, MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, Scale, Splits, SwigluFused,
+    SwigluInt8, SwigluPlanes,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -43,13 +46,13 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn takes_int8(&self, weight: &Tensor) -> bool {
+    fn takes_int8(&self, weight: &Matrix) -> bool {
         let has_view = matches!(weight.dtype(), DType::Weight(format) if format.int8.is_some());
         self.precision == Precision::Fast && has_view && !self.few
     }
 
     /// In the layout that the weight wants which takes the result.
-    fn produce(&self, producer: &Producer, inputs: &[&Tensor], weight: &Tensor) -> Result<Activations> {
+    fn produce(&self, producer: &Producer, inputs: &[&Tensor], weight: &Matrix) -> Result<Activations> {
         match self.takes_int8(weight) {
             true => self.produce_int8(producer.int8, inputs),
             false if self.few => Ok(Activations::Planar(self.context.run1(producer.planar, inputs)?)),
@@ -64,7 +67,7 @@ impl Pass<'_> {
         }
     }
 
-    fn quantize(&self, x: Tensor, weight: &Tensor) -> Result<Activations> {
+    fn quantize(&self, x: Tensor, weight: &Matrix) -> Result<Activations> {
         match self.takes_int8(weight) {
             true => self.produce_int8(&Quantize, &[&x]),
             false => Ok(Activations::F32(x)),
@@ -72,19 +75,20 @@ impl Pass<'_> {
     }
 
     /// [tokens, rows]
-    fn product(&self, activations: &Activations, weight: &Tensor) -> Result<Tensor> {
+    fn product(&self, activations: &Activations, weight: &Matrix) -> Result<Tensor> {
+        let context = self.context;
         match activations {
-            Activations::F32(x) => self.context.run1(&MatMul::default(), &[x, weight]),
+            Activations::F32(x) => weight.multiply(context, &MatMul::default(), &[x]),
             Activations::Planar(x) => {
-                self.context.run1(&MatVecFew { planar: true, ..MatVecFew::default() }, &[x, weight])
+                weight.multiply(context, &MatVecFew { planar: true, ..MatVecFew::default() }, &[x])
             }
-            Activations::Int8(quants, scales) => self.context.run1(&MatMulInt8::default(), &[quants, scales, weight]),
+            Activations::Int8(quants, scales) => weight.multiply(context, &MatMulInt8::default(), &[quants, scales]),
         }
     }
 
     /// The products of one op's result with several matrices, [tokens, rows] each. The result is made once in each layout that the
     /// matrices want.
-    fn products(&self, producer: &Producer, inputs: &[&Tensor], weights: &[&Tensor]) -> Result<Vec<Tensor>> {
+    fn products(&self, producer: &Producer, inputs: &[&Tensor], weights: &[&Matrix]) -> Result<Vec<Tensor>> {
         let mut made: [Option<Activations>; 2] = [None, None];
         let mut products = Vec::with_capacity(weights.len());
         for weight in weights {
@@ -103,11 +107,11 @@ impl Pass<'_> {
         &self,
         config: &Config,
         activations: &Activations,
-        weight: &Tensor,
+        weight: &Matrix,
         x: &Tensor,
         norm: &Option<PostNorm>,
     ) -> Result<()> {
-        if norm.is_some() || config.residual_scale != 1.0 {
+        let Some(whole) = weight.whole().filter(|_| norm.is_none() && config.residual_scale == 1.0) else {
             let mut y = self.product(activations, weight)?; // [tokens, n_embd]
             if let Some(norm) = norm {
                 y = self.context.run1(&RmsNorm { epsilon: config.norm_eps }, &[&y, &norm.weight])?;
@@ -116,13 +120,13 @@ impl Pass<'_> {
                 y = self.context.run1(&Scale { factor: config.residual_scale }, &[&y])?;
             }
             return self.context.run(&Add, &[x, &y]).map(|_| ());
-        }
+        };
         let epilogue = Epilogue { residual: true, ..Epilogue::default() };
         match activations {
-            Activations::F32(a) => self.context.run(&MatMul { epilogue }, &[a, weight, x])?,
-            Activations::Planar(a) => self.context.run(&MatVecFew { epilogue, planar: true }, &[a, weight, x])?,
+            Activations::F32(a) => self.context.run(&MatMul { epilogue }, &[a, whole, x])?,
+            Activations::Planar(a) => self.context.run(&MatVecFew { epilogue, planar: true }, &[a, whole, x])?,
             Activations::Int8(quants, scales) => {
-                self.context.run(&MatMulInt8 { epilogue }, &[quants, scales, weight, x])?
+                self.context.run(&MatMulInt8 { epilogue }, &[quants, scales, whole, x])?
             }
         };
         Ok(())
@@ -156,7 +160,7 @@ pub(super) fn forward(
     let x = transformer.embed(tokens, state)?; // [n, n_embd]
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
-        let matrices: Vec<&Tensor> = layer.qkv.iter().map(|(_, matrix)| matrix).collect();
+        let matrices: Vec<&Matrix> = layer.qkv.iter().map(|(_, matrix)| matrix).collect();
         let products = pass.products(&norm, &[&x, &layer.attention_norm], &matrices)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
         let mut q = None;
         for ((parts, _), product) in layer.qkv.iter().zip(&products) {
@@ -203,10 +207,11 @@ pub(super) fn forward(
                 let f = pass.produce(&swiglu, &[&gate_up], down)?; // [n, n_ff]
                 pass.add_product(config, &f, down, &x, &layer.post_feed_forward_norm)?;
             }
-            FeedForward::Experts { router, .. } => {
+            FeedForward::Experts { router, experts } => {
                 let h = context.run1(&RmsNorm { epsilon }, &[&x, &layer.feed_forward_norm])?; // [n, n_embd]
-                let logits = context.run1(ops::linear(tokens.shape().elements()), &[&h, router])?; // [n, experts]
-                layer.add_experts(context, config, &h, &logits, &x, false)?;
+                let logits = router.multiply(context, ops::linear(tokens.shape().elements()), &[&h])?; // [n, experts]
+                let Combined { outputs, weights } = experts.run(context, config, &h, &logits, false)?;
+                context.run(&CombineExperts { adds: true, planar: false }, &[&outputs, &weights, &x])?;
             }
         }
         if tokens.shape().elements() >= LONG && (index + 1).is_power_of_two() {

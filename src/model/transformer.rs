@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::arch::Norm;
 use super::config::Config;
 use super::joined::Joined;
+use super::matrix::Matrix;
 use super::plain::{NormWeights, Plain};
 use super::rope::RopeTable;
-use super::vocabulary_matrix::VocabularyMatrix;
 use super::{KvCache, Weights, decode, prefill};
 use crate::error::Result;
-use crate::tensor::ops::{self, AddPositions, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap};
+use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap};
 use crate::tensor::{Context, HostTensor, Tensor};
 
 /// A model that is ready to run.
@@ -19,11 +19,11 @@ pub struct Transformer {
     context: Context,
     config: Config,
     precision: Precision,
-    token_embedding: VocabularyMatrix, // [vocab_size, n_embd]
+    token_embedding: Matrix, // [vocab_size, n_embd]
     layers: Layers,
-    positions: Option<Tensor>, // [context_length, n_embd]
+    positions: Option<Matrix>, // [context_length, n_embd]
     output_norm: NormWeights,  // [n_embd]
-    output: VocabularyMatrix,  // [vocab_size, n_embd]; the embedding again when tied
+    output: Matrix,            // [vocab_size, n_embd]; the embedding again when tied
     ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
@@ -75,10 +75,10 @@ impl Transformer {
         for layer in &mut config.layers {
             layer.window = layer.window.filter(|&window| window < capacity);
         }
-        let token_embedding = VocabularyMatrix::new(weights.parts("token_embd.weight")?)?;
+        let token_embedding = weights.matrix("token_embd.weight")?;
         let output = match config.tie_embeddings {
             true => token_embedding.clone(),
-            false => VocabularyMatrix::new(weights.parts("output.weight")?)?,
+            false => weights.matrix("output.weight")?,
         };
         let tables: Vec<RopeTable> = config
             .ropes
@@ -101,7 +101,7 @@ impl Transformer {
             precision,
             token_embedding,
             layers,
-            positions: weights.optional("position_embd.weight").cloned(),
+            positions: weights.optional_matrix("position_embd.weight"),
             output_norm,
             output,
             ropes: tables.into_iter().map(rope).collect::<Result<_>>()?,
@@ -142,11 +142,11 @@ impl Transformer {
         &self.context
     }
 
-    pub(super) fn token_embedding(&self) -> &VocabularyMatrix {
+    pub(super) fn token_embedding(&self) -> &Matrix {
         &self.token_embedding
     }
 
-    pub(super) fn output(&self) -> &VocabularyMatrix {
+    pub(super) fn output(&self) -> &Matrix {
         &self.output
     }
 
@@ -162,7 +162,7 @@ impl Transformer {
             x = self.context.run1(&Scale { factor: self.config.embedding_scale }, &[&x])?;
         }
         if let Some(positions) = &self.positions {
-            self.context.run(&AddPositions, &[&x, positions, state])?;
+            positions.add_positions(&self.context, &x, state, false)?;
         }
         Ok(x)
     }

@@ -1,7 +1,7 @@
 //! What becomes of the tensors of a model's files on the GPU: vectors of f32, or matrices of which format, in how many parts, and which
 //! of them as one. Decides; `weights.rs` does it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::arch::{JOINED, JoinedMatrices};
 use super::checkpoint::{Checkpoint, TensorInfo};
@@ -11,8 +11,6 @@ use crate::error::Result;
 use crate::tensor::Capabilities;
 use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
-/// Tensors that may lie in several parts (`vocabulary_matrix.rs`).
-const SPLITTABLE: &[&str] = &["token_embd.weight", "output.weight"];
 /// Matrices that stay as they are when a model is quantised: small ones that much depends on.
 const NOT_QUANTIZED: &[&str] = &["ffn_gate_inp", "position_embd", "token_types"];
 
@@ -58,28 +56,21 @@ impl Layout {
         Ok(wanted)
     }
 
-    /// The rows of each part of a matrix: all in one, unless an adapter that has these limits can't bind that.
+    /// The rows of each part of a matrix: all in one, unless an adapter that has these limits can't bind that. What can't be divided
+    /// so that it fits is left in parts that are too large, which is refused where room is made for them.
     pub(super) fn rows_of_parts(
         &self,
         tensor: &TensorInfo,
         config: &Config,
-        capabilities: &Capabilities,
+        capabilities: Option<&Capabilities>,
     ) -> Result<Vec<usize>> {
-        let format = self.format(tensor, config)?;
         let (rows, columns) = matrix_of(tensor)?;
-        let fits = |rows: usize| {
-            let planes = format.planes(rows, columns);
-            planes.largest() <= capabilities.max_storage_binding_size && planes.bytes <= capabilities.max_buffer_size
+        // An expert's matrix is a unit, so that a part holds whole experts.
+        let unit = match tensor.dims[..] {
+            [_, rows_of_expert, _] => usize::try_from(rows_of_expert).unwrap_or(rows),
+            _ => 1,
         };
-        if fits(rows) || !SPLITTABLE.contains(&tensor.name.as_str()) {
-            return Ok(vec![rows]);
-        }
-        // Halves until one fits; whole blocks of rows, so that a part begins where kernels and the format want it.
-        let mut part = rows;
-        while part > BLOCK && !fits(part) {
-            part = (part / 2).next_multiple_of(BLOCK);
-        }
-        Ok((0..rows).step_by(part).map(|first| part.min(rows - first)).collect())
+        Ok(rows_of_parts(self.format(tensor, config)?, rows, columns, unit, capabilities))
     }
 
     /// What the tensors that the configuration uses take on the GPU. All types are checked. Without limits, nothing is in parts.
@@ -97,21 +88,33 @@ impl Layout {
             }
             needs.largest_buffer = needs.largest_buffer.max(bytes);
         };
-        for tensor in checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)) {
+        let tensors: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
+        for tensor in &tensors {
             format_of(tensor)?;
+        }
+        let mut joined = HashSet::new();
+        for group in self.of(config).joinable(&tensors, config, capabilities)? {
+            joined.extend(group.parts.iter().map(|part| part.name.as_str()));
+            let (_, columns) = matrix_of(group.parts[0])?;
+            group.format.row_bytes(columns)?;
+            for rows in group.rows_of_parts(capabilities)? {
+                let planes = group.format.planes(rows, columns);
+                count(&group.parts[0].name, planes.bytes, planes.largest());
+            }
+        }
+        for tensor in tensors {
             if is_vector(tensor) {
                 let bytes = tensor.elements().saturating_mul(4);
                 count(&tensor.name, bytes, bytes);
                 continue;
             }
-            let (rows, columns) = matrix_of(tensor)?;
+            if joined.contains(tensor.name.as_str()) {
+                continue;
+            }
+            let (_, columns) = matrix_of(tensor)?;
             let format = self.format(tensor, config)?;
             format.row_bytes(columns)?;
-            let parts = match capabilities {
-                Some(capabilities) => self.rows_of_parts(tensor, config, capabilities)?,
-                None => vec![rows],
-            };
-            for rows in parts {
+            for rows in self.rows_of_parts(tensor, config, capabilities)? {
                 let planes = format.planes(rows, columns);
                 count(&tensor.name, planes.bytes, planes.largest());
             }
@@ -125,7 +128,7 @@ impl Layout {
         &self,
         tensors: &[&'a TensorInfo],
         config: &Config,
-        capabilities: &Capabilities,
+        capabilities: Option<&Capabilities>,
     ) -> Result<Vec<Group<'a>>> {
         let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
         if !self.join || !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
@@ -199,16 +202,50 @@ pub(super) struct Group<'a> {
 
 impl Group<'_> {
     /// Whether a matrix of a format can become the last part.
-    fn takes(&self, part: &TensorInfo, format: &Format, capabilities: &Capabilities) -> Result<bool> {
+    fn takes(&self, part: &TensorInfo, format: &Format, capabilities: Option<&Capabilities>) -> Result<bool> {
         let (more, columns) = matrix_of(part)?;
-        let mut rows: usize = 0;
-        for part in &self.parts {
-            rows += matrix_of(part)?.0;
-        }
+        let rows: usize = self.rows()?.iter().sum();
         Ok(format.name == self.format.name
             && format.splits_at(rows, columns)
-            && format.planes(rows + more, columns).largest() <= capabilities.max_storage_binding_size)
+            && fits(format, rows + more, columns, capabilities))
     }
+
+    /// Of each of its matrices.
+    pub fn rows(&self) -> Result<Vec<usize>> {
+        self.parts.iter().map(|part| Ok(matrix_of(part)?.0)).collect()
+    }
+
+    /// The rows of each part that it lies in: of one, unless it is a single matrix that is too large.
+    pub fn rows_of_parts(&self, capabilities: Option<&Capabilities>) -> Result<Vec<usize>> {
+        let (_, columns) = matrix_of(self.parts[0])?;
+        Ok(rows_of_parts(self.format, self.rows()?.iter().sum(), columns, 1, capabilities))
+    }
+}
+
+/// Whether an adapter of these limits binds so many rows at once.
+fn fits(format: &Format, rows: usize, columns: usize, capabilities: Option<&Capabilities>) -> bool {
+    let planes = format.planes(rows, columns);
+    capabilities.is_none_or(|capabilities| {
+        planes.largest() <= capabilities.max_storage_binding_size && planes.bytes <= capabilities.max_buffer_size
+    })
+}
+
+/// The rows of each part of a matrix: multiples of `unit`, and so many that what was joined begins in a part where the format wants it.
+/// Halves until one fits.
+fn rows_of_parts(
+    format: &Format,
+    rows: usize,
+    columns: usize,
+    unit: usize,
+    capabilities: Option<&Capabilities>,
+) -> Vec<usize> {
+    let multiples = (1..=format.unit).map(|count| count * unit.max(1));
+    let unit = multiples.clone().find(|unit| format.splits_at(*unit, columns)).or(multiples.last()).unwrap_or(1);
+    let mut part = rows;
+    while part > unit && !fits(format, part, columns, capabilities) {
+        part = (part / 2).next_multiple_of(unit);
+    }
+    (0..rows).step_by(part.max(1)).map(|first| part.min(rows - first)).collect()
 }
 
 /// The format of a tensor in its file.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::arch::Change;
 use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
 use super::config::Config;
+use super::matrix::Matrix;
 use super::weight_layout::{Group, Layout, format_of, is_vector, matrix_of};
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
@@ -22,11 +23,10 @@ const BYTES_IN_FLIGHT: u64 = 64 << 20;
 const MAX_VECTOR: u64 = 1 << 24;
 
 /// The tensors of a model by their names in the file.
+#[derive(Clone)]
 pub struct Weights {
-    tensors: HashMap<String, Tensor>,
-    /// Matrices that lie in several parts, each of consecutive rows.
-    parts: HashMap<String, Vec<Tensor>>,
-    vectors: HashMap<String, Vec<f32>>,
+    matrices: HashMap<String, Matrix>,
+    vectors: HashMap<String, (Tensor, Vec<f32>)>,
     /// What became of the matrices of `JOINED`, by names such as `blk.0.attn_qkv`; empty if they were not joined.
     joined: HashMap<String, Vec<Run>>,
     quantization: &'static str,
@@ -40,18 +40,20 @@ pub struct Run {
     /// The number of the first one, and how many there are.
     pub first: usize,
     pub count: usize,
-    pub matrix: Tensor,
+    pub matrix: Matrix,
 }
 
-impl Weights {
-    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read.
-    pub async fn load(
-        context: &Context,
-        checkpoint: &Checkpoint<'_>,
-        config: &Config,
-        layout: &Layout,
-        progress: &mut Progress<'_>,
-    ) -> Result<Self> {
+/// A model's matrices, for which there is room on the GPU, and which are still in their files.
+pub struct Unloaded<'a> {
+    weights: Weights,
+    checkpoint: &'a Checkpoint<'a>,
+    wanted: Vec<&'a TensorInfo>,
+    places: Places,
+}
+
+impl<'a> Unloaded<'a> {
+    /// Makes room for every tensor that the configuration uses. All types are checked before.
+    pub fn new(context: &Context, checkpoint: &'a Checkpoint<'a>, config: &Config, layout: &Layout) -> Result<Self> {
         let wanted: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
         for tensor in &wanted {
             format_of(tensor)?;
@@ -59,22 +61,38 @@ impl Weights {
                 bail!(InvalidFile, "the vector {:?} has {} elements", tensor.name, tensor.elements());
             }
         }
-        let mut weights = Self {
-            tensors: HashMap::new(),
-            parts: HashMap::new(),
+        let mut weights = Weights {
+            matrices: HashMap::new(),
             vectors: HashMap::new(),
             joined: HashMap::new(),
             quantization: layout.most_common_format(&wanted, config)?.name,
             bytes: 0,
-            parameters: 0,
+            parameters: wanted.iter().map(|tensor| tensor.elements()).sum(),
         };
-        let groups = layout.joinable(&wanted, config, context.device().capabilities())?;
+        let groups = layout.joinable(&wanted, config, Some(context.device().capabilities()))?;
         let mut places = weights.join(context, groups)?;
         weights.place(context, &wanted, config, layout, &mut places)?;
+        Ok(Self { weights, checkpoint, wanted, places })
+    }
 
+    /// The weights to look at before they are there: matrices hold nothing yet, and vectors ones.
+    pub fn preview(&self, context: &Context) -> Result<Weights> {
+        let mut weights = self.weights.clone();
+        for tensor in self.wanted.iter().filter(|tensor| is_vector(tensor)) {
+            let values = match &tensor.values {
+                TensorValues::Computed(values) => values.clone(),
+                TensorValues::Stored { .. } => vec![1.0; tensor.elements() as usize],
+            };
+            weights.insert_vector(context, &tensor.name, values)?;
+        }
+        Ok(weights)
+    }
+
+    /// Reads the tensors.
+    pub async fn load(self, context: &Context, progress: &mut Progress<'_>) -> Result<Weights> {
+        let Self { mut weights, checkpoint, wanted, places } = self;
         let mut parts: Vec<Piece<'_>> = Vec::new();
         for tensor in wanted {
-            weights.parameters += tensor.elements();
             match &tensor.values {
                 TensorValues::Computed(values) => weights.insert_vector(context, &tensor.name, values.clone())?,
                 TensorValues::Stored { parts: stored, change } => {
@@ -114,12 +132,24 @@ impl Weights {
         context.device().trim();
         Ok(weights)
     }
+}
+
+impl Weights {
+    /// Loads every tensor that the configuration uses. All types are checked before the first byte is read.
+    pub async fn load(
+        context: &Context,
+        checkpoint: &Checkpoint<'_>,
+        config: &Config,
+        layout: &Layout,
+        progress: &mut Progress<'_>,
+    ) -> Result<Self> {
+        Unloaded::new(context, checkpoint, config, layout)?.load(context, progress).await
+    }
 
     fn insert_vector(&mut self, context: &Context, name: &str, values: Vec<f32>) -> Result<()> {
         let vector = context.tensor(&HostTensor::f32(&[values.len()], &values))?;
         self.bytes += vector.bytes();
-        self.tensors.insert(name.to_owned(), vector);
-        self.vectors.insert(name.to_owned(), values);
+        self.vectors.insert(name.to_owned(), (vector, values));
         Ok(())
     }
 
@@ -140,16 +170,14 @@ impl Weights {
             let format = layout.format(tensor, config)?;
             format.row_bytes(columns)?;
             let mut parts = Vec::new();
-            for rows in layout.rows_of_parts(tensor, config, context.device().capabilities())? {
+            for rows in layout.rows_of_parts(tensor, config, Some(context.device().capabilities()))? {
                 let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
                 parts.push(context.empty(desc, &tensor.name)?);
             }
-            self.bytes += parts.iter().map(Tensor::bytes).sum::<u64>();
-            match &parts[..] {
-                [only] => drop(self.tensors.insert(tensor.name.clone(), only.clone())),
-                _ => drop(self.parts.insert(tensor.name.clone(), parts.clone())),
-            }
-            places.insert(tensor.name.clone(), Place { parts, first_row: 0 });
+            let matrix = Matrix::new(parts)?;
+            self.bytes += matrix.bytes();
+            places.insert(tensor.name.clone(), Place { matrix: matrix.clone(), first_row: 0 });
+            self.matrices.insert(tensor.name.clone(), matrix);
         }
         Ok(())
     }
@@ -157,35 +185,35 @@ impl Weights {
     /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
     fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<Places> {
         let mut places = HashMap::new();
-        for Group { name, first, count, format, parts } in groups {
-            let (_, columns) = matrix_of(parts[0])?;
-            format.row_bytes(columns)?;
-            let rows = parts.iter().map(|part| Ok(matrix_of(part)?.0)).collect::<Result<Vec<usize>>>()?;
-            let desc = Desc { shape: Shape::from([rows.iter().sum(), columns]), dtype: DType::Weight(format) };
-            let whole = context.empty(desc, &name)?;
-            let run = Run { first, count, matrix: whole.clone() };
-            self.joined.entry(name).or_default().push(run);
+        for group in groups {
+            let (_, columns) = matrix_of(group.parts[0])?;
+            group.format.row_bytes(columns)?;
+            let mut parts = Vec::new();
+            for rows in group.rows_of_parts(Some(context.device().capabilities()))? {
+                let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(group.format) };
+                parts.push(context.empty(desc, &group.name)?);
+            }
+            let matrix = Matrix::new(parts)?;
+            self.bytes += matrix.bytes();
             let mut first_row = 0;
-            for (part, rows) in parts.iter().zip(rows) {
-                places.insert(part.name.clone(), Place { parts: vec![whole.clone()], first_row });
+            for (part, rows) in group.parts.iter().zip(group.rows()?) {
+                places.insert(part.name.clone(), Place { matrix: matrix.clone(), first_row });
                 first_row += rows;
             }
-            self.bytes += whole.bytes();
+            let run = Run { first: group.first, count: group.count, matrix };
+            self.joined.entry(group.name).or_default().push(run);
         }
         Ok(places)
     }
 
-    /// A tensor that the configuration promised.
-    pub fn get(&self, name: &str) -> Result<&Tensor> {
-        self.tensors.get(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
+    /// A matrix that the configuration promised.
+    pub fn matrix(&self, name: &str) -> Result<Matrix> {
+        self.optional_matrix(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
     }
 
-    /// The parts of consecutive rows of a matrix that the configuration promised; mostly there is one.
-    pub fn parts(&self, name: &str) -> Result<Vec<Tensor>> {
-        match self.parts.get(name) {
-            Some(parts) => Ok(parts.clone()),
-            None => Ok(vec![self.get(name)?.clone()]),
-        }
+    /// A matrix that not every model has.
+    pub fn optional_matrix(&self, name: &str) -> Option<Matrix> {
+        self.matrices.get(name).cloned()
     }
 
     /// Whether the matrices of `JOINED` were joined.
@@ -206,15 +234,15 @@ impl Weights {
         self.quantization
     }
 
-    /// A tensor that not every model has.
+    /// A vector on the GPU, if the model has it.
     pub fn optional(&self, name: &str) -> Option<&Tensor> {
-        self.tensors.get(name)
+        self.vectors.get(name).map(|(tensor, _)| tensor)
     }
 
     /// The values of a vector.
     pub fn vector(&self, name: &str) -> Result<&[f32]> {
         match self.vectors.get(name) {
-            Some(values) => Ok(values),
+            Some((_, values)) => Ok(values),
             None => bail!(MissingTensor, "the model has no vector {name:?}"),
         }
     }
@@ -239,9 +267,9 @@ struct Piece<'a> {
     change: Option<Change>,
 }
 
-/// Where a matrix goes: to the first rows of each of some tensors, or to rows of one, from `first_row` on.
+/// Where a matrix goes: to the rows of another, or of itself, from `first_row` on.
 struct Place {
-    parts: Vec<Tensor>,
+    matrix: Matrix,
     first_row: usize,
 }
 
@@ -287,8 +315,7 @@ impl Loader<'_> {
             }
             Some(other) => bail!(Internal, "the change {other:?} of a matrix"),
         };
-        let mut part_start = 0;
-        for target in &place.parts {
+        for (part_start, target) in place.matrix.parts() {
             let part_end = part_start + target.shape().dims()[0];
             // The rows of this part of the file that stand in this part of the matrix.
             let (from, to) = (first.max(part_start), end.min(part_end));
@@ -304,7 +331,6 @@ impl Loader<'_> {
                 }
                 upload.finish()?;
             }
-            part_start = part_end;
         }
         Ok(Loaded::Matrix)
     }

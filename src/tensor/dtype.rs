@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::kv_blocks;
 use super::quant::Format;
 
 /// What a tensor's elements are.
@@ -10,6 +11,8 @@ pub enum DType {
     F32,
     /// Two f16 in a word; an even number of them. Keys and values in a KV cache.
     F16,
+    /// Blocks of 32 int8 with an f16 scale each, two blocks in 17 words (`kv_blocks.rs`). Keys and values in a KV cache.
+    Q8_0,
     U32,
     /// Four int8 in a word, the first in the lowest byte; shapes count words.
     I8x4,
@@ -22,6 +25,7 @@ impl DType {
         match self {
             DType::F32 => "f32",
             DType::F16 => "f16",
+            DType::Q8_0 => "q8_0",
             DType::U32 => "u32",
             DType::I8x4 => "i8x4",
             DType::Weight(format) => format.name,
@@ -31,10 +35,11 @@ impl DType {
 
 impl DType {
     /// Bytes of so many elements; not of a weight's, whose planes say that.
-    pub(super) fn bytes(&self, elements: usize) -> u64 {
+    pub fn bytes(&self, elements: u64) -> u64 {
         match self {
-            DType::F16 => (elements as u64 * 2).next_multiple_of(4),
-            _ => elements as u64 * 4,
+            DType::F16 => elements.saturating_mul(2).div_ceil(4).saturating_mul(4),
+            DType::Q8_0 => elements.div_ceil(kv_blocks::PAIR).saturating_mul(kv_blocks::PAIR_BYTES),
+            _ => elements.saturating_mul(4),
         }
     }
 }
@@ -44,6 +49,7 @@ impl PartialEq for DType {
         match (self, other) {
             (DType::F32, DType::F32)
             | (DType::F16, DType::F16)
+            | (DType::Q8_0, DType::Q8_0)
             | (DType::U32, DType::U32)
             | (DType::I8x4, DType::I8x4) => true,
             (DType::Weight(a), DType::Weight(b)) => std::ptr::eq(*a, *b),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::quant::quantize::kernel;
 use super::quant::{Format, Planes};
-use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload};
+use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload, kv_blocks};
 use crate::error::Result;
 use crate::gpu::{Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template};
 
@@ -19,6 +19,7 @@ const MODULES: &[(&str, &str)] = &[
     ("fifth_bits", include_str!("wgsl/fifth_bits.wgsl")),
     ("repack_k", include_str!("wgsl/repack_k.wgsl")),
     ("epilogue", include_str!("wgsl/epilogue.wgsl")),
+    ("residual", include_str!("wgsl/residual.wgsl")),
     ("quantize_block", include_str!("wgsl/quantize_block.wgsl")),
     ("repack", include_str!("wgsl/repack.wgsl")),
     ("quantize_rows", include_str!("wgsl/quantize_rows.wgsl")),
@@ -32,6 +33,8 @@ const MODULES: &[(&str, &str)] = &[
     ("dot_rows", include_str!("wgsl/dot_rows.wgsl")),
     ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
     ("kv_cache", include_str!("wgsl/kv_cache.wgsl")),
+    ("kv_store", include_str!("wgsl/kv_store.wgsl")),
+    ("kv_vectors", include_str!("wgsl/kv_vectors.wgsl")),
     ("attend", include_str!("wgsl/attend.wgsl")),
     ("splits", include_str!("wgsl/splits.wgsl")),
     ("window", include_str!("wgsl/window.wgsl")),
@@ -68,7 +71,7 @@ impl Tensor {
     pub fn bytes(&self) -> u64 {
         match &self.planes {
             Some(planes) => planes.bytes,
-            None => self.desc.dtype.bytes(self.desc.shape.elements()),
+            None => self.desc.dtype.bytes(self.desc.shape.elements() as u64),
         }
     }
 
@@ -95,7 +98,10 @@ impl Tensor {
         if matches!(self.desc.dtype, DType::Weight(_)) || first + shape.elements() > self.desc.shape.elements() {
             bail!(ShapeMismatch, "{:?} has no {shape} from element {first} on", self.desc);
         }
-        let offset = self.offset + self.desc.dtype.bytes(first);
+        if self.desc.dtype == DType::Q8_0 && !(first as u64).is_multiple_of(kv_blocks::PAIR) {
+            bail!(ShapeMismatch, "a part of {:?} from element {first} on begins within a pair of blocks", self.desc);
+        }
+        let offset = self.offset + self.desc.dtype.bytes(first as u64);
         Ok(Tensor { desc: Desc { shape, ..self.desc }, offset, ..self.clone() })
     }
 
@@ -162,7 +168,7 @@ impl Context {
             }
             _ => None,
         };
-        let bytes = planes.as_ref().map_or(desc.dtype.bytes(desc.shape.elements()), |planes| planes.bytes);
+        let bytes = planes.as_ref().map_or(desc.dtype.bytes(desc.shape.elements() as u64), |planes| planes.bytes);
         let limit = self.device.capabilities().max_storage_binding_size;
         let largest = match &planes {
             Some(planes) => planes.largest(),
@@ -184,7 +190,7 @@ impl Context {
 
     /// A tensor in a buffer that exists, such as one of the application.
     pub fn tensor_from_buffer(&self, desc: Desc, buffer: Buffer) -> Result<Tensor> {
-        let bytes = desc.dtype.bytes(desc.shape.elements());
+        let bytes = desc.dtype.bytes(desc.shape.elements() as u64);
         if matches!(desc.dtype, DType::Weight(_)) || buffer.size() < bytes || bytes == 0 {
             bail!(ShapeMismatch, "{:?} does not fit a buffer of {} bytes", desc, buffer.size());
         }
@@ -221,7 +227,8 @@ impl Context {
     pub fn copy(&self, from: &Tensor, range: std::ops::Range<usize>, to: &Tensor, first: usize) -> Result<()> {
         let count = range.len();
         let fits = range.end <= from.desc.shape.elements() && first + count <= to.desc.shape.elements();
-        if !fits || matches!(from.desc.dtype, DType::Weight(_)) || from.desc.dtype != to.desc.dtype {
+        let in_words = !matches!(from.desc.dtype, DType::Weight(_) | DType::F16 | DType::Q8_0);
+        if !fits || !in_words || from.desc.dtype != to.desc.dtype {
             bail!(ShapeMismatch, "a copy of {range:?} of {:?} to element {first} of {:?}", from.desc, to.desc);
         }
         let slice = |tensor: &Tensor, first: usize| BufferSlice {

@@ -1,6 +1,6 @@
 //! Tensors in Rust memory: what references compute on and what tests compare.
 
-use super::{DType, Desc, Shape};
+use super::{DType, Desc, Shape, kv_blocks};
 use crate::error::Result;
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl HostTensor {
     }
 
     pub fn zeros(desc: &Desc) -> Self {
-        let bytes = desc.dtype.bytes(desc.shape.elements()) as usize;
+        let bytes = desc.dtype.bytes(desc.shape.elements() as u64) as usize;
         Self { shape: desc.shape, dtype: desc.dtype, bytes: vec![0; bytes] }
     }
 
@@ -56,6 +56,7 @@ impl HostTensor {
                 let halves = self.bytes.chunks_exact(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]));
                 Ok(halves.map(half::f16::to_f32).collect())
             }
+            DType::Q8_0 => Ok(kv_blocks::dequantize(&self.bytes, self.shape.elements())),
             DType::U32 => bail!(DtypeMismatch, "f32 elements are wanted, these are u32"),
             DType::I8x4 => Ok(self.bytes.iter().map(|byte| f32::from(*byte as i8)).collect()),
             DType::Weight(format) => {
@@ -77,6 +78,7 @@ impl HostTensor {
     pub fn set_f32(&mut self, data: &[f32]) {
         self.bytes = match self.dtype {
             DType::F16 => halves(data),
+            DType::Q8_0 => kv_blocks::quantize(data),
             _ => bytemuck::cast_slice(data).to_vec(),
         };
     }

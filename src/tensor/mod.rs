@@ -9,6 +9,7 @@ mod batch;
 mod dtype;
 mod exec;
 mod host;
+mod kv_blocks;
 mod op;
 pub mod ops;
 mod planar;
@@ -21,7 +22,9 @@ mod tuning;
 mod upload;
 
 pub use adjustment::{AdjustLists, AdjustSettings};
-pub use autotune::{Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, survey};
+pub use autotune::{
+    Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, compile_ahead, survey, take_over,
+};
 pub use band::BandSettings;
 pub use batch::Batch;
 pub use dtype::DType;

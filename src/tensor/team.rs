@@ -97,6 +97,18 @@ impl Team {
             .collect()
     }
 
+    /// For kernels whose workgroups compute the 16 pairs of rows of a block: as many side by side as a workgroup can have, in a power of
+    /// two.
+    pub fn of_blocks(self) -> Self {
+        const PAIRS: u32 = 16;
+        const MOST: u32 = 256;
+        match self.lanes {
+            Some(_) => Self { workgroup: (PAIRS * self.size).min(MOST.max(self.size)), staged: None, ..self },
+            // All of a workgroup sum together.
+            None => Self { staged: None, ..self },
+        }
+    }
+
     /// How many there are in a workgroup.
     pub fn teams(&self) -> usize {
         (self.workgroup / self.size) as usize

@@ -66,6 +66,7 @@ impl TuningKey {
     pub fn of(op: &dyn Op, inputs: &[Desc]) -> Self {
         let format = inputs.iter().find_map(|input| match input.dtype {
             DType::Weight(format) => Some(format.name),
+            DType::Q8_0 => Some(input.dtype.name()),
             _ => None,
         });
         Self { op: op.name(), sizes: op.tuning_sizes(inputs), format }

@@ -19,6 +19,8 @@ pub struct StreamDecoder {
     first: bool,
     /// Control tokens are written out.
     control: bool,
+    /// Or these of them.
+    shown: Vec<u32>,
     /// What the last token is where another follows, and where none does.
     held: Option<(Vec<u8>, Vec<u8>)>,
     /// Of a tokenizer that decodes only as a whole: the ids, and their text so far.
@@ -45,9 +47,19 @@ impl StreamDecoder {
         Self { control: true, ..Self::new(tokenizer) }
     }
 
+    /// Writes these control tokens out, and no others.
+    pub fn showing(self, ids: Vec<u32>) -> Self {
+        Self { shown: ids, ..self }
+    }
+
+    /// Whether the tokens so far end within a character.
+    pub fn is_within_character(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// The text that became final with this token; empty while a character is incomplete.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
-        let bytes = match self.control {
+        let bytes = match self.control || self.shown.contains(&id) {
             true => tokenizer.token_bytes_with_control(id)?,
             false => tokenizer.token_bytes(id)?,
         };

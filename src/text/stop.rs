@@ -17,7 +17,7 @@ pub struct StopProgress {
 
 /// Looks for stop strings in a stream of text. The one that begins first ends the text, and of those that begin at the
 /// same place the shortest, because it is complete first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
     finder: Option<AhoCorasick>,

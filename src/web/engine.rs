@@ -9,6 +9,7 @@ use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
 use super::convert::{from_js, js_error, json_from_js, to_js};
+use super::grammar::LoadedGrammars;
 use super::source;
 use crate::engine::request::{ChatRequest, CompletionRequest};
 use crate::engine::{
@@ -59,15 +60,16 @@ impl WasmEngine {
         Ok(self.engine()?.tunings().map(str::to_owned))
     }
 
-    pub fn chat(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+    /// Resolves when the request was accepted: a grammar in it is compiled.
+    pub async fn chat(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
         let start = || self.get()?.chat(ChatRequest::parse(json_from_js("the chat request", &request)?)?);
-        start().map(WasmGeneration::new).map_err(js_error)
+        accepted(start()).await.map_err(js_error)
     }
 
-    pub fn complete(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+    pub async fn complete(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
         let start =
             || self.get()?.complete(CompletionRequest::parse(json_from_js("the completion request", &request)?)?);
-        start().map(WasmGeneration::new).map_err(js_error)
+        accepted(start()).await.map_err(js_error)
     }
 
     /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one behind the other.
@@ -162,7 +164,7 @@ impl WasmEngine {
 
 /// The options of `load` and `inspect`, and the signal to stop by.
 fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
-    // The signal and the draft model's source are objects of the browser and no data; the rest is.
+    // The signal, the draft model's source and the grammars are objects of the browser and no data; the rest is.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
     let options: JsLoadOptions = match options.is_undefined() || options.is_null() {
@@ -206,6 +208,7 @@ pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue,
 
 async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
     let draft = js_sys::Reflect::get(&options, &"draft".into()).ok().filter(|draft| !draft.is_undefined());
+    let grammars = js_sys::Reflect::get(&options, &"grammars".into()).ok().filter(|grammars| !grammars.is_undefined());
     let (options, signal) = load_options(options)?;
     let (folder, file) = source::open(&source, signal.clone()).await?;
     let draft = match draft {
@@ -247,13 +250,22 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         };
         engine = engine.with_draft(&**folder, file.as_deref(), &mut progress).await?;
     }
+    if let Some(grammars) = grammars {
+        engine.set_grammars(Rc::new(LoadedGrammars(grammars.unchecked_into())));
+    }
     Ok(WasmEngine { engine: RefCell::new(Some(Rc::new(engine))) })
+}
+
+async fn accepted(generation: Result<Generation>) -> Result<WasmGeneration> {
+    let mut generation = generation?;
+    generation.prepare().await?;
+    Ok(WasmGeneration::new(generation))
 }
 
 /// A shallow copy without the fields that are no data.
 fn without_objects(options: &JsValue) -> JsValue {
     let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
-    for name in ["signal", "draft"] {
+    for name in ["signal", "draft", "grammars"] {
         // A field that is not there is deleted as well.
         let _ = js_sys::Reflect::delete_property(&copy, &name.into());
     }

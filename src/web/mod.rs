@@ -11,6 +11,7 @@ mod fetch;
 mod folder;
 mod gpu;
 mod gpu_batch;
+mod grammar;
 mod js_source;
 mod source;
 

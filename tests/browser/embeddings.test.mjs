@@ -54,6 +54,26 @@ for (const url of ['/encoders/bert/', '/encoders/bert/model.gguf']) {
   }
 }
 
+// Rope and a gated feed-forward; positions that begin at 2 and a unigram tokenizer.
+for (const [model, worker] of [['nomic_bert', true], ['xlm_roberta', false]]) {
+  const { texts, ids, vectors } = JSON.parse(readFileSync(join(root, 'tests/golden/encoders', model, 'golden.json'), 'utf8'));
+  for (const url of [`/encoders/${model}/`, `/encoders/${model}/model.gguf`]) {
+    test(`${url} agrees with the reference, worker: ${worker}`, async () => {
+      const answer = await stage.runWith(
+        PROBES,
+        ([source, input, inWorker]) => withEngine(source, { worker: inWorker }, (engine) => engine.embeddings.create({ input })),
+        url,
+        texts,
+        worker,
+      );
+      assert.equal(answer.usage.prompt_tokens, ids.flat().length);
+      for (const [n, { embedding }] of answer.data.entries()) {
+        assert.ok(relativeError(embedding, vectors[n]) < 1e-4, `text ${n}`);
+      }
+    });
+  }
+}
+
 test('what an encoder does not do, and requests that are wrong, reject with codes', async () => {
   const errors = await stage.runWith(
     PROBES,

@@ -42,7 +42,7 @@ test('generate --prompt', LIMIT, async () => {
 test('generate --messages', LIMIT, async () => {
   const file = join(folder, 'messages.json');
   writeFileSync(file, JSON.stringify([{ role: 'user', content: 'Hi' }]));
-  const args = ['generate', '--model', MODEL, '--messages', file, '--max-tokens', '6', '--temperature', '1', '--seed', '3', '--ignore-eos'];
+  const args = ['generate', '--model', MODEL, '--messages', file, '--max-tokens', '6', '--temperature', '1', '--seed', '3', '--ignore-eos', '--set', 'top_p=0.9', '--context-length', '64', '--kv-cache', 'f16'];
   const [first, second] = [await onSwiftShader(...args), await onSwiftShader(...args)];
   assert.equal(first.status, 0, JSON.stringify(first.result));
   assert.deepEqual(first.result.token_ids, second.result.token_ids);
@@ -145,6 +145,9 @@ const WRONG = {
   'a number that is none': [['generate', '--model', MODEL, '--prompt', 'a', '--max-tokens', 'many'], 'invalid_usage'],
   'an unknown adapter': [['bench', 'dispatch', '--adapter', 'abacus'], 'invalid_usage'],
   'a model that is not there': [['tokenize', '--model', '/no/such.gguf', '--text', 'a'], 'read'],
+  'a field without a value': [['generate', '--model', MODEL, '--prompt', 'a', '--set', 'top_p'], 'invalid_usage'],
+  'a field whose value is no JSON': [['generate', '--model', MODEL, '--prompt', 'a', '--set', 'stop=END'], 'invalid_usage'],
+  'a field that requests do not have': [['generate', '--model', MODEL, '--prompt', 'a', '--set', 'colour="red"'], 'invalid_request'],
   'messages that are not there': [['generate', '--model', MODEL, '--messages', '/no/such.json'], 'read'],
   'a model that is no model': [['tokenize', '--model', join(root, 'LICENSE-APACHE'), '--text', 'a', '--adapter', 'swiftshader'], 'not_gguf'],
 };

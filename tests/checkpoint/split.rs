@@ -2,7 +2,7 @@
 
 #[path = "../gguf/writer.rs"]
 #[allow(dead_code)]
-mod gguf_writer;
+pub mod gguf_writer;
 
 use gguf_writer::{Tensor, U16, Writer};
 use rillm::engine::{Engine, LoadOptions, Precision};
@@ -16,7 +16,7 @@ use crate::check_error;
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tiny_llama/untied-q8_0.gguf");
 
-fn name(number: usize, count: usize) -> String {
+pub fn name(number: usize, count: usize) -> String {
     format!("tiny-{number:05}-of-{count:05}.gguf")
 }
 
@@ -39,7 +39,7 @@ fn with_value(writer: Writer, key: &str, value: &Value) -> Writer {
 }
 
 /// The golden model in `count` files, each of another alignment; the first holds `in_first` tensors, the others the rest.
-fn split(count: usize, in_first: usize) -> Vec<(String, Vec<u8>)> {
+pub fn split(count: usize, in_first: usize) -> Vec<(String, Vec<u8>)> {
     let source = MemorySource::new(std::fs::read(MODEL).unwrap());
     let gguf = pollster::block_on(Gguf::read(&source)).unwrap();
     let per_file = (gguf.tensors().len() - in_first).div_ceil(count - 1);

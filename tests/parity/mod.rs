@@ -31,10 +31,22 @@ fn assert_close(what: &str, got: &HostTensor, wanted: &HostTensor, tolerance: f6
     }
 }
 
+/// The ops whose names are in RILLM_OPS, between commas, if it is set.
+fn wanted() -> impl Iterator<Item = &'static (&'static str, fn() -> Vec<Case>)> {
+    let names = std::env::var("RILLM_OPS").ok();
+    let is_wanted = move |name: &str| names.as_ref().is_none_or(|names| names.split(',').any(|one| one == name));
+    ops::ALL.iter().filter(move |(name, _)| is_wanted(name))
+}
+
+/// How many were checked; of some ops alone more than any test asks for.
+fn enough(checked: usize) -> usize {
+    if std::env::var("RILLM_OPS").is_ok() { usize::MAX } else { checked }
+}
+
 /// Runs every case of every op; returns how many there were.
 pub async fn check_all(context: &Context) -> usize {
     let mut checked = 0;
-    for (name, cases) in ops::ALL {
+    for (name, cases) in wanted() {
         let cases = cases();
         assert!(!cases.is_empty(), "{name} has no cases");
         for (index, case) in cases.iter().enumerate() {
@@ -42,7 +54,7 @@ pub async fn check_all(context: &Context) -> usize {
             checked += 1;
         }
     }
-    checked
+    enough(checked)
 }
 
 /// Runs one case of the op `name` on the GPU and on the CPU.
@@ -64,12 +76,12 @@ pub async fn check(context: &Context, name: &str, index: usize, case: &Case) {
 /// and several shapes. Returns how many runs there were.
 pub async fn check_all_variants(context: &Context) -> usize {
     let mut checked = 0;
-    for (name, cases) in ops::ALL {
+    for (name, cases) in wanted() {
         for (index, case) in cases().iter().enumerate() {
             checked += check_variants(context, name, index, case).await;
         }
     }
-    checked
+    enough(checked)
 }
 
 async fn check_variants(context: &Context, name: &str, index: usize, case: &Case) -> usize {

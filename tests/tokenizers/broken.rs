@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// The first files of the fuzz target, sound and then with random bytes changed.
+/// What the fuzz target starts from: sound files, which have names, and what it found worth keeping, which is called by its hash.
 #[test]
 fn damaged_files_do_not_panic() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/tokenizer_json");
@@ -210,13 +210,25 @@ fn damaged_files_do_not_panic() {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (seed >> 33) as usize % below
     };
-    let (mut files, mut taken) = (0, 0);
+    let load = |bytes: &[u8]| Tokenizer::from_files(&TokenizerFiles { tokenizer: bytes, ..TokenizerFiles::default() });
+    let use_it = |tokenizer: &Tokenizer| {
+        if let Ok(ids) = tokenizer.encode("a b  ab▁ <s> É\u{301} ﬁ 12\n日本", true, true) {
+            super::streamed(tokenizer, &ids);
+        }
+    };
+    let (mut sound, mut taken, mut found) = (0, 0, 0);
     for entry in std::fs::read_dir(folder).unwrap() {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        let load =
-            |bytes: &[u8]| Tokenizer::from_files(&TokenizerFiles { tokenizer: bytes, ..TokenizerFiles::default() });
-        assert!(load(&bytes).is_ok());
-        files += 1;
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        if path.file_name().unwrap().len() == 40 {
+            found += 1;
+            if let Ok(tokenizer) = load(&bytes) {
+                use_it(&tokenizer);
+            }
+            continue;
+        }
+        assert!(load(&bytes).is_ok(), "{}", path.display());
+        sound += 1;
         for _ in 0..400 {
             let mut bytes = bytes.clone();
             for _ in 0..1 + random(3) {
@@ -229,11 +241,9 @@ fn damaged_files_do_not_panic() {
             }
             if let Ok(tokenizer) = load(&bytes) {
                 taken += 1;
-                if let Ok(ids) = tokenizer.encode("a b  ab▁ <s> É\u{301} ﬁ 12\n日本", true, true) {
-                    super::streamed(&tokenizer, &ids);
-                }
+                use_it(&tokenizer);
             }
         }
     }
-    assert!(files >= 5 && taken > 100, "{files} files, {taken} taken");
+    assert!(sound >= 5 && taken > 100 && found > 100, "{sound} sound files, {taken} taken, {found} found by fuzzing");
 }

@@ -3,11 +3,13 @@
 use serde::Deserialize;
 
 use super::group;
+use crate::engine::answer::AnswerRequest;
 use crate::error::Result;
 use crate::text::stop::StopStrings;
 
 /// Stop strings that a request may name, as in OpenAI's API.
 const MAX_STOPS: usize = 4;
+const MAX_STOP_TOKENS: usize = 64;
 
 group! {
     #[derive(Clone, Debug)]
@@ -16,6 +18,12 @@ group! {
         /// OpenAI's newer name of the same for chats.
         pub max_completion_tokens: Option<u64>,
         pub stop: Option<Stop>,
+        /// Tokens that end the answer. With the two below an extension, in vLLM's words.
+        #[serde(default)]
+        pub stop_token_ids: Vec<u32>,
+        /// Whether what stopped it is part of the answer.
+        #[serde(default)]
+        pub include_stop_str_in_output: bool,
         /// Goes on past the end of the model's turn; for benchmarks.
         #[serde(default)]
         pub ignore_eos: bool,
@@ -45,7 +53,27 @@ impl EndingFields {
         }
     }
 
-    pub(super) fn stops(&self) -> Result<StopStrings> {
+    /// How the answer is read as far as its end goes, for a vocabulary of so many tokens.
+    pub(super) fn answer(&self, vocab_size: usize) -> Result<AnswerRequest> {
+        if self.stop_token_ids.len() > MAX_STOP_TOKENS {
+            bail!(
+                InvalidRequest,
+                "stop_token_ids has {} tokens, wanted at most {MAX_STOP_TOKENS}",
+                self.stop_token_ids.len()
+            );
+        }
+        if let Some(id) = self.stop_token_ids.iter().find(|id| **id as usize >= vocab_size) {
+            bail!(InvalidRequest, "stop_token_ids has {id}, wanted ids below {vocab_size}, the size of the vocabulary");
+        }
+        Ok(AnswerRequest {
+            stop: self.stops()?,
+            include_stop: self.include_stop_str_in_output,
+            stop_tokens: self.stop_token_ids.clone(),
+            ..AnswerRequest::default()
+        })
+    }
+
+    fn stops(&self) -> Result<StopStrings> {
         let stops = match &self.stop {
             None => vec![],
             Some(Stop::One(stop)) => vec![stop.clone()],

@@ -9,13 +9,17 @@ mod completion;
 mod ending;
 mod fields;
 mod penalties;
+mod reasoning;
 mod sampling;
+mod structured;
 
 pub use chat::{ChatFields, ChatRequest};
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
 pub use penalties::PenaltyFields;
+pub use reasoning::{ReasoningFields, ReasoningFormat};
 pub use sampling::SamplingFields;
+pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 
 pub(super) use fields::{Fields, Group, group};
 
@@ -33,6 +37,7 @@ pub struct GenerationFields {
     pub sampling: SamplingFields,
     pub penalties: PenaltyFields,
     pub ending: EndingFields,
+    pub structured: StructuredFields,
     pub speculation: SpeculationFields,
 }
 
@@ -50,6 +55,7 @@ impl GenerationFields {
             sampling: fields.group()?,
             penalties: fields.group()?,
             ending: fields.group()?,
+            structured: fields.group()?,
             speculation: fields.group()?,
         })
     }
@@ -60,7 +66,7 @@ impl GenerationFields {
         let sampler = self.sampling.settings(penalties.penalties()?, penalties.dry()?)?;
         let longest = self.ending.longest()?;
         let (tokenizer, vocab_size) = (engine.tokenizer(), engine.0.decoder()?.config().vocab_size);
-        let ends = tokenizer.end_of_generation().to_vec();
+        let ends = [tokenizer.end_of_generation(), &self.ending.stop_token_ids].concat();
         let rules = penalties.rules(tokenizer, vocab_size, prompt.len(), longest, ends)?;
         check_room(&rules)?;
         let speculation = self
@@ -68,14 +74,29 @@ impl GenerationFields {
             .speculation
             .map(|asked| Speculation::new(asked, &sampler, &rules, engine.info().draft.is_some()))
             .transpose()?;
+        let grammar = self.structured.grammar()?;
+        if let Some(asked) = &grammar {
+            if speculation.is_some() {
+                bail!(InvalidRequest, "{} and speculation exclude each other; leave one of them out", asked.field);
+            }
+            if self.ending.ignore_eos {
+                bail!(
+                    InvalidRequest,
+                    "{} and ignore_eos exclude each other: a grammar says where the end is",
+                    asked.field
+                );
+            }
+        }
         Ok(Request {
             prompt,
             max_tokens: longest,
             ignore_eos: self.ending.ignore_eos,
-            stop: self.ending.stops()?,
+            answer: self.ending.answer(engine.tokenizer().vocab_size())?,
+            budget: None,
             sampler,
             rules: Rc::new(rules),
             speculation,
+            grammar,
             continues,
         })
     }

@@ -1,5 +1,6 @@
 //! BERT: an encoder with learned positions and token types, layer norms behind attention and feed-forward, biases everywhere, the
-//! exact GELU. all-MiniLM, BGE, E5, GTE and most sentence encoders of their time.
+//! exact GELU. all-MiniLM, BGE, E5, GTE and most sentence encoders of their time. RoBERTa and XLM-RoBERTa (multilingual E5, BGE-M3) are
+//! the same but for where positions begin.
 //!
 //! Tensor names as in llama.cpp's files.
 
@@ -25,9 +26,22 @@ pub const BERT: Arch = Arch {
         ignored: &["embeddings.position_ids"],
         // What follows the encoder in models for other uses.
         other_parts: &["pooler.", "bert.pooler.", "cls.", "classifier.", "qa_outputs."],
+        others: &[&ROBERTA],
         ..HuggingFace::DECODER
     }),
     ..Arch::ENCODER
+};
+
+/// Position 0 is of no token, and 1, which is the padding's id, of padding.
+const ROBERTA: HuggingFace = HuggingFace {
+    model_types: &["roberta", "xlm-roberta", "camembert"],
+    keys: &[KEYS, &[optional("pad_token_id", Meaning::OneOf(&[Fixed::Number(1.0)]))]],
+    names: &[NAMES],
+    prefixes: &["roberta."],
+    ignored: &["embeddings.position_ids"],
+    other_parts: &["pooler.", "roberta.pooler.", "lm_head.", "classifier.", "qa_outputs."],
+    first_position: 2,
+    ..HuggingFace::DECODER
 };
 
 const KEYS: &[ConfigKey] = &[

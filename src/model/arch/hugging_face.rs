@@ -27,6 +27,11 @@ pub struct HuggingFace {
     pub other_parts: &'static [&'static str],
     /// Tensors, by our stems, whose values differ from what our files hold.
     pub changes: &'static [(&'static str, Change)],
+    /// The position of a text's first token. `position_embd` has so many rows before it, which our files don't have, and
+    /// `context_length` counts them.
+    pub first_position: u64,
+    /// Models of other types in `config.json` that are the same to us once their folders are read in another way.
+    pub others: &'static [&'static HuggingFace],
 }
 
 /// A key of `config.json`.
@@ -153,5 +158,12 @@ impl HuggingFace {
         ignored: ROPE_FREQUENCIES,
         other_parts: &[],
         changes: &[],
+        first_position: 0,
+        others: &[],
     };
+
+    /// This way of reading folders and the others of the architecture.
+    pub fn all(&'static self) -> impl Iterator<Item = &'static HuggingFace> {
+        std::iter::once(self).chain(self.others.iter().copied())
+    }
 }

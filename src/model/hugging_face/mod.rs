@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::arch::{ARCHS, Arch, Change, Fixed};
+use super::arch::{ARCHS, Arch, Change, Fixed, HuggingFace};
 use super::checkpoint::{Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::TensorEntry;
@@ -25,14 +25,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     let config: Json =
         serde_json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
     let Json::Object(config) = config else { bail!(InvalidFile, "config.json holds no object") };
-    let (arch, config) = find_arch(&config)?;
-    let Some(hf) = arch.hugging_face else {
-        bail!(
-            UnsupportedArchitecture,
-            "models of the architecture {:?} are not read from a Hugging Face folder; use a GGUF file of the model",
-            arch.name
-        );
-    };
+    let (arch, hf, config) = find_arch(&config)?;
     let config = &with_defaults(hf.defaults, config);
     let mut metadata = Metadata::default();
     let add = |metadata: &mut Metadata, key: &str, value| {
@@ -44,6 +37,10 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     }
     for key in hf.keys.iter().copied().flatten() {
         if let Some((name, value)) = config_json::translate(key, config)? {
+            let value = match name {
+                "context_length" if hf.first_position > 0 => without_first_positions(hf.first_position, value)?,
+                _ => value,
+            };
             add(&mut metadata, &format!("{}.{name}", arch.name), value);
         }
     }
@@ -51,7 +48,10 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     for (name, value) in rope.metadata {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }
-    let mut tensors = tensors(arch, files)?;
+    let mut tensors = tensors(hf, files)?;
+    if hf.first_position > 0 {
+        skip_rows(hf.first_position, &mut tensors)?;
+    }
     // transformers ties on loading, whatever a file holds besides.
     match config.get("tie_word_embeddings").and_then(Json::as_bool) {
         Some(true) => tensors.retain(|tensor| !tensor.name.starts_with("output.")),
@@ -100,29 +100,60 @@ fn with_defaults(defaults: &[(&str, Fixed)], config: &Map<String, Json>) -> Map<
     config
 }
 
-/// The architecture of a `config.json`, and the part of it that describes the model of text.
-fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &Map<String, Json>)> {
+/// The context's length without the positions before a text's first token.
+fn without_first_positions(first: u64, context: super::gguf::Value) -> Result<super::gguf::Value> {
+    match context {
+        super::gguf::Value::U64(context) if context > first => Ok(super::gguf::Value::U64(context - first)),
+        other => bail!(
+            InvalidMetadata,
+            "config.json has \"max_position_embeddings\": {other:?}, wanted an integer above {first}, which is the first position"
+        ),
+    }
+}
+
+/// Leaves out the first rows of the table of positions.
+fn skip_rows(first: u64, tensors: &mut [TensorInfo]) -> Result<()> {
+    let Some(table) = tensors.iter_mut().find(|tensor| tensor.name == "position_embd.weight") else { return Ok(()) };
+    match (&mut table.dims[..], &mut table.values) {
+        ([_, rows], TensorValues::Stored { parts, .. }) if *rows > first && parts.len() == 1 => {
+            let skipped = parts[0].bytes / *rows * first;
+            parts[0].offset += skipped;
+            parts[0].bytes -= skipped;
+            *rows -= first;
+            Ok(())
+        }
+        (dims, _) => bail!(
+            ShapeMismatch,
+            "the table of positions has the dimensions {dims:?}, wanted a matrix of more than {first} rows"
+        ),
+    }
+}
+
+/// The architecture of a `config.json`, how folders of its model type are read, and the part that describes the model of text.
+fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &'static HuggingFace, &Map<String, Json>)> {
     let kind = |config: &Map<String, Json>| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
-    let by_kind = |kind: &str| {
-        ARCHS.iter().copied().find(|arch| arch.hugging_face.is_some_and(|hf| hf.model_types.contains(&kind)))
+    let all = || {
+        ARCHS
+            .iter()
+            .flat_map(|arch| arch.hugging_face.into_iter().flat_map(move |hf| hf.all().map(move |hf| (*arch, hf))))
     };
+    let by_kind = |kind: &str| all().find(|(_, hf)| hf.model_types.contains(&kind));
     let Some(model_type) = kind(config) else {
         bail!(
             InvalidMetadata,
             "config.json has no text \"model_type\"; it may be of another library than transformers"
         );
     };
-    if let Some(arch) = by_kind(&model_type) {
-        return Ok((arch, config));
+    if let Some((arch, hf)) = by_kind(&model_type) {
+        return Ok((arch, hf, config));
     }
     // A model of text and pictures keeps the model of text apart.
     if let Some(Json::Object(text)) = config.get("text_config")
-        && let Some(arch) = kind(text).and_then(|kind| by_kind(&kind))
+        && let Some((arch, hf)) = kind(text).and_then(|kind| by_kind(&kind))
     {
-        return Ok((arch, text));
+        return Ok((arch, hf, text));
     }
-    let supported: Vec<&str> =
-        ARCHS.iter().filter_map(|arch| arch.hugging_face).flat_map(|hf| hf.model_types).copied().collect();
+    let supported: Vec<&str> = all().flat_map(|(_, hf)| hf.model_types).copied().collect();
     bail!(
         UnsupportedArchitecture,
         "config.json names the model_type {model_type:?}, supported: {}; choose a model of one of these",
@@ -131,8 +162,7 @@ fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &Map<String, 
 }
 
 /// The tensors of all files under our names. Those that nothing here knows keep theirs, and the configuration refuses them.
-fn tensors(arch: &Arch, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInfo>> {
-    let Some(hf) = arch.hugging_face else { return Ok(Vec::new()) };
+fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInfo>> {
     let mut tensors: Vec<TensorInfo> = Vec::new();
     let mut experts: BTreeMap<String, BTreeMap<u32, (usize, &TensorEntry)>> = BTreeMap::new();
     let mut seen: HashMap<&str, usize> = HashMap::new();

@@ -22,7 +22,7 @@ use web_time::Duration;
 
 use super::tuning::{Choice, StoredTunings, TuningKey, Variant};
 use super::{Context, DType};
-use crate::error::Result;
+use crate::error::{Code, Result};
 use scratch::Scratch;
 
 /// A variant takes the default's place if it takes at most this much of its time.
@@ -34,6 +34,9 @@ const TOLERANCE: f64 = 2e-5;
 
 /// The same of f16, of which a small difference of f32 may be a whole one.
 const F16_TOLERANCE: f64 = 5e-4;
+
+/// And of blocks of int8.
+const Q8_0_TOLERANCE: f64 = 5e-3;
 
 /// Kernels that are compiled at the same time, before it is asked whether more fit.
 const COMPILED_AT_ONCE: usize = 5;
@@ -92,7 +95,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
         let mut measured = 0;
         for subject in subjects {
             let TuningKey { op, sizes, format } = subject.key;
-            if let Some(choice) = stored.get(&subject.key).and_then(|choice| self.take_over(subject, choice)) {
+            if let Some(choice) = kept(self.context, subject, stored) {
                 report.kernels.push(Tuned { op, sizes, format, choice, from_cache: true });
                 continue;
             }
@@ -121,16 +124,6 @@ impl<'a, C: Clock> Autotune<'a, C> {
 
     fn now(&self) -> Duration {
         self.clock.now()
-    }
-
-    /// Chooses what was chosen at another time, if there still is such a variant.
-    fn take_over(&self, subject: &Subject, choice: &Choice) -> Option<Choice> {
-        let variant = match &choice.variant {
-            None => None,
-            Some(name) => Some(subject.variants().find(|variant| variant.to_string() == *name)?.clone()),
-        };
-        self.context.tunings().choose(subject.key, variant);
-        Some(choice.clone())
     }
 
     /// Whether what takes about so long still fits.
@@ -194,6 +187,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
                     got == wanted
                         || match dtypes[index] {
                             DType::F32 => relative_error(&floats(got), &floats(wanted)) <= TOLERANCE,
+                            DType::Q8_0 => relative_error(&quants(got), &quants(wanted)) <= Q8_0_TOLERANCE,
                             DType::F16 => relative_error(&halves(got), &halves(wanted)) <= F16_TOLERANCE,
                             _ => false,
                         }
@@ -316,12 +310,55 @@ impl<'a, C: Clock> Autotune<'a, C> {
     }
 }
 
+/// Chooses what was chosen at another time, if there still is such a variant.
+fn kept(context: &Context, subject: &Subject, stored: &StoredTunings) -> Option<Choice> {
+    let choice = stored.get(&subject.key)?;
+    let variant = match &choice.variant {
+        None => None,
+        Some(name) => Some(subject.variants().find(|variant| variant.to_string() == *name)?.clone()),
+    };
+    context.tunings().choose(subject.key, variant);
+    Some(choice.clone())
+}
+
+/// Takes over what `stored` knows of the subjects, and gives the others.
+pub fn take_over<'s>(context: &Context, subjects: &'s [Subject], stored: &StoredTunings) -> Vec<&'s Subject> {
+    subjects.iter().filter(|subject| kept(context, subject, stored).is_none()).collect()
+}
+
+/// Compiles the kernels that are to be compared, until it is `enough`. One that does not compile is passed over: `Autotune::run` meets it
+/// again and throws it away.
+pub async fn compile_ahead(context: &Context, subjects: &[&Subject], enough: &dyn Fn() -> bool) -> Result<()> {
+    for subject in subjects {
+        let all: Vec<usize> = (0..subject.kernels.len()).collect();
+        for kernels in all.chunks(COMPILED_AT_ONCE) {
+            if enough() {
+                return Ok(());
+            }
+            let record = || {
+                let scratch = Scratch::new(context, subject)?;
+                kernels.iter().try_for_each(|kernel| scratch.record(context, subject, *kernel, 0))
+            };
+            match context.prepare(record).await {
+                Err(error) if error.code() == Code::ShaderCompilation => {}
+                prepared => prepared?,
+            }
+        }
+    }
+    Ok(())
+}
+
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytemuck::pod_collect_to_vec(bytes)
 }
 
 fn halves(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]).to_f32()).collect()
+}
+
+/// The bytes of blocks of int8 with their scales. What is compared may begin within a block, so all are taken as int8.
+fn quants(bytes: &[u8]) -> Vec<f32> {
+    bytes.iter().map(|byte| f32::from(*byte as i8)).collect()
 }
 
 /// ‖got − wanted‖ / ‖wanted‖; NaN where there is one.

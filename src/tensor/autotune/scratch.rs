@@ -26,12 +26,13 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new(context: &Context, subject: &Subject) -> Result<Self> {
         let random = |desc: Desc, seed: u64| -> Result<Tensor> {
-            if desc.dtype == DType::F16 {
-                // Not any bits: they may be no numbers.
+            if let DType::F16 | DType::Q8_0 = desc.dtype {
+                // Not any bits: they may be no numbers. In q8_0, heads are whole blocks.
+                let head_dim = desc.shape.matrix()?.1;
                 let numbers = context.run1(&Random { shape: desc.shape, seed }, &[])?;
                 let [cache, other] = [context.empty(desc, "tuning")?, context.empty(desc, "tuning")?];
                 let state = context.tensor(&HostTensor::u32(&[4], &[0; 4]))?;
-                context.run(&KvAppend, &[&numbers, &numbers, &cache, &other, &state])?;
+                context.run(&KvAppend { head_dim }, &[&numbers, &numbers, &cache, &other, &state])?;
                 return Ok(cache);
             }
             let random = context.run1(&Random { shape: desc.shape, seed }, &[])?;

@@ -1,20 +1,32 @@
 // One invocation adds one block of 32 numbers to one token's row.
 #import "weight"
 
-struct Params { tokens: u32, columns: u32, blocks: u32, context: u32 }
+struct Params {
+    tokens: u32, columns: u32, blocks: u32,
+    // Of the whole matrix, and of the part that is here.
+    rows: u32, first_row: u32, rows_here: u32,
+    capacity: u32,
+}
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> state: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "placement"
+
 fn add(row: u32, column: u32, value: vec4<f32>) {
+#ifdef PLANAR
+    let at = row * params.columns + (column % 32u / 4u * params.blocks + column / 32u) * 4u;
+#else
+    let at = row * params.columns + column;
+#endif
     for (var i = 0u; i < 4u; i++) {
 #ifdef RAGGED
         if column + i < params.columns {
-            x[row * params.columns + column + i] += value[i];
+            x[at + i] += value[i];
         }
 #else
-        x[row * params.columns + column + i] += value[i];
+        x[at + i] += value[i];
 #endif
     }
 }
@@ -27,8 +39,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let row = i / params.blocks;
     let block = i % params.blocks;
-    let position = min(state[0] + row, params.context - 1u);
-    let b = load_block(position * params.blocks + block);
+    // A position before the part wraps round and is far beyond it.
+    let here = min(position_of(row), params.rows - 1u) - params.first_row;
+    if here >= params.rows_here {
+        return;
+    }
+    let b = load_block(here * params.blocks + block);
     let c = block * 32u;
     add(row, c, b.v0);
     add(row, c + 4u, b.v1);

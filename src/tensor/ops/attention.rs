@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::cache_dtype::{cache_defines, cache_dtype};
+use super::cache_dtype::{cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
@@ -57,7 +57,7 @@ impl Op for Attention {
         let (_, q_dim) = inputs[0].shape.matrix()?;
         let (_, kv_dim) = inputs[1].shape.matrix()?;
         let fits = q_dim == self.heads * self.head_dim
-            && kv_dim == self.kv_heads * self.head_dim
+            && kv_dim == cache_columns(inputs[1].dtype, self.kv_heads, self.head_dim)
             && self.heads.is_multiple_of(self.kv_heads)
             && inputs[1].shape == inputs[2].shape;
         if !fits {
@@ -121,7 +121,8 @@ impl Attention {
         inputs: &[HostTensor],
         seen: impl Fn(usize) -> Range<usize>,
     ) -> Result<Vec<HostTensor>> {
-        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
+        let [k, v] = [cached(&inputs[1], self.head_dim)?, cached(&inputs[2], self.head_dim)?];
+        let q = inputs[0].to_f32()?;
         let (tokens, _) = inputs[0].shape.matrix()?;
         let (hd, kv_dim) = (self.head_dim, self.kv_heads * self.head_dim);
         let mut out = vec![0f32; q.len()];
@@ -165,18 +166,20 @@ pub fn cases() -> Vec<Case> {
         (2, 2, 1, 256, 70, 67),
         (1, 16, 1, 96, 33, 31),
         (1, 128, 8, 64, 40, 20),
+        (2, 11, 1, 160, 20, 13),
+        (1, 45, 3, 224, 20, 18),
     ]
     .iter()
     .flat_map(|shape| LIMITS.map(|limits| (shape, limits)))
-    .map(|(&(tokens, heads, kv_heads, head_dim, capacity, position), (window, softcap))| {
+    .enumerate()
+    .map(|(index, (&(tokens, heads, kv_heads, head_dim, capacity, position), (window, softcap)))| {
         let mut q = rng.tensor(&[tokens, heads * head_dim]);
         // Large enough that the softmax is far from flat.
         let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
         q.set_f32(&sharp);
-        let [k_cache, v_cache] = [(); 2].map(|()| match window {
-            Some(5) => rng.f16(&[capacity, kv_heads * head_dim]),
-            _ => rng.tensor(&[capacity, kv_heads * head_dim]),
-        });
+        // Another dtype for the same window from one shape to the next.
+        let dtype = case_dtype(index + index / LIMITS.len());
+        let [k_cache, v_cache] = [(); 2].map(|()| random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim));
         let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position, 0, 0, 0])];
         let scale = 1.0 / (head_dim as f32).sqrt();
         Case::new(Attention { heads, kv_heads, head_dim, scale, window, softcap }, inputs, 1e-5)

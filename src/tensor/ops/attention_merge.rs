@@ -109,7 +109,7 @@ pub fn cases() -> Vec<Case> {
     for splits in ALL_SPLITS {
         for (index, shape) in SHAPES.into_iter().enumerate() {
             let (heads, kv_heads, head_dim, capacity, _) = shape;
-            let mut of_split = inputs(&mut rng, 2 + index % 7, shape);
+            let mut of_split = inputs(&mut rng, 2 + index % 7, DType::F32, shape);
             let split = AttentionSplit {
                 heads,
                 kv_heads,
@@ -123,7 +123,7 @@ pub fn cases() -> Vec<Case> {
             parts.extend(of_split.pop());
             cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));
             if index % 3 == 2 {
-                let mut of_split = inputs_of_sequences(&mut rng, shape);
+                let mut of_split = inputs_of_sequences(&mut rng, DType::F32, shape);
                 let Ok(mut parts) = split.reference(&mut of_split) else { continue };
                 parts.extend(of_split.pop());
                 cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));

@@ -8,14 +8,14 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, subgroup_lanes};
 use crate::tensor::op::expect;
-use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
-/// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped: then nothing is done), and
-/// x [1, rows] in planes, if that is what the product is added to (`Residual`).
+/// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped: then nothing is done), a
+/// bias of all rows, if there is one, and x [1, rows] in planes, if that is what the product is added to (`Residual`).
 pub struct AttentionOut {
     pub heads: usize,
     pub head_dim: usize,
@@ -23,7 +23,10 @@ pub struct AttentionOut {
     pub capacity: usize,
     pub splits: Splits,
     pub residual: Residual,
+    pub bias: bool,
 }
+
+const OPERANDS: usize = 4;
 
 /// Invocations where a workgroup merges the splits for all its rows.
 const WORKGROUP: u32 = 256;
@@ -34,36 +37,34 @@ impl Op for AttentionOut {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        if self.residual.adds() { &[4] } else { &[] }
+        self.residual.mutates(OPERANDS, self.bias)
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let wanted = [f32, f32, None, Some(DType::U32), f32];
-        expect("attention_out", inputs, &wanted[..4 + usize::from(self.residual.adds())])?;
+        let wanted = [f32, f32, None, Some(DType::U32), f32, f32];
+        expect("attention_out", inputs, &wanted[..OPERANDS + self.residual.inputs(self.bias)])?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let splits = self.splits.splits;
         let fits = inputs[0].shape.dims() == [splits, columns]
             && inputs[1].shape.dims() == [splits, self.heads * 2]
             && columns == self.heads * self.head_dim
-            && inputs.get(4).is_none_or(|x| x.shape.dims() == [1, rows])
             && self.head_dim.is_multiple_of(4)
-            && columns.is_multiple_of(32)
-            && rows.is_multiple_of(32);
-        if !fits {
-            bail!(
+            && columns.is_multiple_of(32);
+        match self.residual.infer(inputs, OPERANDS, self.bias, rows).filter(|_| fits) {
+            Some(outputs) => Ok(outputs),
+            None => bail!(
                 ShapeMismatch,
-                "attention_out: sums {}, totals {}, weight {}, x {:?}; wanted {splits} splits, {} heads of {} elements (a multiple \
-                 of 4), and multiples of 32 in all",
+                "attention_out: sums {}, totals {}, weight {}, bias and x {:?}; wanted {splits} splits, {} heads of {} elements (a \
+                 multiple of 4), and multiples of 32 in all",
                 inputs[0].shape,
                 inputs[1].shape,
                 inputs[2].shape,
-                inputs.get(4),
+                &inputs[OPERANDS..],
                 self.heads,
                 self.head_dim
-            );
+            ),
         }
-        Ok(self.residual.outputs(rows))
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
@@ -133,7 +134,7 @@ impl Op for AttentionOut {
         let attention = HostTensor::f32(&[1, columns], &merged);
         let products: Vec<f32> =
             reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
-        self.residual.reference(inputs, 4, &to_planar(&products))
+        self.residual.reference(inputs, OPERANDS, self.bias, products)
     }
 }
 
@@ -155,7 +156,7 @@ impl AttentionOut {
         let blocks = columns / BLOCK;
         let splits = self.splits.splits;
         let mut defines = team.defines();
-        defines.extend(self.residual.defines());
+        defines.extend(self.residual.defines(3, self.bias));
         defines.extend([
             ("ROWS", Define::U32(rows_of_a_team)),
             ("TWO_ROWS", Define::Flag),
@@ -173,13 +174,11 @@ impl AttentionOut {
             template: include_str!("attention_out.wgsl"),
             modules: &[],
             defines,
-            params: vec![
-                rows as u32,
-                blocks as u32,
-                self.head_dim as u32,
-                self.splits.tile as u32,
-                self.capacity as u32,
-            ],
+            params: [rows, blocks, self.head_dim, self.splits.tile, self.capacity]
+                .map(|number| number as u32)
+                .into_iter()
+                .chain(self.residual.params(inputs, rows))
+                .collect(),
             grid: grid_2d(
                 rows.div_ceil(rows_of_a_team as usize * team.teams()),
                 capabilities.max_workgroups_per_dimension,
@@ -209,8 +208,10 @@ pub fn cases() -> Vec<Case> {
                 rng.weight(format, rows, columns),
                 HostTensor::u32(&[4], &[position, 0, has_stopped, 0]),
             ];
-            inputs.extend(residual.adds().then(|| rng.tensor(&[1, rows])));
-            cases.push(Case::new(AttentionOut { heads, head_dim, capacity, splits, residual }, inputs, 1e-5));
+            let bias = cases.len() % 4 >= 2;
+            inputs.extend(residual.random_inputs(&mut rng, bias, rows));
+            let op = AttentionOut { heads, head_dim, capacity, splits, residual, bias };
+            cases.push(Case::new(op, inputs, 1e-5));
         }
     }
     cases

@@ -1,15 +1,15 @@
 // A team of TEAM invocations computes ROWS rows. On GPUs a workgroup merges the splits once for the rows of all its teams.
 #import "weight"
 
-struct Params { rows: u32, blocks: u32, head_dim: u32, tile: u32, capacity: u32 }
+struct Params { rows: u32, blocks: u32, head_dim: u32, tile: u32, capacity: u32, first_row: u32, x_blocks: u32 }
 
 @group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> totals: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
-@group(0) @binding(3) var<storage, read_write> x: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "planar"
+#import "residual"
 #import "dot_rows"
 #import "subgroup_sum"
 #import "splits"
@@ -88,16 +88,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     products = sum_over_team(products, local, 0u);
     for (var i = lane; i < ROWS; i += TEAM) {
         if row + i < params.rows {
-            let at = planar_index(row + i, params.rows / 32u);
-#ifdef APART
-            x[at] = products[i];
-#else
-#ifdef SCALED
-            x[at] += products[i] * SCALE;
-#else
-            x[at] += products[i];
-#endif
-#endif
+            store_row(row + i, products[i]);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::Attention;
 use super::attention::{LIMITS, limits};
-use super::cache_dtype::cache_defines;
+use super::cache_dtype::{cache_defines, cached, case_dtype, random_cache, set_cached};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::subgroup_lanes;
@@ -146,6 +146,10 @@ pub fn cases() -> Vec<Case> {
         (11, 3, 1, 160, 70, 0),
         (7, 2, 1, 256, 77, 67),
         (70, 128, 8, 64, 331, 260),
+        (9, 6, 1, 192, 40, 20),
+        (5, 16, 2, 112, 40, 30),
+        (6, 11, 1, 160, 30, 19),
+        (3, 45, 3, 224, 30, 21),
     ];
     // Each shape with each window and soft cap, with some tile.
     let cases = shapes.iter().flat_map(|shape| [shape; LIMITS.len()]).enumerate();
@@ -157,13 +161,11 @@ pub fn cases() -> Vec<Case> {
             q.set_f32(&sharp);
             // What stands behind the tokens in a cache may be anything.
             let caches = [(); 2].map(|()| {
-                let mut cache = match index % 2 {
-                    0 => rng.tensor(&[capacity, kv_heads * head_dim]),
-                    _ => rng.f16(&[capacity, kv_heads * head_dim]),
-                };
-                let mut values = cache.to_f32().unwrap_or_default();
+                let dtype = case_dtype(index + index / LIMITS.len());
+                let mut cache = random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim);
+                let mut values = cached(&cache, head_dim).unwrap_or_default();
                 values[(position + tokens) * kv_heads * head_dim..].fill(f32::NAN);
-                cache.set_f32(&values);
+                set_cached(&mut cache, head_dim, &values);
                 cache
             });
             let [k_cache, v_cache] = caches;

@@ -14,7 +14,7 @@ struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32,
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-#import "kv_cache"
+#import "kv_vectors"
 
 const INVOCATIONS = 4u * ROWS;
 // From one of an invocation's rows to the next.
@@ -84,7 +84,7 @@ fn load_key(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> 
     if at >= HEAD_WORDS {
         return vec4<f32>(0.0);
     }
-    return cached_vector(k_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at]);
+    return key_vector((key * params.kv_heads + kv_head) * (cached_head(HEAD_DIM) / 4u) + at);
 }
 
 fn load_value(group: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
@@ -93,7 +93,7 @@ fn load_value(group: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -
     if at >= HEAD_WORDS {
         return vec4<f32>(0.0);
     }
-    return cached_vector(v_cache[(key * params.kv_heads + kv_head) * HEAD_WORDS + at]);
+    return value_vector((key * params.kv_heads + kv_head) * (cached_head(HEAD_DIM) / 4u) + at);
 }
 
 // Stages count from the tile's first; those of values go through all groups of dimensions of some keys before the next keys.

@@ -72,13 +72,14 @@ impl Op for AttentionSpans {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(41);
     // heads, kv_heads, head_dim, lengths of the texts
-    let cases: [(usize, usize, usize, &[usize]); 6] = [
+    let cases: [(usize, usize, usize, &[usize]); 7] = [
         (1, 1, 2, &[1]),
         (4, 2, 16, &[3, 1, 7]),
         (12, 12, 32, &[19, 5, 64, 2]),
         (2, 1, 80, &[33]),
         (3, 3, 64, &[130, 1, 1, 129]),
         (2, 2, 256, &[7, 9]),
+        (128, 8, 64, &[5, 2]),
     ];
     cases
         .iter()

@@ -3,7 +3,7 @@
 //! `attention_out` merges the splits of one token, `attention_merge` those of several.
 
 use super::attention::{LIMITS, capped, limits};
-use super::cache_dtype::{cache_defines, cache_dtype};
+use super::cache_dtype::{cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache};
 use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -92,7 +92,7 @@ impl Op for AttentionSplit {
         let fits = q_columns == q_dim
             && tokens > 0
             && q_dim.is_multiple_of(32)
-            && kv_dim == self.kv_heads * self.head_dim
+            && kv_dim == cache_columns(inputs[1].dtype, self.kv_heads, self.head_dim)
             && self.heads.is_multiple_of(self.kv_heads)
             && inputs[1].shape == inputs[2].shape;
         if !fits {
@@ -132,10 +132,12 @@ impl Op for AttentionSplit {
     }
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (q, k, v) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
+        let [k, v] = [cached(&inputs[1], self.head_dim)?, cached(&inputs[2], self.head_dim)?];
+        let q = inputs[0].to_f32()?;
         let (tokens, q_dim) = inputs[0].shape.matrix()?;
         let placement = Placement::of("attention_split", inputs[3].desc(), tokens)?;
-        let (capacity, kv_dim) = placement.cache("attention_split", inputs[1].desc())?;
+        let (capacity, _) = placement.cache("attention_split", inputs[1].desc())?;
+        let kv_dim = self.kv_heads * self.head_dim;
         let state = inputs[3].to_u32()?;
         let rows = tokens * self.splits.splits;
         let mut sums = vec![0f32; rows * q_dim];
@@ -228,7 +230,7 @@ impl AttentionSplit {
 }
 
 /// Heads, key-value heads, head_dim, capacity and position of cases.
-pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 11] = [
+pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 15] = [
     (4, 1, 8, 5, 0),
     (4, 2, 16, 40, 17),
     (6, 3, 64, 700, 521),
@@ -239,6 +241,10 @@ pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 11] = [
     (2, 1, 256, 70, 67),
     (16, 1, 96, 33, 31),
     (128, 8, 64, 140, 130),
+    (6, 1, 192, 50, 49),
+    (16, 2, 112, 70, 66),
+    (11, 1, 160, 40, 39),
+    (45, 3, 224, 35, 33),
     // A step that ran ahead past the end of the context.
     (4, 2, 32, 66, 67),
 ];
@@ -250,25 +256,33 @@ pub(super) const ALL_SPLITS: [Splits; 3] = [
 ];
 
 /// q, caches and state of a shape.
-pub(super) fn inputs(rng: &mut Rng, tokens: usize, shape: (usize, usize, usize, usize, u32)) -> Vec<HostTensor> {
+pub(super) fn inputs(
+    rng: &mut Rng,
+    tokens: usize,
+    dtype: DType,
+    shape: (usize, usize, usize, usize, u32),
+) -> Vec<HostTensor> {
     let (heads, kv_heads, head_dim, capacity, position) = shape;
     let mut q = rng.tensor(&[tokens, heads * head_dim]);
     // Large enough that the softmax is far from flat.
     let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
     q.set_f32(&sharp);
-    let kv_dim = kv_heads * head_dim;
-    let state = HostTensor::u32(&[4], &[position, 0, 0, 0]);
-    vec![q, rng.tensor(&[capacity, kv_dim]), rng.tensor(&[capacity, kv_dim]), state]
+    let [k_cache, v_cache] = [(); 2].map(|()| random_cache(rng, dtype, &[capacity], kv_heads, head_dim));
+    vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position, 0, 0, 0])]
 }
 
 /// The same of tokens of four sequences, in another order than in the cache; the third has stopped.
-pub(super) fn inputs_of_sequences(rng: &mut Rng, shape: (usize, usize, usize, usize, u32)) -> Vec<HostTensor> {
+pub(super) fn inputs_of_sequences(
+    rng: &mut Rng,
+    dtype: DType,
+    shape: (usize, usize, usize, usize, u32),
+) -> Vec<HostTensor> {
     let (heads, kv_heads, head_dim, capacity, position) = shape;
-    let q = inputs(rng, 4, shape).remove(0);
-    let cache = [5, capacity, kv_heads * head_dim];
+    let q = inputs(rng, 4, dtype, shape).remove(0);
+    let [k_cache, v_cache] = [(); 2].map(|()| random_cache(rng, dtype, &[5, capacity], kv_heads, head_dim));
     debug_assert_eq!(q.shape.elements(), 4 * heads * head_dim);
     let state = [position, 9, 0, 2, 0, 3, 0, 0, position, 4, 1, 1, position / 2, 7, 0, 4];
-    vec![q, rng.tensor(&cache), rng.tensor(&cache), HostTensor::u32(&[4, 4], &state)]
+    vec![q, k_cache, v_cache, HostTensor::u32(&[4, 4], &state)]
 }
 
 pub fn cases() -> Vec<Case> {
@@ -281,12 +295,7 @@ pub fn cases() -> Vec<Case> {
             for tokens in [1, 2 + index % 7] {
                 let (window, softcap) = LIMITS[(index + tokens) % LIMITS.len()];
                 let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
-                let mut inputs = inputs(&mut rng, tokens, shape);
-                if (index + tokens) % 2 == 0 {
-                    for cache in &mut inputs[1..3] {
-                        *cache = HostTensor::f16(cache.shape.dims(), &cache.to_f32().unwrap_or_default());
-                    }
-                }
+                let mut inputs = inputs(&mut rng, tokens, case_dtype(cases.len()), shape);
                 if index % 5 == 4 {
                     // Has stopped.
                     inputs[3].set_u32(&[shape.4, 0, 1, 0]);
@@ -296,7 +305,8 @@ pub fn cases() -> Vec<Case> {
             if index % 3 == 2 {
                 let (window, softcap) = LIMITS[index / 3 % LIMITS.len()];
                 let op = AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
-                cases.push(Case::new(op, inputs_of_sequences(&mut rng, shape), 1e-5));
+                let inputs = inputs_of_sequences(&mut rng, case_dtype(cases.len()), shape);
+                cases.push(Case::new(op, inputs, 1e-5));
             }
         }
     }

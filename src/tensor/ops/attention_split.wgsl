@@ -16,7 +16,7 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 #import "window"
 #import "placement"
 #import "subgroup_sum"
-#import "kv_cache"
+#import "kv_vectors"
 #ifdef SOFTCAP
 #import "softcap"
 #endif
@@ -63,10 +63,10 @@ struct Values { v0: vec4<f32>, v1: vec4<f32>, v2: vec4<f32>, v3: vec4<f32> }
 fn read_values(step: u32, end: u32, p: u32, kv_vectors: u32, value_at: u32) -> Values {
     let last = end - 1u;
     return Values(
-        cached_vector(v_cache[min(step + p, last) * kv_vectors + value_at]),
-        cached_vector(v_cache[min(step + p + SHARES, last) * kv_vectors + value_at]),
-        cached_vector(v_cache[min(step + p + 2u * SHARES, last) * kv_vectors + value_at]),
-        cached_vector(v_cache[min(step + p + 3u * SHARES, last) * kv_vectors + value_at]),
+        value_vector(min(step + p, last) * kv_vectors + value_at),
+        value_vector(min(step + p + SHARES, last) * kv_vectors + value_at),
+        value_vector(min(step + p + 2u * SHARES, last) * kv_vectors + value_at),
+        value_vector(min(step + p + 3u * SHARES, last) * kv_vectors + value_at),
     );
 }
 
@@ -97,12 +97,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         return;
     }
-    let kv_vectors = params.kv_heads * VECTORS;
+    let kv_head_vectors = cached_head(HEAD_DIM) / 4u;
+    let kv_vectors = params.kv_heads * kv_head_vectors;
     let slot = local / 4u;
     let part = local % 4u;
     let team = local / LANES;
     let share = local / VECTORS;
-    let kv_head_at = first_row_of(token) * kv_vectors + kv_head * VECTORS;
+    let kv_head_at = first_row_of(token) * kv_vectors + kv_head * kv_head_vectors;
     let value_at = kv_head_at + local % VECTORS;
 
     var sum0 = vec4<f32>(0.0);
@@ -117,10 +118,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         // Positions past the end repeat the last one, and get no weight.
         let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head_at;
         // The first reads of keys and of values are under way before anything waits for the other invocations.
-        let key0 = cached_vector(k_cache[key_at + min(part, VECTORS - 1u)]);
-        let key1 = cached_vector(k_cache[key_at + min(part + 4u, VECTORS - 1u)]);
-        let key2 = cached_vector(k_cache[key_at + min(part + 8u, VECTORS - 1u)]);
-        let key3 = cached_vector(k_cache[key_at + min(part + 12u, VECTORS - 1u)]);
+        let key0 = key_vector(key_at + min(part, VECTORS - 1u));
+        let key1 = key_vector(key_at + min(part + 4u, VECTORS - 1u));
+        let key2 = key_vector(key_at + min(part + 8u, VECTORS - 1u));
+        let key3 = key_vector(key_at + min(part + 12u, VECTORS - 1u));
         let first_values = read_values(step, end, share, kv_vectors, value_at);
         if step == begin {
             for (var i = local; i < 4u * VECTORS; i += WORKGROUP) {
@@ -134,10 +135,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var score = scores_of(key0, part) + scores_of(key1, part + 4u) + scores_of(key2, part + 8u)
             + scores_of(key3, part + 12u);
         for (var i = part + 16u; i < VECTORS; i += 16u) {
-            let key4 = cached_vector(k_cache[key_at + i]);
-            let key5 = cached_vector(k_cache[key_at + min(i + 4u, VECTORS - 1u)]);
-            let key6 = cached_vector(k_cache[key_at + min(i + 8u, VECTORS - 1u)]);
-            let key7 = cached_vector(k_cache[key_at + min(i + 12u, VECTORS - 1u)]);
+            let key4 = key_vector(key_at + i);
+            let key5 = key_vector(key_at + min(i + 4u, VECTORS - 1u));
+            let key6 = key_vector(key_at + min(i + 8u, VECTORS - 1u));
+            let key7 = key_vector(key_at + min(i + 12u, VECTORS - 1u));
             score += scores_of(key4, i) + scores_of(key5, i + 4u) + scores_of(key6, i + 8u) + scores_of(key7, i + 12u);
         }
         score += subgroupShuffleXor(score, 1u);

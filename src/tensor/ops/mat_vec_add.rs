@@ -6,17 +6,20 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::planar::from_planar;
 use crate::tensor::quant::FORMATS;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
-/// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], and x [1, rows] in planes, if that is
-/// what the product is added to (`Residual`).
+/// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], a bias of all
+/// rows, if there is one, and x [1, rows] in planes, if that is what the product is added to (`Residual`).
 #[derive(Clone, Copy, Debug)]
 pub struct MatVecAdd {
     pub residual: Residual,
+    pub bias: bool,
 }
+
+const OPERANDS: usize = 2;
 
 /// Rows that a team computes at once. More share each activation that was read, fewer make more teams.
 fn rows_of_a_team(rows: usize, columns: usize) -> u32 {
@@ -29,27 +32,24 @@ impl Op for MatVecAdd {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        if self.residual.adds() { &[2] } else { &[] }
+        self.residual.mutates(OPERANDS, self.bias)
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let wanted = [Some(DType::F32), None, Some(DType::F32)];
-        expect("mat_vec_add", inputs, &wanted[..2 + usize::from(self.residual.adds())])?;
+        let f32 = Some(DType::F32);
+        expect("mat_vec_add", inputs, &[f32, None, f32, f32][..OPERANDS + self.residual.inputs(self.bias)])?;
         let (rows, columns) = inputs[1].shape.matrix()?;
-        let fits = inputs[0].shape.dims() == [1, columns]
-            && inputs.get(2).is_none_or(|x| x.shape.dims() == [1, rows])
-            && columns.is_multiple_of(32)
-            && rows.is_multiple_of(32);
-        if !fits {
-            bail!(
+        let fits = inputs[0].shape.dims() == [1, columns] && columns.is_multiple_of(32);
+        match self.residual.infer(inputs, OPERANDS, self.bias, rows).filter(|_| fits) {
+            Some(outputs) => Ok(outputs),
+            None => bail!(
                 ShapeMismatch,
-                "mat_vec_add: activations {}, weight {}, x {:?}; wanted one row each, multiples of 32",
+                "mat_vec_add: activations {}, weight {}, bias and x {:?}; wanted one row each, multiples of 32",
                 inputs[0].shape,
                 inputs[1].shape,
-                inputs.get(2)
-            );
+                &inputs[OPERANDS..]
+            ),
         }
-        Ok(self.residual.outputs(rows))
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
@@ -73,7 +73,7 @@ impl Op for MatVecAdd {
         let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
         let products: Vec<f32> =
             reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
-        self.residual.reference(inputs, 2, &to_planar(&products))
+        self.residual.reference(inputs, OPERANDS, self.bias, products)
     }
 }
 
@@ -87,7 +87,7 @@ impl MatVecAdd {
     ) -> Result<Kernel> {
         let (rows, columns) = inputs[1].shape.matrix()?;
         let mut defines = team.defines();
-        defines.extend(self.residual.defines());
+        defines.extend(self.residual.defines(1, self.bias));
         defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
         if rows_of_a_team == 4 {
             defines.push(("FOUR_ROWS", Define::Flag));
@@ -96,7 +96,10 @@ impl MatVecAdd {
             template: include_str!("mat_vec_add.wgsl"),
             modules: &[],
             defines,
-            params: vec![rows as u32, (columns / 32) as u32],
+            params: [rows as u32, (columns / 32) as u32]
+                .into_iter()
+                .chain(self.residual.params(inputs, rows))
+                .collect(),
             grid: grid_2d(
                 rows.div_ceil(rows_of_a_team as usize * team.teams()),
                 capabilities.max_workgroups_per_dimension,
@@ -117,8 +120,9 @@ pub fn cases() -> Vec<Case> {
             let columns = usize::next_multiple_of(columns, format.block_size);
             let residual = Residual::ALL[cases.len() % Residual::ALL.len()];
             let mut inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns)];
-            inputs.extend(residual.adds().then(|| rng.tensor(&[1, rows])));
-            cases.push(Case::new(MatVecAdd { residual }, inputs, 1e-5));
+            let bias = cases.len() % 2 == 1;
+            inputs.extend(residual.random_inputs(&mut rng, bias, rows));
+            cases.push(Case::new(MatVecAdd { residual, bias }, inputs, 1e-5));
         }
     }
     cases

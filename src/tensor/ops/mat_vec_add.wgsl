@@ -1,13 +1,13 @@
 // A team of TEAM invocations computes ROWS rows.
 #import "weight"
 
-struct Params { rows: u32, blocks: u32 }
+struct Params { rows: u32, blocks: u32, first_row: u32, x_blocks: u32 }
 
 @group(0) @binding(0) var<storage, read> activations: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> x: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "planar"
+#import "residual"
 #import "dot_rows"
 #import "subgroup_sum"
 
@@ -30,16 +30,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     sums = sum_over_team(sums, local, 0u);
     for (var i = lane; i < ROWS; i += TEAM) {
         if row + i < params.rows {
-            let at = planar_index(row + i, params.rows / 32u);
-#ifdef APART
-            x[at] = sums[i];
-#else
-#ifdef SCALED
-            x[at] += sums[i] * SCALE;
-#else
-            x[at] += sums[i];
-#endif
-#endif
+            store_row(row + i, sums[i]);
         }
     }
 }

@@ -5,7 +5,8 @@ struct Params {
     rows: u32, columns: u32, blocks: u32,
     // Pairs of a token and one of its experts, and how many of them share a row of x.
     items: u32, items_per_row: u32,
-    experts: u32,
+    // Experts of the whole stack; of the weight the first one's number, and how many it holds.
+    experts: u32, first: u32, experts_here: u32,
 }
 
 @group(0) @binding(1) var<storage, read> ids: array<u32>;
@@ -35,7 +36,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let item = min(id, params.items - 1u);
     let x_row = item / params.items_per_row;
     // Logits that are no numbers leave no id.
-    let first_row = min(ids[item], params.experts - 1u) * params.rows;
+    let expert = min(ids[item], params.experts - 1u);
+#ifdef PART
+    // Of an expert of another part there are no blocks, so that every invocation takes part in the sum. One before the part wraps
+    // round and is far beyond it.
+    let is_here = expert - params.first < params.experts_here;
+    let first_row = select(0u, expert - params.first, is_here) * params.rows;
+    let blocks = select(0u, params.blocks, is_here);
+    let is_wanted = is_here && id < params.items;
+#else
+    let first_row = expert * params.rows;
+    let blocks = params.blocks;
+    let is_wanted = id < params.items;
+#endif
     let team = group.x * (WORKGROUP / LANES) + local / LANES;
     let lane = local % LANES;
     let row = team * 4u;
@@ -47,7 +60,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let start3 = (first_row + min(row + 3u, last)) * params.blocks;
 
     var sum = vec4<f32>(0.0);
-    for (var block = lane; block < params.blocks; block += LANES) {
+    for (var block = lane; block < blocks; block += LANES) {
         let x = load_x(x_row, block);
         sum += vec4<f32>(
             dot_blocks(load_block(start0 + block), x),
@@ -57,7 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         );
     }
     sum = sum_over_lanes(sum, local);
-    if id < params.items {
+    if is_wanted {
         for (var i = lane; i < 4u; i += LANES) {
             if row + i < params.rows {
                 out[item * params.rows + row + i] = sum[i];

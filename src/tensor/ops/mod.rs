@@ -43,7 +43,9 @@ ops! {
     embedding_part: EmbeddingPart,
     fill: Fill,
     kv_append: KvAppend,
+    kv_shift: KvShift,
     layer_norm: LayerNorm,
+    mask_logits: MaskLogits,
     mat_mul: MatMul,
     mat_mul_f32: MatMulF32,
     mat_mul_int8: MatMulInt8,
@@ -94,6 +96,7 @@ pub use activation::Activation;
 pub use attention_prefill::AttentionTile;
 pub use attention_split::Splits;
 pub use binary::BinaryKind;
+pub use cache_dtype::cache_columns;
 pub use epilogue::Epilogue;
 pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;

@@ -2,6 +2,7 @@
 //! rotary positions, and the append to the KV cache. Where the projections are of different types, in one for each type.
 
 use super::QkvParts;
+use super::cache_dtype::{cache_columns, cached, case_dtype, random_cache, set_cached, stored_tolerance};
 use super::mat_vec::takes_case;
 use super::qkv_parts::to_pair_order;
 use crate::error::Result;
@@ -9,7 +10,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::{from_planar, to_planar};
-use crate::tensor::quant::FORMATS;
+use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
@@ -62,7 +63,10 @@ impl Op for NormQkv {
             && inputs[1].shape.elements() == vectors
             && self.parts.is_a_run()
             && rows == wanted_rows
-            && caches.iter().all(|cache| cache.shape.matrix().is_ok_and(|(_, dim)| dim == self.kv_dim))
+            && caches.iter().all(|cache| {
+                let columns = cache_columns(cache.dtype, self.kv_dim / self.head_dim, self.head_dim);
+                cache.shape.matrix().is_ok_and(|(_, dim)| dim == columns)
+            })
             && caches.iter().all(|cache| cache.shape == caches[0].shape)
             && self.head_dim.is_multiple_of(2)
             && 2 * self.pairs <= self.head_dim
@@ -72,7 +76,7 @@ impl Op for NormQkv {
             bail!(
                 ShapeMismatch,
                 "norm_qkv: x {}, vectors {}, weight {}, caches {:?}; wanted columns of a multiple of 32, {vectors} vector \
-                 elements, {wanted_rows} rows and caches of {} columns",
+                 elements, {wanted_rows} rows and caches for {} columns",
                 inputs[0].shape,
                 inputs[1].shape,
                 inputs[2].shape,
@@ -89,7 +93,12 @@ impl Op for NormQkv {
     }
 
     fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
-        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+        let Ok((_, columns)) = inputs[2].shape.matrix() else { return vec![] };
+        // Where a workgroup computes a block, its teams read the activations again for each pair.
+        match inputs.get(CACHES).is_some_and(|cache| cache.dtype == DType::Q8_0) {
+            true => Team::candidates(capabilities),
+            false => Team::staged_candidates(columns, capabilities),
+        }
     }
 
     fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
@@ -129,9 +138,9 @@ impl Op for NormQkv {
             let first = [(self.parts.k, self.q_dim), (self.parts.v, turned)];
             for (cache, (_, first)) in first.into_iter().filter(|part| part.0).enumerate() {
                 let cache = CACHES + cache;
-                let mut elements = inputs[cache].to_f32()?;
+                let mut elements = cached(&inputs[cache], self.head_dim)?;
                 elements[position * self.kv_dim..][..self.kv_dim].copy_from_slice(&values[first..first + self.kv_dim]);
-                inputs[cache].set_f32(&elements);
+                set_cached(&mut inputs[cache], self.head_dim, &elements);
             }
         }
         let q = || HostTensor::f32(&[1, self.q_dim], &values[..self.q_dim]);
@@ -143,6 +152,12 @@ impl NormQkv {
     fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
         let capacity = inputs.get(CACHES).map_or(0, |cache| cache.shape.dims()[0]);
+        let quantizes = self.parts.caches() > 0 && inputs[CACHES].dtype == DType::Q8_0;
+        let team = if quantizes { team.of_blocks() } else { team };
+        let workgroups = match quantizes {
+            true => cache_columns(DType::Q8_0, rows / self.head_dim, self.head_dim) / BLOCK,
+            false => (rows / 2).div_ceil(team.teams()),
+        };
         let mut defines = team.defines();
         defines.push(("TWO_ROWS", Define::Flag));
         defines.extend(self.parts.defines(3, 0));
@@ -172,7 +187,7 @@ impl NormQkv {
                 self.parts.range(self.q_dim, self.kv_dim).start as u32,
                 rows as u32,
             ],
-            grid: grid_2d((rows / 2).div_ceil(team.teams()), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(workgroups, capabilities.max_workgroups_per_dimension),
         })
     }
 }
@@ -185,9 +200,6 @@ pub(super) fn normed_products(x: &[f32], norm: &[f32], epsilon: f32, weight: &[f
     weight.chunks_exact(x.len()).map(|row| row.iter().zip(&x).map(|(w, x)| f64::from(*w) * x).sum()).collect()
 }
 
-/// A number that stands within an f32's error between two f16 may become either.
-const F16_TOLERANCE: f64 = 3e-4;
-
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(31);
     let mut cases = Vec::new();
@@ -198,6 +210,8 @@ pub fn cases() -> Vec<Case> {
         (3, 1, 64, 30, 224, 33, 32),
         (5, 5, 80, 20, 160, 12, 3),
         (14, 2, 64, 32, 896, 9, 8),
+        (11, 1, 256, 128, 64, 9, 8),
+        (128, 8, 64, 32, 32, 9, 8),
         // Past the capacity: nothing is appended.
         (2, 1, 32, 16, 64, 5, 5),
     ];
@@ -225,11 +239,9 @@ pub fn cases() -> Vec<Case> {
                 // Every third has stopped.
                 HostTensor::u32(&[4], &[position, 0, u32::from(cases.len() % 3 == 2), 0]),
             ];
-            let is_f16 = cases.len() % 3 == 1;
-            inputs.extend((0..parts.caches()).map(|_| match is_f16 {
-                true => rng.f16(&[capacity, kv_dim]),
-                false => rng.tensor(&[capacity, kv_dim]),
-            }));
+            let dtype = case_dtype(cases.len() + index);
+            let caches = 0..parts.caches();
+            inputs.extend(caches.map(|_| random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim)));
             let op = NormQkv {
                 parts,
                 epsilon: 1e-5,
@@ -241,7 +253,7 @@ pub fn cases() -> Vec<Case> {
                 scale: if 2 * pairs < head_dim { 1.19 } else { 1.0 },
                 bias,
             };
-            cases.push(Case::new(op, inputs, if is_f16 { F16_TOLERANCE } else { 1e-5 }));
+            cases.push(Case::new(op, inputs, stored_tolerance(dtype, 1e-5)));
         }
     }
     cases

@@ -1,4 +1,5 @@
-// A team of TEAM invocations computes two rows, a pair that rope turns together where rope turns it.
+// A team of TEAM invocations computes two rows, a pair that rope turns together where rope turns it. With a cache of q8_0, a
+// workgroup computes the 16 pairs of a block, and quantises what goes to the cache.
 #import "weight"
 
 struct Params {
@@ -28,6 +29,11 @@ struct Params {
 #import "normed_rows"
 #import "cos_sin"
 #import "kv_cache"
+#ifdef CACHE_Q8_0
+#import "kv_store"
+
+var<workgroup> block_pairs: array<vec2<f32>, 16>;
+#endif
 
 // The vectors behind the norm's weight: rope's frequencies, then the biases.
 fn vector(index: u32) -> f32 {
@@ -50,6 +56,81 @@ fn rows_of(pair: u32) -> vec2<u32> {
     return vec2<u32>(row, row + 1u);
 }
 
+// What the two products of a pair become.
+fn turned_pair(rows: vec2<u32>, products: vec2<f32>) -> vec2<f32> {
+    var values = products;
+#ifdef BIAS
+    values += vec2<f32>(vector(params.pairs + rows.x), vector(params.pairs + rows.y));
+#endif
+    let in_head = rows.x % params.head_dim;
+#ifdef INTERLEAVED
+    let pair = in_head / 2u;
+#else
+    let pair = in_head;
+#endif
+    if rows.x < params.q_rows + params.kv_rows && pair < params.pairs {
+#ifdef SCALED
+        let turn = cos_sin(f32(state[0]) * vector(pair)) * SCALE;
+#else
+        let turn = cos_sin(f32(state[0]) * vector(pair));
+#endif
+        values = vec2<f32>(values.x * turn.x - values.y * turn.y, values.x * turn.y + values.y * turn.x);
+    }
+    return values;
+}
+
+#ifdef CACHE_Q8_0
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let lane = local % TEAM;
+    let head_pairs = params.head_dim / 2u;
+    let head_blocks = cached_head(params.head_dim) / 32u;
+    let blocks = params.rows / params.head_dim * head_blocks;
+    // Workgroups past the end repeat the last block.
+    let block = min(group.y * groups.x + group.x, blocks - 1u);
+    // Of all heads of queries, keys and values.
+    let head = params.first_row / params.head_dim + block / head_blocks;
+    let first_in_head = block % head_blocks * BLOCK_PAIRS;
+    for (var first = 0u; first < BLOCK_PAIRS; first += WORKGROUP / TEAM) {
+        let slot = first + local / TEAM;
+        let in_head = first_in_head + slot;
+        // What fills up a head repeats its last pair, so that every invocation takes part in the sum.
+        let rows = rows_of(head * head_pairs + min(in_head, head_pairs - 1u));
+        let sums = sum_normed_rows(vec4<u32>((rows - params.first_row) * params.blocks, 0u, 0u), lane, local);
+        if lane == 0u {
+            block_pairs[slot] = select(vec2<f32>(0.0), turned_pair(rows, sums.xy), in_head < head_pairs);
+        }
+#ifdef TEAMS_OF_LANES
+        // The next sum writes what others may still read.
+        workgroupBarrier();
+#endif
+    }
+    workgroupBarrier();
+    let q_heads = params.q_rows / params.head_dim;
+    let kv_heads = params.kv_rows / params.head_dim;
+#ifdef QUERIES
+    if head < q_heads {
+        if local < BLOCK_PAIRS && first_in_head + local < head_pairs {
+            q[head * head_pairs + first_in_head + local] = block_pairs[local];
+        }
+        return;
+    }
+#endif
+    if local < 8u && state[0] < params.capacity && state[2] == 0u {
+        let kv_head = (head - q_heads) % kv_heads;
+        let to = (state[0] * kv_heads + kv_head) * head_blocks + block % head_blocks;
+#ifdef KEYS
+        if head < q_heads + kv_heads {
+            store_key_word(to, 0u, local);
+            return;
+        }
+#endif
+#ifdef VALUES
+        store_value_word(to, 0u, local);
+#endif
+    }
+}
+#else
 // The two numbers of a pair stand side by side, whichever rows they are of.
 fn store(pair: u32, values: vec2<f32>) {
     let q_pairs = params.q_rows / 2u;
@@ -88,23 +169,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if team >= all_pairs || lane != 0u {
         return;
     }
-    var values = sums.xy;
-#ifdef BIAS
-    values += vec2<f32>(vector(params.pairs + rows.x), vector(params.pairs + rows.y));
-#endif
-    let in_head = rows.x % params.head_dim;
-#ifdef INTERLEAVED
-    let pair = in_head / 2u;
-#else
-    let pair = in_head;
-#endif
-    if rows.x < params.q_rows + params.kv_rows && pair < params.pairs {
-#ifdef SCALED
-        let turn = cos_sin(f32(state[0]) * vector(pair)) * SCALE;
-#else
-        let turn = cos_sin(f32(state[0]) * vector(pair));
-#endif
-        values = vec2<f32>(values.x * turn.x - values.y * turn.y, values.x * turn.y + values.y * turn.x);
-    }
-    store(row_pair, values);
+    store(row_pair, turned_pair(rows, sums.xy));
 }
+#endif

@@ -85,9 +85,14 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(8);
     let mut cases = Vec::new();
     // tokens, heads, head_dim, rotated, position
-    for (tokens, heads, head_dim, rotated, position) in
-        [(1, 1, 2, 2, 0), (1, 3, 64, 64, 7), (5, 2, 96, 48, 1000), (37, 7, 128, 128, 131_000), (3, 1, 256, 256, 31)]
-    {
+    for (tokens, heads, head_dim, rotated, position) in [
+        (1, 1, 2, 2, 0),
+        (1, 3, 64, 64, 7),
+        (5, 2, 96, 48, 1000),
+        (37, 7, 128, 128, 131_000),
+        (3, 1, 256, 256, 31),
+        (2, 128, 64, 64, 9),
+    ] {
         for interleaved in [true, false] {
             let frequencies: Vec<f32> =
                 (0..rotated / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / rotated as f32)).collect();

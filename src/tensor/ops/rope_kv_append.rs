@@ -1,6 +1,7 @@
 //! What stands between the product that gives queries, keys and values and the attention, in one pass over the tokens: the
 //! bias, the rotary position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
 
+use super::cache_dtype::{cache_columns, case_dtype, random_cache, stored_tolerance};
 use super::placement::Placement;
 use super::qkv_parts::to_pair_order;
 use super::{KvAppend, QkvParts, Rope};
@@ -62,14 +63,14 @@ impl Op for RopeKvAppend {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let pairs = inputs[1].shape.elements();
         let caches = &inputs[CACHES..CACHES + self.parts.caches()];
-        let kv_dim = self.kv_heads * self.head_dim;
+        let kv_dim = |cache: &Desc| cache_columns(cache.dtype, self.kv_heads, self.head_dim);
         let placement = Placement::of("rope_kv_append", inputs[2], tokens)?;
         for cache in caches {
             placement.cache("rope_kv_append", *cache)?;
         }
         let fits = columns == self.range().len()
             && self.parts.is_a_run()
-            && caches.iter().all(|cache| cache.shape.dims().last() == Some(&kv_dim))
+            && caches.iter().all(|cache| cache.shape.dims().last() == Some(&kv_dim(cache)))
             && caches.iter().all(|cache| cache.shape == caches[0].shape)
             && self.head_dim.is_multiple_of(2)
             && 2 * pairs <= self.head_dim;
@@ -109,7 +110,8 @@ impl Op for RopeKvAppend {
             defines.push(("BIAS", Define::Flag));
             defines.push(("BIAS_BINDING", Define::U32((CACHES + self.parts.caches()) as u32)));
         }
-        let items = tokens * columns / 2;
+        let dtype = inputs.get(CACHES).filter(|_| self.parts.caches() > 0).map_or(DType::F32, |cache| cache.dtype);
+        let items = tokens * cache_columns(dtype, columns / self.head_dim, self.head_dim) / 2;
         let pairs = inputs[1].shape.elements();
         let first = self.range().start;
         let numbers = [items, self.heads, self.kv_heads, self.head_dim, pairs, capacity, first, columns];
@@ -160,7 +162,7 @@ impl Op for RopeKvAppend {
             // With one cache, the other part goes to a copy that is dropped.
             let (k_at, v_at) = (CACHES, CACHES + caches - 1);
             let mut operands = [k, v, inputs[k_at].clone(), inputs[v_at].clone(), inputs[2].clone()];
-            KvAppend.reference(&mut operands)?;
+            KvAppend { head_dim: self.head_dim }.reference(&mut operands)?;
             let [_, _, k_cache, v_cache, _] = operands;
             if self.parts.k {
                 inputs[k_at] = k_cache;
@@ -182,10 +184,9 @@ impl RopeKvAppend {
         columns: usize,
     ) -> Result<Vec<HostTensor>> {
         let caches = CACHES..CACHES + self.parts.caches();
-        let kv_dim = self.kv_heads * self.head_dim;
-        let capacity = match caches.is_empty() {
-            true => 0,
-            false => Placement::Sequences.cache("rope_kv_append", inputs[CACHES].desc())?.0,
+        let (capacity, kv_dim) = match caches.is_empty() {
+            true => (0, 0),
+            false => Placement::Sequences.cache("rope_kv_append", inputs[CACHES].desc())?,
         };
         let (qkv, state) = (inputs[0].to_f32()?, inputs[2].to_u32()?);
         let mut q = Vec::new();
@@ -220,9 +221,6 @@ impl RopeKvAppend {
     }
 }
 
-/// A number that stands within an f32's error between two f16 may become either.
-const F16_TOLERANCE: f64 = 3e-4;
-
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(27);
     let mut cases = Vec::new();
@@ -233,6 +231,8 @@ pub fn cases() -> Vec<Case> {
         (37, 8, 2, 64, 64, 40, 3),
         (3, 3, 3, 80, 80, 8, 5),
         (2, 4, 1, 256, 256, 33, 31),
+        (2, 128, 8, 64, 64, 9, 7),
+        (3, 13, 1, 128, 128, 9, 2),
     ] {
         for (interleaved, bias) in [(true, false), (false, true)] {
             // All parts in most cases, and each run of them in one.
@@ -246,21 +246,20 @@ pub fn cases() -> Vec<Case> {
                 HostTensor::f32(&[rotated / 2], &frequencies),
                 HostTensor::u32(&[4], &[position, 0, 0, 0]),
             ];
-            let is_f16 = cases.len() % 3 == 1;
-            inputs.extend((0..parts.caches()).map(|_| match is_f16 {
-                true => rng.f16(&[capacity, kv_heads * head_dim]),
-                false => rng.tensor(&[capacity, kv_heads * head_dim]),
-            }));
+            let dtype = case_dtype(cases.len());
+            let caches = 0..parts.caches();
+            inputs.extend(caches.map(|_| random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim)));
             if bias {
                 inputs.push(rng.tensor(&[op.all_columns()]));
             }
-            cases.push(Case::new(op, inputs, if is_f16 { F16_TOLERANCE } else { 2e-6 }));
+            cases.push(Case::new(op, inputs, stored_tolerance(dtype, 2e-6)));
         }
     }
     // Four sequences, in another order than in the cache; the third has stopped and the last is past the end.
     for (index, parts) in [0, 0, 1, 4, 5].map(|run| QkvParts::RUNS[run]).into_iter().enumerate() {
         let (interleaved, bias) = (index % 2 == 0, index % 2 == 0);
-        let op = RopeKvAppend { parts, heads: 6, kv_heads: 2, head_dim: 32, interleaved, scale: 1.0, bias };
+        let head_dim = if index < 3 { 32 } else { 48 };
+        let op = RopeKvAppend { parts, heads: 6, kv_heads: 2, head_dim, interleaved, scale: 1.0, bias };
         let state = [3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4];
         let frequencies: Vec<f32> = (0..16).map(|i| 10000f32.powf(-(i as f32) / 16.0)).collect();
         let mut inputs = vec![
@@ -268,15 +267,12 @@ pub fn cases() -> Vec<Case> {
             HostTensor::f32(&[16], &frequencies),
             HostTensor::u32(&[4, 4], &state),
         ];
-        let is_f16 = index == 1 || index == 3;
-        inputs.extend((0..parts.caches()).map(|_| match is_f16 {
-            true => rng.f16(&[5, 12, 64]),
-            false => rng.tensor(&[5, 12, 64]),
-        }));
+        let dtype = case_dtype(index + 1);
+        inputs.extend((0..parts.caches()).map(|_| random_cache(&mut rng, dtype, &[5, 12], 2, head_dim)));
         if bias {
             inputs.push(rng.tensor(&[op.all_columns()]));
         }
-        cases.push(Case::new(op, inputs, if is_f16 { F16_TOLERANCE } else { 2e-6 }));
+        cases.push(Case::new(op, inputs, stored_tolerance(dtype, 2e-6)));
     }
     cases
 }

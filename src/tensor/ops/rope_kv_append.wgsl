@@ -1,6 +1,11 @@
 // One invocation takes two numbers of a head of q, k or v: a pair that rope turns, or two neighbours that it leaves alone.
 #import "cos_sin"
 #import "kv_cache"
+#ifdef CACHE_Q8_0
+#import "kv_store"
+
+var<workgroup> block_pairs: array<vec2<f32>, 64>;
+#endif
 
 struct Params {
     items: u32, heads: u32, kv_heads: u32, head_dim: u32,
@@ -44,16 +49,33 @@ fn element(token: u32, column: u32) -> f32 {
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let item = (group.y * groups.x + group.x) * 64u + local;
-    if item >= params.items {
-        return;
-    }
-    let half = params.head_dim / 2u;
     let heads_here = params.columns / params.head_dim;
-    let i = item % half;
+    // Pairs of a head in the cache.
+    let slots = cached_head(params.head_dim) / 2u;
+    let i = item % slots;
     // Heads of q, then of k, then of v.
-    let head = (item / half) % heads_here + params.first / params.head_dim;
-    let token = item / (half * heads_here);
-    let position = position_of(token);
+    let head = (item / slots) % heads_here + params.first / params.head_dim;
+    let token = item / (slots * heads_here);
+#ifdef CACHE_Q8_0
+    let is_there = item < params.items;
+    var values = vec2<f32>(0.0);
+    if is_there && i < params.head_dim / 2u {
+        values = turned_pair(token, head, i);
+    }
+    block_pairs[local] = values;
+    workgroupBarrier();
+    if is_there {
+        store_quantized(token, head, i, values, local);
+    }
+#else
+    if item < params.items {
+        store(token, head, i, turned_pair(token, head, i));
+    }
+#endif
+}
+
+// What invocation `i` of a head has to store.
+fn turned_pair(token: u32, head: u32, i: u32) -> vec2<f32> {
     let is_turned = head < params.heads + params.kv_heads && i < params.pairs;
 
     var a = 2u * i;
@@ -67,19 +89,53 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let column = head * params.head_dim;
     var values = vec2<f32>(element(token, column + a), element(token, column + b));
     if is_turned {
-        let turned = cos_sin(f32(position) * frequencies[i]) * params.scale;
+        let turned = cos_sin(f32(position_of(token)) * frequencies[i]) * params.scale;
         values = vec2<f32>(
             values.x * turned.x - values.y * turned.y,
             values.x * turned.y + values.y * turned.x,
         );
     }
-    // The two numbers stand side by side, whichever of the head they are.
+    return values;
+}
+
+#ifdef CACHE_Q8_0
+fn store_quantized(token: u32, head: u32, i: u32, values: vec2<f32>, local: u32) {
+#ifdef QUERIES
+    if head < params.heads {
+        if i < params.head_dim / 2u {
+            q[(token * params.heads + head) * (params.head_dim / 2u) + i] = values;
+        }
+        return;
+    }
+#endif
+    let position = position_of(token);
+    let word = local % BLOCK_PAIRS;
+    if word < 8u && position < params.capacity && !has_stopped(token) {
+        let kv_head = (head - params.heads) % params.kv_heads;
+        let head_blocks = cached_head(params.head_dim) / 32u;
+        let block = ((first_row_of(token) + position) * params.kv_heads + kv_head) * head_blocks + i / BLOCK_PAIRS;
+#ifdef KEYS
+        if head < params.heads + params.kv_heads {
+            store_key_word(block, local - word, word);
+            return;
+        }
+#endif
+#ifdef VALUES
+        store_value_word(block, local - word, word);
+#endif
+    }
+}
+#else
+// The two numbers stand side by side, whichever of the head they are.
+fn store(token: u32, head: u32, i: u32, values: vec2<f32>) {
+    let half = params.head_dim / 2u;
 #ifdef QUERIES
     if head < params.heads {
         q[(token * params.heads + head) * half + i] = values;
         return;
     }
 #endif
+    let position = position_of(token);
     if position < params.capacity && !has_stopped(token) {
         let kv_head = (head - params.heads) % params.kv_heads;
         let at = ((first_row_of(token) + position) * params.kv_heads + kv_head) * half + i;
@@ -94,3 +150,4 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #endif
     }
 }
+#endif

@@ -71,9 +71,12 @@ impl Op for RopePositions {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(43);
     let mut cases = Vec::new();
-    for (heads, head_dim, rotated, positions) in
-        [(1, 2, 2, &[0u32][..]), (3, 64, 64, &[0, 1, 2, 0, 1, 0, 500]), (2, 96, 48, &[7, 6, 5, 4, 3, 2, 1, 0, 8191])]
-    {
+    for (heads, head_dim, rotated, positions) in [
+        (1, 2, 2, &[0u32][..]),
+        (3, 64, 64, &[0, 1, 2, 0, 1, 0, 500]),
+        (2, 96, 48, &[7, 6, 5, 4, 3, 2, 1, 0, 8191]),
+        (128, 64, 64, &[3, 4]),
+    ] {
         for interleaved in [true, false] {
             let frequencies: Vec<f32> =
                 (0..rotated / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / rotated as f32)).collect();

@@ -54,7 +54,7 @@ pub(super) fn logits(rng: &mut Rng, kind: usize) -> HostTensor {
         0 => make(1, &|x| x),
         1 => make(257, &|x| 8.0 * x),
         // Flat: the border is as wide as anywhere.
-        2 => make(151_937, &|x| x),
+        2 => make(262_208, &|x| x),
         // A few that lead and a long tail.
         3 => make(128_256, &|x| 30.0 * x * x * x),
         // Many equal ones at the border, more than the list holds.

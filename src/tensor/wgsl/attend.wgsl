@@ -12,6 +12,15 @@
 
 const LOWEST = -3.0e38;
 
+#ifdef CACHE_Q8_0
+fn key(index: u32) -> f32 {
+    return scaled_number(k_cache[vector_word(index / 4u)], k_cache[scales_word(index / 4u)], index);
+}
+
+fn value(index: u32) -> f32 {
+    return scaled_number(v_cache[vector_word(index / 4u)], v_cache[scales_word(index / 4u)], index);
+}
+#else
 fn key(index: u32) -> f32 {
     return cached_number(k_cache[cached_word(index)], index);
 }
@@ -19,6 +28,7 @@ fn key(index: u32) -> f32 {
 fn value(index: u32) -> f32 {
     return cached_number(v_cache[cached_word(index)], index);
 }
+#endif
 
 struct Attended {
     // Σ exp(score - largest) · value.
@@ -30,8 +40,9 @@ struct Attended {
 
 // `item` is token · heads + head; there is at least one position from `begin` to before `end`, counted from a row of the caches.
 fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attended {
-    let kv_dim = params.kv_heads * params.head_dim;
-    let kv_start = first_row * kv_dim + item % params.heads / (params.heads / params.kv_heads) * params.head_dim;
+    let kv_head_dim = cached_head(params.head_dim);
+    let kv_dim = params.kv_heads * kv_head_dim;
+    let kv_start = first_row * kv_dim + item % params.heads / (params.heads / params.kv_heads) * kv_head_dim;
     var query: array<f32, DIMS_PER_LANE>;
     var sums: array<f32, DIMS_PER_LANE>;
     for (var i = 0u; i < DIMS_PER_LANE; i++) {

@@ -1,5 +1,42 @@
-// How keys and values stand in the KV cache: as f32, or with the flag CACHE_F16 two f16 a word, which need no shader-f16. A
-// kernel declares its caches as arrays of what it takes at once: one word, a pair of numbers, or four.
+// How keys and values stand in the KV cache: as f32; with the flag CACHE_F16 two f16 a word, which need no shader-f16; with
+// CACHE_Q8_0 as blocks of 32 int8 with an f16 scale (`kv_blocks.rs`). A kernel that reads declares its caches as arrays of
+// CacheWord or of CacheVector, one that writes as arrays of CachePair.
+#ifdef CACHE_Q8_0
+// Two blocks are 16 words of four int8 each, and a word of both scales.
+alias CacheWord = u32;
+// Kernels that write one scale leave the other alone, which somebody else may be writing.
+alias CachePair = atomic<u32>;
+alias CacheVector = u32;
+
+// Numbers of a head, with what fills it up.
+fn cached_head(head_dim: u32) -> u32 {
+    return (head_dim + 31u) / 32u * 32u;
+}
+
+// Where the vector of an index, four numbers, stands; and the scales of its block and of the one beside it.
+fn vector_word(index: u32) -> u32 {
+    return index + index / 16u;
+}
+
+fn scales_word(index: u32) -> u32 {
+    return index / 16u * 17u + 16u;
+}
+
+fn scaled_vector(quants: u32, scales: u32, index: u32) -> vec4<f32> {
+    let signed = vec4<i32>(vec4<u32>(quants) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u);
+    return vec4<f32>(signed) * unpack2x16float(scales >> (index / 8u % 2u * 16u)).x;
+}
+
+// The number of an index, of its words.
+fn scaled_number(quants: u32, scales: u32, index: u32) -> f32 {
+    let signed = bitcast<i32>(quants << (24u - index % 4u * 8u)) >> 24u;
+    return f32(signed) * unpack2x16float(scales >> (index / 32u % 2u * 16u)).x;
+}
+#else
+fn cached_head(head_dim: u32) -> u32 {
+    return head_dim;
+}
+
 #ifdef CACHE_F16
 alias CacheWord = u32;
 alias CachePair = u32;
@@ -16,6 +53,10 @@ fn cached_word(index: u32) -> u32 {
 
 fn cached_vector(words: CacheVector) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
+}
+
+fn cached_pair(word: CachePair) -> vec2<f32> {
+    return unpack2x16float(word);
 }
 
 // Numbers that f16 does not have become its largest.
@@ -39,7 +80,12 @@ fn cached_vector(words: CacheVector) -> vec4<f32> {
     return words;
 }
 
+fn cached_pair(pair: CachePair) -> vec2<f32> {
+    return pair;
+}
+
 fn cache_pair(values: vec2<f32>) -> CachePair {
     return values;
 }
+#endif
 #endif

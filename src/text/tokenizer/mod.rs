@@ -246,6 +246,33 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The ids of text in the middle of other text: nothing is put around it, and nothing in it means a control token. Empty where the
+    /// tokenizer can't.
+    pub fn encode_inside(&self, text: &str) -> Vec<u32> {
+        let has_text = |ids: &[u32]| {
+            let pieces: Vec<u8> =
+                ids.iter().flat_map(|id| self.token_bytes(*id).unwrap_or_default()).copied().collect();
+            pieces == text.as_bytes()
+        };
+        let ids = self.encode(text, false, false).unwrap_or_default();
+        if has_text(&ids) {
+            return ids;
+        }
+        // Some put a space in front of a text. Behind a line that is left out again there is none.
+        let (line, both) = (self.encode("\n", false, false), self.encode(&format!("\n{text}"), false, false));
+        match (line, both) {
+            (Ok(line), Ok(both)) if both.starts_with(&line) && has_text(&both[line.len()..]) => {
+                both[line.len()..].to_vec()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a text's bytes are those of its tokens one behind the other, but for the beginning.
+    pub fn tokens_have_bytes(&self) -> bool {
+        matches!(self.joining, Joining::Plain { .. } | Joining::First)
+    }
+
     /// The text of `ids` as `encode` with `parse_special` reads it: control tokens are written out.
     pub fn decode_with_control(&self, ids: &[u32]) -> Result<String> {
         self.decode_by(StreamDecoder::with_control(self), ids)

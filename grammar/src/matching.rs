@@ -1,0 +1,90 @@
+//! Where in a grammar a text stands.
+
+use llguidance::Matcher;
+
+use crate::compile::reason;
+
+/// A grammar, and the tokens that were taken into it so far.
+#[derive(Clone)]
+pub struct Matching {
+    matcher: Matcher,
+    ends: Vec<u32>,
+    vocab_size: usize,
+    /// The text has ended, by a token that ends texts.
+    is_ended: bool,
+}
+
+/// What became of some tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advance {
+    /// So many of them were allowed, and are taken in.
+    pub taken: usize,
+    /// The only tokens that may follow, one behind the other, as far as the grammar leaves no choice. They are not taken in.
+    pub forced: Vec<u32>,
+    /// The text is complete: nothing but its end may follow.
+    pub is_complete: bool,
+}
+
+impl Matching {
+    pub(crate) fn new(matcher: Matcher, ends: Vec<u32>, vocab_size: usize) -> Self {
+        Self { matcher, ends, vocab_size, is_ended: false }
+    }
+
+    /// Takes tokens in as long as they are allowed: where some are forced, these alone, and where the text may end, what ends it.
+    pub fn advance(&mut self, tokens: &[u32]) -> Result<Advance, String> {
+        let mut taken = 0;
+        loop {
+            if self.is_ended || self.matcher.is_stopped() {
+                self.check()?;
+                return Ok(Advance { taken, forced: Vec::new(), is_complete: true });
+            }
+            let forced = self.matcher.compute_ff_tokens();
+            self.check()?;
+            let Some(&token) = tokens.get(taken) else {
+                return Ok(Advance { taken, forced, is_complete: false });
+            };
+            let is_allowed = match forced.first() {
+                Some(&first) => token == first,
+                None if self.ends.contains(&token) => {
+                    let may_end = self.matcher.is_accepting().map_err(|error| reason(&error.to_string()))?;
+                    self.is_ended = may_end;
+                    taken += usize::from(may_end);
+                    if may_end {
+                        continue;
+                    }
+                    false
+                }
+                None if token as usize >= self.vocab_size => false,
+                None => self.matcher.validate_tokens(&[token]).map_err(|error| reason(&error.to_string()))? == 1,
+            };
+            if !is_allowed {
+                return Ok(Advance { taken, forced, is_complete: false });
+            }
+            self.matcher.consume_token(token).map_err(|error| reason(&error.to_string()))?;
+            taken += 1;
+        }
+    }
+
+    /// The tokens that may follow, as bits, the first token's the lowest of the first word; tokens beyond the vocabulary may not.
+    pub fn mask(&mut self, bits: &mut [u32]) -> Result<(), String> {
+        bits.fill(0);
+        let set = self.matcher.compute_mask_or_eos().map_err(|error| reason(&error.to_string()))?;
+        // The set may have bits of its own behind the vocabulary.
+        for (at, (word, allowed)) in bits.iter_mut().zip(set.as_slice()).enumerate() {
+            let inside = self.vocab_size.saturating_sub(32 * at);
+            *word = if inside >= 32 { *allowed } else { allowed & ((1u32 << inside) - 1) };
+        }
+        Ok(())
+    }
+
+    /// A matcher says no by errors, and keeps them.
+    fn check(&self) -> Result<(), String> {
+        match self.matcher.get_error() {
+            Some(error) => Err(reason(&error)),
+            None if self.matcher.is_stopped() && !self.matcher.stop_reason().is_ok() => {
+                Err(self.matcher.stop_reason().to_string())
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What becomes of an answer's text: stop strings end it, reasoning and tool calls are taken out of it, and what is left is content.
+//!
+//! Stop strings are looked for in the text as the model writes it, reasoning and calls included, as vLLM and llama.cpp do.
+
+use std::hash::{BuildHasher, RandomState};
+
+use serde::Serialize;
+
+use super::generate::{Chunk, FinishReason};
+use crate::text::answer::{Answer, AnswerSettings};
+use crate::text::stop::StopStrings;
+use crate::text::tools::{End, Part};
+
+/// A piece of a tool call, in OpenAI's shape: the first one has the id and the name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolCallDelta {
+    /// Which of the answer's calls.
+    pub index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    pub function: FunctionDelta,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FunctionDelta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The next piece of JSON.
+    pub arguments: String,
+}
+
+/// What looked like a call and is none. Its text is in the content.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MalformedToolCall {
+    /// The call whose beginning was handed out, which is not to be made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    pub text: String,
+    pub reason: String,
+}
+
+/// What of a request ended an answer, as vLLM says it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum StopReason {
+    Text(String),
+    Token(u32),
+}
+
+/// How an answer is read.
+#[derive(Clone, Default)]
+pub(super) struct AnswerRequest {
+    pub stop: StopStrings,
+    /// A stop string that ends the answer is part of it.
+    pub include_stop: bool,
+    /// Tokens of the request that end the answer.
+    pub stop_tokens: Vec<u32>,
+    /// Tokens that end it besides those of the vocabulary: the model's format has them.
+    pub ends: Vec<u32>,
+    pub settings: AnswerSettings,
+    /// Control tokens that are read as text.
+    pub visible: Vec<u32>,
+    /// The answer ends with its first call.
+    pub single_call: bool,
+    /// The reasoning is left out.
+    pub drop_reasoning: bool,
+    /// Ids of calls: what they begin with, and how many letters and digits follow.
+    pub call_id: (&'static str, usize),
+}
+
+/// An answer as it is read.
+pub(super) struct AnswerReader {
+    request: AnswerRequest,
+    answer: Answer,
+    /// Calls that have begun, and those that are whole.
+    begun: usize,
+    whole: usize,
+    /// Tokens that are reasoning.
+    pub reasoning_tokens: usize,
+}
+
+impl AnswerReader {
+    pub fn new(request: AnswerRequest) -> Self {
+        let answer = Answer::new(request.settings.clone());
+        Self { request, answer, begun: 0, whole: 0, reasoning_tokens: 0 }
+    }
+
+    /// Takes the text of one token; gives the reason where it ends the answer.
+    pub fn push(&mut self, piece: &str, chunk: &mut Chunk) -> Option<FinishReason> {
+        let was_reasoning = self.answer.is_reasoning();
+        let matched = self.read(piece, chunk);
+        self.reasoning_tokens += usize::from(was_reasoning || self.answer.is_reasoning());
+        if matched {
+            return Some(self.finish(End::Cut, FinishReason::Stop, chunk));
+        }
+        (self.request.single_call && self.whole > 0).then_some(FinishReason::ToolCalls)
+    }
+
+    /// The token of the request's `stop_token_ids` has come, whose text is `piece`.
+    pub fn stop_at(&mut self, token: u32, piece: &str, chunk: &mut Chunk) -> FinishReason {
+        chunk.stop_reason = Some(StopReason::Token(token));
+        if self.request.include_stop {
+            let parts = self.answer.push(piece);
+            self.hand_out(parts, chunk);
+        }
+        self.end("", End::Cut, FinishReason::Stop, chunk)
+    }
+
+    pub fn stops_at(&self, token: u32) -> bool {
+        self.request.stop_tokens.contains(&token)
+    }
+
+    /// The end of the text: `tail` is what the detokeniser held back. Gives the reason, which is another than `reason` where the answer
+    /// holds calls, or where a stop string was held back.
+    pub fn end(&mut self, tail: &str, end: End, reason: FinishReason, chunk: &mut Chunk) -> FinishReason {
+        if self.read(tail, chunk) {
+            return self.finish(End::Cut, FinishReason::Stop, chunk);
+        }
+        let rest = self.request.stop.finish();
+        let parts = self.answer.push(&rest.text);
+        self.hand_out(parts, chunk);
+        match rest.matched {
+            Some(stop) => {
+                self.matched(stop, chunk);
+                self.finish(End::Cut, FinishReason::Stop, chunk)
+            }
+            None => self.finish(end, reason, chunk),
+        }
+    }
+
+    /// Whether a stop string came.
+    fn read(&mut self, piece: &str, chunk: &mut Chunk) -> bool {
+        let progress = self.request.stop.push(piece);
+        let parts = self.answer.push(&progress.text);
+        self.hand_out(parts, chunk);
+        match progress.matched {
+            Some(stop) => {
+                self.matched(stop, chunk);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn matched(&mut self, stop: String, chunk: &mut Chunk) {
+        if self.request.include_stop {
+            let parts = self.answer.push(&stop);
+            self.hand_out(parts, chunk);
+        }
+        chunk.stop_reason = Some(StopReason::Text(stop));
+    }
+
+    fn finish(&mut self, end: End, reason: FinishReason, chunk: &mut Chunk) -> FinishReason {
+        let parts = self.answer.finish(end);
+        self.hand_out(parts, chunk);
+        match reason {
+            FinishReason::Stop if self.whole > 0 => FinishReason::ToolCalls,
+            reason => reason,
+        }
+    }
+
+    fn hand_out(&mut self, parts: Vec<Part>, chunk: &mut Chunk) {
+        for part in parts {
+            if self.request.single_call && self.whole > 0 {
+                return;
+            }
+            match part {
+                Part::Content(text) => chunk.text.push_str(&text),
+                Part::Reasoning(_) if self.request.drop_reasoning => {}
+                Part::Reasoning(text) => chunk.reasoning.push_str(&text),
+                Part::Call { name, id } => {
+                    let id = id.unwrap_or_else(|| call_id(self.request.call_id));
+                    chunk.tool_calls.push(ToolCallDelta {
+                        index: self.begun,
+                        id: Some(id),
+                        kind: Some("function"),
+                        function: FunctionDelta { name: Some(name), arguments: String::new() },
+                    });
+                    self.begun += 1;
+                }
+                Part::Arguments(text) => {
+                    let index = self.begun.saturating_sub(1);
+                    match chunk.tool_calls.last_mut().filter(|call| call.index == index) {
+                        Some(call) => call.function.arguments.push_str(&text),
+                        None => chunk.tool_calls.push(ToolCallDelta {
+                            index,
+                            id: None,
+                            kind: None,
+                            function: FunctionDelta { name: None, arguments: text },
+                        }),
+                    }
+                }
+                Part::CallEnd => self.whole += 1,
+                Part::Malformed { text, reason, begun } => {
+                    let index = if begun { self.begun.checked_sub(1) } else { None };
+                    chunk.malformed_tool_calls.push(MalformedToolCall { index, text, reason });
+                }
+            }
+        }
+    }
+}
+
+/// A new id for a call.
+fn call_id((prefix, length): (&'static str, usize)) -> String {
+    const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut id = prefix.to_owned();
+    let (mut bits, mut left) = (0u64, 0);
+    for _ in 0..length {
+        if left == 0 {
+            (bits, left) = (RandomState::new().hash_one(&id), 10);
+        }
+        id.push(char::from(ALPHABET[(bits % 62) as usize]));
+        bits /= 62;
+        left -= 1;
+    }
+    id
+}

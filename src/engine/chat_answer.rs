@@ -1,0 +1,151 @@
+//! How the answer of a chat is to be read: which markers the model's template tells of, what is reasoning, which calls are allowed,
+//! and the grammar that these obey.
+
+use std::rc::Rc;
+
+use super::chat_prompt::Rendered;
+use super::constraint::Asked;
+use super::generate::Request;
+use super::loaded::Engine;
+use super::reasoning_budget::Budget;
+use super::request::{ChatFields, ReasoningFields};
+use crate::error::Result;
+use crate::text::answer::AnswerSettings;
+use crate::text::grammar::Grammar;
+use crate::text::tokenizer::Tokenizer;
+use crate::text::tools::{HARMONY_PROMPT_END, ToolChoice, ToolFormat, ToolGrammar, Tools};
+
+/// What ends reasoning where it has used up its budget: the marker, with line breaks around it, as models write it.
+const BEFORE_END: &str = "\n";
+const BEHIND_END: &str = "\n\n";
+const HARMONY_END: [&str; 7] = ["<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", ""];
+
+impl Engine {
+    /// Adds to a request how its answer is read.
+    pub(super) fn reading(
+        &self,
+        mut request: Request,
+        chat: &ChatFields,
+        reasoning: &ReasoningFields,
+        tools: Rc<Tools>,
+        choice: &ToolChoice,
+        rendered: &Rendered,
+    ) -> Result<Request> {
+        let tokenizer = self.tokenizer();
+        let template = rendered.template(self);
+        let format = template.tool_format;
+        let is_separate = reasoning.is_separate()?;
+        // What an answer must be by its grammar is content, and begins at once.
+        let has_format = request.grammar.is_some();
+        let calls = !tools.is_empty() && *choice != ToolChoice::None;
+        if has_format && calls && *choice != ToolChoice::Auto {
+            bail!(
+                InvalidRequest,
+                "tool_choice asks for a call, and {} for another form of the answer; leave one of them out",
+                request.grammar.as_ref().map_or("", |asked| asked.field)
+            );
+        }
+        let markers = template.reasoning.filter(|_| format != ToolFormat::Harmony);
+        let beginning =
+            markers.map(|markers| (markers, markers.beginning(&rendered.prompt, rendered.continued.as_deref())));
+        let calls = calls && !has_format;
+        let channels = (format == ToolFormat::Harmony && !has_format).then(|| {
+            let begun = rendered
+                .prompt
+                .rfind(HARMONY_PROMPT_END)
+                .map_or("", |at| &rendered.prompt[at + HARMONY_PROMPT_END.len()..]);
+            (begun.to_owned(), !is_separate)
+        });
+        request.answer.settings = AnswerSettings {
+            tools: calls.then(|| (format, tools.clone())),
+            reasoning: beginning.filter(|_| is_separate && !has_format),
+            channels,
+        };
+        let shown = |marker: &&str| tokenizer.token_id(marker).filter(|id| tokenizer.is_control(*id));
+        let of_format = if calls || format == ToolFormat::Harmony { format.markers() } else { Vec::new() };
+        let of_reasoning = markers.iter().flat_map(|markers| [markers.open, markers.close]);
+        request.answer.visible =
+            of_format.iter().copied().chain(of_reasoning).filter_map(|marker| shown(&marker)).collect();
+        if calls {
+            request.answer.ends = format.end_tokens().iter().filter_map(|token| tokenizer.token_id(token)).collect();
+            request.answer.single_call =
+                chat.parallel_tool_calls == Some(false) || matches!(choice, ToolChoice::Function(_));
+            request.answer.call_id = format.call_id();
+            let grammar = ToolGrammar {
+                format,
+                tools: &tools,
+                choice,
+                parallel: chat.parallel_tool_calls != Some(false),
+                reasoning: beginning,
+                template: template.source(),
+                control: &|marker| shown(&marker),
+            };
+            self.hold_to(&mut request, grammar, *choice == ToolChoice::Auto)?;
+        }
+        request.answer.drop_reasoning = reasoning.include_reasoning == Some(false);
+        if let Some(tokens) = reasoning.thinking_token_budget {
+            let is_reasoning =
+                request.answer.settings.reasoning.is_some() || request.answer.settings.channels.is_some();
+            request.budget =
+                self.budget(&request, tokens, markers.map(|markers| markers.close), format)?.filter(|_| is_reasoning);
+        }
+        Ok(request)
+    }
+
+    /// Lets the calls obey their schemas. Where a call is the model's choice and there are no grammars, it goes without.
+    fn hold_to(&self, request: &mut Request, grammar: ToolGrammar, is_free: bool) -> Result<()> {
+        let excluded = match (request.speculation.is_some(), request.ignore_eos) {
+            (true, _) => Some("speculation"),
+            (_, true) => Some("ignore_eos"),
+            _ => None,
+        };
+        match (excluded, is_free) {
+            (Some(_), true) => return Ok(()),
+            (Some(field), false) => {
+                bail!(
+                    InvalidRequest,
+                    "tool_choice asks for a call, and {field} excludes grammars; leave one of them out"
+                )
+            }
+            (None, true) if !self.has_grammars() || !self.tokenizer().tokens_have_bytes() => return Ok(()),
+            (None, _) => {}
+        }
+        let field = if is_free { "tools" } else { "tool_choice" };
+        request.grammar = grammar.lark().map(|lark| Asked { field, grammar: Grammar::Lark(lark), is_whole: false });
+        Ok(())
+    }
+
+    fn budget(
+        &self,
+        request: &Request,
+        tokens: u64,
+        close: Option<&str>,
+        format: ToolFormat,
+    ) -> Result<Option<Budget>> {
+        if request.speculation.is_some() {
+            bail!(InvalidRequest, "thinking_token_budget and speculation exclude each other; leave one of them out");
+        }
+        let tokenizer = self.tokenizer();
+        let ending = match (format, close) {
+            (ToolFormat::Harmony, _) => tokens_of(tokenizer, &HARMONY_END),
+            (_, Some(close)) => tokens_of(tokenizer, &[BEFORE_END, close, BEHIND_END]),
+            // A model that does not reason needs no budget.
+            (_, None) => return Ok(None),
+        };
+        if ending.is_empty() {
+            bail!(Internal, "the end of reasoning has no tokens");
+        }
+        Ok(Some(Budget { tokens: usize::try_from(tokens).unwrap_or(usize::MAX), ending }))
+    }
+}
+
+/// The tokens of texts one behind the other, some of which may be tokens of their own.
+fn tokens_of(tokenizer: &Tokenizer, texts: &[&str]) -> Vec<u32> {
+    let texts = texts.iter().filter(|text| !text.is_empty());
+    texts
+        .flat_map(|text| match tokenizer.token_id(text) {
+            Some(id) => vec![id],
+            None => tokenizer.encode_inside(text),
+        })
+        .collect()
+}

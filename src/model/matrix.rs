@@ -1,0 +1,91 @@
+//! A matrix of weights [rows, columns]: in one tensor, or in several of consecutive rows where it is larger than what an adapter binds
+//! at once (`weight_layout.rs` decides). Products run over the parts, and each gives its columns of the result.
+
+use std::rc::Rc;
+
+use crate::error::Result;
+use crate::tensor::ops::{AddPositions, Embedding, EmbeddingPart, Fill, PlaceColumns};
+use crate::tensor::{Context, DType, Op, Shape, Tensor};
+
+#[derive(Clone)]
+pub struct Matrix {
+    /// At least one. Each but the last has as many rows as the first.
+    parts: Rc<[Tensor]>,
+}
+
+impl Matrix {
+    pub(super) fn new(parts: Vec<Tensor>) -> Result<Self> {
+        if parts.is_empty() {
+            bail!(Internal, "a matrix of no parts");
+        }
+        Ok(Self { parts: parts.into() })
+    }
+
+    /// The tensor, if it is one.
+    pub(super) fn whole(&self) -> Option<&Tensor> {
+        match &*self.parts {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Of all parts.
+    pub(super) fn dtype(&self) -> DType {
+        self.parts[0].dtype()
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.parts.iter().map(|part| part.shape().dims()[0]).sum()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(Tensor::bytes).sum()
+    }
+
+    /// Each part, and the number of its first row.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (usize, &Tensor)> {
+        self.parts.iter().scan(0, |row, part| {
+            let first = *row;
+            *row += part.shape().dims()[0];
+            Some((first, part))
+        })
+    }
+
+    /// The rows of the embedding for `tokens` [n]: [n, columns], of one token in planes if wanted.
+    pub(super) fn embed(&self, context: &Context, tokens: &Tensor, planar: bool) -> Result<Tensor> {
+        // Of a token beyond the first part this takes some row of it, and the token's own part overwrites that.
+        let x = context.run1(&Embedding { planar }, &[tokens, &self.parts[0]])?;
+        for (first_row, part) in self.parts().skip(1) {
+            context.run(&EmbeddingPart { first_row, planar }, &[tokens, part, &x])?;
+        }
+        Ok(x)
+    }
+
+    /// x [n, columns] += the rows for the positions of tokens, as `state` has them.
+    pub(super) fn add_positions(&self, context: &Context, x: &Tensor, state: &Tensor, planar: bool) -> Result<()> {
+        for (first_row, part) in self.parts() {
+            context.run(&AddPositions { first_row, rows: self.rows(), planar }, &[x, part, state])?;
+        }
+        Ok(())
+    }
+
+    /// What `op` gives for `inputs` and this matrix after them: [tokens, rows].
+    pub(super) fn multiply(&self, context: &Context, op: &dyn Op, inputs: &[&Tensor]) -> Result<Tensor> {
+        self.multiply_by(context, |part| context.run1(op, &[inputs, &[part]].concat()))
+    }
+
+    /// The same by a product [tokens, rows of the part] with each part.
+    pub(super) fn multiply_by(&self, context: &Context, of_part: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        let first = of_part(&self.parts[0])?;
+        if self.parts.len() == 1 {
+            return Ok(first);
+        }
+        let shape = Shape::from([first.shape().dims()[0], self.rows()]);
+        let all = context.run1(&Fill { shape, value: 0.0 }, &[])?;
+        context.run(&PlaceColumns { first: 0 }, &[&first, &all])?;
+        for (row, part) in self.parts().skip(1) {
+            context.run(&PlaceColumns { first: row }, &[&of_part(part)?, &all])?;
+        }
+        Ok(all)
+    }
+}

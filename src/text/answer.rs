@@ -1,0 +1,79 @@
+//! From the text that a model writes to the parts of its answer: reasoning, content and tool calls. Whatever pieces the text comes in,
+//! the parts together are the same.
+
+use std::rc::Rc;
+
+use super::reasoning::{Beginning, ReasoningMarkers, ReasoningSplitter};
+use super::tools::{End, Feed, Part, ToolFormat, Tools};
+
+/// How a model's answers are to be read.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerSettings {
+    /// Functions that may be called, and how the model writes that; none where a call would be plain text.
+    pub tools: Option<(ToolFormat, Rc<Tools>)>,
+    /// Markers of the reasoning, and how the answer begins; none where it stays in the content.
+    pub reasoning: Option<(ReasoningMarkers, Beginning)>,
+    /// The model writes in channels, whose markers are no part of what it says; with what the prompt holds of the first message.
+    /// Reasoning stays in the content where the flag is set.
+    pub channels: Option<(String, bool)>,
+}
+
+/// Reads one answer.
+pub struct Answer {
+    reasoning: Option<ReasoningSplitter>,
+    parser: Option<Feed>,
+}
+
+impl Answer {
+    pub fn new(settings: AnswerSettings) -> Self {
+        let parser = match (settings.channels, settings.tools) {
+            (Some((prompt, keeps_reasoning)), tools) => {
+                let tools = tools.map(|(_, tools)| tools).unwrap_or_default();
+                let mut parser = ToolFormat::Harmony.parser(tools, keeps_reasoning);
+                // Of what the prompt says only the channel counts.
+                parser.push(&prompt);
+                Some(parser)
+            }
+            (None, Some((format, tools))) => Some(format.parser(tools, false)),
+            (None, None) => None,
+        };
+        let reasoning = settings.reasoning.map(|(markers, beginning)| ReasoningSplitter::new(markers, beginning));
+        Self { reasoning, parser }
+    }
+
+    /// Whether what follows is reasoning.
+    pub fn is_reasoning(&self) -> bool {
+        self.reasoning.as_ref().is_some_and(ReasoningSplitter::is_inside)
+            || self.parser.as_ref().is_some_and(Feed::is_reasoning)
+    }
+
+    /// The parts that the next piece of text makes certain.
+    pub fn push(&mut self, text: &str) -> Vec<Part> {
+        let Some(reasoning) = &mut self.reasoning else { return self.parse(text) };
+        let split = reasoning.push(text);
+        let mut parts = reasoning_part(split.reasoning);
+        parts.extend(self.parse(&split.answer));
+        parts
+    }
+
+    /// The rest, once the text is over.
+    pub fn finish(&mut self, end: End) -> Vec<Part> {
+        let split = self.reasoning.as_mut().map(ReasoningSplitter::finish).unwrap_or_default();
+        let mut parts = reasoning_part(split.reasoning);
+        parts.extend(self.parse(&split.answer));
+        parts.extend(self.parser.as_mut().map(|parser| parser.finish(end)).unwrap_or_default());
+        parts
+    }
+
+    fn parse(&mut self, text: &str) -> Vec<Part> {
+        match &mut self.parser {
+            _ if text.is_empty() => Vec::new(),
+            Some(parser) => parser.push(text),
+            None => vec![Part::Content(text.to_owned())],
+        }
+    }
+}
+
+fn reasoning_part(text: String) -> Vec<Part> {
+    if text.is_empty() { Vec::new() } else { vec![Part::Reasoning(text)] }
+}

@@ -1,0 +1,158 @@
+//! What a model thinks before it answers, set apart from the answer: `<think>…</think>` and the like, at the beginning of the answer
+//! or opened by the template already.
+//!
+//! Must not know tokens. White space around the reasoning is dropped, as vLLM's and llama.cpp's clients expect.
+
+use super::tools::markers::{Found, find};
+
+/// The markers of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReasoningMarkers {
+    pub open: &'static str,
+    pub close: &'static str,
+}
+
+/// Qwen, DeepSeek and most others; Seed OSS; Magistral; Cohere; Gemma 4.
+const KNOWN: [ReasoningMarkers; 5] = [
+    ReasoningMarkers { open: "<think>", close: "</think>" },
+    ReasoningMarkers { open: "<seed:think>", close: "</seed:think>" },
+    ReasoningMarkers { open: "[THINK]", close: "[/THINK]" },
+    ReasoningMarkers { open: "<|START_THINKING|>", close: "<|END_THINKING|>" },
+    ReasoningMarkers { open: "<|channel>thought", close: "<channel|>" },
+];
+
+impl ReasoningMarkers {
+    /// Those of a model, by its chat template.
+    pub fn of_template(source: &str) -> Option<Self> {
+        KNOWN.into_iter().find(|markers| source.contains(markers.open) || source.contains(markers.close))
+    }
+
+    /// How an answer begins behind a prompt. `continued` is the part of the answer that the prompt holds already.
+    pub fn beginning(self, prompt: &str, continued: Option<&str>) -> Beginning {
+        let prompt = prompt.trim_end();
+        match continued {
+            _ if prompt.ends_with(self.open) => Beginning::Inside,
+            Some(text) => match (text.rfind(self.open), text.rfind(self.close)) {
+                (Some(open), close) if close.is_none_or(|close| close < open) => Beginning::Inside,
+                _ if text.trim().is_empty() && !prompt.ends_with(self.close) => Beginning::Undecided,
+                _ => Beginning::Outside,
+            },
+            None if prompt.ends_with(self.close) => Beginning::Outside,
+            None => Beginning::Undecided,
+        }
+    }
+}
+
+/// Where an answer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// The prompt has opened the reasoning.
+    Inside,
+    /// There is none, or it is over.
+    Outside,
+    /// The model opens it, or does not.
+    Undecided,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Undecided,
+    /// Whether something has been handed out.
+    Inside {
+        begun: bool,
+    },
+    /// Behind the reasoning, before the answer's first word.
+    Behind,
+    Outside,
+}
+
+/// Cuts an answer in two as it comes.
+#[derive(Clone, Debug)]
+pub struct ReasoningSplitter {
+    markers: ReasoningMarkers,
+    state: State,
+    buffer: String,
+}
+
+/// What became certain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    pub reasoning: String,
+    pub answer: String,
+}
+
+impl ReasoningSplitter {
+    pub fn new(markers: ReasoningMarkers, beginning: Beginning) -> Self {
+        let state = match beginning {
+            Beginning::Inside => State::Inside { begun: false },
+            Beginning::Outside => State::Outside,
+            Beginning::Undecided => State::Undecided,
+        };
+        Self { markers, state, buffer: String::new() }
+    }
+
+    /// Whether what follows is reasoning, as far as is known.
+    pub fn is_inside(&self) -> bool {
+        matches!(self.state, State::Inside { .. })
+    }
+
+    pub fn push(&mut self, text: &str) -> Split {
+        self.buffer.push_str(text);
+        self.advance(false)
+    }
+
+    /// The end of the text.
+    pub fn finish(&mut self) -> Split {
+        self.advance(true)
+    }
+
+    fn advance(&mut self, ended: bool) -> Split {
+        let mut split = Split::default();
+        let ReasoningMarkers { open, close } = self.markers;
+        if self.state == State::Undecided {
+            let text = self.buffer.trim_start();
+            if text.starts_with(open) {
+                self.buffer = text[open.len()..].to_owned();
+                self.state = State::Inside { begun: false };
+            } else if ended || !open.starts_with(text) {
+                self.state = State::Outside;
+            }
+        }
+        if let State::Inside { begun } = &mut self.state {
+            let (certain, is_over) = match find(&self.buffer, &[close], ended) {
+                Found::Marker { start, .. } => (start, true),
+                Found::NoneBefore(certain) => (certain, false),
+            };
+            let mut text = &self.buffer[..certain];
+            if !*begun {
+                text = text.trim_start();
+            }
+            // White space is handed out with what follows it.
+            let kept = text.trim_end();
+            *begun |= !kept.is_empty();
+            split.reasoning.push_str(kept);
+            let left = certain - (text.len() - kept.len());
+            if is_over {
+                self.buffer.drain(..certain + close.len());
+                self.state = State::Behind;
+            } else if ended {
+                self.buffer.clear();
+            } else {
+                self.buffer.drain(..left);
+            }
+        }
+        if self.state == State::Behind {
+            let text = self.buffer.trim_start();
+            let space = self.buffer.len() - text.len();
+            let is_over = !text.is_empty();
+            self.buffer.drain(..space);
+            if is_over {
+                self.state = State::Outside;
+            }
+        }
+        if self.state == State::Outside {
+            split.answer = std::mem::take(&mut self.buffer);
+        }
+        split
+    }
+}

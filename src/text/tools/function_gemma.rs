@@ -1,0 +1,270 @@
+//! FunctionGemma: `<start_function_call>call:name{city:<escape>Paris<escape>,days:3}<end_function_call>`. Gemma 4 writes the same with
+//! other markers: `<|tool_call>call:name{city:<|"|>Paris<|"|>}<tool_call|>`. Keys stand without quotes, texts between markers.
+//!
+//! Sources: https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and the chat template of Gemma 4.
+
+use serde_json::Value;
+
+use super::definition::MAX_HEAD;
+use super::markers::{Beginning, Found, beginning, find, space};
+use super::output::{Broken, End, Output, Syntax};
+
+/// How a family names its markers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Markers {
+    open: &'static str,
+    close: &'static str,
+    /// Before and behind a text.
+    pub quote: &'static str,
+}
+
+impl Markers {
+    pub const fn all(&self) -> [&'static str; 3] {
+        [self.open, self.close, self.quote]
+    }
+}
+
+pub(super) const FUNCTION_GEMMA: Markers =
+    Markers { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
+pub(super) const GEMMA4: Markers = Markers { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" };
+
+const CALL: &str = "call:";
+/// As deep as serde_json reads.
+const MAX_DEPTH: usize = 127;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Text,
+    Call,
+    Name,
+    /// Where a key or the end of an object is wanted.
+    Key,
+    Value {
+        may_end: bool,
+    },
+    /// A text between quotes.
+    Quoted,
+    BehindValue,
+    Closing,
+}
+
+pub(super) struct FunctionGemma {
+    markers: Markers,
+    state: State,
+    /// Of the open brackets, which are objects, and whether something stands in them.
+    open: Vec<(bool, bool)>,
+}
+
+impl FunctionGemma {
+    pub fn new(markers: Markers) -> Self {
+        Self { markers, state: State::Text, open: Vec::new() }
+    }
+
+    fn text(&mut self, text: &str, ended: bool, out: &mut Output) -> usize {
+        match find(text, &[self.markers.open], ended) {
+            Found::Marker { start: 0, .. } => {
+                out.open();
+                self.state = State::Call;
+                self.markers.open.len()
+            }
+            Found::Marker { start, .. } | Found::NoneBefore(start) => {
+                out.text(&text[..start]);
+                start
+            }
+        }
+    }
+
+    fn push(&mut self, is_object: bool, out: &mut Output) -> Result<(), Broken> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(Broken::at(0, "brackets are nested too deeply"));
+        }
+        self.open.push((is_object, false));
+        out.arguments(if is_object { "{" } else { "[" });
+        self.state = if is_object { State::Key } else { State::Value { may_end: true } };
+        Ok(())
+    }
+
+    fn pop(&mut self, out: &mut Output) {
+        let is_object = self.open.pop().is_some_and(|(is_object, _)| is_object);
+        out.arguments(if is_object { "}" } else { "]" });
+        self.state = State::BehindValue;
+        if self.open.is_empty() {
+            out.end();
+            self.state = State::Closing;
+        }
+    }
+
+    /// A comma before all but the first.
+    fn separate(&mut self, out: &mut Output) {
+        if let Some((_, has_some)) = self.open.last_mut() {
+            if *has_some {
+                out.arguments(", ");
+            }
+            *has_some = true;
+        }
+    }
+
+    fn key(&mut self, text: &str, out: &mut Output) -> Result<usize, Broken> {
+        if text.starts_with('}') {
+            self.pop(out);
+            return Ok(1);
+        }
+        let quote = self.markers.quote;
+        if !quote.is_empty() && beginning(text, &[quote], false) == Beginning::Undecided {
+            return Ok(0);
+        }
+        // Some quote their keys after all.
+        let (key, used) = match text.strip_prefix(quote) {
+            Some(rest) => match rest.find(quote) {
+                Some(end) => (&rest[..end], 2 * quote.len() + end),
+                None if rest.len() <= MAX_HEAD => return Ok(0),
+                None => return Err(Broken::at(0, "a key does not end")),
+            },
+            None => match text.find([':', '{', '}', '[', ']', ',']) {
+                Some(end) => (text[..end].trim().trim_matches('"'), end),
+                None if text.len() <= MAX_HEAD => return Ok(0),
+                None => return Err(Broken::at(0, "a key does not end")),
+            },
+        };
+        let Some(colon) = text[used..].chars().next() else { return Ok(0) };
+        if key.is_empty() || colon != ':' {
+            return Err(Broken::at(0, "a key and a colon are wanted"));
+        }
+        self.separate(out);
+        out.arguments(&format!("{}: ", Value::from(key)));
+        self.state = State::Value { may_end: false };
+        Ok(used + 1)
+    }
+
+    fn value(&mut self, may_end: bool, text: &str, out: &mut Output) -> Result<usize, Broken> {
+        let in_list = self.open.last().is_some_and(|(is_object, _)| !is_object);
+        if may_end && text.starts_with(']') {
+            self.pop(out);
+            return Ok(1);
+        }
+        match beginning(text, &[self.markers.quote], false) {
+            Beginning::Undecided => return Ok(0),
+            Beginning::Marker(_) => {
+                if in_list {
+                    self.separate(out);
+                }
+                out.arguments("\"");
+                self.state = State::Quoted;
+                return Ok(self.markers.quote.len());
+            }
+            Beginning::Other => {}
+        }
+        if text.starts_with(['{', '[']) {
+            if in_list {
+                self.separate(out);
+            }
+            self.push(text.starts_with('{'), out)?;
+            return Ok(1);
+        }
+        // A word ends where something else begins.
+        let Some(end) = text.find([',', '}', ']', '{', '[']) else { return Ok(0) };
+        let word = text[..end].trim();
+        if word.is_empty() || word.contains('<') {
+            return Err(Broken::at(0, "a value is wanted"));
+        }
+        if in_list {
+            self.separate(out);
+        }
+        let value = serde_json::from_str(word).unwrap_or_else(|_| Value::from(word));
+        out.arguments(&value.to_string());
+        self.state = State::BehindValue;
+        Ok(end)
+    }
+
+    fn quoted(&mut self, text: &str, out: &mut Output) -> usize {
+        let (end, used, is_over) = match find(text, &[self.markers.quote], false) {
+            Found::Marker { start, .. } => (start, start + self.markers.quote.len(), true),
+            Found::NoneBefore(certain) => (certain, certain, false),
+        };
+        let quoted = Value::from(&text[..end]).to_string();
+        out.arguments(&quoted[1..quoted.len() - 1]);
+        if is_over {
+            out.arguments("\"");
+            self.state = State::BehindValue;
+        }
+        used
+    }
+
+    fn behind_value(&mut self, text: &str, out: &mut Output) -> Result<usize, Broken> {
+        let Some(&(is_object, _)) = self.open.last() else { return Err(Broken::at(0, "a bracket is missing")) };
+        match (text.as_bytes().first(), is_object) {
+            (Some(b','), true) => self.state = State::Key,
+            (Some(b','), false) => self.state = State::Value { may_end: false },
+            (Some(b'}'), true) | (Some(b']'), false) => self.pop(out),
+            _ => return Err(Broken::at(0, "a comma or a closing bracket is wanted")),
+        }
+        Ok(1)
+    }
+}
+
+impl Syntax for FunctionGemma {
+    fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
+        let skips = !matches!(self.state, State::Text | State::Name | State::Quoted);
+        let space = if skips { space(text) } else { 0 };
+        if space > 0 {
+            return Ok(space);
+        }
+        match self.state {
+            State::Text => Ok(self.text(text, ended, out)),
+            State::Call => match beginning(text, &[CALL], false) {
+                Beginning::Undecided => Ok(0),
+                Beginning::Marker(_) => {
+                    self.state = State::Name;
+                    Ok(CALL.len())
+                }
+                Beginning::Other => Err(Broken::at(0, "call: is wanted")),
+            },
+            State::Name => match text.find('{') {
+                Some(end) if end <= MAX_HEAD => {
+                    let name = text[..end].trim();
+                    if name.is_empty() || name.contains(['<', '\n', ':']) {
+                        return Err(Broken::at(0, "the name of a function is wanted"));
+                    }
+                    out.begin(name.to_owned(), None);
+                    self.open.clear();
+                    self.push(true, out)?;
+                    Ok(end + 1)
+                }
+                None if text.len() <= MAX_HEAD => Ok(0),
+                _ => Err(Broken::at(0, "the name of a function does not end")),
+            },
+            State::Key => self.key(text, out),
+            State::Value { may_end } => self.value(may_end, text, out),
+            State::Quoted => Ok(self.quoted(text, out)),
+            State::BehindValue => self.behind_value(text, out),
+            State::Closing => {
+                self.state = State::Text;
+                match beginning(text, &[self.markers.close], ended) {
+                    Beginning::Undecided => {
+                        self.state = State::Closing;
+                        Ok(0)
+                    }
+                    Beginning::Marker(_) => {
+                        out.close();
+                        Ok(self.markers.close.len())
+                    }
+                    Beginning::Other if ended && self.markers.close.starts_with(text) => Ok(text.len()),
+                    Beginning::Other => {
+                        out.close();
+                        Ok(self.text(text, ended, out))
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, _end: End, out: &mut Output) {
+        if matches!(self.state, State::Closing) {
+            out.close();
+        }
+    }
+
+    fn reset(&mut self) {
+        self.state = State::Text;
+    }
+}

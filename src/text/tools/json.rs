@@ -1,0 +1,275 @@
+//! JSON character by character (RFC 8259): tells where a value ends and what is no JSON, before the whole of it is there.
+//!
+//! One leniency: models write line breaks and tabs into strings as they are. They are escaped, so that what comes out is JSON.
+
+use std::fmt::Write;
+
+/// Deeper values are refused, as serde_json refuses them.
+const MAX_DEPTH: usize = 127;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Value,
+    FirstKey,
+    Key,
+    Colon,
+    FirstElement,
+    AfterElement,
+    /// In a string, which is a key or not.
+    Text(bool),
+    Escape(bool),
+    /// Hexadecimal digits that are still wanted.
+    Unicode(bool, u8),
+    Number(Number),
+    /// What is still wanted of `true`, `false` or `null`.
+    Literal(&'static str),
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Minus,
+    Zero,
+    Digits,
+    Point,
+    Fraction,
+    Exponent,
+    ExponentSign,
+    ExponentDigits,
+}
+
+impl Number {
+    /// Whether a number may end here.
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Zero | Self::Digits | Self::Fraction | Self::ExponentDigits)
+    }
+
+    fn next(self, c: char) -> Option<Self> {
+        Some(match (self, c) {
+            (Self::Minus, '0') => Self::Zero,
+            (Self::Minus | Self::Digits, '0'..='9') => Self::Digits,
+            (Self::Zero | Self::Digits, '.') => Self::Point,
+            (Self::Point | Self::Fraction, '0'..='9') => Self::Fraction,
+            (Self::Zero | Self::Digits | Self::Fraction, 'e' | 'E') => Self::Exponent,
+            (Self::Exponent, '+' | '-') => Self::ExponentSign,
+            (Self::Exponent | Self::ExponentSign | Self::ExponentDigits, '0'..='9') => Self::ExponentDigits,
+            _ => return None,
+        })
+    }
+}
+
+/// What became of a character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fed {
+    Taken,
+    /// It was the value's last one.
+    Last,
+    /// The value, a number, ended before it.
+    Behind,
+}
+
+/// Reads one value.
+#[derive(Clone, Debug)]
+pub(super) struct Scanner {
+    state: State,
+    /// Of the open brackets, which are objects.
+    open: Vec<bool>,
+}
+
+impl Scanner {
+    pub fn new() -> Self {
+        Self { state: State::Value, open: Vec::new() }
+    }
+
+    /// Takes a character, and appends to `written` what JSON has in its place.
+    pub fn feed(&mut self, c: char, written: &mut String) -> Result<Fed, &'static str> {
+        let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
+        let next = match self.state {
+            State::Done => return Ok(Fed::Behind),
+            State::Text(is_key) => {
+                match c {
+                    '"' if is_key => self.state = State::Colon,
+                    '"' => self.value_ended(),
+                    '\\' => self.state = State::Escape(is_key),
+                    '\n' => written.push_str("\\n"),
+                    '\r' => written.push_str("\\r"),
+                    '\t' => written.push_str("\\t"),
+                    c if c < ' ' => {
+                        let _ = write!(written, "\\u{:04x}", c as u32);
+                    }
+                    _ => {}
+                }
+                if c >= ' ' {
+                    written.push(c);
+                }
+                return Ok(self.fed());
+            }
+            State::Escape(is_key) => match c {
+                'u' => State::Unicode(is_key, 4),
+                '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => State::Text(is_key),
+                _ => return Err("a string has an escape that JSON does not know"),
+            },
+            State::Unicode(is_key, left) => match (c.is_ascii_hexdigit(), left) {
+                (false, _) => return Err("a string has \\u without four hexadecimal digits"),
+                (true, 1) => State::Text(is_key),
+                (true, left) => State::Unicode(is_key, left - 1),
+            },
+            State::Number(number) => match number.next(c) {
+                Some(next) => State::Number(next),
+                None if number.is_whole() => {
+                    self.value_ended();
+                    return match self.state {
+                        State::Done => Ok(Fed::Behind),
+                        _ => self.feed(c, written),
+                    };
+                }
+                None => return Err("a number is not one of JSON's"),
+            },
+            State::Literal(rest) => match rest.strip_prefix(c) {
+                Some("") => {
+                    self.value_ended();
+                    self.state
+                }
+                Some(rest) => State::Literal(rest),
+                None => return Err("a word is none of true, false and null"),
+            },
+            _ if is_space => self.state,
+            State::FirstKey | State::Key => match c {
+                '"' => State::Text(true),
+                '}' if self.state == State::FirstKey => return self.close(true, c, written),
+                _ => return Err("a key in quotes is wanted"),
+            },
+            State::Colon if c == ':' => State::Value,
+            State::Colon => return Err("a colon is wanted behind a key"),
+            State::AfterElement => match (c, self.open.last()) {
+                (',', Some(true)) => State::Key,
+                (',', Some(false)) => State::Value,
+                ('}', Some(true)) => return self.close(true, c, written),
+                (']', Some(false)) => return self.close(false, c, written),
+                _ => return Err("a comma or a closing bracket is wanted"),
+            },
+            State::FirstElement if c == ']' => return self.close(false, c, written),
+            State::Value | State::FirstElement => match c {
+                '"' => State::Text(false),
+                '{' | '[' if self.open.len() == MAX_DEPTH => return Err("brackets are nested too deeply"),
+                '{' => {
+                    self.open.push(true);
+                    State::FirstKey
+                }
+                '[' => {
+                    self.open.push(false);
+                    State::FirstElement
+                }
+                '-' => State::Number(Number::Minus),
+                '0' => State::Number(Number::Zero),
+                '1'..='9' => State::Number(Number::Digits),
+                't' => State::Literal("rue"),
+                'f' => State::Literal("alse"),
+                'n' => State::Literal("ull"),
+                _ => return Err("a value is wanted"),
+            },
+        };
+        self.state = next;
+        written.push(c);
+        Ok(self.fed())
+    }
+
+    fn fed(&self) -> Fed {
+        if self.state == State::Done { Fed::Last } else { Fed::Taken }
+    }
+
+    fn value_ended(&mut self) {
+        self.state = if self.open.is_empty() { State::Done } else { State::AfterElement };
+    }
+
+    fn close(&mut self, is_object: bool, c: char, written: &mut String) -> Result<Fed, &'static str> {
+        if self.open.pop() != Some(is_object) {
+            return Err("a closing bracket has no opening one");
+        }
+        self.value_ended();
+        written.push(c);
+        Ok(self.fed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value at the beginning as it is written out, and what follows.
+    fn scan(text: &str) -> Result<(String, String), &'static str> {
+        let (mut scanner, mut written) = (Scanner::new(), String::new());
+        // A number ends where something else begins.
+        let ended = format!("{text} ");
+        for (at, c) in ended.char_indices() {
+            match scanner.feed(c, &mut written)? {
+                Fed::Taken => {}
+                Fed::Last => return Ok((written, ended[at + c.len_utf8()..ended.len() - 1].to_owned())),
+                Fed::Behind => return Ok((written, ended[at..ended.len() - 1].to_owned())),
+            }
+        }
+        Err("it is not over")
+    }
+
+    #[test]
+    fn takes_what_serde_json_takes() {
+        for text in [
+            "{}",
+            "[]",
+            " { \"a\" : [ 1 , -0.5e+3, true,false , null, \"\\u00e9\\n\\\"\" ], \"b\":{\"c\":{}} }",
+            "\"é\\\\\"",
+            "0",
+            "-12.25E-2",
+            "[[],[[]],{}]",
+        ] {
+            let (written, rest) = scan(text).unwrap();
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&written).unwrap(),
+                serde_json::from_str::<serde_json::Value>(text).unwrap()
+            );
+            assert_eq!(rest, "");
+        }
+        for text in [
+            "",
+            "{",
+            "{a:1}",
+            "{'a':1}",
+            "[1,]",
+            "{\"a\":1,}",
+            "01",
+            "1.",
+            ".5",
+            "-",
+            "+1",
+            "nul",
+            "True",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "[1}",
+            "{\"a\" 1}",
+            "{\"a\"}",
+            "]",
+            "[1 2]",
+            "\"",
+            "1e",
+            "tru e",
+        ] {
+            assert!(serde_json::from_str::<serde_json::Value>(text).is_err() && scan(text).is_err(), "{text:?}");
+        }
+        assert!(scan(&"[".repeat(128)).unwrap_err().contains("deep"));
+    }
+
+    #[test]
+    fn tells_where_a_value_ends() {
+        for (text, value, rest) in
+            [("{\"a\":1}\n</t>", "{\"a\":1}", "\n</t>"), ("12]", "12", "]"), ("\"a\"b", "\"a\"", "b")]
+        {
+            assert_eq!(scan(text).unwrap(), (value.to_owned(), rest.to_owned()));
+        }
+    }
+
+    #[test]
+    fn line_breaks_in_strings_are_escaped() {
+        assert_eq!(scan("{\"a\":\n\"x\ny\t\u{1}\"}").unwrap().0, "{\"a\":\n\"x\\ny\\t\\u0001\"}");
+    }
+}

@@ -1,0 +1,261 @@
+//! What the parsers of tool calls write to, and the loop that feeds them: text goes in as it comes, in any pieces, and parts of an
+//! answer come out. However the text is cut, the parts together are the same.
+//!
+//! Invariant: of the text nothing is lost. What belongs to a call is kept until the call is whole; where it turns out to be none,
+//! or a broken one, it comes out as content.
+
+use std::rc::Rc;
+
+use super::definition::Tools;
+
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    Reasoning(String),
+    Content(String),
+    /// A call begins. The id is the model's own, if it wrote one.
+    Call {
+        name: String,
+        id: Option<String>,
+    },
+    /// The next piece of the arguments, JSON.
+    Arguments(String),
+    /// The call is whole.
+    CallEnd,
+    /// What looked like a call is none. Its text follows as content.
+    Malformed {
+        text: String,
+        reason: String,
+        begun: bool,
+    },
+}
+
+/// Where the text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The model was done.
+    Complete,
+    /// It was cut off: by the most tokens, a stop string or the caller.
+    Cut,
+}
+
+/// Why a call is none.
+pub(in crate::text) struct Broken {
+    /// How much of the text has been taken.
+    pub used: usize,
+    pub reason: String,
+}
+
+impl Broken {
+    pub fn at(used: usize, reason: impl Into<String>) -> Self {
+        Self { used, reason: reason.into() }
+    }
+}
+
+/// How one family writes tool calls.
+pub(in crate::text) trait Syntax {
+    /// Takes from the beginning of `text`, which is not empty, what is certain, and gives how many bytes that was: 0 where more text
+    /// is wanted. With `ended` nothing follows.
+    fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken>;
+    /// Goes back to plain text, after a broken call.
+    fn reset(&mut self);
+    /// The text is over; what was certain has been taken. Closes what needs no end.
+    fn finish(&mut self, end: End, out: &mut Output);
+    /// Whether what follows is reasoning.
+    fn is_reasoning(&self) -> bool {
+        false
+    }
+}
+
+pub(in crate::text) struct Output {
+    pub tools: Rc<Tools>,
+    parts: Vec<Part>,
+    /// White space at the end of the content so far, which is no part of it if a call follows.
+    space: String,
+    /// The text of the call or block under way.
+    raw: String,
+    in_block: bool,
+    /// That it is a call is a guess: if not, nothing is wrong.
+    is_guess: bool,
+    /// A call has begun and not ended.
+    in_call: bool,
+    /// Calls that are whole.
+    calls: usize,
+    has_content: bool,
+}
+
+impl Output {
+    fn new(tools: Rc<Tools>) -> Self {
+        Self {
+            tools,
+            parts: Vec::new(),
+            space: String::new(),
+            raw: String::new(),
+            in_block: false,
+            is_guess: false,
+            in_call: false,
+            calls: 0,
+            has_content: false,
+        }
+    }
+
+    /// Text that is no part of a call.
+    pub fn text(&mut self, text: &str) {
+        let kept = text.trim_end();
+        // Between calls and behind them white space only separates.
+        let dropped = self.calls > 0 && !self.has_content;
+        if kept.is_empty() {
+            if !dropped {
+                self.space.push_str(text);
+            }
+            return;
+        }
+        let kept = if dropped { kept.trim_start() } else { kept };
+        let mut content = std::mem::take(&mut self.space);
+        content.push_str(kept);
+        self.space.push_str(&text[text.trim_end().len()..]);
+        self.has_content = true;
+        self.content(content);
+    }
+
+    fn content(&mut self, text: String) {
+        match self.parts.last_mut() {
+            Some(Part::Content(last)) => last.push_str(&text),
+            _ => self.parts.push(Part::Content(text)),
+        }
+    }
+
+    pub fn reasoning(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Reasoning(last)) => last.push_str(text),
+            _ => self.parts.push(Part::Reasoning(text.to_owned())),
+        }
+    }
+
+    /// From what this step takes on, the text belongs to calls.
+    pub fn open(&mut self) {
+        (self.in_block, self.is_guess) = (true, false);
+    }
+
+    /// The same where it may as well be something else.
+    pub fn guess(&mut self) {
+        (self.in_block, self.is_guess) = (true, true);
+    }
+
+    /// What this step takes is the last of it.
+    pub fn close(&mut self) {
+        self.in_block = false;
+    }
+
+    pub fn begin(&mut self, name: String, id: Option<String>) {
+        self.space.clear();
+        self.has_content = false;
+        self.in_call = true;
+        self.parts.push(Part::Call { name, id });
+    }
+
+    pub fn arguments(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Arguments(last)) => last.push_str(text),
+            _ => self.parts.push(Part::Arguments(text.to_owned())),
+        }
+    }
+
+    /// The call is whole.
+    pub fn end(&mut self) {
+        self.in_call = false;
+        self.calls += 1;
+        self.parts.push(Part::CallEnd);
+    }
+
+    /// Calls that are whole.
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+
+    fn broken(&mut self, reason: String) {
+        let text = std::mem::take(&mut self.raw);
+        if self.in_call || !self.is_guess {
+            self.parts.push(Part::Malformed { text: text.clone(), reason, begun: self.in_call });
+        }
+        (self.in_block, self.in_call) = (false, false);
+        self.text(&text);
+    }
+}
+
+/// Feeds a syntax with text.
+pub(in crate::text) struct Feed {
+    syntax: Box<dyn Syntax>,
+    buffer: String,
+    out: Output,
+}
+
+impl Feed {
+    pub fn new(syntax: Box<dyn Syntax>, tools: Rc<Tools>) -> Self {
+        Self { syntax, buffer: String::new(), out: Output::new(tools) }
+    }
+
+    pub fn is_reasoning(&self) -> bool {
+        self.syntax.is_reasoning()
+    }
+
+    pub fn push(&mut self, text: &str) -> Vec<Part> {
+        self.buffer.push_str(text);
+        self.run(false);
+        std::mem::take(&mut self.out.parts)
+    }
+
+    pub fn finish(&mut self, end: End) -> Vec<Part> {
+        self.run(true);
+        let rest = std::mem::take(&mut self.buffer);
+        match self.out.in_block {
+            true => self.out.raw.push_str(&rest),
+            false => self.out.text(&rest),
+        }
+        self.syntax.finish(end, &mut self.out);
+        let out = &mut self.out;
+        match (out.in_block, end) {
+            // What there is of the call has been handed out.
+            (true, End::Cut) if out.in_call => {}
+            (true, _) if out.raw.trim().is_empty() => {}
+            (true, End::Complete) => out.broken("the text ended within the call".to_owned()),
+            // Nothing is wrong with a call that is cut off before its name.
+            (true, End::Cut) => {
+                out.is_guess = true;
+                out.broken("the text was cut off".to_owned());
+            }
+            (false, _) => {}
+        }
+        let space = std::mem::take(&mut out.space);
+        if !space.is_empty() && out.calls == 0 {
+            out.content(space);
+        }
+        std::mem::take(&mut out.parts)
+    }
+
+    fn run(&mut self, ended: bool) {
+        let mut done = 0;
+        while done < self.buffer.len() {
+            let rest = &self.buffer[done..];
+            let (was_in_block, calls) = (self.out.in_block, self.out.calls);
+            let (used, broken) = match self.syntax.step(rest, ended, &mut self.out) {
+                Ok(0) => break,
+                Ok(used) => (used, None),
+                Err(Broken { used, reason }) => (used, Some(reason)),
+            };
+            if was_in_block || self.out.in_block || broken.is_some() {
+                self.out.raw.push_str(&rest[..used]);
+            }
+            done += used;
+            if let Some(reason) = broken {
+                self.out.broken(reason);
+                self.syntax.reset();
+            } else if !self.out.in_block || self.out.calls > calls {
+                self.out.raw.clear();
+            }
+        }
+        self.buffer.drain(..done);
+    }
+}

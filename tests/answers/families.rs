@@ -1,0 +1,478 @@
+//! Answers as the families write them, after their documented formats and templates.
+
+use super::*;
+
+struct Case {
+    format: ToolFormat,
+    text: &'static str,
+    content: &'static str,
+    calls: &'static [(&'static str, &'static str)],
+}
+
+const fn case(
+    format: ToolFormat,
+    text: &'static str,
+    content: &'static str,
+    calls: &'static [(&'static str, &'static str)],
+) -> Case {
+    Case { format, text, content, calls }
+}
+
+use ToolFormat::*;
+
+const WEATHER: (&str, &str) = ("get_weather", "{\"city\": \"Paris\"}");
+
+const CASES: &[Case] = &[
+    case(
+        Hermes,
+        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        Hermes,
+        "Let me look.\n\n<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>\n<tool_call>\n{\"arguments\": {\"query\": \"a </tool_call> \\\"b\\\"\"}, \"name\": \"search\"}\n</tool_call>",
+        "Let me look.",
+        &[WEATHER, ("search", "{\"query\": \"a </tool_call> \\\"b\\\"\"}")],
+    ),
+    case(Hermes, "<tool_call>{\"name\": \"now\"}</tool_call> Done.", "Done.", &[("now", "{}")]),
+    case(Hermes, "<tool_call>{\"name\": \"now\", \"arguments\": null}\n</tool_call>", "", &[("now", "{}")]),
+    // Arguments as text, a line break in a string, a function that the request does not have, no end.
+    case(
+        Hermes,
+        "<tool_call>{\"name\": \"get_weather\", \"arguments\": \"{\\\"city\\\": \\\"Oslo\\\"}\"}</tool_call>",
+        "",
+        &[("get_weather", "{\"city\": \"Oslo\"}")],
+    ),
+    case(
+        Hermes,
+        "<tool_call>{\"name\": \"python\", \"arguments\": {\"code\": \"a\nb\"}}</tool_call>",
+        "",
+        &[("python", "{\"code\": \"a\\nb\"}")],
+    ),
+    case(
+        Hermes,
+        "<tool_call>{\"name\": \"other\", \"arguments\": {\"x\": [1, {\"y\": null}]}}",
+        "",
+        &[("other", "{\"x\": [1, {\"y\": null}]}")],
+    ),
+    case(
+        Hermes,
+        "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"now\", \"arguments\": {}}}</tool_call>",
+        "",
+        &[("now", "{}")],
+    ),
+    case(
+        Qwen3Coder,
+        "I check.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
+        "I check.",
+        &[("get_weather", "{\"city\": \"Paris\", \"days\": 3}")],
+    ),
+    case(
+        Qwen3Coder,
+        "<tool_call>\n<function=python>\n<parameter=code>\nif a < b:\n    print(\"x\")\n\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=search>\n<parameter=tags>\n[\"a\", \"b\"]\n</parameter>\n<parameter=exact>\nTrue\n</parameter>\n<parameter=filters>\n{\"k\": 1}\n</parameter>\n</function>\n</tool_call>",
+        "",
+        &[
+            ("python", "{\"code\": \"if a < b:\\n    print(\\\"x\\\")\\n\"}"),
+            ("search", "{\"tags\": [\"a\",\"b\"], \"exact\": true, \"filters\": {\"k\":1}}"),
+        ],
+    ),
+    case(Qwen3Coder, "<function=now>\n</function>", "", &[("now", "{}")]),
+    case(
+        Qwen3Coder,
+        "<tool_call>\n<function=get_weather>{\"city\": \"Paris\"}</function>\n</tool_call>",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        Qwen3Coder,
+        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        Seed,
+        "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        MiniMax,
+        "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>",
+        "",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(
+        Glm,
+        "Sure.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n<tool_call>now</tool_call>",
+        "Sure.",
+        &[("get_weather", "{\"city\": \"Paris\", \"days\": 2}"), ("now", "{}")],
+    ),
+    case(Glm, "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>", "", &[WEATHER]),
+    case(Llama3, "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}", "", &[WEATHER]),
+    case(
+        Llama3,
+        "{\"type\": \"function\", \"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        Llama3,
+        "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}; {\"name\": \"now\", \"parameters\": {}}",
+        "",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(Llama3, "<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}", "", &[WEATHER]),
+    case(
+        Llama3,
+        "<|python_tag|>search.call(query=\"the (end), or 'x'\", exact=True)",
+        "",
+        &[("search", "{\"query\": \"the (end), or 'x'\", \"exact\": true}")],
+    ),
+    case(Llama3, "<|python_tag|>brave_search.call(query=\"x\")", "", &[("brave_search", "{\"query\": \"x\"}")]),
+    case(
+        Llama3,
+        "<|python_tag|>import math\nprint(\"π\", math.pi)",
+        "",
+        &[("python", "{\"code\": \"import math\\nprint(\\\"π\\\", math.pi)\"}")],
+    ),
+    case(
+        Llama3,
+        "[get_weather(city='Paris'), search(query=\"\", tags=['a', \"b\"], filters={'k': None})]",
+        "",
+        &[WEATHER, ("search", "{\"query\": \"\", \"tags\": [\"a\",\"b\"], \"filters\": {\"k\":null}}")],
+    ),
+    // An answer in JSON, and one that speaks of a function.
+    case(Llama3, "{\"name\": \"Ada\", \"age\": 36}", "{\"name\": \"Ada\", \"age\": 36}", &[]),
+    case(
+        Llama3,
+        "The call {\"name\": \"now\", \"parameters\": {}} tells it.",
+        "The call {\"name\": \"now\", \"parameters\": {}} tells it.",
+        &[],
+    ),
+    case(
+        Mistral,
+        "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": \"D681PevKs\"}]",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        Mistral,
+        "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, {\"name\": \"now\", \"arguments\": {}}]",
+        "",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(
+        Mistral,
+        "I look.[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Paris\"}[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}",
+        "I look.",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(Mistral, "[TOOL_CALLS]get_weather{\"city\": \"Paris\"}", "", &[WEATHER]),
+    case(Gemma, "```tool_code\nget_weather(city=\"Paris\")\n```", "", &[WEATHER]),
+    case(
+        Gemma,
+        "Sure!\n```tool_code\nprint(get_weather(city=\"Paris\"))\nnow()\n```\nWait.",
+        "Sure!Wait.",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(Gemma, "```json\n{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}\n```", "", &[WEATHER]),
+    case(Gemma, "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}", "", &[WEATHER]),
+    case(
+        Gemma,
+        "[get_weather(city=\"Paris\", days=-2)]",
+        "",
+        &[("get_weather", "{\"city\": \"Paris\", \"days\": -2}")],
+    ),
+    case(Gemma, "```json\n{\"name\": \"Ada\"}\n```", "```json\n{\"name\": \"Ada\"}\n```", &[]),
+    case(
+        FunctionGemma,
+        "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        FunctionGemma,
+        "<start_function_call>call:search{query:<escape>a \"b\", {c}\n<escape>,exact:true,tags:[<escape>x<escape>,2,null],filters:{k:{},n:-1.5}}<end_function_call><start_function_call>call:now{}<end_function_call>",
+        "",
+        &[
+            (
+                "search",
+                "{\"query\": \"a \\\"b\\\", {c}\\n\", \"exact\": true, \"tags\": [\"x\", 2, null], \"filters\": {\"k\": {}, \"n\": -1.5}}",
+            ),
+            ("now", "{}"),
+        ],
+    ),
+    case(FunctionGemma, "<start_function_call>call:get_weather{city:Paris}<end_function_call>", "", &[WEATHER]),
+    case(
+        Gemma4,
+        "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>,days:3}<tool_call|><|tool_call>call:now{}<tool_call|>",
+        "",
+        &[("get_weather", "{\"city\": \"Paris\", \"days\": 3}"), ("now", "{}")],
+    ),
+    case(Phi, "functools[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]", "", &[WEATHER]),
+    case(
+        Phi,
+        "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, {\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
+        "",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(Phi, "<|tool_call|>{\"name\": \"now\", \"arguments\": {}}<|/tool_call|>", "", &[("now", "{}")]),
+    case(Phi, "Python's functools is a module.", "Python's functools is a module.", &[]),
+    case(
+        DeepSeek,
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(
+        DeepSeek,
+        "I check.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Paris\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "I check.",
+        &[WEATHER],
+    ),
+    case(DeepSeek, "<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Paris\"}", "", &[WEATHER]),
+    case(Harmony, "<|channel|>final<|message|>Hello.", "Hello.", &[]),
+    case(Harmony, "Hello.", "Hello.", &[]),
+    case(
+        Harmony,
+        "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"Paris\"}<|call|>",
+        "I look.",
+        &[WEATHER],
+    ),
+    case(Harmony, " to=functions.now<|channel|>commentary json<|message|>{}", "", &[("now", "{}")]),
+    case(
+        Harmony,
+        "<|channel|>commentary to=functions.get_weather<|message|>{\"city\": \"Paris\"}<|end|><|start|>assistant to=functions.now<|channel|>commentary<|message|>{}<|call|>",
+        "",
+        &[WEATHER, ("now", "{}")],
+    ),
+    case(
+        Jamba,
+        "<tool_calls>[\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n]</tool_calls>",
+        "",
+        &[WEATHER],
+    ),
+    case(
+        Cohere,
+        "<|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}\n]<|END_ACTION|>",
+        "",
+        &[WEATHER],
+    ),
+    case(Nemotron, "<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>", "", &[("now", "{}")]),
+    case(Lfm2, "<|tool_call_start|>[get_weather(city=\"Paris\")]<|tool_call_end|>Checking.", "Checking.", &[WEATHER]),
+    case(
+        Generic,
+        "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>",
+        "",
+        &[WEATHER],
+    ),
+    case(Generic, "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```", "", &[WEATHER]),
+    case(Generic, "[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]", "", &[WEATHER]),
+];
+
+#[test]
+fn calls_are_read() {
+    for Case { format, text, content, calls } in CASES {
+        let read = read_all_ways(text, &of_format(*format), End::Complete);
+        let calls: Vec<(String, String)> =
+            calls.iter().map(|(name, arguments)| (name.to_string(), arguments.to_string())).collect();
+        let wanted = Read { content: content.to_string(), calls, ids: read.ids.clone(), ..Read::default() };
+        assert_eq!(read, wanted, "{format:?} {text:?}");
+    }
+}
+
+/// Cut off anywhere, what was whole is whole, and the last call has a beginning of its arguments.
+#[test]
+fn what_is_cut_off_stays_what_it_was() {
+    for Case { format, text, calls, .. } in CASES {
+        for (at, _) in text.char_indices() {
+            let read = read_in(&[&text[..at]], &of_format(*format), End::Cut);
+            let known = &calls[..read.calls.len().min(calls.len())];
+            assert!(
+                read.calls
+                    .iter()
+                    .map(|(name, arguments)| (name.as_str(), arguments.as_str()))
+                    .eq(known.iter().copied()),
+                "{format:?} {:?}: {read:?}",
+                &text[..at]
+            );
+            if let Some((name, arguments)) = &read.open {
+                let (wanted_name, wanted) = calls[read.calls.len()];
+                assert!(
+                    name == wanted_name && wanted.starts_with(arguments.as_str()),
+                    "{format:?} {:?}: {read:?}",
+                    &text[..at]
+                );
+            }
+            assert_eq!(read.malformed, 0, "{format:?} {:?}: {read:?}", &text[..at]);
+        }
+    }
+}
+
+/// Arguments come before the call is over, and piece by piece.
+#[test]
+fn arguments_are_streamed() {
+    for (format, text) in [
+        (Hermes, "<tool_call>{\"name\": \"python\", \"arguments\": {\"code\": \"one two"),
+        (Qwen3Coder, "<tool_call>\n<function=python>\n<parameter=code>\none two"),
+        (FunctionGemma, "<start_function_call>call:python{code:<escape>one two"),
+        (DeepSeek, "<｜tool▁call▁begin｜>python<｜tool▁sep｜>{\"code\": \"one two"),
+        (Harmony, "<|channel|>commentary to=functions.python<|message|>{\"code\": \"one two"),
+        (Mistral, "[TOOL_CALLS]python[ARGS]{\"code\": \"one two"),
+        (Llama3, "{\"name\": \"python\", \"parameters\": {\"code\": \"one two"),
+    ] {
+        let mut answer = Answer::new(of_format(format));
+        let parts: Vec<Part> = text.chars().flat_map(|c| answer.push(&c.to_string())).collect();
+        let pieces: Vec<&str> = parts
+            .iter()
+            .filter_map(|part| if let Part::Arguments(text) = part { Some(text.as_str()) } else { None })
+            .collect();
+        assert_eq!(parts[0], Part::Call { name: "python".to_owned(), id: None }, "{format:?}");
+        assert_eq!(pieces.concat(), "{\"code\": \"one two", "{format:?}");
+        assert!(pieces.len() > 5, "{format:?}: {pieces:?}");
+    }
+}
+
+#[test]
+fn ids_of_the_model_are_kept() {
+    for (format, text, id) in [
+        (Mistral, "[TOOL_CALLS][{\"id\": \"D681PevKs\", \"name\": \"now\", \"arguments\": {}}]", "D681PevKs"),
+        (Mistral, "[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", "abcdefghi"),
+    ] {
+        assert_eq!(read_all_ways(text, &of_format(format), End::Complete).ids, [id]);
+    }
+}
+
+/// A broken call comes back as the text that it is, and says so.
+#[test]
+fn broken_calls_are_text() {
+    for (format, text) in [
+        (Hermes, "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": }}</tool_call>"),
+        (Hermes, "<tool_call>{'name': 'now'}</tool_call>"),
+        (Hermes, "<tool_call>{\"arguments\": {}}</tool_call>"),
+        (Hermes, "<tool_call>{\"name\": \"now\", \"arguments\": [1]}</tool_call>"),
+        (Hermes, "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1"),
+        (Hermes, "<tool_call>now()</tool_call>"),
+        (Hermes, "<tool_call>{\"name\": \"now\", \"name\": \"search\"}</tool_call>"),
+        (Qwen3Coder, "<tool_call><function=now><parameter=a>1</tool_call>"),
+        (Qwen3Coder, "<tool_call>\n<function=get_weather>\nParis\n</function>\n</tool_call>"),
+        (Glm, "<tool_call></tool_call>"),
+        (Mistral, "[TOOL_CALLS] now(1)"),
+        (Mistral, "[TOOL_CALLS]now[ARGS][1]"),
+        (FunctionGemma, "<start_function_call>call:now{a}<end_function_call>"),
+        (FunctionGemma, "<start_function_call>now{}<end_function_call>"),
+        (Gemma, "```tool_code\nx = 1\n```"),
+        (Phi, "functools[now]"),
+        (
+            DeepSeek,
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{a}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ),
+        (Llama3, "<|python_tag|>search.call(\"positional\")"),
+    ] {
+        let read = read_all_ways(text, &of_format(format), End::Complete);
+        assert_eq!(
+            (read.content.as_str(), read.malformed, read.calls.len()),
+            (text, 1, 0),
+            "{format:?} {text:?}: {read:?}"
+        );
+    }
+}
+
+/// After a broken call the next one is read.
+#[test]
+fn calls_behind_a_broken_one_are_read() {
+    let text = "<tool_call>{oops}</tool_call>\n<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
+    let read = read_all_ways(text, &of_format(Hermes), End::Complete);
+    assert_eq!((read.content.as_str(), read.malformed), ("<tool_call>{oops}</tool_call>", 1));
+    assert_eq!(read.calls, [("now".to_owned(), "{}".to_owned())]);
+}
+
+pub(super) const FRAGMENTS: &[&str] = &[
+    "Alpha",
+    "Omega",
+    " ",
+    "\n",
+    "é",
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    ":",
+    ",",
+    "\"",
+    "'",
+    "\\",
+    "=",
+    "1",
+    "-2.5",
+    "null",
+    "True",
+    "<tool_call>",
+    "</tool_call>",
+    "{\"name\": \"now\", \"arguments\": {}}",
+    "{\"name\": \"search\", \"parameters\": {\"query\": \"",
+    "\"}}",
+    "\"name\": ",
+    "\"now\"",
+    "\"arguments\": ",
+    "{\"city\": \"Paris\"}",
+    "get_weather",
+    "now",
+    "search",
+    "python",
+    ".call(",
+    "query=",
+    "<function=",
+    "now>",
+    "<parameter=",
+    "code>",
+    "</parameter>",
+    "</function>",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+    "<|python_tag|>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "```tool_code\n",
+    "```json\n",
+    "```",
+    "functools[",
+    "<|tool_call|>",
+    "<|/tool_call|>",
+    "<start_function_call>",
+    "call:now{",
+    "<escape>",
+    "<end_function_call>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|\"|>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "function",
+    "<｜tool▁sep｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+    "<|channel|>",
+    "analysis",
+    "commentary",
+    "final",
+    " to=functions.now",
+    "<|constrain|>json",
+    "<|message|>",
+    "<|end|>",
+    "<|start|>",
+    "assistant",
+    "<|call|>",
+    "<tool_calls>",
+    "</tool_calls>",
+    "<seed:tool_call>",
+    "<minimax:tool_call>",
+    "<invoke name=\"now\">",
+    "</invoke>",
+];

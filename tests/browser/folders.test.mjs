@@ -1,0 +1,69 @@
+// Hugging Face folders in Chromium: safetensors give the reference's logits, as they are and quantised while they are loaded.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { readNpy } from '../../scripts/rill/npy.mjs';
+import { goldenJson, openStage, relativeError, root } from './browser.mjs';
+
+const FOLDERS = join(root, 'tests/golden/folders');
+// A plain web server does not list a folder, so files that a model may have are asked for.
+const PROBES = { allowed: [/status of 404/] };
+const LIMIT = { timeout: 60_000 };
+
+let stage;
+before(async () => (stage = await openStage()));
+after(() => stage?.close());
+
+/** What is said of a model, and the logits of every position. */
+const answer = (source, options, ids) =>
+  stage.runWith(
+    PROBES,
+    ([url, more, tokens]) =>
+      withEngine(url, more, async (engine) => ({ info: engine.info, logits: [...(await (await engine.forward(tokens)).readback())] })),
+    source,
+    options,
+    ids,
+  );
+
+for (const [folder, quantization, worker] of [['llama_sharded_f16', 'F16', true], ['qwen2_bf16', 'BF16', false]]) {
+  const ids = JSON.parse(readFileSync(join(FOLDERS, folder, 'ids.json'), 'utf8'));
+  const wanted = readNpy(readFileSync(join(FOLDERS, folder, 'logits.npy')));
+
+  test(`${folder}: logits agree with the reference at every position`, LIMIT, async () => {
+    const { info, logits } = await answer(`/folders/${folder}/`, { worker }, ids);
+    assert.equal(info.quantization, quantization);
+    const columns = wanted.shape[1];
+    for (const row of ids.keys()) {
+      const at = (data) => data.slice(row * columns, (row + 1) * columns);
+      const error = relativeError(at(logits), at(wanted.data));
+      assert.ok(error < 1e-4, `position ${row}: relative error ${error}`);
+    }
+  });
+
+  test(`${folder}: quantised while it is loaded`, LIMIT, async () => {
+    const plain = await answer(`/folders/${folder}/`, { worker }, ids);
+    for (const [quantize, most] of [['q8_0', 0.05], ['q4_0', 0.45]]) {
+      const { info, logits } = await answer(`/folders/${folder}/`, { worker, quantize }, ids);
+      assert.equal(info.quantization, quantize.toUpperCase());
+      assert.equal(info.parameters, plain.info.parameters);
+      assert.ok(info.weight_bytes < 0.7 * plain.info.weight_bytes, `${quantize}: ${info.weight_bytes} of ${plain.info.weight_bytes}`);
+      const error = relativeError(logits, wanted.data);
+      assert.ok(error > 1e-4 && error < most, `${quantize}: relative error ${error}`);
+    }
+  });
+}
+
+test('weights that are quantised here are those of a file that was quantised before', LIMIT, async () => {
+  const ids = goldenJson('tied.ids.json');
+  const here = await answer('/golden/tied-f32.gguf', { quantize: 'q8_0' }, ids);
+  const file = await answer('/golden/tied-q8_0.gguf', {}, ids);
+  assert.equal(here.info.weight_bytes, file.info.weight_bytes);
+  const error = relativeError(here.logits, file.logits);
+  assert.ok(error < 1e-6, `relative error ${error}`);
+  const failed = await stage.run(() => failure(rillm.Engine.load('/golden/tied-f32.gguf', { quantize: 'q5_0' })));
+  assert.equal(failed.code, 'invalid_request');
+  assert.match(failed.message, /q8_0 or q4_0/);
+});
