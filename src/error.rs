@@ -91,6 +91,8 @@ codes! {
     ContextLengthExceeded = "context_length_exceeded",
     /// Logits or weights hold NaN or infinity where a number is needed.
     NumericalError = "numerical_error",
+    /// A logits processor of the caller's failed, or gave something else than logits.
+    LogitsProcessor = "logits_processor",
     /// A WebAssembly module of the package did not load.
     WasmUnavailable = "wasm_unavailable",
     /// The object was disposed of.

@@ -4,6 +4,7 @@
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
 import { RunningGeneration } from './generation.js';
+import { ProcessorCalls } from './logits_processor.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
 import type { GenerationKind, Host, HostLoadOptions } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
@@ -130,12 +131,12 @@ export class Engine {
     this.chat = {
       completions: {
         create: ((request: unknown, options?: RequestOptions) =>
-          this.#create('chat', () => chatShapes(model), request, options)) as ChatCompletions['create'],
+          this.#create('chat', (choices) => chatShapes(model, choices), request, options)) as ChatCompletions['create'],
       },
     };
     this.completions = {
       create: ((request: unknown, options?: RequestOptions) =>
-        this.#create('completion', () => completionShapes(model), request, options)) as Completions['create'],
+        this.#create('completion', (choices) => completionShapes(model, choices), request, options)) as Completions['create'],
     };
     this.embeddings = {
       create: (async (request: unknown, { signal }: RequestOptions = {}) => {
@@ -210,16 +211,17 @@ export class Engine {
 
   async #create<Whole, Part>(
     kind: GenerationKind,
-    newShapes: () => Shapes<Whole, Part>,
+    newShapes: (choices: number) => Shapes<Whole, Part>,
     request: unknown,
-    { signal }: RequestOptions = {},
+    { signal, logitsProcessor }: RequestOptions = {},
   ): Promise<Whole | CompletionStream<Part>> {
-    const { generation: fields, stream, includeUsage } = splitRequest(request);
-    const shapes = newShapes();
-    const turn = await this.#turn(signal);
+    const { generation: fields, stream, includeUsage, choices } = splitRequest(request);
+    const processor = logitsProcessor === undefined ? undefined : new ProcessorCalls(logitsProcessor);
+    const shapes = newShapes(choices);
+    const turn = await this.#turn(signal, Math.min(choices, this.info.max_sequences));
     let running: RunningGeneration;
     try {
-      running = new RunningGeneration(await this.#host.generate(kind, fields), turn, signal);
+      running = new RunningGeneration(await this.#host.generate(kind, fields, processor?.call), turn, signal, processor);
     } catch (thrown) {
       turn.release();
       throw toEngineError(thrown);
@@ -227,7 +229,7 @@ export class Engine {
     if (stream) return new CompletionStream(running, shapes, includeUsage);
     const chunks = [];
     for (let chunk = await running.next(); chunk !== undefined; chunk = await running.next()) chunks.push(chunk);
-    if (signal?.aborted && chunks.at(-1)?.finish_reason === 'cancelled') throw abortError(signal, 'the generation');
+    if (signal?.aborted && chunks.some((chunk) => chunk.finish_reason === 'cancelled')) throw abortError(signal, 'the generation');
     return shapes.whole(chunks);
   }
 
@@ -240,9 +242,9 @@ export class Engine {
     }
   }
 
-  async #turn(signal?: AbortSignal): Promise<Turn> {
+  async #turn(signal?: AbortSignal, places = 1): Promise<Turn> {
     this.#check();
-    return this.#queue.turn(signal);
+    return this.#queue.turn(signal, places);
   }
 
   #check(): void {

@@ -66,6 +66,8 @@ export const ERROR_CODES = [
   'context_length_exceeded',
   /** Logits or weights hold NaN or infinity where a number is needed. */
   'numerical_error',
+  /** A logits processor threw (`cause` is what it threw), or gave something else than logits. */
+  'logits_processor',
   /** The object was disposed of. */
   'disposed',
   /** The worker script did not start: not found, or forbidden by a content security policy. */

@@ -1,6 +1,7 @@
 // One generation between the queue and its reader: hands out chunks, cancels, and gives the turn back at the end, however
 // it ends. It knows nothing of OpenAI's shapes, workers or wasm.
 
+import type { ProcessorCalls } from './logits_processor.js';
 import type { Chunk, Generation } from './protocol.js';
 import type { Turn } from './queue.js';
 
@@ -8,14 +9,16 @@ export class RunningGeneration {
   #generation: Generation;
   #turn: Turn;
   #signal: AbortSignal | undefined;
+  #processor: ProcessorCalls | undefined;
   #buffer: (Chunk | undefined)[] = [];
   #error: { thrown: unknown } | undefined;
   #reading: Promise<void> | undefined;
   #ended = false;
   #abort = () => this.cancel();
 
-  constructor(generation: Generation, turn: Turn, signal: AbortSignal | undefined) {
+  constructor(generation: Generation, turn: Turn, signal: AbortSignal | undefined, processor: ProcessorCalls | undefined) {
     this.#generation = generation;
+    this.#processor = processor;
     this.#turn = turn;
     this.#signal = signal;
     signal?.addEventListener('abort', this.#abort, { once: true });
@@ -56,7 +59,7 @@ export class RunningGeneration {
       (thrown: unknown) => {
         this.#reading = undefined;
         if (this.#ended) return;
-        this.#error = { thrown };
+        this.#error = { thrown: this.#processor === undefined ? thrown : this.#processor.explain(thrown) };
         this.#end();
       },
     );

@@ -2,6 +2,7 @@
 // messages, queues or OpenAI's shapes.
 
 import { EngineError } from './errors.js';
+import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk, EmbeddingsData, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
 import { grammarLoader } from './grammar.js';
 import type { HostSource } from './source.js';
@@ -39,11 +40,15 @@ export class EngineHost implements Host {
     return wasm.guard(() => wasm.inspectModel(source, signal === undefined ? options : { ...options, signal }));
   }
 
-  async generate(kind: GenerationKind, request: object): Promise<Generation> {
+  async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation> {
     const { wasm, engine } = this.#loaded();
-    const generation = await wasm.guard(() => (kind === 'chat' ? engine.chat(request) : engine.complete(request)));
+    let stop!: () => void;
+    const stopped = new Promise<null>((resolve) => (stop = () => resolve(null)));
+    // A processor that never comes back must not keep the generation from ending.
+    const call = processor && ((...args: Parameters<ProcessorCall>) => Promise.race([processor(...args), stopped]));
+    const generation = await wasm.guard(() => (kind === 'chat' ? engine.chat(request, call) : engine.complete(request, call)));
     if (this.#engine !== engine) throw disposed();
-    const running = new EngineGeneration(wasm, generation);
+    const running = new EngineGeneration(wasm, generation, stop);
     this.#generations.add(running);
     void running.released.then(() => this.#generations.delete(running));
     return running;
@@ -150,11 +155,14 @@ class EngineGeneration implements Generation {
   #generation: WasmGeneration;
   #step: Promise<unknown> = Promise.resolve();
   #ended: EngineError | undefined;
+  /** Gives up what the caller's functions were asked for. */
+  #stop: () => void;
   #resolveReleased!: () => void;
 
-  constructor(wasm: Wasm, generation: WasmGeneration) {
+  constructor(wasm: Wasm, generation: WasmGeneration, stop: () => void) {
     this.#wasm = wasm;
     this.#generation = generation;
+    this.#stop = stop;
     this.released = new Promise((resolve) => (this.#resolveReleased = resolve));
   }
 
@@ -169,6 +177,7 @@ class EngineGeneration implements Generation {
 
   cancel(): void {
     if (this.#ended === undefined && !this.#wasm.isBroken()) this.#generation.cancel();
+    this.#stop();
   }
 
   /** Ends it for its reader with this error; resolves when no step runs any more. */

@@ -2,12 +2,14 @@
 // nothing of workers, wasm or the queue.
 
 import { EngineError } from './errors.js';
-import type { Chunk } from './protocol.js';
+import type { Chunk, TokenLogprob, TokenLogprobs } from './protocol.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
+  ChatLogprobs,
   Completion,
   CompletionChunk,
+  CompletionLogprobs,
   FinishReason,
   Timings,
   Usage,
@@ -19,7 +21,12 @@ export interface SplitRequest {
   generation: object;
   stream: boolean;
   includeUsage: boolean;
+  /** How many answers are asked for; the engine says whether there may be so many. */
+  choices: number;
 }
+
+/** More are refused by the engine. */
+const MOST_CHOICES = 128;
 
 export function splitRequest(request: unknown): SplitRequest {
   if (typeof request !== 'object' || request === null) {
@@ -32,9 +39,18 @@ export function splitRequest(request: unknown): SplitRequest {
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
     throw new EngineError('invalid_request', `stream is true or false, got ${describe(stream)}`);
   }
+  // JSON would leave it out without a word.
+  const [called] = Object.entries(rest).find(([, value]) => typeof value === 'function') ?? [];
+  if (called !== undefined) {
+    throw new EngineError(
+      'invalid_request',
+      `${called} is a function, and a request is data; a logits processor goes into the second argument: create(request, {logitsProcessor})`,
+    );
+  }
   // A field set to undefined is an absent field, as in JSON.
   const generation = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
-  return { generation, stream: stream === true, includeUsage: includeUsage(stream_options, stream === true) };
+  const choices = Number.isInteger(rest.n) && (rest.n as number) > 0 ? Math.min(rest.n as number, MOST_CHOICES) : 1;
+  return { generation, stream: stream === true, includeUsage: includeUsage(stream_options, stream === true), choices };
 }
 
 function includeUsage(options: unknown, stream: boolean): boolean {
@@ -78,12 +94,61 @@ function head(prefix: string, model: string): Head {
   return { id, created: Math.floor(Date.now() / 1000), model };
 }
 
-function ending(chunks: Chunk[]): { finish_reason: FinishReason; usage: Usage; timings: Timings } {
-  const { finish_reason, usage, timings } = chunks.at(-1) ?? {};
-  if (finish_reason === undefined || usage === undefined || timings === undefined) {
-    throw new EngineError('internal', 'the generation ended without a finish_reason, usage and timings: this is a fault of rillm');
+function totals(chunks: Chunk[]): { usage: Usage; timings: Timings } {
+  const { usage, timings } = chunks.at(-1) ?? {};
+  if (usage === undefined || timings === undefined) {
+    throw new EngineError('internal', 'the generation ended without usage and timings: this is a fault of rillm');
   }
-  return { finish_reason, usage, timings };
+  return { usage, timings };
+}
+
+/** What the chunks of one choice say together. */
+interface WholeChoice {
+  index: number;
+  text: string;
+  token_ids: number[];
+  logprobs: TokenLogprobs[] | undefined;
+  finish_reason: FinishReason;
+}
+
+function wholeChoices(chunks: Chunk[], choices: number): WholeChoice[] {
+  return Array.from({ length: choices }, (_, index) => {
+    const own = chunks.filter((chunk) => chunk.index === index);
+    const finish_reason = own.at(-1)?.finish_reason;
+    if (finish_reason === undefined) {
+      throw new EngineError('internal', `choice ${index} ended without a finish_reason: this is a fault of rillm`);
+    }
+    return {
+      index,
+      text: own.map(({ text }) => text).join(''),
+      token_ids: own.flatMap((chunk) => chunk.token_ids),
+      logprobs: own[0]?.logprobs && own.flatMap((chunk) => chunk.logprobs ?? []),
+      finish_reason,
+    };
+  });
+}
+
+function chatLogprobs(logprobs: TokenLogprobs[] | undefined): ChatLogprobs | null {
+  if (logprobs === undefined) return null;
+  const shaped = ({ token, bytes, logprob }: TokenLogprob) => ({ token, bytes, logprob });
+  return { content: logprobs.map((of) => ({ ...shaped(of), top_logprobs: of.top.map(shaped) })), refusal: null };
+}
+
+function completionLogprobs(logprobs: TokenLogprobs[] | undefined): CompletionLogprobs | null {
+  if (logprobs === undefined) return null;
+  return {
+    tokens: logprobs.map(tokenName),
+    token_logprobs: logprobs.map(({ logprob }) => logprob),
+    // The chosen token last, where it is not among the most probable ones.
+    top_logprobs: logprobs.map((of) => Object.fromEntries([...of.top, of].map((token) => [tokenName(token), token.logprob]))),
+    text_offset: logprobs.map(({ offset }) => offset),
+  };
+}
+
+/** Part of a character is written by its bytes, as OpenAI does it, so that no two tokens have one name. */
+function tokenName({ token, bytes }: TokenLogprob): string {
+  if (!token.includes('\ufffd')) return token;
+  return `bytes:${bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`;
 }
 
 /** `usage` and `timings` of a chunk that has them, and OpenAI's extra chunk where it was asked for. */
@@ -101,49 +166,48 @@ function withUsage<Part extends { choices: unknown[]; usage?: Usage | null; timi
   return usage === undefined ? [part] : [part, { ...part, choices: [], usage }];
 }
 
-export function chatShapes(model: string): Shapes<ChatCompletion, ChatCompletionChunk> {
+export function chatShapes(model: string, choices: number): Shapes<ChatCompletion, ChatCompletionChunk> {
   const common = head('chatcmpl-', model);
-  const part = (choice: Omit<ChatCompletionChunk['choices'][number], 'index' | 'logprobs'>): ChatCompletionChunk => ({
+  const part = (choice: ChatCompletionChunk['choices'][number]): ChatCompletionChunk => ({
     ...common,
     object: 'chat.completion.chunk',
-    choices: [{ index: 0, logprobs: null, ...choice }],
+    choices: [choice],
   });
   return {
-    opening: () => [part({ delta: { role: 'assistant', content: '' }, finish_reason: null, token_ids: [] })],
+    opening: () =>
+      Array.from({ length: choices }, (_, index) =>
+        part({ index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null, token_ids: [] }),
+      ),
     part(chunk, includeUsage) {
       const delta = chunk.text === '' ? {} : { content: chunk.text };
-      const shaped = part({ delta, finish_reason: chunk.finish_reason ?? null, token_ids: chunk.token_ids });
+      const { index, finish_reason = null, token_ids } = chunk;
+      const shaped = part({ index, delta, logprobs: chatLogprobs(chunk.logprobs), finish_reason, token_ids });
       return withUsage(shaped, chunk, includeUsage);
     },
     whole(chunks) {
-      const { finish_reason, usage, timings } = ending(chunks);
-      const message = { role: 'assistant', content: chunks.map(({ text }) => text).join(''), refusal: null } as const;
-      const token_ids = chunks.flatMap((chunk) => chunk.token_ids);
-      return {
-        ...common,
-        object: 'chat.completion',
-        choices: [{ index: 0, message, logprobs: null, finish_reason, token_ids }],
-        usage,
-        timings,
-      };
+      const shaped = wholeChoices(chunks, choices).map(({ text, logprobs, ...choice }) => {
+        const message = { role: 'assistant', content: text, refusal: null } as const;
+        return { ...choice, message, logprobs: chatLogprobs(logprobs) };
+      });
+      return { ...common, object: 'chat.completion', choices: shaped, ...totals(chunks) };
     },
   };
 }
 
-export function completionShapes(model: string): Shapes<Completion, CompletionChunk> {
+export function completionShapes(model: string, choices: number): Shapes<Completion, CompletionChunk> {
   const common = { ...head('cmpl-', model), object: 'text_completion' } as const;
   return {
     opening: () => [],
     part(chunk, includeUsage) {
-      const { text, token_ids, finish_reason = null } = chunk;
-      const shaped: CompletionChunk = { ...common, choices: [{ index: 0, text, logprobs: null, finish_reason, token_ids }] };
+      const { index, text, token_ids, finish_reason = null } = chunk;
+      const logprobs = completionLogprobs(chunk.logprobs);
+      const shaped: CompletionChunk = { ...common, choices: [{ index, text, logprobs, finish_reason, token_ids }] };
       return withUsage(shaped, chunk, includeUsage);
     },
     whole(chunks) {
-      const { finish_reason, usage, timings } = ending(chunks);
-      const text = chunks.map((chunk) => chunk.text).join('');
-      const token_ids = chunks.flatMap((chunk) => chunk.token_ids);
-      return { ...common, choices: [{ index: 0, text, logprobs: null, finish_reason, token_ids }], usage, timings };
+      const whole = wholeChoices(chunks, choices);
+      const shaped = whole.map(({ logprobs, ...choice }) => ({ ...choice, logprobs: completionLogprobs(logprobs) }));
+      return { ...common, choices: shaped, ...totals(chunks) };
     },
   };
 }

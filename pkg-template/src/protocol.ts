@@ -2,15 +2,33 @@
 
 import type { ErrorData } from './errors.js';
 import type { HostSource } from './source.js';
+import type { ProcessorCall } from './logits_processor.js';
 import type { EmbeddingUsage, EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
 
-/** A piece of generated text; the last one says why it is the last. */
+/** A piece of the text of one choice. The last one of each says why it is the last, and the last one of all has usage and timings. */
 export interface Chunk {
+  /** Which of the choices. */
+  index: number;
   text: string;
   token_ids: number[];
+  /** Where they were asked for, one for each token. */
+  logprobs?: TokenLogprobs[];
   finish_reason?: FinishReason;
   usage?: Usage;
   timings?: Timings;
+}
+
+export interface TokenLogprob {
+  id: number;
+  token: string;
+  bytes: number[];
+  logprob: number;
+}
+
+export interface TokenLogprobs extends TokenLogprob {
+  top: TokenLogprob[];
+  /** Where the token's text begins in that of the choice. */
+  offset: number;
 }
 
 export type GenerationKind = 'chat' | 'completion';
@@ -80,7 +98,7 @@ export interface Host extends HostCalls {
   /** Reads headers only; a host that inspects loads nothing. */
   inspect(source: HostSource, options: HostLoadOptions, signal: AbortSignal | undefined): Promise<Inspection>;
   /** Resolves when the request was accepted. */
-  generate(kind: GenerationKind, request: object): Promise<Generation>;
+  generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation>;
 }
 
 /** An application's own source as the worker sees it: its size, and the number by which the page is asked to read. */
@@ -105,7 +123,10 @@ export type ToWorker =
   | { type: 'bytes'; id: number; bytes: Uint8Array }
   | { type: 'unread'; id: number; error: ErrorData }
   | CallMessage
-  | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number }
+  | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number; isProcessed: boolean }
+  /** What the logits processor made of them, in answer to `process`; they belong to the worker. */
+  | { type: 'processed'; id: number; logits: Float32Array }
+  | { type: 'unprocessed'; id: number; error: ErrorData }
   /** The page took `count` chunks, so the worker may run ahead by as many more. */
   | { type: 'credit'; id: number; count: number }
   | { type: 'cancel'; id: number }
@@ -118,6 +139,8 @@ export type FromWorker =
   | { type: 'error'; id: number; error: ErrorData }
   /** Asks source number `source` of the application's for bytes. */
   | { type: 'read'; id: number; source: number; offset: number; length: number }
+  /** Hands logits to the processor of generation `generation`; they belong to the page. */
+  | { type: 'process'; id: number; generation: number; logits: Float32Array; tokens: Uint32Array; step: number }
   | { type: 'chunk'; id: number; chunk: Chunk | undefined }
   /** The wasm instance is broken: nothing more will be answered. */
   | { type: 'crash'; error: ErrorData };

@@ -1,5 +1,5 @@
-// The order of one engine's requests: as many generations run at once as the engine was loaded for, the others wait for their
-// turn. It knows nothing of what runs.
+// The order of one engine's requests: as many answers are generated at once as the engine was loaded for, other requests wait for
+// their turn. It knows nothing of what runs.
 
 import { abortError, EngineError } from './errors.js';
 
@@ -11,6 +11,7 @@ export interface Turn {
 }
 
 interface Waiter {
+  places: number;
   start(): void;
   reject(error: EngineError): void;
 }
@@ -23,32 +24,35 @@ export class RequestQueue {
   /** Of each turn that runs and wants to know. */
   #somebodyWaits = new Set<() => void>();
 
-  /** `most` turns at once. */
+  /** `most` places in all. */
   constructor(most: number) {
     this.#most = most;
   }
 
-  /** Resolves when it is this request's turn, in the order of the calls. */
-  turn(signal?: AbortSignal): Promise<Turn> {
+  /** Resolves when it is this request's turn, in the order of the calls: when so many places are free. */
+  turn(signal?: AbortSignal, places = 1): Promise<Turn> {
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) return reject(this.#closed);
       if (signal?.aborted) return reject(abortError(signal, 'the request'));
       const abort = () => {
         this.#waiting = this.#waiting.filter((other) => other !== waiter);
+        // Behind one that wants many places, others may have waited that want few.
+        this.#startNext();
         reject(abortError(signal!, 'the request'));
       };
       const waiter: Waiter = {
+        places,
         start: () => {
           signal?.removeEventListener('abort', abort);
-          this.#running += 1;
-          resolve(this.#newTurn());
+          this.#running += places;
+          resolve(this.#newTurn(places));
         },
         reject: (error) => {
           signal?.removeEventListener('abort', abort);
           reject(error);
         },
       };
-      if (this.#running < this.#most) return waiter.start();
+      if (this.#waiting.length === 0 && this.#running + places <= this.#most) return waiter.start();
       signal?.addEventListener('abort', abort, { once: true });
       this.#waiting.push(waiter);
       for (const callback of this.#somebodyWaits) callback();
@@ -61,16 +65,23 @@ export class RequestQueue {
     for (const waiter of this.#waiting.splice(0)) waiter.reject(error);
   }
 
-  #newTurn(): Turn {
+  #startNext(): void {
+    for (let next = this.#waiting[0]; next !== undefined && this.#running + next.places <= this.#most; next = this.#waiting[0]) {
+      this.#waiting.shift();
+      next.start();
+    }
+  }
+
+  #newTurn(places: number): Turn {
     let released = false;
     let somebodyWaits: (() => void) | undefined;
     return {
       release: () => {
         if (released) return;
         released = true;
-        this.#running -= 1;
+        this.#running -= places;
         if (somebodyWaits !== undefined) this.#somebodyWaits.delete(somebodyWaits);
-        this.#waiting.shift()?.start();
+        this.#startNext();
       },
       onWaiting: (callback) => {
         if (released) return;

@@ -284,8 +284,17 @@ interface GenerationRequest {
   top_k?: number | undefined;
   /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
   min_p?: number | undefined;
-  /** The same seed, prompt and settings give the same text on the same adapter. */
+  /**
+   * The same seed, prompt and settings give the same text on the same adapter. Of what the KV cache still holds of the prompt only that
+   * is used which other prompts left there, not answers, because single tokens round otherwise. Beside other requests
+   * (`maxSequences`) a text can differ from the one alone where two tokens come within rounding of each other.
+   */
   seed?: number | undefined;
+  /**
+   * So many answers to the prompt, 1 (the default) to 128. Answer i draws its tokens with the seed + i. With `maxSequences` they are
+   * generated together, as many as that allows; otherwise one after another. The prompt is taken in once, and counts once in `usage`.
+   */
+  n?: number | undefined;
   /** Texts (at most 4) that end the answer; they are not part of it. */
   stop?: string | string[] | undefined;
   /** Go on after the model's end-of-text token. For benchmarks; an extension. */
@@ -324,6 +333,14 @@ export interface ChatCompletionRequest extends GenerationRequest {
   add_generation_prompt?: boolean | undefined;
   /** The answer goes on with the last message, which is the assistant's and is not finished; it comes without what is there already. */
   continue_final_message?: boolean | undefined;
+  /**
+   * Say how probable the tokens are: one entry for each of `token_ids`, the one that ends the answer too. Always those of the
+   * model (softmax of its logits), whatever temperature, truncation, bias or penalties make of them. (So it is with vLLM's default and
+   * llama.cpp's; OpenAI does not say.)
+   */
+  logprobs?: boolean | undefined;
+  /** With `logprobs`: so many of the most probable tokens too, 0 (the default) to 20. */
+  top_logprobs?: number | undefined;
   /** OpenAI's newer name of `max_tokens`. */
   max_completion_tokens?: number | undefined;
   stream?: boolean | undefined;
@@ -332,6 +349,8 @@ export interface ChatCompletionRequest extends GenerationRequest {
 export interface CompletionRequest extends GenerationRequest {
   /** A text, or its token ids. */
   prompt: string | number[];
+  /** How probable the tokens are, and so many of the most probable ones with them, 0 to 20: as `logprobs` of chats, in another shape. */
+  logprobs?: number | undefined;
   stream?: boolean | undefined;
 }
 
@@ -377,6 +396,53 @@ export interface RequestOptions {
    * last chunk has `finish_reason: "cancelled"`.
    */
   signal?: AbortSignal | undefined;
+  /** Changes the logits before each token is chosen. */
+  logitsProcessor?: LogitsProcessor | undefined;
+}
+
+/**
+ * Changes the model's logits before bias, penalties and truncation apply to them and a token is chosen. It changes `logits` (one
+ * float32 for each token of the vocabulary) or returns others; -Infinity bans a token. `tokens` are the prompt and the answer so
+ * far, `step` of them of the answer. It may return a promise. With `n`, the answers call it in turns.
+ *
+ * Every token then waits for all logits to come back from the GPU, for the function, and for them to go there again, so this is
+ * slow (some milliseconds a token, more with large vocabularies). What it throws rejects the request with code `logits_processor`
+ * and is the error's `cause`; NaN or Infinity rejects with `numerical_error`. Not together with `speculation` or structured output.
+ */
+export type LogitsProcessor = (
+  logits: Float32Array,
+  tokens: Uint32Array,
+  step: number,
+) => void | Float32Array | Promise<void | Float32Array>;
+
+/** A token and how probable the model found it. */
+export interface TokenLogprob {
+  /** U+FFFD stands for what is part of a character; a control token is as it is written. */
+  token: string;
+  /** The token's bytes in UTF-8. */
+  bytes: number[];
+  /** Natural logarithm of its probability, at least -9999. */
+  logprob: number;
+}
+
+export interface ChatLogprobs {
+  /** One for each of `token_ids`. */
+  content: (TokenLogprob & {
+    /** The most probable tokens, the most probable first. The chosen one need not be among them. */
+    top_logprobs: TokenLogprob[];
+  })[];
+  refusal: null;
+}
+
+/** One entry for each of `token_ids`. Where a token is part of a character, its text is written as `bytes:\x…`. */
+export interface CompletionLogprobs {
+  tokens: string[];
+  /** Natural logarithms, at least -9999. */
+  token_logprobs: number[];
+  /** The most probable tokens by their text, and the chosen one. */
+  top_logprobs: Record<string, number>[];
+  /** Where each token's text begins in the choice's `text` (of all chunks), as JavaScript counts: `text.slice(offset)`. */
+  text_offset: number[];
 }
 
 export interface ChatCompletion {
@@ -393,7 +459,8 @@ export interface ChatCompletion {
 export interface ChatCompletionChoice {
   index: number;
   message: { role: 'assistant'; content: string; refusal: null };
-  logprobs: null;
+  /** Null unless they were asked for. */
+  logprobs: ChatLogprobs | null;
   finish_reason: FinishReason;
   /** The ids of the new tokens. An extension. */
   token_ids: number[];
@@ -414,7 +481,8 @@ export interface ChatCompletionChunk {
 export interface ChatCompletionChunkChoice {
   index: number;
   delta: { role?: 'assistant'; content?: string };
-  logprobs: null;
+  /** Of the tokens of this chunk. */
+  logprobs: ChatLogprobs | null;
   finish_reason: FinishReason | null;
   token_ids: number[];
 }
@@ -443,7 +511,7 @@ export interface CompletionChunk {
 export interface CompletionChoice<Reason> {
   index: number;
   text: string;
-  logprobs: null;
+  logprobs: CompletionLogprobs | null;
   finish_reason: Reason;
   token_ids: number[];
 }

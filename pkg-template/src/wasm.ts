@@ -15,6 +15,9 @@ export interface WasmGeneration {
   free(): void;
 }
 
+/** Null ends the generation as if it was cancelled. */
+export type WasmLogitsProcessor = (logits: Float32Array, tokens: Uint32Array, step: number) => Promise<Float32Array | null>;
+
 export interface WasmTensor {
   readonly shape: ArrayLike<number>;
   readonly dtype: string;
@@ -49,8 +52,8 @@ export interface WasmEngine {
   /** What autotuning found that was not known yet, to be kept. */
   tunings(): string | undefined;
   /** Resolves when the request was accepted: a grammar in it is compiled. */
-  chat(request: object): Promise<WasmGeneration>;
-  complete(request: object): Promise<WasmGeneration>;
+  chat(request: object, logitsProcessor?: WasmLogitsProcessor): Promise<WasmGeneration>;
+  complete(request: object, logitsProcessor?: WasmLogitsProcessor): Promise<WasmGeneration>;
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
   embed(request: object): Promise<EmbeddingsData>;

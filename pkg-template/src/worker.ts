@@ -3,6 +3,7 @@
 
 import { type EngineError, errorData, toEngineError } from './errors.js';
 import { EngineHost } from './host.js';
+import type { ProcessorCall } from './logits_processor.js';
 import type { FromWorker, Generation, RemoteSource, SentSource, ToWorker } from './protocol.js';
 import type { HostSource } from './source.js';
 import type { ByteSource, LoadProgress } from './types.js';
@@ -46,6 +47,21 @@ function remote({ size, remote: source }: RemoteSource): ByteSource {
   };
 }
 
+/** Calls of logits processors that the page has not answered yet. */
+const processing = new Map<number, { resolve(logits: Float32Array): void; reject(error: EngineError): void }>();
+let nextProcessing = 1;
+
+/** A logits processor that asks the page. */
+function remoteProcessor(generation: number): ProcessorCall {
+  return (logits, tokens, step) =>
+    new Promise((resolve, reject) => {
+      const id = nextProcessing++;
+      processing.set(id, { resolve, reject });
+      const message = { type: 'process', id, generation, logits, tokens, step } as const;
+      scope.postMessage(message, [logits.buffer as ArrayBuffer, tokens.buffer as ArrayBuffer]);
+    });
+}
+
 function fail(id: number, thrown: unknown): void {
   scope.postMessage({ type: 'error', id, error: errorData(toEngineError(thrown)) });
 }
@@ -69,7 +85,7 @@ async function answer(id: number, work: () => Promise<unknown>): Promise<void> {
 async function generate(message: ToWorker & { type: 'generate' }): Promise<void> {
   const { id } = message;
   try {
-    const generation = await host.generate(message.kind, message.request);
+    const generation = await host.generate(message.kind, message.request, message.isProcessed ? remoteProcessor(id) : undefined);
     const state: Running = { generation, credit: message.credit, wake: () => {} };
     running.set(id, state);
     scope.postMessage({ type: 'result', id, value: undefined });
@@ -113,6 +129,14 @@ scope.addEventListener('message', ({ data }) => {
     case 'unread':
       reads.get(data.id)?.reject(toEngineError(data.error));
       reads.delete(data.id);
+      break;
+    case 'processed':
+      processing.get(data.id)?.resolve(data.logits);
+      processing.delete(data.id);
+      break;
+    case 'unprocessed':
+      processing.get(data.id)?.reject(toEngineError(data.error));
+      processing.delete(data.id);
       break;
     case 'call':
       void answer(data.id, () => call(data));

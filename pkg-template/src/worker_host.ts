@@ -2,6 +2,7 @@
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
 import { abortError, EngineError, errorData, toEngineError } from './errors.js';
+import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk, EmbeddingsData, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, SentSource, TensorData, ToWorker } from './protocol.js';
 import type { HostSource } from './source.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
@@ -105,12 +106,25 @@ export class WorkerHost implements Host {
     }
   }
 
-  async generate(kind: GenerationKind, request: object): Promise<Generation> {
+  /** Lets a logits processor work for the worker. */
+  async #answerProcess({ id, generation, logits, tokens, step }: FromWorker & { type: 'process' }): Promise<void> {
+    const processor = this.#generations.get(generation)?.processor;
+    // Of a generation that was released.
+    if (processor === undefined) return;
+    try {
+      const processed = await processor(logits, tokens, step);
+      if (this.#gone === undefined) this.#worker.postMessage({ type: 'processed', id, logits: processed } satisfies ToWorker, [processed.buffer as ArrayBuffer]);
+    } catch (thrown) {
+      this.#post({ type: 'unprocessed', id, error: errorData(toEngineError(thrown)) });
+    }
+  }
+
+  async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation> {
     let generation: RemoteGeneration | undefined;
     await this.#ask<void>((id) => {
-      generation = new RemoteGeneration(id, (message) => this.#post(message), () => this.#release(id));
+      generation = new RemoteGeneration(id, (message) => this.#post(message), () => this.#release(id), processor);
       this.#generations.set(id, generation);
-      return { type: 'generate', id, kind, request, credit: RUN_AHEAD_CHUNKS };
+      return { type: 'generate', id, kind, request, credit: RUN_AHEAD_CHUNKS, isProcessed: processor !== undefined };
     });
     return generation!;
   }
@@ -216,6 +230,10 @@ export class WorkerHost implements Host {
       void this.#answerRead(message);
       return;
     }
+    if (message.type === 'process') {
+      void this.#answerProcess(message);
+      return;
+    }
     const { id } = message;
     const call = this.#calls.get(id);
     switch (message.type) {
@@ -254,6 +272,7 @@ export class WorkerHost implements Host {
 }
 
 class RemoteGeneration implements Generation {
+  readonly processor: ProcessorCall | undefined;
   #id: number;
   #post: (message: ToWorker) => void;
   #releaseInWorker: () => Promise<void>;
@@ -263,7 +282,8 @@ class RemoteGeneration implements Generation {
   /** Chunks taken and not yet reported; reporting them in halves of the window saves messages. */
   #taken = 0;
 
-  constructor(id: number, post: (message: ToWorker) => void, release: () => Promise<void>) {
+  constructor(id: number, post: (message: ToWorker) => void, release: () => Promise<void>, processor: ProcessorCall | undefined) {
+    this.processor = processor;
     this.#id = id;
     this.#post = post;
     this.#releaseInWorker = release;

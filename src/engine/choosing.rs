@@ -454,6 +454,15 @@ fn several(rules: &TokenRules) -> Vec<Vec<u32>> {
     rules.bad_words.iter().filter(|word| word.len() > 1).cloned().collect()
 }
 
+/// Kernels combine the seed with a token's id by exclusive or: without this, neighbouring seeds, which the choices of a request have,
+/// would share their noise among other tokens. The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+fn mixed(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
 /// Refuses rules that kernels have no room for.
 pub fn check_room(rules: &TokenRules) -> Result<()> {
     AdjustLists::words(&rules.ends, &several(rules)).map(|_| ()).map_err(|error| error.context("bad_words"))
@@ -466,7 +475,7 @@ fn sample_settings(settings: &SamplerSettings, rules: &TokenRules, ending: &Endi
         top_k: settings.top_k,
         top_p: settings.top_p,
         min_p: settings.min_p,
-        seed: settings.seed,
+        seed: mixed(settings.seed),
     };
     let steps = u32::try_from(ending.steps).unwrap_or(u32::MAX);
     words.ending(steps, &ending.stops, Features::of(settings, rules).chooser())

@@ -24,6 +24,7 @@ use web_time::Instant;
 
 use super::constraint::Constraint;
 use super::loaded::Inner;
+use super::logprobs::{Sampled, sampled};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
 use super::session::Session;
 use crate::error::Result;
@@ -53,6 +54,8 @@ pub struct Constrained {
     /// Nothing but the end may follow.
     is_complete: bool,
     way: Way,
+    /// Each token is chosen by a mask, because log probabilities are wanted.
+    stepwise: bool,
     /// Tokens that are chosen by masks after the next one that is not allowed.
     patience: usize,
     run_ahead: RunAhead,
@@ -105,6 +108,7 @@ impl Constrained {
         steps: usize,
     ) -> Result<Self> {
         let state = constraint.advance(&[])?;
+        let stepwise = session.logprobs().is_some();
         Ok(Self {
             session,
             constraint,
@@ -114,7 +118,9 @@ impl Constrained {
             logits: Logits::Pass(logits.0, logits.1),
             forced: state.forced,
             is_complete: state.is_complete,
-            way: Way::Masked(1),
+            // Forced tokens and those that ran ahead too far would have no log probabilities, or others' ones.
+            way: Way::Masked(if stepwise { usize::MAX } else { 1 }),
+            stepwise,
             patience: 1,
             run_ahead: RunAhead::default(),
             reach: 0,
@@ -129,11 +135,11 @@ impl Constrained {
     }
 
     /// The next tokens of the answer, of at most `longest` in all; none when it is complete.
-    pub async fn next_tokens(&mut self, engine: &Inner, longest: usize) -> Result<VecDeque<u32>> {
+    pub async fn next_tokens(&mut self, engine: &Inner, longest: usize) -> Result<VecDeque<Sampled>> {
         let mut tokens = VecDeque::new();
         while tokens.is_empty() && !self.is_complete && self.steps < longest {
             let in_flight = matches!(&self.way, Way::Ahead { flights, .. } if !flights.is_empty());
-            if !self.forced.is_empty() && !in_flight {
+            if !self.forced.is_empty() && !in_flight && !self.stepwise {
                 self.take_forced(engine, longest, &mut tokens)?;
             } else if matches!(self.way, Way::Masked(_)) {
                 self.choose_masked(engine, longest, &mut tokens).await?;
@@ -145,7 +151,7 @@ impl Constrained {
     }
 
     /// Takes what the grammar forces in by one pass.
-    fn take_forced(&mut self, engine: &Inner, longest: usize, tokens: &mut VecDeque<u32>) -> Result<()> {
+    fn take_forced(&mut self, engine: &Inner, longest: usize, tokens: &mut VecDeque<Sampled>) -> Result<()> {
         let mut forced = std::mem::take(&mut self.forced);
         forced.truncate(longest - self.steps);
         let state = self.constraint.advance(&forced)?;
@@ -169,12 +175,12 @@ impl Constrained {
             *run += forced.len();
         }
         self.counts.forced += forced.len();
-        tokens.extend(forced);
+        tokens.extend(forced.into_iter().map(Sampled::from));
         Ok(())
     }
 
     /// Chooses one token by a mask.
-    async fn choose_masked(&mut self, engine: &Inner, longest: usize, tokens: &mut VecDeque<u32>) -> Result<()> {
+    async fn choose_masked(&mut self, engine: &Inner, longest: usize, tokens: &mut VecDeque<Sampled>) -> Result<()> {
         let context = &engine.context;
         if matches!(self.logits, Logits::None) {
             self.go_back(engine)?;
@@ -184,7 +190,14 @@ impl Constrained {
         }
         // The GPU begins before the mask is there.
         context.device().flush();
-        self.constraint.mask(&mut self.allowed)?;
+        match self.forced.first() {
+            // The grammar may admit several ways to cut its text into tokens, and takes this one.
+            Some(&forced) => {
+                self.allowed.fill(0);
+                self.allowed[forced as usize / 32] |= 1 << (forced % 32);
+            }
+            None => self.constraint.mask(&mut self.allowed)?,
+        }
         match std::mem::replace(&mut self.logits, Logits::None) {
             Logits::Pass(logits, ids) => self.session.choose_after(context, &logits, ids, Some(&self.allowed))?,
             _ => self.session.choose_step(context, Some(&self.allowed))?,
@@ -196,12 +209,13 @@ impl Constrained {
             self.session.forward_step(context)?;
             context.device().flush();
         }
-        let token = match &words(&readback.bytes().await?)[..] {
-            [token] => *token,
-            other => bail!(Internal, "a read-back of one token gave {}", other.len()),
+        let bytes = readback.bytes().await?;
+        let Some(chosen) = sampled(&mut bytes.iter(), self.steps, 1, self.session.logprobs()).pop() else {
+            bail!(Internal, "a read-back of one token gave none")
         };
+        let token = chosen.token;
         if token == u32::MAX {
-            tokens.push_back(token);
+            tokens.push_back(chosen);
             return Ok(());
         }
         let state = self.constraint.advance(&[token])?;
@@ -229,7 +243,7 @@ impl Constrained {
                 Way::Ahead { flights: VecDeque::new(), run: 0 }
             }
         };
-        tokens.push_back(token);
+        tokens.push_back(chosen);
         Ok(())
     }
 
@@ -243,7 +257,7 @@ impl Constrained {
     }
 
     /// Submits what may be submitted, and takes the oldest of what is under way.
-    async fn run_ahead(&mut self, engine: &Inner, longest: usize, tokens: &mut VecDeque<u32>) -> Result<()> {
+    async fn run_ahead(&mut self, engine: &Inner, longest: usize, tokens: &mut VecDeque<Sampled>) -> Result<()> {
         let mut flights = match &mut self.way {
             Way::Ahead { flights, .. } => std::mem::take(flights),
             Way::Masked(_) => bail!(Internal, "running ahead where masks are wanted"),
@@ -261,7 +275,7 @@ impl Constrained {
                 self.session.decoded(self.last);
             }
             (self.last, self.last_is_in) = (token, false);
-            tokens.push_back(token);
+            tokens.push_back(token.into());
         }
         self.steps += state.taken;
         self.reach += state.taken;
@@ -271,7 +285,7 @@ impl Constrained {
         if self.is_complete || state.taken == sampled.len() {
             *under_way = flights;
         } else if state.taken == numbers {
-            tokens.push_back(u32::MAX);
+            tokens.push_back(u32::MAX.into());
         } else {
             self.counts.rejected += sampled.len() - state.taken + flights.iter().map(|(_, steps)| steps).sum::<usize>();
             self.reach = 0;

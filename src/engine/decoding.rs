@@ -16,8 +16,9 @@ use web_time::Instant;
 
 use super::choosing::{Choosing, Ending, Features};
 use super::loaded::Inner;
+use super::logprobs::{Sampled, sampled};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
-use super::sequences::{Row, Sequences, ring_ranges};
+use super::sequences::{Row, Sequences};
 use super::session::Session;
 use crate::error::{Error, Result};
 use crate::tensor::{Context, Readback};
@@ -56,7 +57,7 @@ struct Member {
     sampled: usize,
     last: Option<u32>,
     /// Of these, what nobody has taken.
-    unread: VecDeque<u32>,
+    unread: VecDeque<Sampled>,
     /// Too many of them.
     is_paused: bool,
     error: Option<Error>,
@@ -64,8 +65,16 @@ struct Member {
 
 struct Flight {
     readback: Readback,
-    /// Whose tokens come back, from which step on and of how many steps.
-    rows: Vec<(u64, usize, usize)>,
+    rows: Vec<FlightRow>,
+}
+
+/// Whose tokens come back, from which step on and of how many steps.
+struct FlightRow {
+    id: u64,
+    first: usize,
+    steps: usize,
+    /// Whether log probabilities come with them: of how many of the most probable tokens.
+    logprobs: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,18 +107,18 @@ impl Member {
     }
 
     /// Takes what was read back in.
-    fn arrived(&mut self, tokens: impl Iterator<Item = u32>) {
-        for token in tokens {
+    fn arrived(&mut self, sampled: Vec<Sampled>) {
+        for sampled in sampled {
             // What a step past the end left in the ring is of another time.
             if self.is_over() {
                 break;
             }
-            if let Some(last) = self.last.replace(token) {
+            if let Some(last) = self.last.replace(sampled.token) {
                 // The step that gave this one has taken the last one into the cache.
                 self.session.decoded(last);
             }
             self.sampled += 1;
-            self.unread.push_back(token);
+            self.unread.push_back(sampled);
         }
         self.is_paused |= self.unread.len() >= MOST_UNREAD;
     }
@@ -151,7 +160,8 @@ impl Decoding {
             // Its session goes on by itself, before its first token is read.
             self.seated = Seated::Alone(id);
         }
-        self.flights.push_back(Flight { readback: first, rows: vec![(id, 0, 1)] });
+        let row = FlightRow { id, first: 0, steps: 1, logprobs: session.logprobs() };
+        self.flights.push_back(Flight { readback: first, rows: vec![row] });
         self.members.push(Member {
             id,
             session,
@@ -222,7 +232,15 @@ impl Decoding {
                 }
             };
             // A sequence that ends earlier stands still from there on.
-            let rows = members.iter().map(|member| (member.id, member.submitted, steps)).collect();
+            let rows = members
+                .iter()
+                .map(|member| FlightRow {
+                    id: member.id,
+                    first: member.submitted,
+                    steps,
+                    logprobs: member.session.logprobs(),
+                })
+                .collect();
             self.flights.push_back(Flight { readback, rows });
             let ids = self.seated.ids().to_vec();
             for member in self.members.iter_mut().filter(|member| ids.contains(&member.id)) {
@@ -260,17 +278,16 @@ impl Decoding {
     }
 
     /// Hands out what a flight brought: the tokens of each row, in pieces as its ring was read.
-    fn arrived(&mut self, rows: &[(u64, usize, usize)], bytes: &[Vec<u8>]) {
+    fn arrived(&mut self, rows: &[FlightRow], bytes: &[Vec<u8>]) {
         let mut pieces = bytes.iter();
-        for (id, first, steps) in rows {
-            let pieces = pieces.by_ref().take(ring_ranges(*first, *steps).count());
-            let tokens: Vec<u32> = pieces.flat_map(|piece| bytemuck::pod_collect_to_vec::<u8, u32>(piece)).collect();
-            if let Ok(member) = self.member(*id) {
-                member.arrived(tokens.into_iter());
+        for row in rows {
+            let sampled = sampled(&mut pieces, row.first, row.steps, row.logprobs);
+            if let Ok(member) = self.member(row.id) {
+                member.arrived(sampled);
             }
         }
         // A prompt says nothing about how long a step takes.
-        let steps = rows.first().map_or(0, |(_, first, steps)| if *first == 0 { 0 } else { *steps });
+        let steps = rows.first().map_or(0, |row| if row.first == 0 { 0 } else { row.steps });
         self.run_ahead.arrived(steps, Instant::now());
     }
 
@@ -302,7 +319,7 @@ impl Drop for Turn<'_> {
 }
 
 /// The next tokens of a member, at least one.
-pub async fn next_tokens(inner: &Inner, id: u64) -> Result<VecDeque<u32>> {
+pub async fn next_tokens(inner: &Inner, id: u64) -> Result<VecDeque<Sampled>> {
     loop {
         let turn = {
             let mut decoding = inner.decoding.borrow_mut();
@@ -383,6 +400,7 @@ async fn seat(inner: &Inner) -> Result<()> {
                 ending: member.ending.clone(),
                 features: member.features,
                 text: if member.features.adjusts() { member.session.tokens().to_vec() } else { Vec::new() },
+                logprobs: member.session.logprobs(),
             });
         }
         let together = if rows.len() > 1 { decoding.together.take() } else { None };

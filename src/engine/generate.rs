@@ -1,8 +1,8 @@
-//! A generation: prefill, the tokens as they come, stop conditions, and the text in chunks.
+//! One choice of a generation: prefill, the tokens as they come, stop conditions, and the text in chunks.
 //!
-//! Generations decode together (`decoding.rs`): steps are submitted several at once and before the last ones' tokens were read.
+//! Choices decode together (`decoding.rs`): steps are submitted several at once and before the last ones' tokens were read.
 //! Those that ran past the end of the text are dropped and never shown. One with speculation decodes by itself, and nothing of it
-//! runs ahead of what was read (`speculation.rs`).
+//! runs ahead of what was read (`speculation.rs`); neither does one whose logits the caller processes (`logits_processor.rs`).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,13 +15,15 @@ use super::choosing::Ending;
 use super::constrained::Constrained;
 use super::constraint::{Asked, Constraint};
 use super::decoding;
-use super::loaded::{Engine, Inner, common_prefix};
+use super::loaded::{Inner, common_prefix};
+use super::logits_processor::{LogitsProcessor, Processing};
+use super::logprobs::{Sampled, TokenLogprobs};
 use super::reasoning_budget::{Budget, ReasoningBudget};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
-use crate::tensor::Readback;
+use crate::tensor::{Readback, Tensor};
 use crate::text::answer::AnswerSettings;
 use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
@@ -75,9 +77,11 @@ pub struct Timings {
     pub accepted_draft_tokens: Option<usize>,
 }
 
-/// A piece of the answer. The last one has the finish reason, usage and timings.
+/// A piece of an answer. The last one of each choice has its finish reason, and the last one of all usage and timings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chunk {
+    /// Which of the choices.
+    pub index: usize,
     pub text: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
@@ -86,6 +90,9 @@ pub struct Chunk {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub malformed_tool_calls: Vec<MalformedToolCall>,
     pub token_ids: Vec<u32>,
+    /// Where they were asked for, one for each of `token_ids`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Vec<TokenLogprobs>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     /// What of the request ended the answer.
@@ -98,6 +105,7 @@ pub struct Chunk {
 }
 
 /// What to generate, after validation.
+#[derive(Clone)]
 pub(super) struct Request {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<usize>,
@@ -111,12 +119,20 @@ pub(super) struct Request {
     pub speculation: Option<Speculation>,
     /// What the answer is held to.
     pub grammar: Option<Asked>,
+    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    pub logprobs: Option<usize>,
+    /// Changes the logits before each choice.
+    pub processor: Option<Rc<dyn LogitsProcessor>>,
+    /// How many answers to the prompt.
+    pub choices: usize,
+    /// The same request is to give the same tokens again: it has a seed.
+    pub is_reproducible: bool,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
 }
 
-/// A generation under way. Dropping it ends it.
-pub struct Generation {
+/// An answer under way. Dropping it ends it.
+pub(super) struct Choice {
     engine: Rc<Inner>,
     place: Place,
     request: Request,
@@ -127,11 +143,13 @@ pub struct Generation {
     decoder: StreamDecoder,
     reader: AnswerReader,
     /// Tokens that were read and are not part of the answer yet.
-    read: VecDeque<u32>,
+    read: VecDeque<Sampled>,
     /// The pass that samples the first token: how many tokens it takes in, and when it began.
     last_pass: Option<(usize, Instant)>,
     /// Tokens of the answer, read so far, and the last of them.
     generated: usize,
+    /// Of their text, in UTF-16 code units.
+    offset: usize,
     last: Option<u32>,
     cached: usize,
     started: Instant,
@@ -150,6 +168,8 @@ enum Place {
     Decoding(u64),
     /// With it, because it speculates.
     Speculating(Box<Speculating>),
+    /// With it, because its logits are processed.
+    Processing(Box<Processing>),
     /// With it, because a grammar looks at each token.
     Constrained(Box<Constrained>),
 }
@@ -172,46 +192,37 @@ impl Chunk {
     }
 }
 
-impl Engine {
-    /// Checks what can be checked now; nothing runs before the first `next`.
-    pub(super) fn start(&self, request: Request) -> Result<Generation> {
-        let capacity = self.0.info.context_length;
-        if request.prompt.is_empty() {
-            bail!(InvalidRequest, "the prompt has no tokens, wanted at least one");
-        }
-        // One place is left, or nothing could be said.
-        if request.prompt.len() >= capacity {
-            bail!(
-                ContextLengthExceeded,
-                "the prompt has {} tokens, and the context holds {capacity}; shorten the messages or load with a larger \
-                 contextLength",
-                request.prompt.len()
-            );
-        }
-        if let (Some(asked), Some(_)) = (&request.grammar, request.sampler.mirostat) {
-            bail!(
-                InvalidRequest,
-                "{} and mirostat exclude each other: forced tokens have no surprise that it could follow; leave one of them out",
-                asked.field
-            );
-        }
-        if request.budget.is_some() && request.sampler.mirostat.is_some() {
-            bail!(
-                InvalidRequest,
-                "thinking_token_budget and mirostat exclude each other: forced tokens have no surprise that it could follow; leave \
-                 one of them out"
-            );
-        }
+/// What the prompt of one choice left for others: their sessions take it over instead of taking it in themselves.
+pub(super) struct Prompted {
+    /// The number of its session in the cache of all.
+    pub sequence: usize,
+    /// Behind the prompt, [1, vocab_size].
+    logits: Tensor,
+    /// Tokens that the pass took in which gave them.
+    pub advance: usize,
+    /// As of its session.
+    pub by_passes: usize,
+}
+
+/// What an answer begins with.
+struct Opening {
+    constraint: Option<Box<dyn Constraint>>,
+    forced: Vec<u32>,
+}
+
+impl Choice {
+    /// Nothing runs before the first `next`.
+    pub fn new(engine: Rc<Inner>, request: Request) -> Self {
         // What a grammar admits is the text to the letter.
         let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
         let decoder = match request.continues || is_whole {
             true => StreamDecoder::continuing(),
-            false => StreamDecoder::new(&self.0.tokenizer),
+            false => StreamDecoder::new(&engine.tokenizer),
         };
         let decoder = decoder.showing(request.answer.visible.clone());
         let reader = AnswerReader::new(request.answer.clone());
-        Ok(Generation {
-            engine: self.0.clone(),
+        Self {
+            engine,
             place: Place::Nowhere,
             request,
             constraint: None,
@@ -221,17 +232,20 @@ impl Engine {
             read: VecDeque::new(),
             last_pass: None,
             generated: 0,
+            offset: 0,
             last: None,
             cached: 0,
             started: Instant::now(),
             first_token: None,
             cancelled: false,
             finished: false,
-        })
+        }
     }
-}
 
-impl Generation {
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
     /// The next piece of the answer, `None` after the last one.
     pub async fn next(&mut self) -> Result<Option<Chunk>> {
         if self.finished {
@@ -279,11 +293,7 @@ impl Generation {
     }
 
     async fn advance(&mut self) -> Result<Chunk> {
-        if matches!(self.place, Place::Nowhere) && !self.cancelled {
-            self.prepare().await?;
-            self.prefill().await?;
-        }
-        let mut chunk = Chunk::default();
+        let mut chunk = Chunk { logprobs: self.request.logprobs.map(|_| vec![]), ..Chunk::default() };
         // All that was read makes one chunk. Tokens can be without text of their own: part of a character, or what may become a
         // stop string.
         while chunk.finish_reason.is_none() && (chunk.says_nothing() || !self.read.is_empty()) {
@@ -296,8 +306,10 @@ impl Generation {
                 chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, &mut chunk));
                 break;
             }
-            let token = self.next_token().await?;
-            self.take_token(token, &mut chunk)?;
+            match self.next_token().await? {
+                Some(sampled) => self.take_token(sampled, &mut chunk)?,
+                None => self.cancelled = true,
+            }
         }
         if chunk.finish_reason.is_some() {
             chunk.usage = Some(self.usage());
@@ -307,69 +319,140 @@ impl Generation {
         Ok(chunk)
     }
 
-    async fn prefill(&mut self) -> Result<()> {
+    /// Takes the prompt in, or over from a choice that did, and lets the first token be sampled. Comes before the first `next`. What the
+    /// prompt left is for other choices; nothing where a grammar leaves nothing to be sampled.
+    pub async fn begin(&mut self, prompted: Option<&Prompted>) -> Result<Option<Prompted>> {
+        let begun = match prompted {
+            Some(prompted) => self.adopt(prompted).await.map(|()| None),
+            None => self.prefill().await,
+        };
+        if begun.is_err() {
+            self.end(true);
+        }
+        begun
+    }
+
+    async fn prefill(&mut self) -> Result<Option<Prompted>> {
         self.started = Instant::now();
         let engine = self.engine.clone();
-        let mut prompt = self.request.prompt.clone();
+        let Some(opening) = self.opening().await? else { return Ok(None) };
+        let prompt = [&self.request.prompt, &opening.forced[..]].concat();
+        let is_reproducible = self.request.is_reproducible;
+        let session = self.take_session(&prompt, opening.constraint.is_some()).await?;
+        // The last token is always taken in anew: its logits are wanted.
+        let mut common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
+        if is_reproducible {
+            // Passes over one token round otherwise than those over several, so what the cache happens to hold must not decide which of
+            // them a token of the prompt takes.
+            common = common.min(session.by_passes()).min(prompt.len().saturating_sub(2));
+        }
+        session.truncate(common);
+        self.cached = common.min(self.request.prompt.len());
+        let mut done = common;
+        let (logits, advance) = loop {
+            let begin = Instant::now();
+            let among_others = !engine.decoding.borrow().is_idle();
+            let rest = prompt.len() - done;
+            let mut tokens = engine.pace.borrow().part_of(rest, among_others);
+            if is_reproducible && rest == tokens + 1 {
+                tokens -= 1;
+            }
+            let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
+            if tokens == rest {
+                let logits = session.pass(engine.decoder()?, &prompt[done..], opening.forced.len())?;
+                self.last_pass = Some((tokens, begin));
+                break (logits, tokens);
+            }
+            session.prefill(engine.decoder()?, &prompt[done..done + tokens])?;
+            done += tokens;
+            // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
+            engine.context.device().sync().await?;
+            engine.pace.borrow_mut().took(tokens, begin.elapsed());
+        };
+        let Place::Prefill(session) = &self.place else { bail!(Internal, "a generation without a session") };
+        let by_passes = session.by_passes();
+        let prompted = Prompted { sequence: session.sequence, logits, advance, by_passes };
+        self.go_on(&prompted, opening)?;
+        Ok(Some(prompted))
+    }
+
+    async fn adopt(&mut self, prompted: &Prompted) -> Result<()> {
+        self.started = Instant::now();
+        let engine = self.engine.clone();
+        let Some(opening) = self.opening().await? else { return Ok(()) };
+        let prompt = [&self.request.prompt, &opening.forced[..]].concat();
+        self.cached = self.request.prompt.len();
+        let session = self.take_session(&prompt, opening.constraint.is_some()).await?;
+        session.adopt(&engine.context, &prompt, opening.forced.len(), prompted)?;
+        self.go_on(prompted, opening)
+    }
+
+    /// What the answer begins with by its grammar. None where that is all of it.
+    async fn opening(&mut self) -> Result<Option<Opening>> {
+        self.prepare().await?;
         let mut constraint = self.constraint.take();
         let (forced, is_all) = match &mut constraint {
-            Some(constraint) => self.begin(&mut **constraint)?,
+            // Of each token log probabilities are wanted, so each is chosen, be it from a single one.
+            Some(_) if self.request.logprobs.is_some() => (Vec::new(), false),
+            Some(constraint) => self.forced(&mut **constraint)?,
             None => (Vec::new(), false),
         };
         if is_all || forced.len() == self.longest() {
-            (self.read, self.is_known) = (forced.into(), is_all);
-            return Ok(());
+            (self.read, self.is_known) = (forced.into_iter().map(Sampled::from).collect(), is_all);
+            return Ok(None);
         }
-        prompt.extend(&forced);
-        let ending = Ending { stops: self.ends(), steps: self.longest() };
-        self.place = Place::Prefill(Box::new(engine.take_session(&prompt)?));
+        Ok(Some(Opening { constraint, forced }))
+    }
+
+    /// A session with the settings of this choice.
+    async fn take_session(&mut self, prompt: &[u32], masks: bool) -> Result<&mut Session> {
+        let engine = self.engine.clone();
+        self.place = Place::Prefill(Box::new(engine.take_session(prompt)?));
+        let ending = self.ending();
         let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
-        // The last token is always taken in anew: its logits are wanted.
-        let common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
-        session.truncate(common);
-        // What a grammar forced the last time may be there as well.
-        self.cached = common.min(self.request.prompt.len());
         session.configure(engine.decoder()?, &self.request.sampler, &self.request.rules, &ending).await?;
-        if constraint.is_some() {
+        if masks {
             session.prepare_masks(&engine.context).await?;
         }
-        let mut done = common;
-        let mut logits = None;
-        while done < prompt.len() {
-            let begin = Instant::now();
-            let among_others = !engine.decoding.borrow().is_idle();
-            let tokens = engine.pace.borrow().part_of(prompt.len() - done, among_others);
-            match constraint.is_some() && done + tokens == prompt.len() {
-                true => logits = Some((session.pass(engine.decoder()?, &prompt[done..], forced.len())?, tokens)),
-                false => session.prefill(engine.decoder()?, &prompt[done..], tokens)?,
-            }
-            done += tokens;
-            if done < prompt.len() {
-                // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
-                engine.context.device().sync().await?;
-                engine.pace.borrow_mut().took(tokens, begin.elapsed());
-            } else {
-                self.last_pass = Some((tokens, begin));
-            }
-        }
-        let first = match &logits {
-            Some(_) => None,
-            None => Some(session.read_tokens(&engine.context, 0, 1)?),
-        };
+        // Of processed logits the CPU has what it takes.
+        let logprobs = self.request.logprobs.filter(|_| self.request.processor.is_none());
+        session.configure_logprobs(&engine.context, logprobs).await?;
+        Ok(session)
+    }
+
+    fn ending(&self) -> Ending {
+        Ending { stops: self.ends(), steps: self.longest() }
+    }
+
+    /// From the logits behind the prompt to where the tokens come from.
+    fn go_on(&mut self, prompted: &Prompted, opening: Opening) -> Result<()> {
+        let engine = self.engine.clone();
+        let ending = self.ending();
         let Place::Prefill(session) = std::mem::replace(&mut self.place, Place::Nowhere) else {
             bail!(Internal, "a generation without a session")
         };
-        self.place = match (constraint, logits, first, self.request.speculation.take()) {
-            (Some(constraint), Some(logits), _, _) => {
-                let last = prompt[prompt.len() - 1];
-                let constrained = Constrained::new(&engine, *session, constraint, logits, last, forced.len())?;
-                self.read = forced.into();
-                Place::Constrained(Box::new(constrained))
-            }
-            (_, _, None, _) => bail!(Internal, "a prompt was taken in and no token chosen"),
-            (_, _, Some(first), None) => {
+        let session = *session;
+        let Prompted { logits, advance, .. } = prompted;
+        if let Some(constraint) = opening.constraint {
+            let last = opening.forced.last().or(self.request.prompt.last()).copied().unwrap_or_default();
+            let (logits, steps) = ((logits.clone(), *advance), opening.forced.len());
+            self.read = opening.forced.into_iter().map(Sampled::from).collect();
+            let constrained = Constrained::new(&engine, session, constraint, logits, last, steps)?;
+            self.place = Place::Constrained(Box::new(constrained));
+            return Ok(());
+        }
+        if let Some(processor) = &self.request.processor {
+            let (wanted, logits) = (self.request.logprobs, (logits.clone(), *advance));
+            self.place =
+                Place::Processing(Box::new(Processing::new(session, processor.clone(), wanted, logits, ending.steps)));
+            return Ok(());
+        }
+        session.choose_after(&engine.context, logits, *advance, None)?;
+        let first = session.read_tokens(&engine.context, 0, 1)?;
+        self.place = match self.request.speculation.take() {
+            None => {
                 let id = engine.decoding.borrow_mut().join(
-                    *session,
+                    session,
                     &self.request.sampler,
                     &self.request.rules,
                     ending,
@@ -377,8 +460,8 @@ impl Generation {
                 );
                 Place::Decoding(id)
             }
-            (_, _, Some(first), Some(speculation)) => Place::Speculating(Box::new(Speculating {
-                session: *session,
+            Some(speculation) => Place::Speculating(Box::new(Speculating {
+                session,
                 speculation,
                 in_flight: Some((first, 1)),
                 steps: 1,
@@ -389,7 +472,7 @@ impl Generation {
     }
 
     /// The tokens that a grammar forces at the beginning, which go through the prompt's pass, and whether they are all.
-    fn begin(&self, constraint: &mut dyn Constraint) -> Result<(Vec<u32>, bool)> {
+    fn forced(&self, constraint: &mut dyn Constraint) -> Result<(Vec<u32>, bool)> {
         let mut state = constraint.advance(&[])?;
         let (mut forced, room) = (Vec::new(), self.longest());
         while !state.forced.is_empty() && forced.len() < room {
@@ -410,13 +493,20 @@ impl Generation {
         is_complete && self.read.is_empty()
     }
 
-    /// The next token, from those that were read, or from the oldest steps in flight.
-    async fn next_token(&mut self) -> Result<u32> {
+    /// The next token, from those that were read, or from the oldest steps in flight. None where the caller cancelled meanwhile.
+    async fn next_token(&mut self) -> Result<Option<Sampled>> {
         if self.read.is_empty() {
             let (last, longest) = (self.last, self.longest());
             match &mut self.place {
                 Place::Decoding(id) => self.read = decoding::next_tokens(&self.engine, *id).await?,
-                Place::Speculating(alone) => self.read = alone.next_tokens(&self.engine, last, longest).await?,
+                Place::Speculating(alone) => {
+                    let tokens = alone.next_tokens(&self.engine, last, longest).await?;
+                    self.read = tokens.into_iter().map(Sampled::from).collect();
+                }
+                Place::Processing(alone) => match alone.next_token(&self.engine, last).await? {
+                    Some(sampled) => self.read.push_back(sampled),
+                    None => return Ok(None),
+                },
                 Place::Constrained(alone) => self.read = alone.next_tokens(&self.engine, longest).await?,
                 _ => bail!(Internal, "a generation without a session"),
             }
@@ -428,18 +518,18 @@ impl Generation {
             }
         }
         match self.read.pop_front() {
-            Some(u32::MAX) => bail!(
+            Some(Sampled { token: u32::MAX, .. }) => bail!(
                 NumericalError,
                 "the logits of token {} are not numbers (NaN), or nothing but -infinity: the model's weights are broken or \
                  overflow, or the request bans every token",
                 self.generated
             ),
-            Some(token) => Ok(token),
+            Some(sampled) => Ok(Some(sampled)),
             None => bail!(Internal, "a token was read back without its bytes"),
         }
     }
 
-    fn take_token(&mut self, token: u32, chunk: &mut Chunk) -> Result<()> {
+    fn take_token(&mut self, Sampled { token, logprobs }: Sampled, chunk: &mut Chunk) -> Result<()> {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += 1;
         self.last = Some(token);
@@ -453,6 +543,9 @@ impl Generation {
             alone.session.decoded(token);
         }
         chunk.token_ids.push(token);
+        if let (Some(logprobs), Some(all)) = (logprobs, &mut chunk.logprobs) {
+            all.push(TokenLogprobs::new(&self.engine.tokenizer, token, &logprobs, self.offset));
+        }
         if stops {
             let text = self.decoder.clone().showing(vec![token]).push(&self.engine.tokenizer, token)?;
             chunk.finish_reason = Some(self.reader.stop_at(token, &text, chunk));
@@ -463,6 +556,7 @@ impl Generation {
             return Ok(());
         }
         let piece = self.decoder.push(&self.engine.tokenizer, token)?;
+        self.offset += piece.encode_utf16().count();
         chunk.finish_reason = self.reader.push(&piece, chunk);
         if chunk.finish_reason.is_some() {
             return Ok(());
@@ -530,6 +624,7 @@ impl Generation {
                 alone.speculation.end(&self.engine, forget);
                 Some(alone.session)
             }
+            Place::Processing(alone) => Some(alone.end()),
             Place::Constrained(alone) => Some(alone.session),
         };
         if let Some(mut session) = session {
@@ -567,7 +662,7 @@ impl Speculating {
     }
 }
 
-impl Drop for Generation {
+impl Drop for Choice {
     fn drop(&mut self) {
         self.end(false);
     }

@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use super::choosing::{Choosing, Ending, Features, Plans, Target};
+use super::logprobs::{LogprobPlans, LogprobRings};
 use super::session::RING;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
@@ -22,6 +23,9 @@ pub struct Sequences {
     cache: KvCache,
     /// Rows are those who take part; the last word of a row's state is the number of its sequence in the cache.
     choosing: Choosing,
+    /// Made when log probabilities are first asked for, with which rows want them.
+    logprobs: Option<LogprobRings>,
+    wants_logprobs: Vec<bool>,
     by_rows: [Option<Recorded>; MAX_SEQUENCES + 1],
     rows: usize,
     /// What the choices of those who take part need.
@@ -34,6 +38,7 @@ struct Recorded {
     /// [rows, vocab_size]
     logits: Tensor,
     plans: Plans,
+    logprobs: Option<LogprobPlans>,
 }
 
 /// A sequence that is to take part.
@@ -52,6 +57,8 @@ pub struct Row {
     pub features: Features,
     /// The text before `token`, where its features look at it.
     pub text: Vec<u32>,
+    /// Of how many of the most probable tokens log probabilities come with the tokens.
+    pub logprobs: Option<usize>,
 }
 
 impl Sequences {
@@ -65,6 +72,8 @@ impl Sequences {
         Ok(Self {
             cache,
             choosing: Choosing::new(context, target)?,
+            logprobs: None,
+            wants_logprobs: Vec::new(),
             by_rows: Default::default(),
             rows: 0,
             features: Features::PLAIN,
@@ -99,6 +108,21 @@ impl Sequences {
             let ((), plan) = context.plan(choose).await?;
             recorded.plans.keep(features, plan);
         }
+        self.wants_logprobs = rows.iter().map(|row| row.logprobs.is_some()).collect();
+        if self.wants_logprobs.contains(&true) {
+            let rings = match self.logprobs.take() {
+                Some(rings) => rings,
+                None => LogprobRings::new(context, MAX_SEQUENCES)?,
+            };
+            if recorded.logprobs.is_none() {
+                let of_rows = self.choosing.first(n)?;
+                let plans = LogprobPlans::new(context, &rings.first(n)?, &recorded.logits, of_rows.target()).await?;
+                recorded.logprobs = Some(plans);
+            }
+            let wanted: Vec<u32> = rows.iter().map(|row| row.logprobs.unwrap_or(0) as u32).collect();
+            rings.configure(context, &wanted)?;
+            self.logprobs = Some(rings);
+        }
         self.by_rows[n] = Some(recorded);
         let tokens: Vec<u32> = rows.iter().map(|row| row.token).collect();
         context.write(&target.token, 0, bytemuck::cast_slice(&tokens))?;
@@ -127,7 +151,7 @@ impl Sequences {
                 None => bail!(Internal, "a step of several sequences gave no logits"),
             })
             .await?;
-        Ok(Recorded { forward, logits, plans: Plans::default() })
+        Ok(Recorded { forward, logits, plans: Plans::default(), logprobs: None })
     }
 
     /// Records a step of those who take part: the commands are the same every time.
@@ -136,14 +160,18 @@ impl Sequences {
             bail!(Internal, "a step of {} sequences, which nobody recorded", self.rows)
         };
         context.replay(&recorded.forward)?;
-        match recorded.plans.get(self.features) {
+        let choose = || match recorded.plans.get(self.features) {
             Some(plan) => context.replay(plan),
             None => bail!(Internal, "a choice that nobody recorded: {:?}", self.features),
+        };
+        match &recorded.logprobs {
+            Some(plans) if self.wants_logprobs.contains(&true) => plans.around(context, choose),
+            _ => choose(),
         }
     }
 
     /// Starts reading the tokens of each row: those of `steps` steps from the row's `firsts` on. The read-back gives them row
-    /// by row, each in one or two pieces.
+    /// by row, each in one or two pieces, with their log probabilities where these are wanted (`logprobs::sampled` reads it).
     pub fn read_tokens(&self, context: &Context, firsts: &[usize], steps: usize) -> Result<Readback> {
         let ring = &self.choosing.target().ring;
         let mut ranges = Vec::with_capacity(2 * firsts.len());
@@ -151,6 +179,9 @@ impl Sequences {
             ranges.extend(
                 ring_ranges(*first, steps).map(|range| (ring, row * RING + range.start..row * RING + range.end)),
             );
+            if let (Some(rings), Some(true)) = (&self.logprobs, self.wants_logprobs.get(row)) {
+                ranges.extend(rings.ranges(row, *first, steps));
+            }
         }
         context.start_readback(&ranges)
     }

@@ -8,6 +8,8 @@
 use std::rc::Rc;
 
 use super::choosing::{Choosing, Ending, Target};
+use super::generate::Prompted;
+use super::logprobs::{LogprobPlans, LogprobRings};
 use super::sampling::Sampling;
 use super::sequences::ring_ranges;
 use super::verification::{Draft, Verification};
@@ -34,13 +36,21 @@ pub struct Session {
     /// Recorded before the first use.
     decode: Option<Decode>,
     verification: Verification,
+    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    logprobs: Option<usize>,
     tokens: Vec<u32>,
+    /// So many of them were taken in by passes over several tokens, as the tokens of a prompt are. Kernels for one token round otherwise.
+    by_passes: usize,
 }
 
 /// The decode step of one token.
 struct Decode {
+    /// [1, vocab_size], which `forward` gives.
+    logits: Tensor,
     forward: Plan,
     sampling: Sampling,
+    /// Recorded when log probabilities are first asked for.
+    logprobs: Option<(LogprobRings, LogprobPlans)>,
 }
 
 impl Session {
@@ -55,7 +65,9 @@ impl Session {
             ring: context.zeros(Desc::u32(&[RING]))?,
             decode: None,
             verification: Verification::default(),
+            logprobs: None,
             tokens: Vec::new(),
+            by_passes: 0,
         })
     }
 
@@ -64,16 +76,20 @@ impl Session {
         if self.decode.is_some() {
             return Ok(());
         }
-        let Self { state, token, ring, cache, .. } = &*self;
+        let Self { state, token, cache, .. } = &*self;
         let (logits, forward) = context.plan(|| transformer.forward(token, state, cache, Logits::Last)).await?;
-        let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
-        let sampling = Sampling::new(context, logits_of(logits)?, target, self.capacity).await?;
+        let logits = logits_of(logits)?;
+        let sampling = Sampling::new(context, logits.clone(), self.target(), self.capacity).await?;
         // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, state, cache, Logits::Last)).await?;
         context.device().sync().await?;
-        self.decode = Some(Decode { forward, sampling });
+        self.decode = Some(Decode { logits, forward, sampling, logprobs: None });
         Ok(())
+    }
+
+    fn target(&self) -> Target {
+        Target { state: self.state.clone(), token: self.token.clone(), ring: self.ring.clone() }
     }
 
     fn decode(&self) -> Result<&Decode> {
@@ -90,12 +106,18 @@ impl Session {
 
     /// Forgets what the cache holds.
     pub fn forget(&mut self) {
-        self.tokens.clear();
+        self.truncate(0);
     }
 
     /// Keeps only the first `length` tokens.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
+        self.by_passes = self.by_passes.min(length);
+    }
+
+    /// How many tokens from the first on have keys and values that another pass over them, in whatever parts, would give to the bit.
+    pub fn by_passes(&self) -> usize {
+        self.by_passes
     }
 
     /// A token that a decode step has taken into the cache.
@@ -119,12 +141,38 @@ impl Session {
         }
     }
 
+    /// Lets log probabilities come with the tokens of the next generation: of so many of the most probable ones besides the chosen.
+    pub async fn configure_logprobs(&mut self, context: &Context, wanted: Option<usize>) -> Result<()> {
+        self.logprobs = wanted;
+        let Some(wanted) = wanted else { return Ok(()) };
+        let target = self.target();
+        let Some(decode) = &mut self.decode else { bail!(Internal, "a session is used before it was prepared") };
+        if decode.logprobs.is_none() {
+            let rings = LogprobRings::new(context, 1)?;
+            let plans = LogprobPlans::new(context, &rings, &decode.logits, &target).await?;
+            decode.logprobs = Some((rings, plans));
+        }
+        match &decode.logprobs {
+            Some((rings, _)) => rings.configure(context, &[wanted as u32]),
+            None => Ok(()),
+        }
+    }
+
+    /// Of how many of the most probable tokens log probabilities come with the tokens.
+    pub fn logprobs(&self) -> Option<usize> {
+        self.logprobs
+    }
+
     /// One forward pass over `ids`, appended to what the cache holds.
     pub fn forward(&mut self, transformer: &Transformer, ids: &[u32], logits: Logits) -> Result<Option<Tensor>> {
         self.check(transformer, ids)?;
         let context = transformer.context();
         self.place(context, 0)?;
         let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
+        // Where all logits are wanted, few tokens take kernels of their own.
+        if ids.len() > 1 && logits != Logits::All && self.by_passes == self.tokens.len() {
+            self.by_passes += ids.len();
+        }
         let logits = transformer.forward(&tokens, &self.state, &self.cache, logits)?;
         self.tokens.extend_from_slice(ids);
         Ok(logits)
@@ -140,15 +188,18 @@ impl Session {
         Ok(states)
     }
 
-    /// Takes in the next part of a prompt, of `tokens` tokens; with the last part, samples the first token of the answer as
-    /// step 0.
-    pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32], tokens: usize) -> Result<()> {
-        if tokens < ids.len() {
-            self.forward(transformer, &ids[..tokens], Logits::None)?;
-            return Ok(());
-        }
-        let logits = self.forward(transformer, ids, Logits::Last)?;
-        self.decode()?.sampling.record(transformer.context(), &logits_of(logits)?, ids.len(), &self.tokens)
+    /// Takes in a part of a prompt that is not the last.
+    pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<()> {
+        self.forward(transformer, ids, Logits::None).map(|_| ())
+    }
+
+    /// Takes over a prompt, with `steps` tokens of the answer behind it, that another sequence's session took in.
+    pub fn adopt(&mut self, context: &Context, prompt: &[u32], steps: usize, from: &Prompted) -> Result<()> {
+        self.forget();
+        self.cache.copy_from(context, from.sequence, prompt.len())?;
+        self.tokens.extend_from_slice(prompt);
+        self.by_passes = from.by_passes;
+        self.place_at(context, prompt.len() - from.advance, steps as u32)
     }
 
     /// Lets choices among what a mask leaves follow; after `configure`.
@@ -162,17 +213,23 @@ impl Session {
     /// One pass over `ids`, whose logits a choice is to be made from; it is step `step`.
     pub fn pass(&mut self, transformer: &Transformer, ids: &[u32], step: usize) -> Result<Tensor> {
         let logits = logits_of(self.forward(transformer, ids, Logits::Last)?)?;
-        // The pass left the state as it was: the choice moves it on.
-        self.place_at(transformer.context(), self.tokens.len() - ids.len(), step as u32)?;
+        // The pass left the state as it was, at step 0: the choice moves it on.
+        if step > 0 {
+            self.place_at(transformer.context(), self.tokens.len() - ids.len(), step as u32)?;
+        }
         Ok(logits)
     }
 
     /// Chooses after a pass over `ids` tokens: from all tokens, or from those whose bits are set.
     pub fn choose_after(&self, context: &Context, logits: &Tensor, ids: usize, allowed: Option<&[u32]>) -> Result<()> {
-        let sampling = &self.decode()?.sampling;
-        match allowed {
+        let Decode { sampling, logprobs, .. } = self.decode()?;
+        let choose = || match allowed {
             Some(allowed) => sampling.record_masked(context, logits, ids, &self.tokens, allowed),
             None => sampling.record(context, logits, ids, &self.tokens),
+        };
+        match logprobs {
+            Some((rings, _)) if self.logprobs.is_some() => rings.around(context, logits, &self.target(), choose),
+            _ => choose(),
         }
     }
 
@@ -183,10 +240,14 @@ impl Session {
 
     /// The second half: chooses from all tokens, or from those whose bits are set.
     pub fn choose_step(&self, context: &Context, allowed: Option<&[u32]>) -> Result<()> {
-        let sampling = &self.decode()?.sampling;
-        match allowed {
+        let Decode { sampling, logprobs, .. } = self.decode()?;
+        let choose = || match allowed {
             Some(allowed) => sampling.replay_masked(context, allowed),
             None => sampling.replay(context),
+        };
+        match logprobs {
+            Some((_, plans)) if self.logprobs.is_some() => plans.around(context, choose),
+            _ => choose(),
         }
     }
 
@@ -230,9 +291,13 @@ impl Session {
 
     /// Records a decode step: the commands are the same every time.
     pub fn step(&self, context: &Context) -> Result<()> {
-        let Decode { forward, sampling } = self.decode()?;
-        context.replay(forward)?;
-        sampling.replay(context)
+        self.forward_step(context)?;
+        self.choose_step(context, None)
+    }
+
+    /// What a decode step chooses from, [1, vocab_size].
+    pub fn logits(&self) -> Result<&Tensor> {
+        Ok(&self.decode()?.logits)
     }
 
     /// What its choices read and write, in one row.
@@ -246,9 +311,13 @@ impl Session {
         context.start_readback(&self.token_ranges(first, steps))
     }
 
-    /// Where they stand.
+    /// Where they stand, and their log probabilities if they are wanted: `logprobs::sampled` reads it.
     pub fn token_ranges(&self, first: usize, steps: usize) -> Vec<(&Tensor, std::ops::Range<usize>)> {
-        ring_ranges(first, steps).map(|range| (&self.ring, range)).collect()
+        let mut ranges: Vec<_> = ring_ranges(first, steps).map(|range| (&self.ring, range)).collect();
+        if let (Some(_), Some(Decode { logprobs: Some((rings, _)), .. })) = (self.logprobs, &self.decode) {
+            ranges.extend(rings.ranges(0, first, steps));
+        }
+        ranges
     }
 
     /// Tells the kernels where the next token stands.
@@ -311,7 +380,8 @@ mod tests {
         let context = &inner.context;
         let left = pollster::block_on(async {
             session.configure(inner.decoder().unwrap(), settings, &Rc::default(), ending).await.unwrap();
-            session.prefill(inner.decoder().unwrap(), prompt, prompt.len()).unwrap();
+            let logits = session.pass(inner.decoder().unwrap(), prompt, 0).unwrap();
+            session.choose_after(context, &logits, prompt.len(), None).unwrap();
             for _ in 1..steps {
                 session.step(context).unwrap();
             }

@@ -80,6 +80,13 @@ pub enum Pass {
     Steps(Readback, usize),
 }
 
+impl Clone for Speculation {
+    /// The same, of another choice: the draft model is whose it is.
+    fn clone(&self) -> Self {
+        Self { drafts: self.drafts, model: None, draft_tokens: 0, accepted_draft_tokens: 0 }
+    }
+}
+
 impl Speculation {
     /// Refuses what can't be had.
     pub fn new(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use crate::error::Result;
-use crate::tensor::ops::cache_columns;
+use crate::tensor::ops::{CopySequence, cache_columns};
 use crate::tensor::{Context, DType, Desc, Shape, Tensor};
 
 /// How keys and values are stored.
@@ -45,6 +45,8 @@ pub struct KvCache {
     /// heads of whole blocks.
     layers: Vec<(Tensor, Tensor)>,
     capacity: usize,
+    /// Of the part of one sequence: the number of that, and the layers of all.
+    part_of: Option<(usize, Vec<(Tensor, Tensor)>)>,
 }
 
 impl KvCache {
@@ -61,7 +63,7 @@ impl KvCache {
         let layers = (0..config.n_layers)
             .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;
-        Ok(Self { layers, capacity })
+        Ok(Self { layers, capacity, part_of: None })
     }
 
     /// The part of one sequence: the same memory.
@@ -71,7 +73,20 @@ impl KvCache {
             _ => Ok(cache.clone()),
         };
         let layers = self.layers.iter().map(|(k, v)| Ok((of_sequence(k)?, of_sequence(v)?))).collect::<Result<_>>()?;
-        Ok(Self { layers, capacity: self.capacity })
+        let part_of = Some((index, self.layers.clone()));
+        Ok(Self { layers, capacity: self.capacity, part_of })
+    }
+
+    /// Copies the first positions of another sequence to this one.
+    pub fn copy_from(&self, context: &Context, sequence: usize, positions: usize) -> Result<()> {
+        let Some((own, layers)) = &self.part_of else { bail!(Internal, "a cache of one sequence has no others") };
+        if *own != sequence {
+            let copy = CopySequence { from: sequence, to: *own, positions };
+            for cache in layers.iter().flat_map(|(k, v)| [k, v]) {
+                context.run(&copy, &[cache])?;
+            }
+        }
+        Ok(())
     }
 
     /// Of the keys or the values of a layer, and how many tokens there is room for.

@@ -10,6 +10,7 @@ use web_sys::AbortSignal;
 
 use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::grammar::LoadedGrammars;
+use super::logits_processor::JsLogitsProcessor;
 use super::source;
 use crate::engine::request::{ChatRequest, CompletionRequest};
 use crate::engine::{
@@ -61,15 +62,19 @@ impl WasmEngine {
     }
 
     /// Resolves when the request was accepted: a grammar in it is compiled.
-    pub async fn chat(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+    pub async fn chat(&self, request: JsValue, logits_processor: Option<Function>) -> Result<WasmGeneration, JsValue> {
         let start = || self.get()?.chat(ChatRequest::parse(json_from_js("the chat request", &request)?)?);
-        accepted(start()).await.map_err(js_error)
+        accepted(processed(start(), logits_processor)).await.map_err(js_error)
     }
 
-    pub async fn complete(&self, request: JsValue) -> Result<WasmGeneration, JsValue> {
+    pub async fn complete(
+        &self,
+        request: JsValue,
+        logits_processor: Option<Function>,
+    ) -> Result<WasmGeneration, JsValue> {
         let start =
             || self.get()?.complete(CompletionRequest::parse(json_from_js("the completion request", &request)?)?);
-        accepted(start()).await.map_err(js_error)
+        accepted(processed(start(), logits_processor)).await.map_err(js_error)
     }
 
     /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one behind the other.
@@ -159,6 +164,13 @@ impl WasmEngine {
 
     fn engine(&self) -> Result<Rc<Engine>, JsValue> {
         self.get().map_err(js_error)
+    }
+}
+
+fn processed(generation: Result<Generation>, logits_processor: Option<Function>) -> Result<Generation> {
+    match logits_processor {
+        None => generation,
+        Some(function) => generation?.with_logits_processor(Rc::new(JsLogitsProcessor(function))),
     }
 }
 

@@ -13,6 +13,7 @@ mod gpu;
 mod gpu_batch;
 mod grammar;
 mod js_source;
+mod logits_processor;
 mod source;
 
 use wasm_bindgen::prelude::*;

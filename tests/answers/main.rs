@@ -11,6 +11,7 @@ use rillm::text::tools::{End, Part, ToolChoice, ToolFormat, Tools};
 use serde_json::{Value, json};
 
 mod families;
+mod grammars;
 mod reasoning;
 
 fn tools() -> Rc<Tools> {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::{Fields, GenerationFields, ReasoningFields, group};
-use crate::engine::generate::Generation;
+use super::{ChatLogprobsFields, Fields, GenerationFields, ReasoningFields, group};
+use crate::engine::choices::Generation;
 use crate::engine::loaded::Engine;
 use crate::error::Result;
 use crate::text::tools::{ToolChoice, Tools};
@@ -14,6 +14,7 @@ use crate::text::tools::{ToolChoice, Tools};
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
     pub chat: ChatFields,
+    pub logprobs: ChatLogprobsFields,
     pub reasoning: ReasoningFields,
     pub generation: GenerationFields,
 }
@@ -45,6 +46,7 @@ impl ChatRequest {
         let mut fields = Fields::of("the chat request", request)?;
         let request = Self {
             chat: fields.group()?,
+            logprobs: fields.group()?,
             reasoning: fields.group()?,
             generation: GenerationFields::take(&mut fields)?,
         };
@@ -57,7 +59,7 @@ impl Engine {
     /// Renders and tokenises the messages; generation starts with the first `next`.
     pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
         self.0.decoder()?;
-        let ChatRequest { chat, reasoning, generation } = request;
+        let ChatRequest { chat, logprobs, reasoning, generation } = request;
         let (tools, choice) = chat.functions()?;
         let rendered = self.rendered(&chat, &tools, &choice)?;
         let tokenizer = self.tokenizer();
@@ -66,7 +68,7 @@ impl Engine {
             tokenizer.token_bytes_with_control(bos).is_ok_and(|text| rendered.prompt.as_bytes().starts_with(text))
         });
         let ids = tokenizer.encode(&rendered.prompt, !begins_with_bos, true)?;
-        let request = generation.request(self, ids, chat.continue_final_message)?;
+        let request = generation.request(self, ids, chat.continue_final_message, logprobs.wanted()?)?;
         self.start(self.reading(request, &chat, &reasoning, Rc::new(tools), &choice, &rendered)?)
     }
 }

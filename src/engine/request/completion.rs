@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Fields, GenerationFields, group};
-use crate::engine::generate::Generation;
+use super::{CompletionLogprobsFields, Fields, GenerationFields, group};
+use crate::engine::choices::Generation;
 use crate::engine::loaded::Engine;
 use crate::error::Result;
 
@@ -12,6 +12,7 @@ use crate::error::Result;
 #[derive(Clone, Debug)]
 pub struct CompletionRequest {
     pub completion: CompletionFields,
+    pub logprobs: CompletionLogprobsFields,
     pub generation: GenerationFields,
 }
 
@@ -33,7 +34,11 @@ pub enum Prompt {
 impl CompletionRequest {
     pub fn parse(request: Value) -> Result<Self> {
         let mut fields = Fields::of("the completion request", request)?;
-        let request = Self { completion: fields.group()?, generation: GenerationFields::take(&mut fields)? };
+        let request = Self {
+            completion: fields.group()?,
+            logprobs: fields.group()?,
+            generation: GenerationFields::take(&mut fields)?,
+        };
         fields.finish()?;
         if request.generation.ending.max_completion_tokens.is_some() {
             bail!(InvalidRequest, "max_completion_tokens is a field of chats; of completions it is max_tokens");
@@ -46,11 +51,11 @@ impl Engine {
     /// Continues a text.
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
         self.0.decoder()?;
-        let CompletionRequest { completion, generation } = request;
+        let CompletionRequest { completion, logprobs, generation } = request;
         let prompt = match completion.prompt {
             Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
             Prompt::Tokens(ids) => ids,
         };
-        self.start(generation.request(self, prompt, true)?)
+        self.start(generation.request(self, prompt, true, logprobs.wanted()?)?)
     }
 }

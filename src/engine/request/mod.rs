@@ -5,17 +5,21 @@
 //! here. A field of no group is refused by name, because ignoring it would give another answer than was asked for.
 
 mod chat;
+mod choices;
 mod completion;
 mod ending;
 mod fields;
+mod logprobs;
 mod penalties;
 mod reasoning;
 mod sampling;
 mod structured;
 
 pub use chat::{ChatFields, ChatRequest};
+pub use choices::ChoicesFields;
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
+pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
 pub use penalties::PenaltyFields;
 pub use reasoning::{ReasoningFields, ReasoningFormat};
 pub use sampling::SamplingFields;
@@ -39,6 +43,7 @@ pub struct GenerationFields {
     pub ending: EndingFields,
     pub structured: StructuredFields,
     pub speculation: SpeculationFields,
+    pub choices: ChoicesFields,
 }
 
 group! {
@@ -57,11 +62,12 @@ impl GenerationFields {
             ending: fields.group()?,
             structured: fields.group()?,
             speculation: fields.group()?,
+            choices: fields.group()?,
         })
     }
 
     /// Checks what the fields say, together and beside the engine's model.
-    fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool) -> Result<Request> {
+    fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool, logprobs: Option<usize>) -> Result<Request> {
         let penalties = &self.penalties;
         let sampler = self.sampling.settings(penalties.penalties()?, penalties.dry()?)?;
         let longest = self.ending.longest()?;
@@ -74,6 +80,12 @@ impl GenerationFields {
             .speculation
             .map(|asked| Speculation::new(asked, &sampler, &rules, engine.info().draft.is_some()))
             .transpose()?;
+        if logprobs.is_some() && speculation.is_some() {
+            bail!(
+                InvalidRequest,
+                "logprobs and speculation exclude each other: a draft is verified without log probabilities; leave one out"
+            );
+        }
         let grammar = self.structured.grammar()?;
         if let Some(asked) = &grammar {
             if speculation.is_some() {
@@ -96,6 +108,10 @@ impl GenerationFields {
             sampler,
             rules: Rc::new(rules),
             speculation,
+            logprobs,
+            processor: None,
+            choices: self.choices.count()?,
+            is_reproducible: self.sampling.seed.is_some(),
             grammar,
             continues,
         })

@@ -1,0 +1,230 @@
+//! A generation: one or several answers to a prompt. Choice i draws its tokens with the request's seed + i.
+//!
+//! The first choice takes the prompt in. As many others as there are sessions for take it over from the first one's part of the KV
+//! cache, and then all decode together (`decoding.rs`). The rest begin when one of those has ended, with the prompt that its
+//! session still holds.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use web_time::Instant;
+
+use super::generate::{Choice, Chunk, Request, Timings, Usage};
+use super::loaded::{Engine, Inner};
+use super::logits_processor::LogitsProcessor;
+use crate::error::Result;
+
+/// The most choices of a request.
+pub const MAX_CHOICES: usize = 128;
+
+/// A generation under way. Dropping it ends it.
+pub struct Generation {
+    engine: Rc<Inner>,
+    request: Request,
+    /// The next that is to begin, prepared ahead.
+    prepared: Option<Choice>,
+    /// Those that have begun, with their index.
+    running: Vec<(usize, Choice)>,
+    begun: usize,
+    /// Chunks that nobody has taken.
+    ready: VecDeque<Chunk>,
+    /// Of the choices that have ended.
+    usage: Usage,
+    timings: Option<Timings>,
+    first_chunk: Option<Instant>,
+    cancelled: bool,
+    is_over: bool,
+}
+
+impl Engine {
+    /// Checks what can be checked now; nothing runs before the first `next`.
+    pub(super) fn start(&self, request: Request) -> Result<Generation> {
+        let capacity = self.0.info.context_length;
+        if request.prompt.is_empty() {
+            bail!(InvalidRequest, "the prompt has no tokens, wanted at least one");
+        }
+        // One place is left, or nothing could be said.
+        if request.prompt.len() >= capacity {
+            bail!(
+                ContextLengthExceeded,
+                "the prompt has {} tokens, and the context holds {capacity}; shorten the messages or load with a larger \
+                 contextLength",
+                request.prompt.len()
+            );
+        }
+        if request.sampler.mirostat.is_some() {
+            let forcing = match (&request.grammar, &request.budget) {
+                (Some(asked), _) => Some(asked.field),
+                (None, Some(_)) => Some("thinking_token_budget"),
+                (None, None) => None,
+            };
+            if let Some(field) = forcing {
+                bail!(
+                    InvalidRequest,
+                    "{field} and mirostat exclude each other: forced tokens have no surprise that it could follow; leave one of \
+                     them out"
+                );
+            }
+        }
+        let usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
+        Ok(Generation {
+            engine: self.0.clone(),
+            request,
+            prepared: None,
+            running: Vec::new(),
+            begun: 0,
+            ready: VecDeque::new(),
+            usage,
+            timings: None,
+            first_chunk: None,
+            cancelled: false,
+            is_over: false,
+        })
+    }
+}
+
+impl Generation {
+    /// Lets a function change the logits before each choice. To be called before the first `next`.
+    pub fn with_logits_processor(mut self, processor: Rc<dyn LogitsProcessor>) -> Result<Self> {
+        if self.request.speculation.is_some() {
+            bail!(
+                InvalidRequest,
+                "a logits processor and speculation exclude each other: a draft is verified without the processor; leave one out"
+            );
+        }
+        if let Some(asked) = &self.request.grammar {
+            bail!(InvalidRequest, "a logits processor and {} exclude each other; leave one of them out", asked.field);
+        }
+        if self.request.budget.is_some() {
+            bail!(
+                InvalidRequest,
+                "a logits processor and a budget of reasoning exclude each other; leave one of them out"
+            );
+        }
+        self.request.processor = Some(processor);
+        Ok(self)
+    }
+
+    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `next` does it where
+    /// nobody has.
+    pub async fn prepare(&mut self) -> Result<()> {
+        if self.begun == 0 && self.prepared.is_none() {
+            let mut first = self.choice(0);
+            first.prepare().await?;
+            self.prepared = Some(first);
+        }
+        Ok(())
+    }
+
+    fn choice(&self, index: usize) -> Choice {
+        let mut request = self.request.clone();
+        request.sampler.seed = request.sampler.seed.wrapping_add(index as u64);
+        Choice::new(self.engine.clone(), request)
+    }
+
+    /// The next piece of one of the answers, `None` after the last one.
+    pub async fn next(&mut self) -> Result<Option<Chunk>> {
+        loop {
+            if let Some(chunk) = self.ready.pop_front() {
+                return Ok(Some(chunk));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            if let Err(error) = self.advance().await {
+                // One choice's error is all's; the others give their sessions back.
+                self.is_over = true;
+                self.ready.clear();
+                self.running.clear();
+                return Err(error);
+            }
+        }
+    }
+
+    /// Ends the generation: the next chunk of each choice is its last.
+    pub fn cancel(&mut self) {
+        self.cancelled = true;
+        for (_, choice) in &mut self.running {
+            choice.cancel();
+        }
+    }
+
+    /// A chunk of each choice that runs.
+    async fn advance(&mut self) -> Result<()> {
+        self.begin().await?;
+        let next = self.running.iter_mut().map(|(index, choice)| async move { (*index, choice.next().await) });
+        for (index, chunk) in join_all(next).await {
+            if let Some(chunk) = chunk? {
+                self.first_chunk.get_or_insert_with(Instant::now);
+                let chunk = self.without_totals(Chunk { index, ..chunk });
+                self.ready.push_back(chunk);
+            }
+        }
+        self.running.retain(|(_, choice)| !choice.is_finished());
+        if self.running.is_empty() && self.begun == self.request.choices {
+            self.is_over = true;
+            let totals = (self.usage, self.totals());
+            if let Some(last) = self.ready.back_mut() {
+                (last.usage, last.timings) = (Some(totals.0), totals.1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins choices for which there are sessions.
+    async fn begin(&mut self) -> Result<()> {
+        let mut prompted = None;
+        while self.begun < self.request.choices {
+            let is_first = self.running.is_empty();
+            // Without a session the first one says why; the others wait for one of ours.
+            if !is_first && !self.cancelled && self.engine.sessions.borrow().is_empty() {
+                break;
+            }
+            let index = self.begun;
+            let mut choice = self.prepared.take().unwrap_or_else(|| self.choice(index));
+            if self.cancelled {
+                choice.cancel();
+            } else {
+                prompted = choice.begin(prompted.as_ref()).await?.or(prompted);
+            }
+            self.begun += 1;
+            self.running.push((index, choice));
+        }
+        Ok(())
+    }
+
+    /// Usage and timings are those of all choices and come with the last chunk.
+    fn without_totals(&mut self, mut chunk: Chunk) -> Chunk {
+        if let Some(usage) = chunk.usage.take() {
+            self.usage.completion_tokens += usage.completion_tokens;
+            let (all, own) = (&mut self.usage.completion_tokens_details, usage.completion_tokens_details);
+            all.reasoning_tokens += own.reasoning_tokens;
+            self.usage.total_tokens = self.usage.prompt_tokens + self.usage.completion_tokens;
+        }
+        if let Some(timings) = chunk.timings.take() {
+            let add = |a: Option<usize>, b: Option<usize>| a.zip(b).map(|(a, b)| a + b).or(a).or(b);
+            self.timings = Some(match self.timings {
+                None => timings,
+                Some(before) => Timings {
+                    draft_tokens: add(before.draft_tokens, timings.draft_tokens),
+                    accepted_draft_tokens: add(before.accepted_draft_tokens, timings.accepted_draft_tokens),
+                    ..before
+                },
+            });
+        }
+        chunk
+    }
+
+    /// The prompt's timings are those of the choice that took it in, and decoding lasted until now for all.
+    fn totals(&self) -> Option<Timings> {
+        let timings = self.timings?;
+        if self.request.choices == 1 {
+            return Some(timings);
+        }
+        let decode_ms = self.first_chunk.map_or(0.0, |first| first.elapsed().as_secs_f64() * 1e3);
+        let decoded = self.usage.completion_tokens.saturating_sub(self.request.choices);
+        let tokens_per_s = if decode_ms > 0.0 { decoded as f64 * 1e3 / decode_ms } else { 0.0 };
+        Some(Timings { decode_ms, tokens_per_s, ..timings })
+    }
+}

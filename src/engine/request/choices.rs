@@ -1,0 +1,22 @@
+//! How many answers.
+
+use super::group;
+use crate::engine::choices::MAX_CHOICES;
+use crate::error::Result;
+
+group! {
+    #[derive(Clone, Copy, Debug)]
+    pub struct ChoicesFields {
+        /// So many answers to the prompt; number i draws its tokens with the seed + i.
+        pub n: Option<u64>,
+    }
+}
+
+impl ChoicesFields {
+    pub(super) fn count(&self) -> Result<usize> {
+        match self.n.unwrap_or(1) {
+            n if (1..=MAX_CHOICES as u64).contains(&n) => Ok(n as usize),
+            n => bail!(InvalidRequest, "n is {n}, wanted 1 to {MAX_CHOICES}"),
+        }
+    }
+}

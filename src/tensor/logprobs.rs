@@ -1,0 +1,159 @@
+//! Log probabilities of a step's tokens: what the kernels `logprobs_partial` and `logprobs_merge` compute, on the CPU. References of
+//! these kernels are made of it, and so are the log probabilities of logits that are here anyway.
+//!
+//! Logits are compared as words that have their order (`wgsl/logit_order.wgsl`), so that kernels find the largest by atomic
+//! operations. Sums are of exp(logit - largest), the common way to keep a softmax from overflowing.
+
+use crate::gpu::Define;
+
+/// The most tokens whose log probabilities come back with that of the chosen one.
+pub const MOST: usize = 20;
+
+/// What stands for the logarithm of 0, as in OpenAI's API; JSON has no infinity.
+pub const LEAST: f32 = -9999.0;
+
+/// Workgroups that may share a vocabulary: as many as `logprobs_merge` has invocations.
+const MAX_GROUPS: usize = 64;
+pub(super) const NAN_KEY: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
+
+pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
+    &[("logit_order", include_str!("wgsl/logit_order.wgsl"))]
+}
+
+pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
+    let number = |n: usize| Define::U32(n as u32);
+    let groups = groups(vocabulary);
+    vec![
+        ("GROUPS", number(groups)),
+        ("MOST", number(MOST)),
+        ("BEST", number(Best::words(groups))),
+        ("LEAST", Define::F32(LEAST)),
+    ]
+}
+
+/// Workgroups that share a vocabulary, so that eight logits and more go to an invocation.
+pub(super) fn groups(vocabulary: usize) -> usize {
+    vocabulary.div_ceil(2048).clamp(1, MAX_GROUPS)
+}
+
+/// A word that orders as the logit does; -0 is 0.
+pub(super) fn key_of(logit: f32) -> u32 {
+    let bits = logit.to_bits();
+    match logit {
+        logit if logit.is_nan() => NAN_KEY,
+        logit if bits >> 31 == 0 || logit == 0.0 => bits | 1 << 31,
+        _ => !bits,
+    }
+}
+
+/// What a workgroup finds in its share.
+pub(super) struct Best {
+    largest: u32,
+    /// Of exp(logit - largest).
+    pub sum: f64,
+    /// Keys and tokens, the best first.
+    entries: Vec<(u32, u32)>,
+}
+
+impl Best {
+    /// Words of a row: step, stopped, and the largest key, the best keys and their tokens of each group.
+    pub const fn words(groups: usize) -> usize {
+        2 + groups * (1 + 2 * MOST)
+    }
+
+    pub fn of(share: &[(u32, f32)], wanted: u32) -> Self {
+        let largest = share.iter().map(|(_, logit)| key_of(*logit)).max().unwrap_or(0);
+        let mut entries: Vec<(u32, u32)> = share.iter().map(|(token, logit)| (key_of(*logit), *token)).collect();
+        entries.retain(|(key, _)| *key != NAN_KEY);
+        entries.sort_by_key(|(key, token)| (!key, *token));
+        entries.truncate((wanted as usize).min(MOST));
+        let of_largest = share.iter().map(|(_, logit)| *logit).fold(f32::NEG_INFINITY, f32::max);
+        let sum = match largest {
+            NAN_KEY => 0.0,
+            _ => share.iter().map(|(_, logit)| below(*logit, of_largest).exp()).sum(),
+        };
+        Self { largest, sum, entries }
+    }
+
+    /// Its words.
+    pub fn list(&self) -> Vec<u32> {
+        let mut words = vec![0; 1 + 2 * MOST];
+        words[0] = self.largest;
+        words[1 + MOST..].fill(NONE);
+        for (place, (key, token)) in self.entries.iter().enumerate() {
+            (words[1 + place], words[1 + MOST + place]) = (*key, *token);
+        }
+        words
+    }
+}
+
+/// A logit less the largest; 0 for the largest itself, be it infinite.
+fn below(logit: f32, largest: f32) -> f64 {
+    if logit == largest { 0.0 } else { f64::from(logit) - f64::from(largest) }
+}
+
+/// The log probabilities of one step: natural logarithms of softmax(logits).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepLogprobs {
+    /// Of the token that was chosen.
+    pub chosen: f32,
+    /// Of the most probable tokens, the most probable first and among equals the lower id.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl StepLogprobs {
+    /// Of the logits of a whole vocabulary, in f64.
+    pub fn of(logits: &[f32], chosen: u32, wanted: usize) -> Self {
+        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let log_sum = logits.iter().map(|logit| below(*logit, largest).exp()).sum::<f64>().ln();
+        let is_broken = logits.iter().any(|logit| logit.is_nan());
+        let logprob = |logit: f32| match is_broken {
+            true => 0.0,
+            false => ((below(logit, largest) - log_sum) as f32).max(LEAST),
+        };
+        let mut order: Vec<u32> = (0..logits.len() as u32).filter(|token| !logits[*token as usize].is_nan()).collect();
+        let wanted = wanted.min(order.len());
+        let by_key = |token: &u32| (!key_of(logits[*token as usize]), *token);
+        if wanted > 0 && wanted < order.len() {
+            order.select_nth_unstable_by_key(wanted - 1, by_key);
+        }
+        order.truncate(wanted);
+        order.sort_by_key(by_key);
+        let chosen = logits.get(chosen as usize).or(logits.last()).map_or(0.0, |logit| logprob(*logit));
+        Self { chosen, top: order.into_iter().map(|token| (token, logprob(logits[token as usize]))).collect() }
+    }
+
+    /// Those of consecutive slots of the rings of `logprobs_merge`, of which the first `wanted` of the most probable are kept.
+    pub fn of_slots(values: &[f32], tokens: &[u32], wanted: usize) -> impl Iterator<Item = Self> {
+        values.chunks_exact(1 + MOST).zip(tokens.chunks_exact(MOST)).map(move |(values, tokens)| {
+            let top = tokens.iter().copied().zip(values[1..].iter().copied());
+            Self { chosen: values[0], top: top.take(wanted).filter(|(token, _)| *token != NONE).collect() }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_order_as_logits_do() {
+        let ascending = [f32::NEG_INFINITY, -3e38, -1.5, -1e-40, 0.0, 1e-40, 2.0, 3e38, f32::INFINITY];
+        assert!(ascending.windows(2).all(|pair| key_of(pair[0]) < key_of(pair[1])));
+        assert!(key_of(f32::NEG_INFINITY) > 0 && key_of(f32::INFINITY) < NAN_KEY);
+        assert_eq!((key_of(-0.0), key_of(f32::NAN), key_of(-f32::NAN)), (key_of(0.0), NAN_KEY, NAN_KEY));
+    }
+
+    #[test]
+    fn logprobs_are_logarithms_of_a_softmax() {
+        let logits = [0.0, 2f32.ln(), 0.0, f32::NEG_INFINITY];
+        let step = StepLogprobs::of(&logits, 0, 3);
+        assert!((step.chosen - 0.25f32.ln()).abs() < 1e-6);
+        let tokens: Vec<u32> = step.top.iter().map(|(token, _)| *token).collect();
+        assert_eq!(tokens, [1, 0, 2]);
+        assert!((step.top[0].1 - 0.5f32.ln()).abs() < 1e-6);
+        assert_eq!(StepLogprobs::of(&logits, 3, 0), StepLogprobs { chosen: LEAST, top: vec![] });
+        assert_eq!(StepLogprobs::of(&logits, 1, 9).top.len(), 4);
+    }
+}

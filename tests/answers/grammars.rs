@@ -1,0 +1,255 @@
+//! Grammars of tool calls: the grammar engine takes them, and what they admit is read back as calls that obey their schemas.
+
+use rillm::engine::constraint::{Constraint, GrammarLoader, GrammarVocabulary};
+use rillm::native::LinkedGrammars;
+use rillm::text::grammar::Grammar;
+use rillm::text::tools::ToolGrammar;
+
+use super::*;
+
+/// Bytes, an end, and markers as control tokens.
+struct Words {
+    words: Vec<Vec<u8>>,
+}
+
+impl Words {
+    fn new(controls: &[&str]) -> Self {
+        let mut words = vec![b"<|the_end|>".to_vec()];
+        words.extend(controls.iter().map(|marker| marker.as_bytes().to_vec()));
+        words.extend((0..=254u8).map(|byte| vec![byte]));
+        Self { words }
+    }
+
+    fn control(&self, marker: &str) -> Option<u32> {
+        let controls = &self.words[1..self.words.len() - 255];
+        controls.iter().position(|word| word == marker.as_bytes()).map(|at| at as u32 + 1)
+    }
+
+    fn compile(&self, lark: String) -> Box<dyn Constraint> {
+        let first_byte = self.words.len() as u32 - 255;
+        let vocabulary = GrammarVocabulary {
+            bytes: self.words.concat(),
+            lengths: self.words.iter().map(|word| word.len() as u32).collect(),
+            control: (0..self.words.len()).map(|id| id < first_byte as usize).collect(),
+            ends: vec![0],
+            tokenize: Box::new(move |text| text.bytes().map(|byte| first_byte + u32::from(byte)).collect()),
+        };
+        let grammars = pollster::block_on(LinkedGrammars.load(vocabulary)).unwrap();
+        grammars.compile(&Grammar::Lark(lark.clone()).to_json()).unwrap_or_else(|error| panic!("{error}\n{lark}"))
+    }
+}
+
+fn schemas() -> Rc<Tools> {
+    Rc::new(
+        Tools::new(&[
+            json!({"type": "function", "function": {"name": "alarm", "parameters": {"type": "object", "properties": {
+                "day": {"enum": ["monday", "friday"]}, "hour": {"type": "integer", "minimum": 0, "maximum": 23}, "loud": {"type": "boolean"},
+            }, "required": ["day"], "additionalProperties": false}}}),
+            json!({"type": "function", "function": {"name": "say", "parameters": {"type": "object", "properties": {
+                "text": {"type": "string"}, "to": {"type": "array", "items": {"type": "integer"}}, "how": {"type": "object", "properties": {"fast": {"type": "boolean"}}, "required": ["fast"], "additionalProperties": false},
+            }, "required": ["text", "how"], "additionalProperties": false}}}),
+            json!({"type": "function", "function": {"name": "now"}}),
+        ])
+        .unwrap(),
+    )
+}
+
+fn obeys(name: &str, arguments: &Value) -> bool {
+    let fields = arguments.as_object().unwrap();
+    match name {
+        "alarm" => {
+            ["monday", "friday"].contains(&arguments["day"].as_str().unwrap_or(""))
+                && fields.get("hour").is_none_or(|hour| hour.is_i64())
+                && fields.get("loud").is_none_or(Value::is_boolean)
+        }
+        "say" => {
+            arguments["text"].is_string()
+                && arguments["how"]["fast"].is_boolean()
+                && fields.get("to").is_none_or(|to| to.as_array().is_some_and(|to| to.iter().all(Value::is_number)))
+        }
+        "now" => true,
+        _ => false,
+    }
+}
+
+/// A template that chooses each family's other form.
+fn templates(format: ToolFormat) -> &'static [&'static str] {
+    match format {
+        ToolFormat::Mistral => &["", "[ARGS]"],
+        ToolFormat::Phi => &["", "functools"],
+        ToolFormat::DeepSeek => &["", "```json"],
+        _ => &[""],
+    }
+}
+
+/// What ends a text in some format.
+const CLOSERS: [&str; 4] = ["\n</parameter>", "</arg_value>", "<escape>", "<|\"|>"];
+
+/// Writes at random what a grammar admits, ends texts soon, and stops after so many bytes.
+fn walk(words: &Words, mut constraint: Box<dyn Constraint>, seed: &mut u64) -> (String, bool) {
+    let mut next = |below: usize| {
+        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (*seed >> 33) as usize % below
+    };
+    let mut written = Vec::new();
+    let mut bits = vec![0u32; words.words.len().div_ceil(32)];
+    let mut state = constraint.advance(&[]).unwrap();
+    let (mut recent, mut closing) = (0, Vec::new());
+    while !state.is_complete && written.len() < 3000 {
+        let token = match state.forced.first() {
+            Some(token) => *token,
+            None => {
+                bits.fill(0);
+                constraint.mask(&mut bits).unwrap();
+                let allowed: Vec<u32> =
+                    (0..words.words.len() as u32).filter(|id| bits[*id as usize / 32] >> (id % 32) & 1 == 1).collect();
+                if allowed.contains(&0) && (recent > 1 || next(4) > 0) {
+                    break;
+                }
+                recent += 1;
+                // Free text ends by a marker, which chance alone would not write.
+                if allowed.len() > 200 && closing.is_empty() && next(8) == 0 {
+                    closing = CLOSERS[next(CLOSERS.len())].bytes().rev().collect();
+                }
+                let first_byte = words.words.len() as u32 - 255;
+                if let Some(byte) = closing.pop() {
+                    let id = first_byte + u32::from(byte);
+                    if allowed.contains(&id) {
+                        written.push(byte);
+                        state = constraint.advance(&[id]).unwrap();
+                        continue;
+                    }
+                    closing.clear();
+                }
+                // Readable text, and what may end it rather often.
+                let wanted: Vec<u32> = allowed
+                    .iter()
+                    .copied()
+                    .filter(|id| {
+                        let word = &words.words[*id as usize];
+                        word.len() > 1
+                            || b"\"<}])]\n".contains(&word[0])
+                            || (next(6) == 0 && word[0].is_ascii_alphanumeric())
+                    })
+                    .collect();
+                let from = if wanted.is_empty() { &allowed } else { &wanted };
+                from[next(from.len())]
+            }
+        };
+        if token == 0 {
+            break;
+        }
+        written.extend_from_slice(&words.words[token as usize]);
+        let taken = constraint.advance(&[token]).unwrap();
+        assert_eq!(taken.taken, 1);
+        state = taken;
+    }
+    (String::from_utf8_lossy(&written).into_owned(), written.len() < 3000)
+}
+
+#[test]
+fn what_a_grammar_admits_is_read_as_calls() {
+    let tools = schemas();
+    let mut seed = 7u64;
+    let mut calls = 0;
+    for format in ALL {
+        for template in templates(format) {
+            let markers = format.markers();
+            // Markers are control tokens in some models, and text in others.
+            for words in [Words::new(&[]), Words::new(&markers)] {
+                let compile = |choice: &ToolChoice, parallel: bool| {
+                    let grammar = ToolGrammar {
+                        format,
+                        tools: &tools,
+                        choice,
+                        parallel,
+                        reasoning: None,
+                        template,
+                        control: &|marker| words.control(marker),
+                    };
+                    words.compile(grammar.lark().unwrap())
+                };
+                let mut whole = 0;
+                for round in 0..12 {
+                    let named = ToolChoice::Function("say".to_owned());
+                    let choice = if round % 3 == 0 { &named } else { &ToolChoice::Required };
+                    let (text, is_whole) = walk(&words, compile(choice, round % 2 == 0), &mut seed);
+                    if !is_whole {
+                        continue;
+                    }
+                    whole += 1;
+                    let settings = AnswerSettings { tools: Some((format, tools.clone())), ..of_format(format) };
+                    let read = read_in(&[&text], &settings, End::Complete);
+                    assert_eq!((read.content.as_str(), read.malformed), ("", 0), "{format:?} {text:?} {read:?}");
+                    assert!(!read.calls.is_empty(), "{format:?} {text:?}");
+                    if round % 3 == 0 || round % 2 == 1 {
+                        assert_eq!(read.calls.len(), 1, "{format:?} {text:?}");
+                    }
+                    for (name, arguments) in &read.calls {
+                        assert!(
+                            obeys(name, &serde_json::from_str(arguments).unwrap()),
+                            "{format:?} {text:?} {arguments}"
+                        );
+                        assert!(round % 3 != 0 || name == "say");
+                    }
+                    calls += read.calls.len();
+                }
+                assert!(whole > 4, "{format:?}: {whole}");
+                // Where calling is the model's choice, it may say anything else.
+                let mut free = compile(&ToolChoice::Auto, true);
+                let plain = match format {
+                    ToolFormat::Harmony => "<|channel|>final<|message|>Hello, world.",
+                    _ => "Hello, world.",
+                };
+                let mut ids = Vec::new();
+                let mut rest = plain;
+                while let Some(c) = rest.chars().next() {
+                    let control = markers
+                        .iter()
+                        .filter(|marker| rest.starts_with(**marker))
+                        .find_map(|marker| Some((words.control(marker)?, marker.len())));
+                    let (id, length) = control.unwrap_or((words.words.len() as u32 - 255 + c as u32, 1));
+                    ids.push(id);
+                    rest = &rest[length..];
+                }
+                ids.push(0);
+                let mut taken = 0;
+                while taken < ids.len() {
+                    let state = free.advance(&ids[taken..=taken]).unwrap();
+                    assert_eq!(state.taken, 1, "{format:?} at {taken} of {plain:?}");
+                    taken += 1;
+                }
+            }
+        }
+    }
+    assert!(calls > 200, "{calls}");
+}
+
+/// Reasoning may stand before the calls.
+#[test]
+fn a_grammar_lets_the_model_think() {
+    let tools = schemas();
+    let words = Words::new(&[]);
+    let markers = ReasoningMarkers { open: "<think>", close: "</think>" };
+    for (beginning, thought) in [
+        (Beginning::Inside, "Hm < hm.\n</think>\n\n"),
+        (Beginning::Undecided, "<think>Hm.</think>"),
+        (Beginning::Undecided, ""),
+    ] {
+        let grammar = ToolGrammar {
+            format: ToolFormat::Hermes,
+            tools: &tools,
+            choice: &ToolChoice::Required,
+            parallel: false,
+            reasoning: Some((markers, beginning)),
+            template: "",
+            control: &|_| None,
+        };
+        let mut constraint = words.compile(grammar.lark().unwrap());
+        let text = format!("{thought}<tool_call>\n{{\"name\": \"now\", \"arguments\": {{}}}}\n</tool_call>");
+        for (at, byte) in text.bytes().enumerate() {
+            let state = constraint.advance(&[words.words.len() as u32 - 255 + u32::from(byte)]).unwrap();
+            assert_eq!(state.taken, 1, "{:?}", &text[..at]);
+        }
+    }
+}
