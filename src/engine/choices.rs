@@ -53,6 +53,20 @@ impl Engine {
                 request.prompt.len()
             );
         }
+        if request.sampler.mirostat.is_some() {
+            let forcing = match (&request.grammar, &request.budget) {
+                (Some(asked), _) => Some(asked.field),
+                (None, Some(_)) => Some("thinking_token_budget"),
+                (None, None) => None,
+            };
+            if let Some(field) = forcing {
+                bail!(
+                    InvalidRequest,
+                    "{field} and mirostat exclude each other: forced tokens have no surprise that it could follow; leave one of \
+                     them out"
+                );
+            }
+        }
         let usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
         Ok(Generation {
             engine: self.0.clone(),
