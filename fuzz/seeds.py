@@ -128,10 +128,55 @@ def tokenizers() -> dict:
     }
 
 
+# An answer of each family, by the place of the family in fuzz_targets/tool_calls.rs.
+ANSWERS = {
+    0: '<think>\nhm\n</think>\nI look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo", "days": 2}}\n</tool_call>',
+    1: "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
+    2: "<seed:tool_call>\n<function=search>\n<parameter=tags>[1]</parameter>\n</function>\n</seed:tool_call>",
+    3: '<minimax:tool_call>\n<invoke name="search">\n<parameter name="query">a</parameter>\n</invoke>\n</minimax:tool_call>',
+    4: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>",
+    5: '<|python_tag|>{"name": "search", "parameters": {"query": "a", "exact": "true"}}',
+    6: '[TOOL_CALLS][{"name": "search", "arguments": {"query": "a"}, "id": "abc123def"}]',
+    7: "```tool_code\nget_weather(city='Oslo', days=2)\n```",
+    8: "<start_function_call>call:get_weather{city:<escape>Oslo<escape>,days:2}<end_function_call>",
+    9: '<|tool_call>call:search{query:<|"|>a<|"|>,tags:[1]}<tool_call|>',
+    10: '<|tool_call|>[{"name": "now", "arguments": {}}]<|/tool_call|>',
+    11: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>{\"query\": \"a\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    12: '<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "a"}<|call|>',
+    13: '<tool_calls>[{"name": "now", "arguments": "{}"}]</tool_calls>',
+    14: '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "search", "parameters": {"query": "a"}}]<|END_ACTION|>',
+    15: '<TOOLCALL>[{"name": "now", "arguments": {}}]</TOOLCALL>',
+    16: "<|tool_call_start|>[get_weather(city='Oslo', days=2), now()]<|tool_call_end|>",
+    17: 'So:\n```json\n{"name": "now", "arguments": {}}\n```',
+}
+FIELDS = {
+    "max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "seed": 7, "stop": ["a", "b"], "stream": True,
+    "frequency_penalty": 0.5, "presence_penalty": -0.5, "logit_bias": {"5": -100}, "response_format": {"type": "json_object"}, "n": 1,
+    "logprobs": None, "user": "me", "speculation": {"type": "prompt_lookup"},
+}
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}}]
+MESSAGES = [
+    {"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "u"}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c", "content": "t"},
+]
+
+
+def requests() -> dict:
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": {"type": "object", "properties": {"a": {"enum": [1]}}}}}
+    chat = {"model": "m", "messages": MESSAGES, "tools": TOOLS, "tool_choice": "auto"}
+    all_fields = {f"field-{name}": (0, {"messages": MESSAGES[:2], name: value}) for name, value in FIELDS.items()}
+    return all_fields | {
+        "chat": (0, chat), "schema": (0, {"messages": MESSAGES, "response_format": schema}), "completion": (1, {"prompt": "p"} | FIELDS),
+        "tokens": (1, {"prompt": [1, 2]}), "embedding": (2, {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 3}),
+        "embedded-tokens": (2, {"input": [[1], [2, 3]], "truncate": True}),
+    }
+
+
 def seeds() -> dict:
     configs = {"llama": CONFIG} | {name: CONFIG | rope for name, rope in ROPES.items()}
     for kind in ["mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "smollm3", "olmo2", "granite",
-                 "stablelm", "gpt2", "bert"]:
+                 "stablelm", "gpt2", "bert", "roberta"]:
         configs[kind] = CONFIG | {"model_type": kind, "sliding_window": 16, "layer_norm_eps": 1e-5}
     configs["nested"] = {"model_type": "gemma3", "text_config": CONFIG}
     references = ["hf:o/n", "hf:o/n:Q8_0", "hf:o/n@v1/big", "hf:o/n@refs/pr/1:safetensors", "hf:o/n/m-Q8_0.gguf"]
@@ -145,6 +190,9 @@ def seeds() -> dict:
         "index_json": {"two": json.dumps(index).encode()},
         "config_json": {name: json.dumps(config).encode() for name, config in configs.items()},
         "tokenizer_json": {name: json.dumps(file, ensure_ascii=False).encode() for name, file in tokenizers().items()},
+        "tool_calls": {f"family-{number}": bytes([number, 2 if "<think>" in answer else 0, number]) + answer.encode()
+                       for number, answer in ANSWERS.items()},
+        "requests": {name: bytes([kind]) + json.dumps(request).encode() for name, (kind, request) in requests().items()},
         "hub": {f"reference-{number}": f"{reference}\n{json.dumps(LISTING)}".encode() for number, reference in enumerate(references)},
     }
 

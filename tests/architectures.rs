@@ -250,6 +250,32 @@ fn matrices_in_parts_give_the_same() {
     }
 }
 
+/// The tokens of a prompt are grouped by expert: as many dispatches however long it is. And what a token has from its experts is the
+/// same with many others and with few.
+#[test]
+fn a_prompt_goes_through_experts_in_few_dispatches() {
+    for (kernels, context) in contexts() {
+        for model in models().iter().filter(|model| ["mixtral", "qwen3_moe"].contains(&&*model.name)) {
+            let loaded = Loaded::new(&context, &model.name, GGUF, true, model.ids.len());
+            let columns = model.logits.len() / model.ids.len();
+            let mut counts = Vec::new();
+            for length in [31, model.ids.len()] {
+                let before = context.device().stats().dispatches;
+                let got = loaded.pass(&model.ids[..length], 0, Logits::Last);
+                counts.push(context.device().stats().dispatches - before);
+                let few = loaded.pass(&model.ids[length - 3..length], length - 3, Logits::Last);
+                let error = worst_row(&few, &got, columns);
+                assert!(error <= 1e-5, "{}, {kernels} kernels, {length} tokens: {error:.2e}", model.name);
+            }
+            let layers = loaded.transformer.config().n_layers as u64;
+            // Norm, projections, norms of heads, rope, attention and output; norm, router, choice, groups, gate, up, activation, down
+            // and sum. Then a last row, a norm and the head.
+            assert_eq!(counts[0], counts[1], "{}, {kernels} kernels", model.name);
+            assert!(counts[0] <= 15 * layers + 4, "{}, {kernels} kernels: {counts:?}", model.name);
+        }
+    }
+}
+
 fn contexts() -> Vec<(&'static str, Context)> {
     let gpu = DeviceOptions { software_kernels: Some(false), ..Default::default() };
     vec![("software", adapter::context(true)), ("gpu", adapter::context_with(&gpu))]

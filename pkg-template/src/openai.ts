@@ -41,18 +41,25 @@ export function splitRequest(request: unknown): SplitRequest {
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
     throw new EngineError('invalid_request', `stream is true or false, got ${describe(stream)}`);
   }
-  // JSON would leave it out without a word.
-  const [called] = Object.entries(rest).find(([, value]) => typeof value === 'function') ?? [];
-  if (called !== undefined) {
-    throw new EngineError(
-      'invalid_request',
-      `${called} is a function, and a request is data; a logits processor goes into the second argument: create(request, {logitsProcessor})`,
-    );
-  }
+  refuseWhatIsNoJson(rest, '', new Set());
   // A field set to undefined is an absent field, as in JSON.
   const generation = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
   const choices = Number.isInteger(rest.n) && (rest.n as number) > 0 ? Math.min(rest.n as number, MOST_CHOICES) : 1;
   return { generation, stream: stream === true, includeUsage: includeUsage(stream_options, stream === true), choices };
+}
+
+/** JSON leaves functions out, and writes null for NaN, without a word. */
+function refuseWhatIsNoJson(value: unknown, path: string, seen: Set<object>): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) {
+    throw new EngineError('invalid_request', `${path} is ${value}, wanted a number`);
+  }
+  if (typeof value === 'function') {
+    const hint = 'a logits processor goes into the second argument: create(request, {logitsProcessor})';
+    throw new EngineError('invalid_request', `${path} is a function, and a request is data; ${hint}`);
+  }
+  if (typeof value !== 'object' || value === null || seen.has(value) || 'toJSON' in value) return;
+  seen.add(value);
+  for (const [name, part] of Object.entries(value)) refuseWhatIsNoJson(part, path === '' ? name : `${path}.${name}`, seen);
 }
 
 function includeUsage(options: unknown, stream: boolean): boolean {

@@ -1,15 +1,17 @@
 """Writes tiny random models as Hugging Face folders, as transformers saves them, and their logits into tests/golden/folders/NAME/.
 
-    python scripts/golden/huggingface_folders.py   (needs torch, transformers, tokenizers, safetensors, numpy; on the CPU)
+    python scripts/golden/huggingface_folders.py   (needs torch, transformers, tokenizers, safetensors, gguf, numpy; on the CPU)
 
-The reference is transformers in float32 on the CPU, on exactly the weights that the files hold. Here the container is in question
-(several files with an index, types of elements); architectures are in architectures.py.
+The reference is transformers in float32 on the CPU, on exactly the weights that the files hold, and on what is left of them when the
+package gguf has quantised all matrices. Here the container is in question (several files with an index, types of elements);
+architectures are in architectures.py.
 """
 
 import json
 import shutil
 from pathlib import Path
 
+import gguf
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
@@ -47,6 +49,16 @@ def write_model(name: str, arch: str, dtype: torch.dtype, shard: str, config: di
     logits = model(torch.tensor([ids])).logits[0].numpy()
     np.save(out / "logits.npy", logits.astype("<f4"))
     (out / "ids.json").write_text(json.dumps(ids) + "\n")
+    for target in ("q8_0", "q4_0"):
+        quantized = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32, attn_implementation="eager").eval()
+        for stem, matrix in quantized.named_parameters():
+            if matrix.dim() == 2:
+                # What gives the logits is worth more than four bits.
+                gives_logits = stem.startswith("lm_head") or (config["tie_word_embeddings"] and "embed_tokens" in stem)
+                kind = gguf.GGMLQuantizationType["Q8_0" if gives_logits else target.upper()]
+                blocks = gguf.quants.quantize(matrix.numpy(), kind)
+                matrix.copy_(torch.from_numpy(gguf.quants.dequantize(blocks, kind).reshape(matrix.shape)))
+        np.save(out / f"logits.{target}.npy", quantized(torch.tensor([ids])).logits[0].numpy().astype("<f4"))
     print(name, sorted(path.name for path in out.iterdir()))
 
 

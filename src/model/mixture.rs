@@ -5,7 +5,7 @@ use super::Weights;
 use super::config::{Config, Experts};
 use super::matrix::Matrix;
 use crate::error::Result;
-use crate::tensor::ops::{MatVecExperts, RouteExperts, Swiglu};
+use crate::tensor::ops::{GroupExperts, MatMulExperts, MatVecExperts, RouteExperts, Swiglu};
 use crate::tensor::{Context, Desc, Tensor};
 
 /// The experts of a layer: matrices of all of them one behind the other. Where an adapter can't bind a stack, its parts hold whole
@@ -45,7 +45,8 @@ impl Mixture {
         let Ok([ids, weights]) = <[Tensor; 2]>::try_from(routes) else {
             bail!(Internal, "route_experts has two outputs")
         };
-        let product = |stack: &Matrix, x: &Tensor, planar: bool| products(context, count, stack, x, &ids, planar);
+        let choice = Choice::of(context, count, ids, planar)?;
+        let product = |stack: &Matrix, x: &Tensor, planar: bool| choice.products(context, count, stack, x, planar);
         let gate = product(&self.gate, h, planar)?; // [n · used, n_ff]
         let up = product(&self.up, h, planar)?; // [n · used, n_ff]
         let f = context.run1(&Swiglu { activation: config.arch.activation }, &[&gate, &up])?; // [n · used, n_ff]
@@ -53,24 +54,59 @@ impl Mixture {
     }
 }
 
-/// The products of x [n or n · used, columns] with the matrices of the experts `ids` [n, used]: [n · used, rows of a matrix].
-fn products(
-    context: &Context,
-    experts: usize,
-    stack: &Matrix,
-    x: &Tensor,
-    ids: &Tensor,
-    planar: bool,
-) -> Result<Tensor> {
-    if let Some(whole) = stack.whole() {
-        return context.run1(&MatVecExperts { experts, planar, part: None }, &[x, ids, whole]);
+/// Pairs of a token and an expert, for each expert, from which on they are grouped. Fewer make tiles that are mostly empty, whose time
+/// goes into computing nothing; more read every expert's matrices too often.
+const GROUPED_FROM: usize = 8;
+
+/// The experts of tokens.
+enum Choice {
+    /// Each token by itself: ids [n, used].
+    Ids(Tensor),
+    /// By expert, as `group_experts` gives them.
+    Grouped { order: Tensor, tiles: Tensor },
+}
+
+impl Choice {
+    fn of(context: &Context, experts: usize, ids: Tensor, planar: bool) -> Result<Self> {
+        if planar || ids.shape().elements() < GROUPED_FROM * experts {
+            return Ok(Self::Ids(ids));
+        }
+        match <[Tensor; 2]>::try_from(context.run(&GroupExperts { experts }, &[&ids])?) {
+            Ok([order, tiles]) => Ok(Self::Grouped { order, tiles }),
+            Err(_) => bail!(Internal, "group_experts has two outputs"),
+        }
     }
-    let rows = stack.rows() / experts;
-    // Every row is written with the part that its expert is in.
-    let out = context.empty(Desc::f32(&[ids.shape().elements(), rows]), "experts")?;
-    for (first_row, part) in stack.parts() {
-        let op = MatVecExperts { experts, planar, part: Some(first_row / rows) };
-        context.run(&op, &[x, ids, part, &out])?;
+
+    fn pairs(&self) -> usize {
+        match self {
+            Self::Ids(ids) => ids.shape().elements(),
+            Self::Grouped { order, .. } => order.shape().elements(),
+        }
     }
-    Ok(out)
+
+    /// The products of x [n or n · used, columns] with the matrices of the experts: [n · used, rows of a matrix].
+    fn products(&self, context: &Context, experts: usize, stack: &Matrix, x: &Tensor, planar: bool) -> Result<Tensor> {
+        let rows = stack.rows() / experts;
+        // With parts every row is written by the part that its expert is in.
+        let out = match stack.whole() {
+            Some(_) => None,
+            None => Some(context.empty(Desc::f32(&[self.pairs(), rows]), "experts")?),
+        };
+        let mut product = None;
+        for (first_row, weight) in stack.parts() {
+            let part = out.as_ref().map(|_| first_row / rows);
+            let outputs = match self {
+                Self::Ids(ids) => {
+                    let inputs = [x, ids, weight].into_iter().chain(&out).collect::<Vec<_>>();
+                    context.run(&MatVecExperts { experts, planar, part }, &inputs)?
+                }
+                Self::Grouped { order, tiles } => {
+                    let inputs = [x, order, tiles, weight].into_iter().chain(&out).collect::<Vec<_>>();
+                    context.run(&MatMulExperts { experts, part }, &inputs)?
+                }
+            };
+            product = outputs.into_iter().next();
+        }
+        product.or(out).ok_or_else(|| err!(Internal, "a product with experts gave nothing"))
+    }
 }

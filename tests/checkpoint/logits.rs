@@ -44,23 +44,34 @@ fn logits(context: &Context, name: &str, joined: bool, quantize: Option<&'static
     })
 }
 
+/// As they are, and with all matrices quantised while they are loaded.
 #[test]
 fn folders_give_the_logits_of_transformers() {
     let context = adapter::context(true);
     for name in ["llama_sharded_f16", "qwen2_bf16"] {
         let ids: Vec<u32> =
             serde_json::from_slice(&std::fs::read(golden().join(name).join("ids.json")).unwrap()).unwrap();
-        let wanted = npy(golden().join(name).join("logits.npy"));
-        let columns = wanted.len() / ids.len();
-        for joined in [true, false] {
-            let got = logits(&context, name, joined, None, &ids);
-            assert_eq!(got.len(), wanted.len());
-            for (row, (got, wanted)) in got.chunks_exact(columns).zip(wanted.chunks_exact(columns)).enumerate() {
-                let difference: f64 = got.iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-                let norm: f64 = wanted.iter().map(|b| f64::from(*b).powi(2)).sum();
-                let error = (difference / norm).sqrt();
-                assert!(error < 1e-4, "{name}, joined {joined}, position {row}: relative error {error:.2e}");
+        let own = npy(golden().join(name).join("logits.npy"));
+        for (quantize, file) in
+            [(None, "logits.npy"), (Some("q8_0"), "logits.q8_0.npy"), (Some("q4_0"), "logits.q4_0.npy")]
+        {
+            let wanted = npy(golden().join(name).join(file));
+            assert!(quantize.is_none() || relative_error(&wanted, &own) > 1e-3);
+            let columns = wanted.len() / ids.len();
+            for joined in [true, false] {
+                let got = logits(&context, name, joined, quantize.and_then(Format::by_name), &ids);
+                assert_eq!(got.len(), wanted.len());
+                for (row, (got, wanted)) in got.chunks_exact(columns).zip(wanted.chunks_exact(columns)).enumerate() {
+                    let error = relative_error(got, wanted);
+                    assert!(error < 1e-4, "{name} as {quantize:?}, joined {joined}, position {row}: {error:.2e}");
+                }
             }
         }
     }
+}
+
+/// ‖a − b‖ / ‖b‖
+fn relative_error(a: &[f32], b: &[f32]) -> f64 {
+    let difference: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    (difference / b.iter().map(|b| f64::from(*b).powi(2)).sum::<f64>()).sqrt()
 }
