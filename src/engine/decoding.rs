@@ -9,19 +9,21 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use web_time::Instant;
 
+use super::choosing::{Choosing, Ending, Features};
 use super::loaded::Inner;
 use super::logprobs::{Sampled, sampled};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
-use super::sampling::{Ending, words};
 use super::sequences::{Row, Sequences};
 use super::session::Session;
 use crate::error::{Error, Result};
-use crate::tensor::{Readback, SampleSettings};
+use crate::tensor::{Context, Readback};
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 
 /// A sequence with so many tokens that nobody has taken waits until they are.
 const MOST_UNREAD: usize = 128;
@@ -45,8 +47,9 @@ pub struct Decoding {
 struct Member {
     id: u64,
     session: Session,
-    settings: [u32; SampleSettings::WORDS],
-    is_truncated: bool,
+    sampler: SamplerSettings,
+    rules: Rc<TokenRules>,
+    features: Features,
     ending: Ending,
     /// Steps submitted; step k samples the answer's token k.
     submitted: usize,
@@ -141,7 +144,14 @@ impl Decoding {
     }
 
     /// Takes a session in that has just taken in its prompt and sampled step 0, whose token `first` brings.
-    pub fn join(&mut self, session: Session, sampler: &SamplerSettings, ending: Ending, first: Readback) -> u64 {
+    pub fn join(
+        &mut self,
+        session: Session,
+        sampler: &SamplerSettings,
+        rules: &Rc<TokenRules>,
+        ending: Ending,
+        first: Readback,
+    ) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         if self.members.is_empty() {
@@ -155,8 +165,9 @@ impl Decoding {
         self.members.push(Member {
             id,
             session,
-            settings: words(sampler, &ending),
-            is_truncated: sampler.is_truncated(),
+            sampler: *sampler,
+            rules: rules.clone(),
+            features: Features::of(sampler, rules),
             ending,
             submitted: 1,
             sampled: 0,
@@ -242,6 +253,19 @@ impl Decoding {
     /// Those who should take part.
     fn wanted(&self) -> Vec<u64> {
         self.members.iter().filter(|member| member.goes_on()).map(|member| member.id).collect()
+    }
+
+    /// With nothing in flight: gives what mirostat allows those who sat together back to their sessions.
+    fn take_surprises_back(&self, context: &Context) -> Result<()> {
+        let (Seated::Together(ids), Some(together)) = (&self.seated, &self.together) else { return Ok(()) };
+        for (row, id) in ids.iter().enumerate() {
+            // Some may have left.
+            let member = self.members.iter().find(|member| member.id == *id);
+            if let Some(member) = member.filter(|member| member.features.mirostat()) {
+                member.session.choosing()?.take_surprise(context, 0, together.choosing(), row)?;
+            }
+        }
+        Ok(())
     }
 
     fn in_order(&self, ids: &[u64]) -> Result<Vec<&Member>> {
@@ -358,9 +382,10 @@ async fn round(inner: &Inner) -> Result<()> {
 /// With nothing in flight: lets those take part who should.
 async fn seat(inner: &Inner) -> Result<()> {
     let context = &inner.context;
-    let (together, rows) = {
+    let (together, rows, surprises) = {
         let mut decoding = inner.decoding.borrow_mut();
         decoding.run_ahead.pause();
+        decoding.take_surprises_back(context)?;
         let wanted = decoding.wanted();
         let mut rows = Vec::with_capacity(wanted.len());
         for member in decoding.in_order(&wanted)? {
@@ -370,12 +395,21 @@ async fn seat(inner: &Inner) -> Result<()> {
                 position: member.session.tokens().len(),
                 step: member.sampled,
                 token,
-                settings: member.settings,
-                is_truncated: member.is_truncated,
+                sampler: member.sampler,
+                rules: member.rules.clone(),
+                ending: member.ending.clone(),
+                features: member.features,
+                text: if member.features.adjusts() { member.session.tokens().to_vec() } else { Vec::new() },
                 logprobs: member.session.logprobs(),
             });
         }
         let together = if rows.len() > 1 { decoding.together.take() } else { None };
+        // What they allow themselves now, once there is room for it.
+        let surprises: Vec<Option<Choosing>> = decoding
+            .in_order(&wanted)?
+            .into_iter()
+            .map(|member| member.features.mirostat().then(|| member.session.choosing().cloned()).transpose())
+            .collect::<Result<_>>()?;
         if together.is_none() {
             for (member, row) in decoding.in_order(&wanted)?.into_iter().zip(&rows) {
                 member.session.resume(context, row.token, row.step)?;
@@ -387,10 +421,15 @@ async fn seat(inner: &Inner) -> Result<()> {
             (_, Some(_)) => Seated::Together(wanted),
             (_, None) => Seated::InTurns(wanted),
         };
-        (together, rows)
+        (together, rows, surprises)
     };
     let Some(mut together) = together else { return Ok(()) };
-    let result = together.seat(context, inner.decoder()?, &rows).await;
+    let result = together.seat(context, inner.decoder()?, &rows).await.and_then(|()| {
+        let with_rows = surprises.iter().enumerate();
+        with_rows
+            .filter_map(|(row, own)| Some((row, own.as_ref()?)))
+            .try_for_each(|(row, own)| together.choosing().take_surprise(context, row, own, 0))
+    });
     inner.decoding.borrow_mut().together = Some(together);
     result
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use web_time::Instant;
 
 use super::answer::{AnswerReader, AnswerRequest, MalformedToolCall, StopReason, ToolCallDelta};
+use super::choosing::Ending;
 use super::constrained::Constrained;
 use super::constraint::{Asked, Constraint};
 use super::decoding;
@@ -19,7 +20,6 @@ use super::logits_processor::{LogitsProcessor, Processing};
 use super::logprobs::{Sampled, TokenLogprobs};
 use super::reasoning_budget::{Budget, ReasoningBudget};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
-use super::sampling::Ending;
 use super::session::{RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
@@ -27,6 +27,7 @@ use crate::tensor::{Readback, Tensor};
 use crate::text::answer::AnswerSettings;
 use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 use crate::text::tools::End;
 
 // A slot of the ring is read before a later step writes it.
@@ -74,6 +75,14 @@ pub struct Timings {
     pub draft_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_draft_tokens: Option<usize>,
+    /// Under a grammar: tokens that it left no choice about, tokens that were chosen by a mask, and steps that ran ahead of a token
+    /// which was not allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub masked_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_steps: Option<usize>,
 }
 
 /// A piece of an answer. The last one of each choice has its finish reason, and the last one of all usage and timings.
@@ -109,6 +118,7 @@ pub(super) struct Request {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<usize>,
     pub sampler: SamplerSettings,
+    pub rules: Rc<TokenRules>,
     /// How it is read, and what ends it.
     pub answer: AnswerRequest,
     /// The most tokens of reasoning.
@@ -408,7 +418,7 @@ impl Choice {
         self.place = Place::Prefill(Box::new(engine.take_session(prompt)?));
         let ending = self.ending();
         let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
-        session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
+        session.configure(engine.decoder()?, &self.request.sampler, &self.request.rules, &ending).await?;
         if masks {
             session.prepare_masks(&engine.context).await?;
         }
@@ -449,7 +459,13 @@ impl Choice {
         let first = session.read_tokens(&engine.context, 0, 1)?;
         self.place = match self.request.speculation.take() {
             None => {
-                let id = engine.decoding.borrow_mut().join(session, &self.request.sampler, ending, first);
+                let id = engine.decoding.borrow_mut().join(
+                    session,
+                    &self.request.sampler,
+                    &self.request.rules,
+                    ending,
+                    first,
+                );
                 Place::Decoding(id)
             }
             Some(speculation) => Place::Speculating(Box::new(Speculating {
@@ -512,7 +528,8 @@ impl Choice {
         match self.read.pop_front() {
             Some(Sampled { token: u32::MAX, .. }) => bail!(
                 NumericalError,
-                "the logits of token {} are not numbers (NaN); the model's weights are broken or overflow",
+                "the logits of token {} are not numbers (NaN), or nothing but -infinity: the model's weights are broken or \
+                 overflow, or the request bans every token",
                 self.generated
             ),
             Some(sampled) => Ok(Some(sampled)),
@@ -591,6 +608,10 @@ impl Choice {
             Place::Speculating(alone) => Some(&alone.speculation),
             _ => self.request.speculation.as_ref(),
         };
+        let counts = match &self.place {
+            Place::Constrained(alone) => Some(alone.counts),
+            _ => None,
+        };
         let per_second = |tokens: usize, ms: f64| if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 };
         Timings {
             prompt_ms,
@@ -600,6 +621,9 @@ impl Choice {
             cached_prompt_tokens: self.cached,
             draft_tokens: speculation.map(|speculation| speculation.draft_tokens),
             accepted_draft_tokens: speculation.map(|speculation| speculation.accepted_draft_tokens),
+            forced_tokens: counts.map(|counts| counts.forced),
+            masked_tokens: counts.map(|counts| counts.masked),
+            dropped_steps: counts.map(|counts| counts.dropped),
         }
     }
 

@@ -7,6 +7,7 @@ mod autotune;
 mod chat_answer;
 mod chat_prompt;
 mod choices;
+mod choosing;
 mod compile_ahead;
 mod constrained;
 pub mod constraint;

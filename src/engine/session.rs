@@ -5,15 +5,19 @@
 //! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
 //! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
+use std::rc::Rc;
+
+use super::choosing::{Choosing, Ending, Target};
 use super::generate::Prompted;
 use super::logprobs::{LogprobPlans, LogprobRings};
-use super::sampling::{Ending, Sampling, Target};
+use super::sampling::Sampling;
 use super::sequences::ring_ranges;
 use super::verification::{Draft, Verification};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 
 /// Slots of the ring that sampled tokens are written to; more than steps can be in flight.
 pub const RING: usize = 128;
@@ -75,7 +79,7 @@ impl Session {
         let Self { state, token, cache, .. } = &*self;
         let (logits, forward) = context.plan(|| transformer.forward(token, state, cache, Logits::Last)).await?;
         let logits = logits_of(logits)?;
-        let sampling = Sampling::new(context, logits.clone(), self.target()).await?;
+        let sampling = Sampling::new(context, logits.clone(), self.target(), self.capacity).await?;
         // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, state, cache, Logits::Last)).await?;
@@ -126,12 +130,13 @@ impl Session {
         &mut self,
         transformer: &Transformer,
         settings: &SamplerSettings,
+        rules: &Rc<TokenRules>,
         ending: &Ending,
     ) -> Result<()> {
         let context = transformer.context();
         self.prepare(context, transformer).await?;
         match &mut self.decode {
-            Some(decode) => decode.sampling.configure(context, settings, ending).await,
+            Some(decode) => decode.sampling.configure(context, settings, rules, ending).await,
             None => bail!(Internal, "a session that was prepared has no step"),
         }
     }
@@ -219,8 +224,8 @@ impl Session {
     pub fn choose_after(&self, context: &Context, logits: &Tensor, ids: usize, allowed: Option<&[u32]>) -> Result<()> {
         let Decode { sampling, logprobs, .. } = self.decode()?;
         let choose = || match allowed {
-            Some(allowed) => sampling.record_masked(context, logits, ids, allowed),
-            None => sampling.record(context, logits, ids),
+            Some(allowed) => sampling.record_masked(context, logits, ids, &self.tokens, allowed),
+            None => sampling.record(context, logits, ids, &self.tokens),
         };
         match logprobs {
             Some((rings, _)) if self.logprobs.is_some() => rings.around(context, logits, &self.target(), choose),
@@ -280,6 +285,7 @@ impl Session {
     /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
     pub fn resume(&self, context: &Context, token: u32, step: usize) -> Result<()> {
         self.place(context, step as u32)?;
+        self.decode()?.sampling.set_text(context, &self.tokens)?;
         context.write(&self.token, 0, bytemuck::bytes_of(&token))
     }
 
@@ -292,6 +298,11 @@ impl Session {
     /// What a decode step chooses from, [1, vocab_size].
     pub fn logits(&self) -> Result<&Tensor> {
         Ok(&self.decode()?.logits)
+    }
+
+    /// What its choices read and write, in one row.
+    pub fn choosing(&self) -> Result<&Choosing> {
+        Ok(self.decode()?.sampling.choosing())
     }
 
     /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
@@ -368,7 +379,7 @@ mod tests {
         session.forget();
         let context = &inner.context;
         let left = pollster::block_on(async {
-            session.configure(inner.decoder().unwrap(), settings, ending).await.unwrap();
+            session.configure(inner.decoder().unwrap(), settings, &Rc::default(), ending).await.unwrap();
             let logits = session.pass(inner.decoder().unwrap(), prompt, 0).unwrap();
             session.choose_after(context, &logits, prompt.len(), None).unwrap();
             for _ in 1..steps {
