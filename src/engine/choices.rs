@@ -10,6 +10,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use web_time::Instant;
 
+use super::chat_answer::FREE_CALLS;
 use super::generate::{Choice, Chunk, Request, Timings, Usage};
 use super::loaded::{Engine, Inner};
 use super::logits_processor::LogitsProcessor;
@@ -93,6 +94,8 @@ impl Generation {
                 "a logits processor and speculation exclude each other: a draft is verified without the processor; leave one out"
             );
         }
+        // Calls that are the model's choice do without a grammar.
+        self.request.grammar = self.request.grammar.take().filter(|asked| asked.field != FREE_CALLS);
         if let Some(asked) = &self.request.grammar {
             bail!(InvalidRequest, "a logits processor and {} exclude each other; leave one of them out", asked.field);
         }
@@ -209,6 +212,9 @@ impl Generation {
                 Some(before) => Timings {
                     draft_tokens: add(before.draft_tokens, timings.draft_tokens),
                     accepted_draft_tokens: add(before.accepted_draft_tokens, timings.accepted_draft_tokens),
+                    forced_tokens: add(before.forced_tokens, timings.forced_tokens),
+                    masked_tokens: add(before.masked_tokens, timings.masked_tokens),
+                    dropped_steps: add(before.dropped_steps, timings.dropped_steps),
                     ..before
                 },
             });

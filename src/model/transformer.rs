@@ -146,6 +146,11 @@ impl Transformer {
         &self.token_embedding
     }
 
+    /// Learned positions, if the model has them.
+    pub(super) fn positions(&self) -> Option<&Matrix> {
+        self.positions.as_ref()
+    }
+
     pub(super) fn output(&self) -> &Matrix {
         &self.output
     }

@@ -8,6 +8,7 @@ mod epilogue;
 mod placement;
 mod qkv_parts;
 mod residual;
+mod row_norm;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
@@ -65,6 +66,7 @@ ops! {
     norm_heads: NormHeads,
     norm_mat_vec: NormMatVec,
     norm_qkv: NormQkv,
+    norm_up: NormUp,
     place_columns: PlaceColumns,
     quantize: Quantize,
     random: Random,
@@ -106,6 +108,7 @@ pub use epilogue::Epilogue;
 pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
 pub use residual::Residual;
+pub use row_norm::RowNorm;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens
