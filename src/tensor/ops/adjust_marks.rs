@@ -67,8 +67,9 @@ impl Op for AdjustMarks {
                 history[length - 1] = token[0];
             }
             let text = &history[..length];
-            for position in length - length.min(words.window() as usize)..length {
-                let token = text[position] as usize;
+            let before = length - length.min(words.window() as usize);
+            for (position, token) in text.iter().enumerate().skip(before) {
+                let token = *token as usize;
                 if token < vocabulary {
                     marks[token] |= IN_WINDOW;
                     marks[token] += u32::from(position >= words.answer_start() as usize);
