@@ -109,7 +109,6 @@ impl Constrained {
     ) -> Result<Self> {
         let state = constraint.advance(&[])?;
         let stepwise = session.logprobs().is_some();
-        let runs_ahead = !stepwise && session.can_go_back()?;
         Ok(Self {
             session,
             constraint,
@@ -119,9 +118,8 @@ impl Constrained {
             logits: Logits::Pass(logits.0, logits.1),
             forced: state.forced,
             is_complete: state.is_complete,
-            // Forced tokens and those that ran ahead too far would have no log probabilities, or others' ones; and what mirostat
-            // allows can't be taken back.
-            way: Way::Masked(if runs_ahead { 1 } else { usize::MAX }),
+            // Forced tokens and those that ran ahead too far would have no log probabilities, or others' ones.
+            way: Way::Masked(if stepwise { usize::MAX } else { 1 }),
             stepwise,
             patience: 1,
             run_ahead: RunAhead::default(),

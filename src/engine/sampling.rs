@@ -17,7 +17,6 @@ pub struct Sampling {
     choosing: Choosing,
     plans: Plans,
     features: Features,
-    settings: SamplerSettings,
 }
 
 impl Sampling {
@@ -25,8 +24,7 @@ impl Sampling {
     pub async fn new(context: &Context, logits: Tensor, target: Target, capacity: usize) -> Result<Self> {
         let choosing = Choosing::new(context, target)?;
         let features = Features::PLAIN;
-        let settings = SamplerSettings::default();
-        let mut sampling = Self { logits, capacity, choosing, plans: Plans::default(), features, settings };
+        let mut sampling = Self { logits, capacity, choosing, plans: Plans::default(), features };
         sampling.plan(context, features).await?;
         Ok(sampling)
     }
@@ -39,7 +37,7 @@ impl Sampling {
         rules: &Rc<TokenRules>,
         ending: &Ending,
     ) -> Result<()> {
-        (self.features, self.settings) = (Features::of(settings, rules), *settings);
+        self.features = Features::of(settings, rules);
         self.plan(context, self.features).await?;
         self.choosing.configure(context, 0, self.features, settings, rules, ending)?;
         self.choosing.start_surprise(context, 0, settings)
@@ -65,16 +63,9 @@ impl Sampling {
         }
     }
 
-    /// Prepares choices among what a mask leaves, by the settings that `configure` got last.
+    /// Prepares choices among what a mask leaves, by the settings that `configure` got last. What is recorded runs once.
     pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
-        self.plan(context, self.features.masked()).await?;
-        // What is recorded runs once, which may have changed what mirostat allows.
-        self.choosing.start_surprise(context, 0, &self.settings)
-    }
-
-    /// Whether a choice can be taken back and made again: what mirostat allows goes on with each.
-    pub fn can_go_back(&self) -> bool {
-        !self.features.mirostat()
+        self.plan(context, self.features.masked()).await
     }
 
     /// Chooses among the logits of the decode step, from the tokens whose bits are set.

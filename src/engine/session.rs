@@ -300,11 +300,6 @@ impl Session {
         Ok(&self.decode()?.logits)
     }
 
-    /// Whether choices can be taken back and made again.
-    pub fn can_go_back(&self) -> Result<bool> {
-        Ok(self.decode()?.sampling.can_go_back())
-    }
-
     /// What its choices read and write, in one row.
     pub fn choosing(&self) -> Result<&Choosing> {
         Ok(self.decode()?.sampling.choosing())

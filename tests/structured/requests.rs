@@ -248,7 +248,6 @@ fn the_same_seed_gives_the_same_answer() {
         json!({"seed": 5}),
         json!({"seed": 5, "top_k": 20, "top_p": 0.9}),
         json!({"seed": 6, "min_p": 0.1}),
-        json!({"seed": 6, "mirostat": 2}),
         json!({"seed": 6, "typical_p": 0.9}),
     ] {
         let mut request = ask("Tell me a story.", schema(person()));
