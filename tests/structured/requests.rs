@@ -168,6 +168,10 @@ fn running_ahead_takes_the_tokens_that_masks_take() {
     let cases = [
         (schema(person()), json!({"temperature": 1.5, "seed": 3})),
         (schema(person()), json!({"temperature": 1.0, "seed": 4})),
+        (
+            structured(json!({"regex": "([a-z]{2,7} ){8}[0-9]+"})),
+            json!({"temperature": 1.0, "seed": 8, "frequency_penalty": 0.7, "repetition_penalty": 1.2}),
+        ),
         (structured(json!({"regex": "([a-z]{2,7} ){6}[0-9]+"})), json!({"temperature": 1.2, "seed": 5})),
         (structured(json!({"regex": "[A-Z][a-z]+( [a-z]+){4,9}\\."})), json!({"temperature": 0.8, "seed": 6})),
     ];
@@ -240,9 +244,12 @@ fn masked_tokens_are_drawn_from_what_the_model_says_about_them() {
 #[test]
 fn the_same_seed_gives_the_same_answer() {
     let engine = engine();
-    for settings in
-        [json!({"seed": 5}), json!({"seed": 5, "top_k": 20, "top_p": 0.9}), json!({"seed": 6, "min_p": 0.1})]
-    {
+    for settings in [
+        json!({"seed": 5}),
+        json!({"seed": 5, "top_k": 20, "top_p": 0.9}),
+        json!({"seed": 6, "min_p": 0.1}),
+        json!({"seed": 6, "typical_p": 0.9}),
+    ] {
         let mut request = ask("Tell me a story.", schema(person()));
         request["temperature"] = json!(1.5);
         request.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
