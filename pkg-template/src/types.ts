@@ -1,10 +1,12 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
 import type { HubOptions, ModelSource, Quantization } from './model_source.js';
+import type { PenaltyRequest, TruncationRequest } from './sampling.js';
 import type { GpuStats, KernelTime } from './stats.js';
 import type { ResponseFormat, StructuredOutputs } from './structured.js';
 
 export type * from './model_source.js';
+export type * from './sampling.js';
 export type { ResponseFormat, StructuredOutputs } from './structured.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';
 
@@ -314,22 +316,13 @@ export interface DraftModel {
   max_tokens?: number | undefined;
 }
 
-interface GenerationRequest {
+interface GenerationRequest extends PenaltyRequest, TruncationRequest {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
   model?: string;
   /** At most so many new tokens. Default: what the context has room for. */
   max_tokens?: number | undefined;
   /** 0 always takes the most likely token. */
   temperature?: number | undefined;
-  /**
-   * Choose only from the most likely tokens that together reach this probability (above 0; 1 keeps all). Order: temperature,
-   * `top_k`, `top_p`, `min_p`, each on what the one before it kept. Tokens exactly as likely as the last one kept stay too.
-   */
-  top_p?: number | undefined;
-  /** Choose only from so many of the most likely tokens; 0 keeps all, 1 is greedy. An extension. */
-  top_k?: number | undefined;
-  /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
-  min_p?: number | undefined;
   /**
    * The same seed, prompt and settings give the same text on the same adapter. Of what the KV cache still holds of the prompt only that
    * is used which other prompts left there, not answers, because single tokens round otherwise. Beside other requests

@@ -24,7 +24,7 @@ const commands = {
         : await engine.completions.create({ prompt, ...settings });
       const [choice] = answer.choices;
       return {
-        text: chat ? choice.message.content : choice.text,
+        text: chat ? (choice.message.content ?? '') : choice.text,
         ...(chat && { message: choice.message }),
         ...(choice.logprobs && { logprobs: choice.logprobs }),
         ...(answer.choices.length > 1 && { choices: answer.choices }),

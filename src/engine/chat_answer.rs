@@ -66,7 +66,7 @@ impl Engine {
         };
         let shown = |marker: &&str| tokenizer.token_id(marker).filter(|id| tokenizer.is_control(*id));
         let of_format = if calls || format == ToolFormat::Harmony { format.markers() } else { Vec::new() };
-        let of_reasoning = markers.iter().flat_map(|markers| [markers.open, markers.close]);
+        let of_reasoning = markers.iter().flat_map(|markers| markers.tokens());
         request.answer.visible =
             of_format.iter().copied().chain(of_reasoning).filter_map(|marker| shown(&marker)).collect();
         if calls {

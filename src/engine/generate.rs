@@ -150,6 +150,8 @@ pub(super) struct Choice {
     is_known: bool,
     decoder: StreamDecoder,
     reader: AnswerReader,
+    /// Tokens that end the answer.
+    ends: Vec<u32>,
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<Sampled>,
     /// The pass that samples the first token: how many tokens it takes in, and when it began.
@@ -229,6 +231,7 @@ impl Choice {
         };
         let decoder = decoder.showing(request.answer.visible.clone());
         let reader = AnswerReader::new(request.answer.clone());
+        let ends = ends(&engine, &request);
         Self {
             engine,
             place: Place::Nowhere,
@@ -237,6 +240,7 @@ impl Choice {
             is_known: false,
             decoder,
             reader,
+            ends,
             read: VecDeque::new(),
             last_pass: None,
             generated: 0,
@@ -281,18 +285,10 @@ impl Choice {
             let tokenizer = self.engine.tokenizer.clone();
             let decoder = self.decoder.clone();
             let grammar = self.constraint.take();
-            let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, self.ends(), grammar);
+            let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, self.ends.clone(), grammar);
             self.constraint = Some(Box::new(budget));
         }
         Ok(())
-    }
-
-    /// Tokens that end the answer.
-    fn ends(&self) -> Vec<u32> {
-        let AnswerRequest { ends, stop_tokens, .. } = &self.request.answer;
-        let own = if self.request.ignore_eos { &[] } else { self.engine.tokenizer.end_of_generation() };
-        let ends = if self.request.ignore_eos { &[] } else { &ends[..] };
-        own.iter().chain(ends).chain(stop_tokens).copied().collect()
     }
 
     /// Ends the generation with the next chunk.
@@ -429,7 +425,7 @@ impl Choice {
     }
 
     fn ending(&self) -> Ending {
-        Ending { stops: self.ends(), steps: self.longest() }
+        Ending { stops: self.ends.clone(), steps: self.longest() }
     }
 
     /// From the logits behind the prompt to where the tokens come from.
@@ -542,7 +538,7 @@ impl Choice {
         self.generated += 1;
         self.last = Some(token);
         let stops = self.reader.stops_at(token);
-        let ends = stops || self.ends().contains(&token);
+        let ends = stops || self.ends.contains(&token);
         if let Place::Speculating(alone) = &mut self.place
             && alone.steps > self.generated
             && !ends
@@ -675,6 +671,13 @@ impl Speculating {
         self.run_ahead.arrived(steps, Instant::now());
         Ok(bytes.iter().flat_map(|bytes| bytemuck::pod_collect_to_vec::<u8, u32>(bytes)).collect())
     }
+}
+
+/// Tokens that end an answer: the model's, and the request's.
+fn ends(engine: &Inner, request: &Request) -> Vec<u32> {
+    let AnswerRequest { ends, stop_tokens, .. } = &request.answer;
+    let of_model = engine.tokenizer.end_of_generation().iter().chain(ends).filter(|_| !request.ignore_eos);
+    of_model.chain(stop_tokens).copied().collect()
 }
 
 impl Drop for Choice {

@@ -128,7 +128,9 @@ await Engine.load('model.gguf');
 await Engine.load(new URL('model.gguf', location.href), { worker: false });
 
 const answer: ChatCompletion = await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }], max_tokens: 5, temperature: 0, seed: 1, stop: ['a'] });
-const text: string = answer.choices[0]!.message.content;
+const text: string | null = answer.choices[0]!.message.content;
+const call: string | undefined = answer.choices[0]!.message.tool_calls?.[0]?.function.arguments;
+void call;
 const stream: CompletionStream<ChatCompletionChunk> = await engine.chat.completions.create({ messages: [], stream: true }, { signal: AbortSignal.timeout(5) });
 for await (const chunk of stream) { const piece: string | undefined = chunk.choices[0]?.delta.content; void piece; }
 stream.cancel();

@@ -205,7 +205,7 @@ fn masked_tokens_are_drawn_from_what_the_model_says_about_them() {
     let scaled = |id: &u32| f64::from(row[*id as usize]) / temperature;
     let largest = left.iter().map(scaled).fold(f64::MIN, f64::max);
     let total: f64 = left.iter().map(|id| (scaled(id) - largest).exp()).sum();
-    const DRAWS: usize = 300;
+    const DRAWS: usize = 200;
     let mut drawn = vec![0usize; left.len()];
     for seed in 0..DRAWS {
         let mut request = request.clone();
