@@ -365,19 +365,22 @@ fn bad_requests_are_refused_by_name() {
 
 #[test]
 fn a_warm_step_creates_and_writes_nothing() {
-    let engine = engine("tiny_llama/tied-q4_0.gguf");
-    // What a choice takes: from the whole vocabulary, by thresholds, with adjusted logits, and from a band.
-    for (settings, choice) in [
-        (json!({}), 2),
-        (json!({"top_p": 0.9}), 4),
-        (json!({"repetition_penalty": 1.1}), 4),
-        (json!({"dry_multiplier": 0.8, "logit_bias": {"7": 1}, "top_k": 40}), 7),
-        (json!({"typical_p": 0.9}), 11),
-        (json!({"xtc_probability": 0.5}), 8),
-        (json!({"mirostat": 2}), 8),
-        (json!({}), 2),
-    ] {
-        warm_steps_create_and_write_nothing(&engine, &settings, choice);
+    for kv_cache in [KvFormat::F32, KvFormat::Q8_0] {
+        let options = LoadOptions { kv_cache: Some(kv_cache), ..exact() };
+        let engine = load(golden("tiny_llama/tied-q4_0.gguf"), &options).unwrap();
+        // What a choice takes: from the whole vocabulary, by thresholds, with adjusted logits, and from a band.
+        for (settings, choice) in [
+            (json!({}), 2),
+            (json!({"top_p": 0.9}), 4),
+            (json!({"repetition_penalty": 1.1}), 4),
+            (json!({"dry_multiplier": 0.8, "logit_bias": {"7": 1}, "top_k": 40}), 7),
+            (json!({"typical_p": 0.9}), 11),
+            (json!({"xtc_probability": 0.5}), 8),
+            (json!({"mirostat": 2}), 8),
+            (json!({}), 2),
+        ] {
+            warm_steps_create_and_write_nothing(&engine, &settings, choice);
+        }
     }
 }
 

@@ -228,6 +228,10 @@ export interface Timings {
   draft_tokens?: number;
   /** With `speculation`: tokens of drafts that were right. */
   accepted_draft_tokens?: number;
+  /** With `context_shift`: how often the context was full. */
+  context_shifts?: number;
+  /** With `context_shift`: tokens of the prompt and the answer that were dropped to make room. */
+  dropped_tokens?: number;
   /** Under a grammar: tokens that it left no choice about, which cost no step of their own. */
   forced_tokens?: number;
   /** Under a grammar: tokens that were chosen by a mask. */
@@ -319,7 +323,7 @@ export interface DraftModel {
 interface GenerationRequest extends PenaltyRequest, TruncationRequest {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
   model?: string;
-  /** At most so many new tokens. Default: what the context has room for. */
+  /** At most so many new tokens. Default: what the context has room for; with `context_shift` no limit. */
   max_tokens?: number | undefined;
   /** 0 always takes the most likely token. */
   temperature?: number | undefined;
@@ -360,6 +364,14 @@ interface GenerationRequest extends PenaltyRequest, TruncationRequest {
    * elsewhere, so they are off by default. A request that speculates decodes by itself. An extension.
    */
   speculation?: PromptLookup | DraftModel | undefined;
+  /**
+   * Goes on where the context is full, instead of ending with `length`: the first `sinks` tokens stay (0 to half of the context;
+   * default: 4), of the rest the older half is dropped, and the others move up, with their keys turned to where they stand then
+   * (StreamingLLM). The model forgets what was dropped; `timings` say how often and how much. A prompt still has to fit the context.
+   * The next request finds no more than the sinks in the KV cache. Not for models with learned positions (GPT-2), nor where a grammar
+   * or a budget holds the answer. Default: false. An extension.
+   */
+  context_shift?: boolean | { sinks?: number | undefined } | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
   stream_options?: { include_usage?: boolean } | undefined;
 }

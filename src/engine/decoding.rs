@@ -15,11 +15,12 @@ use std::task::{Poll, Waker};
 use web_time::Instant;
 
 use super::choosing::{Choosing, Ending, Features};
+use super::context_shift::ContextShift;
 use super::loaded::Inner;
 use super::logprobs::{Sampled, sampled};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
 use super::sequences::{Row, Sequences};
-use super::session::Session;
+use super::session::{ContextShifts, Session};
 use crate::error::{Error, Result};
 use crate::tensor::{Context, Readback};
 use crate::text::sampler::SamplerSettings;
@@ -51,6 +52,7 @@ struct Member {
     rules: Rc<TokenRules>,
     features: Features,
     ending: Ending,
+    context_shift: Option<ContextShift>,
     /// Steps submitted; step k samples the answer's token k.
     submitted: usize,
     /// Tokens that came back, and the last of them.
@@ -106,6 +108,13 @@ impl Member {
         !self.is_paused && self.error.is_none() && !self.is_over() && self.submitted < self.ending.steps
     }
 
+    /// Steps that the context has room for.
+    fn room(&self) -> usize {
+        // Step k takes the answer's token k - 1 in; all that were read but the last stand in the context.
+        let taken_in = self.session.tokens().len() + self.submitted - self.sampled.max(1);
+        self.session.capacity().saturating_sub(taken_in)
+    }
+
     /// Takes what was read back in.
     fn arrived(&mut self, sampled: Vec<Sampled>) {
         for sampled in sampled {
@@ -150,6 +159,7 @@ impl Decoding {
         sampler: &SamplerSettings,
         rules: &Rc<TokenRules>,
         ending: Ending,
+        context_shift: Option<ContextShift>,
         first: Readback,
     ) -> u64 {
         let id = self.next_id;
@@ -169,6 +179,7 @@ impl Decoding {
             rules: rules.clone(),
             features: Features::of(sampler, rules),
             ending,
+            context_shift,
             submitted: 1,
             sampled: 0,
             last: None,
@@ -211,7 +222,9 @@ impl Decoding {
         {
             let members: Vec<&Member> = self.in_order(self.seated.ids())?;
             let room = members.iter().map(|member| member.ending.steps - member.submitted).max().unwrap_or(0);
-            let steps = self.run_ahead.steps_per_submit().min(room);
+            // Where a context is full, all are read before it is shifted.
+            let before_shift = members.iter().map(|member| member.room()).min().unwrap_or(0);
+            let steps = self.run_ahead.steps_per_submit().min(room).min(before_shift);
             let firsts: Vec<usize> = members.iter().map(|member| member.submitted).collect();
             let readback = match (&self.seated, &self.together) {
                 (Seated::Together(_), Some(together)) => {
@@ -252,7 +265,32 @@ impl Decoding {
 
     /// Those who should take part.
     fn wanted(&self) -> Vec<u64> {
-        self.members.iter().filter(|member| member.goes_on()).map(|member| member.id).collect()
+        let members = self.members.iter().filter(|member| member.goes_on() && member.room() > 0);
+        members.map(|member| member.id).collect()
+    }
+
+    /// With nothing in flight: shifts the contexts that are full.
+    fn make_room(&mut self, inner: &Inner) -> Result<()> {
+        for member in self.members.iter_mut().filter(|member| member.goes_on() && member.room() == 0) {
+            let Some(ContextShift { sinks }) = member.context_shift else {
+                bail!(Internal, "a generation goes on in a full context")
+            };
+            let dropped = member.session.shift(inner.decoder()?, sinks)?;
+            if member.features.adjusts() {
+                // Penalties look at what the context still holds, and count what is of the answer.
+                let answer_start = member.rules.answer_start;
+                let answer_start = answer_start.saturating_sub(dropped).max(sinks).min(answer_start);
+                member.rules = Rc::new(TokenRules { answer_start, ..(*member.rules).clone() });
+                let Member { session, features, sampler, rules, ending, .. } = member;
+                session.choosing()?.configure(&inner.context, 0, *features, sampler, rules, ending)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn shifts(&self, id: u64) -> ContextShifts {
+        let member = self.members.iter().find(|member| member.id == id);
+        member.map_or_else(ContextShifts::default, |member| member.session.shifts())
     }
 
     /// With nothing in flight: gives what mirostat allows those who sat together back to their sessions.
@@ -386,6 +424,7 @@ async fn seat(inner: &Inner) -> Result<()> {
         let mut decoding = inner.decoding.borrow_mut();
         decoding.run_ahead.pause();
         decoding.take_surprises_back(context)?;
+        decoding.make_room(inner)?;
         let wanted = decoding.wanted();
         let mut rows = Vec::with_capacity(wanted.len());
         for member in decoding.in_order(&wanted)? {

@@ -11,6 +11,7 @@ mod choosing;
 mod compile_ahead;
 mod constrained;
 pub mod constraint;
+mod context_shift;
 mod decoding;
 pub mod dispatch_cost;
 mod draft;

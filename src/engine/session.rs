@@ -1,7 +1,8 @@
 //! What a conversation leaves on the GPU: the KV cache, the state that kernels read and advance, and the recorded decode
 //! step.
 //!
-//! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on. Steps that ran
+//! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on; after a context shift
+//! without those that were dropped. Steps that ran
 //! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
 //! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
@@ -41,6 +42,17 @@ pub struct Session {
     tokens: Vec<u32>,
     /// So many of them were taken in by passes over several tokens, as the tokens of a prompt are. Kernels for one token round otherwise.
     by_passes: usize,
+    /// After a context shift, so many of them are as a pass over them alone would leave them: the others have seen tokens that were
+    /// dropped.
+    unshifted: Option<usize>,
+    shifts: ContextShifts,
+}
+
+/// What context shifts of one generation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextShifts {
+    pub count: usize,
+    pub dropped_tokens: usize,
 }
 
 /// The decode step of one token.
@@ -68,6 +80,8 @@ impl Session {
             logprobs: None,
             tokens: Vec::new(),
             by_passes: 0,
+            unshifted: None,
+            shifts: ContextShifts::default(),
         })
     }
 
@@ -104,6 +118,11 @@ impl Session {
         &self.tokens
     }
 
+    /// Of the tokens, those that a prompt with the same beginning needs not be taken in for.
+    pub fn reusable(&self) -> &[u32] {
+        &self.tokens[..self.unshifted.unwrap_or(usize::MAX).min(self.tokens.len())]
+    }
+
     /// Forgets what the cache holds.
     pub fn forget(&mut self) {
         self.truncate(0);
@@ -112,12 +131,36 @@ impl Session {
     /// Keeps only the first `length` tokens.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
+        self.unshifted = self.unshifted.filter(|unshifted| *unshifted < length);
         self.by_passes = self.by_passes.min(length);
     }
 
     /// How many tokens from the first on have keys and values that another pass over them, in whatever parts, would give to the bit.
     pub fn by_passes(&self) -> usize {
         self.by_passes
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.tokens.len() >= self.capacity
+    }
+
+    /// Makes room in a full context: the first `sinks` tokens stay, and of the rest the newer half. To be called while nothing is in
+    /// flight, and to be followed by `resume`. Returns how many tokens behind the sinks were dropped.
+    pub fn shift(&mut self, transformer: &Transformer, sinks: usize) -> Result<usize> {
+        let length = self.tokens.len();
+        let dropped = (length.saturating_sub(sinks) / 2).max(1);
+        transformer.shift(&self.cache, sinks, dropped, length)?;
+        self.tokens.drain(sinks..sinks + dropped);
+        self.unshifted = Some(self.unshifted.unwrap_or(usize::MAX).min(sinks));
+        self.by_passes = self.by_passes.min(sinks);
+        self.shifts.count += 1;
+        self.shifts.dropped_tokens += dropped;
+        Ok(dropped)
+    }
+
+    /// Since the session was configured.
+    pub fn shifts(&self) -> ContextShifts {
+        self.shifts
     }
 
     /// A token that a decode step has taken into the cache.
@@ -134,6 +177,7 @@ impl Session {
         ending: &Ending,
     ) -> Result<()> {
         let context = transformer.context();
+        self.shifts = ContextShifts::default();
         self.prepare(context, transformer).await?;
         match &mut self.decode {
             Some(decode) => decode.sampling.configure(context, settings, rules, ending).await,

@@ -30,6 +30,7 @@ pub(super) use fields::{Fields, Group, group};
 use std::rc::Rc;
 
 use super::choosing::check_room;
+use super::context_shift::{ContextShift, ContextShiftRequest};
 use super::generate::Request;
 use super::loaded::Engine;
 use super::speculation::{Speculation, SpeculationRequest};
@@ -43,6 +44,7 @@ pub struct GenerationFields {
     pub ending: EndingFields,
     pub structured: StructuredFields,
     pub speculation: SpeculationFields,
+    pub context: ContextFields,
     pub choices: ChoicesFields,
 }
 
@@ -54,6 +56,14 @@ group! {
     }
 }
 
+group! {
+    #[derive(Clone, Copy, Debug)]
+    pub struct ContextFields {
+        /// Goes on where the context is full, without its older tokens (`context_shift.rs`). An extension.
+        pub context_shift: Option<ContextShiftRequest>,
+    }
+}
+
 impl GenerationFields {
     fn take(fields: &mut Fields) -> Result<Self> {
         Ok(Self {
@@ -62,6 +72,7 @@ impl GenerationFields {
             ending: fields.group()?,
             structured: fields.group()?,
             speculation: fields.group()?,
+            context: fields.group()?,
             choices: fields.group()?,
         })
     }
@@ -80,6 +91,12 @@ impl GenerationFields {
             .speculation
             .map(|asked| Speculation::new(asked, &sampler, &rules, engine.info().draft.is_some()))
             .transpose()?;
+        let capacity = engine.info().context_length;
+        let context_shift =
+            self.context.context_shift.map(|asked| ContextShift::new(asked, capacity)).transpose()?.flatten();
+        if context_shift.is_some() {
+            engine.0.decoder()?.check_shift()?;
+        }
         if logprobs.is_some() && speculation.is_some() {
             bail!(
                 InvalidRequest,
@@ -108,6 +125,7 @@ impl GenerationFields {
             sampler,
             rules: Rc::new(rules),
             speculation,
+            context_shift,
             logprobs,
             processor: None,
             choices: self.choices.count()?,
