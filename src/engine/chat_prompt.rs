@@ -272,11 +272,12 @@ fn tool_call(at: &str, call: &mut Value) -> Result<()> {
     match arguments {
         Value::Object(_) => {}
         Value::String(text) if text.trim().is_empty() => *arguments = json!({}),
-        Value::String(text) => match serde_json::from_str(text) {
-            Ok(object @ Value::Object(_)) => *arguments = object,
-            // What a model wrote is handed back to it as it was.
-            _ => {}
-        },
+        // What a model wrote otherwise is handed back to it as it was.
+        Value::String(text) => {
+            if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+                *arguments = object;
+            }
+        }
         Value::Null => *arguments = json!({}),
         other => bail!(InvalidRequest, "{at}.function.arguments is {other}, wanted an object or its JSON as a text"),
     }

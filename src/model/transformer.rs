@@ -39,7 +39,7 @@ pub(super) struct RopeTensor {
 }
 
 enum Layers {
-    Joined(Joined),
+    Joined(Box<Joined>),
     Plain(Plain),
 }
 
@@ -86,7 +86,7 @@ impl Transformer {
             .map(|rope| rope.table(capacity, |tensor| weights.vector(tensor)))
             .collect::<Result<_>>()?;
         let layers = match weights.is_joined() {
-            true => Layers::Joined(Joined::new(context, &config, weights, &tables)?),
+            true => Layers::Joined(Box::new(Joined::new(context, &config, weights, &tables)?)),
             false => Layers::Plain(Plain::new(&config, weights)?),
         };
         let Some(output_norm) = NormWeights::optional(weights, "output_norm") else {

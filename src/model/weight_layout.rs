@@ -243,8 +243,9 @@ fn rows_of_parts(
     unit: usize,
     capabilities: Option<&Capabilities>,
 ) -> Vec<usize> {
-    let multiples = (1..=format.unit).map(|count| count * unit.max(1));
-    let unit = multiples.clone().find(|unit| format.splits_at(*unit, columns)).or(multiples.last()).unwrap_or(1);
+    let mut multiples = (1..=format.unit).map(|count| count * unit.max(1));
+    let largest = format.unit * unit.max(1);
+    let unit = multiples.find(|unit| format.splits_at(*unit, columns)).unwrap_or(largest);
     let mut part = rows;
     while part > unit && !fits(format, part, columns, capabilities) {
         part = (part / 2).next_multiple_of(unit);

@@ -118,8 +118,8 @@ impl ReasoningSplitter {
         let ReasoningMarkers { open, close } = self.markers;
         if self.state == State::Undecided {
             let text = self.buffer.trim_start();
-            if text.starts_with(open) {
-                self.buffer = text[open.len()..].to_owned();
+            if let Some(behind) = text.strip_prefix(open) {
+                self.buffer = behind.to_owned();
                 self.state = State::Inside { begun: false };
             } else if ended || !open.starts_with(text) {
                 self.state = State::Outside;
