@@ -108,7 +108,7 @@ fn walk(words: &Words, mut constraint: Box<dyn Constraint>, seed: &mut u64) -> (
                 }
                 recent += 1;
                 // Free text ends by a marker, which chance alone would not write.
-                if allowed.len() > 200 && closing.is_empty() && next(8) == 0 {
+                if allowed.len() > 150 && closing.is_empty() && next(8) == 0 {
                     closing = CLOSERS[next(CLOSERS.len())].bytes().rev().collect();
                 }
                 let first_byte = words.words.len() as u32 - 255;
