@@ -160,6 +160,11 @@ fn wrong_values() -> Vec<(&'static str, Where, Vec<Value>)> {
                 json!({"type": "draft_model"}),
             ],
         ),
+        (
+            "context_shift",
+            Both,
+            vec![json!("yes"), json!(3), json!({"sinks": -1}), json!({"sinks": 1_000_000}), json!({"sink": 1})],
+        ),
         ("n", Both, numbers(&[json!(0), json!(129), json!(-1), json!(1.5)])),
         // Fields of OpenAI's API that this one does not have.
         ("best_of", Completion, vec![json!(2)]),

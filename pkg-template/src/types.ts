@@ -1,10 +1,12 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
 import type { HubOptions, ModelSource, Quantization } from './model_source.js';
+import type { PenaltyRequest, TruncationRequest } from './sampling.js';
 import type { GpuStats, KernelTime } from './stats.js';
 import type { ResponseFormat, StructuredOutputs } from './structured.js';
 
 export type * from './model_source.js';
+export type * from './sampling.js';
 export type { ResponseFormat, StructuredOutputs } from './structured.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';
 
@@ -226,6 +228,16 @@ export interface Timings {
   draft_tokens?: number;
   /** With `speculation`: tokens of drafts that were right. */
   accepted_draft_tokens?: number;
+  /** With `context_shift`: how often the context was full. */
+  context_shifts?: number;
+  /** With `context_shift`: tokens of the prompt and the answer that were dropped to make room. */
+  dropped_tokens?: number;
+  /** Under a grammar: tokens that it left no choice about, which cost no step of their own. */
+  forced_tokens?: number;
+  /** Under a grammar: tokens that were chosen by a mask. */
+  masked_tokens?: number;
+  /** Under a grammar: steps that ran ahead of a token which was not allowed, and are lost. */
+  dropped_steps?: number;
 }
 
 export interface TextPart {
@@ -308,22 +320,13 @@ export interface DraftModel {
   max_tokens?: number | undefined;
 }
 
-interface GenerationRequest {
+interface GenerationRequest extends PenaltyRequest, TruncationRequest {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
   model?: string;
-  /** At most so many new tokens. Default: what the context has room for. */
+  /** At most so many new tokens. Default: what the context has room for; with `context_shift` no limit. */
   max_tokens?: number | undefined;
   /** 0 always takes the most likely token. */
   temperature?: number | undefined;
-  /**
-   * Choose only from the most likely tokens that together reach this probability (above 0; 1 keeps all). Order: temperature,
-   * `top_k`, `top_p`, `min_p`, each on what the one before it kept. Tokens exactly as likely as the last one kept stay too.
-   */
-  top_p?: number | undefined;
-  /** Choose only from so many of the most likely tokens; 0 keeps all, 1 is greedy. An extension. */
-  top_k?: number | undefined;
-  /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
-  min_p?: number | undefined;
   /**
    * The same seed, prompt and settings give the same text on the same adapter. Of what the KV cache still holds of the prompt only that
    * is used which other prompts left there, not answers, because single tokens round otherwise. Beside other requests
@@ -361,6 +364,14 @@ interface GenerationRequest {
    * elsewhere, so they are off by default. A request that speculates decodes by itself. An extension.
    */
   speculation?: PromptLookup | DraftModel | undefined;
+  /**
+   * Goes on where the context is full, instead of ending with `length`: the first `sinks` tokens stay (0 to half of the context;
+   * default: 4), of the rest the older half is dropped, and the others move up, with their keys turned to where they stand then
+   * (StreamingLLM). The model forgets what was dropped; `timings` say how often and how much. A prompt still has to fit the context.
+   * The next request finds no more than the sinks in the KV cache. Not for models with learned positions (GPT-2), nor where a grammar
+   * or a budget holds the answer. Default: false. An extension.
+   */
+  context_shift?: boolean | { sinks?: number | undefined } | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
   stream_options?: { include_usage?: boolean } | undefined;
 }

@@ -3,6 +3,7 @@
 
 import { benchDispatch, Engine, renderTemplate } from 'rillm';
 import { countWarmToken, measureDecode, measureDispatch, measureLoad, measurePrefill } from '/bench/measure.js';
+import { measureStructured } from '/bench/structured.js';
 import { runSuite } from '/bench/suite.js';
 
 async function withEngine(model, use, options = {}) {
@@ -65,6 +66,7 @@ const commands = {
     per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { precision, autotune, worker: false }),
   }),
   'bench prefill': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision, autotune }),
+  'bench structured': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
   'bench load': ({ model, autotune }) => measureLoad(Engine, model, { autotune }),
   'bench dispatch': () => measureDispatch(benchDispatch),
 };

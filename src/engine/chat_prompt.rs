@@ -27,6 +27,8 @@ pub(super) struct Template {
     pub reasoning: Option<ReasoningMarkers>,
     /// Whether it writes the tools that it is given.
     has_tools: bool,
+    /// Whether it writes calls of earlier answers.
+    has_calls: bool,
     /// Whether it knows the role.
     has_system: bool,
 }
@@ -45,6 +47,7 @@ impl Template {
             tool_format,
             reasoning: ReasoningMarkers::of_template(source),
             has_tools,
+            has_calls: source.contains("tool_calls"),
             has_system: source.contains("system"),
         })
     }
@@ -153,7 +156,7 @@ impl Engine {
             true => json!(messages),
             false => {
                 let instructions = with_tools.then(|| instructions(tools));
-                json!(as_text(&messages, instructions.as_deref(), template.has_system))
+                json!(as_text(&messages, instructions.as_deref(), template.has_system, template.has_calls))
             }
         };
         for (name, value) in request.chat_template_kwargs.iter().flatten() {

@@ -1,19 +1,20 @@
-//! The forward pass of one token in few dispatches: what a decode step replays. A layer of a Llama takes five; norms of heads take two
-//! more, a norm behind attention or feed-forward one each, and projections that are joined but of different types one for each type.
+//! The forward pass of one token in few dispatches: what a decode step replays. A layer of a Llama takes five, one with layer norms,
+//! biases and no gate too; norms of heads take two more, a norm behind attention or feed-forward one each, and projections that are
+//! joined but of different types one for each type.
 //!
 //! The same computation as `Transformer::forward`, by ops that join several of its own.
 
 use super::config::Config;
-use super::joined::{FeedForward, GateUp, Joined, Layer, PostNorm};
+use super::joined::{FeedForward, GateUp, Joined, Layer, PostNorm, PreNorm};
 use super::matrix::Matrix;
 use super::mixture::Combined;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
     AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormHeads, NormMatVec, NormQkv,
-    QkvParts, Residual, RmsNorm, RopeKvAppend, Scale, Splits, SwigluPlanes,
+    NormUp, QkvParts, Residual, RmsNorm, RopeKvAppend, Scale, Splits, SwigluPlanes,
 };
-use crate::tensor::{Context, Tensor};
+use crate::tensor::{Context, Desc, Tensor};
 
 /// Records the pass over one token at position `state[0]`. Returns its residual stream after the last layer, [1, n_embd] in
 /// planes.
@@ -30,6 +31,9 @@ pub(super) fn forward(
     if config.embedding_scale != 1.0 {
         x = context.run1(&Scale { factor: config.embedding_scale }, &[&x])?;
     }
+    if let Some(positions) = transformer.positions() {
+        positions.add_positions(context, &x, state, true)?;
+    }
     for (index, layer) in joined.layers.iter().enumerate() {
         let caches = cache.layer(index);
         let q = queries(context, config, layer, &x, state, caches)?; // [1, n_heads · head_dim]
@@ -42,27 +46,31 @@ pub(super) fn forward(
             capacity: layer.seen(cache.capacity()),
             splits,
             residual: Residual::Apart,
-            bias: false,
+            bias: layer.attention_output_bias.is_some(),
         };
         add(context, config, &layer.attention_output, &x, &layer.post_attention_norm, &|residual, part, x| {
             let mut inputs = vec![sums, totals, part, state];
-            inputs.extend(x);
+            inputs.extend(layer.attention_output_bias.iter().chain(x));
             context.run(&AttentionOut { residual, ..attention_out }, &inputs)
         })?;
 
+        let add_down = |f: Tensor, down: &Matrix| {
+            let bias = &layer.down_bias;
+            add(context, config, down, &x, &layer.post_feed_forward_norm, &|residual, part, x| {
+                let mut inputs = vec![&f, part];
+                inputs.extend(bias.iter().chain(x));
+                context.run(&MatVecAdd { residual, bias: bias.is_some() }, &inputs)
+            })
+        };
         match &layer.feed_forward {
-            FeedForward::Gated { gate_up, down } => {
-                let f = gated(context, config, layer, gate_up, &x)?; // [1, n_ff] in planes
-                add(context, config, down, &x, &layer.post_feed_forward_norm, &|residual, part, x| {
-                    let mut inputs = vec![&f, part];
-                    inputs.extend(x);
-                    context.run(&MatVecAdd { residual, bias: false }, &inputs)
-                })?;
-            }
+            // What comes of the first half is [1, n_ff] in planes.
+            FeedForward::Gated { gate_up, down } => add_down(gated(context, config, layer, gate_up, &x)?, down)?,
+            FeedForward::Ungated { up, bias, down } => add_down(ungated(context, config, layer, up, bias, &x)?, down)?,
             FeedForward::Experts { router, experts } => {
-                let (epsilon, norm) = (config.norm_eps, &layer.feed_forward_norm_planar);
-                let logits = router.multiply(context, &NormMatVec { epsilon }, &[&x, norm])?; // [1, experts]
-                let h = context.run1(&RmsNorm { epsilon }, &[&x, norm])?; // [1, n_embd] in planes
+                let PreNorm { kind, planar, .. } = &layer.feed_forward_norm;
+                let logits = router.multiply(context, &NormMatVec { norm: *kind }, &[&x, planar])?; // [1, experts]
+                // [1, n_embd] in planes
+                let h = context.run1(&RmsNorm { epsilon: config.norm_eps }, &[&x, planar])?;
                 let Combined { outputs, weights } = experts.run(context, config, &h, &logits, true)?;
                 context.run(&CombineExperts { adds: true, planar: true }, &[&outputs, &weights, &x])?;
             }
@@ -82,14 +90,14 @@ fn queries(
     caches: (&Tensor, &Tensor),
 ) -> Result<Tensor> {
     let (k_cache, v_cache) = caches;
-    let epsilon = config.norm_eps;
+    let norm = layer.attention_norm.kind;
     let mut q = None;
     for (parts, matrix) in &layer.qkv {
         q = match matrix.whole() {
             Some(matrix) if layer.head_norms.is_none() => {
                 let op = NormQkv {
                     parts: *parts,
-                    epsilon,
+                    norm,
                     q_dim: config.n_heads * config.head_dim,
                     kv_dim: config.n_kv_heads * config.head_dim,
                     head_dim: config.head_dim,
@@ -104,8 +112,8 @@ fn queries(
                 context.run(&op, &inputs)?.pop().or(q)
             }
             _ => {
-                let norm = &layer.attention_norm_planar;
-                let product = matrix.multiply(context, &NormMatVec { epsilon }, &[x, norm])?; // [1, rows]
+                let planar = &layer.attention_norm.planar;
+                let product = matrix.multiply(context, &NormMatVec { norm }, &[x, planar])?; // [1, rows]
                 layer.rope_and_append(context, config, *parts, &product, state, caches)?.or(q)
             }
         };
@@ -125,9 +133,20 @@ impl Layer {
         state: &Tensor,
         (k_cache, v_cache): (&Tensor, &Tensor),
     ) -> Result<Option<Tensor>> {
-        let (queries, keys) = (if parts.q { config.n_heads } else { 0 }, if parts.k { config.n_kv_heads } else { 0 });
-        if let Some(norms) = self.head_norms.as_ref().filter(|_| queries + keys > 0) {
-            let norm = NormHeads { epsilon: config.norm_eps, head_dim: config.head_dim, queries, keys };
+        if let Some(norms) = self.head_norms.as_ref().filter(|_| parts.q || parts.k) {
+            // Of all heads together there is one norm of queries, and one of keys.
+            let heads = [config.n_heads, config.n_kv_heads];
+            let (counts, lengths) = match config.arch.norms_heads_together {
+                true => ([1, 1], heads.map(|heads| heads * config.head_dim)),
+                false => (heads, [config.head_dim; 2]),
+            };
+            let norm = NormHeads {
+                epsilon: config.norm_eps,
+                queries: if parts.q { counts[0] } else { 0 },
+                keys: if parts.k { counts[1] } else { 0 },
+                query_length: lengths[0],
+                key_length: lengths[1],
+            };
             context.run(&norm, &[product, norms])?;
         }
         let rope = RopeKvAppend {
@@ -149,17 +168,39 @@ impl Layer {
 
 /// What gate and up make of a token, [1, n_ff] in planes.
 fn gated(context: &Context, config: &Config, layer: &Layer, gate_up: &GateUp, x: &Tensor) -> Result<Tensor> {
-    let (epsilon, activation) = (config.norm_eps, config.arch.activation);
-    let norm = &layer.feed_forward_norm_planar;
-    let product = |matrix: &Matrix| matrix.multiply(context, &NormMatVec { epsilon }, &[x, norm]);
+    let activation = config.arch.activation;
+    let PreNorm { kind: norm, planar, .. } = &layer.feed_forward_norm;
+    let product = |matrix: &Matrix| matrix.multiply(context, &NormMatVec { norm: *norm }, &[x, planar]);
     let gate_up = match gate_up {
         GateUp::Joined(matrix) => match matrix.whole() {
-            Some(matrix) => return context.run1(&NormGateUp { epsilon, activation }, &[x, norm, matrix]),
+            Some(matrix) => return context.run1(&NormGateUp { norm: *norm, activation }, &[x, planar, matrix]),
             None => product(matrix)?,
         },
         GateUp::Apart(gate, up) => context.run1(&ConcatColumns, &[&product(gate)?, &product(up)?])?,
     }; // [1, 2 · n_ff]
     context.run1(&SwigluPlanes { activation }, &[&gate_up])
+}
+
+/// What the only projection makes of a token, [1, n_ff] in planes.
+fn ungated(
+    context: &Context,
+    config: &Config,
+    layer: &Layer,
+    up: &Matrix,
+    bias: &Option<Tensor>,
+    x: &Tensor,
+) -> Result<Tensor> {
+    let PreNorm { kind, planar, .. } = &layer.feed_forward_norm;
+    let op = NormUp { norm: *kind, activation: config.arch.activation, bias: bias.is_some(), part: None };
+    if let Some(whole) = up.whole() {
+        return context.run1(&op, &[x, planar, whole].into_iter().chain(bias).collect::<Vec<_>>());
+    }
+    let out = context.empty(Desc::f32(&[1, up.rows()]), "norm_up")?;
+    for (first_row, part) in up.parts() {
+        let inputs: Vec<&Tensor> = [x, planar, part].into_iter().chain(bias).chain([&out]).collect();
+        context.run(&NormUp { part: Some(first_row), ..op }, &inputs)?;
+    }
+    Ok(out)
 }
 
 /// x += the product with a matrix, after its norm. `run` gives the product with a part of it, apart or added to a tensor.
@@ -191,7 +232,8 @@ fn add(
 
 /// The logits, [1, vocab_size], of what `forward` returned.
 pub(super) fn logits(transformer: &Transformer, joined: &Joined, x: &Tensor) -> Result<Tensor> {
-    let op = NormMatVec { epsilon: transformer.config().norm_eps };
-    let logits = transformer.output().multiply(transformer.context(), &op, &[x, &joined.output_norm_planar])?;
+    let PreNorm { kind, planar, .. } = &joined.output_norm;
+    let op = NormMatVec { norm: *kind };
+    let logits = transformer.output().multiply(transformer.context(), &op, &[x, planar])?;
     transformer.finish_logits(logits)
 }

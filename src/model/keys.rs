@@ -245,6 +245,8 @@ impl Keys<'_> {
                     original: original(trained)?,
                     beta_fast: self.positive("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
                     beta_slow: self.positive("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+                    // GGUF has no such key; config.json has (`hugging_face/rope.rs`).
+                    truncate: self.metadata.optional_bool(&self.name("rope.scaling.yarn_truncate"))?.unwrap_or(true),
                     attention_factor: attention_factor.unwrap_or(1.0) * more * (1.0 + 0.1 * factor.ln()),
                 }
             }

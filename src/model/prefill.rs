@@ -6,16 +6,16 @@
 //! activations gain nothing there.
 
 use super::config::Config;
-use super::joined::{FeedForward, GateUp, Joined, PostNorm};
+use super::joined::{FeedForward, GateUp, Joined, PostNorm, PreNorm};
 use super::matrix::Matrix;
 use super::mixture::Combined;
 use super::transformer::Precision;
 use super::{KvCache, Transformer};
 use crate::error::Result;
 use crate::tensor::ops::{
-    self, Add, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns, Epilogue,
-    MatMul, MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, Scale, Splits, SwigluFused,
-    SwigluInt8, SwigluPlanes,
+    self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
+    Epilogue, MatMul, MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RowNorm, Scale, Splits,
+    SwigluFused, SwigluInt8, SwigluPlanes, Unary, UnaryKind,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -74,45 +74,76 @@ impl Pass<'_> {
         }
     }
 
-    /// [tokens, rows]
-    fn product(&self, activations: &Activations, weight: &Matrix) -> Result<Tensor> {
-        let context = self.context;
-        match activations {
-            Activations::F32(x) => weight.multiply(context, &MatMul::default(), &[x]),
-            Activations::Planar(x) => {
-                weight.multiply(context, &MatVecFew { planar: true, ..MatVecFew::default() }, &[x])
+    /// The normed tokens, in the layout that the weight wants which takes them.
+    fn normed(&self, config: &Config, norm: &PreNorm, x: &Tensor, weight: &Matrix) -> Result<Activations> {
+        match (&norm.rows, norm.kind) {
+            (None, _) => self.quantize(x.clone(), weight),
+            (Some(rows), RowNorm::Rms { epsilon }) => {
+                let (f32, planar, int8) = (RmsNorm { epsilon }, RmsNormPlanes { epsilon }, RmsNormInt8 { epsilon });
+                self.produce(&Producer { f32: &f32, planar: &planar, int8: &int8 }, &[x, &rows.weight], weight)
             }
-            Activations::Int8(quants, scales) => weight.multiply(context, &MatMulInt8::default(), &[quants, scales]),
+            (Some(rows), _) => self.quantize(rows.run(self.context, config, x)?, weight),
         }
     }
 
-    /// The products of one op's result with several matrices, [tokens, rows] each. The result is made once in each layout that the
+    /// [tokens, rows]
+    fn product(&self, activations: &Activations, weight: &Matrix, bias: &Option<Tensor>) -> Result<Tensor> {
+        if let (Some(bias), None) = (bias, weight.whole()) {
+            let y = self.product(activations, weight, &None)?;
+            self.context.run(&AddRow, &[&y, bias])?;
+            return Ok(y);
+        }
+        let epilogue = Epilogue { bias: bias.is_some(), residual: false };
+        weight.multiply_by(self.context, |part| {
+            let outputs = self.multiply(activations, epilogue, part, &bias.iter().collect::<Vec<_>>())?;
+            outputs.into_iter().next().ok_or_else(|| err!(Internal, "a product without an output"))
+        })
+    }
+
+    /// The product with a tensor, with the further inputs of an epilogue.
+    fn multiply(
+        &self,
+        activations: &Activations,
+        epilogue: Epilogue,
+        weight: &Tensor,
+        more: &[&Tensor],
+    ) -> Result<Vec<Tensor>> {
+        let run = |op: &dyn Op, inputs: &[&Tensor]| self.context.run(op, &[inputs, &[weight], more].concat());
+        match activations {
+            Activations::F32(x) if self.few => run(&MatVecFew { epilogue, planar: false }, &[x]),
+            Activations::F32(x) => run(&MatMul { epilogue }, &[x]),
+            Activations::Planar(x) => run(&MatVecFew { epilogue, planar: true }, &[x]),
+            Activations::Int8(quants, scales) => run(&MatMulInt8 { epilogue }, &[quants, scales]),
+        }
+    }
+
+    /// The products of the normed tokens with several matrices, [tokens, rows] each. They are normed once for each layout that the
     /// matrices want.
-    fn products(&self, producer: &Producer, inputs: &[&Tensor], weights: &[&Matrix]) -> Result<Vec<Tensor>> {
+    fn normed_products(&self, config: &Config, norm: &PreNorm, x: &Tensor, weights: &[&Matrix]) -> Result<Vec<Tensor>> {
         let mut made: [Option<Activations>; 2] = [None, None];
         let mut products = Vec::with_capacity(weights.len());
         for weight in weights {
             let layout = &mut made[usize::from(self.takes_int8(weight))];
             let activations = match layout.take() {
                 Some(activations) => activations,
-                None => self.produce(producer, inputs, weight)?,
+                None => self.normed(config, norm, x, weight)?,
             };
-            products.push(self.product(layout.insert(activations), weight)?);
+            products.push(self.product(layout.insert(activations), weight, &None)?);
         }
         Ok(products)
     }
 
-    /// x += product, after its norm and scale.
+    /// x += product, with its bias, after its norm and scale.
     fn add_product(
         &self,
         config: &Config,
         activations: &Activations,
-        weight: &Matrix,
+        (weight, bias): (&Matrix, &Option<Tensor>),
         x: &Tensor,
         norm: &Option<PostNorm>,
     ) -> Result<()> {
         let Some(whole) = weight.whole().filter(|_| norm.is_none() && config.residual_scale == 1.0) else {
-            let mut y = self.product(activations, weight)?; // [tokens, n_embd]
+            let mut y = self.product(activations, weight, bias)?; // [tokens, n_embd]
             if let Some(norm) = norm {
                 y = self.context.run1(&RmsNorm { epsilon: config.norm_eps }, &[&y, &norm.weight])?;
             }
@@ -121,15 +152,8 @@ impl Pass<'_> {
             }
             return self.context.run(&Add, &[x, &y]).map(|_| ());
         };
-        let epilogue = Epilogue { residual: true, ..Epilogue::default() };
-        match activations {
-            Activations::F32(a) => self.context.run(&MatMul { epilogue }, &[a, whole, x])?,
-            Activations::Planar(a) => self.context.run(&MatVecFew { epilogue, planar: true }, &[a, whole, x])?,
-            Activations::Int8(quants, scales) => {
-                self.context.run(&MatMulInt8 { epilogue }, &[quants, scales, whole, x])?
-            }
-        };
-        Ok(())
+        let epilogue = Epilogue { bias: bias.is_some(), residual: true };
+        self.multiply(activations, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>()).map(|_| ())
     }
 }
 
@@ -146,9 +170,7 @@ pub(super) fn forward(
     let config: &Config = transformer.config();
     let context = transformer.context();
     let pass = Pass { context, precision: transformer.precision(), few };
-    let (epsilon, activation) = (config.norm_eps, config.arch.activation);
-    let norm =
-        Producer { f32: &RmsNorm { epsilon }, planar: &RmsNormPlanes { epsilon }, int8: &RmsNormInt8 { epsilon } };
+    let activation = config.arch.activation;
     let swiglu = Producer {
         f32: &SwigluFused { activation },
         planar: &SwigluPlanes { activation },
@@ -161,7 +183,7 @@ pub(super) fn forward(
     for (index, layer) in joined.layers.iter().enumerate() {
         let (k_cache, v_cache) = cache.layer(index);
         let matrices: Vec<&Matrix> = layer.qkv.iter().map(|(_, matrix)| matrix).collect();
-        let products = pass.products(&norm, &[&x, &layer.attention_norm], &matrices)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
+        let products = pass.normed_products(config, &layer.attention_norm, &x, &matrices)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
         let mut q = None;
         for ((parts, _), product) in layer.qkv.iter().zip(&products) {
             q = layer.rope_and_append(context, config, *parts, product, state, (k_cache, v_cache))?.or(q);
@@ -192,23 +214,35 @@ pub(super) fn forward(
             let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
             pass.quantize(a, &layer.attention_output)?
         };
-        pass.add_product(config, &a, &layer.attention_output, &x, &layer.post_attention_norm)?;
+        let output = (&layer.attention_output, &layer.attention_output_bias);
+        pass.add_product(config, &a, output, &x, &layer.post_attention_norm)?;
 
         match &layer.feed_forward {
             FeedForward::Gated { gate_up, down } => {
-                let inputs = [&x, &layer.feed_forward_norm];
+                let products =
+                    |weights: &[&Matrix]| pass.normed_products(config, &layer.feed_forward_norm, &x, weights);
                 let gate_up = match gate_up {
-                    GateUp::Joined(matrix) => pass.products(&norm, &inputs, &[matrix])?.remove(0),
+                    GateUp::Joined(matrix) => products(&[matrix])?.remove(0),
                     GateUp::Apart(gate, up) => {
-                        let products = pass.products(&norm, &inputs, &[gate, up])?;
+                        let products = products(&[gate, up])?;
                         context.run1(&ConcatColumns, &[&products[0], &products[1]])?
                     }
                 }; // [n, 2 · n_ff]
                 let f = pass.produce(&swiglu, &[&gate_up], down)?; // [n, n_ff]
-                pass.add_product(config, &f, down, &x, &layer.post_feed_forward_norm)?;
+                pass.add_product(config, &f, (down, &layer.down_bias), &x, &layer.post_feed_forward_norm)?;
+            }
+            FeedForward::Ungated { up, bias, down } => {
+                let h = pass.normed(config, &layer.feed_forward_norm, &x, up)?;
+                let up = pass.product(&h, up, bias)?; // [n, n_ff]
+                let f = context.run1(&Unary { kind: UnaryKind::from(activation) }, &[&up])?; // [n, n_ff]
+                let f = pass.quantize(f, down)?;
+                pass.add_product(config, &f, (down, &layer.down_bias), &x, &layer.post_feed_forward_norm)?;
             }
             FeedForward::Experts { router, experts } => {
-                let h = context.run1(&RmsNorm { epsilon }, &[&x, &layer.feed_forward_norm])?; // [n, n_embd]
+                let Some(norm) = &layer.feed_forward_norm.rows else {
+                    bail!(Internal, "experts without a norm before")
+                };
+                let h = norm.run(context, config, &x)?; // [n, n_embd]
                 let logits = router.multiply(context, ops::linear(tokens.shape().elements()), &[&h])?; // [n, experts]
                 let Combined { outputs, weights } = experts.run(context, config, &h, &logits, false)?;
                 context.run(&CombineExperts { adds: true, planar: false }, &[&outputs, &weights, &x])?;

@@ -36,6 +36,8 @@ pub enum RopeScaling {
         original: usize,
         beta_fast: f32,
         beta_slow: f32,
+        /// Where those between begin and end is rounded to whole pairs.
+        truncate: bool,
         attention_factor: f32,
     },
     /// Each frequency divided by its element of a tensor.
@@ -88,14 +90,15 @@ impl Rope {
         let frequencies: Vec<f64> = match &self.scaling {
             RopeScaling::None | RopeScaling::Dynamic { .. } => pairs.map(frequency).collect(),
             RopeScaling::Linear { factor } => pairs.map(|i| frequency(i) / f64::from(*factor)).collect(),
-            RopeScaling::Yarn { factor, original, beta_fast, beta_slow, .. } => {
+            RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } => {
                 // The pair that turns so many times within the original context.
                 let pair_of = |turns: f32| {
                     let length = *original as f64 / (f64::from(turns) * std::f64::consts::TAU);
                     dim * length.ln() / (2.0 * theta.ln())
                 };
-                let low = pair_of(*beta_fast).floor().max(0.0);
-                let high = pair_of(*beta_slow).ceil().min(dim - 1.0);
+                let (low, high) = (pair_of(*beta_fast), pair_of(*beta_slow));
+                let (low, high) = if *truncate { (low.floor(), high.ceil()) } else { (low, high) };
+                let (low, high) = (low.max(0.0), high.min(dim - 1.0));
                 let slowness = |i: usize| ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
                 let mixed = |i: usize| {
                     let slow = slowness(i);
@@ -147,8 +150,14 @@ mod tests {
 
     #[test]
     fn yarn_divides_slow_pairs_only() {
-        let yarn =
-            RopeScaling::Yarn { factor: 4.0, original: 4096, beta_fast: 32.0, beta_slow: 1.0, attention_factor: 1.5 };
+        let yarn = RopeScaling::Yarn {
+            factor: 4.0,
+            original: 4096,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            truncate: true,
+            attention_factor: 1.5,
+        };
         let table = table(yarn, 64);
         // Pairs turn 652, 65, 6.5 and 0.65 times; from pair 1 on (32 turns are at 1.3) to pair 3 (one turn is at 2.8).
         near(&table, [1.0, 0.1, 0.01 * (0.5 + 0.125), 0.00025]);

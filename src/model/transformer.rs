@@ -138,12 +138,21 @@ impl Transformer {
         matches!(self.layers, Layers::Joined(_))
     }
 
+    pub(super) fn has_learned_positions(&self) -> bool {
+        self.positions.is_some()
+    }
+
     pub fn context(&self) -> &Context {
         &self.context
     }
 
     pub(super) fn token_embedding(&self) -> &Matrix {
         &self.token_embedding
+    }
+
+    /// Learned positions, if the model has them.
+    pub(super) fn positions(&self) -> Option<&Matrix> {
+        self.positions.as_ref()
     }
 
     pub(super) fn output(&self) -> &Matrix {

@@ -142,6 +142,10 @@ impl Layout {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for layer in 0..config.n_layers {
             for JoinedMatrices { name, parts, whole } in JOINED {
+                // The only projection of a feed-forward without a gate stays by itself.
+                if *whole == "ffn_up" && config.experts.is_none() && config.arch.has_ungated_feed_forward() {
+                    continue;
+                }
                 let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
                 let name = format!("blk.{layer}.{name}");
                 let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();

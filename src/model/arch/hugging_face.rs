@@ -56,6 +56,10 @@ pub enum Meaning {
     InverseSqrt(&'static str),
     /// The kind of attention of each layer, an array of texts; as truth values whether it has a window.
     Windows(&'static str),
+    /// An integer that counts where another key is true.
+    IntegerIf(&'static str, &'static str),
+    /// Whether there are windows: which layers have one, by `layer_types`, or all from `max_window_layers` on.
+    HasWindows(&'static str),
     /// Anything else than these changes the computation to one that is not supported. A key that is not there is fine.
     OneOf(&'static [Fixed]),
 }

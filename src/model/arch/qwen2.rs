@@ -3,7 +3,7 @@
 
 use super::{
     Arch,
-    hugging_face::{ConfigKey, DECODER_KEYS, Fixed, HuggingFace, Meaning, SILU, optional},
+    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, Meaning, SILU, optional},
     tensors::{ATTENTION_WITH_BIASES, NORMS},
 };
 
@@ -12,11 +12,14 @@ pub const QWEN2: Arch = Arch {
     layer_tensors: &[NORMS, ATTENTION_WITH_BIASES],
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen2"],
-        keys: &[DECODER_KEYS, &[SILU, NO_WINDOW]],
+        keys: &[DECODER_KEYS, &[SILU], LATE_WINDOWS],
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER
 };
 
-/// There is a window in the configurations, which this switches off in all that were released.
-pub(super) const NO_WINDOW: ConfigKey = optional("use_sliding_window", Meaning::OneOf(&[Fixed::Bool(false)]));
+/// Windows in the last layers, which configurations have and mostly switch off.
+pub(super) const LATE_WINDOWS: &[ConfigKey] = &[
+    optional("sliding_window", Meaning::IntegerIf("use_sliding_window", "attention.sliding_window")),
+    optional("use_sliding_window", Meaning::HasWindows("attention.sliding_window_pattern")),
+];

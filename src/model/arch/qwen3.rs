@@ -7,7 +7,7 @@ use super::{
         COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, HuggingFace, Meaning, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, SILU,
         optional, required,
     },
-    qwen2::NO_WINDOW,
+    qwen2::LATE_WINDOWS,
     tensors::{ATTENTION, HEAD_NORMS, MIXTURE, NORMS},
 };
 
@@ -16,7 +16,7 @@ pub const QWEN3: Arch = Arch {
     layer_tensors: &[NORMS, ATTENTION, HEAD_NORMS],
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen3"],
-        keys: &[DECODER_KEYS, &[SILU, NO_WINDOW]],
+        keys: &[DECODER_KEYS, &[SILU], LATE_WINDOWS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES],
         ..HuggingFace::DECODER
     }),
@@ -29,7 +29,7 @@ pub const QWEN3_MOE: Arch = Arch {
     experts: MIXTURE,
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen3_moe"],
-        keys: &[DECODER_KEYS, &[SILU, NO_WINDOW], EXPERTS],
+        keys: &[DECODER_KEYS, &[SILU], LATE_WINDOWS, EXPERTS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, EXPERT_NAMES],
         ..HuggingFace::DECODER
     }),

@@ -30,19 +30,26 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             number if number > 0.0 => Some((name, Value::F64(1.0 / number.sqrt()))),
             _ => return Err(mismatch(key, value, "a number above 0")),
         },
-        Meaning::Windows(name) => {
-            let Json::Array(layers) = value else { return Err(mismatch(key, value, "an array of texts")) };
-            let has_window = |layer: &Json| match layer.as_str() {
-                Some("full_attention") => Ok(false),
-                Some("sliding_attention") => Ok(true),
-                _ => bail!(
-                    UnsupportedArchitecture,
-                    "config.json has a layer with {} in {key:?}; supported are \"full_attention\" and \"sliding_attention\"",
-                    shortened(layer)
-                ),
-            };
-            Some((name, Value::Array(Array::Bool(layers.iter().map(has_window).collect::<Result<_>>()?))))
-        }
+        Meaning::IntegerIf(condition, name) => match config.get(condition) {
+            None | Some(Json::Null | Json::Bool(false)) => None,
+            Some(Json::Bool(true)) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
+            Some(other) => return Err(mismatch(condition, other, "true or false")),
+        },
+        Meaning::HasWindows(name) => match (value.as_bool(), config.get("layer_types")) {
+            (None, _) => return Err(mismatch(key, value, "true or false")),
+            (Some(false), _) => None,
+            (Some(true), Some(types @ Json::Array(_))) => Some((name, windows("layer_types", types)?)),
+            (Some(true), _) => {
+                let count = |key: &str| match config.get(key).map(|value| (value, value.as_u64())) {
+                    Some((_, Some(count))) if count <= MAX_LAYERS => Ok(count),
+                    Some((value, _)) => Err(mismatch(key, value, "a number of layers")),
+                    None => bail!(InvalidMetadata, "config.json has windows (use_sliding_window) and no key {key:?}"),
+                };
+                let (first, layers) = (count("max_window_layers")?, count("num_hidden_layers")?);
+                Some((name, Value::Array(Array::Bool((0..layers).map(|layer| layer >= first).collect()))))
+            }
+        },
+        Meaning::Windows(name) => Some((name, windows(key, value)?)),
         Meaning::OneOf(allowed) => {
             let is = |fixed: &Fixed| match *fixed {
                 Fixed::Bool(wanted) => value.as_bool() == Some(wanted),
@@ -60,6 +67,24 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             None
         }
     })
+}
+
+/// More than any model has.
+const MAX_LAYERS: u64 = 1 << 16;
+
+/// Which layers have a window, by the kind of attention of each.
+fn windows(key: &str, value: &Json) -> Result<Value> {
+    let Json::Array(layers) = value else { return Err(mismatch(key, value, "an array of texts")) };
+    let has_window = |layer: &Json| match layer.as_str() {
+        Some("full_attention") => Ok(false),
+        Some("sliding_attention") => Ok(true),
+        _ => bail!(
+            UnsupportedArchitecture,
+            "config.json has a layer with {} in {key:?}; supported are \"full_attention\" and \"sliding_attention\"",
+            shortened(layer)
+        ),
+    };
+    Ok(Value::Array(Array::Bool(layers.iter().map(has_window).collect::<Result<_>>()?)))
 }
 
 /// A number of any kind.

@@ -120,11 +120,12 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
                 rope.metadata.push(("rope.scaling.original_context_length", Value::U64(old as u64)));
             }
             if kind == "yarn" {
-                if scaling.get("truncate") == Some(&Json::Bool(false)) {
-                    bail!(
-                        UnsupportedArchitecture,
-                        "config.json has rope scaling \"yarn\" with truncate: false, which is not supported"
-                    );
+                match scaling.get("truncate") {
+                    None | Some(Json::Null) => {}
+                    Some(Json::Bool(truncate)) => {
+                        rope.metadata.push(("rope.scaling.yarn_truncate", Value::Bool(*truncate)));
+                    }
+                    Some(other) => return Err(mismatch("truncate", other, "true or false")),
                 }
                 // GGUF files have what multiplies the usual factor, 1 + ln(factor) / 10.
                 let usual = |weight: f64| Ok::<_, Error>(1.0 + 0.1 * weight * needed("factor")?.max(1.0).ln());

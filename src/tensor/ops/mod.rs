@@ -8,6 +8,7 @@ mod epilogue;
 mod placement;
 mod qkv_parts;
 mod residual;
+mod row_norm;
 
 macro_rules! ops {
     ($($module:ident: $op:ident,)*) => {
@@ -23,6 +24,8 @@ ops! {
     add: Add,
     add_positions: AddPositions,
     add_row: AddRow,
+    adjust_logits: AdjustLogits,
+    adjust_marks: AdjustMarks,
     argmax: Argmax,
     attention: Attention,
     attention_merge: AttentionMerge,
@@ -30,11 +33,14 @@ ops! {
     attention_prefill: AttentionPrefill,
     attention_spans: AttentionSpans,
     attention_split: AttentionSplit,
+    band_mass: BandMass,
+    band_partial: BandPartial,
     binary: Binary,
     combine_experts: CombineExperts,
     concat_columns: ConcatColumns,
     copy_sequence: CopySequence,
     dot: Dot,
+    dry_marks: DryMarks,
     embedding: Embedding,
     embedding_part: EmbeddingPart,
     fill: Fill,
@@ -54,11 +60,13 @@ ops! {
     mat_vec_experts: MatVecExperts,
     mat_vec_few: MatVecFew,
     mean_rows: MeanRows,
+    mirostat_update: MirostatUpdate,
     norm_add: NormAdd,
     norm_gate_up: NormGateUp,
     norm_heads: NormHeads,
     norm_mat_vec: NormMatVec,
     norm_qkv: NormQkv,
+    norm_up: NormUp,
     place_columns: PlaceColumns,
     quantize: Quantize,
     random: Random,
@@ -69,6 +77,7 @@ ops! {
     rope_kv_append: RopeKvAppend,
     rope_positions: RopePositions,
     route_experts: RouteExperts,
+    sample_band: SampleBand,
     sample_histogram: SampleHistogram,
     sample_merge: SampleMerge,
     sample_partial: SamplePartial,
@@ -83,7 +92,11 @@ ops! {
     swiglu_fused: SwigluFused,
     swiglu_int8: SwigluInt8,
     swiglu_planes: SwigluPlanes,
+    typical_band: TypicalBand,
+    typical_histogram: TypicalHistogram,
+    typical_moments: TypicalMoments,
     unary: Unary,
+    xtc: Xtc,
 }
 
 pub use activation::Activation;
@@ -95,6 +108,7 @@ pub use epilogue::Epilogue;
 pub use qkv_parts::QkvParts;
 pub(super) use random::pcg3d;
 pub use residual::Residual;
+pub use row_norm::RowNorm;
 pub use unary::UnaryKind;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens

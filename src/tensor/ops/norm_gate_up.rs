@@ -1,9 +1,8 @@
-//! The first half of a gated feed-forward of one token, in one dispatch: RMS norm, the projections gate and up, and
+//! The first half of a gated feed-forward of one token, in one dispatch: a norm, the projections gate and up, and
 //! `silu(gate) · up` (SwiGLU, or with GELU GEGLU: Shazeer 2020, "GLU Variants Improve Transformer").
 
-use super::Activation;
 use super::mat_vec::takes_case;
-use super::norm_qkv::normed_products;
+use super::{Activation, RowNorm};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -13,11 +12,10 @@ use crate::tensor::quant::FORMATS;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
-/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [2 · outputs, columns] (all rows of
+/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias: `RowNorm`), weight [2 · outputs, columns] (all rows of
 /// the gate, then all of up). Output: [1, outputs] in planes.
-#[derive(Default)]
 pub struct NormGateUp {
-    pub epsilon: f32,
+    pub norm: RowNorm,
     pub activation: Activation,
 }
 
@@ -30,7 +28,7 @@ impl Op for NormGateUp {
         expect("norm_gate_up", inputs, &[Some(DType::F32), Some(DType::F32), None])?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let fits = inputs[0].shape.dims() == [1, columns]
-            && inputs[1].shape.elements() == columns
+            && inputs[1].shape.elements() == self.norm.vectors() * columns
             && columns.is_multiple_of(32)
             && rows.is_multiple_of(64);
         if !fits {
@@ -62,8 +60,8 @@ impl Op for NormGateUp {
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let x = from_planar(&inputs[0].to_f32()?);
-        let norm = from_planar(&inputs[1].to_f32()?);
-        let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
+        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();
+        let products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
         let (gate, up) = products.split_at(products.len() / 2);
         let out: Vec<f32> = gate.iter().zip(up).map(|(gate, up)| (self.activation.of(*gate) * up) as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &to_planar(&out))])
@@ -75,13 +73,14 @@ impl NormGateUp {
         let (rows, columns) = inputs[2].shape.matrix()?;
         let outputs = rows / 2;
         let mut defines = team.defines();
+        defines.extend(self.norm.defines());
         defines.extend(self.activation.defines());
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
             template: include_str!("norm_gate_up.wgsl"),
             modules: &[],
             defines,
-            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), outputs as u32],
+            params: vec![columns as u32, (columns / 32) as u32, self.norm.epsilon_bits(), outputs as u32],
             grid: grid_2d(outputs.div_ceil(2 * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
@@ -97,10 +96,11 @@ pub fn cases() -> Vec<Case> {
                 continue;
             }
             let columns = usize::next_multiple_of(columns, format.block_size);
-            let inputs =
-                vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, 2 * outputs, columns)];
+            let norm = RowNorm::ALL[cases.len() / 2 % 3];
+            let vectors = rng.tensor(&[norm.vectors() * columns]);
+            let inputs = vec![rng.tensor(&[1, columns]), vectors, rng.weight(format, 2 * outputs, columns)];
             cases.push(Case::new(
-                NormGateUp { epsilon: 1e-6, activation: Activation::ALL[cases.len() % Activation::ALL.len()] },
+                NormGateUp { norm, activation: Activation::ALL[cases.len() % Activation::ALL.len()] },
                 inputs,
                 1e-5,
             ));

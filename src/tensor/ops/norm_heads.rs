@@ -1,5 +1,5 @@
 //! RMS norm (Zhang, Sennrich 2019) of each head of queries and of keys, in place, before rope (QK-norm: Henry et al. 2020; in this
-//! form Qwen3 and Gemma 3).
+//! form Qwen3 and Gemma 3), or of all heads together (OLMo 2).
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
@@ -8,14 +8,16 @@ use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: x [tokens, columns] (changed; of a token, the heads of queries, those of keys, and what is left alone), weights
-/// [2 · head_dim] (that of queries, then that of keys).
+/// [query_length + key_length] (that of queries, then that of keys).
 #[derive(Clone, Copy, Debug)]
 pub struct NormHeads {
     pub epsilon: f32,
-    pub head_dim: usize,
-    /// Heads of queries and of keys that x has, from its first column on.
+    /// Heads of queries and of keys that x has, from its first column on, or one of each for all of them.
     pub queries: usize,
     pub keys: usize,
+    /// Elements of such a head.
+    pub query_length: usize,
+    pub key_length: usize,
 }
 
 impl Op for NormHeads {
@@ -30,19 +32,19 @@ impl Op for NormHeads {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("norm_heads", inputs, &[Some(DType::F32), Some(DType::F32)])?;
         let (_, columns) = inputs[0].shape.matrix()?;
-        let fits = (self.queries + self.keys) * self.head_dim <= columns
+        let fits = self.queries * self.query_length + self.keys * self.key_length <= columns
             && self.queries + self.keys > 0
-            && columns.is_multiple_of(self.head_dim)
-            && inputs[1].shape.dims() == [2 * self.head_dim];
+            && inputs[1].shape.dims() == [self.query_length + self.key_length];
         if !fits {
             bail!(
                 ShapeMismatch,
-                "norm_heads: x {}, weights {}, {} and {} heads of {}",
+                "norm_heads: x {}, weights {}, {} heads of {} and {} of {}",
                 inputs[0].shape,
                 inputs[1].shape,
                 self.queries,
+                self.query_length,
                 self.keys,
-                self.head_dim
+                self.key_length
             );
         }
         Ok(vec![])
@@ -52,7 +54,7 @@ impl Op for NormHeads {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let lanes = subgroup_lanes(capabilities, 32);
         let heads = self.queries + self.keys;
-        let numbers = [tokens * heads, heads, self.queries, self.head_dim, columns];
+        let numbers = [tokens * heads, heads, self.queries, self.query_length, self.key_length, columns];
         Ok(Kernel {
             template: include_str!("norm_heads.wgsl"),
             modules: &[],
@@ -68,10 +70,12 @@ impl Op for NormHeads {
         let weights = inputs[1].to_f32()?;
         let mut x = inputs[0].to_f32()?;
         for row in x.chunks_exact_mut(columns) {
-            let heads = row.chunks_exact_mut(self.head_dim).take(self.queries + self.keys);
-            for (index, head) in heads.enumerate() {
-                let weight = &weights[if index < self.queries { 0 } else { self.head_dim }..][..self.head_dim];
-                let mean = head.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / self.head_dim as f64;
+            let (queries, keys) = row.split_at_mut(self.queries * self.query_length);
+            let (of_queries, of_keys) = weights.split_at(self.query_length);
+            let queries = queries.chunks_exact_mut(self.query_length).map(|head| (head, of_queries));
+            let keys = keys.chunks_exact_mut(self.key_length).take(self.keys).map(|head| (head, of_keys));
+            for (head, weight) in queries.chain(keys) {
+                let mean = head.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / head.len() as f64;
                 let scale = 1.0 / (mean + f64::from(self.epsilon)).sqrt();
                 for (x, w) in head.iter_mut().zip(weight) {
                     *x = (f64::from(*x) * scale * f64::from(*w)) as f32;
@@ -86,11 +90,29 @@ impl Op for NormHeads {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(78);
     // tokens, queries, keys, rest, head_dim
-    [(1, 1, 1, 1, 2), (1, 16, 8, 8, 128), (5, 3, 0, 0, 80), (37, 0, 2, 2, 64), (2, 8, 1, 1, 256), (70, 128, 8, 8, 64)]
-        .map(|(tokens, queries, keys, rest, head_dim)| {
-            let op = NormHeads { epsilon: 1e-6, head_dim, queries, keys };
-            let x = rng.tensor(&[tokens, (queries + keys + rest) * head_dim]);
-            Case::new(op, vec![x, rng.tensor(&[2 * head_dim])], 1e-5)
-        })
-        .into()
+    let shapes = [
+        (1, 1, 1, 1, 2),
+        (1, 16, 8, 8, 128),
+        (5, 3, 0, 0, 80),
+        (37, 0, 2, 2, 64),
+        (2, 8, 1, 1, 256),
+        (70, 128, 8, 8, 64),
+    ]
+    .map(|(tokens, queries, keys, rest, head_dim)| {
+        let op = NormHeads { epsilon: 1e-6, queries, keys, query_length: head_dim, key_length: head_dim };
+        let x = rng.tensor(&[tokens, (queries + keys + rest) * head_dim]);
+        (op, x)
+    })
+    .into_iter()
+    // All heads together, more of queries than of keys.
+    .chain([(1, 4096, 512), (5, 96, 32), (3, 0, 160)].map(|(tokens, query_length, key_length)| {
+        let queries = usize::from(query_length > 0);
+        let op = NormHeads { epsilon: 1e-6, queries, keys: 1, query_length: query_length.max(1), key_length };
+        (op, rng.tensor(&[tokens, query_length + 2 * key_length]))
+    }))
+    .collect::<Vec<_>>();
+    shapes
+        .into_iter()
+        .map(|(op, x)| Case::new(op, vec![x, rng.tensor(&[op.query_length + op.key_length])], 1e-5))
+        .collect()
 }

@@ -3,7 +3,7 @@ struct Params {
     items: u32,
     // Heads of a token that are normed, and those of them that are queries'.
     heads: u32, queries: u32,
-    head_dim: u32, columns: u32, epsilon: f32,
+    query_length: u32, key_length: u32, columns: u32, epsilon: f32,
 }
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
@@ -19,17 +19,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // changing: nobody looks at what it makes of it.
     let item = min(id, params.items - 1u);
     let head = item % params.heads;
-    let start = item / params.heads * params.columns + head * params.head_dim;
-    let weight = select(0u, params.head_dim, head >= params.queries);
+    let is_key = head >= params.queries;
+    let length = select(params.query_length, params.key_length, is_key);
+    let before = select(head * length, params.queries * params.query_length + (head - params.queries) * length, is_key);
+    let start = item / params.heads * params.columns + before;
+    let weight = select(0u, params.query_length, is_key);
     var squares = 0.0;
-    for (var i = local; i < params.head_dim; i += LANES) {
+    for (var i = local; i < length; i += LANES) {
         let value = x[start + i];
         squares += value * value;
     }
     let total = sum_over_lanes(vec4<f32>(squares, 0.0, 0.0, 0.0), local).x;
-    let scale = inverseSqrt(total / f32(params.head_dim) + params.epsilon);
+    let scale = inverseSqrt(total / f32(length) + params.epsilon);
     if id < params.items {
-        for (var i = local; i < params.head_dim; i += LANES) {
+        for (var i = local; i < length; i += LANES) {
             x[start + i] = x[start + i] * scale * weights[weight + i];
         }
     }

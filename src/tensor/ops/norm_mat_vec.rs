@@ -1,7 +1,7 @@
-//! RMS norm and the product of the normed token with a weight, in one dispatch: the head of a model.
+//! A norm and the product of the normed token with a weight, in one dispatch: the head of a model.
 
+use super::RowNorm;
 use super::mat_vec::{LARGE_VOCABULARY, takes_case};
-use super::norm_qkv::normed_products;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -11,9 +11,9 @@ use crate::tensor::quant::FORMATS;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
-/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes, weight [rows, columns]. Output: [1, rows].
+/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias: `RowNorm`), weight [rows, columns]. Output: [1, rows].
 pub struct NormMatVec {
-    pub epsilon: f32,
+    pub norm: RowNorm,
 }
 
 const ROWS: usize = 4;
@@ -27,7 +27,7 @@ impl Op for NormMatVec {
         expect("norm_mat_vec", inputs, &[Some(DType::F32), Some(DType::F32), None])?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let fits = inputs[0].shape.dims() == [1, columns]
-            && inputs[1].shape.elements() == columns
+            && inputs[1].shape.elements() == self.norm.vectors() * columns
             && columns.is_multiple_of(32);
         if !fits {
             bail!(
@@ -57,8 +57,8 @@ impl Op for NormMatVec {
 
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let x = from_planar(&inputs[0].to_f32()?);
-        let norm = from_planar(&inputs[1].to_f32()?);
-        let products = normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?);
+        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();
+        let products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
         let out: Vec<f32> = products.into_iter().map(|value| value as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &out)])
     }
@@ -68,12 +68,13 @@ impl NormMatVec {
     fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
         let mut defines = team.defines();
+        defines.extend(self.norm.defines());
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
             template: include_str!("norm_mat_vec.wgsl"),
             modules: &[],
             defines,
-            params: vec![columns as u32, (columns / 32) as u32, self.epsilon.to_bits(), rows as u32],
+            params: vec![columns as u32, (columns / 32) as u32, self.norm.epsilon_bits(), rows as u32],
             grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
@@ -89,11 +90,14 @@ pub fn cases() -> Vec<Case> {
                 continue;
             }
             let columns = usize::next_multiple_of(columns, format.block_size);
-            let inputs = vec![rng.tensor(&[1, columns]), rng.tensor(&[columns]), rng.weight(format, rows, columns)];
-            cases.push(Case::new(NormMatVec { epsilon: 1e-5 }, inputs, 1e-5));
+            let norm = RowNorm::ALL[cases.len() % 3];
+            let vectors = rng.tensor(&[norm.vectors() * columns]);
+            let inputs = vec![rng.tensor(&[1, columns]), vectors, rng.weight(format, rows, columns)];
+            cases.push(Case::new(NormMatVec { norm }, inputs, 1e-5));
         }
     }
     let head = rng.weight(FORMATS[0], LARGE_VOCABULARY, 32);
-    cases.push(Case::new(NormMatVec { epsilon: 1e-5 }, vec![rng.tensor(&[1, 32]), rng.tensor(&[32]), head], 1e-5));
+    let norm = RowNorm::ALL[0];
+    cases.push(Case::new(NormMatVec { norm }, vec![rng.tensor(&[1, 32]), rng.tensor(&[32]), head], 1e-5));
     cases
 }

@@ -1,10 +1,10 @@
-//! From the residual stream to queries, keys and values of one token, in one dispatch: RMS norm, the three projections, biases,
+//! From the residual stream to queries, keys and values of one token, in one dispatch: a norm, the three projections, biases,
 //! rotary positions, and the append to the KV cache. Where the projections are of different types, in one for each type.
 
-use super::QkvParts;
 use super::cache_dtype::{cache_columns, cached, case_dtype, random_cache, set_cached, stored_tolerance};
 use super::mat_vec::takes_case;
 use super::qkv_parts::to_pair_order;
+use super::{QkvParts, RowNorm};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -15,8 +15,8 @@ use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
-/// (the norm's weight in planes, then rope's frequency of each pair, then the biases of all three parts; filled up with zeros to a
-/// multiple of 4), weight [rows, columns]
+/// (the norm's weight in planes, of a layer norm also its bias, then rope's frequency of each pair, then the biases of all three parts;
+/// filled up with zeros to a multiple of 4), weight [rows, columns]
 /// (rows of all queries, then of all keys, then of all values, as far as they are among the parts), state [4] u32 (state[0] is the
 /// token's position, state[2] says that the sequence has stopped), and of the parts k_cache and v_cache [capacity, kv_dim] (changed
 /// at that position, if it is below the capacity and the sequence goes on). Output: q [1, q_dim], if it is among the parts. In each
@@ -24,7 +24,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
 #[derive(Clone, Copy, Debug)]
 pub struct NormQkv {
     pub parts: QkvParts,
-    pub epsilon: f32,
+    pub norm: RowNorm,
     pub q_dim: usize,
     pub kv_dim: usize,
     pub head_dim: usize,
@@ -57,7 +57,7 @@ impl Op for NormQkv {
         let caches = &inputs[CACHES..];
         let wanted_rows = self.parts.range(self.q_dim, self.kv_dim).len();
         let biases = if self.bias { self.q_dim + 2 * self.kv_dim } else { 0 };
-        let vectors = (columns + self.pairs + biases).next_multiple_of(4);
+        let vectors = (self.norm.vectors() * columns + self.pairs + biases).next_multiple_of(4);
         let fits = inputs[0].shape.dims() == [1, columns]
             && columns.is_multiple_of(32)
             && inputs[1].shape.elements() == vectors
@@ -112,13 +112,14 @@ impl Op for NormQkv {
         let (range, turned) = (self.parts.range(self.q_dim, self.kv_dim), self.q_dim + self.kv_dim);
         let x = from_planar(&inputs[0].to_f32()?);
         let vectors = inputs[1].to_f32()?;
-        let norm = from_planar(&vectors[..columns]);
-        let (frequencies, biases) = vectors[columns..].split_at(self.pairs);
+        let (norm, more) = vectors.split_at(self.norm.vectors() * columns);
+        let norm: Vec<Vec<f32>> = norm.chunks_exact(columns).map(from_planar).collect();
+        let (frequencies, biases) = more.split_at(self.pairs);
         let state = inputs[3].to_u32()?;
         let position = state[0] as usize;
         // As if all three parts were there.
         let mut values = vec![0.0; self.q_dim + 2 * self.kv_dim];
-        values[range.clone()].copy_from_slice(&normed_products(&x, &norm, self.epsilon, &inputs[2].to_f32()?));
+        values[range.clone()].copy_from_slice(&self.norm.products(&x, &norm, &inputs[2].to_f32()?));
         for (value, bias) in values.iter_mut().zip(biases) {
             *value += f64::from(*bias);
         }
@@ -159,6 +160,7 @@ impl NormQkv {
             false => (rows / 2).div_ceil(team.teams()),
         };
         let mut defines = team.defines();
+        defines.extend(self.norm.defines());
         defines.push(("TWO_ROWS", Define::Flag));
         defines.extend(self.parts.defines(3, 0));
         defines.extend(self.parts.cache_defines(inputs.get(CACHES)));
@@ -178,7 +180,7 @@ impl NormQkv {
             params: vec![
                 columns as u32,
                 (columns / 32) as u32,
-                self.epsilon.to_bits(),
+                self.norm.epsilon_bits(),
                 self.q_dim as u32,
                 self.kv_dim as u32,
                 self.head_dim as u32,
@@ -190,14 +192,6 @@ impl NormQkv {
             grid: grid_2d(workgroups, capabilities.max_workgroups_per_dimension),
         })
     }
-}
-
-/// The products of an RMS-normed row with the rows of a weight, in f64.
-pub(super) fn normed_products(x: &[f32], norm: &[f32], epsilon: f32, weight: &[f32]) -> Vec<f64> {
-    let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / x.len() as f64;
-    let scale = 1.0 / (mean + f64::from(epsilon)).sqrt();
-    let x: Vec<f64> = x.iter().zip(norm).map(|(x, g)| f64::from(*x) * scale * f64::from(*g)).collect();
-    weight.chunks_exact(x.len()).map(|row| row.iter().zip(&x).map(|(w, x)| f64::from(*w) * x).sum()).collect()
 }
 
 pub fn cases() -> Vec<Case> {
@@ -226,7 +220,11 @@ pub fn cases() -> Vec<Case> {
             let parts = QkvParts::RUNS[if cases.len() % 2 == 0 { 0 } else { cases.len() / 2 % 6 }];
             let rows = parts.range(q_dim, kv_dim).len();
             let bias = index % 2 == 1;
+            let norm = RowNorm::ALL[if cases.len() % 2 == 0 { 0 } else { cases.len() / 2 % 3 }];
             let mut vectors = to_planar(&rng.tensor(&[columns]).to_f32().unwrap_or_default());
+            if norm.vectors() == 2 {
+                vectors.extend(to_planar(&rng.tensor(&[columns]).to_f32().unwrap_or_default()));
+            }
             vectors.extend((0..pairs).map(|i| 10000f32.powf(-(i as f32) / pairs as f32)));
             if bias {
                 vectors.extend(rng.tensor(&[q_dim + 2 * kv_dim]).to_f32().unwrap_or_default());
@@ -244,7 +242,7 @@ pub fn cases() -> Vec<Case> {
             inputs.extend(caches.map(|_| random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim)));
             let op = NormQkv {
                 parts,
-                epsilon: 1e-5,
+                norm,
                 q_dim,
                 kv_dim,
                 head_dim,

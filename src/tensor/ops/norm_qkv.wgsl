@@ -37,7 +37,7 @@ var<workgroup> block_pairs: array<vec2<f32>, 16>;
 
 // The vectors behind the norm's weight: rope's frequencies, then the biases.
 fn vector(index: u32) -> f32 {
-    let at = params.columns + index;
+    let at = NORM_VECTORS * params.columns + index;
     return norm[at / 4u][at % 4u];
 }
 

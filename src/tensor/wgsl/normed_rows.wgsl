@@ -1,5 +1,6 @@
-// What the mat-vecs after an RMS norm share. The norm's weight is multiplied in on the way, and its scale, one number for the
-// whole token, afterwards: W·(x ∘ g / rms) = (W·(x ∘ g)) / rms. So the norm needs no dispatch of its own.
+// What the mat-vecs after a norm share. By default that is an RMS norm: its weight is multiplied in on the way, and its scale, one number
+// for the whole token, afterwards: W·(x ∘ g / rms) = (W·(x ∘ g)) / rms. So the norm needs no dispatch of its own. With LAYER_NORM it is
+// one with a mean and a bias, which are found first, since a difference of sums would lose their digits. With UNNORMED there is none.
 //
 // The kernel defines `params.columns`, `params.blocks` and `params.epsilon`.
 #import "planar"
@@ -9,27 +10,72 @@
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> norm: array<vec4<f32>>;
 
+fn sum_of_four(v: vec4<f32>) -> f32 {
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+#ifdef LAYER_NORM
+// Four columns of the normed token; `norm` holds the weight and then the bias.
+fn layer_normed(i: u32, mean: f32, scale: f32) -> vec4<f32> {
+    return (x[i] - mean) * scale * norm[i] + norm[8u * params.blocks + i];
+}
+#endif
+
 #ifdef STAGED
-// x ∘ g in planes, and what Σ x² is in each group of lanes: once for all rows of a workgroup, where these are many.
+// The token in planes, as far as it is normed before the products: once for all rows of a workgroup, where these are many. And sums of
+// groups of lanes.
 var<workgroup> staged: array<vec4<f32>, 8u * BLOCKS>;
-var<workgroup> staged_squares: array<f32, WORKGROUP / LANES>;
+var<workgroup> staged_sums: array<f32, 2u * WORKGROUP / LANES>;
+
+// Over all invocations. Calls between which there is no barrier take different slots, 0 or 1.
+fn sum_over_workgroup(value: f32, local: u32, slot: u32) -> f32 {
+    let lanes_sum = sum_over_lanes(vec4<f32>(value, 0.0, 0.0, 0.0), local).x;
+    let first = slot * (WORKGROUP / LANES);
+    if local % LANES == 0u {
+        staged_sums[first + local / LANES] = lanes_sum;
+    }
+    workgroupBarrier();
+    var sum = 0.0;
+    for (var i = 0u; i < WORKGROUP / LANES; i++) {
+        sum += staged_sums[first + i];
+    }
+    return sum;
+}
 
 fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> {
+#ifdef LAYER_NORM
+    var part = vec4<f32>(0.0);
+    for (var i = local; i < 8u * BLOCKS; i += WORKGROUP) {
+        part += x[i];
+    }
+    let mean = sum_over_workgroup(sum_of_four(part), local, 0u) / f32(params.columns);
+    part = vec4<f32>(0.0);
+    for (var i = local; i < 8u * BLOCKS; i += WORKGROUP) {
+        let difference = x[i] - mean;
+        part += difference * difference;
+    }
+    let square = sum_over_workgroup(sum_of_four(part), local, 1u);
+    let scale = inverseSqrt(square / f32(params.columns) + params.epsilon);
+    for (var i = local; i < 8u * BLOCKS; i += WORKGROUP) {
+        staged[i] = layer_normed(i, mean, scale);
+    }
+    workgroupBarrier();
+#else
+#ifdef UNNORMED
+    for (var i = local; i < 8u * BLOCKS; i += WORKGROUP) {
+        staged[i] = x[i];
+    }
+    workgroupBarrier();
+#else
     var squares = 0.0;
     for (var i = local; i < 8u * BLOCKS; i += WORKGROUP) {
         let v = x[i];
         squares += dot(v, v);
         staged[i] = v * norm[i];
     }
-    let lanes_square = sum_over_lanes(vec4<f32>(squares, 0.0, 0.0, 0.0), local).x;
-    if local % LANES == 0u {
-        staged_squares[local / LANES] = lanes_square;
-    }
-    workgroupBarrier();
-    var square = 0.0;
-    for (var i = 0u; i < WORKGROUP / LANES; i++) {
-        square += staged_squares[i];
-    }
+    let square = sum_over_workgroup(squares, local, 0u);
+#endif
+#endif
     let n = BLOCKS;
     var products = vec4<f32>(0.0);
     for (var b = lane; b < n; b += TEAM) {
@@ -39,7 +85,59 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
         );
         products += dot_rows(first_blocks, b, v);
     }
-    return sum_over_team(products, local, 0u) * inverseSqrt(square / f32(params.columns) + params.epsilon);
+    products = sum_over_team(products, local, 0u);
+#ifdef LAYER_NORM
+    return products;
+#else
+#ifdef UNNORMED
+    return products;
+#else
+    return products * inverseSqrt(square / f32(params.columns) + params.epsilon);
+#endif
+#endif
+}
+#else
+#ifdef LAYER_NORM
+fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> {
+    let n = params.blocks;
+    var part = vec4<f32>(0.0);
+    for (var b = lane; b < n; b += TEAM) {
+        for (var i = b; i < 8u * n; i += n) {
+            part += x[i];
+        }
+    }
+    let mean = sum_of_four(sum_over_team(part, local, 0u)) / f32(params.columns);
+    part = vec4<f32>(0.0);
+    for (var b = lane; b < n; b += TEAM) {
+        for (var i = b; i < 8u * n; i += n) {
+            let difference = x[i] - mean;
+            part += difference * difference;
+        }
+    }
+    let square = sum_of_four(sum_over_team(part, local, 1u));
+    let scale = inverseSqrt(square / f32(params.columns) + params.epsilon);
+    var products = vec4<f32>(0.0);
+    for (var b = lane; b < n; b += TEAM) {
+        let v = Block(
+            layer_normed(b, mean, scale), layer_normed(n + b, mean, scale),
+            layer_normed(2u * n + b, mean, scale), layer_normed(3u * n + b, mean, scale),
+            layer_normed(4u * n + b, mean, scale), layer_normed(5u * n + b, mean, scale),
+            layer_normed(6u * n + b, mean, scale), layer_normed(7u * n + b, mean, scale),
+        );
+        products += dot_rows(first_blocks, b, v);
+    }
+    return sum_over_team(products, local, 0u);
+}
+#else
+#ifdef UNNORMED
+fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> {
+    let n = params.blocks;
+    var products = vec4<f32>(0.0);
+    for (var b = lane; b < n; b += TEAM) {
+        let v = Block(x[b], x[n + b], x[2u * n + b], x[3u * n + b], x[4u * n + b], x[5u * n + b], x[6u * n + b], x[7u * n + b]);
+        products += dot_rows(first_blocks, b, v);
+    }
+    return sum_over_team(products, local, 0u);
 }
 #else
 fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> {
@@ -66,4 +164,6 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
 #endif
     return products * inverseSqrt(square / f32(params.columns) + params.epsilon);
 }
+#endif
+#endif
 #endif
