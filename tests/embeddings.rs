@@ -44,6 +44,24 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
+/// Where an adapter binds little at once, matrices lie in parts.
+#[test]
+fn encoders_whose_matrices_lie_in_parts_give_the_same() {
+    for model in ["bert", "nomic_bert"] {
+        let path = golden().join("encoders").join(model);
+        let golden = read(path.join("golden.json"));
+        let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();
+        let ids: Vec<Vec<u32>> = serde_json::from_value(golden["ids"].clone()).unwrap();
+        // The shortest, whose activations fit.
+        let (shortest, ids) = ids.iter().enumerate().min_by_key(|(_, ids)| ids.len()).unwrap();
+        let device = DeviceOptions { storage_binding: Some(4000), ..DeviceOptions::default() };
+        let options = LoadOptions { device, ..LoadOptions::default() };
+        let load = Engine::load_from(&DirectoryFolder::new(&path), None, &options, &mut |_| Ok(()));
+        let engine = pollster::block_on(load).unwrap();
+        check(model, &embed(&engine, json!({"input": ids})).unwrap().values, &wanted[shortest]);
+    }
+}
+
 #[test]
 fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
     let models = ["bert", "nomic_bert"];

@@ -53,6 +53,11 @@ MODELS = {
     "mistral": ("mistral", HEADS | {"sliding_window": 16} | rope(theta=1000000.0)),
     "mixtral": ("mixtral", HEADS | {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": None} | rope()),
     "qwen2_yarn": ("qwen2", SIZES | rope("yarn", 1000000.0, factor=4.0, original_max_position_embeddings=32)),
+    # Windows in the last layers.
+    "qwen2_window": ("qwen2", SIZES | {
+        "num_hidden_layers": 4, "use_sliding_window": True, "sliding_window": 16, "max_window_layers": 2} | rope(theta=1000000.0)),
+    # Between fast and slow pairs, YaRN begins and ends where it does, rather than at whole pairs.
+    "llama_yarn": ("llama", HEADS | rope("yarn", factor=4.0, original_max_position_embeddings=32, truncate=False)),
     "qwen3": ("qwen3", HEADS | {"num_key_value_heads": 1, "tie_word_embeddings": True} | rope(theta=1000000.0)),
     "qwen3_moe": ("qwen3_moe", HEADS | {
         "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "norm_topk_prob": True} | rope(theta=1000000.0)),
@@ -92,8 +97,8 @@ MODELS = {
         "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT, "n_inner": None,
         "bos_token_id": 261, "eos_token_id": 263}),
 }
-# GGUF has no such rope, and generation would change it from token to token.
-ONLY_SAFETENSORS = {"llama_dynamic"}
+# GGUF has no such ropes, of which generation would change the first from token to token.
+ONLY_SAFETENSORS = {"llama_dynamic", "llama_yarn"}
 
 
 def random_model(config, seed: int):

@@ -76,6 +76,8 @@ def metadata(config) -> dict:
         keys["rope.dimension_count"] = int(head_dim * rope.get("partial_rotary_factor", 1.0))
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
         keys["attention.sliding_window"] = config.sliding_window
+        if arch in ("qwen2", "qwen3", "qwen3moe"):
+            keys["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in config.layer_types]
     if arch == "gemma2":
         keys["attn_logit_softcapping"] = config.attn_logit_softcapping
         keys["final_logit_softcapping"] = config.final_logit_softcapping

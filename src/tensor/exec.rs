@@ -30,6 +30,7 @@ const MODULES: &[(&str, &str)] = &[
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
     ("planar", include_str!("wgsl/planar.wgsl")),
+    ("numbers", include_str!("wgsl/numbers.wgsl")),
     ("dot_rows", include_str!("wgsl/dot_rows.wgsl")),
     ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
     ("kv_cache", include_str!("wgsl/kv_cache.wgsl")),

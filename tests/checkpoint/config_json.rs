@@ -220,6 +220,51 @@ mod translated {
         assert!(error.message().contains("linear_attention"), "{error}");
     }
 
+    /// Qwen's configurations speak of windows, which they mostly switch off.
+    #[test]
+    fn windows_may_be_in_the_last_layers_only() {
+        let config = |more: Value| {
+            let mut config = json!({"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
+                "num_attention_heads": 4, "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "vocab_size": 5,
+                "rope_theta": 10000.0, "sliding_window": 16, "max_window_layers": 2});
+            config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            config
+        };
+        let pattern = |read: &Metadata| read.get("qwen2.attention.sliding_window_pattern").cloned();
+        for off in [json!({}), json!({"use_sliding_window": false})] {
+            let read = metadata(config(off));
+            assert_eq!((read.optional_u32("qwen2.attention.sliding_window").unwrap(), pattern(&read)), (None, None));
+        }
+        for (more, windows) in [
+            (json!({}), vec![false, false, true]),
+            (json!({"max_window_layers": 0}), vec![true; 3]),
+            (json!({"max_window_layers": 28}), vec![false; 3]),
+            (
+                json!({"layer_types": ["sliding_attention", "full_attention", "full_attention"]}),
+                vec![true, false, false],
+            ),
+        ] {
+            let mut config = config(more);
+            config["use_sliding_window"] = json!(true);
+            let read = metadata(config);
+            assert_eq!(read.u32("qwen2.attention.sliding_window").unwrap(), 16);
+            assert_eq!(pattern(&read), Some(Word::Array(Array::Bool(windows))));
+        }
+        for (key, wrong) in [
+            ("use_sliding_window", json!("yes")),
+            ("max_window_layers", json!(-1)),
+            ("max_window_layers", json!(u64::MAX)),
+            ("num_hidden_layers", json!(u64::MAX)),
+            ("sliding_window", json!("far")),
+            ("layer_types", json!(["half_attention"])),
+        ] {
+            let mut config = config(json!({"use_sliding_window": true}));
+            config[key] = wrong;
+            let error = translate(config.to_string().as_bytes(), &[]).unwrap_err();
+            assert!(error.message().contains(key) || error.message().contains("half_attention"), "{key}: {error}");
+        }
+    }
+
     #[test]
     fn what_follows_from_another_key_is_computed() {
         let gpt2 = json!({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024,

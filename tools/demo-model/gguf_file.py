@@ -102,6 +102,8 @@ def _value(value) -> tuple[int, bytes]:
             raise ValueError("an empty array has no element type")
         if isinstance(value[0], str):
             return 9, struct.pack("<IQ", 8, len(value)) + b"".join(map(_string, value))
+        if isinstance(value[0], bool):
+            return 9, struct.pack("<IQ", 7, len(value)) + struct.pack(f"<{len(value)}?", *value)
         if isinstance(value[0], int):  # token types are int32 in llama.cpp's files
             return 9, struct.pack("<IQ", 5, len(value)) + np.asarray(value, dtype="<i4").tobytes()
         if isinstance(value[0], float):

@@ -38,6 +38,9 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
         Meaning::HasWindows(name) => match (value.as_bool(), config.get("layer_types")) {
             (None, _) => return Err(mismatch(key, value, "true or false")),
             (Some(false), _) => None,
+            (Some(true), _) if !config.contains_key("sliding_window") => {
+                bail!(InvalidMetadata, "config.json has {key:?}: true and no key \"sliding_window\"")
+            }
             (Some(true), Some(types @ Json::Array(_))) => Some((name, windows("layer_types", types)?)),
             (Some(true), _) => {
                 let count = |key: &str| match config.get(key).map(|value| (value, value.as_u64())) {

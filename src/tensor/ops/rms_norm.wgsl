@@ -1,13 +1,7 @@
 // One workgroup, a team of LANES invocations, per row. With FOUR, rows are multiples of four long and read four at once.
 struct Params { rows: u32, columns: u32, epsilon: f32 }
 
-#ifdef FOUR
-alias Number = vec4<f32>;
-const WIDTH = 4u;
-#else
-alias Number = f32;
-const WIDTH = 1u;
-#endif
+#import "numbers"
 
 @group(0) @binding(0) var<storage, read> x: array<Number>;
 @group(0) @binding(1) var<storage, read> weight: array<Number>;
