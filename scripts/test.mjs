@@ -81,7 +81,7 @@ const STEPS = {
   },
   typecheck: async () => {
     // The types of the generated glue are part of the program.
-    if (!existsSync(join(root, 'pkg/dist/wasm/rillm.d.ts'))) await build();
+    if (!['rillm', 'rillm_grammar'].every((name) => existsSync(join(root, `pkg/dist/wasm/${name}.d.ts`)))) await build();
     return counted(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'pkg-template'), '--noEmit']);
   },
   packaging: () => nodeTests('tests/packaging'),

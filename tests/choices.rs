@@ -77,7 +77,7 @@ fn each_choice_is_the_answer_to_its_seed() {
             load(name, &LoadOptions { max_sequences: Some(max_sequences), plain_ops, ..Default::default() })
         };
         let request = json!({"prompt": prompt(70, 3), "max_tokens": 40, "ignore_eos": true, "temperature": 1.3, "seed": 41,
-            "top_p": 0.95});
+            "top_p": 0.95, "repetition_penalty": 1.2, "frequency_penalty": 0.3});
         let one = load(1);
         let wanted: Vec<Answer> =
             (0..5).map(|index| answer(&one, &with(&request, json!({"seed": 41 + index})))).collect();

@@ -8,20 +8,26 @@ mod skip;
 use std::path::{Path, PathBuf};
 
 use rillm::engine::source::FileSource;
-use rillm::engine::{ChatTemplate, Engine, LoadOptions, Precision};
+use rillm::engine::{ChatTemplate, Engine, KvFormat, LoadOptions, Precision};
 use rillm::model::gguf::Gguf;
 use serde_json::{Value, json};
 
 /// Prompts of the file, and so answers of about 25 tokens, that are taken.
 const ANSWERS: usize = 100;
 
+/// Where formats of the KV cache are compared, one answer of so many of them.
+const KV_CACHE_EVERY: usize = 3;
+
 fn demo(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models/demo").join(name)
 }
 
 fn load(file: &Path, precision: Precision) -> Engine {
-    let options = LoadOptions { precision: Some(precision), ..Default::default() };
-    pollster::block_on(Engine::load(&FileSource::open(file).unwrap(), &options, &mut |_| Ok(()))).unwrap()
+    load_with(file, &LoadOptions { precision: Some(precision), ..Default::default() })
+}
+
+fn load_with(file: &Path, options: &LoadOptions) -> Engine {
+    pollster::block_on(Engine::load(&FileSource::open(file).unwrap(), options, &mut |_| Ok(()))).unwrap()
 }
 
 /// The negative log-likelihood of the answers' tokens, and the most likely token at each of them.
@@ -48,6 +54,26 @@ fn score_and_keep(engine: &Engine, texts: &[(Vec<u32>, usize)]) -> (f64, Vec<u32
     (loss, choices, kept)
 }
 
+/// Prompts and answers as token ids, and where the answers begin.
+fn texts_of(file: &Path, engine: &Engine, prompts: &[Value], every: usize) -> Vec<(Vec<u32>, usize)> {
+    let source = FileSource::open(file).unwrap();
+    let gguf = pollster::block_on(Gguf::read(&source)).unwrap();
+    let template = ChatTemplate::new(gguf.metadata().str("tokenizer.chat_template").unwrap()).unwrap();
+    prompts
+        .iter()
+        .filter(|prompt| prompt.get("tools").is_none())
+        .take(ANSWERS)
+        .step_by(every)
+        .map(|prompt| {
+            let context = json!({"messages": prompt["messages"], "add_generation_prompt": true});
+            let mut ids = engine.tokenizer().encode(&template.render(&context).unwrap(), false, true).unwrap();
+            let answer = ids.len();
+            ids.extend(prompt["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32));
+            (ids, answer)
+        })
+        .collect()
+}
+
 #[test]
 fn fast_precision_keeps_the_demo_models_perplexity() {
     let prompts = demo("eval-prompts.json");
@@ -57,22 +83,8 @@ fn fast_precision_keeps_the_demo_models_perplexity() {
     let prompts: Vec<Value> = serde_json::from_slice(&std::fs::read(prompts).unwrap()).unwrap();
     for format in ["q8_0", "q4_0"] {
         let file = demo(&format!("rillm-demo-{format}.gguf"));
-        let source = FileSource::open(&file).unwrap();
-        let gguf = pollster::block_on(Gguf::read(&source)).unwrap();
-        let template = ChatTemplate::new(gguf.metadata().str("tokenizer.chat_template").unwrap()).unwrap();
         let exact = load(&file, Precision::Exact);
-        let texts: Vec<(Vec<u32>, usize)> = prompts
-            .iter()
-            .filter(|prompt| prompt.get("tools").is_none())
-            .take(ANSWERS)
-            .map(|prompt| {
-                let context = json!({"messages": prompt["messages"], "add_generation_prompt": true});
-                let mut ids = exact.tokenizer().encode(&template.render(&context).unwrap(), false, true).unwrap();
-                let answer = ids.len();
-                ids.extend(prompt["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32));
-                (ids, answer)
-            })
-            .collect();
+        let texts = texts_of(&file, &exact, &prompts, 1);
         let (wanted, choices) = score(&exact, &texts);
         let (loss, fast_choices) = score(&load(&file, Precision::Fast), &texts);
         let tokens = choices.len();
@@ -138,6 +150,40 @@ fn logits_of_quantised_models_are_llama_cpps_on_the_same_weights() {
             error < 1e-4 && error * 10.0 < rounding,
             "{name}: {error:.1e} off, llama.cpp's rounding {rounding:.1e}"
         );
+    }
+}
+
+/// The same of the formats that keys and values may have.
+#[test]
+fn kv_cache_formats_keep_the_demo_models_perplexity() {
+    let (file, prompts) = (demo("rillm-demo-q8_0.gguf"), demo("eval-prompts.json"));
+    if !prompts.exists() {
+        return skip::skipped("models/demo/eval-prompts.json is not there");
+    }
+    let prompts: Vec<Value> = serde_json::from_slice(&std::fs::read(prompts).unwrap()).unwrap();
+    let engine = |kv_cache: KvFormat| {
+        load_with(
+            &file,
+            &LoadOptions { precision: Some(Precision::Exact), kv_cache: Some(kv_cache), ..Default::default() },
+        )
+    };
+    let exact = engine(KvFormat::F32);
+    let texts = texts_of(&file, &exact, &prompts, KV_CACHE_EVERY);
+    let (wanted, choices) = score(&exact, &texts);
+    let tokens = choices.len();
+    let perplexity = |loss: f64| (loss / tokens as f64).exp();
+    println!("{} answers, {tokens} tokens; perplexity with f32 {:.5}", texts.len(), perplexity(wanted));
+    for (kv_cache, most) in [(KvFormat::F16, 0.0005), (KvFormat::Q8_0, 0.005)] {
+        let (loss, other_choices) = score(&engine(kv_cache), &texts);
+        let moved = perplexity(loss) / perplexity(wanted) - 1.0;
+        let same = choices.iter().zip(&other_choices).filter(|(a, b)| a == b).count();
+        println!(
+            "{kv_cache:?}: {:.5} ({:+.3}%); {same} of {tokens} greedy choices equal",
+            perplexity(loss),
+            moved * 100.0
+        );
+        assert!(moved.abs() < most, "{kv_cache:?}: the perplexity moved by {:.3}%", moved * 100.0);
+        assert!(same * 1000 >= tokens * 990, "{kv_cache:?}: {same} of {tokens} greedy choices are equal");
     }
 }
 

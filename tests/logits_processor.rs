@@ -77,6 +77,8 @@ fn logits_as_they_are_give_the_same_answer() {
         json!({"temperature": 1.3, "seed": 5, "logprobs": 4}),
         json!({"temperature": 1.1, "seed": 6, "top_p": 0.8}),
         json!({"seed": 7, "n": 3}),
+        json!({"temperature": 0, "frequency_penalty": 1.5, "repetition_penalty": 1.2, "logit_bias": {"7": 2}}),
+        json!({"temperature": 1, "seed": 8, "mirostat": 2, "mirostat_tau": 3}),
     ] {
         let mut request = json!({"prompt": PROMPT, "max_tokens": 24, "ignore_eos": true});
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

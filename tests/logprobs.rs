@@ -81,6 +81,8 @@ fn they_are_those_of_the_model_whatever_chooses() {
         (5, json!({"temperature": 1.7, "seed": 3})),
         (1, json!({"temperature": 0.4, "seed": 4, "top_k": 9, "top_p": 0.8})),
         (0, json!({"seed": 9, "min_p": 0.1})),
+        (3, json!({"temperature": 0, "presence_penalty": 2, "logit_bias": {"45": 5}, "suppress_tokens": [78]})),
+        (2, json!({"temperature": 1, "seed": 8, "mirostat": 2, "mirostat_tau": 3})),
     ] {
         let mut request = json!({"prompt": PROMPT, "max_tokens": 40, "ignore_eos": true, "logprobs": top});
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

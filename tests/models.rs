@@ -365,14 +365,28 @@ fn bad_requests_are_refused_by_name() {
 
 #[test]
 fn a_warm_step_creates_and_writes_nothing() {
-    let engine = engine("tiny_llama/tied-q4_0.gguf");
-    for top_p in [1.0, 0.9] {
-        warm_steps_create_and_write_nothing(&engine, top_p);
+    for kv_cache in [KvFormat::F32, KvFormat::Q8_0] {
+        let options = LoadOptions { kv_cache: Some(kv_cache), ..exact() };
+        let engine = load(golden("tiny_llama/tied-q4_0.gguf"), &options).unwrap();
+        // What a choice takes: from the whole vocabulary, by thresholds, with adjusted logits, and from a band.
+        for (settings, choice) in [
+            (json!({}), 2),
+            (json!({"top_p": 0.9}), 4),
+            (json!({"repetition_penalty": 1.1}), 4),
+            (json!({"dry_multiplier": 0.8, "logit_bias": {"7": 1}, "top_k": 40}), 7),
+            (json!({"typical_p": 0.9}), 11),
+            (json!({"xtc_probability": 0.5}), 8),
+            (json!({"mirostat": 2}), 8),
+            (json!({}), 2),
+        ] {
+            warm_steps_create_and_write_nothing(&engine, &settings, choice);
+        }
     }
 }
 
-fn warm_steps_create_and_write_nothing(engine: &Engine, top_p: f64) {
-    let request = json!({"prompt": [1, 2, 3], "max_tokens": 250, "top_p": top_p, "ignore_eos": true});
+fn warm_steps_create_and_write_nothing(engine: &Engine, settings: &Value, choice: u64) {
+    let mut request = json!({"prompt": [1, 2, 3], "max_tokens": 250, "ignore_eos": true});
+    request.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
     for _ in 0..4 {
         pollster::block_on(generation.next()).unwrap();
@@ -384,8 +398,7 @@ fn warm_steps_create_and_write_nothing(engine: &Engine, top_p: f64) {
         tokens += pollster::block_on(generation.next()).unwrap().unwrap().token_ids.len() as u64;
     }
     let stats = engine.stats();
-    // Truncated sampling takes two dispatches more.
-    let per_step = 5 * engine.info().layers as u64 + if top_p < 1.0 { 6 } else { 4 };
+    let per_step = 5 * engine.info().layers as u64 + 2 + choice;
     assert_eq!(stats.dispatches % per_step, 0, "whole steps of {per_step} dispatches");
     let steps = stats.dispatches / per_step;
     assert!(steps.abs_diff(tokens) <= 64, "{steps} steps were submitted while {tokens} tokens were read");

@@ -88,6 +88,20 @@ fn token_ids_are_those_of_independent_implementations() {
 }
 
 #[test]
+fn text_inside_of_text_gets_no_space_in_front() {
+    for name in GOLDEN_TOKENIZERS {
+        let (_, tokenizer) = golden(name);
+        assert!(tokenizer.tokens_have_bytes(), "{name}");
+        for text in ["{\"name\": \"", ", ", "\": ", " a word", "word", "größe 😀", "\n  x", "<|eot_id|>", "</s>"] {
+            let ids = tokenizer.encode_inside(text);
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.token_bytes(*id).unwrap()).copied().collect();
+            assert_eq!(String::from_utf8_lossy(&bytes), text, "{name}: {ids:?}");
+            assert!(ids.iter().all(|id| !tokenizer.is_control(*id)), "{name}: {ids:?}");
+        }
+    }
+}
+
+#[test]
 fn special_tokens_are_found_only_where_asked_for() {
     let (_, tokenizer) = golden("llama-bpe");
     let bos = tokenizer.bos().unwrap();

@@ -65,9 +65,10 @@ export class Chat {
       const request = { messages: conversation, max_tokens: settings.max_tokens, temperature: temperature ?? settings.temperature };
       this.#stream = await engine.chat.completions.create({ ...request, ...(tools === undefined ? {} : { tools }), stream: true });
       const last = await this.#read(this.#stream, answer);
-      conversation.push({ role: 'assistant', content: answer.text });
+      const calls = answer.calls?.length > 0 ? { tool_calls: answer.calls } : {};
+      conversation.push({ role: 'assistant', content: answer.content ?? '', ...calls });
       const { finish_reason } = last.choices[0];
-      if (finish_reason !== 'stop') this.#remark(answer, finish_reason === 'length' ? 'The answer reached its length limit.' : 'Stopped.');
+      if (finish_reason !== 'stop' && finish_reason !== 'tool_calls') this.#remark(answer, finish_reason === 'length' ? 'The answer reached its length limit.' : 'Stopped.');
       this.#events.onAnswer({ before, after: await engine.stats(), usage: last.usage, timings: last.timings });
     } catch (error) {
       // Taken back, so that the next message doesn't follow a question without an answer.
@@ -90,7 +91,10 @@ export class Chat {
     for await (const chunk of stream) {
       last = chunk;
       const [choice] = chunk.choices;
-      this.#append(answer, choice.delta.content ?? '');
+      const { content = '', reasoning_content = '', tool_calls = [] } = choice.delta;
+      answer.content = (answer.content ?? '') + content;
+      this.#append(answer, reasoning_content + content);
+      for (const call of tool_calls) this.#call(answer, call);
       // Time is counted from the first token on, as the first one waits for the whole prompt.
       if (choice.token_ids.length > 0) {
         if (begin === undefined) begin = performance.now();
@@ -102,6 +106,15 @@ export class Chat {
     }
     if (last.timings !== undefined) this.#events.onSpeed(last.timings.tokens_per_s);
     return last;
+  }
+
+  /** Takes a piece of a tool call, and shows it as the call of a function. */
+  #call(answer, { index, id, function: { name, arguments: piece } }) {
+    answer.calls ??= [];
+    const known = answer.calls[index];
+    if (known === undefined) answer.calls[index] = { id, type: 'function', function: { name, arguments: piece } };
+    else known.function.arguments += piece;
+    this.#append(answer, known === undefined ? `${answer.text === '' ? '' : '\n'}${name} ${piece}` : piece);
   }
 
   #show(role, text) {

@@ -11,7 +11,9 @@ import type {
   CompletionChunk,
   CompletionLogprobs,
   FinishReason,
+  MalformedToolCall,
   Timings,
+  ToolCallResult,
   Usage,
 } from './types.js';
 
@@ -39,18 +41,25 @@ export function splitRequest(request: unknown): SplitRequest {
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
     throw new EngineError('invalid_request', `stream is true or false, got ${describe(stream)}`);
   }
-  // JSON would leave it out without a word.
-  const [called] = Object.entries(rest).find(([, value]) => typeof value === 'function') ?? [];
-  if (called !== undefined) {
-    throw new EngineError(
-      'invalid_request',
-      `${called} is a function, and a request is data; a logits processor goes into the second argument: create(request, {logitsProcessor})`,
-    );
-  }
+  refuseWhatIsNoJson(rest, '', new Set());
   // A field set to undefined is an absent field, as in JSON.
   const generation = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
   const choices = Number.isInteger(rest.n) && (rest.n as number) > 0 ? Math.min(rest.n as number, MOST_CHOICES) : 1;
   return { generation, stream: stream === true, includeUsage: includeUsage(stream_options, stream === true), choices };
+}
+
+/** JSON leaves functions out, and writes null for NaN, without a word. */
+function refuseWhatIsNoJson(value: unknown, path: string, seen: Set<object>): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) {
+    throw new EngineError('invalid_request', `${path} is ${value}, wanted a number`);
+  }
+  if (typeof value === 'function') {
+    const hint = 'a logits processor goes into the second argument: create(request, {logitsProcessor})';
+    throw new EngineError('invalid_request', `${path} is a function, and a request is data; ${hint}`);
+  }
+  if (typeof value !== 'object' || value === null || seen.has(value) || 'toJSON' in value) return;
+  seen.add(value);
+  for (const [name, part] of Object.entries(value)) refuseWhatIsNoJson(part, path === '' ? name : `${path}.${name}`, seen);
 }
 
 function includeUsage(options: unknown, stream: boolean): boolean {
@@ -106,9 +115,13 @@ function totals(chunks: Chunk[]): { usage: Usage; timings: Timings } {
 interface WholeChoice {
   index: number;
   text: string;
+  reasoning: string;
+  tool_calls: ToolCallResult[];
+  malformed_tool_calls: MalformedToolCall[];
   token_ids: number[];
   logprobs: TokenLogprobs[] | undefined;
   finish_reason: FinishReason;
+  stop_reason: string | number | null;
 }
 
 function wholeChoices(chunks: Chunk[], choices: number): WholeChoice[] {
@@ -121,11 +134,29 @@ function wholeChoices(chunks: Chunk[], choices: number): WholeChoice[] {
     return {
       index,
       text: own.map(({ text }) => text).join(''),
+      reasoning: own.map(({ reasoning = '' }) => reasoning).join(''),
+      tool_calls: wholeCalls(own),
+      malformed_tool_calls: own.flatMap(({ malformed_tool_calls = [] }) => malformed_tool_calls),
       token_ids: own.flatMap((chunk) => chunk.token_ids),
       logprobs: own[0]?.logprobs && own.flatMap((chunk) => chunk.logprobs ?? []),
       finish_reason,
+      stop_reason: own.at(-1)?.stop_reason ?? null,
     };
   });
+}
+
+/** The calls of one choice, without those that turned out to be none. */
+function wholeCalls(chunks: Chunk[]): ToolCallResult[] {
+  const calls = new Map<number, ToolCallResult>();
+  for (const { index, id, function: part } of chunks.flatMap(({ tool_calls = [] }) => tool_calls)) {
+    const call = calls.get(index);
+    if (call === undefined) calls.set(index, { id: id ?? '', type: 'function', function: { name: part.name ?? '', arguments: part.arguments } });
+    else call.function.arguments += part.arguments;
+  }
+  for (const { index } of chunks.flatMap(({ malformed_tool_calls = [] }) => malformed_tool_calls)) {
+    if (index !== undefined) calls.delete(index);
+  }
+  return [...calls.values()];
 }
 
 function chatLogprobs(logprobs: TokenLogprobs[] | undefined): ChatLogprobs | null {
@@ -179,15 +210,34 @@ export function chatShapes(model: string, choices: number): Shapes<ChatCompletio
         part({ index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null, token_ids: [] }),
       ),
     part(chunk, includeUsage) {
-      const delta = chunk.text === '' ? {} : { content: chunk.text };
-      const { index, finish_reason = null, token_ids } = chunk;
-      const shaped = part({ index, delta, logprobs: chatLogprobs(chunk.logprobs), finish_reason, token_ids });
+      const { index, text, reasoning, tool_calls, malformed_tool_calls, finish_reason = null, stop_reason, token_ids } = chunk;
+      const delta = {
+        ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
+        ...(text === '' ? {} : { content: text }),
+        ...(tool_calls === undefined ? {} : { tool_calls }),
+      };
+      const shaped = part({
+        index,
+        delta,
+        logprobs: chatLogprobs(chunk.logprobs),
+        finish_reason,
+        ...(stop_reason === undefined ? {} : { stop_reason }),
+        ...(malformed_tool_calls === undefined ? {} : { malformed_tool_calls }),
+        token_ids,
+      });
       return withUsage(shaped, chunk, includeUsage);
     },
     whole(chunks) {
-      const shaped = wholeChoices(chunks, choices).map(({ text, logprobs, ...choice }) => {
-        const message = { role: 'assistant', content: text, refusal: null } as const;
-        return { ...choice, message, logprobs: chatLogprobs(logprobs) };
+      const shaped = wholeChoices(chunks, choices).map(({ text, reasoning, tool_calls, malformed_tool_calls, logprobs, ...choice }) => {
+        const message = {
+          role: 'assistant',
+          content: text === '' && (tool_calls.length > 0 || reasoning !== '') ? null : text,
+          refusal: null,
+          ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+          ...(tool_calls.length === 0 ? {} : { tool_calls }),
+        } as const;
+        const malformed = malformed_tool_calls.length === 0 ? {} : { malformed_tool_calls };
+        return { ...choice, ...malformed, message, logprobs: chatLogprobs(logprobs) };
       });
       return { ...common, object: 'chat.completion', choices: shaped, ...totals(chunks) };
     },
@@ -199,14 +249,18 @@ export function completionShapes(model: string, choices: number): Shapes<Complet
   return {
     opening: () => [],
     part(chunk, includeUsage) {
-      const { index, text, token_ids, finish_reason = null } = chunk;
+      const { index, text, token_ids, finish_reason = null, stop_reason } = chunk;
       const logprobs = completionLogprobs(chunk.logprobs);
-      const shaped: CompletionChunk = { ...common, choices: [{ index, text, logprobs, finish_reason, token_ids }] };
+      const stopped = stop_reason === undefined ? {} : { stop_reason };
+      const shaped: CompletionChunk = { ...common, choices: [{ index, text, logprobs, finish_reason, ...stopped, token_ids }] };
       return withUsage(shaped, chunk, includeUsage);
     },
     whole(chunks) {
       const whole = wholeChoices(chunks, choices);
-      const shaped = whole.map(({ logprobs, ...choice }) => ({ ...choice, logprobs: completionLogprobs(logprobs) }));
+      const shaped = whole.map(({ index, text, token_ids, logprobs, finish_reason, stop_reason }) => {
+        const stopped = stop_reason === null ? {} : { stop_reason };
+        return { index, text, logprobs: completionLogprobs(logprobs), finish_reason, ...stopped, token_ids };
+      });
       return { ...common, choices: shaped, ...totals(chunks) };
     },
   };

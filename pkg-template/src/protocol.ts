@@ -3,17 +3,21 @@
 import type { ErrorData } from './errors.js';
 import type { HostSource } from './source.js';
 import type { ProcessorCall } from './logits_processor.js';
-import type { EmbeddingUsage, EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, ModelInfo, Timings, TokenizeOptions, Usage } from './types.js';
+import type { EmbeddingUsage, EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, MalformedToolCall, ModelInfo, Timings, TokenizeOptions, ToolCallDelta, Usage } from './types.js';
 
 /** A piece of the text of one choice. The last one of each says why it is the last, and the last one of all has usage and timings. */
 export interface Chunk {
   /** Which of the choices. */
   index: number;
   text: string;
+  reasoning?: string;
+  tool_calls?: ToolCallDelta[];
+  malformed_tool_calls?: MalformedToolCall[];
   token_ids: number[];
   /** Where they were asked for, one for each token. */
   logprobs?: TokenLogprobs[];
   finish_reason?: FinishReason;
+  stop_reason?: string | number;
   usage?: Usage;
   timings?: Timings;
 }

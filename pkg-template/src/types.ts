@@ -1,10 +1,12 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
 import type { HubOptions, ModelSource, Quantization } from './model_source.js';
+import type { PenaltyRequest, TruncationRequest } from './sampling.js';
 import type { GpuStats, KernelTime } from './stats.js';
 import type { ResponseFormat, StructuredOutputs } from './structured.js';
 
 export type * from './model_source.js';
+export type * from './sampling.js';
 export type { ResponseFormat, StructuredOutputs } from './structured.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';
 
@@ -200,12 +202,18 @@ export interface KernelUse extends KernelTime {
   label: string;
 }
 
-export type FinishReason = 'stop' | 'length' | 'cancelled';
+/**
+ * `stop`: the model ended its turn, or what `stop` or `stop_token_ids` names came. `tool_calls`: the same, with whole calls in the answer.
+ * `length`: the most tokens, or the end of the context. `cancelled`: by the caller; an extension.
+ */
+export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'cancelled';
 
 export interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
   total_tokens: number;
+  /** Of `completion_tokens`, those that are reasoning, with its markers. */
+  completion_tokens_details: { reasoning_tokens: number };
 }
 
 /** How long it took. An extension of OpenAI's shapes. */
@@ -220,6 +228,16 @@ export interface Timings {
   draft_tokens?: number;
   /** With `speculation`: tokens of drafts that were right. */
   accepted_draft_tokens?: number;
+  /** With `context_shift`: how often the context was full. */
+  context_shifts?: number;
+  /** With `context_shift`: tokens of the prompt and the answer that were dropped to make room. */
+  dropped_tokens?: number;
+  /** Under a grammar: tokens that it left no choice about, which cost no step of their own. */
+  forced_tokens?: number;
+  /** Under a grammar: tokens that were chosen by a mask. */
+  masked_tokens?: number;
+  /** Under a grammar: steps that ran ahead of a token which was not allowed, and are lost. */
+  dropped_steps?: number;
 }
 
 export interface TextPart {
@@ -234,6 +252,8 @@ export interface ChatMessage {
   name?: string | undefined;
   tool_calls?: ToolCall[] | undefined;
   tool_call_id?: string | undefined;
+  /** What the assistant thought, for templates that want it of earlier messages. An extension. */
+  reasoning_content?: string | null | undefined;
 }
 
 export interface ToolCall {
@@ -243,10 +263,42 @@ export interface ToolCall {
   function: { name: string; arguments: string | Record<string, unknown> };
 }
 
-/** A function that the model may call, described by a JSON schema. */
+/** A function that the model may call: its name (1 to 64 letters, digits, `_`, `-`, `.`), and a JSON schema of its arguments, an object. */
 export interface Tool {
   type: 'function';
-  function: { name: string; description?: string | undefined; parameters?: Record<string, unknown> | undefined };
+  function: {
+    name: string;
+    description?: string | undefined;
+    parameters?: Record<string, unknown> | undefined;
+    /** Taken as in OpenAI's API and not looked at: arguments obey the schema anyway. */
+    strict?: boolean | null | undefined;
+  };
+}
+
+/** `none`: the model calls nothing and is not told of the tools. `auto`: as it likes. `required`: at least one. Or: this one. */
+export type ToolChoice = 'none' | 'auto' | 'required' | { type: 'function'; function: { name: string } };
+
+/** A call in an answer. `arguments` is JSON as text. */
+export interface ToolCallResult {
+  id: string;
+  type: 'function';
+  function: { name: string; arguments: string };
+}
+
+/** A piece of a call: the first one of each `index` has the id and the name, and the pieces of `arguments` together are JSON. */
+export interface ToolCallDelta {
+  index: number;
+  id?: string;
+  type?: 'function';
+  function: { name?: string; arguments: string };
+}
+
+/** What looked like a call and is none. Its text is in `content`. */
+export interface MalformedToolCall {
+  /** The call whose beginning was streamed already, and which is not to be made. */
+  index?: number;
+  text: string;
+  reason: string;
 }
 
 /**
@@ -268,22 +320,13 @@ export interface DraftModel {
   max_tokens?: number | undefined;
 }
 
-interface GenerationRequest {
+interface GenerationRequest extends PenaltyRequest, TruncationRequest {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
   model?: string;
-  /** At most so many new tokens. Default: what the context has room for. */
+  /** At most so many new tokens. Default: what the context has room for; with `context_shift` no limit. */
   max_tokens?: number | undefined;
   /** 0 always takes the most likely token. */
   temperature?: number | undefined;
-  /**
-   * Choose only from the most likely tokens that together reach this probability (above 0; 1 keeps all). Order: temperature,
-   * `top_k`, `top_p`, `min_p`, each on what the one before it kept. Tokens exactly as likely as the last one kept stay too.
-   */
-  top_p?: number | undefined;
-  /** Choose only from so many of the most likely tokens; 0 keeps all, 1 is greedy. An extension. */
-  top_k?: number | undefined;
-  /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
-  min_p?: number | undefined;
   /**
    * The same seed, prompt and settings give the same text on the same adapter. Of what the KV cache still holds of the prompt only that
    * is used which other prompts left there, not answers, because single tokens round otherwise. Beside other requests
@@ -295,8 +338,12 @@ interface GenerationRequest {
    * generated together, as many as that allows; otherwise one after another. The prompt is taken in once, and counts once in `usage`.
    */
   n?: number | undefined;
-  /** Texts (at most 4) that end the answer; they are not part of it. */
+  /** Texts (at most 4) that end the answer; they are not part of it. Looked for in all that the model writes, reasoning and calls too. */
   stop?: string | string[] | undefined;
+  /** Tokens (at most 64) that end the answer; their text is no part of it. With the next an extension, in vLLM's words. */
+  stop_token_ids?: number[] | undefined;
+  /** What `stop` or `stop_token_ids` found is part of the answer. */
+  include_stop_str_in_output?: boolean | undefined;
   /** Go on after the model's end-of-text token. For benchmarks; an extension. */
   ignore_eos?: boolean | undefined;
   /**
@@ -317,14 +364,42 @@ interface GenerationRequest {
    * elsewhere, so they are off by default. A request that speculates decodes by itself. An extension.
    */
   speculation?: PromptLookup | DraftModel | undefined;
+  /**
+   * Goes on where the context is full, instead of ending with `length`: the first `sinks` tokens stay (0 to half of the context;
+   * default: 4), of the rest the older half is dropped, and the others move up, with their keys turned to where they stand then
+   * (StreamingLLM). The model forgets what was dropped; `timings` say how often and how much. A prompt still has to fit the context.
+   * The next request finds no more than the sinks in the KV cache. Not for models with learned positions (GPT-2), nor where a grammar
+   * or a budget holds the answer. Default: false. An extension.
+   */
+  context_shift?: boolean | { sinks?: number | undefined } | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
   stream_options?: { include_usage?: boolean } | undefined;
 }
 
 export interface ChatCompletionRequest extends GenerationRequest {
   messages: ChatMessage[];
-  /** Handed to the model's chat template. A call comes back in `content`, as the text that the model wrote. */
+  /**
+   * Functions that the model may call (at most 128). Calls are read in the format of the model's family, which its chat template tells, and
+   * held to the functions' schemas by a grammar (the second wasm), but with `speculation`, `ignore_eos` or a logits processor, where
+   * only `tool_choice` decides: `auto` goes without, the others reject.
+   */
   tools?: Tool[] | undefined;
+  /** Default: `auto`. */
+  tool_choice?: ToolChoice | undefined;
+  /** Several calls in one answer. Default: true; with false it ends behind the first one. */
+  parallel_tool_calls?: boolean | undefined;
+  /**
+   * `auto` and `deepseek`: what the model thinks before it answers comes as `reasoning_content`. `none`: it stays in `content`, with its
+   * markers. Default: `auto`. An extension, in llama.cpp's words.
+   */
+  reasoning_format?: 'auto' | 'deepseek' | 'none' | undefined;
+  /** False leaves the reasoning out. Default: true. With the next an extension, in vLLM's words. */
+  include_reasoning?: boolean | undefined;
+  /**
+   * The most tokens of reasoning: then the text that ends it is forced, and the answer goes on. 0 ends it at once. Such a request decodes
+   * by itself. Not with `speculation`.
+   */
+  thinking_token_budget?: number | undefined;
   /** Another chat template than the model's, in Jinja. With the three below an extension, in vLLM's words. */
   chat_template?: string | undefined;
   /** Variables for the chat template, such as `{enable_thinking: false}`. */
@@ -458,10 +533,22 @@ export interface ChatCompletion {
 
 export interface ChatCompletionChoice {
   index: number;
-  message: { role: 'assistant'; content: string; refusal: null };
+  message: {
+    role: 'assistant';
+    /** Null where there is nothing but calls or reasoning. */
+    content: string | null;
+    refusal: null;
+    /** What the model thought before it answered, where it did. An extension. */
+    reasoning_content?: string;
+    tool_calls?: ToolCallResult[];
+  };
   /** Null unless they were asked for. */
   logprobs: ChatLogprobs | null;
   finish_reason: FinishReason;
+  /** Which of `stop` or `stop_token_ids` ended the answer, if one did. An extension. */
+  stop_reason: string | number | null;
+  /** An extension. */
+  malformed_tool_calls?: MalformedToolCall[];
   /** The ids of the new tokens. An extension. */
   token_ids: number[];
 }
@@ -480,10 +567,12 @@ export interface ChatCompletionChunk {
 
 export interface ChatCompletionChunkChoice {
   index: number;
-  delta: { role?: 'assistant'; content?: string };
+  delta: { role?: 'assistant'; content?: string; reasoning_content?: string; tool_calls?: ToolCallDelta[] };
   /** Of the tokens of this chunk. */
   logprobs: ChatLogprobs | null;
   finish_reason: FinishReason | null;
+  stop_reason?: string | number;
+  malformed_tool_calls?: MalformedToolCall[];
   token_ids: number[];
 }
 
@@ -513,6 +602,7 @@ export interface CompletionChoice<Reason> {
   text: string;
   logprobs: CompletionLogprobs | null;
   finish_reason: Reason;
+  stop_reason?: string | number;
   token_ids: number[];
 }
 

@@ -1,4 +1,4 @@
-// The only file that touches the generated glue. It gives the glue's classes their types, loads the wasm once per thread
+// The only file that touches the engine's generated glue. It gives the glue's classes their types, loads the wasm once per thread
 // and notices when it traps; it knows nothing of workers, queues or OpenAI's shapes.
 
 import init, * as glue from './wasm/rillm.js';

@@ -26,6 +26,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
            everything, as tables or with --json as an object; without --model, the demo model
   bench decode   --model PATH|URL [--prompt-tokens N] [--new-tokens N] [--repetitions N]
   bench prefill  --model PATH|URL [--prompt-tokens N] [--repetitions N]
+  bench structured --model PATH|URL [--new-tokens N] [--repetitions N]
+           what holding answers to a grammar adds to a token
   bench load     --model PATH|URL
   bench dispatch [--model PATH|URL]
            needs no model; one that is given is not looked at
@@ -71,6 +73,7 @@ const COMMANDS = {
   bench: { model: text, precision: text, autotune: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
   'bench decode': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
   'bench prefill': { model: text, precision: text, autotune: text, 'prompt-tokens': text, repetitions: text },
+  'bench structured': { model: text, precision: text, autotune: text, 'new-tokens': text, repetitions: text },
   'bench load': { model: text, autotune: text },
   'bench dispatch': { model: text },
 };

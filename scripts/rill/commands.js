@@ -3,6 +3,7 @@
 
 import { benchDispatch, Engine, renderTemplate } from 'rillm';
 import { countWarmToken, measureDecode, measureDispatch, measureLoad, measurePrefill } from '/bench/measure.js';
+import { measureStructured } from '/bench/structured.js';
 import { runSuite } from '/bench/suite.js';
 
 async function withEngine(model, use, options = {}) {
@@ -23,7 +24,7 @@ const commands = {
         : await engine.completions.create({ prompt, ...settings });
       const [choice] = answer.choices;
       return {
-        text: chat ? choice.message.content : choice.text,
+        text: chat ? (choice.message.content ?? '') : choice.text,
         ...(chat && { message: choice.message }),
         ...(choice.logprobs && { logprobs: choice.logprobs }),
         ...(answer.choices.length > 1 && { choices: answer.choices }),
@@ -65,6 +66,7 @@ const commands = {
     per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { precision, autotune, worker: false }),
   }),
   'bench prefill': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision, autotune }),
+  'bench structured': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
   'bench load': ({ model, autotune }) => measureLoad(Engine, model, { autotune }),
   'bench dispatch': () => measureDispatch(benchDispatch),
 };

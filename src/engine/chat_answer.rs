@@ -20,6 +20,9 @@ const BEFORE_END: &str = "\n";
 const BEHIND_END: &str = "\n\n";
 const HARMONY_END: [&str; 7] = ["<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", ""];
 
+/// The field that a grammar is from where a call is the model's choice.
+pub(super) const FREE_CALLS: &str = "tools";
+
 impl Engine {
     /// Adds to a request how its answer is read.
     pub(super) fn reading(
@@ -63,7 +66,7 @@ impl Engine {
         };
         let shown = |marker: &&str| tokenizer.token_id(marker).filter(|id| tokenizer.is_control(*id));
         let of_format = if calls || format == ToolFormat::Harmony { format.markers() } else { Vec::new() };
-        let of_reasoning = markers.iter().flat_map(|markers| [markers.open, markers.close]);
+        let of_reasoning = markers.iter().flat_map(|markers| markers.tokens());
         request.answer.visible =
             of_format.iter().copied().chain(of_reasoning).filter_map(|marker| shown(&marker)).collect();
         if calls {
@@ -110,7 +113,7 @@ impl Engine {
             (None, true) if !self.has_grammars() || !self.tokenizer().tokens_have_bytes() => return Ok(()),
             (None, _) => {}
         }
-        let field = if is_free { "tools" } else { "tool_choice" };
+        let field = if is_free { FREE_CALLS } else { "tool_choice" };
         request.grammar = grammar.lark().map(|lark| Asked { field, grammar: Grammar::Lark(lark), is_whole: false });
         Ok(())
     }

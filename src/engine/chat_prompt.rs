@@ -27,6 +27,8 @@ pub(super) struct Template {
     pub reasoning: Option<ReasoningMarkers>,
     /// Whether it writes the tools that it is given.
     has_tools: bool,
+    /// Whether it writes calls of earlier answers.
+    has_calls: bool,
     /// Whether it knows the role.
     has_system: bool,
 }
@@ -45,6 +47,7 @@ impl Template {
             tool_format,
             reasoning: ReasoningMarkers::of_template(source),
             has_tools,
+            has_calls: source.contains("tool_calls"),
             has_system: source.contains("system"),
         })
     }
@@ -153,7 +156,7 @@ impl Engine {
             true => json!(messages),
             false => {
                 let instructions = with_tools.then(|| instructions(tools));
-                json!(as_text(&messages, instructions.as_deref(), template.has_system))
+                json!(as_text(&messages, instructions.as_deref(), template.has_system, template.has_calls))
             }
         };
         for (name, value) in request.chat_template_kwargs.iter().flatten() {
@@ -269,11 +272,12 @@ fn tool_call(at: &str, call: &mut Value) -> Result<()> {
     match arguments {
         Value::Object(_) => {}
         Value::String(text) if text.trim().is_empty() => *arguments = json!({}),
-        Value::String(text) => match serde_json::from_str(text) {
-            Ok(object @ Value::Object(_)) => *arguments = object,
-            // What a model wrote is handed back to it as it was.
-            _ => {}
-        },
+        // What a model wrote otherwise is handed back to it as it was.
+        Value::String(text) => {
+            if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+                *arguments = object;
+            }
+        }
         Value::Null => *arguments = json!({}),
         other => bail!(InvalidRequest, "{at}.function.arguments is {other}, wanted an object or its JSON as a text"),
     }

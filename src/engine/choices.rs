@@ -10,6 +10,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use web_time::Instant;
 
+use super::chat_answer::FREE_CALLS;
 use super::generate::{Choice, Chunk, Request, Timings, Usage};
 use super::loaded::{Engine, Inner};
 use super::logits_processor::LogitsProcessor;
@@ -44,6 +45,11 @@ impl Engine {
         if request.prompt.is_empty() {
             bail!(InvalidRequest, "the prompt has no tokens, wanted at least one");
         }
+        let held = request.grammar.as_ref().map(|asked| asked.field);
+        let held = held.or(request.budget.as_ref().map(|_| "thinking_token_budget"));
+        if let (Some(field), Some(_)) = (held, request.context_shift) {
+            bail!(InvalidRequest, "{field} and context_shift exclude each other; leave one of them out");
+        }
         // One place is left, or nothing could be said.
         if request.prompt.len() >= capacity {
             bail!(
@@ -52,6 +58,20 @@ impl Engine {
                  contextLength",
                 request.prompt.len()
             );
+        }
+        if request.sampler.mirostat.is_some() {
+            let forcing = match (&request.grammar, &request.budget) {
+                (Some(asked), _) => Some(asked.field),
+                (None, Some(_)) => Some("thinking_token_budget"),
+                (None, None) => None,
+            };
+            if let Some(field) = forcing {
+                bail!(
+                    InvalidRequest,
+                    "{field} and mirostat exclude each other: forced tokens have no surprise that it could follow; leave one of \
+                     them out"
+                );
+            }
         }
         let usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
         Ok(Generation {
@@ -79,6 +99,11 @@ impl Generation {
                 "a logits processor and speculation exclude each other: a draft is verified without the processor; leave one out"
             );
         }
+        if self.request.context_shift.is_some() {
+            bail!(InvalidRequest, "a logits processor and context_shift exclude each other; leave one out");
+        }
+        // Calls that are the model's choice do without a grammar.
+        self.request.grammar = self.request.grammar.take().filter(|asked| asked.field != FREE_CALLS);
         if let Some(asked) = &self.request.grammar {
             bail!(InvalidRequest, "a logits processor and {} exclude each other; leave one of them out", asked.field);
         }
@@ -195,6 +220,11 @@ impl Generation {
                 Some(before) => Timings {
                     draft_tokens: add(before.draft_tokens, timings.draft_tokens),
                     accepted_draft_tokens: add(before.accepted_draft_tokens, timings.accepted_draft_tokens),
+                    context_shifts: add(before.context_shifts, timings.context_shifts),
+                    dropped_tokens: add(before.dropped_tokens, timings.dropped_tokens),
+                    forced_tokens: add(before.forced_tokens, timings.forced_tokens),
+                    masked_tokens: add(before.masked_tokens, timings.masked_tokens),
+                    dropped_steps: add(before.dropped_steps, timings.dropped_steps),
                     ..before
                 },
             });

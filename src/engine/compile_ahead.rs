@@ -10,12 +10,12 @@ use std::future::Future;
 use futures_util::future::join;
 
 use super::autotune;
+use super::choosing::{Choosing, Features, Target};
 use super::options::LoadOptions;
-use super::sampling::{Target, choose};
 use super::session::RING;
 use crate::error::{Code, Result};
 use crate::model::{KvCache, KvFormat, Logits, Transformer};
-use crate::tensor::{self, Context, Desc, SampleSettings, StoredTunings};
+use crate::tensor::{self, Context, Desc, StoredTunings};
 
 /// Tokens of the prompts that are looked at: kernels for a few tokens are others than those for many.
 const PROMPTS: [usize; 2] = [2, 256];
@@ -66,9 +66,8 @@ async fn compile(
             token: context.zeros(Desc::u32(&[1]))?,
             ring: context.zeros(Desc::u32(&[RING]))?,
         };
-        let settings = context.zeros(Desc::u32(&[SampleSettings::WORDS]))?;
         if let Some(logits) = transformer.forward(&target.token, &target.state, &cache, Logits::Last)? {
-            choose(context, &logits, &settings, &target, 1)?;
+            Choosing::new(context, target.clone())?.choose(context, &logits, Features::PLAIN, 1, true)?;
         }
         for tokens in PROMPTS.into_iter().filter(|tokens| *tokens <= capacity) {
             let prompt = context.empty(Desc::u32(&[tokens]), "prompt")?;

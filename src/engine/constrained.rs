@@ -71,8 +71,8 @@ pub struct Constrained {
 pub struct Counts {
     pub forced: usize,
     pub masked: usize,
-    /// Steps that ran ahead to a token that the grammar did not allow, and were done again.
-    pub rejected: usize,
+    /// Steps that ran ahead of a token that the grammar did not allow, with the one that gave it.
+    pub dropped: usize,
 }
 
 /// Logits after the last token.
@@ -287,7 +287,7 @@ impl Constrained {
         } else if state.taken == numbers {
             tokens.push_back(u32::MAX.into());
         } else {
-            self.counts.rejected += sampled.len() - state.taken + flights.iter().map(|(_, steps)| steps).sum::<usize>();
+            self.counts.dropped += sampled.len() - state.taken + flights.iter().map(|(_, steps)| steps).sum::<usize>();
             self.reach = 0;
             // What is forced needs no mask.
             if self.forced.is_empty() {

@@ -43,6 +43,9 @@ pub struct Advance {
     pub is_complete: bool,
 }
 
+/// From text to token ids.
+pub type Tokenize = Box<dyn Fn(&str) -> Vec<u32>>;
+
 /// The tokens of a model as a grammar engine wants them.
 pub struct GrammarVocabulary {
     /// The bytes of all tokens, one behind the other.
@@ -54,7 +57,7 @@ pub struct GrammarVocabulary {
     /// What ends an answer.
     pub ends: Vec<u32>,
     /// Cuts text in the middle of other text into tokens.
-    pub tokenize: Box<dyn Fn(&str) -> Vec<u32>>,
+    pub tokenize: Tokenize,
 }
 
 impl GrammarVocabulary {

@@ -9,19 +9,22 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use web_time::Instant;
 
+use super::choosing::{Choosing, Ending, Features};
+use super::context_shift::ContextShift;
 use super::loaded::Inner;
 use super::logprobs::{Sampled, sampled};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
-use super::sampling::{Ending, words};
 use super::sequences::{Row, Sequences};
-use super::session::Session;
+use super::session::{ContextShifts, Session};
 use crate::error::{Error, Result};
-use crate::tensor::{Readback, SampleSettings};
+use crate::tensor::{Context, Readback};
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 
 /// A sequence with so many tokens that nobody has taken waits until they are.
 const MOST_UNREAD: usize = 128;
@@ -45,9 +48,11 @@ pub struct Decoding {
 struct Member {
     id: u64,
     session: Session,
-    settings: [u32; SampleSettings::WORDS],
-    is_truncated: bool,
+    sampler: SamplerSettings,
+    rules: Rc<TokenRules>,
+    features: Features,
     ending: Ending,
+    context_shift: Option<ContextShift>,
     /// Steps submitted; step k samples the answer's token k.
     submitted: usize,
     /// Tokens that came back, and the last of them.
@@ -103,6 +108,13 @@ impl Member {
         !self.is_paused && self.error.is_none() && !self.is_over() && self.submitted < self.ending.steps
     }
 
+    /// Steps that the context has room for.
+    fn room(&self) -> usize {
+        // Step k takes the answer's token k - 1 in; all that were read but the last stand in the context.
+        let taken_in = self.session.tokens().len() + self.submitted - self.sampled.max(1);
+        self.session.capacity().saturating_sub(taken_in)
+    }
+
     /// Takes what was read back in.
     fn arrived(&mut self, sampled: Vec<Sampled>) {
         for sampled in sampled {
@@ -141,7 +153,15 @@ impl Decoding {
     }
 
     /// Takes a session in that has just taken in its prompt and sampled step 0, whose token `first` brings.
-    pub fn join(&mut self, session: Session, sampler: &SamplerSettings, ending: Ending, first: Readback) -> u64 {
+    pub fn join(
+        &mut self,
+        session: Session,
+        sampler: &SamplerSettings,
+        rules: &Rc<TokenRules>,
+        ending: Ending,
+        context_shift: Option<ContextShift>,
+        first: Readback,
+    ) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         if self.members.is_empty() {
@@ -155,9 +175,11 @@ impl Decoding {
         self.members.push(Member {
             id,
             session,
-            settings: words(sampler, &ending),
-            is_truncated: sampler.is_truncated(),
+            sampler: *sampler,
+            rules: rules.clone(),
+            features: Features::of(sampler, rules),
             ending,
+            context_shift,
             submitted: 1,
             sampled: 0,
             last: None,
@@ -200,7 +222,9 @@ impl Decoding {
         {
             let members: Vec<&Member> = self.in_order(self.seated.ids())?;
             let room = members.iter().map(|member| member.ending.steps - member.submitted).max().unwrap_or(0);
-            let steps = self.run_ahead.steps_per_submit().min(room);
+            // Where a context is full, all are read before it is shifted.
+            let before_shift = members.iter().map(|member| member.room()).min().unwrap_or(0);
+            let steps = self.run_ahead.steps_per_submit().min(room).min(before_shift);
             let firsts: Vec<usize> = members.iter().map(|member| member.submitted).collect();
             let readback = match (&self.seated, &self.together) {
                 (Seated::Together(_), Some(together)) => {
@@ -241,7 +265,45 @@ impl Decoding {
 
     /// Those who should take part.
     fn wanted(&self) -> Vec<u64> {
-        self.members.iter().filter(|member| member.goes_on()).map(|member| member.id).collect()
+        let members = self.members.iter().filter(|member| member.goes_on() && member.room() > 0);
+        members.map(|member| member.id).collect()
+    }
+
+    /// With nothing in flight: shifts the contexts that are full.
+    fn make_room(&mut self, inner: &Inner) -> Result<()> {
+        for member in self.members.iter_mut().filter(|member| member.goes_on() && member.room() == 0) {
+            let Some(ContextShift { sinks }) = member.context_shift else {
+                bail!(Internal, "a generation goes on in a full context")
+            };
+            let dropped = member.session.shift(inner.decoder()?, sinks)?;
+            if member.features.adjusts() {
+                // Penalties look at what the context still holds, and count what is of the answer.
+                let answer_start = member.rules.answer_start;
+                let answer_start = answer_start.saturating_sub(dropped).max(sinks).min(answer_start);
+                member.rules = Rc::new(TokenRules { answer_start, ..(*member.rules).clone() });
+                let Member { session, features, sampler, rules, ending, .. } = member;
+                session.choosing()?.configure(&inner.context, 0, *features, sampler, rules, ending)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn shifts(&self, id: u64) -> ContextShifts {
+        let member = self.members.iter().find(|member| member.id == id);
+        member.map_or_else(ContextShifts::default, |member| member.session.shifts())
+    }
+
+    /// With nothing in flight: gives what mirostat allows those who sat together back to their sessions.
+    fn take_surprises_back(&self, context: &Context) -> Result<()> {
+        let (Seated::Together(ids), Some(together)) = (&self.seated, &self.together) else { return Ok(()) };
+        for (row, id) in ids.iter().enumerate() {
+            // Some may have left.
+            let member = self.members.iter().find(|member| member.id == *id);
+            if let Some(member) = member.filter(|member| member.features.mirostat()) {
+                member.session.choosing()?.take_surprise(context, 0, together.choosing(), row)?;
+            }
+        }
+        Ok(())
     }
 
     fn in_order(&self, ids: &[u64]) -> Result<Vec<&Member>> {
@@ -358,9 +420,11 @@ async fn round(inner: &Inner) -> Result<()> {
 /// With nothing in flight: lets those take part who should.
 async fn seat(inner: &Inner) -> Result<()> {
     let context = &inner.context;
-    let (together, rows) = {
+    let (together, rows, surprises) = {
         let mut decoding = inner.decoding.borrow_mut();
         decoding.run_ahead.pause();
+        decoding.take_surprises_back(context)?;
+        decoding.make_room(inner)?;
         let wanted = decoding.wanted();
         let mut rows = Vec::with_capacity(wanted.len());
         for member in decoding.in_order(&wanted)? {
@@ -370,12 +434,21 @@ async fn seat(inner: &Inner) -> Result<()> {
                 position: member.session.tokens().len(),
                 step: member.sampled,
                 token,
-                settings: member.settings,
-                is_truncated: member.is_truncated,
+                sampler: member.sampler,
+                rules: member.rules.clone(),
+                ending: member.ending.clone(),
+                features: member.features,
+                text: if member.features.adjusts() { member.session.tokens().to_vec() } else { Vec::new() },
                 logprobs: member.session.logprobs(),
             });
         }
         let together = if rows.len() > 1 { decoding.together.take() } else { None };
+        // What they allow themselves now, once there is room for it.
+        let surprises: Vec<Option<Choosing>> = decoding
+            .in_order(&wanted)?
+            .into_iter()
+            .map(|member| member.features.mirostat().then(|| member.session.choosing().cloned()).transpose())
+            .collect::<Result<_>>()?;
         if together.is_none() {
             for (member, row) in decoding.in_order(&wanted)?.into_iter().zip(&rows) {
                 member.session.resume(context, row.token, row.step)?;
@@ -387,10 +460,15 @@ async fn seat(inner: &Inner) -> Result<()> {
             (_, Some(_)) => Seated::Together(wanted),
             (_, None) => Seated::InTurns(wanted),
         };
-        (together, rows)
+        (together, rows, surprises)
     };
     let Some(mut together) = together else { return Ok(()) };
-    let result = together.seat(context, inner.decoder()?, &rows).await;
+    let result = together.seat(context, inner.decoder()?, &rows).await.and_then(|()| {
+        let with_rows = surprises.iter().enumerate();
+        with_rows
+            .filter_map(|(row, own)| Some((row, own.as_ref()?)))
+            .try_for_each(|(row, own)| together.choosing().take_surprise(context, row, own, 0))
+    });
     inner.decoding.borrow_mut().together = Some(together);
     result
 }

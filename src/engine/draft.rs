@@ -1,12 +1,14 @@
 //! A second, smaller model that drafts what the first may say (speculative decoding; Leviathan et al. 2023, Chen et al. 2023). Its
 //! greedy tokens stay on the GPU until the first model has verified them.
 
+use std::rc::Rc;
+
 use serde::Serialize;
 use web_time::Instant;
 
+use super::choosing::Ending;
 use super::loaded::common_prefix;
 use super::prefill_pace::PrefillPace;
-use super::sampling::Ending;
 use super::session::Session;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
@@ -70,7 +72,7 @@ impl DraftModel {
         };
         let mut session = Session::new(context, cache, capacity, 0)?;
         let unending = Ending { stops: vec![], steps: usize::MAX };
-        session.configure(&transformer, &SamplerSettings::greedy(), &unending).await?;
+        session.configure(&transformer, &SamplerSettings::greedy(), &Rc::default(), &unending).await?;
         Ok((Self { transformer, session, pace: PrefillPace::default() }, info))
     }
 

@@ -11,22 +11,24 @@ use serde::Serialize;
 use web_time::Instant;
 
 use super::answer::{AnswerReader, AnswerRequest, MalformedToolCall, StopReason, ToolCallDelta};
+use super::choosing::Ending;
 use super::constrained::Constrained;
 use super::constraint::{Asked, Constraint};
+use super::context_shift::ContextShift;
 use super::decoding;
 use super::loaded::{Inner, common_prefix};
 use super::logits_processor::{LogitsProcessor, Processing};
 use super::logprobs::{Sampled, TokenLogprobs};
 use super::reasoning_budget::{Budget, ReasoningBudget};
 use super::run_ahead::{MAX_STEPS, RunAhead, SUBMITS_IN_FLIGHT};
-use super::sampling::Ending;
-use super::session::{RING, Session};
+use super::session::{ContextShifts, RING, Session};
 use super::speculation::{Pass, Speculation};
 use crate::error::Result;
 use crate::tensor::{Readback, Tensor};
 use crate::text::answer::AnswerSettings;
 use crate::text::detokenize::StreamDecoder;
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 use crate::text::tools::End;
 
 // A slot of the ring is read before a later step writes it.
@@ -74,6 +76,19 @@ pub struct Timings {
     pub draft_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_draft_tokens: Option<usize>,
+    /// With `context_shift`: how often the context was full, and the tokens that were dropped to make room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_shifts: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_tokens: Option<usize>,
+    /// Under a grammar: tokens that it left no choice about, tokens that were chosen by a mask, and steps that ran ahead of a token
+    /// which was not allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub masked_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_steps: Option<usize>,
 }
 
 /// A piece of an answer. The last one of each choice has its finish reason, and the last one of all usage and timings.
@@ -109,12 +124,15 @@ pub(super) struct Request {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<usize>,
     pub sampler: SamplerSettings,
+    pub rules: Rc<TokenRules>,
     /// How it is read, and what ends it.
     pub answer: AnswerRequest,
     /// The most tokens of reasoning.
     pub budget: Option<Budget>,
     pub ignore_eos: bool,
     pub speculation: Option<Speculation>,
+    /// Goes on where the context is full.
+    pub context_shift: Option<ContextShift>,
     /// What the answer is held to.
     pub grammar: Option<Asked>,
     /// Log probabilities come with the tokens: of how many of the most probable ones.
@@ -140,6 +158,8 @@ pub(super) struct Choice {
     is_known: bool,
     decoder: StreamDecoder,
     reader: AnswerReader,
+    /// Tokens that end the answer.
+    ends: Vec<u32>,
     /// Tokens that were read and are not part of the answer yet.
     read: VecDeque<Sampled>,
     /// The pass that samples the first token: how many tokens it takes in, and when it began.
@@ -219,6 +239,7 @@ impl Choice {
         };
         let decoder = decoder.showing(request.answer.visible.clone());
         let reader = AnswerReader::new(request.answer.clone());
+        let ends = ends(&engine, &request);
         Self {
             engine,
             place: Place::Nowhere,
@@ -227,6 +248,7 @@ impl Choice {
             is_known: false,
             decoder,
             reader,
+            ends,
             read: VecDeque::new(),
             last_pass: None,
             generated: 0,
@@ -271,18 +293,10 @@ impl Choice {
             let tokenizer = self.engine.tokenizer.clone();
             let decoder = self.decoder.clone();
             let grammar = self.constraint.take();
-            let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, self.ends(), grammar);
+            let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, self.ends.clone(), grammar);
             self.constraint = Some(Box::new(budget));
         }
         Ok(())
-    }
-
-    /// Tokens that end the answer.
-    fn ends(&self) -> Vec<u32> {
-        let AnswerRequest { ends, stop_tokens, .. } = &self.request.answer;
-        let own = if self.request.ignore_eos { &[] } else { self.engine.tokenizer.end_of_generation() };
-        let ends = if self.request.ignore_eos { &[] } else { &ends[..] };
-        own.iter().chain(ends).chain(stop_tokens).copied().collect()
     }
 
     /// Ends the generation with the next chunk.
@@ -338,7 +352,7 @@ impl Choice {
         let is_reproducible = self.request.is_reproducible;
         let session = self.take_session(&prompt, opening.constraint.is_some()).await?;
         // The last token is always taken in anew: its logits are wanted.
-        let mut common = common_prefix(session.tokens(), &prompt[..prompt.len() - 1]);
+        let mut common = common_prefix(session.reusable(), &prompt[..prompt.len() - 1]);
         if is_reproducible {
             // Passes over one token round otherwise than those over several, so what the cache happens to hold must not decide which of
             // them a token of the prompt takes.
@@ -408,7 +422,7 @@ impl Choice {
         self.place = Place::Prefill(Box::new(engine.take_session(prompt)?));
         let ending = self.ending();
         let Place::Prefill(session) = &mut self.place else { bail!(Internal, "a generation without a session") };
-        session.configure(engine.decoder()?, &self.request.sampler, &ending).await?;
+        session.configure(engine.decoder()?, &self.request.sampler, &self.request.rules, &ending).await?;
         if masks {
             session.prepare_masks(&engine.context).await?;
         }
@@ -419,7 +433,7 @@ impl Choice {
     }
 
     fn ending(&self) -> Ending {
-        Ending { stops: self.ends(), steps: self.longest() }
+        Ending { stops: self.ends.clone(), steps: self.longest() }
     }
 
     /// From the logits behind the prompt to where the tokens come from.
@@ -449,7 +463,14 @@ impl Choice {
         let first = session.read_tokens(&engine.context, 0, 1)?;
         self.place = match self.request.speculation.take() {
             None => {
-                let id = engine.decoding.borrow_mut().join(session, &self.request.sampler, ending, first);
+                let id = engine.decoding.borrow_mut().join(
+                    session,
+                    &self.request.sampler,
+                    &self.request.rules,
+                    ending,
+                    self.request.context_shift,
+                    first,
+                );
                 Place::Decoding(id)
             }
             Some(speculation) => Place::Speculating(Box::new(Speculating {
@@ -492,7 +513,7 @@ impl Choice {
             match &mut self.place {
                 Place::Decoding(id) => self.read = decoding::next_tokens(&self.engine, *id).await?,
                 Place::Speculating(alone) => {
-                    let tokens = alone.next_tokens(&self.engine, last, longest).await?;
+                    let tokens = alone.next_tokens(&self.engine, last, longest, self.request.context_shift).await?;
                     self.read = tokens.into_iter().map(Sampled::from).collect();
                 }
                 Place::Processing(alone) => match alone.next_token(&self.engine, last).await? {
@@ -512,7 +533,8 @@ impl Choice {
         match self.read.pop_front() {
             Some(Sampled { token: u32::MAX, .. }) => bail!(
                 NumericalError,
-                "the logits of token {} are not numbers (NaN); the model's weights are broken or overflow",
+                "the logits of token {} are not numbers (NaN), or nothing but -infinity: the model's weights are broken or \
+                 overflow, or the request bans every token",
                 self.generated
             ),
             Some(sampled) => Ok(Some(sampled)),
@@ -525,7 +547,7 @@ impl Choice {
         self.generated += 1;
         self.last = Some(token);
         let stops = self.reader.stops_at(token);
-        let ends = stops || self.ends().contains(&token);
+        let ends = stops || self.ends.contains(&token);
         if let Place::Speculating(alone) = &mut self.place
             && alone.steps > self.generated
             && !ends
@@ -562,8 +584,12 @@ impl Choice {
 
     /// The most tokens that this generation can have.
     fn longest(&self) -> usize {
-        // `start` made sure that the prompt is shorter than the context.
-        self.request.max_tokens.unwrap_or(usize::MAX).min(self.engine.info.context_length - self.request.prompt.len())
+        let asked = self.request.max_tokens.unwrap_or(usize::MAX);
+        match self.request.context_shift {
+            Some(_) => asked,
+            // `start` made sure that the prompt is shorter than the context.
+            None => asked.min(self.engine.info.context_length - self.request.prompt.len()),
+        }
     }
 
     /// Hands out what was held back, and gives the reason for the end.
@@ -591,6 +617,17 @@ impl Choice {
             Place::Speculating(alone) => Some(&alone.speculation),
             _ => self.request.speculation.as_ref(),
         };
+        let shifts = self.request.context_shift.map(|_| match &self.place {
+            Place::Nowhere => ContextShifts::default(),
+            Place::Prefill(session) => session.shifts(),
+            Place::Decoding(id) => self.engine.decoding.borrow().shifts(*id),
+            Place::Speculating(alone) => alone.session.shifts(),
+            Place::Constrained(_) | Place::Processing(_) => ContextShifts::default(),
+        });
+        let counts = match &self.place {
+            Place::Constrained(alone) => Some(alone.counts),
+            _ => None,
+        };
         let per_second = |tokens: usize, ms: f64| if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 };
         Timings {
             prompt_ms,
@@ -600,6 +637,11 @@ impl Choice {
             cached_prompt_tokens: self.cached,
             draft_tokens: speculation.map(|speculation| speculation.draft_tokens),
             accepted_draft_tokens: speculation.map(|speculation| speculation.accepted_draft_tokens),
+            context_shifts: shifts.map(|shifts| shifts.count),
+            dropped_tokens: shifts.map(|shifts| shifts.dropped_tokens),
+            forced_tokens: counts.map(|counts| counts.forced),
+            masked_tokens: counts.map(|counts| counts.masked),
+            dropped_steps: counts.map(|counts| counts.dropped),
         }
     }
 
@@ -630,10 +672,23 @@ impl Choice {
 impl Speculating {
     /// Verifies a draft, or where there is none reads a few plain steps. It looks at the last token, so nothing runs ahead of
     /// that.
-    async fn next_tokens(&mut self, engine: &Inner, last: Option<u32>, longest: usize) -> Result<VecDeque<u32>> {
+    async fn next_tokens(
+        &mut self,
+        engine: &Inner,
+        last: Option<u32>,
+        longest: usize,
+        context_shift: Option<ContextShift>,
+    ) -> Result<VecDeque<u32>> {
         if self.in_flight.is_none() {
             let Some(last) = last else { bail!(Internal, "speculation without a first token") };
-            let (room, plain_steps) = (longest - self.steps, self.run_ahead.steps_per_submit());
+            if self.session.is_full() {
+                let Some(ContextShift { sinks }) = context_shift else {
+                    bail!(Internal, "a generation goes on in a full context")
+                };
+                self.session.shift(engine.decoder()?, sinks)?;
+            }
+            let in_context = self.session.capacity() - self.session.tokens().len();
+            let (room, plain_steps) = ((longest - self.steps).min(in_context), self.run_ahead.steps_per_submit());
             match self.speculation.advance(engine, &mut self.session, last, self.steps, room, plain_steps).await? {
                 Pass::Verified(tokens) => {
                     self.steps += tokens.len();
@@ -651,6 +706,13 @@ impl Speculating {
         self.run_ahead.arrived(steps, Instant::now());
         Ok(bytes.iter().flat_map(|bytes| bytemuck::pod_collect_to_vec::<u8, u32>(bytes)).collect())
     }
+}
+
+/// Tokens that end an answer: the model's, and the request's.
+fn ends(engine: &Inner, request: &Request) -> Vec<u32> {
+    let AnswerRequest { ends, stop_tokens, .. } = &request.answer;
+    let of_model = engine.tokenizer.end_of_generation().iter().chain(ends).filter(|_| !request.ignore_eos);
+    of_model.chain(stop_tokens).copied().collect()
 }
 
 impl Drop for Choice {

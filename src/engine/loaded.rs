@@ -189,7 +189,7 @@ impl Inner {
     /// The session that holds most of the beginning of a prompt; among equals the one that was used longest ago.
     pub fn take_session(&self, prompt: &[u32]) -> Result<Session> {
         let mut sessions = self.sessions.borrow_mut();
-        let best = (0..sessions.len()).rev().max_by_key(|index| common_prefix(sessions[*index].tokens(), prompt));
+        let best = (0..sessions.len()).rev().max_by_key(|index| common_prefix(sessions[*index].reusable(), prompt));
         match best {
             Some(index) => Ok(sessions.remove(index)),
             None => bail!(

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::sampling::Target;
+use super::choosing::Target;
 use super::sequences::ring_ranges;
 use super::session::RING;
 use crate::error::Result;

@@ -4,36 +4,32 @@
 //! A step is recorded once for each number of sequences. Who sits in which row is written when sequences join or leave, and
 //! between that a step writes nothing.
 
+use std::rc::Rc;
+
+use super::choosing::{Choosing, Ending, Features, Plans, Target};
 use super::logprobs::{LogprobPlans, LogprobRings};
-use super::sampling::{Target, choose, choose_truncated};
 use super::session::RING;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::ops::MatVecFew;
-use crate::tensor::{Context, Desc, Plan, Readback, SampleSettings, Shape, Tensor};
+use crate::tensor::{Context, Desc, Plan, Readback, Tensor};
+use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 
 /// The most sequences of a step.
 pub const MAX_SEQUENCES: usize = MatVecFew::MAX_TOKENS;
 
 pub struct Sequences {
     cache: KvCache,
-    /// Rows as in `Target`; the last word of a row's state is the number of its sequence in the cache.
-    target: Target,
-    /// [rows, WORDS] u32: `SampleSettings`.
-    settings: Tensor,
+    /// Rows are those who take part; the last word of a row's state is the number of its sequence in the cache.
+    choosing: Choosing,
     /// Made when log probabilities are first asked for, with which rows want them.
     logprobs: Option<LogprobRings>,
     wants_logprobs: Vec<bool>,
     by_rows: [Option<Recorded>; MAX_SEQUENCES + 1],
     rows: usize,
-    chooses: Chooses,
-}
-
-/// Which choices are wanted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Chooses {
-    whole: bool,
-    truncated: bool,
+    /// What the choices of those who take part need.
+    features: Features,
 }
 
 /// The step of so many sequences.
@@ -41,11 +37,7 @@ struct Recorded {
     forward: Plan,
     /// [rows, vocab_size]
     logits: Tensor,
-    settings: Tensor,
-    target: Target,
-    whole: Plan,
-    /// Recorded when it is first asked for.
-    truncated: Option<Plan>,
+    plans: Plans,
     logprobs: Option<LogprobPlans>,
 }
 
@@ -59,8 +51,12 @@ pub struct Row {
     /// What the next step takes in.
     pub token: u32,
     /// How it chooses, and what ends it.
-    pub settings: [u32; SampleSettings::WORDS],
-    pub is_truncated: bool,
+    pub sampler: SamplerSettings,
+    pub rules: Rc<TokenRules>,
+    pub ending: Ending,
+    pub features: Features,
+    /// The text before `token`, where its features look at it.
+    pub text: Vec<u32>,
     /// Of how many of the most probable tokens log probabilities come with the tokens.
     pub logprobs: Option<usize>,
 }
@@ -68,19 +64,19 @@ pub struct Row {
 impl Sequences {
     pub fn new(context: &Context, cache: KvCache) -> Result<Self> {
         let zeros = |dims: &[usize]| context.zeros(Desc::u32(dims));
+        let target = Target {
+            state: zeros(&[MAX_SEQUENCES, 4])?,
+            token: zeros(&[MAX_SEQUENCES])?,
+            ring: zeros(&[MAX_SEQUENCES, RING])?,
+        };
         Ok(Self {
             cache,
-            target: Target {
-                state: zeros(&[MAX_SEQUENCES, 4])?,
-                token: zeros(&[MAX_SEQUENCES])?,
-                ring: zeros(&[MAX_SEQUENCES, RING])?,
-            },
-            settings: zeros(&[MAX_SEQUENCES, SampleSettings::WORDS])?,
+            choosing: Choosing::new(context, target)?,
             logprobs: None,
             wants_logprobs: Vec::new(),
             by_rows: Default::default(),
             rows: 0,
-            chooses: Chooses::default(),
+            features: Features::PLAIN,
         })
     }
 
@@ -90,23 +86,27 @@ impl Sequences {
         if !MatVecFew::takes(n) {
             bail!(Internal, "a step of {n} sequences, wanted 2 to {MAX_SEQUENCES}");
         }
-        self.chooses = Chooses {
-            whole: rows.iter().any(|row| !row.is_truncated),
-            truncated: rows.iter().any(|row| row.is_truncated),
+        let Some(features) = rows.iter().map(|row| row.features).reduce(Features::and) else {
+            bail!(Internal, "a step of no sequences")
         };
+        self.features = features;
+        let vocab_size = transformer.config().vocab_size;
+        self.choosing.prepare(context, features, vocab_size, self.cache.capacity())?;
         // Recording a plan runs it once, which does nothing for sequences that have stopped.
         let state = |stopped: u32| -> Vec<u32> {
             rows.iter().flat_map(|row| [row.position as u32, row.step as u32, stopped, row.sequence as u32]).collect()
         };
-        context.write(&self.target.state, 0, bytemuck::cast_slice(&state(1)))?;
+        let target = self.choosing.target().clone();
+        context.write(&target.state, 0, bytemuck::cast_slice(&state(1)))?;
         let mut recorded = match self.by_rows[n].take() {
             Some(recorded) => recorded,
             None => self.record(context, transformer, n).await?,
         };
-        if self.chooses.truncated && recorded.truncated.is_none() {
-            let Recorded { logits, settings, target, .. } = &recorded;
-            let choose = || choose_truncated(context, logits, settings, target, 1);
-            recorded.truncated = Some(context.plan(choose).await?.1);
+        if recorded.plans.get(features).is_none() {
+            let choosing = self.choosing.first(n)?;
+            let choose = || choosing.choose(context, &recorded.logits, features, 1, true);
+            let ((), plan) = context.plan(choose).await?;
+            recorded.plans.keep(features, plan);
         }
         self.wants_logprobs = rows.iter().map(|row| row.logprobs.is_some()).collect();
         if self.wants_logprobs.contains(&true) {
@@ -115,8 +115,9 @@ impl Sequences {
                 None => LogprobRings::new(context, MAX_SEQUENCES)?,
             };
             if recorded.logprobs.is_none() {
-                let Recorded { logits, target, .. } = &recorded;
-                recorded.logprobs = Some(LogprobPlans::new(context, &rings.first(n)?, logits, target).await?);
+                let of_rows = self.choosing.first(n)?;
+                let plans = LogprobPlans::new(context, &rings.first(n)?, &recorded.logits, of_rows.target()).await?;
+                recorded.logprobs = Some(plans);
             }
             let wanted: Vec<u32> = rows.iter().map(|row| row.logprobs.unwrap_or(0) as u32).collect();
             rings.configure(context, &wanted)?;
@@ -124,30 +125,33 @@ impl Sequences {
         }
         self.by_rows[n] = Some(recorded);
         let tokens: Vec<u32> = rows.iter().map(|row| row.token).collect();
-        let settings: Vec<u32> = rows.iter().flat_map(|row| row.settings).collect();
-        context.write(&self.target.token, 0, bytemuck::cast_slice(&tokens))?;
-        context.write(&self.settings, 0, bytemuck::cast_slice(&settings))?;
-        context.write(&self.target.state, 0, bytemuck::cast_slice(&state(0)))?;
+        context.write(&target.token, 0, bytemuck::cast_slice(&tokens))?;
+        for (index, row) in rows.iter().enumerate() {
+            self.choosing.configure(context, index, features, &row.sampler, &row.rules, &row.ending)?;
+            if row.features.adjusts() {
+                self.choosing.set_text(context, index, &row.text)?;
+            }
+        }
+        context.write(&target.state, 0, bytemuck::cast_slice(&state(0)))?;
         self.rows = n;
         Ok(())
     }
 
+    /// What choices read and write, by rows.
+    pub fn choosing(&self) -> &Choosing {
+        &self.choosing
+    }
+
     async fn record(&self, context: &Context, transformer: &Transformer, rows: usize) -> Result<Recorded> {
-        let first = |tensor: &Tensor, columns: usize| tensor.part(0, Shape::from([rows, columns]));
-        let target = Target {
-            state: first(&self.target.state, 4)?,
-            token: self.target.token.part(0, Shape::from([rows]))?,
-            ring: first(&self.target.ring, RING)?,
-        };
-        let settings = first(&self.settings, SampleSettings::WORDS)?;
+        let choosing = self.choosing.first(rows)?;
+        let Target { state, token, .. } = choosing.target();
         let (logits, forward) = context
-            .plan(|| match transformer.forward(&target.token, &target.state, &self.cache, Logits::All)? {
+            .plan(|| match transformer.forward(token, state, &self.cache, Logits::All)? {
                 Some(logits) => Ok(logits),
                 None => bail!(Internal, "a step of several sequences gave no logits"),
             })
             .await?;
-        let ((), whole) = context.plan(|| choose(context, &logits, &settings, &target, 1)).await?;
-        Ok(Recorded { forward, logits, settings, target, whole, truncated: None, logprobs: None })
+        Ok(Recorded { forward, logits, plans: Plans::default(), logprobs: None })
     }
 
     /// Records a step of those who take part: the commands are the same every time.
@@ -156,14 +160,9 @@ impl Sequences {
             bail!(Internal, "a step of {} sequences, which nobody recorded", self.rows)
         };
         context.replay(&recorded.forward)?;
-        let choose = || {
-            if self.chooses.whole {
-                context.replay(&recorded.whole)?;
-            }
-            match &recorded.truncated {
-                Some(truncated) if self.chooses.truncated => context.replay(truncated),
-                _ => Ok(()),
-            }
+        let choose = || match recorded.plans.get(self.features) {
+            Some(plan) => context.replay(plan),
+            None => bail!(Internal, "a choice that nobody recorded: {:?}", self.features),
         };
         match &recorded.logprobs {
             Some(plans) if self.wants_logprobs.contains(&true) => plans.around(context, choose),
@@ -174,7 +173,7 @@ impl Sequences {
     /// Starts reading the tokens of each row: those of `steps` steps from the row's `firsts` on. The read-back gives them row
     /// by row, each in one or two pieces, with their log probabilities where these are wanted (`logprobs::sampled` reads it).
     pub fn read_tokens(&self, context: &Context, firsts: &[usize], steps: usize) -> Result<Readback> {
-        let ring = &self.target.ring;
+        let ring = &self.choosing.target().ring;
         let mut ranges = Vec::with_capacity(2 * firsts.len());
         for (row, first) in firsts.iter().enumerate() {
             ranges.extend(

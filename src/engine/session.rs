@@ -1,19 +1,24 @@
 //! What a conversation leaves on the GPU: the KV cache, the state that kernels read and advance, and the recorded decode
 //! step.
 //!
-//! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on. Steps that ran
+//! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on; after a context shift
+//! without those that were dropped. Steps that ran
 //! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
 //! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
 
+use std::rc::Rc;
+
+use super::choosing::{Choosing, Ending, Target};
 use super::generate::Prompted;
 use super::logprobs::{LogprobPlans, LogprobRings};
-use super::sampling::{Ending, Sampling, Target};
+use super::sampling::Sampling;
 use super::sequences::ring_ranges;
 use super::verification::{Draft, Verification};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 
 /// Slots of the ring that sampled tokens are written to; more than steps can be in flight.
 pub const RING: usize = 128;
@@ -37,6 +42,17 @@ pub struct Session {
     tokens: Vec<u32>,
     /// So many of them were taken in by passes over several tokens, as the tokens of a prompt are. Kernels for one token round otherwise.
     by_passes: usize,
+    /// After a context shift, so many of them are as a pass over them alone would leave them: the others have seen tokens that were
+    /// dropped.
+    unshifted: Option<usize>,
+    shifts: ContextShifts,
+}
+
+/// What context shifts of one generation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextShifts {
+    pub count: usize,
+    pub dropped_tokens: usize,
 }
 
 /// The decode step of one token.
@@ -64,6 +80,8 @@ impl Session {
             logprobs: None,
             tokens: Vec::new(),
             by_passes: 0,
+            unshifted: None,
+            shifts: ContextShifts::default(),
         })
     }
 
@@ -75,7 +93,7 @@ impl Session {
         let Self { state, token, cache, .. } = &*self;
         let (logits, forward) = context.plan(|| transformer.forward(token, state, cache, Logits::Last)).await?;
         let logits = logits_of(logits)?;
-        let sampling = Sampling::new(context, logits.clone(), self.target()).await?;
+        let sampling = Sampling::new(context, logits.clone(), self.target(), self.capacity).await?;
         // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, state, cache, Logits::Last)).await?;
@@ -100,6 +118,11 @@ impl Session {
         &self.tokens
     }
 
+    /// Of the tokens, those that a prompt with the same beginning needs not be taken in for.
+    pub fn reusable(&self) -> &[u32] {
+        &self.tokens[..self.unshifted.unwrap_or(usize::MAX).min(self.tokens.len())]
+    }
+
     /// Forgets what the cache holds.
     pub fn forget(&mut self) {
         self.truncate(0);
@@ -108,12 +131,36 @@ impl Session {
     /// Keeps only the first `length` tokens.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
+        self.unshifted = self.unshifted.filter(|unshifted| *unshifted < length);
         self.by_passes = self.by_passes.min(length);
     }
 
     /// How many tokens from the first on have keys and values that another pass over them, in whatever parts, would give to the bit.
     pub fn by_passes(&self) -> usize {
         self.by_passes
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.tokens.len() >= self.capacity
+    }
+
+    /// Makes room in a full context: the first `sinks` tokens stay, and of the rest the newer half. To be called while nothing is in
+    /// flight, and to be followed by `resume`. Returns how many tokens behind the sinks were dropped.
+    pub fn shift(&mut self, transformer: &Transformer, sinks: usize) -> Result<usize> {
+        let length = self.tokens.len();
+        let dropped = (length.saturating_sub(sinks) / 2).max(1);
+        transformer.shift(&self.cache, sinks, dropped, length)?;
+        self.tokens.drain(sinks..sinks + dropped);
+        self.unshifted = Some(self.unshifted.unwrap_or(usize::MAX).min(sinks));
+        self.by_passes = self.by_passes.min(sinks);
+        self.shifts.count += 1;
+        self.shifts.dropped_tokens += dropped;
+        Ok(dropped)
+    }
+
+    /// Since the session was configured.
+    pub fn shifts(&self) -> ContextShifts {
+        self.shifts
     }
 
     /// A token that a decode step has taken into the cache.
@@ -126,12 +173,14 @@ impl Session {
         &mut self,
         transformer: &Transformer,
         settings: &SamplerSettings,
+        rules: &Rc<TokenRules>,
         ending: &Ending,
     ) -> Result<()> {
         let context = transformer.context();
+        self.shifts = ContextShifts::default();
         self.prepare(context, transformer).await?;
         match &mut self.decode {
-            Some(decode) => decode.sampling.configure(context, settings, ending).await,
+            Some(decode) => decode.sampling.configure(context, settings, rules, ending).await,
             None => bail!(Internal, "a session that was prepared has no step"),
         }
     }
@@ -219,8 +268,8 @@ impl Session {
     pub fn choose_after(&self, context: &Context, logits: &Tensor, ids: usize, allowed: Option<&[u32]>) -> Result<()> {
         let Decode { sampling, logprobs, .. } = self.decode()?;
         let choose = || match allowed {
-            Some(allowed) => sampling.record_masked(context, logits, ids, allowed),
-            None => sampling.record(context, logits, ids),
+            Some(allowed) => sampling.record_masked(context, logits, ids, &self.tokens, allowed),
+            None => sampling.record(context, logits, ids, &self.tokens),
         };
         match logprobs {
             Some((rings, _)) if self.logprobs.is_some() => rings.around(context, logits, &self.target(), choose),
@@ -280,6 +329,7 @@ impl Session {
     /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
     pub fn resume(&self, context: &Context, token: u32, step: usize) -> Result<()> {
         self.place(context, step as u32)?;
+        self.decode()?.sampling.set_text(context, &self.tokens)?;
         context.write(&self.token, 0, bytemuck::bytes_of(&token))
     }
 
@@ -292,6 +342,11 @@ impl Session {
     /// What a decode step chooses from, [1, vocab_size].
     pub fn logits(&self) -> Result<&Tensor> {
         Ok(&self.decode()?.logits)
+    }
+
+    /// What its choices read and write, in one row.
+    pub fn choosing(&self) -> Result<&Choosing> {
+        Ok(self.decode()?.sampling.choosing())
     }
 
     /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
@@ -368,7 +423,7 @@ mod tests {
         session.forget();
         let context = &inner.context;
         let left = pollster::block_on(async {
-            session.configure(inner.decoder().unwrap(), settings, ending).await.unwrap();
+            session.configure(inner.decoder().unwrap(), settings, &Rc::default(), ending).await.unwrap();
             let logits = session.pass(inner.decoder().unwrap(), prompt, 0).unwrap();
             session.choose_after(context, &logits, prompt.len(), None).unwrap();
             for _ in 1..steps {

@@ -9,6 +9,7 @@
 
 use serde::Deserialize;
 
+use super::choosing::Features;
 use super::draft::DraftModel;
 use super::loaded::Inner;
 use super::session::Session;
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::tensor::Readback;
 use crate::tensor::ops::MatVecFew;
 use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
 
 /// The most tokens of a draft: with the token before it, they are as many as share each read of the weights.
 const MAX_DRAFT: usize = MatVecFew::MAX_TOKENS - 1;
@@ -87,13 +89,25 @@ impl Clone for Speculation {
 
 impl Speculation {
     /// Refuses what can't be had.
-    pub fn new(request: SpeculationRequest, sampler: &SamplerSettings, has_draft_model: bool) -> Result<Self> {
+    pub fn new(
+        request: SpeculationRequest,
+        sampler: &SamplerSettings,
+        rules: &TokenRules,
+        has_draft_model: bool,
+    ) -> Result<Self> {
         if sampler.temperature != 0.0 {
             bail!(
                 InvalidRequest,
                 "speculation works at temperature 0 alone, and temperature is {}; set temperature to 0 or leave \
                  speculation out",
                 sampler.temperature
+            );
+        }
+        if Features::of(sampler, rules).adjusts() {
+            bail!(
+                InvalidRequest,
+                "speculation takes the model's own most probable tokens, and the request changes them by a bias, a ban, min_tokens, \
+                 a penalty or DRY; leave these or speculation out"
             );
         }
         let within = |name: &str, value: Option<u64>, default: usize, most: usize| match value {
@@ -262,7 +276,7 @@ mod tests {
     #[test]
     fn what_can_not_be_had_is_refused() {
         let new = |request: serde_json::Value, sampler: &SamplerSettings| {
-            Speculation::new(serde_json::from_value(request).unwrap(), sampler, false)
+            Speculation::new(serde_json::from_value(request).unwrap(), sampler, &TokenRules::default(), false)
         };
         let greedy = SamplerSettings::greedy();
         let drafts = new(serde_json::json!({"type": "prompt_lookup"}), &greedy).unwrap().drafts;

@@ -203,8 +203,8 @@ fn ungated(
     Ok(out)
 }
 
-/// The product with a part of a matrix, apart or added to a tensor.
-type OfPart<'a> = dyn Fn(Residual, &Tensor, Option<&Tensor>) -> Result<Vec<Tensor>> + 'a;
+/// A product with a part of a matrix, apart or added to a tensor.
+type Product<'p> = dyn Fn(Residual, &Tensor, Option<&Tensor>) -> Result<Vec<Tensor>> + 'p;
 
 /// x += the product with a matrix, after its norm. `run` gives the product with a part of it, apart or added to a tensor.
 fn add(
@@ -213,7 +213,7 @@ fn add(
     matrix: &Matrix,
     x: &Tensor,
     norm: &Option<PostNorm>,
-    run: &OfPart<'_>,
+    run: &Product<'_>,
 ) -> Result<()> {
     let add_parts = |scale: f32, to: &Tensor| {
         matrix

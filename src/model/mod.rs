@@ -5,6 +5,7 @@
 pub mod arch;
 pub mod checkpoint;
 pub mod config;
+mod context_shift;
 mod decode;
 mod encoder;
 pub mod folder;

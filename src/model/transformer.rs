@@ -138,6 +138,10 @@ impl Transformer {
         matches!(self.layers, Layers::Joined(_))
     }
 
+    pub(super) fn has_learned_positions(&self) -> bool {
+        self.positions.is_some()
+    }
+
     pub fn context(&self) -> &Context {
         &self.context
     }

@@ -243,9 +243,9 @@ fn rows_of_parts(
     unit: usize,
     capabilities: Option<&Capabilities>,
 ) -> Vec<usize> {
-    // So many units always end with a whole unit of the format.
-    let most = format.unit.max(1);
-    let unit = unit.max(1) * (1..most).find(|count| format.splits_at(count * unit.max(1), columns)).unwrap_or(most);
+    let mut multiples = (1..=format.unit).map(|count| count * unit.max(1));
+    let largest = format.unit * unit.max(1);
+    let unit = multiples.find(|unit| format.splits_at(*unit, columns)).unwrap_or(largest);
     let mut part = rows;
     while part > unit && !fits(format, part, columns, capabilities) {
         part = (part / 2).next_multiple_of(unit);

@@ -2,7 +2,9 @@
 //!
 //! This layer knows shapes, dtypes and kernels. It never sees a model, a token or a URL.
 
+mod adjustment;
 mod autotune;
+mod band;
 mod batch;
 mod dtype;
 mod exec;
@@ -20,9 +22,11 @@ mod truncation;
 mod tuning;
 mod upload;
 
+pub use adjustment::{AdjustLists, AdjustSettings};
 pub use autotune::{
     Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, compile_ahead, survey, take_over,
 };
+pub use band::BandSettings;
 pub use batch::Batch;
 pub use dtype::DType;
 pub use exec::{Context, Plan, Tensor};

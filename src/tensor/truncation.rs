@@ -43,11 +43,19 @@ const P_IS_SINGLE: u32 = 2;
 pub(super) const REST: u32 = 48 << 24;
 pub(super) const NAN_KEY: u32 = u32::MAX;
 pub(super) const NONE: u32 = u32::MAX;
+/// Of the lowest finite number, which like -∞ says that a token is masked.
+const LOWEST_KEY: u32 = 0x80_0000;
+
+/// Of the largest logit: there is nothing to choose from.
+pub(super) fn is_no_logit(largest: u32) -> bool {
+    largest == NAN_KEY || largest <= LOWEST_KEY
+}
 
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
         ("truncation", include_str!("wgsl/truncation.wgsl")),
         ("four_logits", include_str!("wgsl/four_logits.wgsl")),
+        ("thresholds", include_str!("wgsl/thresholds.wgsl")),
         ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
         ("gumbel", include_str!("wgsl/gumbel.wgsl")),
         ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),
@@ -141,6 +149,8 @@ pub enum Chooser {
     Whole = 1,
     /// `sample_resolve`, from what is kept of it.
     Truncated = 2,
+    /// `sample_merge` behind `band_partial`, from what a band keeps of it (`tensor/band.rs`).
+    Banded = 3,
 }
 
 /// Where in the settings stands what ends a sequence; `advance.wgsl` has the same.
@@ -452,6 +462,41 @@ pub(super) fn list_of(border: &[u32], vocabulary: usize) -> Option<Vec<(u32, u32
         }
     }
     Some(entries)
+}
+
+/// Keys and tokens of a border's list, or of the whole vocabulary where the list was too short. The list says nothing that the logits
+/// don't.
+pub(super) fn candidates_of(border: &[u32], logits: &[f32]) -> Vec<(u32, u32)> {
+    let whole = || logits.iter().enumerate().map(|(token, logit)| (key_of(*logit), token as u32)).collect();
+    list_of(border, logits.len()).unwrap_or_else(whole)
+}
+
+/// The key from which on top_k and top_p keep, in the bins that they cut.
+pub(super) fn least_key_of(border_words: &[u32], logits: &[f32], words: &Words) -> u32 {
+    let border = Border::of(border_words);
+    let mut keys: Vec<u32> = candidates_of(border_words, logits).into_iter().map(|(key, _)| key).collect();
+    keys.sort_unstable_by_key(|key| std::cmp::Reverse(*key));
+    let depth = |key: u32| depth_of(key, border.largest, words.octaves);
+    let bin = |key: u32| if depth(key) >= REST { NONE } else { depth(key) >> border.shift };
+    let weight = |key: u32| weight_of(depth(key), mass_bits(logits.len()));
+    let (mut least_key, mut mass) = (0, border.total);
+    if border.k_bin != NONE {
+        let of_border = || keys.iter().copied().filter(|key| bin(*key) == border.k_bin);
+        least_key = of_border().nth((words.top_k - border.k_above.count - 1) as usize).unwrap_or(0);
+        mass = border.k_above.mass + of_border().filter(|key| *key >= least_key).map(weight).sum::<u64>();
+    }
+    if border.p_first != NONE {
+        let wanted = words.wanted_mass(mass);
+        let mut sum = border.p_above;
+        let bins = border.p_first..=border.p_last;
+        for key in keys.into_iter().filter(|key| *key >= least_key && bins.contains(&bin(*key))) {
+            sum += weight(key);
+            if mass_as_float(sum) >= wanted {
+                return key;
+            }
+        }
+    }
+    least_key
 }
 
 #[cfg(test)]

@@ -10,5 +10,6 @@ pub mod grammar;
 pub mod reasoning;
 pub mod sampler;
 pub mod stop;
+pub mod token_rules;
 pub mod tokenizer;
 pub mod tools;

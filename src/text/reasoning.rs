@@ -27,6 +27,13 @@ impl ReasoningMarkers {
         KNOWN.into_iter().find(|markers| source.contains(markers.open) || source.contains(markers.close))
     }
 
+    /// Texts that may be control tokens and are to be seen.
+    pub fn tokens(self) -> [&'static str; 2] {
+        // Gemma 4 opens a channel, and then names it.
+        let open = if self.open == "<|channel>thought" { "<|channel>" } else { self.open };
+        [open, self.close]
+    }
+
     /// How an answer begins behind a prompt. `continued` is the part of the answer that the prompt holds already.
     pub fn beginning(self, prompt: &str, continued: Option<&str>) -> Beginning {
         let prompt = prompt.trim_end();
@@ -111,8 +118,8 @@ impl ReasoningSplitter {
         let ReasoningMarkers { open, close } = self.markers;
         if self.state == State::Undecided {
             let text = self.buffer.trim_start();
-            if text.starts_with(open) {
-                self.buffer = text[open.len()..].to_owned();
+            if let Some(behind) = text.strip_prefix(open) {
+                self.buffer = behind.to_owned();
                 self.state = State::Inside { begun: false };
             } else if ended || !open.starts_with(text) {
                 self.state = State::Outside;

@@ -5,10 +5,16 @@ use crate::error::Result;
 /// Settings of one generation.
 ///
 /// The defaults are those of OpenAI's API where it documents one: `temperature` 1.0 takes the model's distribution as it
-/// is. Truncation is off. `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
+/// is. All else is off. `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
 ///
-/// What is set applies in this order: temperature, top-k, top-p, min-p, each on what the one before it kept. That is the order
-/// of Hugging Face transformers and of vLLM.
+/// What is set applies in this order, each to what the one before it left:
+///
+/// 1. On the logits: biases (`TokenRules`), repetition penalty, frequency and presence penalty, DRY, bans. That is the order of llama.cpp's
+///    server, and of transformers and vLLM as far as they have them.
+/// 2. Temperature, top-k, top-p, min-p, typical-p: the order of Hugging Face transformers.
+/// 3. XTC, which stands last among the truncations in llama.cpp and text-generation-webui.
+///
+/// Mirostat stands in place of all truncations, behind temperature, as in llama.cpp. At temperature 0 no truncation has an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerSettings {
     /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
@@ -20,16 +26,118 @@ pub struct SamplerSettings {
     pub top_p: f32,
     /// Only tokens at least this times as probable as the most probable one are chosen from (Nguyen et al. 2024). 0 means all.
     pub min_p: f32,
+    /// Locally typical sampling (Meister et al. 2022): only the tokens whose surprise is nearest to the entropy, as many as reach this
+    /// probability together, are chosen from. 1 means all. Tokens as near as the last of them stay too.
+    pub typical_p: f32,
+    /// XTC, "exclude top choices" (p-e-w 2024): with this probability, at each token, only the least probable of those that have
+    /// `xtc_threshold` or more is kept of them, so that an unlikely way is taken where there are several good ones. 0 is off.
+    pub xtc_probability: f32,
+    /// Above 0.5 no two tokens can reach it, and XTC has no effect.
+    pub xtc_threshold: f32,
+    /// Mirostat in its second version (Basu et al. 2020).
+    pub mirostat: Option<Mirostat>,
+    pub penalties: Penalties,
+    pub dry: Dry,
     /// Start of the random sequence. Without effect at temperature 0.
     pub seed: u64,
 }
 
+/// Keeps the surprise of the tokens near a target: tokens with more than an allowed surprise are cut off, which starts at twice the
+/// target and after each token moves by `eta` times what that one's surprise missed the target by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mirostat {
+    /// The target, in bits.
+    pub tau: f32,
+    pub eta: f32,
+}
+
+/// What tokens lose that have come before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Penalties {
+    /// Logits of tokens in the prompt or the answer are divided by it if they are positive, and multiplied with it if not (Keskar et al.
+    /// 2019, CTRL). The prompt counts, as in transformers, vLLM and llama.cpp. 1 is off; below 1 repetitions are liked.
+    pub repetition: f32,
+    /// Subtracted from a token's logit for each time that it stands in the answer. The prompt does not count, as in OpenAI's API.
+    pub frequency: f32,
+    /// Subtracted if it stands there at all.
+    pub presence: f32,
+    /// So many tokens at the end of the text are looked at, `WHOLE_TEXT` for all, 0 for none.
+    pub window: u32,
+}
+
+/// Of a window: it is as long as the text.
+pub const WHOLE_TEXT: u32 = u32::MAX;
+
+/// DRY, "don't repeat yourself" (p-e-w 2024): a token that would go on with a repetition of n tokens, n ≥ `allowed_length`, loses
+/// `multiplier` · `base`^(n - `allowed_length`). Prompt and answer count. Where repetitions end is said by `TokenRules::dry_breakers`.
+/// What a repetition costs grows up to a million, or to a thousand tokens beyond `allowed_length`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dry {
+    /// 0 is off.
+    pub multiplier: f32,
+    pub base: f32,
+    pub allowed_length: u32,
+    /// As `Penalties::window`.
+    pub window: u32,
+}
+
 /// Above this the distribution is noise; OpenAI's API draws the line at the same place.
 pub const MAX_TEMPERATURE: f32 = 2.0;
+/// As in OpenAI's API.
+const MAX_PENALTY: f32 = 2.0;
+/// Far beyond what leaves any text: 1.0 to 1.5 is usual.
+const MAX_REPETITION: f32 = 100.0;
+/// The longest repetition that may be allowed.
+pub const MAX_ALLOWED_LENGTH: u32 = 1024;
 
 impl Default for SamplerSettings {
     fn default() -> Self {
-        Self { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 }
+        Self {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            typical_p: 1.0,
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
+            mirostat: None,
+            penalties: Penalties::default(),
+            dry: Dry::default(),
+            seed: 0,
+        }
+    }
+}
+
+impl Default for Mirostat {
+    /// llama.cpp's.
+    fn default() -> Self {
+        Self { tau: 5.0, eta: 0.1 }
+    }
+}
+
+impl Default for Penalties {
+    fn default() -> Self {
+        Self { repetition: 1.0, frequency: 0.0, presence: 0.0, window: WHOLE_TEXT }
+    }
+}
+
+impl Default for Dry {
+    /// llama.cpp's.
+    fn default() -> Self {
+        Self { multiplier: 0.0, base: 1.75, allowed_length: 2, window: WHOLE_TEXT }
+    }
+}
+
+impl Penalties {
+    /// Whether some token can lose by them.
+    pub fn are_on(&self) -> bool {
+        self.window > 0 && (self.repetition != 1.0 || self.frequency != 0.0 || self.presence != 0.0)
+    }
+}
+
+impl Dry {
+    pub fn is_on(&self) -> bool {
+        self.window > 0 && self.multiplier > 0.0
     }
 }
 
@@ -44,12 +152,17 @@ impl SamplerSettings {
         self.temperature == 0.0 || self.top_k == 1
     }
 
-    /// Whether some tokens are never chosen.
+    /// Whether some tokens are never chosen by a threshold on their probability.
     pub fn is_truncated(&self) -> bool {
         !self.is_greedy() && (self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0)
     }
 
-    /// Refuses what can't be sampled with.
+    /// Whether tokens are cut off by something else than such a threshold.
+    pub fn is_banded(&self) -> bool {
+        !self.is_greedy() && (self.typical_p < 1.0 || self.xtc_probability > 0.0 || self.mirostat.is_some())
+    }
+
+    /// Refuses what can't be sampled with. Errors name the fields of a request.
     pub fn validate(&self) -> Result<()> {
         // Not written as `<` and `>`: NaN must be refused as well.
         if !(0.0..=MAX_TEMPERATURE).contains(&self.temperature) {
@@ -59,11 +172,95 @@ impl SamplerSettings {
                 self.temperature
             );
         }
-        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
-            bail!(InvalidRequest, "top_p is {}, wanted a number above 0 and at most 1 (keeps all)", self.top_p);
-        }
+        let above_0 = |name: &str, value: f32| match value > 0.0 && value <= 1.0 {
+            true => Ok(()),
+            false => bail!(InvalidRequest, "{name} is {value}, wanted a number above 0 and at most 1 (keeps all)"),
+        };
+        above_0("top_p", self.top_p)?;
+        above_0("typical_p", self.typical_p)?;
         if !(0.0..1.0).contains(&self.min_p) {
             bail!(InvalidRequest, "min_p is {}, wanted a number from 0 (keeps all) to below 1", self.min_p);
+        }
+        for (name, value) in [("xtc_probability", self.xtc_probability), ("xtc_threshold", self.xtc_threshold)] {
+            if !(0.0..=1.0).contains(&value) {
+                bail!(InvalidRequest, "{name} is {value}, wanted a number from 0 to 1");
+            }
+        }
+        if self.xtc_probability > 0.0 && self.temperature == 0.0 {
+            bail!(
+                InvalidRequest,
+                "xtc_probability is {} and temperature 0: greedy takes the top choice that XTC excludes; set one of them otherwise",
+                self.xtc_probability
+            );
+        }
+        self.validate_mirostat()?;
+        self.penalties.validate()?;
+        self.dry.validate()
+    }
+
+    fn validate_mirostat(&self) -> Result<()> {
+        let Some(Mirostat { tau, eta }) = self.mirostat else { return Ok(()) };
+        if !(tau > 0.0 && tau <= 100.0) {
+            bail!(InvalidRequest, "mirostat_tau is {tau}, wanted a number above 0 and at most 100, in bits");
+        }
+        if !(eta > 0.0 && eta <= 1.0) {
+            bail!(InvalidRequest, "mirostat_eta is {eta}, wanted a number above 0 and at most 1");
+        }
+        let others = [
+            ("temperature", self.temperature == 0.0),
+            ("top_k", self.top_k > 0),
+            ("top_p", self.top_p < 1.0),
+            ("min_p", self.min_p > 0.0),
+            ("typical_p", self.typical_p < 1.0),
+            ("xtc_probability", self.xtc_probability > 0.0),
+        ];
+        match others.iter().find(|(_, is_set)| *is_set) {
+            Some(("temperature", _)) => {
+                bail!(
+                    InvalidRequest,
+                    "mirostat is 2 and temperature 0, which chooses without chance; set one of them otherwise"
+                )
+            }
+            Some((name, _)) => {
+                bail!(InvalidRequest, "mirostat and {name} both say which tokens are cut off; set one of them alone")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Penalties {
+    fn validate(&self) -> Result<()> {
+        if !(self.repetition > 0.0 && self.repetition <= MAX_REPETITION) {
+            bail!(
+                InvalidRequest,
+                "repetition_penalty is {}, wanted a number above 0 and at most {MAX_REPETITION}; 1 is none",
+                self.repetition
+            );
+        }
+        for (name, value) in [("frequency_penalty", self.frequency), ("presence_penalty", self.presence)] {
+            if !(-MAX_PENALTY..=MAX_PENALTY).contains(&value) {
+                bail!(InvalidRequest, "{name} is {value}, wanted a number from -{MAX_PENALTY} to {MAX_PENALTY}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Dry {
+    fn validate(&self) -> Result<()> {
+        if !(0.0..=MAX_REPETITION).contains(&self.multiplier) {
+            bail!(
+                InvalidRequest,
+                "dry_multiplier is {}, wanted a number from 0 (off) to {MAX_REPETITION}",
+                self.multiplier
+            );
+        }
+        if !(1.0..=MAX_REPETITION).contains(&self.base) {
+            bail!(InvalidRequest, "dry_base is {}, wanted a number from 1 to {MAX_REPETITION}", self.base);
+        }
+        if !(1..=MAX_ALLOWED_LENGTH).contains(&self.allowed_length) {
+            bail!(InvalidRequest, "dry_allowed_length is {}, wanted 1 to {MAX_ALLOWED_LENGTH}", self.allowed_length);
         }
         Ok(())
     }
@@ -82,38 +279,93 @@ mod tests {
         assert!(!SamplerSettings::default().is_greedy());
     }
 
+    fn refused(settings: SamplerSettings, names: &[&str]) {
+        let error = settings.validate().unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest, "{settings:?}");
+        assert!(error.message().starts_with(names[0]), "{error}");
+        assert!(names.iter().all(|name| error.message().contains(name)), "{error}");
+    }
+
     #[test]
     fn settings_out_of_range_are_refused_by_name() {
         let default = SamplerSettings::default();
-        let refused = |settings: SamplerSettings, name: &str| {
-            let error = settings.validate().unwrap_err();
-            assert_eq!(error.code(), Code::InvalidRequest, "{settings:?}");
-            assert!(error.message().starts_with(name), "{error}");
-        };
         for temperature in [-0.1, 2.1, f32::NAN, f32::INFINITY] {
-            refused(SamplerSettings { temperature, ..default }, "temperature");
+            refused(SamplerSettings { temperature, ..default }, &["temperature"]);
         }
-        for top_p in [0.0, -0.5, 1.1, f32::NAN] {
-            refused(SamplerSettings { top_p, ..default }, "top_p");
+        for value in [0.0, -0.5, 1.1, f32::NAN] {
+            refused(SamplerSettings { top_p: value, ..default }, &["top_p"]);
+            refused(SamplerSettings { typical_p: value, ..default }, &["typical_p"]);
         }
         for min_p in [-0.1, 1.0, f32::NAN] {
-            refused(SamplerSettings { min_p, ..default }, "min_p");
+            refused(SamplerSettings { min_p, ..default }, &["min_p"]);
         }
+        for value in [-0.1, 1.1, f32::NAN] {
+            refused(SamplerSettings { xtc_probability: value, ..default }, &["xtc_probability"]);
+            refused(SamplerSettings { xtc_threshold: value, ..default }, &["xtc_threshold"]);
+        }
+        let penalties = |penalties| SamplerSettings { penalties, ..default };
+        let none = Penalties::default();
+        for repetition in [0.0, -1.0, 101.0, f32::NAN] {
+            refused(penalties(Penalties { repetition, ..none }), &["repetition_penalty"]);
+        }
+        for value in [-2.1, 2.1, f32::NAN] {
+            refused(penalties(Penalties { frequency: value, ..none }), &["frequency_penalty"]);
+            refused(penalties(Penalties { presence: value, ..none }), &["presence_penalty"]);
+        }
+        let dry = |dry| SamplerSettings { dry, ..default };
+        let none = Dry::default();
+        refused(dry(Dry { multiplier: -1.0, ..none }), &["dry_multiplier"]);
+        refused(dry(Dry { multiplier: f32::NAN, ..none }), &["dry_multiplier"]);
+        refused(dry(Dry { base: 0.9, ..none }), &["dry_base"]);
+        refused(dry(Dry { base: f32::NAN, ..none }), &["dry_base"]);
+        refused(dry(Dry { allowed_length: 0, ..none }), &["dry_allowed_length"]);
+        refused(dry(Dry { allowed_length: 1025, ..none }), &["dry_allowed_length"]);
         assert!(SamplerSettings { top_k: 40, top_p: 1e-9, min_p: 0.99, ..default }.validate().is_ok());
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused_by_both_names() {
+        let mirostat = SamplerSettings { mirostat: Some(Mirostat::default()), ..SamplerSettings::default() };
+        assert!(mirostat.validate().is_ok() && mirostat.is_banded());
+        refused(SamplerSettings { temperature: 0.0, ..mirostat }, &["mirostat", "temperature"]);
+        refused(SamplerSettings { top_k: 1, ..mirostat }, &["mirostat", "top_k"]);
+        refused(SamplerSettings { top_p: 0.9, ..mirostat }, &["mirostat", "top_p"]);
+        refused(SamplerSettings { min_p: 0.1, ..mirostat }, &["mirostat", "min_p"]);
+        refused(SamplerSettings { typical_p: 0.9, ..mirostat }, &["mirostat", "typical_p"]);
+        refused(SamplerSettings { xtc_probability: 0.5, ..mirostat }, &["mirostat", "xtc_probability"]);
+        for (tau, eta, name) in [(0.0, 0.1, "tau"), (f32::NAN, 0.1, "tau"), (5.0, 0.0, "eta"), (5.0, f32::NAN, "eta")] {
+            refused(SamplerSettings { mirostat: Some(Mirostat { tau, eta }), ..mirostat }, &["mirostat_", name]);
+        }
+        let greedy = SamplerSettings { xtc_probability: 0.5, ..SamplerSettings::greedy() };
+        refused(greedy, &["xtc_probability", "temperature"]);
     }
 
     #[test]
     fn truncation_is_on_when_something_can_be_cut() {
         let default = SamplerSettings::default();
-        assert!(!default.is_truncated());
+        assert!(!default.is_truncated() && !default.is_banded());
         for settings in [
             SamplerSettings { top_k: 2, ..default },
             SamplerSettings { top_p: 0.9, ..default },
             SamplerSettings { min_p: 0.1, ..default },
         ] {
-            assert!(settings.is_truncated() && !settings.is_greedy());
+            assert!(settings.is_truncated() && !settings.is_greedy() && !settings.is_banded());
             assert!(!SamplerSettings { temperature: 0.0, ..settings }.is_truncated());
         }
+        for settings in
+            [SamplerSettings { typical_p: 0.9, ..default }, SamplerSettings { xtc_probability: 0.1, ..default }]
+        {
+            assert!(settings.is_banded());
+            assert!(!SamplerSettings { temperature: 0.0, ..settings }.is_banded());
+        }
         assert!(SamplerSettings { top_k: 1, ..default }.is_greedy());
+    }
+
+    #[test]
+    fn a_window_of_nothing_turns_penalties_off() {
+        let penalties = Penalties { repetition: 1.1, ..Penalties::default() };
+        assert!(penalties.are_on() && !Penalties { window: 0, ..penalties }.are_on());
+        let dry = Dry { multiplier: 0.8, ..Dry::default() };
+        assert!(dry.is_on() && !Dry { window: 0, ..dry }.is_on());
     }
 }

@@ -46,10 +46,12 @@ extern "C" {
 
 pub struct LoadedGrammars(pub JsGrammarLoader);
 
+type JsTokenize = dyn Fn(String) -> Uint32Array;
+
 struct Compiler {
     grammars: JsGrammars,
     /// What `grammars` calls.
-    _tokenize: Closure<dyn Fn(String) -> Uint32Array>,
+    _tokenize: Closure<JsTokenize>,
 }
 
 struct Held(JsMatching);
@@ -59,7 +61,7 @@ impl GrammarLoader for LoadedGrammars {
         Box::pin(async move {
             let GrammarVocabulary { bytes, lengths, control, ends, tokenize } = vocabulary;
             let control: Vec<u8> = control.into_iter().map(u8::from).collect();
-            let tokenize: Box<dyn Fn(String) -> Uint32Array> = Box::new(move |text| tokenize(&text)[..].into());
+            let tokenize: Box<JsTokenize> = Box::new(move |text| tokenize(&text)[..].into());
             let tokenize = Closure::wrap(tokenize);
             let loading = self.0.load(
                 bytes[..].into(),

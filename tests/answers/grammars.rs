@@ -48,7 +48,7 @@ fn schemas() -> Rc<Tools> {
             json!({"type": "function", "function": {"name": "say", "parameters": {"type": "object", "properties": {
                 "text": {"type": "string"}, "to": {"type": "array", "items": {"type": "integer"}}, "how": {"type": "object", "properties": {"fast": {"type": "boolean"}}, "required": ["fast"], "additionalProperties": false},
             }, "required": ["text", "how"], "additionalProperties": false}}}),
-            json!({"type": "function", "function": {"name": "now"}}),
+            json!({"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}}),
         ])
         .unwrap(),
     )
@@ -108,8 +108,12 @@ fn walk(words: &Words, mut constraint: Box<dyn Constraint>, seed: &mut u64) -> (
                 }
                 recent += 1;
                 // Free text ends by a marker, which chance alone would not write.
-                if allowed.len() > 200 && closing.is_empty() && next(8) == 0 {
-                    closing = CLOSERS[next(CLOSERS.len())].bytes().rev().collect();
+                if allowed.len() > 150 && closing.is_empty() && next(8) == 0 {
+                    let closer = CLOSERS[next(CLOSERS.len())];
+                    // What is a control token no model spells out.
+                    if words.control(closer).is_none() {
+                        closing = closer.bytes().rev().collect();
+                    }
                 }
                 let first_byte = words.words.len() as u32 - 255;
                 if let Some(byte) = closing.pop() {
@@ -194,7 +198,7 @@ fn what_a_grammar_admits_is_read_as_calls() {
                     }
                     calls += read.calls.len();
                 }
-                assert!(whole > 4, "{format:?}: {whole}");
+                assert!(whole > 2, "{format:?}: {whole}");
                 // Where calling is the model's choice, it may say anything else.
                 let mut free = compile(&ToolChoice::Auto, true);
                 let plain = match format {

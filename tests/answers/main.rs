@@ -144,8 +144,9 @@ proptest! {
             prop_assert_eq!(&read_in(&cut, &settings, end), &whole, "{:?} {:?}", format, cut);
             // Letters that stand in no call and no marker are there.
             for word in ["Alpha", "Omega"] {
-                // In a header of Harmony's they are no part of what is said.
-                if format != ToolFormat::Harmony && text.contains(word) {
+                // In a header of Harmony's they are no part of what is said, and half a key can't be told of a call that is cut.
+                let is_half_a_key = is_cut && whole.open.is_some();
+                if format != ToolFormat::Harmony && !is_half_a_key && text.contains(word) {
                     let all = format!("{}{}{:?}{:?}", whole.reasoning, whole.content, whole.calls, whole.open);
                     prop_assert!(all.contains(word), "{:?} loses {} of {:?}: {:?}", format, word, text, whole);
                 }

@@ -219,7 +219,7 @@ fn variants_are_read() {
     let (beta_fast, beta_slow, attention_factor) = (32.0, 1.0, 1.0 + 0.1 * 4f32.ln());
     assert_eq!(
         scaling(yarn.u32("llama.rope.scaling.original_context_length", 32)),
-        RopeScaling::Yarn { factor: 4.0, original: 32, beta_fast, beta_slow, attention_factor }
+        RopeScaling::Yarn { factor: 4.0, original: 32, beta_fast, beta_slow, attention_factor, truncate: true }
     );
     let long =
         llama().u32("llama.rope.scaling.original_context_length", 32).f32("llama.rope.scaling.attn_factor", 1.25);

@@ -22,13 +22,17 @@ await batch.execute();
 const numbers = [...await batch.read(doubled)];
 device.destroy();
 const results = [];
+const chosen = [];
 for (const worker of [true, false]) {
   const engine = await Engine.load('/golden/tied-q8_0.gguf', { worker });
   const answer = await engine.completions.create({ prompt: 'The small boat', max_tokens: 8, temperature: 0, ignore_eos: true });
   results.push(answer.choices[0].token_ids);
+  // By the second wasm.
+  const choice = await engine.completions.create({ prompt: 'The small boat', temperature: 0, structured_outputs: { choice: ['yes', 'no'] } });
+  chosen.push(choice.choices[0].text);
   await engine.dispose();
 }
-globalThis.results = { tokens: results, numbers };
+globalThis.results = { tokens: results, chosen, numbers };
 `;
 
 let project;
@@ -63,7 +67,9 @@ async function resultsOf(url) {
   return results;
 }
 
-function check({ tokens: [inWorker, onPage], numbers }) {
+function check({ tokens: [inWorker, onPage], chosen, numbers }) {
+  assert.ok(['yes', 'no'].includes(chosen[0]), chosen[0]);
+  assert.deepEqual(chosen[1], chosen[0]);
   assert.deepEqual(numbers, [2, 4, 6]);
   assert.equal(inWorker.length, 8);
   assert.deepEqual(inWorker, onPage);
@@ -122,7 +128,9 @@ await Engine.load('model.gguf');
 await Engine.load(new URL('model.gguf', location.href), { worker: false });
 
 const answer: ChatCompletion = await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }], max_tokens: 5, temperature: 0, seed: 1, stop: ['a'] });
-const text: string = answer.choices[0]!.message.content;
+const text: string | null = answer.choices[0]!.message.content;
+const call: string | undefined = answer.choices[0]!.message.tool_calls?.[0]?.function.arguments;
+void call;
 const stream: CompletionStream<ChatCompletionChunk> = await engine.chat.completions.create({ messages: [], stream: true }, { signal: AbortSignal.timeout(5) });
 for await (const chunk of stream) { const piece: string | undefined = chunk.choices[0]?.delta.content; void piece; }
 stream.cancel();
@@ -140,6 +148,8 @@ const submits: number = (await engine.stats()).submits;
 const rendered: string = await renderTemplate('{{ a }}', { a: 1 });
 const first: number | undefined = (await benchDispatch({ count: 10 })).results[0]?.encode_us;
 void [back, numbers, submits, rendered, first, engine.info.adapter.vendor];
+await engine.chat.completions.create({ messages: [], response_format: { type: 'json_schema', json_schema: { name: 'a', strict: true, schema: { type: 'object' } } } });
+await engine.completions.create({ prompt: text, structured_outputs: { choice: ['a', 'b'] } });
 
 try { await engine.dispose(); } catch (error) { if (error instanceof EngineError) { const code: ErrorCode = error.code; void code; } }
 
@@ -147,6 +157,8 @@ try { await engine.dispose(); } catch (error) { if (error instanceof EngineError
 await Engine.load(7);
 // @ts-expect-error messages are needed
 await engine.chat.completions.create({});
+// @ts-expect-error a format is text, json_object or json_schema
+await engine.chat.completions.create({ messages: [], response_format: { type: 'xml' } });
 // @ts-expect-error an answer that is not streamed cannot be iterated over
 for await (const _ of await engine.chat.completions.create({ messages: [] })) { }
 // @ts-expect-error a constructor is not for callers

@@ -161,12 +161,95 @@ fn a_grammar_that_admits_everything_changes_nothing() {
     }
 }
 
+/// With log probabilities every token is chosen by a mask, forced ones too, and nothing runs ahead.
+#[test]
+fn running_ahead_takes_the_tokens_that_masks_take() {
+    let engine = engine();
+    let cases = [
+        (schema(person()), json!({"temperature": 1.5, "seed": 3})),
+        (schema(person()), json!({"temperature": 1.0, "seed": 4})),
+        (
+            structured(json!({"regex": "([a-z]{2,7} ){8}[0-9]+"})),
+            json!({"temperature": 1.0, "seed": 8, "frequency_penalty": 0.7, "repetition_penalty": 1.2}),
+        ),
+        (structured(json!({"regex": "([a-z]{2,7} ){6}[0-9]+"})), json!({"temperature": 1.2, "seed": 5})),
+        (structured(json!({"regex": "[A-Z][a-z]+( [a-z]+){4,9}\\."})), json!({"temperature": 0.8, "seed": 6})),
+    ];
+    for (more, settings) in cases {
+        let mut request = ask("Tell me a story about a fox.", more.clone());
+        request.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        let ahead = chat(&engine, &request);
+        request["logprobs"] = json!(true);
+        let masked = chat(&engine, &request);
+        assert_eq!(
+            (ahead.text, ahead.tokens, ahead.reason),
+            (masked.text, masked.tokens, masked.reason),
+            "{more} {settings}"
+        );
+    }
+}
+
+/// Pearson's chi-square test of what is drawn under a mask against the model's distribution over what is left.
+#[test]
+fn masked_tokens_are_drawn_from_what_the_model_says_about_them() {
+    let engine = engine();
+    let words = ["Once", "One", "There", "A", "In", "The", "It", "Long"];
+    let request = ask("Tell me a story.", structured(json!({"choice": words})));
+    let prompt = engine.prompt(&ChatRequest::parse(request.clone()).unwrap().chat).unwrap();
+    let prompt = engine.tokenizer().encode(&prompt, false, true).unwrap();
+    let logits = pollster::block_on(async { engine.forward(&prompt).await.unwrap().readback().await.unwrap() });
+    let row = &logits[(prompt.len() - 1) * engine.info().vocab_size..];
+    let temperature = 2.0;
+    // Every token that begins one of the texts is left.
+    let begins = |id: &u32| {
+        let bytes = engine.tokenizer().token_bytes(*id).unwrap();
+        !bytes.is_empty() && words.iter().any(|word| word.as_bytes().starts_with(bytes))
+    };
+    let left: Vec<u32> = (0..engine.tokenizer().vocab_size() as u32).filter(begins).collect();
+    let scaled = |id: &u32| f64::from(row[*id as usize]) / temperature;
+    let largest = left.iter().map(scaled).fold(f64::MIN, f64::max);
+    let total: f64 = left.iter().map(|id| (scaled(id) - largest).exp()).sum();
+    const DRAWS: usize = 200;
+    let mut drawn = vec![0usize; left.len()];
+    for seed in 0..DRAWS {
+        let mut request = request.clone();
+        for (name, value) in [("temperature", json!(temperature)), ("max_tokens", json!(1)), ("seed", json!(seed))] {
+            request[name] = value;
+        }
+        let token = chat(&engine, &request).tokens[0];
+        drawn[left.iter().position(|id| *id == token).unwrap()] += 1;
+    }
+    // Tokens that are expected seldom are one class.
+    let (mut chi_square, mut rest, mut classes) = (0.0, (0.0, 0.0), 0u32);
+    for (id, drawn) in left.iter().zip(&drawn) {
+        let expected = DRAWS as f64 * (scaled(id) - largest).exp() / total;
+        match expected < 5.0 {
+            true => rest = (rest.0 + expected, rest.1 + *drawn as f64),
+            false => {
+                chi_square += (*drawn as f64 - expected).powi(2) / expected;
+                classes += 1;
+            }
+        }
+    }
+    if rest.0 >= 1.0 {
+        chi_square += (rest.1 - rest.0).powi(2) / rest.0;
+        classes += 1;
+    }
+    assert!(classes >= 2, "the model is too sure for this test: {drawn:?}");
+    // Five standard deviations above the mean of the distribution.
+    let freedom = f64::from(classes - 1);
+    assert!(chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(), "{chi_square} of {freedom}: {drawn:?}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_answer() {
     let engine = engine();
-    for settings in
-        [json!({"seed": 5}), json!({"seed": 5, "top_k": 20, "top_p": 0.9}), json!({"seed": 6, "min_p": 0.1})]
-    {
+    for settings in [
+        json!({"seed": 5}),
+        json!({"seed": 5, "top_k": 20, "top_p": 0.9}),
+        json!({"seed": 6, "min_p": 0.1}),
+        json!({"seed": 6, "typical_p": 0.9}),
+    ] {
         let mut request = ask("Tell me a story.", schema(person()));
         request["temperature"] = json!(1.5);
         request.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());

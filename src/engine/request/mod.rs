@@ -10,6 +10,7 @@ mod completion;
 mod ending;
 mod fields;
 mod logprobs;
+mod penalties;
 mod reasoning;
 mod sampling;
 mod structured;
@@ -19,12 +20,17 @@ pub use choices::ChoicesFields;
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use ending::{EndingFields, Stop};
 pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
+pub use penalties::PenaltyFields;
 pub use reasoning::{ReasoningFields, ReasoningFormat};
 pub use sampling::SamplingFields;
 pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 
 pub(super) use fields::{Fields, Group, group};
 
+use std::rc::Rc;
+
+use super::choosing::check_room;
+use super::context_shift::{ContextShift, ContextShiftRequest};
 use super::generate::Request;
 use super::loaded::Engine;
 use super::speculation::{Speculation, SpeculationRequest};
@@ -34,9 +40,11 @@ use crate::error::Result;
 #[derive(Clone, Debug)]
 pub struct GenerationFields {
     pub sampling: SamplingFields,
+    pub penalties: PenaltyFields,
     pub ending: EndingFields,
     pub structured: StructuredFields,
     pub speculation: SpeculationFields,
+    pub context: ContextFields,
     pub choices: ChoicesFields,
 }
 
@@ -48,25 +56,47 @@ group! {
     }
 }
 
+group! {
+    #[derive(Clone, Copy, Debug)]
+    pub struct ContextFields {
+        /// Goes on where the context is full, without its older tokens (`context_shift.rs`). An extension.
+        pub context_shift: Option<ContextShiftRequest>,
+    }
+}
+
 impl GenerationFields {
     fn take(fields: &mut Fields) -> Result<Self> {
         Ok(Self {
             sampling: fields.group()?,
+            penalties: fields.group()?,
             ending: fields.group()?,
             structured: fields.group()?,
             speculation: fields.group()?,
+            context: fields.group()?,
             choices: fields.group()?,
         })
     }
 
     /// Checks what the fields say, together and beside the engine's model.
     fn request(self, engine: &Engine, prompt: Vec<u32>, continues: bool, logprobs: Option<usize>) -> Result<Request> {
-        let sampler = self.sampling.settings()?;
+        let penalties = &self.penalties;
+        let sampler = self.sampling.settings(penalties.penalties()?, penalties.dry()?)?;
+        let longest = self.ending.longest()?;
+        let (tokenizer, vocab_size) = (engine.tokenizer(), engine.0.decoder()?.config().vocab_size);
+        let ends = [tokenizer.end_of_generation(), &self.ending.stop_token_ids].concat();
+        let rules = penalties.rules(tokenizer, vocab_size, prompt.len(), longest, ends)?;
+        check_room(&rules)?;
         let speculation = self
             .speculation
             .speculation
-            .map(|asked| Speculation::new(asked, &sampler, engine.info().draft.is_some()))
+            .map(|asked| Speculation::new(asked, &sampler, &rules, engine.info().draft.is_some()))
             .transpose()?;
+        let capacity = engine.info().context_length;
+        let context_shift =
+            self.context.context_shift.map(|asked| ContextShift::new(asked, capacity)).transpose()?.flatten();
+        if context_shift.is_some() {
+            engine.0.decoder()?.check_shift()?;
+        }
         if logprobs.is_some() && speculation.is_some() {
             bail!(
                 InvalidRequest,
@@ -88,12 +118,14 @@ impl GenerationFields {
         }
         Ok(Request {
             prompt,
-            max_tokens: self.ending.longest()?,
+            max_tokens: longest,
             ignore_eos: self.ending.ignore_eos,
             answer: self.ending.answer(engine.tokenizer().vocab_size())?,
             budget: None,
             sampler,
+            rules: Rc::new(rules),
             speculation,
+            context_shift,
             logprobs,
             processor: None,
             choices: self.choices.count()?,

@@ -6,7 +6,7 @@ use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Input: x [rows, columns]. Output: [rows] u32, the column of each row's largest element, the first among equals; u32::MAX for
-/// a row that holds a NaN. The same choice as `sample_partial` and `sample_merge` make when they are greedy.
+/// a row that holds a NaN, or nothing but -∞. The same choice as `sample_partial` and `sample_merge` make when they are greedy.
 pub struct Argmax;
 
 const WORKGROUP: u32 = 256;
@@ -43,7 +43,8 @@ impl Op for Argmax {
             if row.iter().any(|value| value.is_nan()) {
                 return u32::MAX;
             }
-            (1..columns).fold(0, |best, column| if row[column] > row[best] { column } else { best }) as u32
+            let best = (1..columns).fold(0, |best, column| if row[column] > row[best] { column } else { best });
+            if row[best] <= f32::MIN { u32::MAX } else { best as u32 }
         });
         Ok(vec![HostTensor::u32(&[rows], &best.collect::<Vec<u32>>())])
     }

@@ -58,6 +58,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     if local == 0u {
-        out[group.x] = best_columns[0];
+        // Nothing but -inf is no choice either.
+        out[group.x] = select(best_columns[0], NAN, bitcast<u32>(best_values[0]) >= 0xff7fffffu);
     }
 }

@@ -11,10 +11,12 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 /// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32
 /// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
 /// token (+= advance), the step (+= 1), and whether the sequence has stopped: set when the token ends it by its settings or is a
-/// NaN, and from then on nothing of the row is changed. When a share holds a NaN the token is u32::MAX.
+/// NaN, and from then on nothing of the row is changed. When a share holds a NaN, or none anything but -∞, the token is u32::MAX.
 pub struct SampleMerge {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
+    /// What the shares were chosen from: of sequences that choose otherwise nothing is changed.
+    pub own: Chooser,
 }
 
 const WORKGROUP: usize = 256;
@@ -55,7 +57,7 @@ impl Op for SampleMerge {
                 ("WORKGROUP", number(WORKGROUP)),
                 ("WORDS", number(SampleSettings::WORDS)),
             ],
-            params: vec![self.advance as u32, (inputs[5].shape.elements() / rows) as u32],
+            params: vec![self.advance as u32, (inputs[5].shape.elements() / rows) as u32, self.own as u32],
             grid: [rows as u32, 1, 1],
         })
     }
@@ -70,10 +72,11 @@ impl Op for SampleMerge {
                     best = (value, token);
                 }
             }
-            let token = if tokens.contains(&u32::MAX) { u32::MAX } else { best.1 };
+            let is_nothing = best.0 <= f32::MIN || tokens.contains(&u32::MAX);
+            let token = if is_nothing { u32::MAX } else { best.1 };
             let mut sequence = [2, 3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
             let [settings, state, next, ring] = &mut sequence;
-            advance([settings, state, next, ring], token, self.advance as u32, Chooser::Whole);
+            advance([settings, state, next, ring], token, self.advance as u32, self.own);
             for (input, words) in inputs[2..].iter_mut().zip(sequence) {
                 input.set_u32(&words);
             }
@@ -88,7 +91,7 @@ pub fn cases() -> Vec<Case> {
     let tokens: Vec<u32> = (0..SHARES as u32).collect();
     let ascending: Vec<f32> = (0..SHARES).map(|i| i as f32).collect();
     let last = SHARES as u32 - 1;
-    let mut cases: Vec<Case> = (0..6)
+    let mut cases: Vec<Case> = (0..7)
         .map(|kind| {
             let mut tokens = tokens.clone();
             let mut values = rng.tensor(&[1, SHARES]);
@@ -101,6 +104,8 @@ pub fn cases() -> Vec<Case> {
                     tokens.reverse();
                 }
                 3 => tokens[700] = u32::MAX,
+                // Nothing to choose from, and shares without a token.
+                6 => values.set_f32(&[&[f32::NEG_INFINITY; 200][..], &[f32::MIN; SHARES - 200]].concat()),
                 _ => {}
             }
             let inputs = vec![
@@ -111,7 +116,7 @@ pub fn cases() -> Vec<Case> {
                 HostTensor::u32(&[1], &[0]),
                 HostTensor::u32(&[64], &[9; 64]),
             ];
-            Case::new(SampleMerge { advance: 1 + kind as usize * 5 }, inputs, 0.0)
+            Case::new(SampleMerge { advance: 1 + kind as usize * 5, own: Chooser::Whole }, inputs, 0.0)
         })
         .collect();
     // Sequences that go on, end with a token, after so many tokens, have ended before, and are of the other kernels.
@@ -132,6 +137,8 @@ pub fn cases() -> Vec<Case> {
         HostTensor::u32(&[rows], &[0, 1, 2, 3, 4]),
         HostTensor::u32(&[rows, 5], &vec![9; 5 * rows]),
     ];
-    cases.push(Case::new(SampleMerge { advance: 1 }, inputs, 0.0));
+    for own in [Chooser::Whole, Chooser::Banded] {
+        cases.push(Case::new(SampleMerge { advance: 1, own }, inputs.clone(), 0.0));
+    }
     cases
 }

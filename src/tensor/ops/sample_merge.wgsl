@@ -1,4 +1,5 @@
-struct Params { advance: u32, ring: u32 }
+// `own` is the choice that this is the end of.
+struct Params { advance: u32, ring: u32, own: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> tokens: array<u32>;
@@ -49,6 +50,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     if local == 0u {
-        advance(row, best_tokens[0], 2u);
+        // Nothing but -inf, of which nothing can be chosen.
+        let is_nothing = bitcast<u32>(best_values[0]) >= 0xff7fffffu;
+        advance(row, select(best_tokens[0], 0xffffffffu, is_nothing), params.own);
     }
 }

@@ -64,7 +64,10 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
                 tokens[share] = u32::MAX;
                 break;
             }
-            if inverse_temperature > 0.0 {
+            if value <= f32::MIN {
+                // What is masked stays below everything.
+                value = f32::MIN;
+            } else if inverse_temperature > 0.0 {
                 value = value * inverse_temperature + gumbel([settings[1] ^ token as u32, settings[2], step]);
             }
             if token == share || value > values[share] {
@@ -104,6 +107,11 @@ pub fn cases() -> Vec<Case> {
     let state = HostTensor::u32(&[4], &[0; 4]);
     let flat = HostTensor::f32(&[1, 3001], &[1.5; 3001]);
     cases.push(Case::new(SamplePartial, vec![flat, settings.clone(), state.clone()], 0.0));
+    // What is masked, by either number, at a temperature that would lift one of them.
+    let masked: Vec<f32> =
+        (0..9001).map(|i| if i % 5 == 0 { 2.0 } else { [f32::MIN, f32::NEG_INFINITY][i % 2] }).collect();
+    let warm = HostTensor::u32(&[4], &[0.5f32.to_bits(), 3, 0, 0]);
+    cases.push(Case::new(SamplePartial, vec![HostTensor::f32(&[1, 9001], &masked), warm, state.clone()], 1e-5));
     let mut broken = vec![0.25f32; 3001];
     broken[2500] = f32::NAN;
     cases.push(Case::new(SamplePartial, vec![HostTensor::f32(&[1, 3001], &broken), settings, state], 0.0));

@@ -35,7 +35,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
                 best_token = 0xffffffffu;
                 break;
             }
-            if inverse_temperature > 0.0 {
+            // What is masked (-inf, or the lowest number) stays below everything.
+            if bitcast<u32>(value) >= 0xff7fffffu {
+                value = -3.4028234663852886e38;
+            } else if inverse_temperature > 0.0 {
                 value = value * inverse_temperature + gumbel(vec3<u32>(settings[settings_at + 1u] ^ token, settings[settings_at + 2u], state[row * 4u + 1u]));
             }
             if token == share || value > best_value {

@@ -6,14 +6,15 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
 use crate::tensor::truncation::{
-    BORDER, Border, Chooser, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, Words, advance, by_rows, defines,
-    depth_of, key_of, list_of, mass_as_float, mass_bits, modules, weight_of,
+    BORDER, Border, Chooser, MAX_GROUPS, NONE, REST, SampleSettings, Words, advance, by_rows, candidates_of, defines,
+    depth_of, is_no_logit, least_key_of, mass_bits, modules,
 };
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, values [rows, MAX_GROUPS] f32, tokens [rows, MAX_GROUPS] u32, border
 /// [rows, BORDER] u32, state [rows, 4] u32 (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed), as `sample_merge`
-/// changes them. With a NaN among the logits the token is u32::MAX.
+/// changes them. With a NaN among the logits, or
+/// nothing but -∞ or the lowest finite number, the token is u32::MAX.
 pub struct SampleResolve {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
@@ -71,32 +72,10 @@ impl SampleResolve {
         let border_words = inputs[4].to_u32()?;
         let border = Border::of(&border_words);
         let mut state = inputs[5].to_u32()?;
-        // The list says nothing that the logits don't.
-        let whole = || logits.iter().enumerate().map(|(token, logit)| (key_of(*logit), token as u32)).collect();
-        let mut candidates: Vec<(u32, u32)> = list_of(&border_words, logits.len()).unwrap_or_else(whole);
-        candidates.sort_by_key(|(key, _)| std::cmp::Reverse(*key));
+        let candidates = candidates_of(&border_words, &logits);
         let depth = |key: u32| depth_of(key, border.largest, words.octaves);
         let bin = |key: u32| if depth(key) >= REST { NONE } else { depth(key) >> border.shift };
-        let weight = |key: u32| weight_of(depth(key), mass_bits(logits.len()));
-
-        let (mut least_key, mut mass) = (0, border.total);
-        if border.k_bin != NONE {
-            let keys = || candidates.iter().map(|(key, _)| *key).filter(|key| bin(*key) == border.k_bin);
-            least_key = keys().nth((words.top_k - border.k_above.count - 1) as usize).unwrap_or(0);
-            mass = border.k_above.mass + keys().filter(|key| *key >= least_key).map(weight).sum::<u64>();
-        }
-        if border.p_first != NONE {
-            let wanted = words.wanted_mass(mass);
-            let mut sum = border.p_above;
-            let keys = candidates.iter().map(|(key, _)| *key);
-            for key in keys.filter(|key| *key >= least_key && (border.p_first..=border.p_last).contains(&bin(*key))) {
-                sum += weight(key);
-                if mass_as_float(sum) >= wanted {
-                    least_key = key;
-                    break;
-                }
-            }
-        }
+        let least_key = least_key_of(&border_words, &logits, &words);
 
         let sure = inputs[2].to_f32()?.into_iter().zip(inputs[3].to_u32()?);
         let drawn = candidates
@@ -107,7 +86,7 @@ impl SampleResolve {
             .filter(|(_, token)| *token != NONE)
             .chain(drawn)
             .reduce(|a, b| if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a });
-        let token = if border.largest == NAN_KEY { NONE } else { best.map_or(NONE, |best| best.1) };
+        let token = if is_no_logit(border.largest) { NONE } else { best.map_or(NONE, |best| best.1) };
         let (mut settings, mut ring) = (inputs[1].to_u32()?, inputs[7].to_u32()?);
         let mut next = inputs[6].to_u32()?;
         let sequence: [&mut [u32]; 4] = [&mut settings, &mut state, &mut next, &mut ring];

@@ -7,11 +7,16 @@ const LAST_STEP: u32 = 7u;
 const CHOICE: u32 = 8u;
 const STOPS: u32 = 9u;
 
-// `other` is the choice that kernels of the other kind make.
-fn advance(row: u32, token: u32, other: u32) {
+// What `CHOICE` may say; 0 is any. `own` is the choice that the kernel makes.
+const WHOLE: u32 = 1u;
+const TRUNCATED: u32 = 2u;
+const BANDED: u32 = 3u;
+
+fn advance(row: u32, token: u32, own: u32) {
     let at = row * 4u;
     let settings_at = row * WORDS;
-    if state[at + 2u] != 0u || settings[settings_at + CHOICE] == other {
+    let wanted = settings[settings_at + CHOICE];
+    if state[at + 2u] != 0u || (wanted != 0u && wanted != own) {
         return;
     }
     let step = state[at + 1u];

@@ -3,6 +3,8 @@
 // 48 octaves: a logit at this depth or below it is never drawn.
 const REST: u32 = 48u << 24u;
 const NAN_KEY: u32 = 0xffffffffu;
+// Of the lowest finite number, which like -inf says that a token is masked.
+const LOWEST_KEY: u32 = 0x800000u;
 // Where in `settings` the truncation stands.
 const TOP_K: u32 = 3u;
 const TOP_P: u32 = 4u;
@@ -39,6 +41,11 @@ fn key_of(bits: u32) -> u32 {
         return bits | 0x80000000u;
     }
     return ~bits;
+}
+
+// Of the largest logit: there is nothing to choose from.
+fn is_no_logit(largest: u32) -> bool {
+    return largest == NAN_KEY || largest <= LOWEST_KEY;
 }
 
 fn logit_of(key: u32) -> f32 {

@@ -34,10 +34,15 @@ pub fn instructions(tools: &Tools) -> String {
     text
 }
 
-/// The messages of a chat with tools as a template takes them that knows of none: calls and results are text.
-pub fn as_text(messages: &[Value], instructions: Option<&str>, has_system: bool) -> Vec<Value> {
+/// The messages of a chat with tools as a template takes them that writes no tools: the functions are told of in the system message, and
+/// calls and results are text, unless the template writes these.
+pub fn as_text(messages: &[Value], instructions: Option<&str>, has_system: bool, has_calls: bool) -> Vec<Value> {
     let mut rewritten: Vec<Value> = Vec::with_capacity(messages.len() + 1);
     for message in messages {
+        if has_calls {
+            rewritten.push(message.clone());
+            continue;
+        }
         let content = message["content"].as_str().unwrap_or_default();
         let mut message = message.clone();
         if let Some(calls) = message.get("tool_calls").and_then(Value::as_array) {
@@ -48,7 +53,8 @@ pub fn as_text(messages: &[Value], instructions: Option<&str>, has_system: bool)
             });
             let lines: Vec<String> =
                 (!content.is_empty()).then(|| content.to_owned()).into_iter().chain(calls).collect();
-            message = json!({"role": "assistant", "content": lines.join("\n")});
+            message["content"] = json!(lines.join("\n"));
+            message["tool_calls"] = Value::Null;
         } else if message["role"] == "tool" {
             let result = format!("<tool_response>\n{content}\n</tool_response>");
             // Templates that know no tools want user and assistant in turn.

@@ -357,7 +357,8 @@ fn known_markers() -> impl Iterator<Item = &'static str> {
         "<think>",
         "[THINK]",
         "<seed:think>",
-        "<|channel>thought",
+        "<|START_THINKING|>",
+        "<|channel>",
     ])
 }
 

@@ -116,7 +116,8 @@ impl Scanner {
             },
             State::Number(number) => match number.next(c) {
                 Some(next) => State::Number(next),
-                None if number.is_whole() => {
+                // Behind a leading zero no digit may come.
+                None if number.is_whole() && !c.is_ascii_digit() => {
                     self.value_ended();
                     return match self.state {
                         State::Done => Ok(Fed::Behind),

@@ -1,0 +1,504 @@
+//! The kernels that choose tokens, for one sequence or for several in a step: which of them a request's settings need, and the tensors
+//! that they read. Logits are adjusted first where that is asked for (`tensor/adjustment.rs`), in a tensor of their own; then a token
+//! is chosen from the whole vocabulary, which greedy is too, from what thresholds keep of it (`tensor/truncation.rs`), or from a band
+//! (`tensor/band.rs`).
+
+use crate::error::Result;
+use crate::tensor::ops::{
+    AdjustLogits, AdjustMarks, BandMass, BandPartial, DryMarks, MaskLogits, MirostatUpdate, SampleBand,
+    SampleHistogram, SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit, TypicalBand,
+    TypicalHistogram, TypicalMoments, Xtc,
+};
+use crate::tensor::{
+    AdjustLists, AdjustSettings, BandSettings, Chooser, Context, Desc, Plan, SampleSettings, Shape, Tensor,
+};
+use crate::text::sampler::SamplerSettings;
+use crate::text::token_rules::TokenRules;
+
+/// Which kernels choices need. Plans are recorded and kept by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Logits are adjusted before, and by DRY.
+    adjusts: bool,
+    dry: bool,
+    /// Of what is left, only some tokens are allowed.
+    masked: bool,
+    /// Some sequence chooses from the whole vocabulary, from what thresholds keep, from a band; and what cuts the band.
+    whole: bool,
+    truncated: bool,
+    banded: bool,
+    typical: bool,
+    xtc: bool,
+    mirostat: bool,
+}
+
+impl Features {
+    /// What every session is prepared for.
+    pub const PLAIN: Self = Self {
+        adjusts: false,
+        dry: false,
+        masked: false,
+        whole: true,
+        truncated: false,
+        banded: false,
+        typical: false,
+        xtc: false,
+        mirostat: false,
+    };
+
+    /// Those of a request.
+    pub fn of(settings: &SamplerSettings, rules: &TokenRules) -> Self {
+        let (dry, banded) = (settings.dry.is_on(), settings.is_banded());
+        let truncated = settings.is_truncated() && !banded;
+        Self {
+            adjusts: dry || settings.penalties.are_on() || rules.adjust(),
+            dry,
+            masked: false,
+            whole: !banded && !truncated,
+            truncated,
+            banded,
+            typical: banded && settings.typical_p < 1.0,
+            xtc: banded && settings.xtc_probability > 0.0,
+            mirostat: banded && settings.mirostat.is_some(),
+        }
+    }
+
+    /// Those of sequences that choose in one step.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            adjusts: self.adjusts || other.adjusts,
+            dry: self.dry || other.dry,
+            masked: self.masked || other.masked,
+            whole: self.whole || other.whole,
+            truncated: self.truncated || other.truncated,
+            banded: self.banded || other.banded,
+            typical: self.typical || other.typical,
+            xtc: self.xtc || other.xtc,
+            mirostat: self.mirostat || other.mirostat,
+        }
+    }
+
+    /// The same among the tokens that a mask leaves.
+    pub fn masked(self) -> Self {
+        Self { masked: true, ..self }
+    }
+
+    pub fn adjusts(&self) -> bool {
+        self.adjusts
+    }
+
+    pub fn mirostat(&self) -> bool {
+        self.mirostat
+    }
+
+    /// The choice of one sequence.
+    fn chooser(&self) -> Chooser {
+        match (self.truncated, self.banded) {
+            (_, true) => Chooser::Banded,
+            (true, false) => Chooser::Truncated,
+            (false, false) => Chooser::Whole,
+        }
+    }
+}
+
+/// Plans by features; of many, those recorded last.
+#[derive(Default)]
+pub struct Plans(Vec<(Features, Plan)>);
+
+/// More than one user's requests differ in, and few enough to keep.
+const MOST_PLANS: usize = 8;
+
+impl Plans {
+    pub fn get(&self, features: Features) -> Option<&Plan> {
+        self.0.iter().find(|(of, _)| *of == features).map(|(_, plan)| plan)
+    }
+
+    pub fn keep(&mut self, features: Features, plan: Plan) {
+        if self.0.len() == MOST_PLANS {
+            // The first is what sessions are prepared for.
+            self.0.remove(1);
+        }
+        self.0.push((features, plan));
+    }
+}
+
+/// What ends a sequence on the GPU, so that steps which ran ahead leave the state and the cache as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Tokens that end it. More than `SampleSettings::MAX_STOPS` are seen by the CPU only.
+    pub stops: Vec<u32>,
+    /// The most tokens.
+    pub steps: usize,
+}
+
+/// What a choice is written to.
+#[derive(Clone)]
+pub struct Target {
+    /// [rows, 4] u32: position of the next token, step of the generation, whether it has stopped.
+    pub state: Tensor,
+    /// [rows] u32: the token that the next decode step takes in.
+    pub token: Tensor,
+    /// [rows, RING] u32: sampled tokens by step.
+    pub ring: Tensor,
+}
+
+/// What choices of some sequences read and write. Rows are sequences.
+#[derive(Clone)]
+pub struct Choosing {
+    target: Target,
+    /// [rows, WORDS] u32: `SampleSettings`.
+    settings: Tensor,
+    /// Made when they are first asked for.
+    adjusting: Option<Adjusting>,
+    banding: Option<Banding>,
+    /// [rows, words] u32: a bit for each token.
+    allowed: Option<Tensor>,
+}
+
+/// What adjusting reads (`tensor/adjustment.rs`).
+#[derive(Clone)]
+struct Adjusting {
+    /// [rows, WORDS] u32: `AdjustSettings`.
+    settings: Tensor,
+    /// [rows, WORDS] u32: `AdjustLists`.
+    lists: Tensor,
+    /// [rows, vocab_size] f32.
+    biases: Tensor,
+    /// [rows, ⌈vocab_size / 32⌉] u32: DRY's sequence breakers.
+    breakers: Tensor,
+    /// [rows, capacity] u32: the text by position.
+    history: Tensor,
+    /// [rows, 2 · vocab_size] u32, zero between steps.
+    marks: Tensor,
+}
+
+/// What choosing from a band reads (`tensor/band.rs`).
+#[derive(Clone)]
+struct Banding {
+    /// [rows, WORDS] u32: `BandSettings`.
+    settings: Tensor,
+    /// [rows] f32: the surprise that mirostat allows.
+    mu: Tensor,
+}
+
+/// The first rows of a tensor, as many as asked for, of so many columns.
+fn first(tensor: &Tensor, rows: usize, columns: usize) -> Result<Tensor> {
+    tensor.part(0, Shape::from([rows, columns]))
+}
+
+/// Columns of a tensor of rows.
+fn columns(tensor: &Tensor) -> Result<usize> {
+    Ok(tensor.shape().matrix()?.1)
+}
+
+impl Choosing {
+    /// For as many sequences as the target has rows.
+    pub fn new(context: &Context, target: Target) -> Result<Self> {
+        let rows = target.token.shape().elements();
+        let settings = context.zeros(Desc::u32(&[rows, SampleSettings::WORDS]))?;
+        Ok(Self { target, settings, adjusting: None, banding: None, allowed: None })
+    }
+
+    /// Makes what features need and is not there yet. Texts have at most `capacity` tokens.
+    pub fn prepare(&mut self, context: &Context, features: Features, vocab_size: usize, capacity: usize) -> Result<()> {
+        let rows = self.target.token.shape().elements();
+        let words = |columns: usize| context.zeros(Desc::u32(&[rows, columns]));
+        if features.adjusts && self.adjusting.is_none() {
+            self.adjusting = Some(Adjusting {
+                settings: words(AdjustSettings::WORDS)?,
+                lists: words(AdjustLists::WORDS)?,
+                biases: context.zeros(Desc::f32(&[rows, vocab_size]))?,
+                breakers: words(vocab_size.div_ceil(32))?,
+                history: words(capacity)?,
+                marks: words(2 * vocab_size)?,
+            });
+        }
+        if features.masked && self.allowed.is_none() {
+            self.allowed = Some(words(MaskLogits::words(vocab_size))?);
+        }
+        if features.banded && self.banding.is_none() {
+            let (settings, mu) = (words(BandSettings::WORDS)?, context.zeros(Desc::f32(&[rows]))?);
+            self.banding = Some(Banding { settings, mu });
+        }
+        Ok(())
+    }
+
+    /// The same tensors for the first `rows` sequences.
+    pub fn first(&self, rows: usize) -> Result<Self> {
+        let adjusting = match &self.adjusting {
+            None => None,
+            Some(all) => Some(Adjusting {
+                settings: first(&all.settings, rows, columns(&all.settings)?)?,
+                lists: first(&all.lists, rows, columns(&all.lists)?)?,
+                biases: first(&all.biases, rows, columns(&all.biases)?)?,
+                breakers: first(&all.breakers, rows, columns(&all.breakers)?)?,
+                history: first(&all.history, rows, columns(&all.history)?)?,
+                marks: first(&all.marks, rows, columns(&all.marks)?)?,
+            }),
+        };
+        let banding = match &self.banding {
+            None => None,
+            Some(all) => Some(Banding {
+                settings: first(&all.settings, rows, columns(&all.settings)?)?,
+                mu: all.mu.part(0, Shape::from([rows]))?,
+            }),
+        };
+        let allowed = match &self.allowed {
+            None => None,
+            Some(all) => Some(first(all, rows, columns(all)?)?),
+        };
+        let target = Target {
+            state: first(&self.target.state, rows, 4)?,
+            token: self.target.token.part(0, Shape::from([rows]))?,
+            ring: first(&self.target.ring, rows, columns(&self.target.ring)?)?,
+        };
+        Ok(Self { target, settings: first(&self.settings, rows, SampleSettings::WORDS)?, adjusting, banding, allowed })
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Sets how a sequence chooses, in steps of these features.
+    pub fn configure(
+        &self,
+        context: &Context,
+        row: usize,
+        features: Features,
+        settings: &SamplerSettings,
+        rules: &TokenRules,
+        ending: &Ending,
+    ) -> Result<()> {
+        let write = |tensor: &Tensor, words: &[u32]| {
+            context.write(tensor, row * (tensor.shape().matrix()?.1), bytemuck::cast_slice(words))
+        };
+        write(&self.settings, &sample_settings(settings, rules, ending))?;
+        if let Some(adjusting) = self.adjusting.as_ref().filter(|_| features.adjusts) {
+            write(&adjusting.settings, &adjust_settings(settings, rules).words())?;
+            write(&adjusting.lists, &AdjustLists::words(&rules.ends, &several(rules))?)?;
+            let vocab_size = columns(&adjusting.biases)?;
+            let mut biases = vec![0f32; vocab_size];
+            let mut breakers = vec![0u32; vocab_size.div_ceil(32)];
+            let at = |id: u32| match (id as usize) < vocab_size {
+                true => Ok(id as usize),
+                false => Err(err!(Internal, "a rule about token {id} of {vocab_size}")),
+            };
+            for (id, bias) in &rules.biases {
+                biases[at(*id)?] += bias;
+            }
+            for id in rules.banned() {
+                biases[at(id)?] = f32::NEG_INFINITY;
+            }
+            for id in &rules.dry_breakers {
+                breakers[at(*id)? / 32] |= 1 << (id % 32);
+            }
+            context.write(&adjusting.biases, row * vocab_size, bytemuck::cast_slice(&biases))?;
+            write(&adjusting.breakers, &breakers)?;
+        }
+        match &self.banding {
+            Some(banding) => write(&banding.settings, &band_settings(settings).words()),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets mirostat begin, as its authors and llama.cpp do.
+    pub fn start_surprise(&self, context: &Context, row: usize, settings: &SamplerSettings) -> Result<()> {
+        match (&self.banding, settings.mirostat) {
+            (Some(banding), Some(mirostat)) => {
+                context.write(&banding.mu, row, bytemuck::bytes_of(&(2.0 * mirostat.tau)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets a masked choice be one of the tokens whose bits are set.
+    pub fn allow(&self, context: &Context, row: usize, allowed: &[u32]) -> Result<()> {
+        match &self.allowed {
+            Some(all) => context.write(all, row * columns(all)?, bytemuck::cast_slice(allowed)),
+            None => bail!(Internal, "a mask before masks were prepared"),
+        }
+    }
+
+    /// Tells adjusting what stands before the next token that a step takes in, or a choice that follows it.
+    pub fn set_text(&self, context: &Context, row: usize, text: &[u32]) -> Result<()> {
+        match &self.adjusting {
+            Some(adjusting) => {
+                let capacity = columns(&adjusting.history)?;
+                context.write(&adjusting.history, row * capacity, bytemuck::cast_slice(text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Takes over what mirostat allows a sequence, from the row of another.
+    pub fn take_surprise(&self, context: &Context, row: usize, from: &Self, from_row: usize) -> Result<()> {
+        match (&self.banding, &from.banding) {
+            (Some(to), Some(from)) => context.copy(&from.mu, from_row..from_row + 1, &to.mu, row),
+            _ => Ok(()),
+        }
+    }
+
+    /// Chooses among the logits of each row, [rows, vocab_size], of a pass that put `advance` tokens of each sequence into the KV cache.
+    /// With `is_step` that is the token of the target, otherwise `set_text` has said them all.
+    pub fn choose(
+        &self,
+        context: &Context,
+        logits: &Tensor,
+        features: Features,
+        advance: usize,
+        is_step: bool,
+    ) -> Result<()> {
+        let adjusted = self.adjust(context, logits, features, advance, is_step)?;
+        let logits = &match &self.allowed {
+            Some(allowed) if features.masked => context.run1(&MaskLogits, &[&adjusted, allowed])?,
+            _ => adjusted,
+        };
+        if features.whole {
+            self.choose_whole(context, logits, advance)?;
+        }
+        if features.truncated {
+            self.choose_truncated(context, logits, advance)?;
+        }
+        if features.banded {
+            self.choose_banded(context, logits, features, advance)?;
+        }
+        Ok(())
+    }
+
+    /// The logits with biases, penalties and bans.
+    fn adjust(
+        &self,
+        context: &Context,
+        logits: &Tensor,
+        features: Features,
+        advance: usize,
+        is_step: bool,
+    ) -> Result<Tensor> {
+        if !features.adjusts {
+            return Ok(logits.clone());
+        }
+        let Some(Adjusting { settings, lists, biases, breakers, history, marks }) = &self.adjusting else {
+            bail!(Internal, "logits are to be adjusted, and nothing was prepared for it")
+        };
+        let Target { state, token, .. } = &self.target;
+        let appends = is_step && advance == 1;
+        context.run(&AdjustMarks { advance, appends }, &[settings, lists, state, token, history, marks])?;
+        if features.dry {
+            context.run(&DryMarks { advance }, &[settings, state, history, breakers, marks])?;
+        }
+        context.run1(&AdjustLogits, &[logits, settings, biases, marks])
+    }
+
+    fn choose_whole(&self, context: &Context, logits: &Tensor, advance: usize) -> Result<()> {
+        let (settings, Target { state, token, ring }) = (&self.settings, &self.target);
+        let partial = context.run(&SamplePartial, &[logits, settings, state])?;
+        let [values, tokens] = &partial[..] else { bail!(Internal, "sample_partial has two outputs") };
+        let merge = SampleMerge { advance, own: Chooser::Whole };
+        context.run(&merge, &[values, tokens, settings, state, token, ring])?;
+        Ok(())
+    }
+
+    fn choose_truncated(&self, context: &Context, logits: &Tensor, advance: usize) -> Result<()> {
+        let (settings, Target { state, token, ring }) = (&self.settings, &self.target);
+        let [values, tokens, border] = &self.split(context, logits)?;
+        let inputs = [logits, settings, values, tokens, border, state, token, ring];
+        context.run(&SampleResolve { advance }, &inputs)?;
+        Ok(())
+    }
+
+    /// Where the thresholds lie: the outputs of `sample_split`.
+    fn split(&self, context: &Context, logits: &Tensor) -> Result<[Tensor; 3]> {
+        let (settings, state) = (&self.settings, &self.target.state);
+        let tally = context.run1(&SampleRange, &[logits])?;
+        context.run(&SampleHistogram, &[logits, settings, &tally])?;
+        let split = context.run(&SampleSplit, &[logits, settings, state, &tally])?;
+        <[Tensor; 3]>::try_from(split).map_err(|_| err!(Internal, "sample_split has three outputs"))
+    }
+
+    fn choose_banded(&self, context: &Context, logits: &Tensor, features: Features, advance: usize) -> Result<()> {
+        let (settings, Target { state, token, ring }) = (&self.settings, &self.target);
+        let Some(Banding { settings: band_settings, mu }) = &self.banding else {
+            bail!(Internal, "a token is to be chosen from a band, and nothing was prepared for it")
+        };
+        let [_, _, border] = &self.split(context, logits)?;
+        let band = &context.run1(&SampleBand, &[logits, settings, border, band_settings, mu])?;
+        if features.typical {
+            let outputs = context.run(&TypicalMoments, &[logits, settings, band])?;
+            let [moments, tally] = &outputs[..] else { bail!(Internal, "typical_moments has two outputs") };
+            for digit in 0..3 {
+                let inputs = [logits, settings, band, band_settings, moments, tally];
+                context.run(&TypicalHistogram { digit }, &inputs)?;
+            }
+            context.run(&TypicalBand, &[band_settings, tally, band])?;
+        }
+        let masses = match features.xtc || features.mirostat {
+            true => Some(context.run1(&BandMass, &[logits, settings, band])?),
+            false => None,
+        };
+        if let Some(masses) = masses.as_ref().filter(|_| features.xtc) {
+            context.run(&Xtc, &[logits, settings, state, band_settings, masses, band])?;
+        }
+        let partial = context.run(&BandPartial, &[logits, settings, state, band])?;
+        let [values, tokens] = &partial[..] else { bail!(Internal, "band_partial has two outputs") };
+        let merge = SampleMerge { advance, own: Chooser::Banded };
+        context.run(&merge, &[values, tokens, settings, state, token, ring])?;
+        if let Some(masses) = masses.as_ref().filter(|_| features.mirostat) {
+            context.run(&MirostatUpdate, &[logits, settings, band_settings, band, masses, token, mu])?;
+        }
+        Ok(())
+    }
+}
+
+/// Bad words of more than one token: the others are banned as the suppressed tokens are.
+fn several(rules: &TokenRules) -> Vec<Vec<u32>> {
+    rules.bad_words.iter().filter(|word| word.len() > 1).cloned().collect()
+}
+
+/// Kernels combine the seed with a token's id by exclusive or: without this, neighbouring seeds, which the choices of a request have,
+/// would share their noise among other tokens. The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+fn mixed(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Refuses rules that kernels have no room for.
+pub fn check_room(rules: &TokenRules) -> Result<()> {
+    AdjustLists::words(&rules.ends, &several(rules)).map(|_| ()).map_err(|error| error.context("bad_words"))
+}
+
+/// The settings as kernels read them.
+fn sample_settings(settings: &SamplerSettings, rules: &TokenRules, ending: &Ending) -> [u32; SampleSettings::WORDS] {
+    let words = SampleSettings {
+        temperature: if settings.is_greedy() { 0.0 } else { settings.temperature },
+        top_k: settings.top_k,
+        top_p: settings.top_p,
+        min_p: settings.min_p,
+        seed: mixed(settings.seed),
+    };
+    let steps = u32::try_from(ending.steps).unwrap_or(u32::MAX);
+    words.ending(steps, &ending.stops, Features::of(settings, rules).chooser())
+}
+
+fn adjust_settings(settings: &SamplerSettings, rules: &TokenRules) -> AdjustSettings {
+    let (penalties, dry) = (&settings.penalties, &settings.dry);
+    AdjustSettings {
+        answer_start: u32::try_from(rules.answer_start).unwrap_or(u32::MAX),
+        window: penalties.window,
+        repetition: penalties.repetition,
+        frequency: penalties.frequency,
+        presence: penalties.presence,
+        min_tokens: rules.min_tokens,
+        dry_multiplier: dry.multiplier,
+        dry_base: dry.base,
+        dry_allowed_length: dry.allowed_length,
+        dry_window: dry.window,
+    }
+}
+
+fn band_settings(settings: &SamplerSettings) -> BandSettings {
+    let (tau, eta) = settings.mirostat.map_or((0.0, 0.0), |mirostat| (mirostat.tau, mirostat.eta));
+    let SamplerSettings { typical_p, xtc_probability, xtc_threshold, .. } = *settings;
+    BandSettings { typical_p, xtc_probability, xtc_threshold, tau, eta }
+}

@@ -1,0 +1,73 @@
+//! What a request says of a context that gets full (`model/context_shift.rs` does it).
+
+use serde::Deserialize;
+
+use crate::error::Result;
+
+/// Tokens at the beginning that stay, unless asked for: attention leans on the first ones whatever they say (Xiao et al. 2023, who
+/// find four to be enough).
+const DEFAULT_SINKS: u64 = 4;
+
+/// What a request may ask for: `true`, or how many tokens stay.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged, expecting = "wanted true, false or {\"sinks\": number of tokens}")]
+pub enum ContextShiftRequest {
+    Wanted(bool),
+    Sinks(Sinks),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sinks {
+    #[serde(default)]
+    sinks: Option<u64>,
+}
+
+/// A generation that goes on past the end of the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextShift {
+    pub sinks: usize,
+}
+
+impl ContextShift {
+    /// For a context of `capacity` tokens.
+    pub fn new(request: ContextShiftRequest, capacity: usize) -> Result<Option<Self>> {
+        let most = capacity as u64 / 2;
+        let sinks = match request {
+            ContextShiftRequest::Wanted(false) => return Ok(None),
+            ContextShiftRequest::Wanted(true) | ContextShiftRequest::Sinks(Sinks { sinks: None }) => {
+                DEFAULT_SINKS.min(most)
+            }
+            ContextShiftRequest::Sinks(Sinks { sinks: Some(sinks) }) if sinks <= most => sinks,
+            ContextShiftRequest::Sinks(Sinks { sinks: Some(sinks) }) => {
+                bail!(InvalidRequest, "context_shift.sinks is {sinks}, wanted 0 to {most}, half of the context")
+            }
+        };
+        Ok(Some(Self { sinks: sinks as usize }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn a_request_says_how_many_tokens_stay() {
+        let new = |request: serde_json::Value| {
+            serde_json::from_value::<ContextShiftRequest>(request).map(|request| ContextShift::new(request, 64))
+        };
+        let sinks = |request| new(request).unwrap().unwrap().map(|shift| shift.sinks);
+        assert_eq!(sinks(serde_json::json!(false)), None);
+        assert_eq!(sinks(serde_json::json!(true)), Some(4));
+        assert_eq!(sinks(serde_json::json!({})), Some(4));
+        assert_eq!(sinks(serde_json::json!({"sinks": 0})), Some(0));
+        assert_eq!(sinks(serde_json::json!({"sinks": 32})), Some(32));
+        let error = new(serde_json::json!({"sinks": 33})).unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest);
+        assert!(error.message().contains("context_shift.sinks is 33, wanted 0 to 32"), "{error}");
+        for request in [serde_json::json!({"sinks": -1}), serde_json::json!({"keep": 4}), serde_json::json!("yes")] {
+            assert!(new(request).is_err());
+        }
+    }
+}

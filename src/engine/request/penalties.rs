@@ -1,0 +1,172 @@
+//! What makes single tokens more or less likely: biases, bans, and penalties for what the text holds already.
+
+use std::collections::BTreeMap;
+
+use super::group;
+use crate::error::Result;
+use crate::text::sampler::{Dry, Penalties, WHOLE_TEXT};
+use crate::text::token_rules::TokenRules;
+use crate::text::tokenizer::Tokenizer;
+
+group! {
+    /// `logit_bias` and the penalties for frequency and presence are OpenAI's. What is not is in vLLM's words: `bad_words`, `min_tokens`,
+    /// `repetition_penalty`; in transformers': `suppress_tokens`; or in those of llama.cpp's server.
+    #[derive(Clone, Debug, Default)]
+    pub struct PenaltyFields {
+        /// From a token's id, as a text, to what is added to its logit.
+        pub logit_bias: Option<BTreeMap<String, f32>>,
+        pub suppress_tokens: Option<Vec<u32>>,
+        pub bad_words: Option<Vec<String>>,
+        pub min_tokens: Option<u64>,
+        pub repetition_penalty: Option<f32>,
+        pub frequency_penalty: Option<f32>,
+        pub presence_penalty: Option<f32>,
+        /// The window of these three: -1 for the whole text, 0 for none of it.
+        pub repeat_last_n: Option<i64>,
+        pub dry_multiplier: Option<f32>,
+        pub dry_base: Option<f32>,
+        pub dry_allowed_length: Option<u32>,
+        pub dry_penalty_last_n: Option<i64>,
+        pub dry_sequence_breakers: Option<Vec<String>>,
+    }
+}
+
+/// What ends repetitions where a request does not say it: llama.cpp's and text-generation-webui's.
+const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
+
+/// The most texts of a list, each of which is looked for in the whole vocabulary.
+const MAX_TEXTS: usize = 256;
+
+impl PenaltyFields {
+    pub(super) fn penalties(&self) -> Result<Penalties> {
+        let none = Penalties::default();
+        Ok(Penalties {
+            repetition: self.repetition_penalty.unwrap_or(none.repetition),
+            frequency: self.frequency_penalty.unwrap_or(none.frequency),
+            presence: self.presence_penalty.unwrap_or(none.presence),
+            window: window("repeat_last_n", self.repeat_last_n)?,
+        })
+    }
+
+    pub(super) fn dry(&self) -> Result<Dry> {
+        let none = Dry::default();
+        Ok(Dry {
+            multiplier: self.dry_multiplier.unwrap_or(none.multiplier),
+            base: self.dry_base.unwrap_or(none.base),
+            allowed_length: self.dry_allowed_length.unwrap_or(none.allowed_length),
+            window: window("dry_penalty_last_n", self.dry_penalty_last_n)?,
+        })
+    }
+
+    /// For a model with so many logits, a prompt of so many tokens and an answer of at most so many. `ends` are the tokens that end an
+    /// answer. Refuses what the model does not have, and what leaves it nothing to say.
+    pub(super) fn rules(
+        &self,
+        tokenizer: &Tokenizer,
+        vocab_size: usize,
+        prompt: usize,
+        longest: Option<usize>,
+        ends: Vec<u32>,
+    ) -> Result<TokenRules> {
+        let min_tokens = self.min_tokens.unwrap_or(0);
+        if let Some(longest) = longest.filter(|longest| (*longest as u64) < min_tokens) {
+            bail!(InvalidRequest, "min_tokens is {min_tokens} and max_tokens {longest}, wanted no more than that");
+        }
+        let rules = TokenRules {
+            biases: self.biases()?,
+            suppressed: self.suppress_tokens.clone().unwrap_or_default(),
+            bad_words: self.bad_words(tokenizer)?,
+            min_tokens: u32::try_from(min_tokens).unwrap_or(u32::MAX),
+            ends: ends.into_iter().filter(|id| min_tokens > 0 && (*id as usize) < vocab_size).collect(),
+            dry_breakers: self.breakers(tokenizer, vocab_size)?,
+            answer_start: prompt,
+        };
+        rules.validate(vocab_size)?;
+        Ok(rules)
+    }
+
+    fn biases(&self) -> Result<Vec<(u32, f32)>> {
+        let biases = self.logit_bias.iter().flatten();
+        biases
+            .map(|(id, bias)| match id.parse() {
+                Ok(id) => Ok((id, *bias)),
+                Err(_) => bail!(InvalidRequest, "logit_bias has the name {id:?}, wanted a token id"),
+            })
+            .collect()
+    }
+
+    /// Each word as it is written where a text begins and behind a space, as vLLM does.
+    fn bad_words(&self, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
+        let words = self.bad_words.as_deref().unwrap_or_default();
+        at_most("bad_words", words.len())?;
+        let mut all: Vec<Vec<u32>> = Vec::new();
+        for word in words {
+            let text = word.trim_start();
+            if text.is_empty() {
+                bail!(InvalidRequest, "bad_words has {word:?}, wanted texts of more than space");
+            }
+            for text in [text.to_owned(), format!(" {text}")] {
+                let ids = tokenizer.encode(&text, false, true)?;
+                if !all.contains(&ids) && !ids.is_empty() {
+                    all.push(ids);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The tokens in whose text a breaker stands.
+    fn breakers(&self, tokenizer: &Tokenizer, vocab_size: usize) -> Result<Vec<u32>> {
+        if self.dry_multiplier.is_none_or(|multiplier| multiplier == 0.0) {
+            return Ok(Vec::new());
+        }
+        let asked: Option<Vec<&str>> =
+            self.dry_sequence_breakers.as_ref().map(|texts| texts.iter().map(String::as_str).collect());
+        let is_asked = asked.is_some();
+        let texts = asked.unwrap_or_else(|| BREAKERS.to_vec());
+        at_most("dry_sequence_breakers", texts.len())?;
+        if texts.contains(&"") {
+            bail!(InvalidRequest, "dry_sequence_breakers has an empty text");
+        }
+        let mut found = vec![false; texts.len()];
+        let mut ids = Vec::new();
+        for id in 0..vocab_size.min(tokenizer.vocab_size()) as u32 {
+            let bytes = tokenizer.token_bytes_with_control(id)?;
+            let mut breaks = false;
+            for (text, found) in texts.iter().zip(&mut found) {
+                if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+                    (*found, breaks) = (true, true);
+                }
+            }
+            if breaks {
+                ids.push(id);
+            }
+        }
+        // Of the usual ones a small vocabulary may have none. What was asked for must take effect.
+        match texts.iter().zip(found).find(|(_, found)| is_asked && !found) {
+            Some((text, _)) => bail!(
+                InvalidRequest,
+                "dry_sequence_breakers has {text:?}, which no single token of the model holds; give shorter ones"
+            ),
+            None => Ok(ids),
+        }
+    }
+}
+
+fn at_most(name: &str, texts: usize) -> Result<()> {
+    match texts > MAX_TEXTS {
+        true => bail!(InvalidRequest, "{name} has {texts} texts, wanted at most {MAX_TEXTS}"),
+        false => Ok(()),
+    }
+}
+
+/// Tokens at the end of the text.
+fn window(name: &str, tokens: Option<i64>) -> Result<u32> {
+    match tokens {
+        None | Some(-1) => Ok(WHOLE_TEXT),
+        Some(tokens) if tokens < -1 => {
+            bail!(InvalidRequest, "{name} is {tokens}, wanted -1 (the whole text), 0 (off) or a number of tokens")
+        }
+        Some(tokens) => Ok(u32::try_from(tokens).unwrap_or(WHOLE_TEXT)),
+    }
+}

@@ -1,0 +1,232 @@
+//! Truncations that are no threshold on the logit alone, in whole numbers like those of `truncation.rs`: typical sampling, XTC and
+//! mirostat 2. What they keep is a band: the logits between two depths below the largest.
+//!
+//! Depths are octaves of probability times 2^24. So the surprise of a token, -log2 of its probability, is its depth plus log2 of the
+//! mass of all that is kept, and how far a token's surprise is from the entropy is how far its depth is from the mean depth.
+//!
+//! 1. `sample_range`, `sample_histogram`, `sample_split` as for the thresholds; `sample_band`: these as a band. With mirostat 2
+//!    (Basu et al. 2020; the second version, of the authors' code) the band ends at the surprise that is allowed now.
+//! 2. Typical sampling (Meister et al. 2022): `typical_moments` sums masses and depths, `typical_histogram` finds in three digits of
+//!    10 bits how far from the mean depth the typical tokens reach that weigh enough together, `typical_band` cuts the band to it.
+//! 3. `band_mass`: what the band weighs. `xtc` (p-e-w 2024, https://github.com/oobabooga/text-generation-webui/pull/6335; llama.cpp
+//!    has the same) lets it begin at the least probable of the tokens that reach the threshold.
+//! 4. `band_partial` and `sample_merge`: Gumbel-max over the band. `mirostat_update` moves the allowed surprise on.
+
+use super::host::HostTensor;
+use super::truncation::{
+    BINS, Border, MAX_GROUPS, NONE, REST, Words, depth_of, key_of, mass_as_float, mass_bits, weight_of,
+};
+
+/// What these truncations depend on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BandSettings {
+    /// Mass of the typical tokens; 1 keeps all.
+    pub typical_p: f32,
+    /// How often the most probable tokens are excluded; 0 never.
+    pub xtc_probability: f32,
+    /// The probability that excluded ones have at least, and so does the least of those that are not.
+    pub xtc_threshold: f32,
+    /// Mirostat's target surprise in bits; 0 is off.
+    pub tau: f32,
+    /// How fast the allowed surprise follows.
+    pub eta: f32,
+}
+
+impl BandSettings {
+    /// Words of a row of the tensor of settings.
+    pub const WORDS: usize = 8;
+
+    /// Keeps all.
+    pub const ALL: Self = Self { typical_p: 1.0, xtc_probability: 0.0, xtc_threshold: 0.1, tau: 0.0, eta: 0.0 };
+
+    pub fn words(&self) -> [u32; Self::WORDS] {
+        let Self { typical_p, xtc_probability, xtc_threshold, tau, eta } = *self;
+        [typical_p, xtc_probability, xtc_threshold, tau, eta, 0.0, 0.0, 0.0].map(f32::to_bits)
+    }
+
+    pub(super) fn of(words: &[u32]) -> Self {
+        let float = |at: usize| f32::from_bits(words[at]);
+        let (typical_p, xtc_probability, xtc_threshold) = (float(0), float(1), float(2));
+        Self { typical_p, xtc_probability, xtc_threshold, tau: float(3), eta: float(4) }
+    }
+}
+
+/// Words of a row of a band.
+pub(super) const BAND: usize = 4;
+/// Words that a workgroup leaves of its moments: the mass, and the sum of mass times depth.
+pub(super) const MOMENTS: usize = 5;
+/// Words of a row of the tally of typical sampling: the mean depth and the mass; for each digit after the first, the digits before it and
+/// the mass of what is more typical; the masses of the bins of each digit, low words and high words.
+pub(super) const TYPICAL: usize = HEADER + 2 * DIGITS * BINS;
+pub(super) const HEADER: usize = 16;
+pub(super) const DIGITS: usize = 3;
+
+pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("truncation", include_str!("wgsl/truncation.wgsl")),
+        ("thresholds", include_str!("wgsl/thresholds.wgsl")),
+        ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
+        ("gumbel", include_str!("wgsl/gumbel.wgsl")),
+        ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),
+        ("band", include_str!("wgsl/band.wgsl")),
+        ("log2_mass", include_str!("wgsl/log2_mass.wgsl")),
+        ("typical_cut", include_str!("wgsl/typical_cut.wgsl")),
+    ]
+}
+
+/// The logits that are kept: from `least_key` on, and between two depths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    pub largest: u32,
+    pub least_key: u32,
+    pub low: u32,
+    pub high: u32,
+}
+
+impl Band {
+    pub fn of(words: &[u32]) -> Self {
+        Self { largest: words[0], least_key: words[1], low: words[2], high: words[3] }
+    }
+
+    pub fn words(&self) -> [u32; BAND] {
+        [self.largest, self.least_key, self.low, self.high]
+    }
+
+    /// What a border's thresholds keep, and mirostat's allowed surprise.
+    pub fn of_border(
+        border: &Border,
+        least_key: u32,
+        words: &Words,
+        settings: &BandSettings,
+        mu: f32,
+        bits: u32,
+    ) -> Self {
+        let mut high = words.min_p_depth.min(REST - 1);
+        let end = if border.p_first == NONE { border.k_bin } else { border.p_last };
+        if end != NONE {
+            high = high.min(((end + 1) << border.shift) - 1);
+        }
+        if settings.tau > 0.0 {
+            let room = mu - log2_mass(border.total, bits);
+            high = high.min(if room > 0.0 { (room * 16_777_216.0) as u32 } else { 0 });
+        }
+        Self { largest: border.largest, least_key, low: 0, high }
+    }
+
+    pub fn keeps(&self, key: u32, depth: u32) -> bool {
+        key >= self.least_key && (self.low..=self.high).contains(&depth)
+    }
+
+    /// Token, key and depth of what it keeps of the logits.
+    pub fn kept(&self, logits: &[f32], octaves: f32) -> impl Iterator<Item = (usize, u32, u32)> {
+        let with_depths = logits.iter().enumerate().map(move |(token, logit)| {
+            let key = key_of(*logit);
+            (token, key, depth_of(key, self.largest, octaves))
+        });
+        with_depths.filter(|(_, key, depth)| self.keeps(*key, *depth))
+    }
+}
+
+/// Binary logarithm of a mass in units of 2^mass_bits, to 19 bits behind the point, rounded down: by squaring the mantissa.
+pub(super) fn log2_mass(mass: u64, mass_bits: u32) -> f32 {
+    if mass == 0 {
+        return 0.0;
+    }
+    let mut mantissa = ((mass << mass.leading_zeros()) >> 32) as u32;
+    let mut log = 63 - mass.leading_zeros();
+    for _ in 0..19 {
+        let square = ((u64::from(mantissa) * u64::from(mantissa)) >> 32) as u32;
+        let bit = square >> 31;
+        log = 2 * log + bit;
+        mantissa = square << (1 - bit);
+    }
+    // At most 24 bits: a vocabulary weighs at most 2^24 times its largest logit.
+    (log as i32 - (mass_bits << 19) as i32) as f32 / 524_288.0
+}
+
+/// Mass and depth-weighted mass, summed over the workgroups.
+pub(super) fn moments_of(words: &[u32]) -> (u64, u128) {
+    let groups = words.chunks_exact(MOMENTS);
+    groups.fold((0, 0), |(mass, product), words| {
+        let word = |at: usize| u128::from(words[at]);
+        let of_group = word(4) << 64 | word(3) << 32 | word(2);
+        (mass + (u64::from(words[1]) << 32 | u64::from(words[0])), product + of_group)
+    })
+}
+
+/// What the next digit of the typical distance is: the digits so far and the mass of what is more typical, from the bins of a digit
+/// (low words, high words) and the same of the digits before.
+pub(super) fn typical_cut(bins: &[u32], (digits, above): (u32, u64), wanted: f32) -> (u32, u64) {
+    let mut sum = above;
+    for bin in 0..BINS {
+        let through = sum + (u64::from(bins[BINS + bin]) << 32 | u64::from(bins[bin]));
+        if mass_as_float(sum) < wanted && wanted <= mass_as_float(through) {
+            return (digits << 10 | bin as u32, sum);
+        }
+        sum = through;
+    }
+    (digits << 10, 0)
+}
+
+/// What a mass must be to be a part of another, in whole numbers at least 1.
+pub(super) fn part_of(mass: u64, part: f32) -> f32 {
+    (part * mass_as_float(mass)).max(1.0)
+}
+
+/// A mass summed over the workgroups.
+pub(super) fn mass_of(words: &[u32]) -> u64 {
+    words.chunks_exact(2).map(|words| u64::from(words[1]) << 32 | u64::from(words[0])).sum()
+}
+
+pub(super) fn weight(depth: u32, vocabulary: usize) -> u64 {
+    weight_of(depth, mass_bits(vocabulary))
+}
+
+/// A tensor of words for each workgroup that may be there.
+pub(super) fn by_groups(sums: &[Vec<u32>], words: usize) -> HostTensor {
+    let mut all = sums.concat();
+    all.resize(MAX_GROUPS * words, 0);
+    HostTensor::u32(&[1, MAX_GROUPS * words], &all)
+}
+
+/// How far a depth is from the mean, in the digit that a histogram is of, where the digits before agree.
+pub(super) fn typical_bin(depth: u32, mean: u32, digit: usize, digits: u32) -> Option<usize> {
+    let distance = depth.abs_diff(mean);
+    let shift = 20 - 10 * digit;
+    let agrees = digit == 0 || distance >> (shift + 10) == digits;
+    agrees.then_some((distance >> shift) as usize % BINS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Rng;
+
+    #[test]
+    fn logarithms_are_right_to_19_bits() {
+        let mut rng = Rng(91);
+        for vocabulary in [2, 128_256, 1 << 24] {
+            let bits = mass_bits(vocabulary);
+            assert_eq!(log2_mass(1 << bits, bits), 0.0);
+            for _ in 0..5000 {
+                let mass = (1 << bits) + rng.next_u64() % ((vocabulary as u64 - 1) << bits);
+                let wanted = (mass as f64).log2() - f64::from(bits);
+                let log = f64::from(log2_mass(mass, bits));
+                assert!((wanted - 2.5e-6..=wanted + 1e-9).contains(&log), "{mass}: {log}, wanted {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_distance_has_three_digits() {
+        let (mean, depth) = (5 << 20 | 77 << 10 | 9, 900 << 20);
+        let distance = depth - mean;
+        let mut digits = 0;
+        for digit in 0..DIGITS {
+            let bin = typical_bin(depth, mean, digit, digits).unwrap();
+            digits = digits << 10 | bin as u32;
+        }
+        assert_eq!(digits, distance);
+        assert_eq!(typical_bin(depth, mean, 1, 1), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! Last step of adjusting logits (`tensor/adjustment.rs`): logits with biases, bans, penalties and DRY, in a tensor of their own. The
+//! order is that of llama.cpp: biases, the three penalties, DRY; a ban stands whatever they say. Logits that are no finite numbers
+//! stay as they are.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::adjustment::{AdjustSettings, BANNED, IN_WINDOW, Words};
+use crate::tensor::op::expect;
+use crate::tensor::truncation::by_rows;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`AdjustSettings`), biases [rows, vocabulary] (-∞ bans), marks
+/// [rows, 2 · vocabulary] u32 (changed: to zero). Output: logits [rows, vocabulary].
+pub struct AdjustLogits;
+
+impl Op for AdjustLogits {
+    fn name(&self) -> &'static str {
+        "adjust_logits"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[3]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let (f32, u32) = (Some(DType::F32), Some(DType::U32));
+        expect("adjust_logits", inputs, &[f32, u32, f32, u32])?;
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
+        if lengths != [rows * AdjustSettings::WORDS, rows * vocabulary, 2 * rows * vocabulary] {
+            bail!(ShapeMismatch, "adjust_logits: logits {}, and the others {lengths:?} elements", inputs[0].shape);
+        }
+        Ok(vec![Desc::f32(&[rows, vocabulary])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        Ok(Kernel {
+            template: include_str!("adjust_logits.wgsl"),
+            modules: &[("adjustment", include_str!("../wgsl/adjustment.wgsl"))],
+            defines: vec![],
+            params: vec![vocabulary as u32],
+            grid: [vocabulary.div_ceil(256) as u32, rows as u32, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
+            let logits = inputs[0].to_f32()?;
+            let settings = inputs[1].to_u32()?;
+            let biases = inputs[2].to_f32()?;
+            let marks = inputs[3].to_u32()?;
+            let (counts, repeated) = marks.split_at(logits.len());
+            let words = Words(&settings);
+            let adjusted = logits.iter().enumerate().map(|(token, logit)| {
+                if !logit.is_finite() {
+                    return *logit;
+                }
+                if biases[token] == f32::NEG_INFINITY || counts[token] & BANNED != 0 {
+                    return f32::NEG_INFINITY;
+                }
+                let mut x = logit + biases[token];
+                if counts[token] & IN_WINDOW != 0 {
+                    x = if x > 0.0 { x / words.repetition() } else { x * words.repetition() };
+                }
+                let count = counts[token] & !(IN_WINDOW | BANNED);
+                if count > 0 {
+                    x -= count as f32 * words.frequency() + words.presence();
+                }
+                if repeated[token] > 0 {
+                    let beyond = repeated[token] - words.dry_allowed_length();
+                    x -= words.dry_multiplier() * words.dry_base().powi(beyond as i32);
+                }
+                x
+            });
+            let adjusted: Vec<f32> = adjusted.collect();
+            inputs[3].set_u32(&vec![0; marks.len()]);
+            Ok(vec![HostTensor::f32(&[1, adjusted.len()], &adjusted)])
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(83);
+    let mut cases = Vec::new();
+    for (rows, vocabulary) in [(1, 7), (1, 257), (2, 5003), (1, 128_256), (1, 151_937), (3, 262_147)] {
+        let settings = super::adjust_marks::settings();
+        // The last has DRY.
+        let settings: Vec<u32> = (0..rows).flat_map(|row| settings[3 - row].words()).collect();
+        let elements = rows * vocabulary;
+        let logits: Vec<f32> = (0..elements).map(|_| 20.0 * rng.signed()).collect();
+        let biases: Vec<f32> = (0..elements).map(|i| if i % 3 == 0 { 100.0 * rng.signed() } else { 0.0 }).collect();
+        let marks: Vec<u32> = (0..2 * elements)
+            .map(|i| match (i / vocabulary % 2, rng.below(8)) {
+                (0, 0) => IN_WINDOW,
+                (0, 1) => IN_WINDOW | (1 + rng.below(9) as u32),
+                (1, 2) if i / vocabulary < 2 => 2 + rng.below(12) as u32,
+                _ => 0,
+            })
+            .collect();
+        cases.push(Case::new(
+            AdjustLogits,
+            vec![
+                HostTensor::f32(&[rows, vocabulary], &logits),
+                HostTensor::u32(&[rows, AdjustSettings::WORDS], &settings),
+                HostTensor::f32(&[rows, vocabulary], &biases),
+                HostTensor::u32(&[rows, 2 * vocabulary], &marks),
+            ],
+            1e-6,
+        ));
+    }
+    cases
+}

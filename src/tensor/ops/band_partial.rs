@@ -1,0 +1,82 @@
+//! First half of choosing a token from a band (`tensor/band.rs`): Gumbel-max over each share of the vocabulary. `sample_merge` is the
+//! second.
+
+use super::sample_band::{Inputs, inputs};
+use super::sample_partial::SHARES;
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::band::{BAND, Band, modules};
+use crate::tensor::op::expect;
+use crate::tensor::truncation::{SampleSettings, Words, by_rows, defines, is_no_logit};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32 (a row's second word is its
+/// step), band [rows, 4] u32. Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32. A share of which nothing is kept has the
+/// least finite value and token 0; with a NaN among the logits, or nothing but -∞, tokens are u32::MAX.
+pub struct BandPartial;
+
+impl Op for BandPartial {
+    fn name(&self) -> &'static str {
+        "band_partial"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("band_partial", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32), Some(DType::U32)])?;
+        let (rows, _) = inputs[0].shape.matrix()?;
+        let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
+        if lengths != [SampleSettings::WORDS, 4, BAND].map(|words| words * rows) {
+            bail!(ShapeMismatch, "band_partial: inputs of {rows} rows have {lengths:?} elements");
+        }
+        Ok(vec![Desc::f32(&[rows, SHARES]), Desc::u32(&[rows, SHARES])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        let mut defines = defines(vocabulary);
+        defines.push(("SHARES", Define::U32(SHARES as u32)));
+        Ok(Kernel {
+            template: include_str!("band_partial.wgsl"),
+            modules: modules(),
+            defines,
+            params: vec![vocabulary as u32],
+            grid: [(SHARES / 64) as u32, rows as u32, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
+            let logits = inputs[0].to_f32()?;
+            let words = Words::of(&inputs[1])?;
+            let step = inputs[2].to_u32()?[1];
+            let band = Band::of(&inputs[3].to_u32()?);
+            let mut values = vec![f32::MIN; SHARES];
+            let mut tokens = vec![if is_no_logit(band.largest) { u32::MAX } else { 0 }; SHARES];
+            for (token, key, _) in band.kept(&logits, words.octaves).filter(|_| !is_no_logit(band.largest)) {
+                let value = words.value(key, band.largest, token as u32, step);
+                if value > values[token % SHARES] {
+                    (values[token % SHARES], tokens[token % SHARES]) = (value, token as u32);
+                }
+            }
+            Ok(vec![HostTensor::f32(&[1, SHARES], &values), HostTensor::u32(&[1, SHARES], &tokens)])
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut inputs = inputs(&mut Rng(98)).unwrap_or_default();
+    // Not a number, and nothing at all.
+    for largest in [u32::MAX, 0x7f_ffff] {
+        if let Some(Inputs { logits, settings, state, border, band_settings, mu, .. }) = inputs.get(3) {
+            let [logits, settings, state] = [logits, settings, state].map(HostTensor::clone);
+            let [border, band_settings, mu] = [border, band_settings, mu].map(HostTensor::clone);
+            let band = HostTensor::u32(&[1, BAND], &[largest, 0, 0, u32::MAX]);
+            inputs.push(Inputs { logits, settings, state, border, band_settings, mu, band });
+        }
+    }
+    // Values of shares without a token are so large that the rest would not be seen beside them.
+    let cases = inputs.into_iter().map(|inputs| {
+        let Inputs { logits, settings, state, band, .. } = inputs;
+        Case::new(BandPartial, vec![logits, settings, state, band], 1e-5)
+    });
+    cases.collect()
+}

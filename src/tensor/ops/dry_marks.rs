@@ -1,0 +1,130 @@
+//! DRY, "don't repeat yourself" (p-e-w 2024, https://github.com/oobabooga/text-generation-webui/pull/5677; llama.cpp has the same):
+//! for each token how many tokens at the end of the text also stand before one of its earlier places, that is, how long a
+//! repetition it would go on with. A sequence breaker ends what is compared, and is never marked itself.
+
+use super::adjust_marks::{history, settings};
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::adjustment::{AdjustSettings, Words, length_of};
+use crate::tensor::op::expect;
+use crate::tensor::truncation::by_rows;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: settings [rows, WORDS] u32 (`AdjustSettings`), state [rows, 4] u32 (a row's first word: its position before the step),
+/// history [rows, capacity] u32, breakers [rows, ⌈vocabulary / 32⌉] u32 (bits by token), marks [rows, 2 · vocabulary] u32 (changed:
+/// the second half, which is zero before).
+pub struct DryMarks {
+    /// Tokens that the step puts into the KV cache.
+    pub advance: usize,
+}
+
+/// Workgroups that share the text of a row.
+const GROUPS: usize = 16;
+
+impl Op for DryMarks {
+    fn name(&self) -> &'static str {
+        "dry_marks"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[4]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("dry_marks", inputs, &[Some(DType::U32); 5])?;
+        let rows = inputs[0].shape.elements() / AdjustSettings::WORDS;
+        let lengths = [0, 1, 2, 3, 4].map(|input| inputs[input].shape.elements());
+        let words = lengths[4].checked_div(2 * rows).unwrap_or(0).div_ceil(32);
+        let fits = rows > 0
+            && lengths[0] == rows * AdjustSettings::WORDS
+            && lengths[1] == rows * 4
+            && lengths[2].is_multiple_of(rows)
+            && lengths[3] == rows * words
+            && lengths[4].is_multiple_of(2 * rows);
+        if !fits {
+            bail!(ShapeMismatch, "dry_marks: inputs of {rows} rows have {lengths:?} elements");
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let rows = inputs[0].shape.elements() / AdjustSettings::WORDS;
+        let capacity = inputs[2].shape.elements() / rows;
+        let vocabulary = inputs[4].shape.elements() / rows / 2;
+        Ok(Kernel {
+            template: include_str!("dry_marks.wgsl"),
+            modules: &[("adjustment", include_str!("../wgsl/adjustment.wgsl"))],
+            defines: vec![("GROUPS", Define::U32(GROUPS as u32))],
+            params: vec![vocabulary as u32, capacity as u32, self.advance as u32],
+            grid: [GROUPS as u32, rows as u32, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        by_rows(inputs[0].shape.elements() / AdjustSettings::WORDS, inputs, |inputs| {
+            let [settings, state, history, breakers, mut marks] =
+                [0, 1, 2, 3, 4].map(|input| inputs[input].to_u32().unwrap_or_default());
+            let words = Words(&settings);
+            let vocabulary = marks.len() / 2;
+            let length = length_of(&state, self.advance, history.len());
+            let text = &history[length - length.min(words.dry_window() as usize)..length];
+            let breaks = |token: u32| breakers[token as usize / 32] >> (token % 32) & 1 == 1;
+            let comparable = text.iter().rev().take(words.dry_longest() as usize).take_while(|token| !breaks(**token));
+            let comparable = comparable.count();
+            for (end, next) in text.iter().enumerate().skip(1) {
+                let pairs = text[..end].iter().rev().zip(text.iter().rev()).take(comparable);
+                let repeated = pairs.take_while(|(earlier, last)| earlier == last).count() as u32;
+                if repeated >= words.dry_allowed_length() && !breaks(*next) {
+                    let mark = &mut marks[vocabulary + *next as usize];
+                    *mark = (*mark).max(repeated);
+                }
+            }
+            inputs[4].set_u32(&marks);
+            Ok(vec![])
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(82);
+    let mut cases = Vec::new();
+    let dry = settings()[3];
+    for (vocabulary, capacity, length, different, breaker, settings) in [
+        (7, 64, 40, 2, 6, dry),
+        (257, 4099, 3001, 3, 2, dry),
+        // One token all along: everything repeats, as far as it is followed.
+        (257, 2003, 2003, 1, 5, AdjustSettings { dry_base: 1.01, ..dry }),
+        (257, 2003, 1501, 1, 5, AdjustSettings { dry_window: 400, dry_base: 1.01, ..dry }),
+        (128_256, 512, 1, 3, 7, dry),
+        (262_147, 5003, 5003, 4, 99, AdjustSettings { dry_window: 1501, dry_allowed_length: 3, ..dry }),
+        (31, 300, 300, 2, 9, AdjustSettings::NEUTRAL),
+    ] {
+        let mut history = history(&mut rng, capacity, different);
+        // The last breaker is a while ago.
+        if length > 90 && different > 1 {
+            history[length - 80] = breaker;
+        }
+        let mut breakers = vec![0u32; usize::div_ceil(vocabulary, 32)];
+        breakers[breaker as usize / 32] |= 1 << (breaker % 32);
+        let advance = length.min(4);
+        let inputs = vec![
+            HostTensor::u32(&[1, AdjustSettings::WORDS], &settings.words()),
+            HostTensor::u32(&[1, 4], &[(length - advance) as u32, 3, 0, 0]),
+            HostTensor::u32(&[1, capacity], &history),
+            HostTensor::u32(&[1, breakers.len()], &breakers),
+            HostTensor::u32(&[1, 2 * vocabulary], &vec![0; 2 * vocabulary]),
+        ];
+        cases.push(Case::new(DryMarks { advance }, inputs, 0.0));
+    }
+    // Three sequences; the second has none, the third is past its end.
+    let settings: Vec<u32> = [dry, AdjustSettings::NEUTRAL, dry].iter().flat_map(AdjustSettings::words).collect();
+    let inputs = vec![
+        HostTensor::u32(&[3, AdjustSettings::WORDS], &settings),
+        HostTensor::u32(&[3, 4], &[99, 0, 0, 0, 150, 3, 0, 1, 200, 0, 1, 2]),
+        HostTensor::u32(&[3, 200], &history(&mut rng, 600, 2)),
+        HostTensor::u32(&[3, 2], &[4, 1, 0, 0, 1, 0]),
+        HostTensor::u32(&[3, 2 * 61], &[0; 6 * 61]),
+    ];
+    cases.push(Case::new(DryMarks { advance: 1 }, inputs, 0.0));
+    cases
+}

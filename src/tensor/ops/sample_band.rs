@@ -1,0 +1,126 @@
+//! The thresholds of truncated sampling as a band (`tensor/band.rs`), which further truncations cut. With mirostat 2 the band ends where
+//! the surprise of a token is more than is allowed now.
+
+use super::sample_split::SampleSplit;
+use super::{SampleHistogram, SampleRange};
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::band::{BAND, Band, BandSettings, modules};
+use crate::tensor::op::expect;
+use crate::tensor::truncation::{BORDER, Border, SampleSettings, Words, by_rows, defines, least_key_of, mass_bits};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), border [rows, BORDER] u32, settings
+/// [rows, WORDS] u32 (`BandSettings`), mu [rows]: the surprise that mirostat allows, in bits. Output: band [rows, 4] u32.
+pub struct SampleBand;
+
+impl Op for SampleBand {
+    fn name(&self) -> &'static str {
+        "sample_band"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let (f32, u32) = (Some(DType::F32), Some(DType::U32));
+        expect("sample_band", inputs, &[f32, u32, u32, u32, f32])?;
+        let (rows, _) = inputs[0].shape.matrix()?;
+        let lengths = [1, 2, 3, 4].map(|input| inputs[input].shape.elements());
+        if lengths != [SampleSettings::WORDS, BORDER, BandSettings::WORDS, 1].map(|words| words * rows) {
+            bail!(ShapeMismatch, "sample_band: inputs of {rows} rows have {lengths:?} elements");
+        }
+        Ok(vec![Desc::u32(&[rows, BAND])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        Ok(Kernel {
+            template: include_str!("sample_band.wgsl"),
+            modules: modules(),
+            defines: defines(vocabulary),
+            params: vec![vocabulary as u32, mass_bits(vocabulary)],
+            grid: [rows as u32, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
+            let logits = inputs[0].to_f32()?;
+            let words = Words::of(&inputs[1])?;
+            let border_words = inputs[2].to_u32()?;
+            let border = Border::of(&border_words);
+            let settings = BandSettings::of(&inputs[3].to_u32()?);
+            let least_key = least_key_of(&border_words, &logits, &words);
+            let mu = inputs[4].to_f32()?[0];
+            let band = Band::of_border(&border, least_key, &words, &settings, mu, mass_bits(logits.len()));
+            Ok(vec![HostTensor::u32(&[1, BAND], &band.words())])
+        })
+    }
+}
+
+/// What the ops of a band have as inputs.
+pub(super) struct Inputs {
+    pub logits: HostTensor,
+    pub settings: HostTensor,
+    pub state: HostTensor,
+    pub border: HostTensor,
+    pub band_settings: HostTensor,
+    pub mu: HostTensor,
+    pub band: HostTensor,
+}
+
+/// Vocabularies of several sizes and kinds, cut before and not, with settings that cut in different ways.
+pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<Inputs>> {
+    let all = SampleSettings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 5 };
+    let cut = SampleSettings { top_k: 900, top_p: 0.97, temperature: 1.3, ..all };
+    let band = BandSettings::ALL;
+    let typical = BandSettings { typical_p: 0.6, ..band };
+    let excluding = BandSettings { xtc_probability: 1.0, xtc_threshold: 0.002, ..band };
+    let both = BandSettings { typical_p: 0.95, xtc_probability: 0.6, ..excluding };
+    let mirostat = BandSettings { tau: 5.0, eta: 0.1, ..band };
+    let mut inputs = Vec::new();
+    for (rows, vocabulary, scale, settings, bands, mu) in [
+        (1, 1, 1.0, all, vec![typical], 1.0),
+        (1, 257, 8.0, all, vec![typical], 1.0),
+        (1, 257, 8.0, SampleSettings { min_p: 0.01, ..all }, vec![both], 1.0),
+        (1, 3001, 3.0, all, vec![excluding], 1.0),
+        (1, 5003, 4.0, cut, vec![both], 0.0),
+        (1, 5003, 4.0, all, vec![mirostat], 7.5),
+        (1, 5003, 4.0, all, vec![mirostat], -3.0),
+        (1, 128_256, 12.0, all, vec![typical], 0.0),
+        (1, 151_937, 1.0, cut, vec![mirostat], 10.0),
+        (1, 262_147, 2.0, all, vec![both], 0.0),
+        (4, 1031, 5.0, cut, vec![typical, excluding, mirostat, band], 4.0),
+    ] {
+        let mut data: Vec<f32> = (0..rows * vocabulary).map(|_| scale * rng.signed()).collect();
+        // What is not to be drawn, and what is equal.
+        if vocabulary == 5003 {
+            data.iter_mut().step_by(7).for_each(|logit| *logit = f32::NEG_INFINITY);
+            data.iter_mut().step_by(5).for_each(|logit| *logit = logit.round());
+        }
+        let logits = HostTensor::f32(&[rows, vocabulary], &data);
+        let words: Vec<u32> = settings.words().repeat(rows);
+        let settings = HostTensor::u32(&[rows, SampleSettings::WORDS], &words);
+        let state: Vec<u32> = (0..rows as u32).flat_map(|row| [7, 3 + row, 0, row]).collect();
+        let state = HostTensor::u32(&[rows, 4], &state);
+        let tally = SampleRange.reference(&mut [logits.clone()])?.remove(0);
+        let mut ranged = [logits.clone(), settings.clone(), tally];
+        SampleHistogram.reference(&mut ranged)?;
+        let [_, _, tally] = ranged;
+        let border = SampleSplit.reference(&mut [logits.clone(), settings.clone(), state.clone(), tally])?.remove(2);
+        let words: Vec<u32> = bands.iter().flat_map(BandSettings::words).collect();
+        let band_settings = HostTensor::u32(&[rows, BandSettings::WORDS], &words);
+        let mu = HostTensor::f32(&[rows], &vec![mu; rows]);
+        let [one, two, three, four, five] = [&logits, &settings, &border, &band_settings, &mu].map(HostTensor::clone);
+        let band = SampleBand.reference(&mut [one, two, three, four, five])?.remove(0);
+        inputs.push(Inputs { logits, settings, state, border, band_settings, mu, band });
+    }
+    Ok(inputs)
+}
+
+pub fn cases() -> Vec<Case> {
+    let inputs = inputs(&mut Rng(92)).unwrap_or_default();
+    let cases = inputs.into_iter().map(|inputs| {
+        let Inputs { logits, settings, border, band_settings, mu, .. } = inputs;
+        Case::new(SampleBand, vec![logits, settings, border, band_settings, mu], 0.0)
+    });
+    cases.collect()
+}

@@ -1,0 +1,68 @@
+//! Last step of typical sampling (`tensor/band.rs`): cuts the band to what is as near to the mean depth as was found.
+
+use super::typical_histogram::{by_digits, digits_of};
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::band::{BAND, BandSettings, DIGITS, TYPICAL, modules, part_of};
+use crate::tensor::op::expect;
+use crate::tensor::truncation::{by_rows, defines};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: settings [rows, WORDS] u32 (`BandSettings`), tally [rows, TYPICAL] u32, band [rows, 4] u32 (changed).
+pub struct TypicalBand;
+
+impl Op for TypicalBand {
+    fn name(&self) -> &'static str {
+        "typical_band"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        // The tally is bound as words that are added to.
+        &[1, 2]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("typical_band", inputs, &[Some(DType::U32); 3])?;
+        let rows = inputs[2].shape.elements() / BAND;
+        let lengths = [0, 1, 2].map(|input| inputs[input].shape.elements());
+        if lengths != [BandSettings::WORDS, TYPICAL, BAND].map(|words| words * rows) {
+            bail!(ShapeMismatch, "typical_band: inputs of {rows} rows have {lengths:?} elements");
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        Ok(Kernel {
+            template: include_str!("typical_band.wgsl"),
+            modules: modules(),
+            // Of the vocabulary nothing is looked at.
+            defines: defines(1),
+            params: vec![],
+            grid: [(inputs[2].shape.elements() / BAND) as u32, 1, 1],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        by_rows(inputs[2].shape.elements() / BAND, inputs, |inputs| {
+            let settings = BandSettings::of(&inputs[0].to_u32()?);
+            let tally = inputs[1].to_u32()?;
+            let mut band = inputs[2].to_u32()?;
+            if settings.typical_p < 1.0 {
+                let mass = u64::from(tally[2]) << 32 | u64::from(tally[1]);
+                let (distance, _) = digits_of(&tally, DIGITS, part_of(mass, settings.typical_p));
+                band[2] = band[2].max(tally[0].saturating_sub(distance));
+                band[3] = band[3].min(tally[0] + distance);
+            }
+            inputs[2].set_u32(&band);
+            Ok(vec![])
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let cases = by_digits(&mut Rng(95)).unwrap_or_default().into_iter().map(|[.., inputs]| {
+        let [band, settings, tally] = [2, 3, 5].map(|input| inputs[input].clone());
+        Case::new(TypicalBand, vec![settings, tally, band], 0.0)
+    });
+    cases.collect()
+}

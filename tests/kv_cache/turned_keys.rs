@@ -1,0 +1,83 @@
+//! What a shift makes of a cache, by logits.
+
+use rillm::Code;
+use rillm::model::KvFormat;
+
+use super::{Loaded, adapter, models, prompt, worst_row};
+
+/// What a token makes of a context whose first tokens were dropped is what it makes of the whole context where it sees no more than
+/// the tokens that are left: rope says how far apart tokens stand and nothing of where. So a window, which the kernels of attention
+/// know of, is the reference for keys that were turned.
+fn a_shift_is_a_window(model: &str, joined: bool, format: KvFormat, dropped: usize) -> f64 {
+    const LENGTH: usize = 45;
+    const CAPACITY: usize = 48;
+    let context = adapter::context(true);
+    let ids = prompt(LENGTH + 1);
+    let (text, next) = ids.split_at(LENGTH);
+    let whole = Loaded::new(&context, model, joined, format, CAPACITY, None);
+    whole.forward(text, 0);
+    let windowed = Loaded::new(&context, model, joined, format, CAPACITY, Some(LENGTH - dropped + 1));
+    let wanted = windowed.forward_on(&whole.cache, next, LENGTH);
+    whole.transformer.shift(&whole.cache, 0, dropped, LENGTH).unwrap();
+    let got = whole.forward(next, LENGTH - dropped);
+    worst_row(&got, &wanted, wanted.len())
+}
+
+#[test]
+fn shifted_keys_are_those_of_the_new_positions() {
+    for model in models() {
+        if model == "gpt2" {
+            continue;
+        }
+        for joined in [false, true] {
+            // Half of it, at once; and little of it, in several runs that don't overlap.
+            for dropped in [23, 7] {
+                let error = a_shift_is_a_window(&model, joined, KvFormat::F32, dropped);
+                println!("{model}, joined {joined}, {dropped} dropped: {error:.1e}");
+                assert!(error < 1e-5, "{model}, joined {joined}, {dropped} dropped: {error:.2e}");
+            }
+            // Turned keys are rounded again.
+            for (format, most) in [(KvFormat::F16, 2e-3), (KvFormat::Q8_0, 2e-2)] {
+                let error = a_shift_is_a_window(&model, joined, format, 7);
+                println!("{model}, joined {joined}, {format:?}: {error:.1e}");
+                assert!(error < most, "{model}, joined {joined}, {format:?}: {error:.2e}");
+            }
+        }
+    }
+}
+
+/// The sinks and what lies behind the context stay as they were, and nothing is moved where nothing is left.
+#[test]
+fn sinks_stay_where_they_are() {
+    let context = adapter::context(true);
+    for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
+        let loaded = Loaded::new(&context, "qwen3", true, format, 20, None);
+        loaded.forward(&prompt(19), 0);
+        let (k, v) = loaded.cache.layer(1);
+        let read = || {
+            let read = pollster::block_on(context.readback(&[k, v])).unwrap();
+            read.iter().map(|tensor| tensor.to_f32().unwrap()).collect::<Vec<_>>()
+        };
+        let row = k.shape().dims()[1];
+        let before = read();
+        loaded.transformer.shift(&loaded.cache, 4, 7, 18).unwrap();
+        let after = read();
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before[..4 * row], after[..4 * row], "{format:?}");
+            assert_eq!(before[11 * row..], after[11 * row..], "{format:?}");
+        }
+        assert_eq!(before[1][11 * row..18 * row], after[1][4 * row..11 * row], "values are only moved, {format:?}");
+        assert_ne!(before[0][11 * row..18 * row], after[0][4 * row..11 * row], "keys are turned, {format:?}");
+        loaded.transformer.shift(&loaded.cache, 4, 14, 18).unwrap();
+        assert_eq!(read(), after, "all but the sinks are dropped, {format:?}");
+    }
+}
+
+#[test]
+fn learned_positions_are_refused() {
+    let context = adapter::context(true);
+    let loaded = Loaded::new(&context, "gpt2", true, KvFormat::F32, 20, None);
+    let error = loaded.transformer.shift(&loaded.cache, 4, 7, 18).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidRequest);
+    assert!(error.message().contains("context_shift: the positions of gpt2 are learned"), "{error}");
+}
