@@ -1,4 +1,5 @@
 //! Tool calls and reasoning in what models write: a table of answers for each family, whatever pieces they come in.
+#![cfg(not(target_arch = "wasm32"))]
 
 use std::path::Path;
 use std::rc::Rc;
