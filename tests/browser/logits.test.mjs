@@ -22,7 +22,8 @@ function withModel(fn, argument = {}, options = {}) {
 
 test('log probabilities of chats: whole and streamed, with bytes and the most probable tokens', async () => {
   const { whole, chunks, bare, logits } = await withModel(async (engine, ask) => {
-    const request = { ...ask, max_tokens: 30, logprobs: true, top_logprobs: 3 };
+    // With a seed, whatever the KV cache still holds, to the last bit.
+    const request = { ...ask, seed: 1, max_tokens: 30, logprobs: true, top_logprobs: 3 };
     const whole = await engine.chat.completions.create(request);
     const chunks = await collect(await engine.chat.completions.create({ ...request, stream: true }));
     const bare = await engine.chat.completions.create({ ...ask, max_tokens: 3, logprobs: true });
@@ -60,7 +61,8 @@ test('log probabilities of completions: texts, offsets and the chosen token amon
   assert.deepEqual([tokens, token_logprobs, top_logprobs, text_offset].map(({ length }) => length), [40, 40, 40, 40]);
   tokens.forEach((token, i) => {
     const piece = text.slice(text_offset[i], text_offset[i + 1]);
-    if (!token.startsWith('bytes:') && !token.startsWith('<')) assert.equal(piece, token);
+    // Bytes that never become a character come as a replacement sign in front of the token that shows it.
+    if (!token.startsWith('bytes:') && !token.startsWith('<')) assert.equal(piece.replace(/^\ufffd+/, ''), token);
     assert.equal(top_logprobs[i][token], token_logprobs[i]);
     assert.ok([2, 3].includes(Object.keys(top_logprobs[i]).length));
   });
