@@ -34,7 +34,7 @@ test('calls, reasoning and ends in the shapes of the API', { timeout: 300_000, s
         for await (const part of await ask({ tools, stream: true })) parts.push(part);
         const forced = await ask({ tools, tool_choice: { type: 'function', function: { name: 'calculator' } } });
         const none = await ask({ tools, tool_choice: 'none' });
-        const thought = await ask({ chat_template: thinking, thinking_token_budget: 4, max_tokens: 20 });
+        const thought = await ask({ chat_template: thinking, thinking_token_budget: 4, min_tokens: 16, max_tokens: 20 });
         const stopped = await ask({ messages: [{ role: 'user', content: 'Tell me a story.' }], stop: ' a' });
         const refused = [];
         for (const request of [{ tools, tool_choice: 'always' }, { tools: [...tools, tools[0]] }, { tool_choice: 'required' }]) {
@@ -69,7 +69,7 @@ test('calls, reasoning and ends in the shapes of the API', { timeout: 300_000, s
   assert.equal(none.finish_reason, 'stop');
 
   const [thought] = seen.thought.choices;
-  assert.ok(thought.message.reasoning_content.length > 0 && thought.message.content.length > 0, JSON.stringify(thought));
+  assert.ok(thought.message.reasoning_content?.length > 0 && thought.message.content?.length > 0, JSON.stringify(thought));
   assert.ok(seen.thought.usage.completion_tokens_details.reasoning_tokens >= 4);
   assert.equal(seen.stopped.choices[0].stop_reason, ' a');
   assert.equal(seen.stopped.choices[0].finish_reason, 'stop');
