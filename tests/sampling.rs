@@ -120,17 +120,18 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
         cut(&mut order, kept);
     }
     order.retain(|token| weight(*token) >= f64::from(settings.min_p));
-    let probability =
-        |order: &[usize], token: usize| weight(token) / order.iter().map(|token| weight(*token)).sum::<f64>();
+    let total = |order: &[usize]| order.iter().map(|token| weight(*token)).sum::<f64>();
     if all.band.typical_p < 1.0 {
-        let surprise = |token: usize| -probability(&order, token).ln();
-        let entropy: f64 = order.iter().map(|token| probability(&order, *token) * surprise(*token)).sum();
+        let total = total(&order);
+        let probability = |token: usize| weight(token) / total;
+        let surprise = |token: usize| -probability(token).ln();
+        let entropy: f64 = order.iter().map(|token| probability(*token) * surprise(*token)).sum();
         let mut by_distance: Vec<(f64, usize)> =
             order.iter().map(|token| ((surprise(*token) - entropy).abs(), *token)).collect();
         by_distance.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut sum = 0.0;
         let reached = |(_, token): &(f64, usize)| {
-            sum += probability(&order, *token);
+            sum += probability(*token);
             sum >= f64::from(all.band.typical_p)
         };
         let kept = by_distance.iter().position(reached).unwrap() + 1;
@@ -141,19 +142,21 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
     if all.band.tau > 0.0 {
         let least = (-f64::from(all.mu)).exp2();
         let most_probable = order[0];
-        let all = order.clone();
-        order.retain(|token| probability(&all, *token) >= least || weight(*token) >= weight(most_probable));
+        let total = total(&order);
+        order.retain(|token| weight(*token) / total >= least || weight(*token) >= weight(most_probable));
     }
     let without_top = {
-        let reaches = |token: &&usize| probability(&order, **token) >= f64::from(all.band.xtc_threshold);
+        let total = total(&order);
+        let reaches = |token: &&usize| weight(**token) / total >= f64::from(all.band.xtc_threshold);
         let least = order.iter().filter(reaches).map(|token| weight(*token)).fold(f64::INFINITY, f64::min);
         order.iter().copied().filter(|token| weight(*token) <= least).collect::<Vec<usize>>()
     };
     let excluded = f64::from(all.band.xtc_probability);
     let mut probabilities = vec![0.0; logits.len()];
     for (order, share) in [(order, 1.0 - excluded), (without_top, excluded)] {
+        let total = total(&order);
         for token in &order {
-            probabilities[*token] += share * probability(&order, *token);
+            probabilities[*token] += share * weight(*token) / total;
         }
     }
     probabilities
