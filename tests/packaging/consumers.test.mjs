@@ -134,7 +134,7 @@ void call;
 const stream: CompletionStream<ChatCompletionChunk> = await engine.chat.completions.create({ messages: [], stream: true }, { signal: AbortSignal.timeout(5) });
 for await (const chunk of stream) { const piece: string | undefined = chunk.choices[0]?.delta.content; void piece; }
 stream.cancel();
-for await (const { choices, usage } of await engine.completions.create({ prompt: text, stream: true })) void [choices[0]?.text, usage?.total_tokens];
+for await (const { choices, usage } of await engine.completions.create({ prompt: text ?? '', stream: true })) void [choices[0]?.text, usage?.total_tokens];
 
 const either: boolean = Math.random() > 0.5;
 const unknownKind = await engine.chat.completions.create({ messages: [], stream: either });
@@ -149,7 +149,7 @@ const rendered: string = await renderTemplate('{{ a }}', { a: 1 });
 const first: number | undefined = (await benchDispatch({ count: 10 })).results[0]?.encode_us;
 void [back, numbers, submits, rendered, first, engine.info.adapter.vendor];
 await engine.chat.completions.create({ messages: [], response_format: { type: 'json_schema', json_schema: { name: 'a', strict: true, schema: { type: 'object' } } } });
-await engine.completions.create({ prompt: text, structured_outputs: { choice: ['a', 'b'] } });
+await engine.completions.create({ prompt: text ?? '', structured_outputs: { choice: ['a', 'b'] } });
 
 try { await engine.dispose(); } catch (error) { if (error instanceof EngineError) { const code: ErrorCode = error.code; void code; } }
 
