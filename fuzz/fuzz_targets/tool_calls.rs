@@ -11,27 +11,6 @@ use rillm::text::reasoning::{Beginning, ReasoningMarkers};
 use rillm::text::tools::{End, Part, ToolFormat, Tools};
 use serde_json::{Value, json};
 
-const FORMATS: [ToolFormat; 18] = [
-    ToolFormat::Hermes,
-    ToolFormat::Qwen3Coder,
-    ToolFormat::Seed,
-    ToolFormat::MiniMax,
-    ToolFormat::Glm,
-    ToolFormat::Llama3,
-    ToolFormat::Mistral,
-    ToolFormat::Gemma,
-    ToolFormat::FunctionGemma,
-    ToolFormat::Gemma4,
-    ToolFormat::Phi,
-    ToolFormat::DeepSeek,
-    ToolFormat::Harmony,
-    ToolFormat::Jamba,
-    ToolFormat::Cohere,
-    ToolFormat::Nemotron,
-    ToolFormat::Lfm2,
-    ToolFormat::Generic,
-];
-
 fn tools() -> Rc<Tools> {
     let tool = |name: &str, properties: Value| {
         json!({"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}})
@@ -93,7 +72,7 @@ fn read<'t>(pieces: impl Iterator<Item = &'t str>, settings: &AnswerSettings, en
 
 fuzz_target!(|bytes: &[u8]| {
     let [format, mode, length, text @ ..] = bytes else { return };
-    let format = FORMATS[usize::from(*format) % FORMATS.len()];
+    let format = ToolFormat::ALL[usize::from(*format) % ToolFormat::ALL.len()];
     let text = String::from_utf8_lossy(text);
     let end = if mode & 1 == 0 { End::Complete } else { End::Cut };
     let beginning = match mode >> 1 & 3 {

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use serde::Serialize;
 
-use super::generate::{Chunk, FinishReason};
+use super::chunk::{Chunk, FinishReason};
 use crate::text::answer::{Answer, AnswerSettings};
 use crate::text::stop::StopStrings;
 use crate::text::tools::{End, Part};

@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 use web_time::Instant;
 
 use super::chat_answer::FREE_CALLS;
-use super::generate::{Choice, Chunk, Request, Timings, Usage};
+use super::chunk::{Chunk, Timings, Usage};
+use super::generate::{Choice, Request};
 use super::loaded::{Engine, Inner};
 use super::logits_processor::LogitsProcessor;
 use crate::error::Result;

@@ -13,9 +13,12 @@
 //! 4. `band_partial` and `sample_merge`: Gumbel-max over the band. `mirostat_update` moves the allowed surprise on.
 
 use super::host::HostTensor;
+use super::op::expect;
 use super::truncation::{
-    BINS, Border, MAX_GROUPS, NONE, REST, Words, depth_of, key_of, mass_as_float, mass_bits, weight_of,
+    BINS, Border, MAX_GROUPS, NONE, REST, SampleSettings, Words, depth_of, key_of, mass_as_float, mass_bits, weight_of,
 };
+use super::{DType, Desc};
+use crate::error::Result;
 
 /// What these truncations depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +63,17 @@ pub(super) const MOMENTS: usize = 5;
 pub(super) const TYPICAL: usize = HEADER + 2 * DIGITS * BINS;
 pub(super) const HEADER: usize = 16;
 pub(super) const DIGITS: usize = 3;
+
+/// The rows of an op whose inputs are logits [rows, vocabulary], settings [rows, WORDS] and band [rows, 4].
+pub(super) fn rows_of(name: &str, inputs: &[Desc]) -> Result<usize> {
+    expect(name, inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
+    let (rows, _) = inputs[0].shape.matrix()?;
+    let lengths = [1, 2].map(|input| inputs[input].shape.elements());
+    if lengths != [SampleSettings::WORDS, BAND].map(|words| words * rows) {
+        bail!(ShapeMismatch, "{name}: inputs of {rows} rows have {lengths:?} elements");
+    }
+    Ok(rows)
+}
 
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[

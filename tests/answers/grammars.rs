@@ -156,7 +156,7 @@ fn what_a_grammar_admits_is_read_as_calls() {
     let tools = schemas();
     let mut seed = 7u64;
     let mut calls = 0;
-    for format in ALL {
+    for format in ToolFormat::ALL {
         for template in templates(format) {
             let markers = format.markers();
             // Markers are control tokens in some models, and text in others.

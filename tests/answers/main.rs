@@ -95,27 +95,6 @@ fn read_all_ways(text: &str, settings: &AnswerSettings, end: End) -> Read {
     whole
 }
 
-const ALL: [ToolFormat; 18] = [
-    ToolFormat::Hermes,
-    ToolFormat::Qwen3Coder,
-    ToolFormat::Seed,
-    ToolFormat::MiniMax,
-    ToolFormat::Glm,
-    ToolFormat::Llama3,
-    ToolFormat::Mistral,
-    ToolFormat::Gemma,
-    ToolFormat::FunctionGemma,
-    ToolFormat::Gemma4,
-    ToolFormat::Phi,
-    ToolFormat::DeepSeek,
-    ToolFormat::Harmony,
-    ToolFormat::Jamba,
-    ToolFormat::Cohere,
-    ToolFormat::Nemotron,
-    ToolFormat::Lfm2,
-    ToolFormat::Generic,
-];
-
 /// Pieces of all formats, put together at random.
 fn fragments() -> impl Strategy<Value = Vec<&'static str>> {
     let known = prop::sample::select(families::FRAGMENTS);
@@ -138,7 +117,7 @@ proptest! {
             places = chosen;
         }
         let cut: Vec<&str> = places.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
-        for format in ALL {
+        for format in ToolFormat::ALL {
             let settings = of_format(format);
             let whole = read_in(&[&text], &settings, end);
             prop_assert_eq!(&read_in(&pieces, &settings, end), &whole, "{:?} {:?}", format, pieces);
@@ -170,7 +149,7 @@ fn plain_text_stays_as_it_is() {
         "`<tool` <",
         "\u{1F600} é",
     ] {
-        for format in ALL {
+        for format in ToolFormat::ALL {
             for end in [End::Complete, End::Cut] {
                 let read = read_all_ways(text, &of_format(format), end);
                 assert_eq!(read, Read { content: text.to_owned(), ..Read::default() }, "{format:?} {end:?}");

@@ -3,10 +3,9 @@
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
 use crate::gpu::Capabilities;
-use crate::tensor::band::{BAND, Band, by_groups, modules, weight};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{MAX_GROUPS, SampleSettings, Words, by_rows, defines, group_of, groups, mass_bits};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::band::{Band, by_groups, modules, rows_of, weight};
+use crate::tensor::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32. Output: masses
 /// [rows, 2 · MAX_GROUPS] u32, low and high words.
@@ -18,12 +17,7 @@ impl Op for BandMass {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("band_mass", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
-        let (rows, _) = inputs[0].shape.matrix()?;
-        let lengths = [1, 2].map(|input| inputs[input].shape.elements());
-        if lengths != [SampleSettings::WORDS, BAND].map(|words| words * rows) {
-            bail!(ShapeMismatch, "band_mass: inputs of {rows} rows have {lengths:?} elements");
-        }
+        let rows = rows_of("band_mass", inputs)?;
         Ok(vec![Desc::u32(&[rows, 2 * MAX_GROUPS])])
     }
 

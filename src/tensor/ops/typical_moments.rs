@@ -3,10 +3,9 @@
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
 use crate::gpu::Capabilities;
-use crate::tensor::band::{BAND, Band, MOMENTS, TYPICAL, by_groups, modules, weight};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{MAX_GROUPS, SampleSettings, Words, by_rows, defines, group_of, groups, mass_bits};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::band::{Band, MOMENTS, TYPICAL, by_groups, modules, rows_of, weight};
+use crate::tensor::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32. Outputs: moments
 /// [rows, MAX_GROUPS · 5] u32; tally [rows, TYPICAL] u32, all zero.
@@ -18,12 +17,7 @@ impl Op for TypicalMoments {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("typical_moments", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
-        let (rows, _) = inputs[0].shape.matrix()?;
-        let lengths = [1, 2].map(|input| inputs[input].shape.elements());
-        if lengths != [SampleSettings::WORDS, BAND].map(|words| words * rows) {
-            bail!(ShapeMismatch, "typical_moments: inputs of {rows} rows have {lengths:?} elements");
-        }
+        let rows = rows_of("typical_moments", inputs)?;
         Ok(vec![Desc::u32(&[rows, MAX_GROUPS * MOMENTS]), Desc::u32(&[rows, TYPICAL])])
     }
 

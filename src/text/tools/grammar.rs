@@ -353,7 +353,7 @@ impl Lark<'_> {
 
 /// Markers that are control tokens in some model.
 fn known_markers() -> impl Iterator<Item = &'static str> {
-    super::ALL_FORMATS.iter().flat_map(|format| format.markers()).chain([
+    ToolFormat::ALL.into_iter().flat_map(ToolFormat::markers).chain([
         "<think>",
         "[THINK]",
         "<seed:think>",

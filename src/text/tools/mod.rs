@@ -64,26 +64,6 @@ pub enum ToolFormat {
     Generic,
 }
 
-/// Those with markers of their own.
-const ALL_FORMATS: [ToolFormat; 16] = [
-    ToolFormat::Hermes,
-    ToolFormat::Seed,
-    ToolFormat::MiniMax,
-    ToolFormat::Glm,
-    ToolFormat::Llama3,
-    ToolFormat::Mistral,
-    ToolFormat::FunctionGemma,
-    ToolFormat::Gemma4,
-    ToolFormat::Phi,
-    ToolFormat::DeepSeek,
-    ToolFormat::Harmony,
-    ToolFormat::Jamba,
-    ToolFormat::Cohere,
-    ToolFormat::Nemotron,
-    ToolFormat::Lfm2,
-    ToolFormat::Generic,
-];
-
 /// LiquidAI LFM2: `<|tool_call_start|>[name(a=1)]<|tool_call_end|>` (https://docs.liquid.ai/lfm/key-concepts/tool-use).
 const LFM2: [Block; 1] = [Block {
     open: "<|tool_call_start|>",
@@ -123,6 +103,27 @@ const SIGNS: &[(ToolFormat, &[&str])] = &[
 ];
 
 impl ToolFormat {
+    pub const ALL: [Self; 18] = [
+        Self::Hermes,
+        Self::Qwen3Coder,
+        Self::Seed,
+        Self::MiniMax,
+        Self::Glm,
+        Self::Llama3,
+        Self::Mistral,
+        Self::Gemma,
+        Self::FunctionGemma,
+        Self::Gemma4,
+        Self::Phi,
+        Self::DeepSeek,
+        Self::Harmony,
+        Self::Jamba,
+        Self::Cohere,
+        Self::Nemotron,
+        Self::Lfm2,
+        Self::Generic,
+    ];
+
     /// The format of a model by its chat template.
     pub fn of_template(source: &str) -> Self {
         let fits = |(_, signs): &&(Self, &[&str])| signs.iter().all(|sign| source.contains(sign));
