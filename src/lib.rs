@@ -1,7 +1,7 @@
 //! rillm runs language models in the browser on WebGPU.
 //!
 //! Folders are layers; each may use what stands below it and nothing else (`ARCHITECTURE.md`, kept by `tests/layers.rs`):
-//! `web` → `engine` → `model`, `text` → `tensor` → `gpu` → `error`.
+//! `web` → `engine` → `sampler`, `model`, `text` → `tensor` → `gpu` → `error`.
 
 #[macro_use]
 pub mod error;
@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod model;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
+pub mod sampler;
 pub mod tensor;
 pub mod text;
 #[cfg(target_arch = "wasm32")]

@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 /// For each layer, the other modules of the crate that it may name.
-const MAY_NAME: [(&str, &[&str]); 8] = [
+const MAY_NAME: [(&str, &[&str]); 9] = [
     ("error", &[]),
     ("gpu", &["error"]),
     ("tensor", &["error", "gpu"]),
     ("model", &["error", "tensor"]),
+    ("sampler", &["error", "tensor"]),
     ("text", &["error"]),
-    ("engine", &["error", "tensor", "model", "text"]),
+    ("engine", &["error", "tensor", "model", "sampler", "text"]),
     ("web", &["error", "engine", "gpu", "tensor"]),
     ("native", &["error", "engine"]),
 ];

@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use rillm::engine::request::dry_breakers;
 use rillm::error::Code;
 use rillm::text::detokenize::StreamDecoder;
-use rillm::text::dry_breakers::DryBreakers;
 use rillm::text::stop::StopStrings;
 use rillm::text::tokenizer::{Tokenizer, Vocabulary};
 use serde_json::Value;
@@ -132,7 +132,7 @@ fn breakers_are_found_over_several_tokens() {
     for name in GOLDEN_TOKENIZERS {
         let (_, tokenizer) = golden(name);
         for breaker in ["\n\n", "END of it", "s:\n"] {
-            let (found, is_written) = DryBreakers::new(&[breaker], &tokenizer, tokenizer.vocab_size()).unwrap();
+            let (found, is_written) = dry_breakers(&[breaker], &tokenizer, tokenizer.vocab_size()).unwrap();
             assert_eq!(is_written, [true], "{name}: {breaker:?}");
             for before in ["so ", "7", "the"] {
                 let ids = tokenizer.encode(&format!("{before}{breaker}"), false, false).unwrap();
@@ -146,7 +146,7 @@ fn breakers_are_found_over_several_tokens() {
             }
         }
         // One that can't be split has no more than its tokens.
-        let (found, _) = DryBreakers::new(&["\n"], &tokenizer, tokenizer.vocab_size()).unwrap();
+        let (found, _) = dry_breakers(&["\n"], &tokenizer, tokenizer.vocab_size()).unwrap();
         assert!(!found.tokens.is_empty() && found.heads.is_empty() && found.rests.is_empty());
     }
 }

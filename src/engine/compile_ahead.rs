@@ -10,11 +10,10 @@ use std::future::Future;
 use futures_util::future::join;
 
 use super::autotune;
-use super::choosing::{Choosing, Features, Target};
 use super::options::LoadOptions;
-use super::session::RING;
 use crate::error::{Code, Result};
 use crate::model::{KvCache, KvFormat, Logits, Transformer};
+use crate::sampler::{Choosing, Features, RING, Target};
 use crate::tensor::{self, Context, Desc, StoredTunings};
 
 /// Tokens of the prompts that are looked at: kernels for a few tokens are others than those for many.

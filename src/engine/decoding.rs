@@ -14,17 +14,14 @@ use std::task::{Poll, Waker};
 
 use web_time::Instant;
 
-use super::choosing::{Choosing, Ending, Features};
 use super::context_shift::ContextShift;
 use super::loaded::Inner;
-use super::logprobs::{Sampled, sampled};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
 use super::sequences::{Row, Sequences};
 use super::session::{ContextShifts, Session};
 use crate::error::{Error, Result};
+use crate::sampler::{Choosing, Ending, Features, Sampled, SamplerSettings, TokenRules, sampled};
 use crate::tensor::{Context, Readback};
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
 
 /// A sequence with so many tokens that nobody has taken waits until they are.
 const MOST_UNREAD: usize = 128;

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use serde::Serialize;
 use web_time::Instant;
 
-use super::choosing::Ending;
 use super::loaded::common_prefix;
 use super::prefill_pace::PrefillPace;
 use super::session::Session;
@@ -14,8 +13,8 @@ use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
 use crate::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
+use crate::sampler::{Ending, SamplerSettings};
 use crate::tensor::{Context, Tensor};
-use crate::text::sampler::SamplerSettings;
 use crate::text::tokenizer::Tokenizer;
 
 /// Up to so many tokens are taken in one by one, by the step that is recorded anyway.

@@ -10,7 +10,6 @@ use std::rc::Rc;
 use web_time::Instant;
 
 use super::answer::{AnswerReader, AnswerRequest};
-use super::choosing::Ending;
 use super::chunk::{Chunk, CompletionTokensDetails, FinishReason, PromptTokensDetails, Timings, Usage};
 use super::constrained::{Constrained, Following};
 use super::constraint::{Asked, Constraint};
@@ -18,18 +17,17 @@ use super::context_shift::ContextShift;
 use super::decoding;
 use super::loaded::{Inner, common_prefix};
 use super::logits_processor::{LogitsProcessor, Processing};
-use super::logprobs::{Sampled, TokenLogprobs};
+use super::logprobs::TokenLogprobs;
 use super::reasoning_budget::{Budget, ReasoningBudget};
 use super::run_ahead::{MAX_STEPS, SUBMITS_IN_FLIGHT};
-use super::session::{ContextShifts, RING, Session};
+use super::session::{ContextShifts, Session};
 use super::speculating::Speculating;
 use super::speculation::Speculation;
 use crate::error::Result;
+use crate::sampler::{Ending, RING, Sampled, SamplerSettings, TokenRules};
 use crate::tensor::Tensor;
 use crate::text::answer::AnswerSettings;
 use crate::text::detokenize::StreamDecoder;
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
 use crate::text::tools::End;
 
 // A slot of the ring is read before a later step writes it.

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::loaded::Inner;
-use super::logprobs::Sampled;
 use super::session::Session;
 use crate::error::Result;
+use crate::sampler::Sampled;
 use crate::tensor::{Readback, StepLogprobs, Tensor};
 
 /// Changes logits.

@@ -6,15 +6,14 @@
 
 use std::rc::Rc;
 
-use super::choosing::{Choosing, Ending, Features, Plans, Target};
-use super::logprobs::{LogprobPlans, LogprobRings};
-use super::session::RING;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
+use crate::sampler::{
+    Choosing, Ending, Features, LogprobPlans, LogprobRings, Plans, RING, SamplerSettings, Target, TokenRules,
+    ring_ranges,
+};
 use crate::tensor::ops::MatVecFew;
 use crate::tensor::{Context, Desc, Plan, Readback, Tensor};
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
 
 /// The most sequences of a step.
 pub const MAX_SEQUENCES: usize = MatVecFew::MAX_TOKENS;
@@ -185,11 +184,4 @@ impl Sequences {
         }
         context.start_readback(&ranges)
     }
-}
-
-/// Where in a ring the tokens of some steps stand: at most as many as it has slots.
-pub fn ring_ranges(first: usize, steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let begin = first % RING;
-    let before_wrap = steps.min(RING - begin);
-    [begin..begin + before_wrap, 0..steps - before_wrap].into_iter().filter(|range| !range.is_empty())
 }

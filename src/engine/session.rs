@@ -8,20 +8,14 @@
 
 use std::rc::Rc;
 
-use super::choosing::{Choosing, Ending, Target};
 use super::generate::Prompted;
-use super::logprobs::{LogprobPlans, LogprobRings};
-use super::sampling::Sampling;
-use super::sequences::ring_ranges;
 use super::verification::{Draft, Verification};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
+use crate::sampler::{
+    Choosing, Ending, LogprobPlans, LogprobRings, RING, SamplerSettings, Sampling, Target, TokenRules, ring_ranges,
+};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
-
-/// Slots of the ring that sampled tokens are written to; more than steps can be in flight.
-pub const RING: usize = 128;
 
 pub struct Session {
     /// Its number in the cache of all.

@@ -9,16 +9,14 @@
 
 use serde::Deserialize;
 
-use super::choosing::Features;
 use super::draft::DraftModel;
 use super::loaded::Inner;
 use super::session::Session;
 use super::verification::Draft;
 use crate::error::Result;
+use crate::sampler::{Features, SamplerSettings, TokenRules};
 use crate::tensor::Readback;
 use crate::tensor::ops::MatVecFew;
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
 
 /// The most tokens of a draft: with the token before it, they are as many as share each read of the weights.
 const MAX_DRAFT: usize = MatVecFew::MAX_TOKENS - 1;

@@ -1,4 +1,4 @@
-//! Text in, text out: tokenizer, streaming detokenizer, stop strings, chat templates, reasoning, tool calls, sampler settings.
+//! Text in, text out: tokenizer, streaming detokenizer, stop strings, chat templates, reasoning, tool calls.
 //!
 //! Runs without a GPU and without a file: what it needs is handed over as plain data. Uses nothing of this crate but the
 //! error type; must not know tensors, models, file formats, requests or the browser, and never asks for the time itself.
@@ -6,11 +6,8 @@
 pub mod answer;
 pub mod chat;
 pub mod detokenize;
-pub mod dry_breakers;
 pub mod grammar;
 pub mod reasoning;
-pub mod sampler;
 pub mod stop;
-pub mod token_rules;
 pub mod tokenizer;
 pub mod tools;

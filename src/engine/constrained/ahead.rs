@@ -7,9 +7,9 @@ use web_time::{Duration, Instant};
 use super::automaton::{Fit, Wanted};
 use super::{Constrained, FOLLOWED_BEFORE, Flight, From, Logits, Way};
 use crate::engine::loaded::Inner;
-use crate::engine::logprobs::{Sampled, sampled};
 use crate::engine::run_ahead::SUBMITS_IN_FLIGHT;
 use crate::error::Result;
+use crate::sampler::{Sampled, sampled};
 
 /// Work that is under way at least: about what a page waits for a read-back. More is lost with a wrong guess, so there is as much more as
 /// goes well between one and the next.
@@ -113,7 +113,7 @@ impl Constrained {
         self.automaton.explore(state, &*self.constraint, &self.forced, FOLLOWED_BEFORE)?;
         if !self.flights.is_empty() {
             let masking = self.session.choosing()?.masking()?;
-            masking.update(context, &self.automaton, &mut self.uploaded)?;
+            masking.update(context, self.automaton.news(&mut self.uploaded))?;
         }
         let least = SUBMITS_IN_FLIGHT.max(self.run_ahead.steps_of(LEAST_WORK).min(MOST_LEAST));
         let reach = least.max(self.run.max(self.automaton.usual_run()) / 2);

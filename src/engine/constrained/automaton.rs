@@ -12,14 +12,12 @@ use std::rc::Rc;
 
 use crate::engine::constraint::{Advance, Constraint};
 use crate::error::Result;
+use crate::sampler::{MASKS, News};
 use crate::tensor::{Allowed, MaskTable};
 use crate::text::tokenizer::Tokenizer;
 
 /// One that no edge is of.
 const NO_TOKEN: u32 = u32::MAX;
-
-/// Masks that differ; beyond, and beyond the table's states, an automaton begins anew.
-pub const MASKS: usize = 256;
 
 /// The state that allows everything, and one for a single choice of which nothing is to be learned.
 const ANYTHING: u32 = 0;
@@ -121,12 +119,6 @@ pub struct Uploaded {
     pub masks: usize,
     /// The mask of the single choice is another one now.
     pub is_scratch_stale: bool,
-}
-
-/// What the GPU is to be told: runs of masks by the first's row, and runs of words of the table by where they begin.
-pub struct News<'a> {
-    pub masks: Vec<(usize, &'a [u32])>,
-    pub table: Vec<(usize, &'a [u32])>,
 }
 
 impl MaskAutomaton {

@@ -17,7 +17,6 @@
 mod ahead;
 mod automaton;
 mod compiled;
-mod masking;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -28,16 +27,15 @@ use std::rc::Rc;
 use web_time::Duration;
 
 pub use self::compiled::{CompiledGrammars, Following};
-pub use self::masking::Masking;
 
 use self::ahead::{FIRST_SINGLE, SHORT_RUN};
 use self::automaton::{MaskAutomaton, Uploaded, Wanted};
 use super::constraint::Constraint;
 use super::loaded::Inner;
-use super::logprobs::Sampled;
 use super::run_ahead::RunAhead;
 use super::session::Session;
 use crate::error::Result;
+use crate::sampler::Sampled;
 use crate::tensor::ops::MaskLogits;
 use crate::tensor::{Readback, Tensor};
 use crate::text::tokenizer::Tokenizer;
@@ -325,7 +323,7 @@ impl Constrained {
     /// Lets the next step choose in a state.
     fn enter(&mut self, engine: &Inner, state: u32) -> Result<()> {
         let masking = self.session.choosing()?.masking()?;
-        masking.update(&engine.context, &self.automaton, &mut self.uploaded)?;
+        masking.update(&engine.context, self.automaton.news(&mut self.uploaded))?;
         masking.enter(&engine.context, 0, self.steps, state)
     }
 

@@ -7,8 +7,8 @@ use web_time::Instant;
 use super::automaton::Wanted;
 use super::{Constrained, From, Logits, Way};
 use crate::engine::loaded::Inner;
-use crate::engine::logprobs::{Sampled, sampled};
 use crate::error::Result;
+use crate::sampler::{Sampled, sampled};
 
 impl Constrained {
     /// Chooses one token, and waits for it.

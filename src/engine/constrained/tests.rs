@@ -4,12 +4,10 @@ use std::rc::Rc;
 
 use super::automaton::Fit;
 use super::*;
-use crate::engine::choosing::Ending;
 use crate::engine::constraint::Advance;
 use crate::engine::source::MemorySource;
 use crate::engine::{Engine, LoadOptions};
-use crate::text::sampler::{Penalties, SamplerSettings};
-use crate::text::token_rules::TokenRules;
+use crate::sampler::{Ending, Penalties, SamplerSettings, TokenRules};
 
 fn engine() -> Engine {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tiny_llama/tied-q4_0.gguf");

@@ -7,6 +7,7 @@
 mod chat;
 mod choices;
 mod completion;
+mod dry_breakers;
 mod ending;
 mod fields;
 mod logprobs;
@@ -18,6 +19,7 @@ mod structured;
 pub use chat::{ChatFields, ChatRequest};
 pub use choices::ChoicesFields;
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
+pub use dry_breakers::dry_breakers;
 pub use ending::{EndingFields, Stop};
 pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
 pub use penalties::PenaltyFields;
@@ -29,12 +31,12 @@ pub(super) use fields::{Fields, Group, group};
 
 use std::rc::Rc;
 
-use super::choosing::check_room;
 use super::context_shift::{ContextShift, ContextShiftRequest};
 use super::generate::Request;
 use super::loaded::Engine;
 use super::speculation::{Speculation, SpeculationRequest};
 use crate::error::Result;
+use crate::sampler::check_room;
 
 /// What chats and completions have in common.
 #[derive(Clone, Debug)]

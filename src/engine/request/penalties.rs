@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::group;
-use crate::engine::choosing::breaker_words;
+use super::{dry_breakers, group};
 use crate::error::Result;
-use crate::text::dry_breakers::DryBreakers;
-use crate::text::sampler::{Dry, Penalties, WHOLE_TEXT};
-use crate::text::token_rules::TokenRules;
+use crate::sampler::{Dry, DryBreakers, Penalties, TokenRules, WHOLE_TEXT, breaker_words};
 use crate::text::tokenizer::Tokenizer;
 
 group! {
@@ -134,7 +131,7 @@ impl PenaltyFields {
         if texts.contains(&"") {
             bail!(InvalidRequest, "dry_sequence_breakers has an empty text");
         }
-        let (breakers, is_written) = DryBreakers::new(&texts, tokenizer, vocab_size)?;
+        let (breakers, is_written) = dry_breakers(&texts, tokenizer, vocab_size)?;
         breaker_words(&breakers, vocab_size).map_err(|error| error.context("dry_sequence_breakers"))?;
         // Of the usual ones a small vocabulary may have none. What was asked for must take effect.
         match texts.iter().zip(is_written).find(|(_, is_written)| is_asked && !is_written) {

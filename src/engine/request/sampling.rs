@@ -4,7 +4,7 @@ use web_time::SystemTime;
 
 use super::group;
 use crate::error::Result;
-use crate::text::sampler::{Dry, Mirostat, Penalties, SamplerSettings};
+use crate::sampler::{Dry, Mirostat, Penalties, SamplerSettings};
 
 group! {
     /// What is not OpenAI's is in vLLM's words: `top_k`, `min_p`; and where it has none in llama.cpp's.

@@ -1,13 +1,11 @@
 //! How a session chooses tokens on the GPU: the settings of its generation, and the recorded commands of one choice. There is a plan
-//! for each set of kernels that requests have asked for (`choosing.rs`).
+//! for each set of kernels that requests have asked for (`features.rs`).
 
 use std::rc::Rc;
 
-use super::choosing::{Choosing, Ending, Features, Plans, Target};
+use super::{Choosing, Ending, Features, Plans, SamplerSettings, Target, TokenRules};
 use crate::error::Result;
 use crate::tensor::{Context, Tensor};
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
 
 pub struct Sampling {
     /// The logits of a decode step, [1, vocab_size].

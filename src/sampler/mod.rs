@@ -4,13 +4,24 @@
 //! (`tensor/band.rs`).
 
 mod features;
+mod logprobs;
+mod masking;
+mod params;
+mod ring;
+mod rules;
+mod sampling;
 mod words;
 
 pub use self::features::{Features, Plans};
+pub use self::logprobs::{LogprobPlans, LogprobRings, Sampled, sampled};
+pub use self::masking::{MASKS, Masking, News};
+pub use self::params::{Dry, MAX_ALLOWED_LENGTH, MAX_TEMPERATURE, Mirostat, Penalties, SamplerSettings, WHOLE_TEXT};
+pub use self::ring::{RING, ring_ranges};
+pub use self::rules::{DryBreakers, MAX_BIAS, TokenRules};
+pub use self::sampling::Sampling;
 pub use self::words::{breaker_words, check_room};
 
 use self::words::{adjust_settings, band_settings, sample_settings, several};
-use super::constrained::Masking;
 use crate::error::Result;
 use crate::tensor::ops::{
     AdjustLogits, AdjustMarks, BandMass, BandPartial, DryMarks, MirostatUpdate, SampleBand, SampleHistogram,
@@ -20,8 +31,6 @@ use crate::tensor::ops::{
 use crate::tensor::{
     AdjustLists, AdjustSettings, BandSettings, Chooser, Context, Desc, DryBreakerWords, SampleSettings, Shape, Tensor,
 };
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
 
 /// What ends a sequence on the GPU, so that steps which ran ahead leave the state and the cache as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

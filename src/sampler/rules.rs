@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use super::dry_breakers::DryBreakers;
 use crate::error::Result;
 
 /// Rules of one generation. The default has none.
@@ -23,6 +22,19 @@ pub struct TokenRules {
     pub dry_breakers: DryBreakers,
     /// Tokens of the text before the answer.
     pub answer_start: usize,
+}
+
+/// Breakers of one generation. The default has none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DryBreakers {
+    /// Tokens in whose text a breaker stands.
+    pub tokens: Vec<u32>,
+    /// Tokens that end with the beginning of one, with the number of the list of what may follow; a token stands here once.
+    pub heads: Vec<(u32, usize)>,
+    /// Numbers of rests.
+    pub lists: Vec<Vec<usize>>,
+    /// Tokens that write a breaker from somewhere in it to its end.
+    pub rests: Vec<Vec<u32>>,
 }
 
 /// The most that a bias may add or take, as in OpenAI's API.

@@ -1,14 +1,21 @@
-//! The masks of structured output on the GPU: an automaton (`automaton.rs`), and the state that each step chose in.
+//! The masks of structured output on the GPU: an automaton as a table, which the engine fills, and the state that each step chose in.
 
 use std::ops::Range;
 
-use super::automaton::{MASKS, MaskAutomaton, Uploaded};
-use crate::engine::choosing::Target;
-use crate::engine::sequences::ring_ranges;
-use crate::engine::session::RING;
+use super::Target;
+use super::ring::{RING, ring_ranges};
 use crate::error::Result;
 use crate::tensor::ops::MaskLogits;
 use crate::tensor::{Context, Desc, MaskTable, Shape, Tensor};
+
+/// Masks that differ, at most.
+pub const MASKS: usize = 256;
+
+/// What the GPU is to be told: runs of masks by the first's row, and runs of words of the table by where they begin.
+pub struct News<'a> {
+    pub masks: Vec<(usize, &'a [u32])>,
+    pub table: Vec<(usize, &'a [u32])>,
+}
 
 #[derive(Clone)]
 pub struct Masking {
@@ -42,8 +49,7 @@ impl Masking {
     }
 
     /// Takes over what the automaton has learned.
-    pub fn update(&self, context: &Context, automaton: &MaskAutomaton, uploaded: &mut Uploaded) -> Result<()> {
-        let news = automaton.news(uploaded);
+    pub fn update(&self, context: &Context, news: News<'_>) -> Result<()> {
         let words = self.masks.shape().matrix()?.1;
         for (row, masks) in news.masks {
             context.write(&self.masks, row * words, bytemuck::cast_slice(masks))?;

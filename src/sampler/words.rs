@@ -1,11 +1,8 @@
 //! A request's settings as the kernels that choose read them.
 
-use super::{Ending, Features};
+use super::{DryBreakers, Ending, Features, SamplerSettings, TokenRules};
 use crate::error::Result;
 use crate::tensor::{AdjustLists, AdjustSettings, BandSettings, DryBreakerWords, SampleSettings};
-use crate::text::dry_breakers::DryBreakers;
-use crate::text::sampler::SamplerSettings;
-use crate::text::token_rules::TokenRules;
 
 /// Bad words of more than one token: the others are banned as the suppressed tokens are.
 pub(super) fn several(rules: &TokenRules) -> Vec<Vec<u32>> {
