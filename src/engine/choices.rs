@@ -10,8 +10,8 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use web_time::Instant;
 
-use super::chat_answer::FREE_CALLS;
-use super::chunk::{Chunk, Timings, Usage};
+use super::api::chat_answer::FREE_CALLS;
+use super::api::chunk::{Chunk, Timings, Usage};
 use super::generate::{Choice, Request};
 use super::loaded::{Engine, Inner};
 use super::logits_processor::LogitsProcessor;

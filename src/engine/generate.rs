@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use web_time::Instant;
 
-use super::answer::{AnswerReader, AnswerRequest};
-use super::chunk::{Chunk, CompletionTokensDetails, FinishReason, PromptTokensDetails, Timings, Usage};
+use super::api::answer::{AnswerReader, AnswerRequest};
+use super::api::chunk::{Chunk, CompletionTokensDetails, FinishReason, PromptTokensDetails, Timings, Usage};
 use super::constrained::{Constrained, Following};
 use super::constraint::{Asked, Constraint};
 use super::context_shift::ContextShift;

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use web_time::Duration;
 
-use super::chat_prompt::Templates;
+use super::api::chat_prompt::Templates;
 use super::constrained::CompiledGrammars;
 use super::constraint::{GrammarCompiler, GrammarLoader};
 use super::decoding::Decoding;
 use super::draft::DraftModel;
-use super::info::ModelInfo;
+use super::load::info::ModelInfo;
 use super::prefill_pace::PrefillPace;
 use super::session::Session;
 use crate::error::Result;

@@ -31,10 +31,10 @@ pub(super) use fields::{Fields, Group, group};
 
 use std::rc::Rc;
 
-use super::context_shift::{ContextShift, ContextShiftRequest};
-use super::generate::Request;
-use super::loaded::Engine;
-use super::speculation::{Speculation, SpeculationRequest};
+use crate::engine::context_shift::{ContextShift, ContextShiftRequest};
+use crate::engine::generate::Request;
+use crate::engine::loaded::Engine;
+use crate::engine::speculation::{Speculation, SpeculationRequest};
 use crate::error::Result;
 use crate::sampler::check_room;
 

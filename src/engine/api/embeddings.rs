@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::loaded::{Engine, Inner, Model};
 use super::request::{Fields, group};
+use crate::engine::loaded::{Engine, Inner, Model};
 use crate::error::Result;
 use crate::model::{Encoder, Pooling};
 use crate::tensor::{Context, HostTensor, Tensor, ops};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::load::about;
+use super::about;
 use super::options::{LoadOptions, capacity, layout};
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};

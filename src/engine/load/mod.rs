@@ -1,19 +1,26 @@
 //! From a source of bytes to an engine that answers.
 
+pub(super) mod autotune;
+mod compile_ahead;
+pub mod hub;
+pub(super) mod info;
+pub(super) mod inspect;
+mod model_text;
+pub(super) mod options;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::autotune::{self, AutotuneInfo};
-use super::chat_prompt::Templates;
-use super::compile_ahead;
-use super::decoding::Decoding;
-use super::draft::{self, DraftInfo, DraftModel};
-use super::info::{ModelInfo, Phase, Progress};
-use super::loaded::{Engine, Inner, Model};
-use super::model_text::ModelText;
-use super::options::{LoadOptions, capacity, layout};
-use super::sequences::{MAX_SEQUENCES, Sequences};
-use super::session::Session;
+use self::autotune::AutotuneInfo;
+use self::info::{ModelInfo, Phase, Progress};
+use self::model_text::ModelText;
+use self::options::{LoadOptions, capacity, layout};
+use crate::engine::api::chat_prompt::Templates;
+use crate::engine::decoding::Decoding;
+use crate::engine::draft::{self, DraftInfo, DraftModel};
+use crate::engine::loaded::{Engine, Inner, Model};
+use crate::engine::sequences::{MAX_SEQUENCES, Sequences};
+use crate::engine::session::Session;
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;

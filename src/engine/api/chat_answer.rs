@@ -4,11 +4,11 @@
 use std::rc::Rc;
 
 use super::chat_prompt::Rendered;
-use super::constraint::Asked;
-use super::generate::Request;
-use super::loaded::Engine;
-use super::reasoning_budget::Budget;
 use super::request::{ChatFields, ReasoningFields};
+use crate::engine::constraint::Asked;
+use crate::engine::generate::Request;
+use crate::engine::loaded::Engine;
+use crate::engine::reasoning_budget::Budget;
 use crate::error::Result;
 use crate::text::answer::AnswerSettings;
 use crate::text::grammar::Grammar;
@@ -21,11 +21,11 @@ const BEHIND_END: &str = "\n\n";
 const HARMONY_END: [&str; 7] = ["<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", ""];
 
 /// The field that a grammar is from where a call is the model's choice.
-pub(super) const FREE_CALLS: &str = "tools";
+pub(in crate::engine) const FREE_CALLS: &str = "tools";
 
 impl Engine {
     /// Adds to a request how its answer is read.
-    pub(super) fn reading(
+    pub(in crate::engine) fn reading(
         &self,
         mut request: Request,
         chat: &ChatFields,

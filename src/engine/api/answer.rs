@@ -51,7 +51,7 @@ pub enum StopReason {
 
 /// How an answer is read.
 #[derive(Clone, Default)]
-pub(super) struct AnswerRequest {
+pub(in crate::engine) struct AnswerRequest {
     pub stop: StopStrings,
     /// Stop strings that end in the text of so many first tokens don't count, as in vLLM.
     pub min_tokens: usize,
@@ -73,7 +73,7 @@ pub(super) struct AnswerRequest {
 }
 
 /// An answer as it is read.
-pub(super) struct AnswerReader {
+pub(in crate::engine) struct AnswerReader {
     request: AnswerRequest,
     answer: Answer,
     /// Calls that have begun, and those that are whole.

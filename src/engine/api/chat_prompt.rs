@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 use web_time::SystemTime;
 
-use super::info::Warning;
-use super::loaded::Engine;
-use super::options::LoadOptions;
 use super::request::ChatFields;
+use crate::engine::load::info::Warning;
+use crate::engine::load::options::LoadOptions;
+use crate::engine::loaded::Engine;
 use crate::error::Result;
 use crate::text::chat::{
     ChatTemplate, ChatTemplates, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME,
@@ -20,7 +20,7 @@ const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 const FIELDS: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
 
 /// A template, and what its text tells of how the model answers.
-pub(super) struct Template {
+pub(in crate::engine) struct Template {
     template: ChatTemplate,
     source: String,
     pub tool_format: ToolFormat,
@@ -58,14 +58,14 @@ impl Template {
 }
 
 /// The templates that a model's chats are written by.
-pub(super) struct Templates {
+pub(in crate::engine) struct Templates {
     default: Template,
     /// For chats with tools.
     tools: Option<Template>,
 }
 
 /// A chat as a template has written it, and that template where it is the request's own.
-pub(super) struct Rendered {
+pub(in crate::engine) struct Rendered {
     pub prompt: String,
     own: Option<Template>,
     with_tools: bool,
@@ -113,7 +113,12 @@ impl Engine {
         Ok(self.rendered(request, &tools, &choice)?.prompt)
     }
 
-    pub(super) fn rendered(&self, request: &ChatFields, tools: &Tools, choice: &ToolChoice) -> Result<Rendered> {
+    pub(in crate::engine) fn rendered(
+        &self,
+        request: &ChatFields,
+        tools: &Tools,
+        choice: &ToolChoice,
+    ) -> Result<Rendered> {
         if request.messages.is_empty() {
             bail!(InvalidRequest, "messages is empty, wanted at least one message");
         }

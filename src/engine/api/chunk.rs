@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::answer::{MalformedToolCall, StopReason, ToolCallDelta};
-use super::logprobs::TokenLogprobs;
+use crate::engine::logprobs::TokenLogprobs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -98,7 +98,7 @@ pub struct Chunk {
 
 impl Chunk {
     /// Whether there is something to hand out.
-    pub(super) fn says_nothing(&self) -> bool {
+    pub(in crate::engine) fn says_nothing(&self) -> bool {
         self.text.is_empty() && self.reasoning.is_empty() && self.tool_calls.is_empty()
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::autotune::AutotuneInfo;
-use super::draft::DraftInfo;
+use crate::engine::draft::DraftInfo;
 use crate::model::{KvFormat, Precision};
 use crate::tensor::AdapterInfo;
 

@@ -17,7 +17,7 @@ macro_rules! group {
         #[derive(serde::Deserialize)]
         pub struct $name { $($(#[$of_field])* pub $field: $kind,)* }
 
-        impl $crate::engine::request::Group for $name {
+        impl $crate::engine::api::request::Group for $name {
             const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
         }
     };

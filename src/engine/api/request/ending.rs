@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::group;
-use crate::engine::answer::AnswerRequest;
+use crate::engine::api::answer::AnswerRequest;
 use crate::error::Result;
 use crate::text::stop::StopStrings;
 

@@ -1,0 +1,8 @@
+//! What is asked of a loaded model and what it answers, in the shapes of OpenAI's API.
+
+pub(super) mod answer;
+pub(super) mod chat_answer;
+pub(super) mod chat_prompt;
+pub(super) mod chunk;
+pub(super) mod embeddings;
+pub mod request;
