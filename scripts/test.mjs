@@ -55,7 +55,7 @@ function nodeTests(folder) {
 }
 
 function rustFiles(folder) {
-  return readdirSync(join(root, folder)).filter((name) => name.endsWith('.rs')).map((name) => join(folder, name));
+  return readdirSync(join(root, folder), { recursive: true }).filter((name) => name.endsWith('.rs')).map((name) => join(folder, name));
 }
 
 const WASM = ['--target', 'wasm32-unknown-unknown'];

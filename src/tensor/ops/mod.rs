@@ -1,115 +1,140 @@
-//! The ops. One op is one `.rs` and its `.wgsl`; a new one is a line in this list, and the tests walk it.
+//! The ops, in folders by family. One op is one `.rs` and its `.wgsl`; a new one is a line in this list, and the tests walk it.
 
 use super::{Case, Op};
 
-mod activation;
-mod cache_dtype;
-mod epilogue;
-mod placement;
-mod qkv_parts;
-mod residual;
-mod row_norm;
-
 macro_rules! ops {
-    ($($module:ident: $op:ident,)*) => {
-        $(mod $module;)*
-        $(pub use $module::$op;)*
+    ($($family:ident ($($shared:ident),*) { $($module:ident: $op:ident,)* })* - { $($bare:ident: $bare_op:ident,)* }) => {
+        $(mod $family {
+            $(pub(super) mod $shared;)*
+            $(pub(super) mod $module;)*
+        })*
+        $($(pub use $family::$module::$op;)*)*
+        $(mod $bare;)*
+        $(pub use $bare::$bare_op;)*
 
         /// The test cases of every op, by its name.
-        pub const ALL: &[(&str, fn() -> Vec<Case>)] = &[$((stringify!($module), $module::cases),)*];
+        pub const ALL: &[(&str, fn() -> Vec<Case>)] = &[
+            $($((stringify!($module), $family::$module::cases),)*)*
+            $((stringify!($bare), $bare::cases),)*
+        ];
     };
 }
 
+// In parentheses stand the files of a family that are no op: what its ops share.
 ops! {
-    add: Add,
-    add_positions: AddPositions,
-    add_row: AddRow,
-    adjust_logits: AdjustLogits,
-    adjust_marks: AdjustMarks,
-    argmax: Argmax,
-    attention: Attention,
-    attention_merge: AttentionMerge,
-    attention_out: AttentionOut,
-    attention_prefill: AttentionPrefill,
-    attention_spans: AttentionSpans,
-    attention_split: AttentionSplit,
-    band_mass: BandMass,
-    band_partial: BandPartial,
-    binary: Binary,
-    combine_experts: CombineExperts,
-    concat_columns: ConcatColumns,
-    copy_sequence: CopySequence,
-    dot: Dot,
-    dry_marks: DryMarks,
-    embedding: Embedding,
-    embedding_part: EmbeddingPart,
-    fill: Fill,
-    group_experts: GroupExperts,
-    kv_append: KvAppend,
-    kv_shift: KvShift,
-    layer_norm: LayerNorm,
-    logprobs_merge: LogprobsMerge,
-    logprobs_partial: LogprobsPartial,
-    mask_logits: MaskLogits,
-    mat_mul: MatMul,
-    mat_mul_experts: MatMulExperts,
-    mat_mul_f32: MatMulF32,
-    mat_mul_int8: MatMulInt8,
-    mat_vec: MatVec,
-    mat_vec_add: MatVecAdd,
-    mat_vec_experts: MatVecExperts,
-    mat_vec_few: MatVecFew,
-    mean_rows: MeanRows,
-    mirostat_update: MirostatUpdate,
-    norm_add: NormAdd,
-    norm_gate_up: NormGateUp,
-    norm_heads: NormHeads,
-    norm_mat_vec: NormMatVec,
-    norm_qkv: NormQkv,
-    norm_up: NormUp,
-    place_columns: PlaceColumns,
-    quantize: Quantize,
-    random: Random,
-    rms_norm: RmsNorm,
-    rms_norm_int8: RmsNormInt8,
-    rms_norm_planes: RmsNormPlanes,
-    rope: Rope,
-    rope_kv_append: RopeKvAppend,
-    rope_positions: RopePositions,
-    route_experts: RouteExperts,
-    sample_band: SampleBand,
-    sample_histogram: SampleHistogram,
-    sample_merge: SampleMerge,
-    sample_partial: SamplePartial,
-    sample_range: SampleRange,
-    sample_resolve: SampleResolve,
-    sample_split: SampleSplit,
-    scale: Scale,
-    slice_columns: SliceColumns,
-    slice_rows: SliceRows,
-    softcap: Softcap,
-    swiglu: Swiglu,
-    swiglu_fused: SwigluFused,
-    swiglu_int8: SwigluInt8,
-    swiglu_planes: SwigluPlanes,
-    typical_band: TypicalBand,
-    typical_histogram: TypicalHistogram,
-    typical_moments: TypicalMoments,
-    unary: Unary,
-    xtc: Xtc,
+    activations (activation) {
+        swiglu: Swiglu,
+        swiglu_fused: SwigluFused,
+        swiglu_int8: SwigluInt8,
+        swiglu_planes: SwigluPlanes,
+    }
+    attention () {
+        attention: Attention,
+        attention_merge: AttentionMerge,
+        attention_out: AttentionOut,
+        attention_prefill: AttentionPrefill,
+        attention_spans: AttentionSpans,
+        attention_split: AttentionSplit,
+    }
+    cache (cache_dtype, placement, qkv_parts) {
+        copy_sequence: CopySequence,
+        kv_append: KvAppend,
+        kv_shift: KvShift,
+        rope_kv_append: RopeKvAppend,
+    }
+    elementwise () {
+        add: Add,
+        add_row: AddRow,
+        binary: Binary,
+        fill: Fill,
+        random: Random,
+        scale: Scale,
+        softcap: Softcap,
+        unary: Unary,
+    }
+    embedding () {
+        add_positions: AddPositions,
+        embedding: Embedding,
+        embedding_part: EmbeddingPart,
+    }
+    experts () {
+        combine_experts: CombineExperts,
+        group_experts: GroupExperts,
+        mat_mul_experts: MatMulExperts,
+        mat_vec_experts: MatVecExperts,
+        route_experts: RouteExperts,
+    }
+    norms (row_norm) {
+        layer_norm: LayerNorm,
+        norm_add: NormAdd,
+        norm_heads: NormHeads,
+        rms_norm: RmsNorm,
+        rms_norm_int8: RmsNormInt8,
+        rms_norm_planes: RmsNormPlanes,
+    }
+    products (epilogue, residual) {
+        mat_mul: MatMul,
+        mat_mul_f32: MatMulF32,
+        mat_mul_int8: MatMulInt8,
+        mat_vec: MatVec,
+        mat_vec_add: MatVecAdd,
+        mat_vec_few: MatVecFew,
+        norm_gate_up: NormGateUp,
+        norm_mat_vec: NormMatVec,
+        norm_qkv: NormQkv,
+        norm_up: NormUp,
+        quantize: Quantize,
+    }
+    reductions () {
+        dot: Dot,
+        mean_rows: MeanRows,
+    }
+    rope () {
+        rope: Rope,
+        rope_positions: RopePositions,
+    }
+    shape () {
+        concat_columns: ConcatColumns,
+        place_columns: PlaceColumns,
+        slice_columns: SliceColumns,
+        slice_rows: SliceRows,
+    }
+    - {
+        adjust_logits: AdjustLogits,
+        adjust_marks: AdjustMarks,
+        argmax: Argmax,
+        band_mass: BandMass,
+        band_partial: BandPartial,
+        dry_marks: DryMarks,
+        logprobs_merge: LogprobsMerge,
+        logprobs_partial: LogprobsPartial,
+        mask_logits: MaskLogits,
+        mirostat_update: MirostatUpdate,
+        sample_band: SampleBand,
+        sample_histogram: SampleHistogram,
+        sample_merge: SampleMerge,
+        sample_partial: SamplePartial,
+        sample_range: SampleRange,
+        sample_resolve: SampleResolve,
+        sample_split: SampleSplit,
+        typical_band: TypicalBand,
+        typical_histogram: TypicalHistogram,
+        typical_moments: TypicalMoments,
+        xtc: Xtc,
+    }
 }
 
-pub use activation::Activation;
-pub use attention_prefill::AttentionTile;
-pub use attention_split::Splits;
-pub use binary::BinaryKind;
-pub use cache_dtype::cache_columns;
-pub use epilogue::Epilogue;
-pub use qkv_parts::QkvParts;
-pub(super) use random::pcg3d;
-pub use residual::Residual;
-pub use row_norm::RowNorm;
-pub use unary::UnaryKind;
+pub use activations::activation::Activation;
+pub use attention::attention_prefill::AttentionTile;
+pub use attention::attention_split::Splits;
+pub use cache::cache_dtype::cache_columns;
+pub use cache::qkv_parts::QkvParts;
+pub use elementwise::binary::BinaryKind;
+pub(super) use elementwise::random::pcg3d;
+pub use elementwise::unary::UnaryKind;
+pub use norms::row_norm::RowNorm;
+pub use products::epilogue::Epilogue;
+pub use products::residual::Residual;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens
 /// it is limited by reading the weight; more share what was read in workgroup memory.

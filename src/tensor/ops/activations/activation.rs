@@ -1,0 +1,58 @@
+//! The functions that a feed-forward's gate, or its only projection, goes through (`wgsl/activate.wgsl`).
+
+use crate::gpu::Define;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// x · sigmoid(x), also called Swish (Ramachandran et al. 2017).
+    #[default]
+    Silu,
+    /// By the tanh approximation (Hendrycks, Gimpel 2016), which models that name it `gelu_pytorch_tanh` or `gelu_new` were
+    /// trained with.
+    GeluTanh,
+    /// x · Φ(x), with the error function in Chebyshev form (Numerical Recipes, `erfcc`), to 2e-7.
+    Gelu,
+}
+
+impl Activation {
+    pub const ALL: [Self; 3] = [Self::Silu, Self::GeluTanh, Self::Gelu];
+
+    pub(in crate::tensor::ops) fn defines(self) -> Vec<(&'static str, Define)> {
+        match self {
+            Self::Silu => vec![],
+            Self::GeluTanh => vec![("GELU", Define::Flag)],
+            Self::Gelu => vec![("GELU", Define::Flag), ("GELU_ERF", Define::Flag)],
+        }
+    }
+
+    pub(in crate::tensor::ops) fn of(self, x: f64) -> f64 {
+        match self {
+            Self::Silu => x / (1.0 + (-x).exp()),
+            // ½ x (1 + tanh(a)), in the form that keeps its digits where tanh is near -1.
+            Self::GeluTanh => {
+                let a = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+                x / (1.0 + (-2.0 * a).exp())
+            }
+            Self::Gelu => 0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
+        }
+    }
+}
+
+/// The complementary error function in double precision: its series near zero and its continued fraction further out (Abramowitz
+/// and Stegun, 7.1.6 and 7.1.14).
+fn erfc(x: f64) -> f64 {
+    let z = x.abs();
+    let tail = if z < 3.0 {
+        let (mut term, mut sum, mut n) = (z, z, 0.0);
+        while term > sum * 1e-17 {
+            n += 1.0;
+            term *= 2.0 * z * z / (2.0 * n + 1.0);
+            sum += term;
+        }
+        1.0 - 2.0 / std::f64::consts::PI.sqrt() * (-z * z).exp() * sum
+    } else {
+        let fraction = (1..=60).rev().fold(z, |below, n| z + f64::from(n) / 2.0 / below);
+        (-z * z).exp() / fraction / std::f64::consts::PI.sqrt()
+    };
+    if x < 0.0 { 2.0 - tail } else { tail }
+}

@@ -1,0 +1,134 @@
+//! Merges the splits that `attention_split` made of a few tokens' attention.
+
+use super::attention_split::{ALL_SPLITS, AttentionSplit, SHAPES, inputs, inputs_of_sequences};
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::ops::Splits;
+use crate::tensor::ops::cache::placement::Placement;
+use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::quant::BLOCK;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: sums [tokens · splits, heads · head_dim] and totals [tokens · splits, heads · 2] of `attention_split`, state [4] u32
+/// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it. Output: [tokens, heads · head_dim], each row
+/// in planes (`tensor/planar.rs`); zero for a sequence that has stopped.
+pub struct AttentionMerge {
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Of the cache.
+    pub capacity: usize,
+    pub splits: Splits,
+}
+
+impl Op for AttentionMerge {
+    fn name(&self) -> &'static str {
+        "attention_merge"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("attention_merge", inputs, &[f32, f32, Some(DType::U32)])?;
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        let fits = rows.is_multiple_of(self.splits.splits)
+            && inputs[1].shape.dims() == [rows, self.heads * 2]
+            && columns == self.heads * self.head_dim
+            && self.head_dim.is_multiple_of(4)
+            && columns.is_multiple_of(BLOCK);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "attention_merge: sums {}, totals {}; wanted {} splits of each token, {} heads of {} elements (a multiple of 4), \
+                 and a multiple of {BLOCK} in all",
+                inputs[0].shape,
+                inputs[1].shape,
+                self.splits.splits,
+                self.heads,
+                self.head_dim
+            );
+        }
+        Placement::of("attention_merge", inputs[2], rows / self.splits.splits)?;
+        Ok(vec![Desc::f32(&[rows / self.splits.splits, columns])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (tokens, columns) = outputs[0].shape.matrix()?;
+        let words = tokens * columns / 4;
+        Ok(Kernel {
+            template: include_str!("attention_merge.wgsl"),
+            modules: &[],
+            defines: Placement::of("attention_merge", inputs[2], tokens)?.defines(),
+            params: vec![
+                words as u32,
+                (columns / BLOCK) as u32,
+                self.heads as u32,
+                self.head_dim as u32,
+                self.splits.splits as u32,
+                self.splits.tile as u32,
+                self.capacity as u32,
+            ],
+            grid: grid_2d(words.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
+        let placement = Placement::of("attention_merge", inputs[2].desc(), rows / self.splits.splits)?;
+        let state = inputs[2].to_u32()?;
+        let all = self.splits.splits;
+        let mut out = Vec::with_capacity(rows / all * columns);
+        let tokens = sums.chunks_exact(all * columns).zip(totals.chunks_exact(all * self.heads * 2));
+        for (token, (sums, totals)) in tokens.enumerate() {
+            let splits = self.splits.ranges(placement.length(&state, token, self.capacity)).len();
+            if splits == 0 {
+                out.extend(vec![0.0; columns]);
+                continue;
+            }
+            let parts: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
+            let merged: Vec<f32> = (0..columns)
+                .map(|column| {
+                    let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
+                    let largest = (0..splits).map(|split| total(split)[0]).fold(f32::NEG_INFINITY, f32::max);
+                    let weight = |split: usize| (f64::from(total(split)[0]) - f64::from(largest)).exp();
+                    let sum: f64 = (0..splits).map(|split| weight(split) * f64::from(parts[split][column])).sum();
+                    let all: f64 = (0..splits).map(|split| weight(split) * f64::from(total(split)[1])).sum();
+                    (sum / all) as f32
+                })
+                .collect();
+            out.extend(to_planar(&merged));
+        }
+        Ok(vec![HostTensor::f32(&[rows / all, columns], &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(66);
+    let mut cases = Vec::new();
+    for splits in ALL_SPLITS {
+        for (index, shape) in SHAPES.into_iter().enumerate() {
+            let (heads, kv_heads, head_dim, capacity, _) = shape;
+            let mut of_split = inputs(&mut rng, 2 + index % 7, DType::F32, shape);
+            let split = AttentionSplit {
+                heads,
+                kv_heads,
+                head_dim,
+                scale: 1.0 / (head_dim as f32).sqrt(),
+                window: None,
+                softcap: None,
+                splits,
+            };
+            let Ok(mut parts) = split.reference(&mut of_split) else { continue };
+            parts.extend(of_split.pop());
+            cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));
+            if index % 3 == 2 {
+                let mut of_split = inputs_of_sequences(&mut rng, DType::F32, shape);
+                let Ok(mut parts) = split.reference(&mut of_split) else { continue };
+                parts.extend(of_split.pop());
+                cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));
+            }
+        }
+    }
+    cases
+}

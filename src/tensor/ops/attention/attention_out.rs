@@ -1,0 +1,218 @@
+//! The second half of one token's attention, in one dispatch: merges the splits of `attention_split`, projects, and adds to the
+//! residual stream.
+
+use super::attention_split::{ALL_SPLITS, SHAPES, Splits};
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{grid_2d, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::ops::Residual;
+use crate::tensor::ops::products::mat_vec::reference_linear;
+use crate::tensor::planar::from_planar;
+use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+
+/// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
+/// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped: then nothing is done), a
+/// bias of all rows, if there is one, and x [1, rows] in planes, if that is what the product is added to (`Residual`).
+pub struct AttentionOut {
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Positions that the KV cache has room for.
+    pub capacity: usize,
+    pub splits: Splits,
+    pub residual: Residual,
+    pub bias: bool,
+}
+
+const OPERANDS: usize = 4;
+
+/// Invocations where a workgroup merges the splits for all its rows.
+const WORKGROUP: u32 = 256;
+
+impl Op for AttentionOut {
+    fn name(&self) -> &'static str {
+        "attention_out"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        self.residual.mutates(OPERANDS, self.bias)
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        let wanted = [f32, f32, None, Some(DType::U32), f32, f32];
+        expect("attention_out", inputs, &wanted[..OPERANDS + self.residual.inputs(self.bias)])?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let splits = self.splits.splits;
+        let fits = inputs[0].shape.dims() == [splits, columns]
+            && inputs[1].shape.dims() == [splits, self.heads * 2]
+            && columns == self.heads * self.head_dim
+            && self.head_dim.is_multiple_of(4)
+            && columns.is_multiple_of(32);
+        match self.residual.infer(inputs, OPERANDS, self.bias, rows).filter(|_| fits) {
+            Some(outputs) => Ok(outputs),
+            None => bail!(
+                ShapeMismatch,
+                "attention_out: sums {}, totals {}, weight {}, bias and x {:?}; wanted {splits} splits, {} heads of {} elements (a \
+                 multiple of 4), and multiples of 32 in all",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape,
+                &inputs[OPERANDS..],
+                self.heads,
+                self.head_dim
+            ),
+        }
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        // Otherwise every few rows would read all splits again.
+        let merges_once =
+            self.can_merge_once(columns, capabilities) && capabilities.max_invocations_per_workgroup >= WORKGROUP;
+        let (team, rows_of_a_team) = match merges_once {
+            true => (Team::in_workgroup(columns, WORKGROUP, capabilities), 4),
+            false => (Team::for_columns(columns, capabilities), 2),
+        };
+        self.kernel_of(team, rows_of_a_team, merges_once, inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let Ok((_, columns)) = inputs[2].shape.matrix() else { return vec![] };
+        let apart = Team::candidates(capabilities).into_iter().filter(|team| team.get("workgroup") == 64);
+        let mut variants: Vec<Variant> = apart.map(|team| team.with("rows", 2).with("merged", 0)).collect();
+        if self.can_merge_once(columns, capabilities) {
+            let lanes = subgroup_lanes(capabilities, 32).unwrap_or(u32::MAX);
+            let together = [(32, 128, 4), (32, 256, 2), (32, 256, 4), (64, 256, 4)];
+            variants.extend(
+                together
+                    .into_iter()
+                    .filter(|(team, workgroup, _)| {
+                        *team >= lanes && *workgroup <= capabilities.max_invocations_per_workgroup
+                    })
+                    .map(|(team, workgroup, rows)| {
+                        Variant::new(&[("team", team), ("workgroup", workgroup), ("rows", rows), ("merged", 1)])
+                    }),
+            );
+        }
+        variants
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let team = Team::of(variant, columns, capabilities);
+        self.kernel_of(team, variant.get("rows"), variant.get("merged") == 1, inputs, capabilities)
+    }
+
+    fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
+        let [rows, columns] = [0, 1].map(|dim| inputs[2].shape.dims().get(dim).copied().unwrap_or_default());
+        [rows, columns, self.splits.splits]
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
+        let state = inputs[3].to_u32()?;
+        if state[2] != 0 {
+            return Ok(vec![]);
+        }
+        let length = (state[0] as usize + 1).min(self.capacity);
+        let splits = self.splits.ranges(length).len();
+        let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
+        let merged: Vec<f32> = (0..columns)
+            .map(|column| {
+                let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
+                let largest = (0..splits).map(|split| total(split)[0]).fold(f32::NEG_INFINITY, f32::max);
+                let weight = |split: usize| (f64::from(total(split)[0]) - f64::from(largest)).exp();
+                let sum: f64 = (0..splits).map(|split| weight(split) * f64::from(rows[split][column])).sum();
+                let all: f64 = (0..splits).map(|split| weight(split) * f64::from(total(split)[1])).sum();
+                (sum / all) as f32
+            })
+            .collect();
+        let attention = HostTensor::f32(&[1, columns], &merged);
+        let products: Vec<f32> =
+            reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
+        self.residual.reference(inputs, OPERANDS, self.bias, products)
+    }
+}
+
+impl AttentionOut {
+    /// Whether the attention of all heads fits in workgroup memory, and is worth it.
+    fn can_merge_once(&self, columns: usize, capabilities: &Capabilities) -> bool {
+        self.splits.splits > 1 && columns * 4 <= capabilities.max_workgroup_storage_size as usize / 2
+    }
+
+    fn kernel_of(
+        &self,
+        team: Team,
+        rows_of_a_team: u32,
+        merges_once: bool,
+        inputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let blocks = columns / BLOCK;
+        let splits = self.splits.splits;
+        let mut defines = team.defines();
+        defines.extend(self.residual.defines(3, self.bias));
+        defines.extend([
+            ("ROWS", Define::U32(rows_of_a_team)),
+            ("TWO_ROWS", Define::Flag),
+            ("SPLITS", Define::U32(splits as u32)),
+            ("HEADS", Define::U32(self.heads as u32)),
+            ("BLOCKS", Define::U32(blocks as u32)),
+        ]);
+        if rows_of_a_team == 4 {
+            defines.push(("FOUR_ROWS", Define::Flag));
+        }
+        if merges_once {
+            defines.push(("MERGED_ONCE", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("attention_out.wgsl"),
+            modules: &[],
+            defines,
+            params: [rows, blocks, self.head_dim, self.splits.tile, self.capacity]
+                .map(|number| number as u32)
+                .into_iter()
+                .chain(self.residual.params(inputs, rows))
+                .collect(),
+            grid: grid_2d(
+                rows.div_ceil(rows_of_a_team as usize * team.teams()),
+                capabilities.max_workgroups_per_dimension,
+            ),
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(36);
+    let mut cases = Vec::new();
+    for (index, (heads, _, head_dim, capacity, position)) in SHAPES.into_iter().enumerate() {
+        for splits in ALL_SPLITS {
+            let columns = heads * head_dim;
+            // The formats take turns, as far as they have rows of so many columns.
+            let formats: Vec<_> = FORMATS.iter().filter(|format| columns.is_multiple_of(format.block_size)).collect();
+            let format = formats[cases.len() % formats.len()];
+            let rows = [32, 96, 1056][index % 3];
+            let totals: Vec<f32> =
+                (0..splits.splits * heads).flat_map(|_| [rng.signed() * 3.0, 1.0 + rng.below(60) as f32]).collect();
+            let residual = Residual::ALL[cases.len() / 2 % Residual::ALL.len()];
+            // Every seventh has stopped, if there is something that can stay as it is.
+            let has_stopped = u32::from(cases.len() % 7 == 6 && residual.adds());
+            let mut inputs = vec![
+                rng.tensor(&[splits.splits, columns]),
+                HostTensor::f32(&[splits.splits, heads * 2], &totals),
+                rng.weight(format, rows, columns),
+                HostTensor::u32(&[4], &[position, 0, has_stopped, 0]),
+            ];
+            let bias = cases.len() % 4 >= 2;
+            inputs.extend(residual.random_inputs(&mut rng, bias, rows));
+            let op = AttentionOut { heads, head_dim, capacity, splits, residual, bias };
+            cases.push(Case::new(op, inputs, 1e-5));
+        }
+    }
+    cases
+}

@@ -1,0 +1,180 @@
+//! Causal attention of many new tokens over the KV cache: tiles of queries by tiles of keys, so that a key or value that was
+//! read serves 32 queries, with a softmax computed on the way (FlashAttention, Dao et al. 2022; the running maximum after
+//! Milakov, Gimelshein 2018). Queries of the heads that share a key-value head share its tiles (Ainslie et al. 2023).
+
+use super::attention::{LIMITS, limits};
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::subgroup_lanes;
+use crate::tensor::ops::Attention;
+use crate::tensor::ops::cache::cache_dtype::{cache_defines, cached, case_dtype, random_cache, set_cached};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng, Variant};
+
+/// Inputs and output as those of `attention`; which it runs where tiles don't pay or don't fit: on software adapters, where
+/// barriers are dear, and for heads whose dimensions are no multiple of 4 or more than 256.
+pub struct AttentionPrefill {
+    pub attention: Attention,
+    pub tile: AttentionTile,
+}
+
+/// The tile of a workgroup, by 64 keys. Invocations bring two words each of what is in workgroup memory at once, so rows and
+/// chunk go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionTile {
+    /// Pairs of a token and a head: 32 or 64.
+    pub rows: u32,
+    /// Dimensions of keys, and keys of values, that are in workgroup memory at once: half of the rows.
+    pub chunk: u32,
+}
+
+impl AttentionTile {
+    /// What `benches/kernels` compares. The last fits the 16 KiB of workgroup memory that every WebGPU device has.
+    pub const CANDIDATES: [AttentionTile; 2] =
+        [AttentionTile { rows: 64, chunk: 32 }, AttentionTile { rows: 32, chunk: 16 }];
+
+    /// A chunk of queries, keys or values, and weights.
+    fn workgroup_bytes(self) -> u32 {
+        (self.rows * self.chunk + 64 * self.chunk + self.rows * 64) * 4
+    }
+}
+
+impl Default for AttentionTile {
+    fn default() -> Self {
+        Self::CANDIDATES[0]
+    }
+}
+
+impl Op for AttentionPrefill {
+    fn name(&self) -> &'static str {
+        "attention_prefill"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        self.attention.infer(inputs)
+    }
+
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let Attention { heads, kv_heads, head_dim, scale, window, softcap } = self.attention;
+        let fits = |tile: &AttentionTile| tile.workgroup_bytes() <= capabilities.max_workgroup_storage_size;
+        let tile = [self.tile].into_iter().chain(AttentionTile::CANDIDATES).find(fits);
+        let (Some(AttentionTile { rows: tile_rows, chunk }), false, true) =
+            (tile, capabilities.software, head_dim.is_multiple_of(4) && head_dim <= 256)
+        else {
+            return self.attention.kernel(inputs, outputs, capabilities);
+        };
+        if !AttentionTile::CANDIDATES.contains(&AttentionTile { rows: tile_rows, chunk }) {
+            bail!(ShapeMismatch, "attention_prefill has no {:?}; take one of AttentionTile::CANDIDATES", self.tile);
+        }
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let (capacity, _) = inputs[1].shape.matrix()?;
+        let mut defines = vec![
+            ("HEAD_DIM", Define::U32(head_dim as u32)),
+            ("ROWS", Define::U32(tile_rows)),
+            ("CHUNK", Define::U32(chunk)),
+        ];
+        for (name, dims) in [("DIMS_64", 64), ("DIMS_128", 128), ("DIMS_192", 192)] {
+            if head_dim > dims {
+                defines.push((name, Define::Flag));
+            }
+        }
+        // Chunks of queries anew for each tile of keys, unless there is room for all.
+        let chunk_bytes = tile_rows * chunk * 4;
+        let all_bytes = (head_dim as u32).div_ceil(chunk) * chunk_bytes;
+        let rest = AttentionTile { rows: tile_rows, chunk }.workgroup_bytes() - chunk_bytes;
+        let parts_bytes = tile_rows * 16 * 4;
+        if rest + all_bytes + parts_bytes <= capabilities.max_workgroup_storage_size {
+            defines.push(("RESIDENT", Define::Flag));
+        }
+        if subgroup_lanes(capabilities, 8) == Some(8) {
+            defines.push(("SUBGROUPS", Define::Flag));
+        }
+        defines.extend(cache_defines(inputs.get(1)));
+        let (limits, [window, softcap]) = limits(window, softcap);
+        defines.extend(limits);
+        let rows = tokens * heads / kv_heads;
+        Ok(Kernel {
+            template: include_str!("attention_prefill.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits(), window, softcap],
+            grid: [kv_heads as u32, rows.div_ceil(tile_rows as usize) as u32, 1],
+        })
+    }
+
+    fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let head_dim = self.attention.head_dim;
+        if capabilities.software || !head_dim.is_multiple_of(4) || head_dim > 256 {
+            return vec![];
+        }
+        let fits = |tile: &AttentionTile| tile.workgroup_bytes() <= capabilities.max_workgroup_storage_size;
+        let tiles = AttentionTile::CANDIDATES.into_iter().filter(fits);
+        tiles.map(|tile| Variant::new(&[("rows", tile.rows), ("chunk", tile.chunk)])).collect()
+    }
+
+    fn kernel_as(
+        &self,
+        variant: &Variant,
+        inputs: &[Desc],
+        outputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        let tile = AttentionTile { rows: variant.get("rows"), chunk: variant.get("chunk") };
+        Self { tile, ..*self }.kernel(inputs, outputs, capabilities)
+    }
+
+    fn tuning_sizes(&self, _: &[Desc]) -> [usize; 3] {
+        [self.attention.heads, self.attention.kv_heads, self.attention.head_dim]
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        self.attention.reference(inputs)
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(28);
+    // tokens, heads, kv_heads, head_dim, capacity, position
+    let shapes = [
+        (1, 1, 1, 4, 1, 0),
+        (2, 2, 2, 6, 5, 1),
+        (8, 4, 2, 16, 40, 0),
+        (37, 8, 2, 64, 97, 13),
+        (67, 14, 2, 64, 210, 131),
+        (3, 5, 1, 80, 64, 7),
+        (19, 6, 3, 96, 150, 120),
+        (13, 4, 4, 128, 300, 255),
+        (11, 3, 1, 160, 70, 0),
+        (7, 2, 1, 256, 77, 67),
+        (70, 128, 8, 64, 331, 260),
+        (9, 6, 1, 192, 40, 20),
+        (5, 16, 2, 112, 40, 30),
+        (6, 11, 1, 160, 30, 19),
+        (3, 45, 3, 224, 30, 21),
+    ];
+    // Each shape with each window and soft cap, with some tile.
+    let cases = shapes.iter().flat_map(|shape| [shape; LIMITS.len()]).enumerate();
+    cases
+        .map(|(index, &(tokens, heads, kv_heads, head_dim, capacity, position))| {
+            // Large enough that the softmax is far from flat.
+            let mut q = rng.tensor(&[tokens, heads * head_dim]);
+            let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
+            q.set_f32(&sharp);
+            // What stands behind the tokens in a cache may be anything.
+            let caches = [(); 2].map(|()| {
+                let dtype = case_dtype(index + index / LIMITS.len());
+                let mut cache = random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim);
+                let mut values = cached(&cache, head_dim).unwrap_or_default();
+                values[(position + tokens) * kv_heads * head_dim..].fill(f32::NAN);
+                set_cached(&mut cache, head_dim, &values);
+                cache
+            });
+            let [k_cache, v_cache] = caches;
+            let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position as u32, 0, 0, 0])];
+            let (window, softcap) = LIMITS[index % LIMITS.len()];
+            let scale = 1.0 / (head_dim as f32).sqrt();
+            let attention = Attention { heads, kv_heads, head_dim, scale, window, softcap };
+            let tile = AttentionTile::CANDIDATES[index % AttentionTile::CANDIDATES.len()];
+            Case::new(AttentionPrefill { attention, tile }, inputs, 1e-5)
+        })
+        .collect()
+}

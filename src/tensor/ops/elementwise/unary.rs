@@ -1,0 +1,154 @@
+//! A function of each element.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::ops::Activation;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Which function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryKind {
+    Abs,
+    /// e^x; infinite where f32 overflows, x > 88.72.
+    Exp,
+    /// By the tanh approximation, which differs from x · Φ(x) by up to 5e-4 (Hendrycks, Gimpel 2016): WGSL has no erf.
+    Gelu,
+    /// x · Φ(x), with the error function in Chebyshev form (Numerical Recipes, `erfcc`), to 2e-7.
+    GeluErf,
+    Neg,
+    Relu,
+    Sigmoid,
+    /// Not defined by WGSL for negative numbers.
+    Sqrt,
+    /// x · sigmoid(x), also called SiLU (Ramachandran et al. 2017).
+    Swish,
+    Tanh,
+}
+
+impl From<Activation> for UnaryKind {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Silu => Self::Swish,
+            Activation::GeluTanh => Self::Gelu,
+            Activation::Gelu => Self::GeluErf,
+        }
+    }
+}
+
+impl UnaryKind {
+    pub const ALL: [Self; 10] = [
+        Self::Abs,
+        Self::Exp,
+        Self::Gelu,
+        Self::GeluErf,
+        Self::Neg,
+        Self::Relu,
+        Self::Sigmoid,
+        Self::Sqrt,
+        Self::Swish,
+        Self::Tanh,
+    ];
+
+    fn define(self) -> &'static str {
+        match self {
+            Self::Abs => "KIND_ABS",
+            Self::Exp => "KIND_EXP",
+            Self::Gelu => "KIND_GELU",
+            Self::GeluErf => "KIND_GELU_ERF",
+            Self::Neg => "KIND_NEG",
+            Self::Relu => "KIND_RELU",
+            Self::Sigmoid => "KIND_SIGMOID",
+            Self::Sqrt => "KIND_SQRT",
+            Self::Swish => "KIND_SWISH",
+            Self::Tanh => "KIND_TANH",
+        }
+    }
+
+    fn of(self, x: f64) -> f64 {
+        match self {
+            Self::Abs => x.abs(),
+            Self::Exp => x.exp(),
+            Self::Gelu => {
+                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+                // ½ x (1 + tanh(inner)), in the form that keeps its digits where tanh is near -1.
+                x / (1.0 + (-2.0 * inner).exp())
+            }
+            Self::GeluErf => Activation::Gelu.of(x),
+            Self::Neg => -x,
+            Self::Relu => x.max(0.0),
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Sqrt => x.sqrt(),
+            Self::Swish => x / (1.0 + (-x).exp()),
+            Self::Tanh => x.tanh(),
+        }
+    }
+}
+
+/// Input: x. Output: the same shape.
+pub struct Unary {
+    pub kind: UnaryKind,
+}
+
+impl Op for Unary {
+    fn name(&self) -> &'static str {
+        "unary"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("unary", inputs, &[Some(DType::F32)])?;
+        Ok(vec![inputs[0]])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let n = inputs[0].shape.elements();
+        Ok(Kernel {
+            template: include_str!("unary.wgsl"),
+            modules: &[],
+            defines: vec![(self.kind.define(), Define::Flag)],
+            params: vec![n as u32, f32::INFINITY.to_bits()],
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let out: Vec<f32> = inputs[0].to_f32()?.iter().map(|x| self.kind.of(f64::from(*x)) as f32).collect();
+        Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(13);
+    let mut cases = Vec::new();
+    for kind in UnaryKind::ALL {
+        // exp may be off by 3 + 2 |x| units in the last place (WGSL): by 3e-6 at 12 and by 2e-5 at 88.
+        let tolerance = if kind == UnaryKind::Exp { 5e-6 } else { 2e-6 };
+        let mut case = |dims: &[usize], scale: f32| {
+            let mut x = rng.tensor(dims).to_f32().unwrap_or_default();
+            for x in &mut x {
+                *x *= scale;
+                if kind == UnaryKind::Sqrt {
+                    *x = x.abs();
+                }
+            }
+            cases.push(Case::new(Unary { kind }, vec![HostTensor::f32(dims, &x)], tolerance));
+        };
+        case(&[1], 1.0);
+        case(&[13, 61], 4.0);
+        case(&[3, 5, 7, 11], 12.0);
+        case(&[257, 1031], 2.0);
+        // Small numbers of their own: among large ones their relative error would not show.
+        case(&[97], 1e-3);
+        case(&[97], 0.6);
+        // Far out, one sign at a time, where a careless exp overflows and the built-in tanh may give NaN.
+        let far = [20.0f32, 45.0, 88.0, 1e3, 1e10, 1e30];
+        let positive = if kind == UnaryKind::Exp { &far[..3] } else { &far[..] };
+        let tolerance = if kind == UnaryKind::Exp { 2e-5 } else { 2e-6 };
+        cases.push(Case::new(Unary { kind }, vec![HostTensor::f32(&[positive.len()], positive)], tolerance));
+        if kind != UnaryKind::Sqrt {
+            cases.push(Case::new(Unary { kind }, vec![HostTensor::f32(&[6], &far.map(|x| -x))], 1e-5));
+        }
+    }
+    cases
+}

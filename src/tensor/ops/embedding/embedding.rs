@@ -1,0 +1,94 @@
+//! Looks up a row of the embedding matrix for each token.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::ops::products::mat_vec::LARGE_VOCABULARY;
+use crate::tensor::planar::to_planar;
+use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: tokens [tokens] u32, weight [vocabulary, columns]. Output: [tokens, columns]. Tokens are below the vocabulary's
+/// size; the caller checks that.
+pub struct Embedding {
+    /// The output, of one token and columns of a multiple of 32, is in planes (`tensor/planar.rs`).
+    pub planar: bool,
+}
+
+impl Op for Embedding {
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("embedding", inputs, &[Some(DType::U32), None])?;
+        let (_, columns) = inputs[1].shape.matrix()?;
+        if self.planar && (inputs[0].shape.elements() != 1 || !columns.is_multiple_of(BLOCK)) {
+            bail!(
+                ShapeMismatch,
+                "embedding: tokens {}, weight {}; in planes wanted one token and columns of a multiple of 32",
+                inputs[0].shape,
+                inputs[1].shape
+            );
+        }
+        Ok(vec![Desc::f32(&[inputs[0].shape.elements(), columns])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (tokens, columns) = outputs[0].shape.matrix()?;
+        let blocks = columns.div_ceil(BLOCK);
+        let rows = inputs[1].shape.dims()[0];
+        let mut defines = vec![];
+        if columns % BLOCK != 0 {
+            defines.push(("RAGGED", Define::Flag));
+        }
+        if self.planar {
+            defines.push(("PLANAR", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("embedding.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![tokens as u32, columns as u32, blocks as u32, rows as u32],
+            grid: grid_2d((tokens * blocks).div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let tokens = inputs[0].to_u32()?;
+        let (_, columns) = inputs[1].shape.matrix()?;
+        let weight = inputs[1].to_f32()?;
+        let rows: Vec<f32> = tokens
+            .iter()
+            .flat_map(|token| &weight[*token as usize * columns..(*token as usize + 1) * columns])
+            .copied()
+            .collect();
+        let rows = if self.planar { to_planar(&rows) } else { rows };
+        Ok(vec![HostTensor::f32(&[tokens.len(), columns], &rows)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(4);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        let ragged: &[usize] = if format.block_size == 1 { &[1, 37, 100] } else { &[] };
+        for columns in [32, 96, 1024].iter().chain(ragged) {
+            let columns = &columns.next_multiple_of(format.block_size);
+            let vocabulary = 251;
+            let tokens: Vec<u32> = [0, 250].into_iter().chain((0..11).map(|_| rng.below(vocabulary) as u32)).collect();
+            let weight = rng.weight(format, vocabulary, *columns);
+            if columns.is_multiple_of(BLOCK) {
+                let inputs = vec![HostTensor::u32(&[1], &tokens[7..8]), weight.clone()];
+                cases.push(Case::new(Embedding { planar: true }, inputs, 0.0));
+            }
+            let inputs = vec![HostTensor::u32(&[13], &tokens), weight];
+            cases.push(Case::new(Embedding { planar: false }, inputs, 0.0));
+        }
+    }
+    let weight = rng.weight(FORMATS[0], LARGE_VOCABULARY, 32);
+    let tokens = HostTensor::u32(&[3], &[0, LARGE_VOCABULARY as u32 - 1, 131_071]);
+    cases.push(Case::new(Embedding { planar: false }, vec![tokens, weight], 0.0));
+    cases
+}

@@ -1,0 +1,174 @@
+//! Products of tokens with the matrices of their experts, which are chosen on the GPU and stacked in one weight.
+//!
+//! As in `mat_vec`, the time goes into reading weights: neighbouring lanes read neighbouring blocks, and lanes share a row.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::{lanes_defines, subgroup_lanes};
+use crate::tensor::op::expect;
+use crate::tensor::ops::products::mat_vec::ragged;
+use crate::tensor::planar::from_planar;
+use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [tokens, columns] or [tokens · used, columns], ids [tokens, used] u32 (the experts of each token), weight
+/// [experts · rows, columns]. Output: [tokens · used, rows], for each token and each of its experts the product with the expert's
+/// matrix of the token's row, or of its own row for each expert. Where the weight is a part of the stack, the output is a further input
+/// (changed: what the experts of the part give).
+#[derive(Clone, Copy, Debug)]
+pub struct MatVecExperts {
+    pub experts: usize,
+    /// Each row of x stands in planes (`tensor/planar.rs`).
+    pub planar: bool,
+    /// The number of the weight's first expert, where it holds a part of all.
+    pub part: Option<usize>,
+}
+
+/// Rows that a team of lanes computes at once.
+const ROWS: usize = 4;
+const WORKGROUP: u32 = 64;
+
+impl Op for MatVecExperts {
+    fn name(&self) -> &'static str {
+        "mat_vec_experts"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        if self.part.is_some() { &[3] } else { &[] }
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        let wanted = [f32, Some(DType::U32), None, f32];
+        expect("mat_vec_experts", inputs, &wanted[..3 + usize::from(self.part.is_some())])?;
+        let (x_rows, columns) = inputs[0].shape.matrix()?;
+        let (tokens, used) = inputs[1].shape.matrix()?;
+        let (all_rows, weight_columns) = inputs[2].shape.matrix()?;
+        let rows_fit = match (self.part, inputs.get(3)) {
+            (Some(first), Some(out)) => {
+                let (items, rows) = out.shape.matrix()?;
+                items == tokens * used && all_rows.is_multiple_of(rows) && first + all_rows / rows <= self.experts
+            }
+            _ => self.experts > 0 && all_rows.is_multiple_of(self.experts),
+        };
+        let fits = (x_rows == tokens || x_rows == tokens * used)
+            && columns == weight_columns
+            && (!self.planar || columns.is_multiple_of(BLOCK))
+            && rows_fit;
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "mat_vec_experts: x {}, ids {}, weight {} of {} experts",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape,
+                self.experts
+            );
+        }
+        Ok(match self.part {
+            Some(_) => vec![],
+            None => vec![Desc::f32(&[tokens * used, all_rows / self.experts])],
+        })
+    }
+
+    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (x_rows, columns) = inputs[0].shape.matrix()?;
+        let (items, rows) = inputs.get(3).unwrap_or_else(|| &outputs[0]).shape.matrix()?;
+        let lanes = subgroup_lanes(capabilities, 32);
+        let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
+        let mut defines = lanes_defines(WORKGROUP, lanes);
+        defines.extend(ragged(columns));
+        if self.planar {
+            defines.push(("PLANAR", Define::Flag));
+        }
+        if self.part.is_some() {
+            defines.push(("PART", Define::Flag));
+        }
+        let limit = capabilities.max_workgroups_per_dimension;
+        let row_groups = rows.div_ceil(ROWS * teams as usize) as u32;
+        if row_groups > limit {
+            bail!(
+                AdapterLimits,
+                "mat_vec_experts: {rows} rows need {row_groups} workgroups, this adapter allows {limit}"
+            );
+        }
+        let planes = (items as u32).div_ceil(limit);
+        Ok(Kernel {
+            template: include_str!("mat_vec_experts.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![
+                rows as u32,
+                columns as u32,
+                columns.div_ceil(BLOCK) as u32,
+                items as u32,
+                (items / x_rows) as u32,
+                self.experts as u32,
+                self.part.unwrap_or(0) as u32,
+                (inputs[2].shape.dims()[0] / rows) as u32,
+            ],
+            grid: [row_groups, (items as u32).div_ceil(planes), planes],
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (x_rows, columns) = inputs[0].shape.matrix()?;
+        let ids = inputs[1].to_u32()?;
+        let (x, weight) = (inputs[0].to_f32()?, inputs[2].to_f32()?);
+        let (first, rows) = match (self.part, inputs.get(3)) {
+            (Some(first), Some(out)) => (first, out.shape.dims()[1]),
+            _ => (0, weight.len() / columns / self.experts),
+        };
+        let matrix = rows * columns;
+        let mut out = match inputs.get(3) {
+            Some(out) => out.to_f32()?,
+            None => vec![0.0; ids.len() * rows],
+        };
+        for (item, expert) in ids.iter().enumerate() {
+            let Some(here) = (*expert as usize).checked_sub(first).filter(|here| *here < weight.len() / matrix) else {
+                continue;
+            };
+            let x = &x[item / (ids.len() / x_rows) * columns..][..columns];
+            let x = if self.planar { from_planar(x) } else { x.to_vec() };
+            for (out, row) in out[item * rows..][..rows].iter_mut().zip(weight[here * matrix..].chunks_exact(columns)) {
+                *out = x.iter().zip(row).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum::<f64>() as f32;
+            }
+        }
+        if let Some(changed) = inputs.get_mut(3) {
+            changed.set_f32(&out);
+            return Ok(vec![]);
+        }
+        Ok(vec![HostTensor::f32(&[ids.len(), rows], &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(76);
+    let mut of_parts = Rng(96);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        // tokens, used, experts, rows, columns
+        for (tokens, used, experts, rows, columns) in
+            [(1, 1, 1, 1, 32), (3, 2, 5, 37, 96), (1, 8, 128, 19, 256), (9, 3, 4, 130, 1056), (2, 2, 3, 7, 37)]
+        {
+            if columns % format.block_size != 0 {
+                continue;
+            }
+            let ids: Vec<u32> = (0..tokens * used).map(|_| rng.below(experts) as u32).collect();
+            let ids = HostTensor::u32(&[tokens, used], &ids);
+            let weight = rng.weight(format, experts * rows, columns);
+            for x_rows in [tokens, tokens * used] {
+                let inputs = vec![rng.tensor(&[x_rows, columns]), ids.clone(), weight.clone()];
+                let planar = columns.is_multiple_of(BLOCK) && cases.len() % 2 == 1;
+                cases.push(Case::new(MatVecExperts { experts, planar, part: None }, inputs, 1e-5));
+            }
+            // As a part of more experts, of which some of the ids are.
+            let ids: Vec<u32> = (0..tokens * used).map(|_| of_parts.below(experts + 4) as u32).collect();
+            let x = of_parts.tensor(&[tokens, columns]);
+            let out = of_parts.tensor(&[tokens * used, rows]);
+            let op = MatVecExperts { experts: experts + 4, planar: false, part: Some(2) };
+            cases.push(Case::new(op, vec![x, HostTensor::u32(&[tokens, used], &ids), weight, out], 1e-5));
+        }
+    }
+    cases
+}

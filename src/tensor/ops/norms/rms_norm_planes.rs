@@ -1,0 +1,55 @@
+//! `rms_norm` whose output stands in planes, as the products of few tokens want it.
+
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::exec::grid_2d;
+use crate::tensor::ops::RmsNorm;
+use crate::tensor::planar::rows_to_planar;
+use crate::tensor::quant::BLOCK;
+use crate::tensor::team::Team;
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+
+/// Inputs: x [rows, columns], columns a multiple of 32; weight [columns]. Output: [rows, columns], each row in planes.
+pub struct RmsNormPlanes {
+    pub epsilon: f32,
+}
+
+impl Op for RmsNormPlanes {
+    fn name(&self) -> &'static str {
+        "rms_norm_planes"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let outputs = RmsNorm { epsilon: self.epsilon }.infer(inputs)?;
+        if !inputs[0].shape.matrix()?.1.is_multiple_of(BLOCK) {
+            bail!(ShapeMismatch, "rms_norm_planes: rows of {} are no multiple of {BLOCK} long", inputs[0].shape);
+        }
+        Ok(outputs)
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        let team = Team::for_columns(columns, capabilities);
+        Ok(Kernel {
+            template: include_str!("rms_norm_planes.wgsl"),
+            modules: &[],
+            defines: team.defines(),
+            params: vec![rows as u32, (columns / BLOCK) as u32, self.epsilon.to_bits()],
+            grid: grid_2d(rows.div_ceil(team.teams()), capabilities.max_workgroups_per_dimension),
+        })
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        RmsNorm { epsilon: self.epsilon }.reference(inputs)?.iter().map(rows_to_planar).collect()
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(64);
+    [(1, 32), (2, 96), (3, 2048), (8, 2080), (7, 4128)]
+        .map(|(rows, columns)| {
+            let inputs = vec![rng.tensor(&[rows, columns]), rng.tensor(&[columns])];
+            Case::new(RmsNormPlanes { epsilon: 1e-5 }, inputs, 1e-6)
+        })
+        .into()
+}

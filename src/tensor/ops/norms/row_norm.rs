@@ -1,0 +1,66 @@
+//! The norm of a token before the products with it, in the kernels of one token (`wgsl/normed_rows.wgsl`).
+
+use crate::gpu::Define;
+
+/// Its input is a vector in planes (`tensor/planar.rs`): the weight, and of a layer norm then the bias.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RowNorm {
+    /// The token as it is; the input is not looked at.
+    None,
+    /// Root mean square (`rms_norm`).
+    Rms { epsilon: f32 },
+    /// With a mean and a bias (`layer_norm`).
+    Layer { epsilon: f32 },
+}
+
+impl RowNorm {
+    /// Of each kind one.
+    pub(in crate::tensor::ops) const ALL: [RowNorm; 3] =
+        [RowNorm::Rms { epsilon: 1e-5 }, RowNorm::Layer { epsilon: 1e-5 }, RowNorm::None];
+
+    /// Vectors of as many elements as the token has.
+    pub fn vectors(self) -> usize {
+        if matches!(self, Self::Layer { .. }) { 2 } else { 1 }
+    }
+
+    /// The bits of what is added to the variance.
+    pub(in crate::tensor::ops) fn epsilon_bits(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Rms { epsilon } | Self::Layer { epsilon } => epsilon.to_bits(),
+        }
+    }
+
+    pub(in crate::tensor::ops) fn defines(self) -> Vec<(&'static str, Define)> {
+        let flag = match self {
+            Self::None => Some("UNNORMED"),
+            Self::Rms { .. } => None,
+            Self::Layer { .. } => Some("LAYER_NORM"),
+        };
+        let vectors = ("NORM_VECTORS", Define::U32(self.vectors() as u32));
+        flag.map(|flag| (flag, Define::Flag)).into_iter().chain([vectors]).collect()
+    }
+
+    /// The products of a normed token with the rows of a weight, in f64. `norm` and x stand in their order.
+    pub(in crate::tensor::ops) fn products(self, x: &[f32], norm: &[Vec<f32>], weight: &[f32]) -> Vec<f64> {
+        let columns = x.len() as f64;
+        let mean = match self {
+            Self::Layer { .. } => x.iter().map(|x| f64::from(*x)).sum::<f64>() / columns,
+            _ => 0.0,
+        };
+        let variance = x.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / columns;
+        let normed = |column: usize| {
+            let x = f64::from(x[column]) - mean;
+            match self {
+                Self::None => x,
+                Self::Rms { epsilon } => x / (variance + f64::from(epsilon)).sqrt() * f64::from(norm[0][column]),
+                Self::Layer { epsilon } => {
+                    let scaled = x / (variance + f64::from(epsilon)).sqrt() * f64::from(norm[0][column]);
+                    scaled + f64::from(norm[1][column])
+                }
+            }
+        };
+        let x: Vec<f64> = (0..x.len()).map(normed).collect();
+        weight.chunks_exact(x.len()).map(|row| row.iter().zip(&x).map(|(w, x)| f64::from(*w) * x).sum()).collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! Matrix product of several tokens' activations with a weight in any format.
+//!
+//! A workgroup computes a tile of outputs, each invocation a small part of it in registers, from operands that it brought to
+//! workgroup memory: so what is read once serves 64 rows or 64 tokens. On software adapters, where a barrier is dear and
+//! workgroup memory no faster than the caches, invocations work by themselves.
+
+use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, weight_shapes};
+use crate::error::Result;
+use crate::gpu::Capabilities;
+use crate::tensor::ops::Epilogue;
+use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng, Variant};
+
+/// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
+/// residual.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MatMul {
+    pub epilogue: Epilogue,
+}
+
+/// Rows and tokens of a workgroup's tile.
+const TILE: usize = 64;
+
+/// Rows and tokens that a workgroup of the variant for software adapters computes.
+const DIRECT_ROWS: usize = 16;
+const DIRECT_TOKENS: usize = 32;
+
+const OPERANDS: usize = 2;
+
+impl Op for MatMul {
+    fn name(&self) -> &'static str {
+        "mat_mul"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        self.epilogue.mutates(OPERANDS)
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let product = infer_linear("mat_mul", &inputs[..OPERANDS.min(inputs.len())])?;
+        self.epilogue.infer("mat_mul", inputs, OPERANDS, product)
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        self.kernel_of(capabilities.software, inputs)
+    }
+
+    fn variants(&self, _: &[Desc], _: &Capabilities) -> Vec<Variant> {
+        [0, 1].map(|direct| Variant::new(&[("direct", direct)])).to_vec()
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        self.kernel_of(variant.get("direct") == 1, inputs)
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let (rows, _) = inputs[1].shape.matrix()?;
+        let product = reference_linear(inputs)?;
+        self.epilogue.reference(inputs, OPERANDS, product, [tokens, rows])
+    }
+}
+
+impl MatMul {
+    /// With tiles in workgroup memory, or `direct`, without.
+    fn kernel_of(&self, direct: bool, inputs: &[Desc]) -> Result<Kernel> {
+        let (tokens, columns) = inputs[0].shape.matrix()?;
+        let (rows, _) = inputs[1].shape.matrix()?;
+        let mut defines = self.epilogue.defines(1);
+        defines.extend(ragged(columns));
+        let (template, grid) = match direct {
+            true => {
+                let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
+                (include_str!("mat_mul_direct.wgsl"), grid)
+            }
+            false => (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1]),
+        };
+        let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
+        Ok(Kernel { template, modules: &[], defines, params, grid })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(6);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        for (index, (rows, columns)) in weight_shapes(format).into_iter().enumerate() {
+            let tokens = [2, 3, 37, 67][index % 4];
+            let epilogue = Epilogue { bias: index % 2 == 1, residual: index % 4 >= 2 };
+            let mut inputs = vec![rng.tensor(&[tokens, columns]), rng.weight(format, rows, columns)];
+            if epilogue.bias {
+                inputs.push(rng.tensor(&[rows]));
+            }
+            if epilogue.residual {
+                inputs.push(rng.tensor(&[tokens, rows]));
+            }
+            cases.push(Case::new(MatMul { epilogue }, inputs, 1e-5));
+        }
+    }
+    let inputs = vec![rng.tensor(&[3, 32]), rng.weight(FORMATS[0], LARGE_VOCABULARY, 32)];
+    cases.push(Case::new(MatMul { epilogue: Epilogue::NONE }, inputs, 1e-5));
+    cases
+}

@@ -1,0 +1,129 @@
+//! Matrix-vector product that is added to the residual stream, of one token.
+
+use super::mat_vec::{reference_linear, takes_case};
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::ops::Residual;
+use crate::tensor::planar::from_planar;
+use crate::tensor::quant::FORMATS;
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+
+/// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], a bias of all
+/// rows, if there is one, and x [1, rows] in planes, if that is what the product is added to (`Residual`).
+#[derive(Clone, Copy, Debug)]
+pub struct MatVecAdd {
+    pub residual: Residual,
+    pub bias: bool,
+}
+
+const OPERANDS: usize = 2;
+
+/// Rows that a team computes at once. More share each activation that was read, fewer make more teams.
+fn rows_of_a_team(rows: usize, columns: usize) -> u32 {
+    if columns >= 4096 && rows >= 2048 { 4 } else { 2 }
+}
+
+impl Op for MatVecAdd {
+    fn name(&self) -> &'static str {
+        "mat_vec_add"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        self.residual.mutates(OPERANDS, self.bias)
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("mat_vec_add", inputs, &[f32, None, f32, f32][..OPERANDS + self.residual.inputs(self.bias)])?;
+        let (rows, columns) = inputs[1].shape.matrix()?;
+        let fits = inputs[0].shape.dims() == [1, columns] && columns.is_multiple_of(32);
+        match self.residual.infer(inputs, OPERANDS, self.bias, rows).filter(|_| fits) {
+            Some(outputs) => Ok(outputs),
+            None => bail!(
+                ShapeMismatch,
+                "mat_vec_add: activations {}, weight {}, bias and x {:?}; wanted one row each, multiples of 32",
+                inputs[0].shape,
+                inputs[1].shape,
+                &inputs[OPERANDS..]
+            ),
+        }
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[1].shape.matrix()?;
+        self.kernel_of(Team::for_columns(columns, capabilities), rows_of_a_team(rows, columns), inputs, capabilities)
+    }
+
+    fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        let fits = |team: &Variant| team.get("workgroup") == team.get("team").max(64);
+        let teams = Team::candidates(capabilities).into_iter().filter(fits);
+        teams.flat_map(|team| [2, 4].map(|rows| team.clone().with("rows", rows))).collect()
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[1].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), variant.get("rows"), inputs, capabilities)
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let activations = from_planar(&inputs[0].to_f32()?);
+        let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
+        let products: Vec<f32> =
+            reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
+        self.residual.reference(inputs, OPERANDS, self.bias, products)
+    }
+}
+
+impl MatVecAdd {
+    fn kernel_of(
+        &self,
+        team: Team,
+        rows_of_a_team: u32,
+        inputs: &[Desc],
+        capabilities: &Capabilities,
+    ) -> Result<Kernel> {
+        let (rows, columns) = inputs[1].shape.matrix()?;
+        let mut defines = team.defines();
+        defines.extend(self.residual.defines(1, self.bias));
+        defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
+        if rows_of_a_team == 4 {
+            defines.push(("FOUR_ROWS", Define::Flag));
+        }
+        Ok(Kernel {
+            template: include_str!("mat_vec_add.wgsl"),
+            modules: &[],
+            defines,
+            params: [rows as u32, (columns / 32) as u32]
+                .into_iter()
+                .chain(self.residual.params(inputs, rows))
+                .collect(),
+            grid: grid_2d(
+                rows.div_ceil(rows_of_a_team as usize * team.teams()),
+                capabilities.max_workgroups_per_dimension,
+            ),
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(34);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        let shapes = [(32, 32), (96, 160), (160, 4864), (1056, 992), (2048, 4128)];
+        for (index, (rows, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
+            let residual = Residual::ALL[cases.len() % Residual::ALL.len()];
+            let mut inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns)];
+            let bias = cases.len() % 2 == 1;
+            inputs.extend(residual.random_inputs(&mut rng, bias, rows));
+            cases.push(Case::new(MatVecAdd { residual, bias }, inputs, 1e-5));
+        }
+    }
+    cases
+}

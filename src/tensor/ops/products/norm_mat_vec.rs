@@ -1,0 +1,103 @@
+//! A norm and the product of the normed token with a weight, in one dispatch: the head of a model.
+
+use super::mat_vec::{LARGE_VOCABULARY, takes_case};
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::ops::RowNorm;
+use crate::tensor::planar::from_planar;
+use crate::tensor::quant::FORMATS;
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+
+/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias: `RowNorm`), weight [rows, columns]. Output: [1, rows].
+pub struct NormMatVec {
+    pub norm: RowNorm,
+}
+
+const ROWS: usize = 4;
+
+impl Op for NormMatVec {
+    fn name(&self) -> &'static str {
+        "norm_mat_vec"
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("norm_mat_vec", inputs, &[Some(DType::F32), Some(DType::F32), None])?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let fits = inputs[0].shape.dims() == [1, columns]
+            && inputs[1].shape.elements() == self.norm.vectors() * columns
+            && columns.is_multiple_of(32);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "norm_mat_vec: x {}, norm {}, weight {}; wanted one row of as many columns as the weight, a multiple of 32",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape
+            );
+        }
+        Ok(vec![Desc::f32(&[1, rows])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::staged(columns, capabilities), inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let x = from_planar(&inputs[0].to_f32()?);
+        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();
+        let products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
+        let out: Vec<f32> = products.into_iter().map(|value| value as f32).collect();
+        Ok(vec![HostTensor::f32(&[1, out.len()], &out)])
+    }
+}
+
+impl NormMatVec {
+    fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let mut defines = team.defines();
+        defines.extend(self.norm.defines());
+        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
+        Ok(Kernel {
+            template: include_str!("norm_mat_vec.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![columns as u32, (columns / 32) as u32, self.norm.epsilon_bits(), rows as u32],
+            grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(33);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        let shapes = [(1, 32), (7, 96), (1021, 224), (4099, 1056)];
+        for (index, (rows, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
+            let norm = RowNorm::ALL[cases.len() % 3];
+            let vectors = rng.tensor(&[norm.vectors() * columns]);
+            let inputs = vec![rng.tensor(&[1, columns]), vectors, rng.weight(format, rows, columns)];
+            cases.push(Case::new(NormMatVec { norm }, inputs, 1e-5));
+        }
+    }
+    let head = rng.weight(FORMATS[0], LARGE_VOCABULARY, 32);
+    let norm = RowNorm::ALL[0];
+    cases.push(Case::new(NormMatVec { norm }, vec![rng.tensor(&[1, 32]), rng.tensor(&[32]), head], 1e-5));
+    cases
+}

@@ -1,0 +1,161 @@
+//! The first half of a feed-forward without a gate of one token, in one dispatch: a norm, the projection, its bias and what it goes
+//! through.
+
+use super::mat_vec::takes_case;
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::ops::{Activation, RowNorm};
+use crate::tensor::planar::{from_planar, to_planar};
+use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::team::Team;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+
+/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias:
+/// `RowNorm`), weight [rows, columns], and a bias of all rows, if there is one. Output: [1, rows] in planes. Where the weight is a part of
+/// the matrix, the output of all rows is a further input (changed from `part` on).
+#[derive(Clone, Copy, Debug)]
+pub struct NormUp {
+    pub norm: RowNorm,
+    pub activation: Activation,
+    pub bias: bool,
+    /// The number of the weight's first row, where it holds a part of all.
+    pub part: Option<usize>,
+}
+
+const ROWS: usize = 4;
+const OPERANDS: usize = 3;
+
+impl Op for NormUp {
+    fn name(&self) -> &'static str {
+        "norm_up"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        match (self.part, self.bias) {
+            (None, _) => &[],
+            (Some(_), false) => &[3],
+            (Some(_), true) => &[4],
+        }
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        let more = usize::from(self.bias) + usize::from(self.part.is_some());
+        expect("norm_up", inputs, &[f32, f32, None, f32, f32][..OPERANDS + more])?;
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let all_rows = self.all_rows(inputs)?;
+        let fits = inputs[0].shape.dims() == [1, columns]
+            && inputs[1].shape.elements() == self.norm.vectors() * columns
+            && columns.is_multiple_of(BLOCK)
+            && all_rows.is_multiple_of(BLOCK)
+            && self.part.unwrap_or(0) + rows <= all_rows
+            && (!self.bias || inputs[OPERANDS].shape.dims() == [all_rows]);
+        if !fits {
+            bail!(
+                ShapeMismatch,
+                "norm_up: x {}, norm {}, weight {}, bias and output {:?}; wanted one row of as many columns as the weight, \
+                 multiples of {BLOCK}",
+                inputs[0].shape,
+                inputs[1].shape,
+                inputs[2].shape,
+                &inputs[OPERANDS..]
+            );
+        }
+        Ok(if self.part.is_some() { vec![] } else { vec![Desc::f32(&[1, rows])] })
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::staged(columns, capabilities), inputs, capabilities)
+    }
+
+    fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
+        inputs[2].shape.matrix().map_or(vec![], |(_, columns)| Team::staged_candidates(columns, capabilities))
+    }
+
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (_, columns) = inputs[2].shape.matrix()?;
+        self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
+    }
+
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let x = from_planar(&inputs[0].to_f32()?);
+        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();
+        let mut products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
+        let first = self.part.unwrap_or(0);
+        if self.bias {
+            let bias = inputs[OPERANDS].to_f32()?;
+            products.iter_mut().zip(&bias[first..]).for_each(|(product, bias)| *product += f64::from(*bias));
+        }
+        let values: Vec<f32> = products.into_iter().map(|value| self.activation.of(value) as f32).collect();
+        if self.part.is_none() {
+            return Ok(vec![HostTensor::f32(&[1, values.len()], &to_planar(&values))]);
+        }
+        let out = &mut inputs[OPERANDS + usize::from(self.bias)];
+        let mut all = from_planar(&out.to_f32()?);
+        all[first..first + values.len()].copy_from_slice(&values);
+        out.set_f32(&to_planar(&all));
+        Ok(vec![])
+    }
+}
+
+impl NormUp {
+    fn all_rows(&self, inputs: &[Desc]) -> Result<usize> {
+        let out = inputs.last().filter(|_| self.part.is_some());
+        Ok(out.unwrap_or(&inputs[2]).shape.dims()[if out.is_some() { 1 } else { 0 }])
+    }
+
+    fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[2].shape.matrix()?;
+        let mut defines = team.defines();
+        defines.extend(self.norm.defines());
+        defines.extend(self.activation.defines());
+        defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
+        defines.push(("OUT_BINDING", Define::U32(2 + u32::from(self.bias))));
+        if self.bias {
+            defines.extend([("BIAS", Define::Flag), ("BIAS_BINDING", Define::U32(2))]);
+        }
+        Ok(Kernel {
+            template: include_str!("norm_up.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![
+                columns as u32,
+                (columns / BLOCK) as u32,
+                self.norm.epsilon_bits(),
+                rows as u32,
+                self.part.unwrap_or(0) as u32,
+                (self.all_rows(inputs)? / BLOCK) as u32,
+            ],
+            grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
+        })
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(99);
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        let shapes = [(32, 32), (96, 160), (1024, 224), (160, 2080)];
+        for (index, (rows, columns)) in shapes.into_iter().enumerate() {
+            if !takes_case(format, index, shapes.len()) {
+                continue;
+            }
+            let columns = usize::next_multiple_of(columns, format.block_size);
+            let norm = RowNorm::ALL[cases.len() % 3];
+            let activation = Activation::ALL[cases.len() / 2 % Activation::ALL.len()];
+            let bias = cases.len() % 2 == 1;
+            let part = (cases.len() % 4 >= 2).then_some(20);
+            // Rows before and behind a part.
+            let all_rows = if part.is_some() { rows + 64 } else { rows };
+            let vectors = rng.tensor(&[norm.vectors() * columns]);
+            let mut inputs = vec![rng.tensor(&[1, columns]), vectors, rng.weight(format, rows, columns)];
+            inputs.extend(bias.then(|| rng.tensor(&[all_rows])));
+            inputs.extend(part.map(|_| rng.tensor(&[1, all_rows])));
+            cases.push(Case::new(NormUp { norm, activation, bias, part }, inputs, 1e-5));
+        }
+    }
+    cases
+}
