@@ -1,6 +1,7 @@
 //! The same kernels and models in a browser: `wasm-pack test --headless --chrome -- --test web`.
 #![cfg(target_arch = "wasm32")]
 
+#[path = "support/parity.rs"]
 mod parity;
 
 use rillm::Code;

@@ -2,10 +2,10 @@
 
 // Tests use more of these two.
 #[allow(dead_code)]
-#[path = "../../tests/adapter/mod.rs"]
+#[path = "../../tests/support/adapter.rs"]
 mod adapter;
 #[allow(dead_code)]
-#[path = "../../tests/parity/mod.rs"]
+#[path = "../../tests/support/parity.rs"]
 mod parity;
 
 use std::time::Instant;

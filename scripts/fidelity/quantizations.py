@@ -4,7 +4,7 @@
 
 Makes FOLDER/NAME.gguf of models/demo/rillm-demo-q8_0.gguf, and lets llama.cpp score the answers of models/demo/eval-prompts.json twice:
 with the file as it is, where its kernels also round the activations to 8 bits (or f16), and with the same weights widened to f32,
-where nothing is rounded. Files that FOLDER has already are taken as they are. Then `cargo test --test fidelity` runs on the same files
+where nothing is rounded. Files that FOLDER has already are taken as they are. Then `cargo test --test engine fidelity` runs on the same files
 and token ids; it prints the table of docs/fidelity.md and fails where a difference is beyond its limit.
 
     python scripts/fidelity/quantizations.py --golden

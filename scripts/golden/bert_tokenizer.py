@@ -1,4 +1,4 @@
-"""Token ids of BERT's own tokenizer, in Python, for the texts of tests/text/texts.json: what transformers has from before it took
+"""Token ids of BERT's own tokenizer, in Python, for the texts of tests/golden/text/texts.json: what transformers has from before it took
 over the tokenizers crate. The vocabulary is that of all-MiniLM-L6-v2 (scripts/minilm.py), which is bert-base-uncased's.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install transformers==5.23.0
@@ -13,7 +13,7 @@ import unicodedata
 import transformers
 from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
-folder = pathlib.Path(__file__).parents[2] / "tests/text"
+folder = pathlib.Path(__file__).parents[2] / "tests/golden/text"
 texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
 tokenizer = BertTokenizerLegacy(pathlib.Path(sys.argv[1]) / "vocab.txt")
 

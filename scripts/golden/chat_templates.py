@@ -1,5 +1,5 @@
 """Renders small templates with Python's Jinja, set up as Hugging Face transformers sets it up for chat templates, and
-writes what came out to tests/text/jinja.json. Each template shows one trait in which an engine could differ.
+writes what came out to tests/golden/text/jinja.json. Each template shows one trait in which an engine could differ.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install jinja2==3.1.6
     /tmp/venv/bin/python scripts/golden/chat_templates.py
@@ -854,7 +854,7 @@ def main():
             cases.append({"template": template, "expected": expected})
     assert len(known_differences) == len(KNOWN_DIFFERENCES)
     golden = {"jinja": jinja2.__version__, "now": NOW, "context": CONTEXT, "cases": cases, "known_differences": known_differences, "refused": refused}
-    path = pathlib.Path(__file__).parents[2] / "tests/text/jinja.json"
+    path = pathlib.Path(__file__).parents[2] / "tests/golden/text/jinja.json"
     path.write_text(json.dumps(golden, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
     print(f"{path}: {len(cases)} rendered, {len(refused)} refused, {path.stat().st_size} bytes")
     for entry in refused:

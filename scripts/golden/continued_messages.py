@@ -1,4 +1,4 @@
-"""Chats whose last message goes on, rendered by transformers, to tests/text/continued.json.
+"""Chats whose last message goes on, rendered by transformers, to tests/golden/text/continued.json.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install transformers==5.23.0 jinja2==3.1.6
     /tmp/venv/bin/python scripts/golden/continued_messages.py
@@ -34,6 +34,6 @@ for name, template in TEMPLATES.items():
         except ValueError as error:
             case["error"] = str(error).split("!")[0]
         cases.append(case)
-path = pathlib.Path(__file__).parents[2] / "tests/text/continued.json"
+path = pathlib.Path(__file__).parents[2] / "tests/golden/text/continued.json"
 path.write_text(json.dumps({"transformers": transformers.__version__, "cases": cases}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 print(f"{path}: {len(cases)} cases, {sum('error' in case for case in cases)} refused")

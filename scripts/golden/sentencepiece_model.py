@@ -1,7 +1,7 @@
-"""Trains a small sentencepiece BPE model on tests/text/texts.json and writes it, with the ids that sentencepiece itself
-gives for every text, to tests/text/sentencepiece.json. The scores are sentencepiece's own, and runs of one character,
+"""Trains a small sentencepiece BPE model on tests/golden/text/texts.json and writes it, with the ids that sentencepiece itself
+gives for every text, to tests/golden/text/sentencepiece.json. The scores are sentencepiece's own, and runs of one character,
 where merges of equal score compete, are in the texts. And a unigram model with a normalisation like T5's and XLM-RoBERTa's, cut
-to the characters of the texts (the whole one takes 300 kB), to tests/text/unigram.json.
+to the characters of the texts (the whole one takes 300 kB), to tests/golden/text/unigram.json.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install sentencepiece==0.2.3 protobuf
     /tmp/venv/bin/python scripts/golden/sentencepiece_model.py
@@ -17,7 +17,7 @@ import unicodedata
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-folder = pathlib.Path(__file__).parents[2] / "tests/text"
+folder = pathlib.Path(__file__).parents[2] / "tests/golden/text"
 texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))[:600]
 
 model = io.BytesIO()

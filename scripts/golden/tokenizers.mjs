@@ -1,10 +1,10 @@
 // Golden token ids, made by implementations that share no code with ours: llama3-tokenizer-js, llama-tokenizer-js and
-// gpt-tokenizer. tests/text/README.md says what the files hold.
+// gpt-tokenizer. tests/golden/text/README.md says what the files hold.
 //
 // The packages are development dependencies of the repository.
 //
-//   node scripts/golden/tokenizers.mjs tests/text              the texts, and vocabularies cut to a few thousand tokens
-//   node scripts/golden/tokenizers.mjs target/vocabularies --full    whole vocabularies; tests/tokenizers.rs does this itself
+//   node scripts/golden/tokenizers.mjs tests/golden/text              the texts, and vocabularies cut to a few thousand tokens
+//   node scripts/golden/tokenizers.mjs target/vocabularies --full    whole vocabularies; tests/text/tokenizers.rs does this itself
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,0 +1,401 @@
+//! Every architecture against transformers: tiny models in both containers, by the joined ops and by one op at a time
+//! (`tests/golden/README.md`). Prompts pass the windows and the contexts before rope's scaling.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::adapter;
+use rillm::Code;
+use rillm::engine::request::CompletionRequest;
+use rillm::engine::source::FileSource;
+use rillm::engine::{Engine, LoadOptions, inspect};
+use rillm::model::arch::{ARCHS, Need, expected_tensors};
+use rillm::model::checkpoint::Checkpoint;
+use rillm::model::config::Config;
+use rillm::model::folder::DirectoryFolder;
+use rillm::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
+use rillm::tensor::quant::Format;
+use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
+use serde_json::{Value, json};
+
+const TOLERANCE: f64 = 1e-4;
+/// What runs one op at a time, since the joined ops don't compute it: gates with biases, and attention and feed-forward side by side.
+const PLAIN: [&str; 2] = ["llama_linear", "stablelm_parallel"];
+const GGUF: &str = "model.gguf";
+const SAFETENSORS: &str = "model.safetensors";
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/architectures")
+}
+
+/// What transformers answered.
+struct Golden {
+    name: String,
+    ids: Vec<u32>,
+    /// What greedy decoding appends; nothing where rope would change with each token.
+    greedy: Vec<u32>,
+    /// [ids, vocabulary]
+    logits: Vec<f32>,
+    /// The logits of the first tokens in a context of no more.
+    short: Option<Vec<f32>>,
+}
+
+fn npy(path: PathBuf) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    let header = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    bytes[header..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// The models whose name contains the text in RILLM_MODEL, if it is set.
+fn models() -> Vec<Golden> {
+    let wanted = std::env::var("RILLM_MODEL").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    let models: Vec<Golden> = folders.iter().map(|folder| read(folder)).filter(|m| m.name.contains(&wanted)).collect();
+    assert!(!models.is_empty());
+    models
+}
+
+fn read(folder: &Path) -> Golden {
+    let answers: Value = serde_json::from_slice(&std::fs::read(folder.join("golden.json")).unwrap()).unwrap();
+    let ids = |key: &str| answers[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
+    Golden {
+        name: folder.file_name().unwrap().to_str().unwrap().to_owned(),
+        ids: ids("ids"),
+        greedy: ids("greedy"),
+        logits: npy(folder.join("logits.npy")),
+        short: answers.get("short").map(|_| npy(folder.join("short.logits.npy"))),
+    }
+}
+
+/// A model that is loaded, and its cache.
+struct Loaded {
+    context: Context,
+    transformer: Transformer,
+    cache: KvCache,
+}
+
+impl Loaded {
+    fn new(context: &Context, model: &str, file: &str, joined: bool, capacity: usize) -> Loaded {
+        pollster::block_on(async {
+            let folder = DirectoryFolder::new(golden().join(model));
+            let checkpoint = Checkpoint::open(&folder, Some(file)).await.unwrap();
+            let config = Config::of(&checkpoint).unwrap_or_else(|error| panic!("{model}/{file}: {error}"));
+            assert!(config.context_length >= capacity);
+            let weights =
+                Weights::load(context, &checkpoint, &config, &Layout { join: joined, quantize: None }, &mut |_, _| {
+                    Ok(())
+                })
+                .await
+                .unwrap();
+            let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
+            assert_eq!(transformer.is_joined(), joined && !PLAIN.contains(&model), "{model}/{file}");
+            let cache = KvCache::new(context, transformer.config(), capacity, 1, KvFormat::F32).unwrap();
+            Loaded { context: context.clone(), transformer, cache }
+        })
+    }
+
+    /// The logits [ids, vocabulary] of a pass over `ids`, the first at `position`.
+    fn forward(&self, ids: &[u32], position: usize) -> Vec<f32> {
+        self.pass(ids, position, Logits::All)
+    }
+
+    /// Those of some of the tokens.
+    fn pass(&self, ids: &[u32], position: usize, which: Logits) -> Vec<f32> {
+        let state = self.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0])).unwrap();
+        let tokens = self.context.tensor(&HostTensor::u32(&[ids.len()], ids)).unwrap();
+        let logits: Tensor = self.transformer.forward(&tokens, &state, &self.cache, which).unwrap().unwrap();
+        pollster::block_on(self.context.readback(&[&logits])).unwrap()[0].to_f32().unwrap()
+    }
+}
+
+/// ‖a − b‖ / ‖b‖ of the worst row.
+#[track_caller]
+fn worst_row(a: &[f32], b: &[f32], columns: usize) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let rows = a.chunks_exact(columns).zip(b.chunks_exact(columns));
+    let error = |(a, b): (&[f32], &[f32])| {
+        let difference: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        (difference / b.iter().map(|b| f64::from(*b).powi(2)).sum::<f64>()).sqrt()
+    };
+    // A NaN is worse than anything.
+    rows.map(error).fold(0.0, |worst, error| if error > worst || error.is_nan() { error } else { worst })
+}
+
+fn files(model: &Golden) -> Vec<&'static str> {
+    let mut files: Vec<&str> = [GGUF, SAFETENSORS].into_iter().collect();
+    files.retain(|file| golden().join(&model.name).join(file).exists());
+    if Format::by_name("bf16").is_none() {
+        println!("skipped: {} in safetensors, there is no format bf16", model.name);
+        files.retain(|file| *file != SAFETENSORS);
+    }
+    files
+}
+
+/// Through the engine: a plan that was recorded once, sampling on the GPU, and a prompt that is found in the cache.
+#[test]
+fn the_engine_answers_the_same() {
+    for model in models() {
+        if !golden().join(&model.name).join(GGUF).exists() {
+            continue;
+        }
+        let source = FileSource::open(golden().join(&model.name).join(GGUF)).unwrap();
+        let options = LoadOptions { precision: Some(Precision::Exact), ..Default::default() };
+        let engine = pollster::block_on(Engine::load(&source, &options, &mut |_| Ok(()))).unwrap();
+        let tokens = |request: Value| {
+            let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
+            let mut tokens = Vec::new();
+            while let Some(chunk) = pollster::block_on(generation.next()).unwrap() {
+                tokens.extend(chunk.token_ids);
+            }
+            tokens
+        };
+        let request = |more: Value| {
+            let mut request =
+                json!({"prompt": model.ids, "max_tokens": model.greedy.len(), "temperature": 0, "ignore_eos": true});
+            request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            request
+        };
+        assert_eq!(tokens(request(json!({}))), model.greedy, "{}", model.name);
+        assert_eq!(tokens(request(json!({}))), model.greedy, "{}, from the cache", model.name);
+        let drafted = request(json!({"speculation": {"type": "prompt_lookup"}}));
+        assert_eq!(tokens(drafted), model.greedy, "{}, with drafts", model.name);
+    }
+}
+
+/// A file without one of its tensors, or with one of another shape, is refused by the name of the tensor.
+#[test]
+fn tensors_are_held_against_the_configuration() {
+    for model in models() {
+        for file in files(&model) {
+            let folder = DirectoryFolder::new(golden().join(&model.name));
+            let open = || pollster::block_on(Checkpoint::open(&folder, Some(file))).unwrap();
+            let config = Config::of(&open()).unwrap();
+            for expected in expected_tensors(&config) {
+                let name = &expected.name;
+                let Some(at) = open().tensors.iter().position(|tensor| tensor.name == *name) else { continue };
+                let mut without = open();
+                without.tensors.remove(at);
+                match Config::of(&without) {
+                    Ok(_) => assert!(expected.need != Need::Required, "{}: {name}", model.name),
+                    // Keys may speak of rope's factors, which the architecture can be without.
+                    Err(error) if name.starts_with("rope_factors") => {
+                        assert_eq!(error.code(), Code::UnsupportedArchitecture, "{}: {error}", model.name);
+                    }
+                    Err(error) => assert_eq!(error.code(), Code::MissingTensor, "{}: {error}", model.name),
+                }
+                let mut wrong = open();
+                wrong.tensors[at].dims[0] += 1;
+                let error = Config::of(&wrong).unwrap_err();
+                assert_eq!(error.code(), Code::ShapeMismatch, "{}: {error}", model.name);
+                assert!(error.message().contains(name.as_str()), "{}: {error}", model.name);
+            }
+        }
+    }
+}
+
+/// Where an adapter binds little at once, matrices lie in several parts: attention, feed-forward, experts, positions and the vocabulary.
+/// Passes over one token, few and many give what they give with whole matrices, and `inspect` knows the bytes.
+#[test]
+fn matrices_in_parts_give_the_same() {
+    const TOLERANCE: f64 = 1e-5;
+    let whole = adapter::context(true);
+    for model in models() {
+        // Bytes that the largest matrices are several times as large as, and that a few tokens' activations fit. An expert is not
+        // divided.
+        let binding = if model.name == "mixtral" { 8200 } else { 5000 };
+        let device = DeviceOptions { storage_binding: Some(binding), ..Default::default() };
+        let limited = adapter::context_with(&device);
+        let columns = model.logits.len() / model.ids.len();
+        for file in files(&model) {
+            for joined in [false, true] {
+                let [parts, whole] =
+                    [&limited, &whole].map(|context| Loaded::new(context, &model.name, file, joined, 16));
+                let passes = [(0, 6, Logits::Last), (6, 4, Logits::All), (10, 1, Logits::All), (11, 1, Logits::All)];
+                for (position, length, which) in passes {
+                    let ids = &model.ids[position..position + length];
+                    let [got, wanted] = [&parts, &whole].map(|loaded| loaded.pass(ids, position, which));
+                    let error = worst_row(&got, &wanted, columns);
+                    let what = format!("{}/{file}, joined {joined}, {length} from {position}", model.name);
+                    assert!(error <= TOLERANCE, "{what}: relative error {error:.2e}");
+                }
+                let options = LoadOptions {
+                    device: device.clone(),
+                    context_length: Some(16),
+                    plain_ops: !joined,
+                    ..Default::default()
+                };
+                let folder = DirectoryFolder::new(golden().join(&model.name));
+                let said = pollster::block_on(inspect(&folder, Some(file), &options)).unwrap();
+                assert!(said.problem.is_none(), "{}: {:?}", model.name, said.problem);
+                assert_eq!(said.weight_bytes, Some(parts.transformer.weight_bytes()), "{}/{file}", model.name);
+            }
+        }
+    }
+}
+
+/// A layer's part of a decode step is few dispatches, whatever norms and biases it has.
+#[test]
+fn a_step_is_few_dispatches() {
+    let context = adapter::context(true);
+    // In each layer, and besides: the embedding and the head, scales, positions and a soft cap.
+    let wanted = [
+        ("llama3", 5, 2),
+        ("mistral", 5, 2),
+        ("qwen2_yarn", 5, 2),
+        ("phi3", 5, 2),
+        ("smollm3", 5, 2),
+        ("granite", 5, 4),
+        ("stablelm", 5, 2),
+        ("gpt2", 5, 3),
+        ("qwen3", 7, 2),
+        ("gemma2", 7, 4),
+        ("gemma3", 9, 3),
+        ("olmo2", 9, 2),
+        ("olmo3", 9, 2),
+    ];
+    for model in models() {
+        let Some((_, per_layer, besides)) = wanted.iter().find(|(name, ..)| *name == model.name) else { continue };
+        let loaded = Loaded::new(&context, &model.name, GGUF, true, 64);
+        let before = context.device().stats().dispatches;
+        loaded.forward(&model.ids[..1], 0);
+        let layers = loaded.transformer.config().n_layers as u64;
+        let dispatches = context.device().stats().dispatches - before;
+        assert_eq!(dispatches, per_layer * layers + besides, "{}", model.name);
+    }
+}
+
+/// The tokens of a prompt are grouped by expert: as many dispatches however long it is. And what a token has from its experts is the
+/// same with many others and with few.
+#[test]
+fn a_prompt_goes_through_experts_in_few_dispatches() {
+    for (kernels, context) in contexts() {
+        for model in models().iter().filter(|model| ["mixtral", "qwen3_moe"].contains(&&*model.name)) {
+            let loaded = Loaded::new(&context, &model.name, GGUF, true, model.ids.len());
+            let columns = model.logits.len() / model.ids.len();
+            let mut counts = Vec::new();
+            for length in [31, model.ids.len()] {
+                let before = context.device().stats().dispatches;
+                let got = loaded.pass(&model.ids[..length], 0, Logits::Last);
+                counts.push(context.device().stats().dispatches - before);
+                let few = loaded.pass(&model.ids[length - 3..length], length - 3, Logits::Last);
+                let error = worst_row(&few, &got, columns);
+                assert!(error <= 1e-5, "{}, {kernels} kernels, {length} tokens: {error:.2e}", model.name);
+            }
+            let layers = loaded.transformer.config().n_layers as u64;
+            // Norm, projections, norms of heads, rope, attention and output; norm, router, choice, groups, gate, up, activation, down
+            // and sum. Then a last row, a norm and the head.
+            assert_eq!(counts[0], counts[1], "{}, {kernels} kernels", model.name);
+            assert!(counts[0] <= 15 * layers + 4, "{}, {kernels} kernels: {counts:?}", model.name);
+        }
+    }
+}
+
+fn contexts() -> Vec<(&'static str, Context)> {
+    let gpu = DeviceOptions { software_kernels: Some(false), ..Default::default() };
+    vec![("software", adapter::context(true)), ("gpu", adapter::context_with(&gpu))]
+}
+
+#[test]
+fn every_architecture_has_a_model_in_both_containers() {
+    let names: Vec<String> = models().iter().map(|model| model.name.clone()).collect();
+    if std::env::var("RILLM_MODEL").is_ok() {
+        return;
+    }
+    // Those of encoders: tests/engine/embeddings.rs.
+    for arch in ARCHS.iter().filter(|arch| !arch.is_encoder) {
+        let of_arch = |name: &&String| {
+            let folder = DirectoryFolder::new(golden().join(name));
+            golden().join(name).join(GGUF).exists()
+                && pollster::block_on(Checkpoint::open(&folder, Some(GGUF)))
+                    .is_ok_and(|checkpoint| checkpoint.metadata.str("general.architecture").unwrap() == arch.name)
+        };
+        assert!(names.iter().any(|name| of_arch(&name)), "no golden model of {}", arch.name);
+    }
+}
+
+#[test]
+fn logits_agree_at_every_position() {
+    for (kernels, context) in contexts() {
+        for model in models() {
+            let columns = model.logits.len() / model.ids.len();
+            for file in files(&model) {
+                for joined in [false, true] {
+                    // The greedy answer's room; where rope depends on the context, it was as long as the prompt.
+                    let capacity = model.ids.len() + model.greedy.len();
+                    let loaded = Loaded::new(&context, &model.name, file, joined, capacity);
+                    let got = loaded.forward(&model.ids, 0);
+                    let error = worst_row(&got, &model.logits, columns);
+                    let what = format!("{}/{file}, {kernels} kernels, joined {joined}", model.name);
+                    println!("{what}: {error:.1e}");
+                    assert!(error <= TOLERANCE, "{what}: relative error {error:.2e}");
+                    if let Some(short) = &model.short {
+                        let length = short.len() / columns;
+                        let loaded = Loaded::new(&context, &model.name, file, joined, length);
+                        let error = worst_row(&loaded.forward(&model.ids[..length], 0), short, columns);
+                        assert!(error <= TOLERANCE, "{what}, short context: relative error {error:.2e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Token by token, and few at a time, the cache holds what a pass over all of them puts there; and the answer is the same.
+#[test]
+fn decode_agrees_with_prefill() {
+    for (kernels, context) in contexts() {
+        for model in models() {
+            let columns = model.logits.len() / model.ids.len();
+            for file in files(&model) {
+                for joined in [false, true] {
+                    let what = format!("{}/{file}, {kernels} kernels, joined {joined}", model.name);
+                    let loaded = Loaded::new(&context, &model.name, file, joined, model.ids.len() + model.greedy.len());
+                    // A long part, some of few tokens, then one at a time.
+                    let mut position = 0;
+                    for length in [29, 2, 5, 8] {
+                        let got = loaded.forward(&model.ids[position..position + length], position);
+                        let wanted = &model.logits[position * columns..][..length * columns];
+                        let error = worst_row(&got, wanted, columns);
+                        assert!(error <= TOLERANCE, "{what}, {length} from {position}: relative error {error:.2e}");
+                        position += length;
+                    }
+                    let mut last = Vec::new();
+                    for position in position..model.ids.len() {
+                        last = loaded.forward(&model.ids[position..=position], position);
+                        let error = worst_row(&last, &model.logits[position * columns..][..columns], columns);
+                        assert!(error <= TOLERANCE, "{what}, decoding {position}: relative error {error:.2e}");
+                    }
+                    let mut answer = Vec::new();
+                    for step in 0..model.greedy.len() {
+                        let best = last.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0 as u32;
+                        answer.push(best);
+                        if step + 1 < model.greedy.len() {
+                            last = loaded.forward(&[best], model.ids.len() + step);
+                        }
+                    }
+                    assert_eq!(answer, model.greedy, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// With keys and values in f16, the one rounding that is not of the weights, over a prompt that is read from the cache.
+#[test]
+fn an_f16_cache_costs_little() {
+    let (_, context) = contexts().pop().unwrap();
+    for model in models() {
+        let file = files(&model)[0];
+        let mut loaded = Loaded::new(&context, &model.name, file, true, model.ids.len() + model.greedy.len());
+        let (config, capacity) = (loaded.transformer.config(), model.ids.len() + model.greedy.len());
+        loaded.cache = KvCache::new(&context, config, capacity, 1, KvFormat::F16).unwrap();
+        let mut got = Vec::new();
+        for (part, ids) in model.ids.chunks(19).enumerate() {
+            got.extend(loaded.forward(ids, part * 19));
+        }
+        let error = worst_row(&got, &model.logits, got.len());
+        let worst = worst_row(&got, &model.logits, got.len() / model.ids.len());
+        println!("{}: {error:.1e}, at the worst position {worst:.1e}", model.name);
+        assert!((1e-7..3e-3).contains(&error) && worst < 2e-2, "{}: {error:.2e}, {worst:.2e}", model.name);
+    }
+}

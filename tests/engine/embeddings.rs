@@ -1,0 +1,292 @@
+//! Embeddings against transformers: tiny random encoders from both formats, and all-MiniLM-L6-v2 straight from its Hugging Face
+//! folder; what a request may hold, and what an encoder refuses.
+//!
+//! The golden files and how they were made: tests/golden/README.md.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::{minilm, skip};
+use rillm::engine::folder::{DirectoryFolder, MemoryFolder};
+use rillm::engine::request::{ChatRequest, CompletionRequest};
+use rillm::engine::source::FileSource;
+use rillm::engine::{DeviceOptions, EmbeddingRequest, Embeddings, Engine, LoadOptions, Precision};
+use rillm::error::{Code, Error};
+use rillm::model::arch::ARCHS;
+use serde_json::{Value, json};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn folder(path: &Path) -> Result<Engine, Error> {
+    let options = LoadOptions { device: DeviceOptions::default(), ..LoadOptions::default() };
+    pollster::block_on(Engine::load_from(&DirectoryFolder::new(path), None, &options, &mut |_| Ok(())))
+}
+
+fn file(path: &Path) -> Result<Engine, Error> {
+    let source = FileSource::open(path).unwrap();
+    pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())))
+}
+
+fn embed(engine: &Engine, request: Value) -> Result<Embeddings, Error> {
+    pollster::block_on(engine.embed(EmbeddingRequest::parse(request)?))
+}
+
+fn read(path: PathBuf) -> Value {
+    serde_json::from_slice(&std::fs::read(&path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()))).unwrap()
+}
+
+/// The cosine of two vectors.
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+/// Where an adapter binds little at once, matrices lie in parts.
+#[test]
+fn encoders_whose_matrices_lie_in_parts_give_the_same() {
+    for model in ["bert", "nomic_bert"] {
+        let path = golden().join("encoders").join(model);
+        let golden = read(path.join("golden.json"));
+        let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();
+        let ids: Vec<Vec<u32>> = serde_json::from_value(golden["ids"].clone()).unwrap();
+        // The shortest, whose activations fit.
+        let (shortest, ids) = ids.iter().enumerate().min_by_key(|(_, ids)| ids.len()).unwrap();
+        let device = DeviceOptions { storage_binding: Some(4000), ..DeviceOptions::default() };
+        let options = LoadOptions { device, ..LoadOptions::default() };
+        let source = DirectoryFolder::new(&path);
+        let engine = pollster::block_on(Engine::load_from(&source, None, &options, &mut |_| Ok(()))).unwrap();
+        check(model, &embed(&engine, json!({"input": ids})).unwrap().values, &wanted[shortest]);
+    }
+}
+
+#[test]
+fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
+    let models = ["bert", "nomic_bert"];
+    let encoders = ARCHS.iter().filter(|arch| arch.is_encoder).map(|arch| arch.name.replace('-', "_"));
+    assert!(encoders.eq(models), "every encoder has a golden model");
+    // To us a BERT, whose positions begin at 2 in its folder.
+    for model in models.into_iter().chain(["xlm_roberta"]) {
+        let path = golden().join("encoders").join(model);
+        let golden = read(path.join("golden.json"));
+        let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();
+        // The folder holds the GGUF file too; the safetensors are what it is taken for.
+        for (what, engine) in [("folder", folder(&path).unwrap()), ("GGUF", file(&path.join("model.gguf")).unwrap())] {
+            assert!(engine.info().embeds && !engine.info().generates);
+            assert_eq!((engine.info().kv_cache_bytes, engine.info().context_length), (0, 64));
+            // All in one pass, as texts and as tokens, and each alone.
+            for input in [&golden["texts"], &golden["ids"]] {
+                let got = embed(&engine, json!({"input": input})).unwrap();
+                assert_eq!(got.dimensions, wanted[0].len());
+                let tokens: usize =
+                    golden["ids"].as_array().unwrap().iter().map(|ids| ids.as_array().unwrap().len()).sum();
+                assert_eq!((got.usage.prompt_tokens, got.usage.total_tokens), (tokens, tokens));
+                for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
+                    check(&format!("{model} {what} {n}"), got, wanted);
+                }
+            }
+            for (text, wanted) in golden["texts"].as_array().unwrap().iter().zip(&wanted) {
+                check(
+                    &format!("{model} {what} {text}"),
+                    &embed(&engine, json!({"input": text})).unwrap().values,
+                    wanted,
+                );
+            }
+        }
+    }
+}
+
+fn check(what: &str, got: &[f32], wanted: &[f32]) {
+    let difference: f64 = got.iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+    assert!(difference < 1e-5, "{what}: {difference:e} off");
+}
+
+/// The keys that Nomic's own code writes, as the hub's files have them.
+#[test]
+fn the_hubs_configuration_of_nomic_bert_is_read() {
+    let path = golden().join("encoders/nomic_bert");
+    let golden = read(path.join("golden.json"));
+    let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();
+    let config = json!({
+        "model_type": "nomic_bert", "n_embd": 32, "n_layer": 3, "n_head": 2, "n_inner": 48, "n_positions": 8192,
+        "max_trained_positions": 64, "vocab_size": 100, "type_vocab_size": 2, "layer_norm_epsilon": 1e-12,
+        "activation_function": "swiglu", "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false,
+        "rotary_emb_scale_base": null, "rotary_scaling_factor": null, "prenorm": false, "causal": false,
+        "use_rms_norm": false, "qkv_proj_bias": false, "mlp_fc1_bias": false, "mlp_fc2_bias": false,
+    });
+    let load = |config: &Value| {
+        let file = |name: &str| (name.to_owned(), std::fs::read(path.join(name)).unwrap());
+        let mut files = vec![file("model.safetensors"), file("tokenizer.json"), file("1_Pooling/config.json")];
+        files.push(("config.json".to_owned(), serde_json::to_vec(config).unwrap()));
+        let folder = MemoryFolder::new(files);
+        pollster::block_on(Engine::load_from(&folder, None, &LoadOptions::default(), &mut |_| Ok(())))
+    };
+    let engine = load(&config).unwrap();
+    assert_eq!(engine.info().context_length, 64);
+    let got = embed(&engine, json!({"input": golden["texts"]})).unwrap();
+    for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
+        check(&format!("text {n}"), got, wanted);
+    }
+    for (key, value) in [("prenorm", json!(true)), ("causal", json!(true)), ("activation_function", json!("gelu"))] {
+        let mut other = config.clone();
+        other[key] = value;
+        assert_eq!(load(&other).err().unwrap().code(), Code::UnsupportedArchitecture, "{key}");
+    }
+}
+
+/// RoBERTa's positions begin at 2; a table or a configuration without any beyond is refused.
+#[test]
+fn positions_before_the_first_token_must_be_there() {
+    let path = golden().join("encoders/xlm_roberta");
+    let config = read(path.join("config.json"));
+    let load = |change: &dyn Fn(&mut Value)| {
+        let mut config = config.clone();
+        change(&mut config);
+        let file = |name: &str| (name.to_owned(), std::fs::read(path.join(name)).unwrap());
+        let mut files = vec![file("model.safetensors"), file("tokenizer.json")];
+        files.push(("config.json".to_owned(), serde_json::to_vec(&config).unwrap()));
+        let folder = MemoryFolder::new(files);
+        let error = pollster::block_on(Engine::load_from(&folder, None, &LoadOptions::default(), &mut |_| Ok(())));
+        error.err().map(|error| error.code())
+    };
+    assert_eq!(load(&|_| {}), None);
+    assert_eq!(load(&|config| config["model_type"] = json!("roberta")), None);
+    assert_eq!(load(&|config| config["pad_token_id"] = json!(0)), Some(Code::UnsupportedArchitecture));
+    assert_eq!(load(&|config| config["max_position_embeddings"] = json!(65)), Some(Code::ShapeMismatch));
+    for length in [json!(2), json!(0), json!([66])] {
+        assert_eq!(load(&|config| config["max_position_embeddings"] = length.clone()), Some(Code::InvalidMetadata));
+    }
+}
+
+/// IEEE half precision, of an .npy file.
+fn halves(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    let header = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    bytes[header..].chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+}
+
+#[test]
+fn a_real_encoder_gives_the_vectors_of_transformers_straight_from_its_folder() {
+    let Some(path) = minilm::folder() else {
+        skip::skipped("all-MiniLM-L6-v2: scripts/minilm.py could not install it");
+        return;
+    };
+    let sentences: Vec<String> = serde_json::from_value(read(golden().join("minilm/sentences.json"))).unwrap();
+    let wanted = halves(&golden().join("minilm/vectors.npy"));
+    assert_eq!(sentences.len(), 200);
+    let engine = folder(path).unwrap();
+    let info = engine.info();
+    assert_eq!((info.architecture.as_str(), info.embedding_length, info.context_length), ("bert", 384, 512));
+    let got = embed(&engine, json!({"input": sentences})).unwrap();
+    assert_eq!(got.values.len(), wanted.len());
+    let mut worst = 1.0f64;
+    for (n, (got, wanted)) in got.values.chunks_exact(384).zip(wanted.chunks_exact(384)).enumerate() {
+        let cosine = cosine(got, wanted);
+        assert!(cosine >= 0.9999, "{}: cosine {cosine}", sentences[n]);
+        let length: f64 = got.iter().map(|x| f64::from(*x).powi(2)).sum();
+        assert!((length - 1.0).abs() < 1e-5, "{}: length² {length}", sentences[n]);
+        worst = worst.min(cosine);
+    }
+    println!("lowest cosine {worst}, {} tokens", got.usage.prompt_tokens);
+    // The makers took 256 tokens, fewer than the positions there are.
+    let long = "word ".repeat(300);
+    let error = embed(&engine, json!({"input": [long, "short"]})).unwrap_err();
+    assert_eq!(error.code(), Code::ContextLengthExceeded);
+    assert!(error.message().contains("input 0 has 302 tokens and the model takes 256"), "{error}");
+    let cut = embed(&engine, json!({"input": long, "truncate": true})).unwrap();
+    assert_eq!(cut.usage.prompt_tokens, 256);
+    let same = embed(&engine, json!({"input": "word ".repeat(254)})).unwrap();
+    assert_eq!(cut.values, same.values);
+}
+
+#[test]
+fn requests_are_checked() {
+    let engine = folder(&golden().join("encoders/bert")).unwrap();
+    let refused = |request: Value, code: Code, wanted: &str| {
+        let error = embed(&engine, request.clone()).expect_err(&request.to_string());
+        assert_eq!(error.code(), code, "{request}: {error}");
+        assert!(error.message().contains(wanted), "{error} does not say {wanted}");
+    };
+    let invalid = Code::InvalidRequest;
+    refused(json!({}), invalid, "input");
+    refused(json!({"input": 7}), invalid, "input");
+    refused(json!({"input": []}), invalid, "0 texts");
+    refused(json!({"input": [[]]}), invalid, "input 0 has no tokens");
+    refused(json!({"input": [[2, 3], [2, 100]]}), invalid, "input 1 has token id 100");
+    refused(json!({"input": [-1]}), invalid, "input");
+    refused(json!({"input": "a", "dimensions": 0}), invalid, "dimensions is 0");
+    refused(json!({"input": "a", "dimensions": 37}), invalid, "wanted 1 to 36");
+    refused(json!({"input": "a", "pooling": "max"}), invalid, "pooling");
+    refused(json!({"input": vec!["a"; 2049]}), invalid, "2049 texts");
+    refused(json!({"input": "a ".repeat(70)}), Code::ContextLengthExceeded, "72 tokens and the model takes 64");
+    let whole = embed(&engine, json!({"input": "the cat"})).unwrap();
+    let part = embed(&engine, json!({"input": "the cat", "dimensions": 10})).unwrap();
+    assert_eq!((part.dimensions, part.values.len()), (10, 10));
+    assert!((cosine(&part.values, &whole.values[..10]) - 1.0).abs() < 1e-6);
+    assert!((part.values.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+    // Special tokens are no text here.
+    let plain = embed(&engine, json!({"input": "[MASK]"})).unwrap();
+    assert!(plain.usage.prompt_tokens > 3);
+    // More texts than fit one pass, and each as it is alone.
+    let texts: Vec<String> = (0..90).map(|n| format!("the cat sat on mat {n}, {}", "a ".repeat(n % 30))).collect();
+    let all = embed(&engine, json!({"input": texts})).unwrap();
+    assert!(all.usage.prompt_tokens > 1024);
+    for n in [0, 29, 44, 89] {
+        let one = embed(&engine, json!({"input": texts[n]})).unwrap();
+        check(&texts[n], &all.values[n * 36..][..36], &one.values);
+    }
+}
+
+#[test]
+fn an_encoder_makes_no_text_and_says_so() {
+    let engine = folder(&golden().join("encoders/bert")).unwrap();
+    let chat = ChatRequest::parse(json!({"messages": [{"role": "user", "content": "Hi"}]})).unwrap();
+    let completion = CompletionRequest::parse(json!({"prompt": "Hi"})).unwrap();
+    let errors = [
+        engine.chat(chat).err().unwrap(),
+        engine.complete(completion).err().unwrap(),
+        pollster::block_on(engine.forward(&[2, 3])).err().unwrap(),
+    ];
+    for error in errors {
+        assert_eq!(error.code(), Code::InvalidRequest);
+        assert!(error.message().contains("is an encoder"), "{error}");
+    }
+    // And goes on.
+    assert!(embed(&engine, json!({"input": "the cat"})).is_ok());
+}
+
+#[test]
+fn a_decoder_makes_vectors_only_where_its_files_say_how() {
+    let path = golden().join("tiny_llama/tied-f32.gguf");
+    let engine = file(&path).unwrap();
+    assert!(engine.info().generates && !engine.info().embeds);
+    let error = embed(&engine, json!({"input": "Hi"})).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidRequest);
+    assert!(error.message().contains("pooling_type"), "{error}");
+
+    let wanted = read(golden().join("encoders/decoder.json"));
+    let path = golden().join("folders/llama_sharded_f16");
+    for (pooling, mode) in [("mean", "mean_tokens"), ("last", "lasttoken")] {
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let names = std::fs::read_dir(&path).unwrap().map(name);
+        let mut files: Vec<(String, Vec<u8>)> =
+            names.map(|name| (name.clone(), std::fs::read(path.join(name)).unwrap())).collect();
+        let config = format!(r#"{{"pooling_mode_{mode}": true}}"#);
+        files.push(("1_Pooling/config.json".to_owned(), config.into_bytes()));
+        for plain_ops in [false, true] {
+            let options = LoadOptions { plain_ops, precision: Some(Precision::Exact), ..LoadOptions::default() };
+            let folder = MemoryFolder::new(files.clone());
+            let engine = pollster::block_on(Engine::load_from(&folder, None, &options, &mut |_| Ok(()))).unwrap();
+            assert!(engine.info().generates && engine.info().embeds);
+            let got = embed(&engine, json!({"input": wanted["ids"]})).unwrap();
+            let wanted: Vec<Vec<f32>> = serde_json::from_value(wanted[pooling].clone()).unwrap();
+            for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
+                check(&format!("{pooling} {n}, plain: {plain_ops}"), got, wanted);
+            }
+            // It generates as before.
+            let request = CompletionRequest::parse(json!({"prompt": "Hi", "max_tokens": 3})).unwrap();
+            let mut generation = engine.complete(request).unwrap();
+            while pollster::block_on(generation.next()).unwrap().is_some() {}
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Models, from their files to the answers. A file is a module, `cargo test --test engine models::` runs those of one.
+#![cfg(not(target_arch = "wasm32"))]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod architectures;
+mod bad_requests;
+mod chat;
+mod checkpoint;
+mod choices;
+mod draft_model;
+mod embeddings;
+mod fidelity;
+mod gguf;
+mod hub;
+mod kv_cache;
+mod large_models;
+mod logits_processor;
+mod logprobs;
+mod models;
+mod penalties;
+mod sequences;
+mod speculation;
+mod structured;
+mod tool_calls;

@@ -1,0 +1,13 @@
+//! The GPU runtime and what runs on it op by op: a file is a module, `cargo test --test gpu ops::` runs those of one.
+#![cfg(not(target_arch = "wasm32"))]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod autotune;
+mod batch;
+mod ops;
+mod quantize;
+mod quants;
+mod runtime;
+mod sampling;

@@ -1,0 +1,185 @@
+//! The ops on a native GPU: twice, because kernels differ with and without subgroups.
+
+use crate::support::{adapter, parity};
+use rillm::tensor::{Context, DType, Desc, DeviceOptions, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
+use rillm::{Code, tensor::Op};
+
+#[test]
+fn kernels_agree_with_references() {
+    assert!(pollster::block_on(parity::check_all(&adapter::context(true))) > 100);
+}
+
+#[test]
+fn kernels_without_subgroups_agree_with_references() {
+    assert!(pollster::block_on(parity::check_all(&adapter::context(false))) > 100);
+}
+
+/// The software adapter of the tests takes its own variants of some kernels; these are the ones that GPUs take.
+#[test]
+fn kernels_for_gpus_agree_with_references() {
+    let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
+    assert!(pollster::block_on(parity::check_all(&adapter::context_with(&options))) > 100);
+}
+
+/// The same for a GPU with as little as WebGPU guarantees.
+#[test]
+fn kernels_for_small_gpus_agree_with_references() {
+    let options = DeviceOptions {
+        software_kernels: Some(false),
+        without_subgroups: true,
+        without_packed_dot: true,
+        workgroup_storage: Some(16 << 10),
+        ..Default::default()
+    };
+    assert!(pollster::block_on(parity::check_all(&adapter::context_with(&options))) > 100);
+}
+
+/// What autotuning may let run.
+#[test]
+fn variants_of_kernels_agree_with_references() {
+    let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
+    assert!(pollster::block_on(parity::check_all_variants(&adapter::context_with(&options))) > 200);
+}
+
+#[test]
+fn variants_for_small_gpus_agree_with_references() {
+    let options = DeviceOptions {
+        software_kernels: Some(false),
+        without_subgroups: true,
+        workgroup_storage: Some(16 << 10),
+        ..Default::default()
+    };
+    assert!(pollster::block_on(parity::check_all_variants(&adapter::context_with(&options))) > 80);
+}
+
+/// However the bytes of a weight are cut into pieces, and however many runs its upload takes, the matrix is the same.
+#[test]
+fn weights_arrive_whole_in_pieces_of_any_length() {
+    let context = adapter::context(true);
+    let mut rng = Rng(21);
+    for format in quant::FORMATS {
+        // The second is larger than the staging buffer and has an odd number of blocks in a row.
+        for (rows, columns) in [(7, 96usize), (1301, 4128)] {
+            let columns = columns.next_multiple_of(format.block_size);
+            let weight = rng.weight(format, rows, columns);
+            let x = context.tensor(&rng.tensor(&[1, columns])).unwrap();
+            let product = |weight: &Tensor| {
+                let y = context.run1(&ops::MatVec, &[&x, weight]).unwrap();
+                pollster::block_on(context.readback(&[&y])).unwrap().remove(0).to_f32().unwrap()
+            };
+            let whole = product(&context.tensor(&weight).unwrap());
+            let mut upload = WeightUpload::new(&context, format, rows, columns, "weight").unwrap();
+            let mut start = 0;
+            while start < weight.bytes.len() {
+                let length = if rows < 10 { 1 + rng.below(9) } else { 1 + rng.below(3 << 20) };
+                let end = weight.bytes.len().min(start + length);
+                upload.write(&weight.bytes[start..end].to_vec()).unwrap();
+                start = end;
+            }
+            let pieces = product(&upload.finish().unwrap());
+            assert_eq!(whole, pieces, "{} [{rows}, {columns}]", format.name);
+        }
+    }
+}
+
+#[test]
+fn a_weight_that_is_cut_off_is_refused() {
+    let context = adapter::context(true);
+    let upload = WeightUpload::new(&context, quant::FORMATS[0], 4, 32, "weight").unwrap();
+    assert_eq!(upload.finish().err().unwrap().code(), Code::Truncated);
+    let odd = WeightUpload::new(&context, quant::Format::by_name("q4_0").unwrap(), 4, 33, "weight");
+    assert_eq!(odd.err().unwrap().code(), Code::ShapeMismatch);
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_refused() {
+    let (f, u) = (Desc::f32, Desc::u32);
+    let norm = ops::RmsNorm { epsilon: 1e-5 };
+    let slice = ops::SliceRows { first: 2, count: 2 };
+    let rope = ops::Rope { head_dim: 6, interleaved: true, scale: 1.0 };
+    let binary = ops::Binary { kind: ops::BinaryKind::Mul };
+    let fill = ops::Fill { shape: Shape::from([2]), value: 0.0 };
+    let (int8, weight) = (Desc::i8x4, |name: &str, dims: &[usize]| Desc {
+        shape: Shape::new(dims),
+        dtype: DType::Weight(quant::Format::by_name(name).unwrap()),
+    });
+    let product = ops::MatMulInt8::default();
+    let residual = ops::MatMul { epilogue: ops::Epilogue { bias: true, residual: true } };
+    let parts = ops::QkvParts::ALL;
+    let append =
+        ops::RopeKvAppend { parts, heads: 2, kv_heads: 1, head_dim: 4, interleaved: true, scale: 1.0, bias: true };
+    let refused: [(&dyn Op, Vec<Desc>, Code); 23] = [
+        (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
+        (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),
+        (&ops::Add, vec![f(&[2, 3]), u(&[2, 3])], Code::DtypeMismatch),
+        (&ops::AddRow, vec![f(&[2, 3]), f(&[2])], Code::ShapeMismatch),
+        (&ops::MatVec, vec![f(&[1, 32]), f(&[4, 32])], Code::DtypeMismatch),
+        (&norm, vec![f(&[2, 8]), f(&[9])], Code::ShapeMismatch),
+        (&slice, vec![f(&[3, 8])], Code::ShapeMismatch),
+        (&binary, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
+        (&ops::Dot, vec![f(&[2, 3]), f(&[5])], Code::ShapeMismatch),
+        (&ops::MatMulF32, vec![f(&[2, 3]), f(&[2, 3])], Code::ShapeMismatch),
+        (&ops::MatMulF32, vec![f(&[3]), f(&[3, 2])], Code::ShapeMismatch),
+        (&ops::Unary { kind: ops::UnaryKind::Abs }, vec![u(&[3])], Code::DtypeMismatch),
+        (&ops::Scale { factor: 2.0 }, vec![], Code::ShapeMismatch),
+        (&fill, vec![f(&[2])], Code::ShapeMismatch),
+        (&product, vec![int8(&[2, 8]), f(&[2, 1]), weight("f16", &[4, 32])], Code::DtypeMismatch),
+        (&product, vec![f(&[2, 8]), f(&[2, 1]), weight("q4_0", &[4, 32])], Code::DtypeMismatch),
+        (&product, vec![int8(&[2, 8]), f(&[2, 2]), weight("q4_0", &[4, 32])], Code::ShapeMismatch),
+        (&residual, vec![f(&[2, 32]), weight("q4_0", &[4, 32]), f(&[4])], Code::ShapeMismatch),
+        (&residual, vec![f(&[2, 32]), weight("q4_0", &[4, 32]), f(&[4]), f(&[4, 2])], Code::ShapeMismatch),
+        (&ops::Quantize, vec![f(&[2, 33])], Code::ShapeMismatch),
+        (&ops::SwigluFused::default(), vec![f(&[2, 7])], Code::ShapeMismatch),
+        (&append, vec![f(&[1, 16]), f(&[2]), u(&[4]), f(&[9, 4]), f(&[9, 4]), f(&[15])], Code::ShapeMismatch),
+        (&rope, vec![f(&[1, 6]), f(&[4]), u(&[4])], Code::ShapeMismatch),
+    ];
+    for (op, inputs, code) in refused {
+        assert_eq!(op.infer(&inputs).unwrap_err().code(), code, "{} {inputs:?}", op.name());
+    }
+}
+
+/// Where f32 overflows, what the built-in gives is left open by WGSL; where it doesn't, the number must still be finite.
+#[test]
+fn exp_overflows_to_infinity() {
+    let context = adapter::context(true);
+    let x = context.tensor(&HostTensor::f32(&[5], &[88.7, 88.73, 1e3, 1e30, f32::INFINITY])).unwrap();
+    let y = context.run1(&ops::Unary { kind: ops::UnaryKind::Exp }, &[&x]).unwrap();
+    let y = pollster::block_on(context.readback(&[&y])).unwrap()[0].to_f32().unwrap();
+    assert!(y[0] > 3.3e38 && y[0] < f32::INFINITY, "{y:?}");
+    assert_eq!(y[1..], [f32::INFINITY; 4]);
+}
+
+/// The same operands give the same sum, to the bit, and the order of x and y is of no account.
+#[test]
+fn dot_products_are_deterministic() {
+    let context = adapter::context(true);
+    let mut rng = Rng(23);
+    let [x, y] = [(); 2].map(|()| context.tensor(&rng.tensor(&[70_001])).unwrap());
+    let dots: Vec<Tensor> =
+        [[&x, &y], [&x, &y], [&y, &x]].iter().map(|inputs| context.run1(&ops::Dot, inputs).unwrap()).collect();
+    let dots = pollster::block_on(context.readback(&dots.iter().collect::<Vec<_>>())).unwrap();
+    assert!(dots.iter().all(|dot| dot.bytes == dots[0].bytes));
+}
+
+/// A read-back gives what was written, of any length, and several may be in flight.
+#[test]
+fn readbacks_give_what_was_written() {
+    let context: Context = adapter::context(true);
+    let mut rng = Rng(22);
+    let hosts: Vec<HostTensor> = [1, 3, 63, 64, 65, 1031, 70_001].iter().map(|n| rng.tensor(&[*n])).collect();
+    let tensors: Vec<_> = hosts.iter().map(|host| context.tensor(host).unwrap()).collect();
+    let before = context.device().stats();
+    let together = pollster::block_on(context.readback(&tensors.iter().collect::<Vec<_>>())).unwrap();
+    let stats = context.device().stats();
+    assert_eq!((stats.maps - before.maps, stats.submits - before.submits), (1, 1), "one submit, one map for all");
+    for (got, wanted) in together.iter().zip(&hosts) {
+        assert_eq!(got.bytes, wanted.bytes);
+    }
+    let flights: Vec<_> = tensors
+        .iter()
+        .map(|tensor| context.start_readback(&[(tensor, 0..tensor.shape().elements())]).unwrap())
+        .collect();
+    for (flight, wanted) in flights.into_iter().zip(&hosts).rev() {
+        assert_eq!(pollster::block_on(flight.bytes()).unwrap()[0], wanted.bytes);
+    }
+}

@@ -1,0 +1,451 @@
+//! Which tokens are drawn, and how often: thousands of draws of each sampler against the exact distribution, which plain
+//! loops over the sorted vocabulary compute. Every draw is deterministic, so these tests pass or fail the same each time.
+
+use crate::support::adapter;
+use rillm::tensor::{
+    AdjustLists, AdjustSettings, BandSettings, Chooser, Context, Desc, DryBreakerWords, HostTensor, Rng,
+    SampleSettings, Tensor, ops,
+};
+
+const DRAWS: usize = 20_000;
+/// Where a draw takes long on a software adapter.
+const FEW_DRAWS: usize = 500;
+/// Sequences that draw at once, each with a seed of its own.
+const ROWS: usize = 50;
+/// Steps recorded before they are waited for.
+const AT_ONCE: usize = 200;
+
+const ALL: SampleSettings = SampleSettings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 7 };
+
+/// What a token is chosen by.
+#[derive(Clone, Copy)]
+struct Settings {
+    sample: SampleSettings,
+    band: BandSettings,
+    /// The surprise that mirostat allows, with a target.
+    mu: f32,
+}
+
+impl From<SampleSettings> for Settings {
+    fn from(sample: SampleSettings) -> Self {
+        Self { sample, band: BandSettings::ALL, mu: 0.0 }
+    }
+}
+
+fn is_truncated(settings: &SampleSettings) -> bool {
+    settings.top_k > 0 || settings.top_p < 1.0 || settings.min_p > 0.0
+}
+
+/// So many tokens as `count` says, drawn on the GPU by as many rows as divide it.
+fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count: usize) -> Vec<u32> {
+    let Settings { sample, band, mu } = settings.into();
+    let rows = if count.is_multiple_of(ROWS) && logits.len() < 2000 { ROWS } else { 1 };
+    let count = count / rows;
+    let tensor = |host: HostTensor| context.tensor(&host).unwrap();
+    let logits = tensor(HostTensor::f32(&[rows, logits.len()], &logits.repeat(rows)));
+    let words = (0..rows as u64).flat_map(|row| SampleSettings { seed: sample.seed ^ row << 32, ..sample }.words());
+    let words = tensor(HostTensor::u32(&[rows, SampleSettings::WORDS], &words.collect::<Vec<u32>>()));
+    let band_words = tensor(HostTensor::u32(&[rows, BandSettings::WORDS], &band.words().repeat(rows)));
+    let mu = tensor(HostTensor::f32(&[rows], &vec![mu; rows]));
+    let [state, token, ring] = [4, 1, count].map(|n| context.zeros(Desc::u32(&[rows, n])).unwrap());
+    let run = |op: &dyn rillm::tensor::Op, inputs: &[&Tensor]| context.run(op, inputs).unwrap();
+    // What does not depend on the step is done once.
+    let tally = run(&ops::SampleRange, &[&logits]).remove(0);
+    run(&ops::SampleHistogram, &[&logits, &words, &tally]);
+    let split = || run(&ops::SampleSplit, &[&logits, &words, &state, &tally]);
+    let band_before = run(&ops::SampleBand, &[&logits, &words, &split()[2], &band_words, &mu]).remove(0);
+    let typical = run(&ops::TypicalMoments, &[&logits, &words, &band_before]);
+    for digit in 0..3 {
+        let inputs = [&logits, &words, &band_before, &band_words, &typical[0], &typical[1]];
+        run(&ops::TypicalHistogram { digit }, &inputs);
+    }
+    run(&ops::TypicalBand, &[&band_words, &typical[1], &band_before]);
+    let mass = run(&ops::BandMass, &[&logits, &words, &band_before]).remove(0);
+    let this_band = context.zeros(Desc::u32(&[rows, 4])).unwrap();
+    let step = || {
+        if band != BandSettings::ALL {
+            // XTC cuts the band at some steps.
+            context.copy(&band_before, 0..4 * rows, &this_band, 0)?;
+            run(&ops::Xtc, &[&logits, &words, &state, &band_words, &mass, &this_band]);
+            let partial = run(&ops::BandPartial, &[&logits, &words, &state, &this_band]);
+            let merge = ops::SampleMerge { advance: 1, own: Chooser::Banded };
+            run(&merge, &[&partial[0], &partial[1], &words, &state, &token, &ring]);
+        } else if is_truncated(&sample) {
+            let split = split();
+            let resolve = ops::SampleResolve { advance: 1 };
+            run(&resolve, &[&logits, &words, &split[0], &split[1], &split[2], &state, &token, &ring]);
+        } else {
+            let partial = run(&ops::SamplePartial, &[&logits, &words, &state]);
+            let merge = ops::SampleMerge { advance: 1, own: Chooser::Whole };
+            run(&merge, &[&partial[0], &partial[1], &words, &state, &token, &ring]);
+        }
+        Ok(())
+    };
+    // Recording runs the first one.
+    let ((), plan) = pollster::block_on(context.plan(step)).unwrap();
+    for done in 1..count {
+        context.replay(&plan).unwrap();
+        if done % AT_ONCE == 0 {
+            pollster::block_on(context.device().sync()).unwrap();
+        }
+    }
+    pollster::block_on(context.readback(&[&ring])).unwrap()[0].to_u32().unwrap()
+}
+
+/// The probability of each token: temperature, top-k, top-p of what that leaves, min-p; then typical-p, XTC and mirostat's allowed
+/// surprise, each of what that leaves.
+fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
+    let settings = &all.sample;
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    let largest = f64::from(logits[order[0]]);
+    let weight = |token: usize| ((f64::from(logits[token]) - largest) / f64::from(settings.temperature)).exp();
+    let cut = |order: &mut Vec<usize>, kept: usize| {
+        // Equal logits stay together.
+        let last = logits[order[kept - 1]];
+        order.retain(|token| logits[*token] >= last);
+    };
+    if settings.top_k > 0 && (settings.top_k as usize) < order.len() {
+        cut(&mut order, settings.top_k as usize);
+    }
+    if settings.top_p < 1.0 {
+        let total: f64 = order.iter().map(|token| weight(*token)).sum();
+        let mut sum = 0.0;
+        let reached = |token: &usize| {
+            sum += weight(*token);
+            sum >= f64::from(settings.top_p) * total
+        };
+        let kept = order.iter().position(reached).unwrap() + 1;
+        cut(&mut order, kept);
+    }
+    order.retain(|token| weight(*token) >= f64::from(settings.min_p));
+    let total = |order: &[usize]| order.iter().map(|token| weight(*token)).sum::<f64>();
+    if all.band.typical_p < 1.0 {
+        let total = total(&order);
+        let probability = |token: usize| weight(token) / total;
+        let surprise = |token: usize| -probability(token).ln();
+        let entropy: f64 = order.iter().map(|token| probability(*token) * surprise(*token)).sum();
+        let mut by_distance: Vec<(f64, usize)> =
+            order.iter().map(|token| ((surprise(*token) - entropy).abs(), *token)).collect();
+        by_distance.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sum = 0.0;
+        let reached = |(_, token): &(f64, usize)| {
+            sum += probability(*token);
+            sum >= f64::from(all.band.typical_p)
+        };
+        let kept = by_distance.iter().position(reached).unwrap() + 1;
+        // As near as the last, up to the rounding of these.
+        let last = by_distance[kept - 1].0 + 1e-9;
+        order = by_distance.into_iter().take_while(|(distance, _)| *distance <= last).map(|(_, token)| token).collect();
+    }
+    if all.band.tau > 0.0 {
+        let least = (-f64::from(all.mu)).exp2();
+        let most_probable = order[0];
+        let total = total(&order);
+        order.retain(|token| weight(*token) / total >= least || weight(*token) >= weight(most_probable));
+    }
+    let without_top = {
+        let total = total(&order);
+        let reaches = |token: &&usize| weight(**token) / total >= f64::from(all.band.xtc_threshold);
+        let least = order.iter().filter(reaches).map(|token| weight(*token)).fold(f64::INFINITY, f64::min);
+        order.iter().copied().filter(|token| weight(*token) <= least).collect::<Vec<usize>>()
+    };
+    let excluded = f64::from(all.band.xtc_probability);
+    let mut probabilities = vec![0.0; logits.len()];
+    for (order, share) in [(order, 1.0 - excluded), (without_top, excluded)] {
+        let total = total(&order);
+        for token in &order {
+            probabilities[*token] += share * weight(*token) / total;
+        }
+    }
+    probabilities
+}
+
+/// Draws and compares: no token that is cut off, each that is likely, and chi-square of the frequencies.
+fn check(context: &Context, what: &str, logits: &[f32], settings: impl Into<Settings>, draws: usize) {
+    let settings = settings.into();
+    let probabilities = distribution(logits, &settings);
+    check_against(context, what, logits, settings, draws, &probabilities);
+}
+
+/// The same, with the probabilities that are wanted.
+fn check_against(
+    context: &Context,
+    what: &str,
+    logits: &[f32],
+    settings: Settings,
+    draws: usize,
+    probabilities: &[f64],
+) {
+    let mut counts = vec![0usize; logits.len()];
+    for token in draw(context, logits, settings, draws) {
+        counts[token as usize] += 1;
+    }
+    let mut tokens: Vec<usize> = (0..logits.len()).collect();
+    tokens.sort_by(|a, b| probabilities[*b].total_cmp(&probabilities[*a]));
+    // Tokens of neighbouring ranks share a cell, so that each cell expects ten draws.
+    let (mut cells, mut cell) = (vec![], (0.0, 0.0));
+    for token in tokens {
+        let expected = probabilities[token] * draws as f64;
+        assert!(expected > 0.0 || counts[token] == 0, "{what}: token {token} is cut off and was drawn");
+        assert!(
+            expected < 30.0 || counts[token] > 0,
+            "{what}: token {token} was not drawn, expected {expected:.1} times"
+        );
+        cell = (cell.0 + expected, cell.1 + counts[token] as f64);
+        if cell.0 >= 10.0 {
+            cells.push(std::mem::take(&mut cell));
+        }
+    }
+    let last = cells.last_mut().unwrap();
+    *last = (last.0 + cell.0, last.1 + cell.1);
+    let chi_square: f64 = cells.iter().map(|(expected, count)| (count - expected).powi(2) / expected).sum();
+    let degrees = cells.len() as f64 - 1.0;
+    let kept = probabilities.iter().filter(|probability| **probability > 0.0).count();
+    println!("{what}: {kept} tokens kept, chi-square {chi_square:.1} of {degrees} degrees of freedom");
+    if degrees > 0.0 {
+        // Wilson, Hilferty 1931: the cube root is nearly normal. Four sigma on either side.
+        let spread = 2.0 / (9.0 * degrees);
+        let sigmas = ((chi_square / degrees).cbrt() - (1.0 - spread)) / spread.sqrt();
+        assert!(sigmas.abs() < 4.0, "{what}: chi-square {chi_square:.1} of {degrees} is {sigmas:.1} sigma off");
+    }
+}
+
+fn random_logits(rng: &mut Rng, n: usize, scale: f32) -> Vec<f32> {
+    // Sums of uniform numbers are nearly normal.
+    (0..n).map(|_| scale * (0..4).map(|_| rng.signed()).sum::<f32>()).collect()
+}
+
+#[test]
+fn frequencies_follow_the_distribution() {
+    let context = adapter::context(true);
+    let mut rng = Rng(51);
+    let logits = random_logits(&mut rng, 101, 1.5);
+    for (what, settings) in [
+        ("greedy", SampleSettings { temperature: 1e-30, ..ALL }),
+        ("temperature 0.7", SampleSettings { temperature: 0.7, ..ALL }),
+        ("temperature 2", SampleSettings { temperature: 2.0, ..ALL }),
+        ("top_k 7", SampleSettings { top_k: 7, ..ALL }),
+        ("top_k 60", SampleSettings { top_k: 60, temperature: 1.7, ..ALL }),
+        ("top_k beyond the vocabulary", SampleSettings { top_k: 1000, ..ALL }),
+        ("top_p 0.6", SampleSettings { top_p: 0.6, ..ALL }),
+        ("top_p 0.99", SampleSettings { top_p: 0.99, temperature: 1.3, ..ALL }),
+        ("top_p 0.0001", SampleSettings { top_p: 0.0001, ..ALL }),
+        ("min_p 0.1", SampleSettings { min_p: 0.1, ..ALL }),
+        ("top_k 20, top_p 0.8", SampleSettings { top_k: 20, top_p: 0.8, ..ALL }),
+        ("all of them", SampleSettings { top_k: 50, top_p: 0.95, min_p: 0.02, temperature: 0.8, seed: 1 << 50 }),
+    ] {
+        check(&context, what, &logits, settings, DRAWS);
+    }
+}
+
+#[test]
+fn bands_follow_the_distribution() {
+    let context = adapter::context(true);
+    let mut rng = Rng(54);
+    let logits = random_logits(&mut rng, 101, 1.5);
+    let all = BandSettings::ALL;
+    let typical = |typical_p| BandSettings { typical_p, ..all };
+    let excluding = BandSettings { xtc_probability: 1.0, xtc_threshold: 0.03, ..all };
+    let some = BandSettings { xtc_probability: 0.4, xtc_threshold: 0.05, ..all };
+    // So that what is allowed stays what it is.
+    let mirostat = BandSettings { tau: 3.0, eta: 1e-20, ..all };
+    let with = |sample, band| Settings { sample, band, mu: 0.0 };
+    let cut = SampleSettings { top_k: 40, top_p: 0.95, min_p: 0.01, temperature: 1.2, ..ALL };
+    for (what, settings) in [
+        ("typical_p 0.3", with(ALL, typical(0.3))),
+        ("typical_p 0.9", with(SampleSettings { temperature: 0.6, ..ALL }, typical(0.9))),
+        ("typical_p 0.0001", with(ALL, typical(0.0001))),
+        ("typical_p 0.8 of what others keep", with(cut, typical(0.8))),
+        ("XTC always", with(ALL, excluding)),
+        ("XTC sometimes", with(ALL, some)),
+        ("XTC of what others keep", with(cut, BandSettings { typical_p: 0.9, ..some })),
+        ("XTC that no two tokens reach", with(ALL, BandSettings { xtc_threshold: 0.51, ..excluding })),
+        ("mirostat at 4 bits", Settings { sample: ALL, band: mirostat, mu: 4.0 }),
+        (
+            "mirostat at 6.5 bits",
+            Settings { sample: SampleSettings { temperature: 1.4, ..ALL }, band: mirostat, mu: 6.5 },
+        ),
+        ("mirostat at none", Settings { sample: ALL, band: mirostat, mu: -1.0 }),
+    ] {
+        check(&context, what, &logits, settings, DRAWS);
+    }
+    // Levels of equal logits are kept whole.
+    let levels: Vec<f32> = (0..200).map(|token| (token / 40) as f32 * 0.5).collect();
+    check(&context, "levels, typical_p 0.4", &levels, with(ALL, typical(0.4)), DRAWS);
+    check(&context, "levels, XTC", &levels, with(ALL, BandSettings { xtc_threshold: 0.006, ..excluding }), DRAWS);
+}
+
+/// Logits as penalties, biases and bans change them, in plain words.
+#[test]
+fn adjusted_logits_follow_the_distribution() {
+    let context = adapter::context(true);
+    let mut rng = Rng(55);
+    let vocabulary = 61;
+    let logits = random_logits(&mut rng, vocabulary, 1.5);
+    // Tokens 0 to 19 stand in the prompt, of which 10 to 19, and 20 to 29 twice, in the answer.
+    let text: Vec<u32> = (0..20).chain(10..30).chain(20..30).collect();
+    let answer = &text[20..];
+    let none = AdjustSettings { answer_start: 20, ..AdjustSettings::NEUTRAL };
+    let mut biases = vec![0f32; vocabulary];
+    (biases[3], biases[40], biases[41]) = (2.5, -1.5, f32::NEG_INFINITY);
+    let plain = vec![0f32; vocabulary];
+    let in_text = |token: usize| text.contains(&(token as u32));
+    let times = |token: usize| answer.iter().filter(|of| **of == token as u32).count() as f32;
+    let penalized = |token: usize, x: f32| match in_text(token) {
+        true if x > 0.0 => x / 1.4,
+        true => x * 1.4,
+        false => x,
+    };
+    // The text ends with 27 28 29 after having ended with it before: 20 would go on with a repetition of ten tokens.
+    let dry = AdjustSettings {
+        dry_multiplier: 0.5,
+        dry_base: 1.3,
+        dry_allowed_length: 2,
+        dry_window: u32::MAX,
+        ..AdjustSettings::NEUTRAL
+    };
+    type Adjusted<'a> = &'a dyn Fn(usize, f32) -> f32;
+    let ends_early = AdjustSettings { min_tokens: 31, ..none };
+    let cases: [(&str, AdjustSettings, &[f32], Adjusted); 7] = [
+        ("biases and a ban", none, &biases, &|token, x| x + biases[token]),
+        ("repetition", AdjustSettings { window: u32::MAX, repetition: 1.4, ..none }, &plain, &penalized),
+        (
+            "frequency and presence",
+            AdjustSettings { window: u32::MAX, frequency: 0.6, presence: 0.3, ..none },
+            &plain,
+            &|token, x| {
+                if times(token) > 0.0 { x - 0.6 * times(token) - 0.3 } else { x }
+            },
+        ),
+        ("frequency in a window", AdjustSettings { window: 10, frequency: 0.9, ..none }, &plain, &|token, x| {
+            if (20..30).contains(&token) { x - 0.9 } else { x }
+        }),
+        ("DRY", dry, &plain, &|token, x| if token == 20 { x - 0.5 * 1.3f32.powi(10 - 2) } else { x }),
+        ("before min_tokens", ends_early, &plain, &|token, x| {
+            if token == 7 || token == 9 { f32::NEG_INFINITY } else { x }
+        }),
+        ("bad words", none, &plain, &|token, x| if token == 33 { f32::NEG_INFINITY } else { x }),
+    ];
+    for (what, settings, biases, wanted) in cases {
+        let wanted: Vec<f32> = logits.iter().enumerate().map(|(token, x)| wanted(token, *x)).collect();
+        // The first is what the text ends with; of the second the first token is not.
+        let words: &[Vec<u32>] = if what == "bad words" { &[vec![28, 29, 33], vec![27, 29, 34]] } else { &[] };
+        let adjusted = adjust(&context, &logits, &text, 30, &settings, biases, words);
+        for (token, (got, wanted)) in adjusted.iter().zip(&wanted).enumerate() {
+            assert!((got - wanted).abs() < 1e-5 || got == wanted, "{what}: token {token} has {got}, wanted {wanted}");
+        }
+        let probabilities = distribution(&wanted, &ALL.into());
+        check_against(&context, what, &adjusted, ALL.into(), DRAWS, &probabilities);
+    }
+}
+
+/// The logits after a text whose last token a step takes in, which is step `step` of the answer.
+fn adjust(
+    context: &Context,
+    logits: &[f32],
+    text: &[u32],
+    step: u32,
+    settings: &AdjustSettings,
+    biases: &[f32],
+    words: &[Vec<u32>],
+) -> Vec<f32> {
+    let tensor = |host: HostTensor| context.tensor(&host).unwrap();
+    let n = logits.len();
+    let settings = tensor(HostTensor::u32(&[1, AdjustSettings::WORDS], &settings.words()));
+    let lists = tensor(HostTensor::u32(&[1, AdjustLists::WORDS], &AdjustLists::words(&[7, 9], words).unwrap()));
+    let state = tensor(HostTensor::u32(&[1, 4], &[text.len() as u32 - 1, step, 0, 0]));
+    let token = tensor(HostTensor::u32(&[1], &text[text.len() - 1..]));
+    let mut before = text[..text.len() - 1].to_vec();
+    before.resize(100, 5);
+    let history = tensor(HostTensor::u32(&[1, 100], &before));
+    let marks = context.zeros(Desc::u32(&[1, 2 * n])).unwrap();
+    let breakers = DryBreakerWords::words(n, &[], &[], &[], &[]).unwrap();
+    let breakers = tensor(HostTensor::u32(&[1, DryBreakerWords::words_of(n)], &breakers));
+    let biases = tensor(HostTensor::f32(&[1, n], biases));
+    let logits = tensor(HostTensor::f32(&[1, n], logits));
+    let run = |op: &dyn rillm::tensor::Op, inputs: &[&Tensor]| context.run(op, inputs).unwrap();
+    run(&ops::AdjustMarks { advance: 1, appends: true }, &[&settings, &lists, &state, &token, &history, &marks]);
+    run(&ops::DryMarks { advance: 1 }, &[&settings, &state, &history, &breakers, &marks]);
+    let adjusted = run(&ops::AdjustLogits, &[&logits, &settings, &biases, &marks]).remove(0);
+    pollster::block_on(context.readback(&[&adjusted])).unwrap()[0].to_f32().unwrap()
+}
+
+/// What is no finite number stays what it is, whatever is banned; and what leaves nothing is no choice.
+#[test]
+fn nothing_and_no_number_are_no_choice() {
+    let context = adapter::context(true);
+    let logits = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, 1.0, -0.0, f32::MIN, 2.0];
+    let biases = [f32::NEG_INFINITY, 5.0, f32::NEG_INFINITY, f32::NEG_INFINITY, 0.0, 0.0, 0.5];
+    let adjusted = adjust(&context, &logits, &[1, 2], 0, &AdjustSettings::NEUTRAL, &biases, &[]);
+    let wanted = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN, 2.5];
+    let bits = |logits: &[f32]| logits.iter().map(|logit| logit.to_bits()).collect::<Vec<u32>>();
+    assert_eq!(bits(&adjusted), bits(&wanted));
+    let bands = [BandSettings::ALL, BandSettings { typical_p: 0.9, xtc_probability: 0.5, ..BandSettings::ALL }];
+    for sample in
+        [ALL, SampleSettings { temperature: 0.0, ..ALL }, SampleSettings { top_p: 0.9, temperature: 1.7, ..ALL }]
+    {
+        for band in bands.into_iter().filter(|_| sample.temperature > 0.0) {
+            let settings = Settings { sample, band, mu: 0.0 };
+            let none = [[f32::NEG_INFINITY; 5], [f32::MIN; 5], [0.5, 1.0, f32::NAN, 3.0, f32::NEG_INFINITY]];
+            for logits in none {
+                // It says so once, and stops.
+                assert_eq!(draw(&context, &logits, settings, 3), [u32::MAX, 0, 0], "{logits:?}");
+            }
+            let one = [f32::MIN, f32::NEG_INFINITY, f32::MIN, -1e30, f32::NEG_INFINITY];
+            assert_eq!(draw(&context, &one, settings, 3), [3; 3], "{band:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_logits_are_kept_together() {
+    let context = adapter::context(true);
+    // Five levels of two hundred: whatever is cut is a whole level.
+    let logits: Vec<f32> = (0..1000).map(|token| (token / 200) as f32 * 0.25).collect();
+    for (what, settings) in [
+        ("top_k 2 of 200 equal ones", SampleSettings { top_k: 2, ..ALL }),
+        ("top_k 201", SampleSettings { top_k: 201, ..ALL }),
+        ("top_p 0.5", SampleSettings { top_p: 0.5, ..ALL }),
+        ("top_k 600, top_p 0.7", SampleSettings { top_k: 600, top_p: 0.7, ..ALL }),
+    ] {
+        check(&context, what, &logits, settings, DRAWS / 4);
+    }
+    // More equal ones than the list of the border holds.
+    let logits: Vec<f32> = (0..20_000).map(|token| (token % 2) as f32).collect();
+    let settings = SampleSettings { top_k: 10_001, top_p: 0.95, ..ALL };
+    check(&context, "two levels of ten thousand", &logits, settings, 500);
+}
+
+#[test]
+fn frequencies_follow_the_distribution_of_a_large_vocabulary() {
+    let context = adapter::context(true);
+    let mut rng = Rng(52);
+    // Flat, so that the nucleus is most of the vocabulary; a few leading tokens, so that cells differ.
+    let mut logits = random_logits(&mut rng, 120_011, 0.4);
+    for lead in 0..50 {
+        let token = rng.below(logits.len());
+        logits[token] = 7.0 - 0.05 * lead as f32;
+    }
+    for (what, settings, draws) in [
+        ("large, temperature 1", ALL, FEW_DRAWS),
+        ("large, top_k 40", SampleSettings { top_k: 40, ..ALL }, FEW_DRAWS),
+        ("large, top_p 0.9", SampleSettings { top_p: 0.9, ..ALL }, FEW_DRAWS),
+        ("large, all", SampleSettings { top_k: 90_000, top_p: 0.95, min_p: 0.0005, temperature: 1.2, seed: 3 }, 1_000),
+    ] {
+        check(&context, what, &logits, settings, draws);
+    }
+}
+
+/// Truncation that cuts nothing draws what is drawn without it: the noise is the same.
+#[test]
+fn seeds_decide_and_truncation_does_not_disturb_them() {
+    let context = adapter::context(true);
+    let logits = random_logits(&mut Rng(53), 5003, 2.0);
+    let tokens = |settings: SampleSettings| draw(&context, &logits, settings, 200);
+    let truncated = SampleSettings { top_p: 0.8, top_k: 500, ..ALL };
+    assert_eq!(tokens(truncated), tokens(truncated));
+    assert_ne!(tokens(truncated), tokens(SampleSettings { seed: 8, ..truncated }));
+    assert_ne!(tokens(truncated), tokens(SampleSettings { seed: 7 | 1 << 32, ..truncated }));
+    assert_eq!(tokens(SampleSettings { top_k: 5003, ..ALL }), tokens(ALL));
+}

@@ -1,0 +1,7 @@
+//! What several native test binaries share.
+#![allow(dead_code, reason = "each binary uses a part of it")]
+
+pub mod adapter;
+pub mod minilm;
+pub mod parity;
+pub mod skip;

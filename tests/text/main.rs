@@ -1,0 +1,11 @@
+//! What runs without a GPU: tokenizers, templates, stop strings, tool calls. A file is a module, `cargo test --test text templates::`
+//! runs those of one.
+#![cfg(not(target_arch = "wasm32"))]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod answers;
+mod templates;
+mod text;
+mod tokenizers;
