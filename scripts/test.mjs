@@ -71,7 +71,7 @@ function provideRuntimeFolder() {
 /** In the order in which they run: what is quick and what fails often comes first. */
 const STEPS = {
   // The ops are declared by a macro, into which rustfmt does not look.
-  fmt: () => counted('cargo', ['fmt', '--all', '--check', '--', ...rustFiles('src/tensor/ops')]),
+  fmt: () => counted('cargo', ['fmt', '--all', '--check', '--', ...rustFiles('src/tensor/ops'), ...rustFiles('src/sampler/ops')]),
   clippy: () => counted('cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings']),
   'clippy-wasm': () => counted('cargo', ['clippy', '--workspace', '--all-targets', '--locked', ...WASM, '--', '-D', 'warnings']),
   native: () => counted('cargo', ['test', '--workspace', '--locked'], { count: COUNTS.rust }),

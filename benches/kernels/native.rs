@@ -287,7 +287,7 @@ impl Bench {
             return;
         }
         self.checked.push(name);
-        for (_, cases) in ops::ALL.iter().filter(|(op, _)| *op == name) {
+        for (_, cases) in ops::ALL.iter().chain(rillm::sampler::ops::ALL).filter(|(op, _)| *op == name) {
             for (index, case) in cases().iter().enumerate() {
                 // Small ones: the reference is slow.
                 let elements: usize = case.inputs.iter().map(|input| input.shape.elements()).sum();

@@ -9,8 +9,8 @@ use futures_util::future::LocalBoxFuture;
 use super::loaded::Inner;
 use super::session::Session;
 use crate::error::Result;
-use crate::sampler::Sampled;
-use crate::tensor::{Readback, StepLogprobs, Tensor};
+use crate::sampler::{Sampled, StepLogprobs};
+use crate::tensor::{Readback, Tensor};
 
 /// Changes logits.
 pub trait LogitsProcessor {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::tensor::StepLogprobs;
+use crate::sampler::StepLogprobs;
 use crate::text::tokenizer::Tokenizer;
 
 /// What a chunk says of one of its tokens.

@@ -1,7 +1,7 @@
 //! Which kernels the choices of a request need, and the plans that were recorded for that.
 
-use super::{SamplerSettings, TokenRules};
-use crate::tensor::{Chooser, Plan};
+use super::{Chooser, SamplerSettings, TokenRules};
+use crate::tensor::Plan;
 
 /// Which kernels choices need. Plans are recorded and kept by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

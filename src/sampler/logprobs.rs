@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use super::Target;
+use super::ops::{LogprobsMerge, LogprobsPartial};
 use super::ring::{RING, ring_ranges};
+use super::{MAX_TOP_LOGPROBS, StepLogprobs, Target};
 use crate::error::Result;
-use crate::tensor::ops::{LogprobsMerge, LogprobsPartial};
-use crate::tensor::{Context, Desc, MAX_TOP_LOGPROBS, Plan, Shape, StepLogprobs, Tensor};
+use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
 
 /// Numbers and tokens of a slot.
 const VALUES: usize = 1 + MAX_TOP_LOGPROBS;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::Target;
+use super::ops::MaskLogits;
 use super::ring::{RING, ring_ranges};
+use super::{MaskTable, Target};
 use crate::error::Result;
-use crate::tensor::ops::MaskLogits;
-use crate::tensor::{Context, Desc, MaskTable, Shape, Tensor};
+use crate::tensor::{Context, Desc, Shape, Tensor};
 
 /// Masks that differ, at most.
 pub const MASKS: usize = 256;

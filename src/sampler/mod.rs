@@ -1,36 +1,45 @@
 //! The kernels that choose tokens, for one sequence or for several in a step: which of them a request's settings need, and the tensors
-//! that they read. Logits are adjusted first where that is asked for (`tensor/adjustment.rs`), in a tensor of their own; then a token
-//! is chosen from the whole vocabulary, which greedy is too, from what thresholds keep of it (`tensor/truncation.rs`), or from a band
-//! (`tensor/band.rs`).
+//! that they read. Logits are adjusted first where that is asked for (`sampler/adjustment.rs`), in a tensor of their own; then a token
+//! is chosen from the whole vocabulary, which greedy is too, from what thresholds keep of it (`sampler/truncation.rs`), or from a band
+//! (`sampler/band.rs`).
 
+mod adjustment;
+mod band;
 mod features;
 mod logprobs;
+mod mask_table;
 mod masking;
+pub mod ops;
 mod params;
 mod ring;
 mod rules;
 mod sampling;
+mod step_logprobs;
+mod truncation;
 mod words;
 
+pub use self::adjustment::{AdjustLists, AdjustSettings, DryBreakerWords};
+pub use self::band::BandSettings;
 pub use self::features::{Features, Plans};
 pub use self::logprobs::{LogprobPlans, LogprobRings, Sampled, sampled};
+pub use self::mask_table::{Allowed, MaskTable};
 pub use self::masking::{MASKS, Masking, News};
 pub use self::params::{Dry, MAX_ALLOWED_LENGTH, MAX_TEMPERATURE, Mirostat, Penalties, SamplerSettings, WHOLE_TEXT};
 pub use self::ring::{RING, ring_ranges};
 pub use self::rules::{DryBreakers, MAX_BIAS, TokenRules};
 pub use self::sampling::Sampling;
+pub use self::step_logprobs::{MOST as MAX_TOP_LOGPROBS, StepLogprobs};
+pub use self::truncation::{Chooser, SampleSettings};
 pub use self::words::{breaker_words, check_room};
 
-use self::words::{adjust_settings, band_settings, sample_settings, several};
-use crate::error::Result;
-use crate::tensor::ops::{
+use self::ops::{
     AdjustLogits, AdjustMarks, BandMass, BandPartial, DryMarks, MirostatUpdate, SampleBand, SampleHistogram,
     SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit, TypicalBand, TypicalHistogram, TypicalMoments,
     Xtc,
 };
-use crate::tensor::{
-    AdjustLists, AdjustSettings, BandSettings, Chooser, Context, Desc, DryBreakerWords, SampleSettings, Shape, Tensor,
-};
+use self::words::{adjust_settings, band_settings, sample_settings, several};
+use crate::error::Result;
+use crate::tensor::{Context, Desc, Shape, Tensor};
 
 /// What ends a sequence on the GPU, so that steps which ran ahead leave the state and the cache as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +73,7 @@ pub struct Choosing {
     masking: Option<Masking>,
 }
 
-/// What adjusting reads (`tensor/adjustment.rs`).
+/// What adjusting reads (`sampler/adjustment.rs`).
 #[derive(Clone)]
 struct Adjusting {
     /// [rows, WORDS] u32: `AdjustSettings`.
@@ -81,7 +90,7 @@ struct Adjusting {
     marks: Tensor,
 }
 
-/// What choosing from a band reads (`tensor/band.rs`).
+/// What choosing from a band reads (`sampler/band.rs`).
 #[derive(Clone)]
 struct Banding {
     /// [rows, WORDS] u32: `BandSettings`.

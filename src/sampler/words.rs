@@ -1,8 +1,10 @@
 //! A request's settings as the kernels that choose read them.
 
-use super::{DryBreakers, Ending, Features, SamplerSettings, TokenRules};
+use super::{
+    AdjustLists, AdjustSettings, BandSettings, DryBreakerWords, DryBreakers, Ending, Features, SampleSettings,
+    SamplerSettings, TokenRules,
+};
 use crate::error::Result;
-use crate::tensor::{AdjustLists, AdjustSettings, BandSettings, DryBreakerWords, SampleSettings};
 
 /// Bad words of more than one token: the others are banned as the suppressed tokens are.
 pub(super) fn several(rules: &TokenRules) -> Vec<Vec<u32>> {

@@ -401,7 +401,7 @@ impl Context {
 }
 
 /// `n` workgroups as a grid of at most `limit` in x; kernels number them `y · groups.x + x` and stop past the end.
-pub(super) fn grid_2d(n: usize, limit: u32) -> [u32; 3] {
+pub fn grid_2d(n: usize, limit: u32) -> [u32; 3] {
     let n = n.max(1) as u32;
     let rows = n.div_ceil(limit);
     [n.div_ceil(rows), rows, 1]

@@ -2,16 +2,12 @@
 //!
 //! This layer knows shapes, dtypes and kernels. It never sees a model, a token or a URL.
 
-mod adjustment;
 mod autotune;
-mod band;
 mod batch;
 mod dtype;
 mod exec;
 mod host;
 mod kv_blocks;
-mod logprobs;
-mod mask_table;
 mod op;
 pub mod ops;
 mod planar;
@@ -19,31 +15,27 @@ pub mod quant;
 mod shape;
 mod shape_cache;
 mod team;
-mod truncation;
 mod tuning;
 mod upload;
 
-pub use adjustment::{AdjustLists, AdjustSettings, DryBreakerWords};
 pub use autotune::{
     Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, compile_ahead, survey, take_over,
 };
-pub use band::BandSettings;
 pub use batch::Batch;
 pub use dtype::DType;
+pub(crate) use exec::grid_2d;
 pub use exec::{Context, Plan, Tensor};
 pub use host::{HostTensor, Rng};
-pub use logprobs::{MOST as MAX_TOP_LOGPROBS, StepLogprobs};
-pub use mask_table::{Allowed, MaskTable};
+pub(crate) use op::expect;
 pub use op::{Case, Desc, Kernel, Op};
 pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
-pub use truncation::{Chooser, SampleSettings};
 pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};
 pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
-    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Device, DeviceOptions, HostBytes, KernelUse,
+    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Define, Device, DeviceOptions, HostBytes, KernelUse,
     PowerPreference, Readback, Stats, SubgroupMatrix,
 };

@@ -102,7 +102,7 @@ impl Case {
 }
 
 /// Checks the number of inputs and that those with a given dtype have it (`None`: any weight format).
-pub(super) fn expect(op: &str, inputs: &[Desc], wanted: &[Option<DType>]) -> Result<()> {
+pub fn expect(op: &str, inputs: &[Desc], wanted: &[Option<DType>]) -> Result<()> {
     if inputs.len() != wanted.len() {
         bail!(ShapeMismatch, "{op} takes {} inputs, not {}", wanted.len(), inputs.len());
     }

@@ -2,10 +2,8 @@
 //! loops over the sorted vocabulary compute. Every draw is deterministic, so these tests pass or fail the same each time.
 
 use crate::support::adapter;
-use rillm::tensor::{
-    AdjustLists, AdjustSettings, BandSettings, Chooser, Context, Desc, DryBreakerWords, HostTensor, Rng,
-    SampleSettings, Tensor, ops,
-};
+use rillm::sampler::{AdjustLists, AdjustSettings, BandSettings, Chooser, DryBreakerWords, SampleSettings, ops};
+use rillm::tensor::{Context, Desc, HostTensor, Rng, Tensor};
 
 const DRAWS: usize = 20_000;
 /// Where a draw takes long on a software adapter.

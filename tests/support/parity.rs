@@ -1,5 +1,6 @@
 //! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
 
+use rillm::sampler;
 use rillm::tensor::{Case, Context, DType, Desc, HostTensor, TuningKey, Variant, ops};
 
 /// ‖a − b‖ / ‖b‖.
@@ -35,7 +36,7 @@ fn assert_close(what: &str, got: &HostTensor, wanted: &HostTensor, tolerance: f6
 fn wanted() -> impl Iterator<Item = &'static (&'static str, fn() -> Vec<Case>)> {
     let names = std::env::var("RILLM_OPS").ok();
     let is_wanted = move |name: &str| names.as_ref().is_none_or(|names| names.split(',').any(|one| one == name));
-    ops::ALL.iter().filter(move |(name, _)| is_wanted(name))
+    ops::ALL.iter().chain(sampler::ops::ALL).filter(move |(name, _)| is_wanted(name))
 }
 
 /// How many were checked; of some ops alone more than any test asks for.

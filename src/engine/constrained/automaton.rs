@@ -1,5 +1,5 @@
 //! What a grammar is expected to allow next: an automaton of masks that follows the tokens of an answer, so that the GPU can mask steps
-//! whose tokens nobody has read yet (`tensor/mask_table.rs`). It is a guess that is made of what was seen: a grammar may need more
+//! whose tokens nobody has read yet (`sampler/mask_table.rs`). It is a guess that is made of what was seen: a grammar may need more
 //! states than any table has, such as one for each length of a text. Whoever follows an answer asks the grammar itself at each token
 //! whether the mask of its step was right, and teaches the automaton where it was not.
 //!
@@ -12,8 +12,7 @@ use std::rc::Rc;
 
 use crate::engine::constraint::{Advance, Constraint};
 use crate::error::Result;
-use crate::sampler::{MASKS, News};
-use crate::tensor::{Allowed, MaskTable};
+use crate::sampler::{Allowed, MASKS, MaskTable, News};
 use crate::text::tokenizer::Tokenizer;
 
 /// One that no edge is of.

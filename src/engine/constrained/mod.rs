@@ -36,7 +36,7 @@ use super::run_ahead::RunAhead;
 use super::session::Session;
 use crate::error::Result;
 use crate::sampler::Sampled;
-use crate::tensor::ops::MaskLogits;
+use crate::sampler::ops::MaskLogits;
 use crate::tensor::{Readback, Tensor};
 use crate::text::tokenizer::Tokenizer;
 

@@ -1,24 +1,24 @@
 //! The ops, in folders by family. One op is one `.rs` and its `.wgsl`; a new one is a line in this list, and the tests walk it.
 
-use super::{Case, Op};
+use super::Op;
 
+/// Declares the ops of a layer, in folders by family, and lists their test cases.
 macro_rules! ops {
-    ($($family:ident ($($shared:ident),*) { $($module:ident: $op:ident,)* })* - { $($bare:ident: $bare_op:ident,)* }) => {
+    ($($family:ident ($($shared:ident),*) { $($module:ident: $op:ident,)* })*) => {
         $(mod $family {
             $(pub(super) mod $shared;)*
             $(pub(super) mod $module;)*
         })*
         $($(pub use $family::$module::$op;)*)*
-        $(mod $bare;)*
-        $(pub use $bare::$bare_op;)*
 
         /// The test cases of every op, by its name.
-        pub const ALL: &[(&str, fn() -> Vec<Case>)] = &[
+        pub const ALL: &[(&str, fn() -> Vec<$crate::tensor::Case>)] = &[
             $($((stringify!($module), $family::$module::cases),)*)*
-            $((stringify!($bare), $bare::cases),)*
         ];
     };
 }
+
+pub(crate) use ops;
 
 // In parentheses stand the files of a family that are no op: what its ops share.
 ops! {
@@ -86,6 +86,7 @@ ops! {
         quantize: Quantize,
     }
     reductions () {
+        argmax: Argmax,
         dot: Dot,
         mean_rows: MeanRows,
     }
@@ -99,29 +100,6 @@ ops! {
         slice_columns: SliceColumns,
         slice_rows: SliceRows,
     }
-    - {
-        adjust_logits: AdjustLogits,
-        adjust_marks: AdjustMarks,
-        argmax: Argmax,
-        band_mass: BandMass,
-        band_partial: BandPartial,
-        dry_marks: DryMarks,
-        logprobs_merge: LogprobsMerge,
-        logprobs_partial: LogprobsPartial,
-        mask_logits: MaskLogits,
-        mirostat_update: MirostatUpdate,
-        sample_band: SampleBand,
-        sample_histogram: SampleHistogram,
-        sample_merge: SampleMerge,
-        sample_partial: SamplePartial,
-        sample_range: SampleRange,
-        sample_resolve: SampleResolve,
-        sample_split: SampleSplit,
-        typical_band: TypicalBand,
-        typical_histogram: TypicalHistogram,
-        typical_moments: TypicalMoments,
-        xtc: Xtc,
-    }
 }
 
 pub use activations::activation::Activation;
@@ -130,7 +108,7 @@ pub use attention::attention_split::Splits;
 pub use cache::cache_dtype::cache_columns;
 pub use cache::qkv_parts::QkvParts;
 pub use elementwise::binary::BinaryKind;
-pub(super) use elementwise::random::pcg3d;
+pub(crate) use elementwise::random::{PCG3D, pcg3d};
 pub use elementwise::unary::UnaryKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;

@@ -2,7 +2,7 @@
 
 use super::group;
 use crate::error::Result;
-use crate::tensor::MAX_TOP_LOGPROBS;
+use crate::sampler::MAX_TOP_LOGPROBS;
 
 group! {
     #[derive(Clone, Copy, Debug)]

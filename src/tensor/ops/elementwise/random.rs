@@ -27,7 +27,7 @@ impl Op for Random {
         let n = self.shape.elements();
         Ok(Kernel {
             template: include_str!("random.wgsl"),
-            modules: &[("pcg3d", include_str!("../../wgsl/pcg3d.wgsl"))],
+            modules: &[("pcg3d", PCG3D)],
             defines: vec![],
             params: vec![n as u32, self.seed as u32, (self.seed >> 32) as u32],
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
@@ -42,8 +42,11 @@ impl Op for Random {
     }
 }
 
-/// What the module `pcg3d` computes in WGSL.
-pub(in crate::tensor) fn pcg3d(key: [u32; 3]) -> [u32; 3] {
+/// The module `pcg3d`.
+pub const PCG3D: &str = include_str!("../../wgsl/pcg3d.wgsl");
+
+/// What it computes.
+pub fn pcg3d(key: [u32; 3]) -> [u32; 3] {
     let [mut x, mut y, mut z] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
     for round in 0..2 {
         x = x.wrapping_add(y.wrapping_mul(z));

@@ -3,11 +3,8 @@
 //! model is broken.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::exec::grid_2d;
-use crate::tensor::mask_table::{Allowed, MaskTable};
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::mask_table::{Allowed, MaskTable};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect, grid_2d};
 
 /// Inputs: logits [rows, vocabulary] f32, masks [n, words] u32, a bit for each token, the first token's the lowest of the first
 /// word; table [MaskTable::WORDS] u32; state [rows, 4] u32, of which the step counts; chosen [rows, ring] u32, tokens by step;

@@ -2,10 +2,8 @@
 //! of the vocabulary, less the largest of it so that nothing overflows, and finds the best logits in it.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::logprobs::{Best, MOST, defines, groups, key_of, modules};
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::step_logprobs::{Best, MOST, defines, groups, key_of, modules};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32 (how many of the best, at most `MOST`), state [rows, 4] u32 (step and whether
 /// the sequence has stopped are a row's second and third word). Outputs: sums [rows, groups] f32, of exp(logit - the largest of

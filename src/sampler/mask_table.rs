@@ -6,7 +6,7 @@
 //! `SLOTS` pairs of an edge's key and the state that it leads to: a hash table with open addressing and linear probing (Knuth, The
 //! Art of Computer Programming, volume 3, section 6.4), with multiplicative hashing.
 
-use crate::gpu::Define;
+use crate::tensor::Define;
 
 const TOKEN_BITS: u32 = 22;
 const SLOT_BITS: u32 = 12;

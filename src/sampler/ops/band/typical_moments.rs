@@ -1,11 +1,10 @@
-//! Typical sampling (`tensor/band.rs`): mass of a band, and the sum of mass times depth, by workgroups. Also empties the tally.
+//! Typical sampling (`sampler/band.rs`): mass of a band, and the sum of mass times depth, by workgroups. Also empties the tally.
 
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::band::{Band, MOMENTS, TYPICAL, by_groups, modules, rows_of, weight};
-use crate::tensor::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::band::{Band, MOMENTS, TYPICAL, by_groups, modules, rows_of, weight};
+use crate::sampler::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
+use crate::tensor::{Capabilities, Case, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32. Outputs: moments
 /// [rows, MAX_GROUPS · 5] u32; tally [rows, TYPICAL] u32, all zero.

@@ -1,16 +1,14 @@
-//! Typical sampling (`tensor/band.rs`): masses by a digit of how far a depth is from the mean, of what agrees in the digits before.
+//! Typical sampling (`sampler/band.rs`): masses by a digit of how far a depth is from the mean, of what agrees in the digits before.
 
-use super::TypicalMoments;
 use super::sample_band::{Inputs, inputs};
+use super::typical_moments::TypicalMoments;
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::band::{
+use crate::sampler::band::{
     BAND, Band, BandSettings, DIGITS, HEADER, MOMENTS, TYPICAL, modules, moments_of, part_of, typical_bin, typical_cut,
     weight,
 };
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{BINS, MAX_GROUPS, SampleSettings, Words, by_rows, defines, groups, mass_bits};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::truncation::{BINS, MAX_GROUPS, SampleSettings, Words, by_rows, defines, groups, mass_bits};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32, settings [rows, WORDS] u32
 /// (`BandSettings`), moments [rows, MAX_GROUPS · 5] u32, tally [rows, TYPICAL] u32 (changed: the histogram of this digit, and what

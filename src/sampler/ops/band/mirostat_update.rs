@@ -1,13 +1,11 @@
-//! Mirostat 2 (`tensor/band.rs`): moves the allowed surprise towards the target, by the surprise of the token that was chosen.
+//! Mirostat 2 (`sampler/band.rs`): moves the allowed surprise towards the target, by the surprise of the token that was chosen.
 
 use super::band_mass::with_masses;
 use super::sample_band::Inputs;
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::band::{BAND, BandSettings, log2_mass, mass_of, modules};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{MAX_GROUPS, SampleSettings, Words, by_rows, defines, depth_of, key_of, mass_bits};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::band::{BAND, BandSettings, log2_mass, mass_of, modules};
+use crate::sampler::truncation::{MAX_GROUPS, SampleSettings, Words, by_rows, defines, depth_of, key_of, mass_bits};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), settings [rows, WORDS] u32 (`BandSettings`), band
 /// [rows, 4] u32, masses [rows, 2 · MAX_GROUPS] u32, token [rows] u32, mu [rows] (changed, where a row has a target): the surprise

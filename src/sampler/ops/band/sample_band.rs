@@ -1,14 +1,11 @@
-//! The thresholds of truncated sampling as a band (`tensor/band.rs`), which further truncations cut. With mirostat 2 the band ends where
+//! The thresholds of truncated sampling as a band (`sampler/band.rs`), which further truncations cut. With mirostat 2 the band ends where
 //! the surprise of a token is more than is allowed now.
 
-use super::sample_split::SampleSplit;
-use super::{SampleHistogram, SampleRange};
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::band::{BAND, Band, BandSettings, modules};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{BORDER, Border, SampleSettings, Words, by_rows, defines, least_key_of, mass_bits};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::band::{BAND, Band, BandSettings, modules};
+use crate::sampler::ops::{SampleHistogram, SampleRange, SampleSplit};
+use crate::sampler::truncation::{BORDER, Border, SampleSettings, Words, by_rows, defines, least_key_of, mass_bits};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), border [rows, BORDER] u32, settings
 /// [rows, WORDS] u32 (`BandSettings`), mu [rows]: the surprise that mirostat allows, in bits. Output: band [rows, 4] u32.

@@ -3,10 +3,8 @@
 
 use super::sample_partial::SHARES;
 use crate::error::Result;
-use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{Chooser, SampleSettings, advance, by_rows};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::truncation::{Chooser, SampleSettings, advance, by_rows};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32
 /// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
@@ -51,7 +49,7 @@ impl Op for SampleMerge {
         let number = |n: usize| Define::U32(n as u32);
         Ok(Kernel {
             template: include_str!("sample_merge.wgsl"),
-            modules: &[("advance", include_str!("../wgsl/advance.wgsl"))],
+            modules: &[("advance", include_str!("../../wgsl/advance.wgsl"))],
             defines: vec![
                 ("SHARES", number(SHARES)),
                 ("WORKGROUP", number(WORKGROUP)),

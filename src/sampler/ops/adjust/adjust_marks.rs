@@ -1,12 +1,10 @@
-//! First step of adjusting logits (`tensor/adjustment.rs`): the step's token goes into the history, and each token of the vocabulary
+//! First step of adjusting logits (`sampler/adjustment.rs`): the step's token goes into the history, and each token of the vocabulary
 //! is marked with how often the text holds it and whether it must not come now.
 
 use crate::error::Result;
-use crate::gpu::{Capabilities, Define};
-use crate::tensor::adjustment::{AdjustLists, AdjustSettings, BANNED, IN_WINDOW, Words, length_of};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::by_rows;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::adjustment::{AdjustLists, AdjustSettings, BANNED, IN_WINDOW, Words, length_of};
+use crate::sampler::truncation::by_rows;
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`AdjustSettings`), lists [rows, WORDS] u32 (`AdjustLists`), state [rows, 4] u32 (a row's first
 /// words: its position before the step, and its step), token [rows] u32, history [rows, capacity] u32 (changed), marks
@@ -49,7 +47,7 @@ impl Op for AdjustMarks {
         let vocabulary = inputs[5].shape.elements() / rows / 2;
         Ok(Kernel {
             template: include_str!("adjust_marks.wgsl"),
-            modules: &[("adjustment", include_str!("../wgsl/adjustment.wgsl"))],
+            modules: &[("adjustment", include_str!("../../wgsl/adjustment.wgsl"))],
             defines: vec![("GROUPS", number(GROUPS)), ("LISTS", number(AdjustLists::WORDS))],
             params: vec![vocabulary as u32, capacity as u32, self.advance as u32, u32::from(self.appends)],
             grid: [GROUPS as u32, rows as u32, 1],

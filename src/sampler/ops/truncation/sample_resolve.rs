@@ -1,15 +1,13 @@
-//! Last step of truncated sampling (`tensor/truncation.rs`): the exact thresholds, and the token. Like `sample_merge` it
+//! Last step of truncated sampling (`sampler/truncation.rs`): the exact thresholds, and the token. Like `sample_merge` it
 //! writes the token to where the next step reads its input and to a ring that is read back, and moves the state on.
 
 use super::sample_split::{SampleSplit, split_inputs};
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{
+use crate::sampler::truncation::{
     BORDER, Border, Chooser, MAX_GROUPS, NONE, REST, SampleSettings, Words, advance, by_rows, candidates_of, defines,
     depth_of, is_no_logit, least_key_of, mass_bits, modules,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, values [rows, MAX_GROUPS] f32, tokens [rows, MAX_GROUPS] u32, border
 /// [rows, BORDER] u32, state [rows, 4] u32 (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed), as `sample_merge`

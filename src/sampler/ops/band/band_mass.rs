@@ -1,11 +1,10 @@
-//! What a band weighs (`tensor/band.rs`), by workgroups.
+//! What a band weighs (`sampler/band.rs`), by workgroups.
 
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::band::{Band, by_groups, modules, rows_of, weight};
-use crate::tensor::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::band::{Band, by_groups, modules, rows_of, weight};
+use crate::sampler::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
+use crate::tensor::{Capabilities, Case, Desc, HostTensor, Kernel, Op, Rng};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32. Output: masses
 /// [rows, 2 · MAX_GROUPS] u32, low and high words.

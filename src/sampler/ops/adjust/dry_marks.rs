@@ -4,11 +4,9 @@
 
 use super::adjust_marks::{history, settings};
 use crate::error::Result;
-use crate::gpu::{Capabilities, Define};
-use crate::tensor::adjustment::{AdjustSettings, DryBreakerWords, Words, length_of};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::by_rows;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::adjustment::{AdjustSettings, DryBreakerWords, Words, length_of};
+use crate::sampler::truncation::by_rows;
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`AdjustSettings`), state [rows, 4] u32 (a row's first word: its position before the step),
 /// history [rows, capacity] u32, breakers [rows, vocabulary + TABLE] u32 (`DryBreakerWords`), marks [rows, 2 · vocabulary] u32 (changed: the
@@ -53,7 +51,7 @@ impl Op for DryMarks {
         let vocabulary = inputs[4].shape.elements() / rows / 2;
         Ok(Kernel {
             template: include_str!("dry_marks.wgsl"),
-            modules: &[("adjustment", include_str!("../wgsl/adjustment.wgsl"))],
+            modules: &[("adjustment", include_str!("../../wgsl/adjustment.wgsl"))],
             defines: vec![
                 ("GROUPS", Define::U32(GROUPS as u32)),
                 ("TABLE", Define::U32(DryBreakerWords::TABLE as u32)),

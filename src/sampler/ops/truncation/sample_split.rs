@@ -1,15 +1,13 @@
-//! Third step of truncated sampling (`tensor/truncation.rs`): finds the bins in which the thresholds lie, takes the best of
+//! Third step of truncated sampling (`sampler/truncation.rs`): finds the bins in which the thresholds lie, takes the best of
 //! what is kept for sure, and lists what lies on the border.
 
 use super::sample_histogram::{SampleHistogram, inputs};
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{
+use crate::sampler::truncation::{
     BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, by_rows, defines,
     depth_of, group_of, groups, key_of, mass_bits, modules, segment,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, state [rows, 4] u32 (a row's second word is its step), tally
 /// [rows, TALLY] u32. Outputs: values [rows, MAX_GROUPS] f32 and tokens [rows, MAX_GROUPS] u32, each workgroup's best of what is

@@ -1,16 +1,15 @@
-//! XTC, "exclude top choices" (`tensor/band.rs`): where several tokens of a band reach a threshold of probability, at a chance, it then
+//! XTC, "exclude top choices" (`sampler/band.rs`): where several tokens of a band reach a threshold of probability, at a chance, it then
 //! begins at the least probable of them. Tokens as probable as that one stay too.
 
 use super::band_mass::with_masses;
 use super::sample_band::Inputs;
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::band::{BAND, Band, BandSettings, mass_of, modules, weight};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{
+use crate::sampler::band::{BAND, Band, BandSettings, mass_of, modules, weight};
+use crate::sampler::truncation::{
     MAX_GROUPS, SampleSettings, Words, by_rows, defines, groups, mass_as_float, mass_bits,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::ops::pcg3d;
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32 (a row's second word is its
 /// step), settings [rows, WORDS] u32 (`BandSettings`), masses [rows, 2 · MAX_GROUPS] u32, band [rows, 4] u32 (changed).
@@ -59,7 +58,7 @@ impl Op for Xtc {
             let settings = BandSettings::of(&inputs[3].to_u32()?);
             let wanted = settings.xtc_threshold * mass_as_float(mass_of(&inputs[4].to_u32()?));
             let mut band = Band::of(&inputs[5].to_u32()?);
-            let draw = super::pcg3d([words.seed[0] ^ DRAW, words.seed[1], step])[0] >> 8;
+            let draw = pcg3d([words.seed[0] ^ DRAW, words.seed[1], step])[0] >> 8;
             if draw as f32 * 2f32.powi(-24) < settings.xtc_probability {
                 let reaches = |depth: &u32| mass_as_float(weight(*depth, logits.len())) >= wanted;
                 let depths = band.kept(&logits, words.octaves).map(|(_, _, depth)| depth);

@@ -2,10 +2,8 @@
 //! to rings, which are read with the ring of tokens.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::logprobs::{Best, LEAST, MOST, NAN_KEY, NONE, StepLogprobs, defines, groups, modules};
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::step_logprobs::{Best, LEAST, MOST, NAN_KEY, NONE, StepLogprobs, defines, groups, modules};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32, and what `logprobs_partial` gave for both: sums, best; the chosen tokens
 /// [rows] u32; values [rows, slots, 1 + MOST] f32 and tokens [rows, slots, MOST] u32 (changed at the step mod slots). A slot
@@ -91,7 +89,7 @@ pub fn cases() -> Vec<Case> {
         let state: Vec<u32> = (0..rows).flat_map(|row| [5, steps[row], stopped[row], 0]).collect();
         let mut partial = vec![logits.clone(), wanted.clone(), HostTensor::u32(&[rows, 4], &state)];
         let slots = 5;
-        let partial = super::LogprobsPartial.reference(&mut partial).unwrap_or_default();
+        let partial = super::logprobs_partial::LogprobsPartial.reference(&mut partial).unwrap_or_default();
         let rings = [
             HostTensor::f32(&[rows, slots, 1 + MOST], &vec![0.5; rows * slots * (1 + MOST)]),
             HostTensor::u32(&[rows, slots, MOST], &vec![7; rows * slots * MOST]),

@@ -1,10 +1,8 @@
-//! First step of truncated sampling (`tensor/truncation.rs`): the largest and the smallest logit, and an empty histogram.
+//! First step of truncated sampling (`sampler/truncation.rs`): the largest and the smallest logit, and an empty histogram.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{MAX_GROUPS, TALLY, by_rows, defines, group_of, groups, key_of, modules};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::truncation::{MAX_GROUPS, TALLY, by_rows, defines, group_of, groups, key_of, modules};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Input: logits [rows, vocabulary]. Output: tally [rows, TALLY] u32, of which the histogram is zero.
 pub struct SampleRange;

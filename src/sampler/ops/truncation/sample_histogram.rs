@@ -1,15 +1,13 @@
-//! Second step of truncated sampling (`tensor/truncation.rs`): count and mass of the logits in bins of equal width, from the
+//! Second step of truncated sampling (`sampler/truncation.rs`): count and mass of the logits in bins of equal width, from the
 //! largest down.
 
 use super::sample_range::{KINDS, SampleRange, logits, several};
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{
+use crate::sampler::truncation::{
     BINS, HISTOGRAM, Histogram, REST, SampleSettings, TALLY, Words, by_rows, defines, depth_of, groups, key_of,
     mass_bits, modules, weight_of,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, tally [rows, TALLY] u32 (changed: its histogram).
 pub struct SampleHistogram;

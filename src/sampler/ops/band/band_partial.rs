@@ -1,14 +1,12 @@
-//! First half of choosing a token from a band (`tensor/band.rs`): Gumbel-max over each share of the vocabulary. `sample_merge` is the
+//! First half of choosing a token from a band (`sampler/band.rs`): Gumbel-max over each share of the vocabulary. `sample_merge` is the
 //! second.
 
 use super::sample_band::{Inputs, inputs};
-use super::sample_partial::SHARES;
 use crate::error::Result;
-use crate::gpu::{Capabilities, Define};
-use crate::tensor::band::{BAND, Band, modules};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{SampleSettings, Words, by_rows, defines, is_no_logit};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::band::{BAND, Band, modules};
+use crate::sampler::ops::choice::sample_partial::SHARES;
+use crate::sampler::truncation::{SampleSettings, Words, by_rows, defines, is_no_logit};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32 (a row's second word is its
 /// step), band [rows, 4] u32. Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32. A share of which nothing is kept has the

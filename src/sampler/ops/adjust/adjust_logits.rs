@@ -1,13 +1,11 @@
-//! Last step of adjusting logits (`tensor/adjustment.rs`): logits with biases, bans, penalties and DRY, in a tensor of their own. The
+//! Last step of adjusting logits (`sampler/adjustment.rs`): logits with biases, bans, penalties and DRY, in a tensor of their own. The
 //! order is that of llama.cpp: biases, the three penalties, DRY; a ban stands whatever they say. Logits that are no finite numbers
 //! stay as they are.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::adjustment::{AdjustSettings, BANNED, IN_WINDOW, Words};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::by_rows;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::adjustment::{AdjustSettings, BANNED, IN_WINDOW, Words};
+use crate::sampler::truncation::by_rows;
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`AdjustSettings`), biases [rows, vocabulary] (-∞ bans), marks
 /// [rows, 2 · vocabulary] u32 (changed: to zero). Output: logits [rows, vocabulary].
@@ -37,7 +35,7 @@ impl Op for AdjustLogits {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("adjust_logits.wgsl"),
-            modules: &[("adjustment", include_str!("../wgsl/adjustment.wgsl"))],
+            modules: &[("adjustment", include_str!("../../wgsl/adjustment.wgsl"))],
             defines: vec![],
             params: vec![vocabulary as u32],
             grid: [vocabulary.div_ceil(256) as u32, rows as u32, 1],

@@ -1,12 +1,10 @@
-//! Last step of typical sampling (`tensor/band.rs`): cuts the band to what is as near to the mean depth as was found.
+//! Last step of typical sampling (`sampler/band.rs`): cuts the band to what is as near to the mean depth as was found.
 
 use super::typical_histogram::{by_digits, digits_of};
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::band::{BAND, BandSettings, DIGITS, TYPICAL, modules, part_of};
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{by_rows, defines};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::band::{BAND, BandSettings, DIGITS, TYPICAL, modules, part_of};
+use crate::sampler::truncation::{by_rows, defines};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`BandSettings`), tally [rows, TYPICAL] u32, band [rows, 4] u32 (changed).
 pub struct TypicalBand;

@@ -6,10 +6,9 @@
 //! seed gives the same tokens.
 
 use crate::error::Result;
-use crate::gpu::Capabilities;
-use crate::tensor::op::expect;
-use crate::tensor::truncation::{by_rows, gumbel};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::sampler::truncation::{by_rows, gumbel};
+use crate::tensor::ops::PCG3D;
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, n] u32 (a row's first words: 1 / temperature as f32 bits, zero bits for
 /// greedy; seed, low and high word), state [rows, 4] u32 (a row's second word is its step). Outputs: values [rows, SHARES] f32,
@@ -38,8 +37,8 @@ impl Op for SamplePartial {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("sample_partial.wgsl"),
-            modules: &[("gumbel", include_str!("../wgsl/gumbel.wgsl")), ("pcg3d", include_str!("../wgsl/pcg3d.wgsl"))],
-            defines: vec![("SHARES", crate::gpu::Define::U32(SHARES as u32))],
+            modules: &[("gumbel", include_str!("../../wgsl/gumbel.wgsl")), ("pcg3d", PCG3D)],
+            defines: vec![("SHARES", Define::U32(SHARES as u32))],
             params: vec![vocabulary as u32, (inputs[1].shape.elements() / rows) as u32],
             grid: [(SHARES / 64) as u32, rows as u32, 1],
         })

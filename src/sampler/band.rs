@@ -12,13 +12,12 @@
 //!    has the same) lets it begin at the least probable of the tokens that reach the threshold.
 //! 4. `band_partial` and `sample_merge`: Gumbel-max over the band. `mirostat_update` moves the allowed surprise on.
 
-use super::host::HostTensor;
-use super::op::expect;
 use super::truncation::{
     BINS, Border, MAX_GROUPS, NONE, REST, SampleSettings, Words, depth_of, key_of, mass_as_float, mass_bits, weight_of,
 };
-use super::{DType, Desc};
 use crate::error::Result;
+use crate::tensor::ops::PCG3D;
+use crate::tensor::{DType, Desc, HostTensor, expect};
 
 /// What these truncations depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +80,7 @@ pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
         ("thresholds", include_str!("wgsl/thresholds.wgsl")),
         ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
         ("gumbel", include_str!("wgsl/gumbel.wgsl")),
-        ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),
+        ("pcg3d", PCG3D),
         ("band", include_str!("wgsl/band.wgsl")),
         ("log2_mass", include_str!("wgsl/log2_mass.wgsl")),
         ("typical_cut", include_str!("wgsl/typical_cut.wgsl")),

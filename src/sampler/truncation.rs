@@ -18,9 +18,9 @@
 //! are cut at the same place on every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more
 //! below the largest (2^-48 of its probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
 
-use super::host::HostTensor;
 use crate::error::Result;
-use crate::gpu::Define;
+use crate::tensor::ops::{PCG3D, pcg3d};
+use crate::tensor::{Define, HostTensor};
 
 /// Workgroups that may share a vocabulary.
 pub(super) const MAX_GROUPS: usize = 64;
@@ -58,7 +58,7 @@ pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
         ("thresholds", include_str!("wgsl/thresholds.wgsl")),
         ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
         ("gumbel", include_str!("wgsl/gumbel.wgsl")),
-        ("pcg3d", include_str!("wgsl/pcg3d.wgsl")),
+        ("pcg3d", PCG3D),
         ("advance", include_str!("wgsl/advance.wgsl")),
     ]
 }
@@ -149,7 +149,7 @@ pub enum Chooser {
     Whole = 1,
     /// `sample_resolve`, from what is kept of it.
     Truncated = 2,
-    /// `sample_merge` behind `band_partial`, from what a band keeps of it (`tensor/band.rs`).
+    /// `sample_merge` behind `band_partial`, from what a band keeps of it (`sampler/band.rs`).
     Banded = 3,
 }
 
@@ -248,7 +248,7 @@ impl Words {
 
 /// Gumbel noise of a key: -ln(-ln(1 - v)) with v uniform in (0, 1), in multiples of 2^-33 near 0, where what wins lies.
 pub(super) fn gumbel(key: [u32; 3]) -> f32 {
-    let v = ((super::ops::pcg3d(key)[0] as f32 + 0.5) * 2f32.powi(-32)).min(0.999_999_94);
+    let v = ((pcg3d(key)[0] as f32 + 0.5) * 2f32.powi(-32)).min(0.999_999_94);
     -(-(-f64::from(v)).ln_1p()).ln() as f32
 }
 

@@ -4,7 +4,7 @@
 //! Logits are compared as words that have their order (`wgsl/logit_order.wgsl`), so that kernels find the largest by atomic
 //! operations. Sums are of exp(logit - largest), the common way to keep a softmax from overflowing.
 
-use crate::gpu::Define;
+use crate::tensor::Define;
 
 /// The most tokens whose log probabilities come back with that of the chosen one.
 pub const MOST: usize = 20;
