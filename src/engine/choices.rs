@@ -10,15 +10,12 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use web_time::Instant;
 
-use super::api::chat_answer::FREE_CALLS;
 use super::api::chunk::{Chunk, Timings, Usage};
+use super::api::request::FREE_CALLS;
 use super::generate::{Choice, Request};
 use super::loaded::{Engine, Inner};
 use super::logits_processor::LogitsProcessor;
 use crate::error::Result;
-
-/// The most choices of a request.
-pub const MAX_CHOICES: usize = 128;
 
 /// A generation under way. Dropping it ends it.
 pub struct Generation {

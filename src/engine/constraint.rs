@@ -5,10 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use super::api::request::GrammarRequest;
 use super::constrained::Following;
 use super::loaded::{Engine, Inner};
 use crate::error::Result;
-use crate::text::grammar::Grammar;
 use crate::text::tokenizer::Tokenizer;
 
 /// Where the grammar engine comes from.
@@ -20,7 +20,7 @@ pub type LoadingGrammars<'a> = Pin<Box<dyn Future<Output = Result<Rc<dyn Grammar
 
 /// The grammar engine for the tokens of one model.
 pub trait GrammarCompiler {
-    /// `grammar` is [`Grammar::to_json`]. What can't be done is an `invalid_request` that says why.
+    /// `grammar` is [`crate::text::grammar::Grammar::to_json`]. What can't be done is an `invalid_request` that says why.
     fn compile(&self, grammar: &str) -> Result<Box<dyn Constraint>>;
 }
 
@@ -93,15 +93,6 @@ impl GrammarVocabulary {
     }
 }
 
-/// A grammar and the field of a request that it is from, which errors name.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Asked {
-    pub field: &'static str,
-    pub grammar: Grammar,
-    /// The answer is what the grammar admits to the letter, a space at its beginning too.
-    pub is_whole: bool,
-}
-
 impl Engine {
     /// Where the grammar engine comes from, for requests that want structured output. Without it they are refused.
     pub fn set_grammars(&self, loader: Rc<dyn GrammarLoader>) {
@@ -116,7 +107,7 @@ impl Engine {
 
 impl Inner {
     /// Compiles a grammar, where it is not one of the last few; loads the grammar engine first, where that was not done yet.
-    pub async fn follow(&self, asked: &Asked) -> Result<Following> {
+    pub async fn follow(&self, asked: &GrammarRequest) -> Result<Following> {
         let grammar = asked.grammar.to_json();
         if let Some(following) = self.compiled.borrow_mut().get(&grammar)? {
             return Ok(following);

@@ -1,27 +1,11 @@
 //! What a request says of a context that gets full (`model/context_shift.rs` does it).
 
-use serde::Deserialize;
-
+use super::api::request::{ContextShiftRequest, Sinks};
 use crate::error::Result;
 
 /// Tokens at the beginning that stay, unless asked for: attention leans on the first ones whatever they say (Xiao et al. 2023, who
 /// find four to be enough).
 const DEFAULT_SINKS: u64 = 4;
-
-/// What a request may ask for: `true`, or how many tokens stay.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged, expecting = "wanted true, false or {\"sinks\": number of tokens}")]
-pub enum ContextShiftRequest {
-    Wanted(bool),
-    Sinks(Sinks),
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sinks {
-    #[serde(default)]
-    sinks: Option<u64>,
-}
 
 /// A generation that goes on past the end of the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

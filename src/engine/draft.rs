@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use serde::Serialize;
 use web_time::Instant;
 
+use super::load::info::DraftInfo;
 use super::loaded::common_prefix;
 use super::prefill_pace::PrefillPace;
 use super::session::Session;
@@ -27,16 +27,6 @@ pub struct DraftModel {
     transformer: Transformer,
     session: Session,
     pace: PrefillPace,
-}
-
-/// What was loaded for drafts.
-#[derive(Clone, Debug, Serialize)]
-pub struct DraftInfo {
-    pub architecture: String,
-    pub parameters: u64,
-    pub quantization: String,
-    pub weight_bytes: u64,
-    pub kv_cache_bytes: u64,
 }
 
 impl DraftModel {

@@ -11,13 +11,14 @@ use web_time::Instant;
 
 use super::api::answer::{AnswerReader, AnswerRequest};
 use super::api::chunk::{Chunk, CompletionTokensDetails, FinishReason, PromptTokensDetails, Timings, Usage};
+use super::api::logprobs::TokenLogprobs;
+use super::api::request::GrammarRequest;
 use super::constrained::{Constrained, Following};
-use super::constraint::{Asked, Constraint};
+use super::constraint::Constraint;
 use super::context_shift::ContextShift;
 use super::decoding;
 use super::loaded::{Inner, common_prefix};
 use super::logits_processor::{LogitsProcessor, Processing};
-use super::logprobs::TokenLogprobs;
 use super::reasoning_budget::{Budget, ReasoningBudget};
 use super::run_ahead::{MAX_STEPS, SUBMITS_IN_FLIGHT};
 use super::session::{ContextShifts, Session};
@@ -49,7 +50,7 @@ pub(super) struct Request {
     /// Goes on where the context is full.
     pub context_shift: Option<ContextShift>,
     /// What the answer is held to.
-    pub grammar: Option<Asked>,
+    pub grammar: Option<GrammarRequest>,
     /// Log probabilities come with the tokens: of how many of the most probable ones.
     pub logprobs: Option<usize>,
     /// Changes the logits before each choice.

@@ -14,7 +14,6 @@ mod generate;
 mod load;
 mod loaded;
 mod logits_processor;
-mod logprobs;
 mod prefill_pace;
 mod reasoning_budget;
 mod run_ahead;
@@ -25,20 +24,20 @@ mod speculation;
 mod verification;
 
 pub use crate::model::{KvFormat, Precision, folder, source};
-pub use api::answer::{FunctionDelta, MalformedToolCall, StopReason, ToolCallDelta};
-pub use api::chunk::{Chunk, CompletionTokensDetails, FinishReason, Timings, Usage};
+pub use api::chunk::{
+    Chunk, CompletionTokensDetails, FinishReason, FunctionDelta, MalformedToolCall, StopReason, Timings, ToolCallDelta,
+    Usage,
+};
 pub use api::embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
+pub use api::logprobs::{TokenLogprob, TokenLogprobs};
 pub use api::request;
 pub use choices::Generation;
-pub use draft::DraftInfo;
-pub use load::autotune::{Autotune, AutotuneInfo, AutotuneState};
-pub use load::info::{ModelInfo, Phase, Progress, Warning};
+pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
-pub use load::options::LoadOptions;
+pub use load::options::{Autotune, LoadOptions};
 pub use load::{file_bytes, hub};
 pub use loaded::{Engine, EngineTensor};
 pub use logits_processor::LogitsProcessor;
-pub use logprobs::{TokenLogprob, TokenLogprobs};
 
 // What bindings need of the layers below.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};

@@ -7,8 +7,7 @@
 //! 2023). That wins where answers repeat their prompt or themselves, and costs a little elsewhere. Or they come from a second,
 //! smaller model (`draft.rs`).
 
-use serde::Deserialize;
-
+use super::api::request::SpeculationRequest;
 use super::draft::DraftModel;
 use super::loaded::Inner;
 use super::session::Session;
@@ -28,22 +27,6 @@ const DEFAULT_NGRAM: usize = 2;
 
 /// The most plain steps of a submit: then a draft is looked for again.
 const MAX_PLAIN_STEPS: usize = 8;
-
-/// What a request may ask for.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum SpeculationRequest {
-    PromptLookup {
-        #[serde(default)]
-        max_tokens: Option<u64>,
-        #[serde(default)]
-        min_ngram: Option<u64>,
-    },
-    DraftModel {
-        #[serde(default)]
-        max_tokens: Option<u64>,
-    },
-}
 
 /// Finds drafts in the text so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,9 +30,10 @@ struct Report {
 #[wasm_bindgen(js_name = benchDispatch)]
 pub async fn bench_dispatch(options: JsValue) -> Result<JsValue, JsValue> {
     let measure = async {
-        let options: Options = match options.is_undefined() || options.is_null() {
-            true => Options::default(),
-            false => from_js("the options of benchDispatch", options)?,
+        let options: Options = if options.is_undefined() || options.is_null() {
+            Options::default()
+        } else {
+            from_js("the options of benchDispatch", options)?
         };
         let device =
             DeviceOptions { force_fallback_adapter: options.force_fallback_adapter, ..DeviceOptions::default() };

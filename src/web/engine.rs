@@ -179,10 +179,11 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
     // The signal, the draft model's source and the grammars are objects of the browser and no data; the rest is.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
-    let options: JsLoadOptions = match options.is_undefined() || options.is_null() {
-        true => JsLoadOptions::default(),
-        false => serde_json::from_value(json_from_js("the options of load", &without_objects(&options))?)
-            .map_err(|error| err!(InvalidRequest, "the options of load: {error}"))?,
+    let options: JsLoadOptions = if options.is_undefined() || options.is_null() {
+        JsLoadOptions::default()
+    } else {
+        serde_json::from_value(json_from_js("the options of load", &without_objects(&options))?)
+            .map_err(|error| err!(InvalidRequest, "the options of load: {error}"))?
     };
     let options = LoadOptions {
         device: DeviceOptions {

@@ -100,10 +100,8 @@ impl WasmGpu {
                 },
                 ..DeviceOptions::default()
             };
-            let device = match shared {
-                true => Device::adopt(&device, &options).await?,
-                false => Device::own(&device, &options).await?,
-            };
+            let device =
+                if shared { Device::adopt(&device, &options).await? } else { Device::own(&device, &options).await? };
             let context = Context::new(device);
             let registry = Registry {
                 context,

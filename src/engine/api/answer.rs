@@ -4,50 +4,10 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use serde::Serialize;
-
-use super::chunk::{Chunk, FinishReason};
+use super::chunk::{Chunk, FinishReason, FunctionDelta, MalformedToolCall, StopReason, ToolCallDelta};
 use crate::text::answer::{Answer, AnswerSettings};
 use crate::text::stop::StopStrings;
 use crate::text::tools::{End, Part};
-
-/// A piece of a tool call, in OpenAI's shape: the first one has the id and the name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ToolCallDelta {
-    /// Which of the answer's calls.
-    pub index: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<&'static str>,
-    pub function: FunctionDelta,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct FunctionDelta {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The next piece of JSON.
-    pub arguments: String,
-}
-
-/// What looked like a call and is none. Its text is in the content.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MalformedToolCall {
-    /// The call whose beginning was handed out, which is not to be made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub index: Option<usize>,
-    pub text: String,
-    pub reason: String,
-}
-
-/// What of a request ended an answer, as vLLM says it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum StopReason {
-    Text(String),
-    Token(u32),
-}
 
 /// How an answer is read.
 #[derive(Clone, Default)]
@@ -137,9 +97,10 @@ impl AnswerReader {
 
     /// Whether a stop string came.
     fn read(&mut self, piece: &str, chunk: &mut Chunk) -> bool {
-        let progress = match self.tokens <= self.request.min_tokens {
-            true => self.request.stop.push_exempt(piece),
-            false => self.request.stop.push(piece),
+        let progress = if self.tokens <= self.request.min_tokens {
+            self.request.stop.push_exempt(piece)
+        } else {
+            self.request.stop.push(piece)
         };
         let parts = self.answer.push(&progress.text);
         self.hand_out(parts, chunk);

@@ -4,8 +4,7 @@
 use std::rc::Rc;
 
 use super::chat_prompt::Rendered;
-use super::request::{ChatFields, ReasoningFields};
-use crate::engine::constraint::Asked;
+use super::request::{ChatFields, FREE_CALLS, GrammarRequest, ReasoningFields};
 use crate::engine::generate::Request;
 use crate::engine::loaded::Engine;
 use crate::engine::reasoning_budget::Budget;
@@ -20,12 +19,9 @@ const BEFORE_END: &str = "\n";
 const BEHIND_END: &str = "\n\n";
 const HARMONY_END: [&str; 7] = ["<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", ""];
 
-/// The field that a grammar is from where a call is the model's choice.
-pub(in crate::engine) const FREE_CALLS: &str = "tools";
-
 impl Engine {
     /// Adds to a request how its answer is read.
-    pub(in crate::engine) fn reading(
+    pub(super) fn reading(
         &self,
         mut request: Request,
         chat: &ChatFields,
@@ -35,7 +31,7 @@ impl Engine {
         rendered: &Rendered,
     ) -> Result<Request> {
         let tokenizer = self.tokenizer();
-        let template = rendered.template(self);
+        let template = rendered.template(&self.0.templates);
         let format = template.tool_format;
         let is_separate = reasoning.is_separate()?;
         // What an answer must be by its grammar is content, and begins at once.
@@ -115,7 +111,7 @@ impl Engine {
         }
         let field = if is_free { FREE_CALLS } else { "tool_choice" };
         let lark = grammar.lark().map_err(|error| error.context(field))?;
-        request.grammar = lark.map(|lark| Asked { field, grammar: Grammar::Lark(lark), is_whole: false });
+        request.grammar = lark.map(|lark| GrammarRequest { field, grammar: Grammar::Lark(lark), is_whole: false });
         Ok(())
     }
 

@@ -5,13 +5,12 @@ use web_time::SystemTime;
 
 use super::request::ChatFields;
 use crate::engine::load::info::Warning;
-use crate::engine::load::options::LoadOptions;
-use crate::engine::loaded::Engine;
 use crate::error::Result;
 use crate::text::chat::{
     ChatTemplate, ChatTemplates, DEFAULT_CHAT_TEMPLATE, DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME,
 };
 use crate::text::reasoning::ReasoningMarkers;
+use crate::text::tokenizer::Tokenizer;
 use crate::text::tools::{ToolChoice, ToolFormat, Tools, as_text, instructions, template_has_tools};
 
 /// Names under which messages hold what the model thought before it answered; the first counts.
@@ -74,15 +73,15 @@ pub(in crate::engine) struct Rendered {
 }
 
 impl Rendered {
-    pub fn template<'e>(&'e self, engine: &'e Engine) -> &'e Template {
-        self.own.as_ref().unwrap_or_else(|| engine.0.templates.for_chat(self.with_tools))
+    pub fn template<'t>(&'t self, templates: &'t Templates) -> &'t Template {
+        self.own.as_ref().unwrap_or_else(|| templates.for_chat(self.with_tools))
     }
 }
 
 impl Templates {
     /// The caller's, the model's own, or else ChatML, with a warning. The flag tells whether there is one of the first two kinds.
-    pub fn of(own: &ChatTemplates, options: &LoadOptions, generates: bool) -> Result<(Self, bool, Vec<Warning>)> {
-        if let Some(source) = &options.chat_template {
+    pub fn of(own: &ChatTemplates, given: Option<&str>, generates: bool) -> Result<(Self, bool, Vec<Warning>)> {
+        if let Some(source) = given {
             return Ok((Self { default: Template::new(source)?, tools: None }, true, Vec::new()));
         }
         let tools = own.get(TOOL_TEMPLATE_NAME).map(Template::new).transpose()?;
@@ -104,20 +103,16 @@ impl Templates {
     fn for_chat(&self, with_tools: bool) -> &Template {
         self.tools.as_ref().filter(|_| with_tools).unwrap_or(&self.default)
     }
-}
 
-impl Engine {
-    /// The messages as the template writes them.
-    pub fn prompt(&self, request: &ChatFields) -> Result<String> {
-        let (tools, choice) = request.functions()?;
-        Ok(self.rendered(request, &tools, &choice)?.prompt)
-    }
-
-    pub(in crate::engine) fn rendered(
+    /// The messages as a template writes them: the request's own, or one of these. `utc_offset_seconds` is for templates that ask for the
+    /// date.
+    pub fn render(
         &self,
         request: &ChatFields,
         tools: &Tools,
         choice: &ToolChoice,
+        tokenizer: &Tokenizer,
+        utc_offset_seconds: i64,
     ) -> Result<Rendered> {
         if request.messages.is_empty() {
             bail!(InvalidRequest, "messages is empty, wanted at least one message");
@@ -141,7 +136,6 @@ impl Engine {
         let own = request.chat_template.as_deref().map(Template::new).transpose()?;
         let rendered = Rendered { prompt: String::new(), own, with_tools, continued };
         let template = rendered.template(self);
-        let tokenizer = self.tokenizer();
         let special = |id: Option<u32>| {
             let bytes = id.and_then(|id| tokenizer.token_bytes_with_control(id).ok()).unwrap_or_default();
             String::from_utf8_lossy(bytes).into_owned()
@@ -157,12 +151,11 @@ impl Engine {
         if let Some(tools) = request.tools.as_ref().filter(|tools| with_tools || tools.is_empty()) {
             variables["tools"] = json!(tools);
         }
-        variables["messages"] = match template.has_tools {
-            true => json!(messages),
-            false => {
-                let instructions = with_tools.then(|| instructions(tools));
-                json!(as_text(&messages, instructions.as_deref(), template.has_system, template.has_calls))
-            }
+        variables["messages"] = if template.has_tools {
+            json!(messages)
+        } else {
+            let instructions = with_tools.then(|| instructions(tools));
+            json!(as_text(&messages, instructions.as_deref(), template.has_system, template.has_calls))
         };
         for (name, value) in request.chat_template_kwargs.iter().flatten() {
             if FIELDS.contains(&name.as_str()) {
@@ -174,10 +167,13 @@ impl Engine {
             variables[name] = value.clone();
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-        let now = now + self.0.utc_offset_seconds;
-        let render = |variables: &Value| match request.continue_final_message {
-            true => template.template.render_continued(variables, now),
-            false => template.template.render_at(variables, now),
+        let now = now + utc_offset_seconds;
+        let render = |variables: &Value| {
+            if request.continue_final_message {
+                template.template.render_continued(variables, now)
+            } else {
+                template.template.render_at(variables, now)
+            }
         };
         let prompt = match render(&variables) {
             // Most templates take the arguments of a call as an object, some (DeepSeek's) as a text, to which they add others.

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::answer::{MalformedToolCall, StopReason, ToolCallDelta};
-use crate::engine::logprobs::TokenLogprobs;
+use super::logprobs::TokenLogprobs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,6 +66,44 @@ pub struct Timings {
     pub missed_masks: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_steps: Option<usize>,
+}
+
+/// A piece of a tool call, in OpenAI's shape: the first one has the id and the name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolCallDelta {
+    /// Which of the answer's calls.
+    pub index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    pub function: FunctionDelta,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FunctionDelta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The next piece of JSON.
+    pub arguments: String,
+}
+
+/// What looked like a call and is none. Its text is in the content.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MalformedToolCall {
+    /// The call whose beginning was handed out, which is not to be made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    pub text: String,
+    pub reason: String,
+}
+
+/// What of a request ended an answer, as vLLM says it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum StopReason {
+    Text(String),
+    Token(u32),
 }
 
 /// A piece of an answer. The last one of each choice has its finish reason, and the last one of all usage and timings.

@@ -1,8 +1,11 @@
 //! What is asked of a loaded model and what it answers, in the shapes of OpenAI's API.
 
 pub(super) mod answer;
-pub(super) mod chat_answer;
+mod chat;
+mod chat_answer;
 pub(super) mod chat_prompt;
 pub(super) mod chunk;
+mod completion;
 pub(super) mod embeddings;
+pub(super) mod logprobs;
 pub mod request;

@@ -1,9 +1,9 @@
 //! Autotuning at load: which steps of a model are looked at, whether that is wanted, and what the caller hears of it.
 
-use serde::{Deserialize, Serialize};
 use web_time::Duration;
 
-use super::options::LoadOptions;
+use super::info::{AutotuneInfo, AutotuneState};
+use super::options::{Autotune, LoadOptions};
 use crate::error::Result;
 use crate::model::{KvCache, KvFormat, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, Subject, Tensor, TuningReport};
@@ -16,47 +16,6 @@ const POSITIONS: usize = 1024;
 
 /// Tokens of the prompt that products are measured with.
 const PROMPT: usize = 256;
-
-/// When variants of kernels are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Autotune {
-    /// On GPUs. On software adapters it would take longer than it gains.
-    #[default]
-    Auto,
-    /// On every adapter.
-    Always,
-    /// Never: the defaults run, which follow from the adapter's features.
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AutotuneState {
-    /// The caller did not want it.
-    Off,
-    /// A software adapter, where it is not done unasked.
-    Software,
-    /// All kernels are measured, now or at an earlier load.
-    Done,
-    /// Time ran out; the next load with what was found goes on.
-    Partial,
-}
-
-/// What autotuning did.
-#[derive(Clone, Debug, Serialize)]
-pub struct AutotuneInfo {
-    pub state: AutotuneState,
-    #[serde(flatten)]
-    pub report: TuningReport,
-}
-
-impl AutotuneInfo {
-    /// Of a model whose kernels have no variants.
-    pub(super) fn off() -> Self {
-        Self { state: AutotuneState::Off, report: TuningReport::default() }
-    }
-}
 
 /// Why nothing is compared, if so.
 pub(super) fn skipped(context: &Context, options: &LoadOptions) -> Option<AutotuneState> {

@@ -2,10 +2,8 @@
 
 use serde::Serialize;
 
-use super::autotune::AutotuneInfo;
-use crate::engine::draft::DraftInfo;
 use crate::model::{KvFormat, Precision};
-use crate::tensor::AdapterInfo;
+use crate::tensor::{AdapterInfo, TuningReport};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -65,4 +63,42 @@ pub struct Warning {
     /// Stable, for programs: `no_chat_template`.
     pub code: &'static str,
     pub message: String,
+}
+
+/// What was loaded for drafts.
+#[derive(Clone, Debug, Serialize)]
+pub struct DraftInfo {
+    pub architecture: String,
+    pub parameters: u64,
+    pub quantization: String,
+    pub weight_bytes: u64,
+    pub kv_cache_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AutotuneState {
+    /// The caller did not want it.
+    Off,
+    /// A software adapter, where it is not done unasked.
+    Software,
+    /// All kernels are measured, now or at an earlier load.
+    Done,
+    /// Time ran out; the next load with what was found goes on.
+    Partial,
+}
+
+/// What autotuning did.
+#[derive(Clone, Debug, Serialize)]
+pub struct AutotuneInfo {
+    pub state: AutotuneState,
+    #[serde(flatten)]
+    pub report: TuningReport,
+}
+
+impl AutotuneInfo {
+    /// Of a model whose kernels have no variants.
+    pub(super) fn off() -> Self {
+        Self { state: AutotuneState::Off, report: TuningReport::default() }
+    }
 }

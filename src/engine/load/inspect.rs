@@ -148,9 +148,10 @@ impl Inspection {
         self.weight_bytes = Some(needs.bytes);
         let capacity = capacity(options.context_length, &config)?;
         self.context_length = Some(capacity);
-        let (kv_bytes, kv_binding) = match config.arch.is_encoder {
-            true => (0, 0),
-            false => KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1), kv_format),
+        let (kv_bytes, kv_binding) = if config.arch.is_encoder {
+            (0, 0)
+        } else {
+            KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1), kv_format)
         };
         self.kv_cache_bytes = Some(kv_bytes);
         let Some(adapter) = &self.adapter else { return Ok(()) };

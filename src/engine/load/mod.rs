@@ -1,6 +1,6 @@
 //! From a source of bytes to an engine that answers.
 
-pub(super) mod autotune;
+mod autotune;
 mod compile_ahead;
 pub mod hub;
 pub(super) mod info;
@@ -11,13 +11,12 @@ pub(super) mod options;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use self::autotune::AutotuneInfo;
-use self::info::{ModelInfo, Phase, Progress};
+use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress};
 use self::model_text::ModelText;
 use self::options::{LoadOptions, capacity, layout};
 use crate::engine::api::chat_prompt::Templates;
 use crate::engine::decoding::Decoding;
-use crate::engine::draft::{self, DraftInfo, DraftModel};
+use crate::engine::draft::{self, DraftModel};
 use crate::engine::loaded::{Engine, Inner, Model};
 use crate::engine::sequences::{MAX_SEQUENCES, Sequences};
 use crate::engine::session::Session;
@@ -63,10 +62,8 @@ impl Ready {
         if let Some(first) = sessions.first_mut() {
             first.prepare(context, &transformer).await?;
         }
-        let together = match max_sequences > 1 && transformer.is_joined() {
-            true => Some(Sequences::new(context, cache)?),
-            false => None,
-        };
+        let together =
+            if max_sequences > 1 && transformer.is_joined() { Some(Sequences::new(context, cache)?) } else { None };
         let model = Model::Decoder(Box::new(transformer));
         Ok(Self { model, kv_cache_bytes, autotune, tunings, sessions, together })
     }
@@ -135,7 +132,7 @@ impl Engine {
             );
         }
         let (templates, has_chat_template, warnings) =
-            Templates::of(&chat_templates, options, !config.arch.is_encoder)?;
+            Templates::of(&chat_templates, options.chat_template.as_deref(), !config.arch.is_encoder)?;
         let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
         let capacity = capacity(options.context_length, &config)?;
         let layout = layout(options)?;
@@ -155,12 +152,11 @@ impl Engine {
         };
         let is_encoder = config.arch.is_encoder;
         let unloaded = Unloaded::new(&context, &checkpoint, &config, &layout.of(&config))?;
-        let preview = match is_encoder {
-            true => None,
-            false => {
-                let weights = unloaded.preview(&context)?;
-                Some(Transformer::new(&context, config.clone(), &weights, capacity, precision)?)
-            }
+        let preview = if is_encoder {
+            None
+        } else {
+            let weights = unloaded.preview(&context)?;
+            Some(Transformer::new(&context, config.clone(), &weights, capacity, precision)?)
         };
         let weights = unloaded.load(&context, &mut on_bytes);
         let weights = match &preview {
@@ -168,16 +164,16 @@ impl Engine {
             None => weights.await?,
         };
         drop(preview);
-        let only_gathered = match config.tie_embeddings && !is_encoder {
-            true => 0,
-            false => checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes),
+        let only_gathered = if config.tie_embeddings && !is_encoder {
+            0
+        } else {
+            checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes)
         };
-        let ready = match is_encoder {
-            true => Ready::encoder(&context, config, &weights).await?,
-            false => {
-                let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
-                Ready::decoder(&context, transformer, capacity, max_sequences, kv_format, options).await?
-            }
+        let ready = if is_encoder {
+            Ready::encoder(&context, config, &weights).await?
+        } else {
+            let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
+            Ready::decoder(&context, transformer, capacity, max_sequences, kv_format, options).await?
         };
         let Ready { model, kv_cache_bytes, autotune, tunings, sessions, together } = ready;
         let config = model.config();

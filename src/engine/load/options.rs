@@ -1,6 +1,7 @@
 //! What a load is told, and what follows from it.
 
-use super::autotune::Autotune;
+use serde::{Deserialize, Serialize};
+
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::model::{KvFormat, Layout, Precision};
@@ -9,6 +10,19 @@ use crate::tensor::quant::{Format, quantize::TARGETS};
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
+
+/// When variants of kernels are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Autotune {
+    /// On GPUs. On software adapters it would take longer than it gains.
+    #[default]
+    Auto,
+    /// On every adapter.
+    Always,
+    /// Never: the defaults run, which follow from the adapter's features.
+    Off,
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {

@@ -1,12 +1,8 @@
 //! Chat completions: the next message of a conversation.
 
-use std::rc::Rc;
-
 use serde_json::{Map, Value};
 
 use super::{ChatLogprobsFields, Fields, GenerationFields, ReasoningFields, group};
-use crate::engine::choices::Generation;
-use crate::engine::loaded::Engine;
 use crate::error::Result;
 use crate::text::tools::{ToolChoice, Tools};
 
@@ -55,27 +51,9 @@ impl ChatRequest {
     }
 }
 
-impl Engine {
-    /// Renders and tokenises the messages; generation starts with the first `next`.
-    pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
-        self.0.decoder()?;
-        let ChatRequest { chat, logprobs, reasoning, generation } = request;
-        let (tools, choice) = chat.functions()?;
-        let rendered = self.rendered(&chat, &tools, &choice)?;
-        let tokenizer = self.tokenizer();
-        // Most templates write BOS themselves; twice would be another prompt.
-        let begins_with_bos = tokenizer.bos().is_some_and(|bos| {
-            tokenizer.token_bytes_with_control(bos).is_ok_and(|text| rendered.prompt.as_bytes().starts_with(text))
-        });
-        let ids = tokenizer.encode(&rendered.prompt, !begins_with_bos, true)?;
-        let request = generation.request(self, ids, chat.continue_final_message, logprobs.wanted()?)?;
-        self.start(self.reading(request, &chat, &reasoning, Rc::new(tools), &choice, &rendered)?)
-    }
-}
-
 impl ChatFields {
     /// The functions that the model may call, and whether it is to.
-    pub(in crate::engine) fn functions(&self) -> Result<(Tools, ToolChoice)> {
+    pub(in crate::engine::api) fn functions(&self) -> Result<(Tools, ToolChoice)> {
         let tools = Tools::new(self.tools.as_deref().unwrap_or_default())?;
         let choice = ToolChoice::new(self.tool_choice.as_ref(), &tools)?;
         Ok((tools, choice))

@@ -1,8 +1,10 @@
 //! How many answers.
 
 use super::group;
-use crate::engine::choices::MAX_CHOICES;
 use crate::error::Result;
+
+/// The most choices of a request.
+const MAX_CHOICES: usize = 128;
 
 group! {
     #[derive(Clone, Copy, Debug)]
@@ -13,7 +15,7 @@ group! {
 }
 
 impl ChoicesFields {
-    pub(super) fn count(&self) -> Result<usize> {
+    pub(in crate::engine::api) fn count(&self) -> Result<usize> {
         match self.n.unwrap_or(1) {
             n if (1..=MAX_CHOICES as u64).contains(&n) => Ok(n as usize),
             n => bail!(InvalidRequest, "n is {n}, wanted 1 to {MAX_CHOICES}"),

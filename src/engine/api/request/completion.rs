@@ -4,8 +4,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{CompletionLogprobsFields, Fields, GenerationFields, group};
-use crate::engine::choices::Generation;
-use crate::engine::loaded::Engine;
 use crate::error::Result;
 
 /// A request for a completion of a text.
@@ -44,18 +42,5 @@ impl CompletionRequest {
             bail!(InvalidRequest, "max_completion_tokens is a field of chats; of completions it is max_tokens");
         }
         Ok(request)
-    }
-}
-
-impl Engine {
-    /// Continues a text.
-    pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
-        self.0.decoder()?;
-        let CompletionRequest { completion, logprobs, generation } = request;
-        let prompt = match completion.prompt {
-            Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
-            Prompt::Tokens(ids) => ids,
-        };
-        self.start(generation.request(self, prompt, true, logprobs.wanted()?)?)
     }
 }

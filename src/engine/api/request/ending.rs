@@ -39,7 +39,7 @@ pub enum Stop {
 
 impl EndingFields {
     /// The most tokens of the answer.
-    pub(super) fn longest(&self) -> Result<Option<usize>> {
+    pub(in crate::engine::api) fn longest(&self) -> Result<Option<usize>> {
         let (name, longest) = match (self.max_tokens, self.max_completion_tokens) {
             (Some(_), Some(_)) => {
                 bail!(InvalidRequest, "max_tokens and max_completion_tokens are one setting; give only one of them")
@@ -54,7 +54,7 @@ impl EndingFields {
     }
 
     /// How the answer is read as far as its end goes, for a vocabulary of so many tokens. It doesn't end before it has `min_tokens`.
-    pub(super) fn answer(&self, vocab_size: usize, min_tokens: u32) -> Result<AnswerRequest> {
+    pub(in crate::engine::api) fn answer(&self, vocab_size: usize, min_tokens: u32) -> Result<AnswerRequest> {
         if self.stop_token_ids.len() > MAX_STOP_TOKENS {
             bail!(
                 InvalidRequest,

@@ -24,7 +24,7 @@ group! {
 
 impl ChatLogprobsFields {
     /// Of how many of the most probable tokens, if they are wanted.
-    pub(super) fn wanted(&self) -> Result<Option<usize>> {
+    pub(in crate::engine::api) fn wanted(&self) -> Result<Option<usize>> {
         match (self.logprobs, self.top_logprobs) {
             (Some(true), top) => within("top_logprobs", top.unwrap_or(0)).map(Some),
             (_, Some(top)) => {
@@ -36,7 +36,7 @@ impl ChatLogprobsFields {
 }
 
 impl CompletionLogprobsFields {
-    pub(super) fn wanted(&self) -> Result<Option<usize>> {
+    pub(in crate::engine::api) fn wanted(&self) -> Result<Option<usize>> {
         self.logprobs.map(|top| within("logprobs", top)).transpose()
     }
 }

@@ -37,7 +37,7 @@ const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 const MAX_TEXTS: usize = 256;
 
 impl PenaltyFields {
-    pub(super) fn penalties(&self) -> Result<Penalties> {
+    pub(in crate::engine::api) fn penalties(&self) -> Result<Penalties> {
         let none = Penalties::default();
         Ok(Penalties {
             repetition: self.repetition_penalty.unwrap_or(none.repetition),
@@ -47,7 +47,7 @@ impl PenaltyFields {
         })
     }
 
-    pub(super) fn dry(&self) -> Result<Dry> {
+    pub(in crate::engine::api) fn dry(&self) -> Result<Dry> {
         let none = Dry::default();
         Ok(Dry {
             multiplier: self.dry_multiplier.unwrap_or(none.multiplier),
@@ -59,7 +59,7 @@ impl PenaltyFields {
 
     /// For a model with so many logits, a prompt of so many tokens and an answer of at most so many. `ends` are the tokens that end an
     /// answer. Refuses what the model does not have, and what leaves it nothing to say.
-    pub(super) fn rules(
+    pub(in crate::engine::api) fn rules(
         &self,
         tokenizer: &Tokenizer,
         vocab_size: usize,
@@ -145,10 +145,10 @@ impl PenaltyFields {
 }
 
 fn at_most(name: &str, texts: usize) -> Result<()> {
-    match texts > MAX_TEXTS {
-        true => bail!(InvalidRequest, "{name} has {texts} texts, wanted at most {MAX_TEXTS}"),
-        false => Ok(()),
+    if texts > MAX_TEXTS {
+        bail!(InvalidRequest, "{name} has {texts} texts, wanted at most {MAX_TEXTS}");
     }
+    Ok(())
 }
 
 /// Tokens at the end of the text.

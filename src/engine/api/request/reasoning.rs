@@ -30,7 +30,7 @@ pub enum ReasoningFormat {
 
 impl ReasoningFields {
     /// Whether reasoning is set apart.
-    pub(in crate::engine) fn is_separate(&self) -> Result<bool> {
+    pub(in crate::engine::api) fn is_separate(&self) -> Result<bool> {
         let is_separate = self.reasoning_format != Some(ReasoningFormat::None);
         if !is_separate && self.include_reasoning == Some(false) {
             bail!(

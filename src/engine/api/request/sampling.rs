@@ -27,7 +27,7 @@ group! {
 
 impl SamplingFields {
     /// With the penalties of the same request. Refuses what can't be sampled with.
-    pub(super) fn settings(&self, penalties: Penalties, dry: Dry) -> Result<SamplerSettings> {
+    pub(in crate::engine::api) fn settings(&self, penalties: Penalties, dry: Dry) -> Result<SamplerSettings> {
         let default = SamplerSettings::default();
         let settings = SamplerSettings {
             temperature: self.temperature.unwrap_or(default.temperature),

@@ -4,7 +4,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::group;
-use crate::engine::constraint::Asked;
 use crate::error::Result;
 use crate::text::grammar::Grammar;
 
@@ -50,7 +49,7 @@ pub struct StructuredOutputs {
 
 impl StructuredFields {
     /// What the answer is held to, if it is to anything.
-    pub(super) fn grammar(self) -> Result<Option<Asked>> {
+    pub(in crate::engine::api) fn grammar(self) -> Result<Option<GrammarRequest>> {
         let format = match self.response_format {
             None | Some(ResponseFormat::Text {}) => None,
             Some(ResponseFormat::JsonObject {}) => Some(("response_format", Grammar::json_object())),
@@ -68,7 +67,7 @@ impl StructuredFields {
             (format, None) => format,
             (None, Some(outputs)) => Some(outputs.grammar()?),
         };
-        Ok(asked.map(|(field, grammar)| Asked { field, grammar, is_whole: true }))
+        Ok(asked.map(|(field, grammar)| GrammarRequest { field, grammar, is_whole: true }))
     }
 }
 
@@ -104,3 +103,15 @@ impl StructuredOutputs {
         }
     }
 }
+
+/// A grammar and the field of a request that it is from, which errors name.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::engine) struct GrammarRequest {
+    pub field: &'static str,
+    pub grammar: Grammar,
+    /// The answer is what the grammar admits to the letter, a space at its beginning too.
+    pub is_whole: bool,
+}
+
+/// The field that a grammar is from where a call is the model's choice.
+pub(in crate::engine) const FREE_CALLS: &str = "tools";

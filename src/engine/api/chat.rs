@@ -1,0 +1,38 @@
+//! Chats: from a request for a message to a generation of it.
+
+use std::rc::Rc;
+
+use super::chat_prompt::Rendered;
+use super::request::{ChatFields, ChatRequest};
+use crate::engine::choices::Generation;
+use crate::engine::loaded::Engine;
+use crate::error::Result;
+use crate::text::tools::{ToolChoice, Tools};
+
+impl Engine {
+    /// The messages as the template writes them.
+    pub fn prompt(&self, chat: &ChatFields) -> Result<String> {
+        let (tools, choice) = chat.functions()?;
+        Ok(self.render(chat, &tools, &choice)?.prompt)
+    }
+
+    /// Renders and tokenises the messages; generation starts with the first `next`.
+    pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
+        self.0.decoder()?;
+        let ChatRequest { chat, logprobs, reasoning, generation } = request;
+        let (tools, choice) = chat.functions()?;
+        let rendered = self.render(&chat, &tools, &choice)?;
+        let tokenizer = self.tokenizer();
+        // Most templates write BOS themselves; twice would be another prompt.
+        let begins_with_bos = tokenizer.bos().is_some_and(|bos| {
+            tokenizer.token_bytes_with_control(bos).is_ok_and(|text| rendered.prompt.as_bytes().starts_with(text))
+        });
+        let ids = tokenizer.encode(&rendered.prompt, !begins_with_bos, true)?;
+        let request = self.request(generation, ids, chat.continue_final_message, logprobs.wanted()?)?;
+        self.start(self.reading(request, &chat, &reasoning, Rc::new(tools), &choice, &rendered)?)
+    }
+
+    fn render(&self, chat: &ChatFields, tools: &Tools, choice: &ToolChoice) -> Result<Rendered> {
+        self.0.templates.render(chat, tools, choice, self.tokenizer(), self.0.utc_offset_seconds)
+    }
+}
