@@ -2,16 +2,26 @@
 //!
 //! This layer knows bytes, WGSL text and dispatches. It never sees a shape, a dtype or a model.
 
+mod adapter;
 mod arena;
-mod bind;
+mod bind_groups;
+mod binding;
 mod buffer;
+mod command;
+mod compile;
 mod device;
+mod faults;
 mod fifo;
+mod options;
 mod pipeline;
+mod platform;
+mod pool;
 mod profile;
+mod raw;
 mod readback;
 mod recorder;
 mod stats;
+mod submit;
 mod timeline;
 mod trace;
 mod uniform;
@@ -19,13 +29,16 @@ mod upload;
 mod wgsl;
 mod write;
 
-pub use bind::Binding;
+pub use adapter::{AdapterInfo, Capabilities, SubgroupMatrix};
+pub use binding::Binding;
 pub use buffer::{BINDING_ALIGNMENT, Buffer, BufferSlice};
-pub use device::{AdapterInfo, CacheSizes, Capabilities, Device, DeviceOptions, PowerPreference, SubgroupMatrix};
+pub use command::Grid;
+pub use device::Device;
+pub use options::{CacheSizes, DeviceOptions, PowerPreference};
 pub use pipeline::Pipeline;
 pub use profile::{KernelTime, KernelUse};
 pub use readback::Readback;
-pub use recorder::{Grid, Recording};
+pub use recorder::plan::Recording;
 pub use stats::{CacheStats, FlushReason, Flushes, Stats};
 pub use upload::HostBytes;
 pub use wgsl::{Define, Shader, Template};

@@ -6,26 +6,31 @@
 //! A pipeline that is needed at once is compiled at once. Those that a step will need are compiled ahead, all at the same time
 //! and without blocking the page (`Device::prepare`).
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::bind::{BindingKind, Layout};
+use super::compile::{Layout, Layouts, Signature, Source};
+use super::platform::{ENABLE_SUBGROUPS_LINE, compile_all};
+use super::raw::RawDevice;
 use super::stats::{CacheStats, add};
-use super::wgsl::Template;
-use super::{Binding, Define, Device, Shader};
+use super::wgsl::{Define, Shader, Template};
 use crate::error::Result;
 
-/// How each binding number is used.
-pub(super) type Signature = Vec<(u32, BindingKind)>;
-
+/// A compiled shader.
 pub struct Pipeline {
-    pub(super) label: String,
+    label: Rc<str>,
     pub(super) wgpu: wgpu::ComputePipeline,
     pub(super) layout: Rc<Layout>,
 }
 
 impl Pipeline {
+    /// The name of its shader.
     pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(super) fn shared_label(&self) -> &Rc<str> {
         &self.label
     }
 }
@@ -48,40 +53,45 @@ struct MemoKey {
 /// A pipeline that is to be compiled ahead of its use.
 pub(super) struct PipelineRequest {
     key: MemoKey,
-    pub label: String,
-    pub text: String,
-    pub layout: Rc<Layout>,
-    #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "only browsers compile asynchronously"))]
-    pub signature: Signature,
+    source: Source,
+}
+
+/// The pipelines of a device.
+pub(super) struct Pipelines {
+    raw: Rc<RawDevice>,
+    layouts: Layouts,
+    cache: RefCell<Cache>,
 }
 
 #[derive(Default)]
-pub(super) struct PipelineCache {
+struct Cache {
     by_text: HashMap<(String, Signature), Rc<Pipeline>>,
     memo: HashMap<MemoKey, Rc<Pipeline>>,
     hits: u64,
 }
 
-impl PipelineCache {
+impl Pipelines {
+    pub fn new(raw: Rc<RawDevice>) -> Self {
+        Self { raw, layouts: Layouts::default(), cache: RefCell::default() }
+    }
+
     pub fn stats(&self) -> CacheStats {
-        let entries = self.by_text.len() as u64;
-        CacheStats { hits: self.hits, misses: entries, evictions: 0, entries, bytes: 0 }
+        let cache = self.cache.borrow();
+        let entries = cache.by_text.len() as u64;
+        CacheStats { hits: cache.hits, misses: entries, evictions: 0, entries, bytes: 0 }
     }
 
-    pub fn reset_stats(&mut self) {
-        self.hits = 0;
+    pub fn reset_stats(&self) {
+        self.cache.borrow_mut().hits = 0;
     }
-}
 
-impl Device {
-    /// The pipeline of a shader with these bindings; its entry point is `main`. A shader that does not compile is reported
-    /// by the next read-back or sync, with the compiler's message.
-    pub fn pipeline(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<Rc<Pipeline>> {
-        let inner = self.inner();
-        inner.check_usable()?;
-        let key = memo_key(shader, bindings);
+    /// The pipeline of a shader whose bindings are used like this; its entry point is `main`. A shader that does not compile
+    /// is reported by the next read-back or sync, with the compiler's message.
+    pub fn get(&self, shader: &Shader<'_>, signature: Signature) -> Result<Rc<Pipeline>> {
+        self.raw.check_usable()?;
+        let key = memo_key(shader, signature);
         {
-            let mut cache = inner.pipelines.borrow_mut();
+            let mut cache = self.cache.borrow_mut();
             if let Some(pipeline) = cache.memo.get(&key).cloned() {
                 cache.hits += 1;
                 return Ok(pipeline);
@@ -91,34 +101,33 @@ impl Device {
         if let Some(pipeline) = self.known(&request) {
             return Ok(pipeline);
         }
-        let wgpu = self.watch_compilation(shader.label, || self.create_pipeline(&request));
+        let (device, source) = (&self.raw.wgpu, &request.source);
+        let wgpu = self.raw.faults.watch_compilation(device, shader.label, || source.compile(device));
         Ok(self.keep(request, wgpu))
     }
 
     /// What is to be compiled for a shader, or nothing when that has happened.
-    pub(super) fn request_pipeline(
-        &self,
-        shader: &Shader<'_>,
-        bindings: &[Binding<'_>],
-    ) -> Result<Option<PipelineRequest>> {
-        let key = memo_key(shader, bindings);
-        if self.inner().pipelines.borrow().memo.contains_key(&key) {
+    pub fn request(&self, shader: &Shader<'_>, signature: Signature) -> Result<Option<PipelineRequest>> {
+        let key = memo_key(shader, signature);
+        if self.cache.borrow().memo.contains_key(&key) {
             return Ok(None);
         }
         self.assemble(shader, key).map(Some)
     }
 
     /// Compiles pipelines, all at the same time where the browser can; the first that fails is the error.
-    pub(super) async fn compile(&self, requests: Vec<PipelineRequest>) -> Result<()> {
+    pub async fn compile(&self, requests: Vec<PipelineRequest>) -> Result<()> {
         let mut new: Vec<PipelineRequest> = Vec::new();
         for request in requests {
-            let is_twin =
-                |other: &PipelineRequest| other.text == request.text && other.key.signature == request.key.signature;
+            let is_twin = |other: &PipelineRequest| {
+                other.source.text == request.source.text && other.key.signature == request.key.signature
+            };
             if self.known(&request).is_none() && !new.iter().any(is_twin) {
                 new.push(request);
             }
         }
-        let compiled = self.create_pipelines(&new).await?;
+        let sources: Vec<&Source> = new.iter().map(|request| &request.source).collect();
+        let compiled = compile_all(&self.raw, &sources).await?;
         for (request, wgpu) in new.into_iter().zip(compiled) {
             self.keep(request, wgpu);
         }
@@ -126,52 +135,32 @@ impl Device {
     }
 
     fn assemble(&self, shader: &Shader<'_>, key: MemoKey) -> Result<PipelineRequest> {
-        let text = shader.assemble(super::device::ENABLE_SUBGROUPS_LINE)?;
-        let layout = self.layout(&key.signature);
-        let signature = key.signature.clone();
-        Ok(PipelineRequest { key, label: shader.label.to_owned(), text, layout, signature })
+        let text = shader.assemble(ENABLE_SUBGROUPS_LINE)?;
+        let layout = self.layouts.get(&self.raw.wgpu, &key.signature);
+        let source = Source { label: shader.label.to_owned(), text, layout, signature: key.signature.clone() };
+        Ok(PipelineRequest { key, source })
     }
 
     /// The pipeline of the same text, which other defines or another template came to.
     fn known(&self, request: &PipelineRequest) -> Option<Rc<Pipeline>> {
-        let mut cache = self.inner().pipelines.borrow_mut();
-        let pipeline = cache.by_text.get(&(request.text.clone(), request.key.signature.clone())).cloned()?;
+        let mut cache = self.cache.borrow_mut();
+        let pipeline = cache.by_text.get(&(request.source.text.clone(), request.key.signature.clone())).cloned()?;
         cache.memo.insert(request.key.clone(), pipeline.clone());
         Some(pipeline)
     }
 
-    pub(super) fn create_pipeline(&self, request: &PipelineRequest) -> wgpu::ComputePipeline {
-        let device = &self.inner().wgpu;
-        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(&request.label),
-            source: wgpu::ShaderSource::Wgsl(request.text.as_str().into()),
-        });
-        device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(&request.label),
-            layout: Some(&request.layout.pipeline),
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                // Kernels write workgroup memory before they read it.
-                zero_initialize_workgroup_memory: false,
-                ..Default::default()
-            },
-            cache: None,
-        })
-    }
-
     fn keep(&self, request: PipelineRequest, wgpu: wgpu::ComputePipeline) -> Rc<Pipeline> {
-        let inner = self.inner();
-        add(&inner.counters.pipelines_created, 1);
-        let pipeline = Rc::new(Pipeline { label: request.label, wgpu, layout: request.layout });
-        let mut cache = inner.pipelines.borrow_mut();
-        cache.by_text.insert((request.text, request.key.signature.clone()), pipeline.clone());
-        cache.memo.insert(request.key, pipeline.clone());
+        add(&self.raw.counters.pipelines_created, 1);
+        let PipelineRequest { key, source } = request;
+        let pipeline = Rc::new(Pipeline { label: source.label.into(), wgpu, layout: source.layout });
+        let mut cache = self.cache.borrow_mut();
+        cache.by_text.insert((source.text, key.signature.clone()), pipeline.clone());
+        cache.memo.insert(key, pipeline.clone());
         pipeline
     }
 }
 
-fn memo_key(shader: &Shader<'_>, bindings: &[Binding<'_>]) -> MemoKey {
+fn memo_key(shader: &Shader<'_>, signature: Signature) -> MemoKey {
     MemoKey {
         label: shader.label.to_owned(),
         template: match shader.template {
@@ -181,7 +170,7 @@ fn memo_key(shader: &Shader<'_>, bindings: &[Binding<'_>]) -> MemoKey {
         // Modules are texts of the program itself, so their addresses name them.
         modules: shader.modules.iter().map(|(_, text)| text.as_ptr() as usize).collect(),
         defines: shader.defines.iter().map(|(name, define)| ((*name).to_owned(), bits(*define))).collect(),
-        signature: bindings.iter().map(Binding::number_and_kind).collect(),
+        signature,
     }
 }
 

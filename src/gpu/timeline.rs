@@ -23,6 +23,8 @@ struct Finished {
 #[derive(Default)]
 pub(super) struct Timeline {
     submitted: Cell<u64>,
+    /// Whether something is recorded that goes with the next submission.
+    is_open: Cell<bool>,
     finished: Shared,
 }
 
@@ -33,10 +35,20 @@ pub(super) struct Report {
 }
 
 impl Timeline {
-    /// The number of the submission that is made now.
-    pub fn submit(&self) -> u64 {
+    /// Tells whether something is recorded that the next submission will take along.
+    pub fn set_open(&self, is_open: bool) {
+        self.is_open.set(is_open);
+    }
+
+    /// Counts a submission, which takes along all that was recorded.
+    pub fn submit(&self) {
         self.submitted.set(self.submitted.get() + 1);
-        self.submitted.get()
+        self.is_open.set(false);
+    }
+
+    /// The last submission that can use what nobody names any more.
+    pub fn last_use(&self) -> u64 {
+        self.submitted.get() + u64::from(self.is_open.get())
     }
 
     pub fn submitted(&self) -> u64 {
@@ -110,6 +122,19 @@ mod tests {
         assert_eq!(wait.try_recv(), Ok(Some(true)));
         first.done(true);
         assert_eq!(timeline.finished(), 2, "an older report does not turn time back");
+    }
+
+    #[test]
+    fn what_is_recorded_goes_with_the_next_submission() {
+        let timeline = Timeline::default();
+        assert_eq!(timeline.last_use(), 0);
+        timeline.set_open(true);
+        assert_eq!(timeline.last_use(), 1);
+        timeline.submit();
+        assert_eq!(timeline.last_use(), 1);
+        timeline.set_open(true);
+        timeline.set_open(false);
+        assert_eq!(timeline.last_use(), 1, "what was recorded was taken back");
     }
 
     #[test]

@@ -4,33 +4,38 @@
 use std::rc::Rc;
 
 use super::arena::{Layout, Lifetime, Slot, lay_out};
-use super::buffer::Bank;
+use super::binding::Binding;
+use super::buffer::{Bank, Buffer};
 use super::pipeline::PipelineRequest;
-use super::{Binding, Buffer, Device, Shader};
+use super::pool::BufferPool;
 use crate::error::Result;
 
 #[derive(Default)]
 pub(super) struct Trace {
     /// What the step allocated, in order. Held here, so that a handle that outlives the step is seen by its count.
-    pub allocations: Vec<Buffer>,
+    allocations: Vec<Buffer>,
     /// The traced buffers that each command binds, and whether it writes them.
     commands: Vec<Vec<(usize, bool)>>,
     pub pipelines: Vec<PipelineRequest>,
 }
 
 impl Trace {
-    /// Notes a dispatch.
-    pub fn dispatch(&mut self, device: &Device, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<()> {
-        if let Some(request) = device.request_pipeline(shader, bindings)? {
-            self.pipelines.push(request);
-        }
+    /// A tensor of the step, which has no memory yet.
+    pub fn allocate(&mut self, pool: &Rc<BufferPool>, size: u64) -> Buffer {
+        let buffer = Buffer::in_trace(pool, self.allocations.len(), size);
+        self.allocations.push(buffer.clone());
+        buffer
+    }
+
+    /// Notes a dispatch, and the pipeline that is to be compiled for it.
+    pub fn dispatch(&mut self, pipeline: Option<PipelineRequest>, bindings: &[Binding<'_>]) {
+        self.pipelines.extend(pipeline);
         let uses = bindings.iter().filter_map(|binding| match binding {
             Binding::Read(_, slice) => slice.buffer.traced().map(|number| (number, false)),
             Binding::ReadWrite(_, slice) => slice.buffer.traced().map(|number| (number, true)),
             Binding::Uniform(..) => None,
         });
         self.commands.push(uses.collect());
-        Ok(())
     }
 
     pub fn copy(&mut self, source: &Buffer, target: &Buffer) {
@@ -66,22 +71,23 @@ impl Trace {
 
 /// Hands the places of an arena out while the step is recorded, in the order in which the trace saw its allocations.
 pub(super) struct ArenaCursor {
-    pub banks: Vec<Rc<Bank>>,
+    banks: Vec<Rc<Bank>>,
     slots: Vec<(Slot, u64)>,
     next: usize,
 }
 
 impl ArenaCursor {
-    pub fn new(banks: Vec<Rc<Bank>>, layout: &Layout, trace: &Trace) -> Self {
+    pub fn new(pool: &Rc<BufferPool>, layout: &Layout, trace: &Trace) -> Result<Self> {
+        let banks = layout.banks.iter().map(|size| Bank::new(pool, *size).map(Rc::new)).collect::<Result<_>>()?;
         let sizes = trace.allocations.iter().map(Buffer::size);
-        Self { banks, slots: layout.slots.iter().copied().zip(sizes).collect(), next: 0 }
+        Ok(Self { banks, slots: layout.slots.iter().copied().zip(sizes).collect(), next: 0 })
     }
 
-    pub fn next(&mut self, size: u64) -> Result<Slot> {
+    pub fn allocate(&mut self, size: u64) -> Result<Buffer> {
         match self.slots.get(self.next) {
             Some((slot, traced)) if *traced == size => {
                 self.next += 1;
-                Ok(*slot)
+                Ok(Buffer::in_bank(self.banks[slot.bank].clone(), slot.offset, size))
             }
             other => bail!(
                 Internal,

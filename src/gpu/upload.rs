@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Buffer, Device};
+use super::buffer::Buffer;
+use super::device::Device;
 use crate::error::Result;
 
 /// Bytes outside of the GPU: in Rust memory, or in a JavaScript typed array that never enters the wasm heap.

@@ -1,306 +1,33 @@
-//! The device in a browser, and the bridge that makes wgpu take in JavaScript's objects.
-//!
-//! wgpu 30's web backend silently drops the features it does not know (subgroups:
-//! https://github.com/gfx-rs/wgpu/issues/10146), ignores the wish for a fallback adapter, has no asynchronous pipelines and can't
-//! take in a device or a buffer that exists. So objects are made here with plain JavaScript calls, and handed to wgpu by letting
-//! the method that wgpu calls answer with ours for the time of that one call ([`Answer`]). Each place can go when wgpu does it
-//! itself.
+//! What a page hands to the device: its own GPUDevice, its buffers, its arrays.
 
-use js_sys::{Array, Function, Object, Promise, Reflect};
-use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::JsFuture;
+use wasm_bindgen::JsValue;
 
-use super::faults::compilation_failed;
-use super::*;
-use crate::gpu::Buffer;
-use crate::gpu::bind::BindingKind;
-use crate::gpu::pipeline::{PipelineRequest, Signature};
-use crate::gpu::stats::add;
-
-fn get(object: &JsValue, key: &str) -> JsValue {
-    Reflect::get(object, &key.into()).unwrap_or(JsValue::UNDEFINED)
-}
-
-fn set(object: &JsValue, key: &str, value: &JsValue) {
-    // Setting a property fails only on frozen objects; callers check what came of it.
-    let _ = Reflect::set(object, &key.into(), value);
-}
-
-fn call(object: &JsValue, method: &str, argument: &JsValue) -> Result<Promise, JsValue> {
-    get(object, method).dyn_into::<Function>()?.call1(object, argument)?.dyn_into::<Promise>()
-}
-
-fn text(object: &JsValue, key: &str) -> String {
-    get(object, key).as_string().unwrap_or_default()
-}
-
-fn message(error: &JsValue) -> String {
-    get(error, "message").as_string().unwrap_or_else(|| format!("{error:?}"))
-}
-
-/// Whether a GPUSupportedFeatures or a WGSLLanguageFeatures holds a feature.
-fn has(features: &JsValue, feature: &str) -> bool {
-    let Ok(has) = get(features, "has").dyn_into::<Function>() else { return false };
-    has.call1(features, &feature.into()).is_ok_and(|value| value.is_truthy())
-}
-
-/// The limits that kernels profit from; each is asked for at the adapter's maximum.
-const LIMITS: [&str; 9] = [
-    "maxBufferSize",
-    "maxStorageBufferBindingSize",
-    "maxStorageBuffersPerShaderStage",
-    "maxComputeWorkgroupsPerDimension",
-    "maxComputeInvocationsPerWorkgroup",
-    "maxComputeWorkgroupSizeX",
-    "maxComputeWorkgroupSizeY",
-    "maxComputeWorkgroupStorageSize",
-    "maxUniformBufferBindingSize",
-];
-
-const FEATURES: [&str; 3] = ["shader-f16", "subgroups", "timestamp-query"];
-
-/// Products of matrices in subgroups (Dawn, docs/dawn/features/subgroup_matrix.md). Only looked for: there is no kernel for them,
-/// and a feature that is an experiment is not asked for in vain.
-const SUBGROUP_MATRIX: &str = "chromium-experimental-subgroup-matrix";
-
-pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
-    let gpu = get(&get(&js_sys::global(), "navigator"), "gpu");
-    if gpu.is_undefined() || gpu.is_null() {
-        bail!(
-            WebgpuUnavailable,
-            "this browser has no WebGPU (navigator.gpu is missing); use a current Chrome, Edge, Firefox or Safari, on \
-             a page served by https or from localhost"
-        );
-    }
-    let wish = Object::new();
-    let preference = match options.power_preference {
-        PowerPreference::LowPower => "low-power",
-        PowerPreference::HighPerformance => "high-performance",
-    };
-    set(&wish, "powerPreference", &preference.into());
-    if options.force_fallback_adapter {
-        set(&wish, "forceFallbackAdapter", &true.into());
-    }
-    let unavailable = |error: JsValue| err!(AdapterUnavailable, "requesting a GPU adapter failed: {}", message(&error));
-    let promise = call(&gpu, "requestAdapter", &wish).map_err(unavailable)?;
-    let adapter = JsFuture::from(promise).await.map_err(unavailable)?;
-    if adapter.is_null() || adapter.is_undefined() {
-        bail!(
-            AdapterUnavailable,
-            "WebGPU is there, but it offers no adapter: the GPU or its driver is on the browser's block list, or \
-             hardware acceleration is off in the browser's settings"
-        );
-    }
-
-    let available = get(&adapter, "features");
-    let has = |feature: &str| has(&available, feature);
-    let features: Array = FEATURES.iter().filter(|feature| has(feature)).map(|name| JsValue::from(*name)).collect();
-    let subgroups = has("subgroups");
-    let adapter_limits = get(&adapter, "limits");
-    let limits = Object::new();
-    for name in LIMITS {
-        set(&limits, name, &get(&adapter_limits, name));
-    }
-    let storage_buffers = get(&adapter_limits, "maxStorageBuffersPerShaderStage").as_f64().unwrap_or(0.0);
-    if storage_buffers < f64::from(STORAGE_BUFFERS) {
-        bail!(
-            AdapterLimits,
-            "kernels bind {STORAGE_BUFFERS} storage buffers and this adapter allows {storage_buffers}"
-        );
-    }
-    let descriptor = Object::new();
-    set(&descriptor, "label", &"rillm".into());
-    set(&descriptor, "requiredFeatures", &features);
-    set(&descriptor, "requiredLimits", &limits);
-    let refused = |error: JsValue| err!(AdapterLimits, "the adapter gave no device: {}", message(&error));
-    let promise = call(&adapter, "requestDevice", &descriptor).map_err(refused)?;
-    let raw = JsFuture::from(promise).await.map_err(refused)?;
-
-    let (device, queue) = adopt(&gpu, &adapter, &raw).await?;
-    let info = get(&adapter, "info");
-    Ok((device, queue, describe(&gpu, &info, subgroups, has(SUBGROUP_MATRIX))))
-}
-
-/// `subgroupMatrixConfigs` of a GPUAdapterInfo: an iterable of objects whose fields are those of their prototype.
-fn subgroup_matrices(info: &JsValue) -> Vec<SubgroupMatrix> {
-    let configs = get(info, "subgroupMatrixConfigs");
-    let Ok(Some(configs)) = js_sys::try_iter(&configs) else { return Vec::new() };
-    let size = |config: &JsValue, key: &str| get(config, key).as_f64().unwrap_or(0.0) as u32;
-    configs
-        .filter_map(std::result::Result::ok)
-        .map(|config| SubgroupMatrix {
-            component: text(&config, "componentType"),
-            result: text(&config, "resultComponentType"),
-            m: size(&config, "M"),
-            n: size(&config, "N"),
-            k: size(&config, "K"),
-        })
-        .collect()
-}
-
-/// What a GPUAdapterInfo says, and which features of WGSL the browser has.
-fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool, subgroup_matrix: bool) -> Adapter {
-    let number = |key: &str| get(info, key).as_f64().unwrap_or(0.0) as u32;
-    let is_fallback = get(info, "isFallbackAdapter").is_truthy() || text(info, "architecture") == "swiftshader";
-    Adapter {
-        info: AdapterInfo {
-            vendor: text(info, "vendor"),
-            architecture: text(info, "architecture"),
-            device: text(info, "device"),
-            description: text(info, "description"),
-            is_fallback,
-            features: Vec::new(),
-            subgroup_matrices: if subgroup_matrix { subgroup_matrices(info) } else { Vec::new() },
-        },
-        subgroup_sizes: (number("subgroupMinSize"), number("subgroupMaxSize")),
-        // Without the sizes a kernel can't know how many lanes share a sum.
-        subgroups: subgroups && number("subgroupMinSize") > 0,
-        packed_dot: has(&get(gpu, "wgslLanguageFeatures"), "packed_4x8_integer_dot_product"),
-    }
-}
-
-/// Makes wgpu take in a GPUDevice: for the time of wgpu's two calls, which ask the browser before they return,
-/// `requestAdapter` and `requestDevice` answer with ours.
-async fn adopt(gpu: &JsValue, adapter: &JsValue, raw: &JsValue) -> Result<(wgpu::Device, wgpu::Queue)> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let replaced = Answer::put(gpu, "requestAdapter", Promise::resolve(adapter).into());
-    let asked = instance.request_adapter(&wgpu::RequestAdapterOptions::default());
-    drop(replaced);
-    let wgpu_adapter =
-        asked.await.map_err(|error| err!(AdapterUnavailable, "wgpu did not take the adapter: {error}"))?;
-    let replaced = Answer::put(adapter, "requestDevice", Promise::resolve(raw).into());
-    let asked = wgpu_adapter.request_device(&wgpu::DeviceDescriptor::default());
-    drop(replaced);
-    let (device, queue) = asked.await.map_err(|error| err!(Internal, "wgpu did not take the device: {error}"))?;
-    let taken = device.as_webgpu().is_some_and(|device| {
-        let device: &JsValue = device.as_ref();
-        Object::is(device, raw)
-    });
-    if !taken {
-        bail!(Internal, "wgpu made a device of its own; the bridge in gpu/device.rs needs a look at this wgpu version");
-    }
-    Ok((device, queue))
-}
-
-/// A method of a JavaScript object that answers with a fixed value until this is dropped.
-struct Answer<'a> {
-    object: &'a JsValue,
-    method: &'static str,
-    _function: Closure<dyn Fn() -> JsValue>,
-}
-
-impl<'a> Answer<'a> {
-    fn put(object: &'a JsValue, method: &'static str, value: JsValue) -> Self {
-        let function = Closure::wrap(Box::new(move || value.clone()) as Box<dyn Fn() -> JsValue>);
-        // An own property hides the method of the prototype.
-        set(object, method, function.as_ref());
-        Self { object, method, _function: function }
-    }
-}
-
-impl Drop for Answer<'_> {
-    fn drop(&mut self) {
-        let object: &Object = self.object.unchecked_ref();
-        let _ = Reflect::delete_property(object, &self.method.into());
-    }
-}
+use super::Device;
+use crate::error::Result;
+use crate::gpu::buffer::Buffer;
+use crate::gpu::options::DeviceOptions;
+use crate::gpu::platform::browser;
+use crate::gpu::stats::{FlushReason, add};
 
 impl Device {
     /// Takes in a GPUDevice of the application. It is shared: the application's own work on it goes on, and it is never
     /// destroyed here.
     pub async fn adopt(raw: &JsValue, options: &DeviceOptions) -> Result<Device> {
-        Self::take_in(raw, options, true).await
+        Self::new(browser::take_in(raw).await?, options, true).await
     }
 
     /// Takes in a GPUDevice that was requested for us alone: its errors are ours, and it is destroyed with the device.
     pub async fn own(raw: &JsValue, options: &DeviceOptions) -> Result<Device> {
-        Self::take_in(raw, options, false).await
-    }
-
-    async fn take_in(raw: &JsValue, options: &DeviceOptions, is_foreign: bool) -> Result<Device> {
-        let gpu = get(&get(&js_sys::global(), "navigator"), "gpu");
-        if gpu.is_undefined() || !get(raw, "createComputePipeline").is_function() {
-            bail!(InvalidRequest, "device is no GPUDevice");
-        }
-        let storage_buffers = get(&get(raw, "limits"), "maxStorageBuffersPerShaderStage").as_f64().unwrap_or(0.0);
-        if storage_buffers < f64::from(STORAGE_BUFFERS) {
-            bail!(
-                AdapterLimits,
-                "kernels bind {STORAGE_BUFFERS} storage buffers and this device allows {storage_buffers}"
-            );
-        }
-        let (features, info) = (get(raw, "features"), get(raw, "adapterInfo"));
-        // All that wgpu asks an adapter for.
-        let adapter = Object::new();
-        set(&adapter, "features", &features);
-        set(&adapter, "limits", &get(raw, "limits"));
-        set(&adapter, "info", &info);
-        let (device, queue) = adopt(&gpu, &adapter, raw).await?;
-        let adapter = describe(&gpu, &info, has(&features, "subgroups"), has(&features, SUBGROUP_MATRIX));
-        Device::new(device, queue, adapter, options, is_foreign).await
+        Self::new(browser::take_in(raw).await?, options, false).await
     }
 
     /// Takes in a GPUBuffer of the application, which must have the usage STORAGE. It is never destroyed here.
     pub fn import_buffer(&self, raw: &JsValue, label: &str) -> Result<Buffer> {
-        self.0.check_usable()?;
-        let (Some(size), Some(usage)) = (get(raw, "size").as_f64(), get(raw, "usage").as_f64()) else {
-            bail!(InvalidRequest, "{label} is no GPUBuffer");
-        };
-        // The bits of GPUBufferUsage are wgpu's.
-        let usage = wgpu::BufferUsages::from_bits_truncate(usage as u32);
-        if !usage.contains(wgpu::BufferUsages::STORAGE) {
-            bail!(InvalidRequest, "{label} has not the usage STORAGE, which kernels need");
-        }
-        let size = size as u64;
-        if size == 0 || !size.is_multiple_of(4) {
-            bail!(OutOfRange, "{label} has {size} bytes, wanted a multiple of 4 above 0");
-        }
-        let device = self.raw()?;
-        let _answer = Answer::put(&device, "createBuffer", raw.clone());
-        let wgpu = self.0.wgpu.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(label),
-            size,
-            usage,
-            mapped_at_creation: false,
-        });
-        Ok(self.foreign(wgpu))
+        let parts = self.parts();
+        parts.raw.check_usable()?;
+        Ok(Buffer::foreign(&parts.pool, browser::take_in_buffer(&parts.raw.wgpu, raw, label)?))
     }
 
-    /// Compiles pipelines, all at the same time and without blocking the page.
-    pub(in crate::gpu) async fn create_pipelines(
-        &self,
-        requests: &[PipelineRequest],
-    ) -> Result<Vec<wgpu::ComputePipeline>> {
-        let device = self.raw()?;
-        let mut compiling = Vec::with_capacity(requests.len());
-        for request in requests {
-            compiling.push(start_compiling(self, &device, request)?);
-        }
-        let mut compiled = Vec::with_capacity(requests.len());
-        for (request, (module, promise)) in requests.iter().zip(compiling) {
-            let pipeline = match JsFuture::from(promise).await {
-                Ok(pipeline) => pipeline,
-                Err(error) => {
-                    self.0.check_usable()?;
-                    return Err(compilation_failed(&request.label, &explain(&module, &request.text, &error).await));
-                }
-            };
-            let _module = Answer::put(&device, "createShaderModule", module);
-            let _pipeline = Answer::put(&device, "createComputePipeline", pipeline);
-            compiled.push(self.create_pipeline(request));
-        }
-        Ok(compiled)
-    }
-
-    fn raw(&self) -> Result<JsValue> {
-        match self.0.wgpu.as_webgpu() {
-            Some(device) => {
-                let device: &JsValue = device.as_ref();
-                Ok(device.clone())
-            }
-            None => bail!(Internal, "the device is not a browser's"),
-        }
-    }
     /// Writes a range of a JavaScript array to a buffer; the bytes never enter the wasm heap.
     pub fn write_js(
         &self,
@@ -309,113 +36,14 @@ impl Device {
         bytes: &js_sys::Uint8Array,
         range: std::ops::Range<usize>,
     ) -> Result<()> {
-        self.check_write(buffer, offset, range.len() as u64)?;
-        if self.0.recorder.borrow_mut().trace().is_some() {
+        let parts = self.parts();
+        parts.recorder.check_write(buffer, offset, range.len() as u64)?;
+        if parts.recorder.is_tracing() {
             return Ok(());
         }
         // A write that goes to the queue must not overtake what is recorded.
-        self.0.flush(FlushReason::Write);
-        add(&self.0.counters.bytes_uploaded, range.len() as u64);
-        let (Some(queue), Some(target)) = (self.0.queue.as_webgpu(), buffer.wgpu()?.as_webgpu()) else {
-            bail!(Internal, "the queue is not a browser's");
-        };
-        let offset = buffer.start() + offset;
-        let queue: &JsValue = queue.as_ref();
-        let queue: &JsQueue = queue.unchecked_ref();
-        let (start, length) = (range.start as f64, range.len() as f64);
-        queue
-            .write_buffer(target.as_ref(), offset as f64, bytes, start, length)
-            .map_err(|error| err!(GpuValidation, "writing to a GPU buffer failed: {}", message(&error)))
+        parts.recorder.flush(FlushReason::Write);
+        add(&parts.raw.counters.bytes_uploaded, range.len() as u64);
+        browser::write(&parts.raw.queue, buffer.wgpu()?, buffer.start() + offset, bytes, range)
     }
-}
-
-/// Starts an asynchronous compilation: the module and the promise of the pipeline.
-fn start_compiling(device: &Device, raw: &JsValue, request: &PipelineRequest) -> Result<(JsValue, Promise)> {
-    let make = |method: &str, descriptor: &Object| -> Result<JsValue> {
-        let function = get(raw, method).dyn_into::<Function>();
-        let made = function.and_then(|function| function.call1(raw, descriptor));
-        made.map_err(|error| compilation_failed(&request.label, &message(&error)))
-    };
-    let descriptor = Object::new();
-    set(&descriptor, "label", &request.label.as_str().into());
-    set(&descriptor, "code", &request.text.as_str().into());
-    // Its error comes again as the pipeline's; here it would count as one of a later call.
-    let scope = device.0.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
-    let module = make("createShaderModule", &descriptor);
-    drop(scope.pop());
-    let module = module?;
-
-    let compute = Object::new();
-    set(&compute, "module", &module);
-    set(&compute, "entryPoint", &"main".into());
-    let descriptor = Object::new();
-    set(&descriptor, "label", &request.label.as_str().into());
-    set(&descriptor, "layout", &pipeline_layout(&make, &request.signature)?);
-    set(&descriptor, "compute", &compute);
-    let promise = make("createComputePipelineAsync", &descriptor)?;
-    match promise.dyn_into::<Promise>() {
-        Ok(promise) => Ok((module, promise)),
-        Err(_) => bail!(Internal, "createComputePipelineAsync gave no promise"),
-    }
-}
-
-/// A pipeline layout of the same bindings as wgpu's; WebGPU takes layouts for equal that say the same.
-fn pipeline_layout(make: &dyn Fn(&str, &Object) -> Result<JsValue>, signature: &Signature) -> Result<JsValue> {
-    let entries: Array = signature
-        .iter()
-        .map(|(binding, kind)| {
-            let buffer = Object::new();
-            let kind = match kind {
-                BindingKind::Read => "read-only-storage",
-                BindingKind::ReadWrite => "storage",
-                BindingKind::Uniform => "uniform",
-            };
-            set(&buffer, "type", &kind.into());
-            let entry = Object::new();
-            set(&entry, "binding", &(*binding).into());
-            // GPUShaderStage.COMPUTE
-            set(&entry, "visibility", &4.into());
-            set(&entry, "buffer", &buffer);
-            JsValue::from(entry)
-        })
-        .collect();
-    let descriptor = Object::new();
-    set(&descriptor, "entries", &entries);
-    let group = make("createBindGroupLayout", &descriptor)?;
-    let descriptor = Object::new();
-    set(&descriptor, "bindGroupLayouts", &Array::of1(&group));
-    make("createPipelineLayout", &descriptor)
-}
-
-/// Why a pipeline was refused: the compiler's messages with their lines of the source, or else what the browser says.
-async fn explain(module: &JsValue, source: &str, error: &JsValue) -> String {
-    let asked = get(module, "getCompilationInfo").dyn_into::<Function>().and_then(|ask| ask.call0(module));
-    let mut lines = Vec::new();
-    if let Ok(Ok(promise)) = asked.map(JsCast::dyn_into::<Promise>)
-        && let Ok(info) = JsFuture::from(promise).await
-        && let Ok(messages) = get(&info, "messages").dyn_into::<Array>()
-    {
-        for entry in messages.iter().filter(|entry| text(entry, "type") == "error") {
-            let number = |key: &str| get(&entry, key).as_f64().unwrap_or(0.0);
-            let line = source.lines().nth((number("lineNum") as usize).saturating_sub(1)).unwrap_or_default();
-            let at = format!("line {}:{}", number("lineNum"), number("linePos"));
-            lines.push(format!("{at}: {}\n    {}", text(&entry, "message"), line.trim()));
-        }
-    }
-    if lines.is_empty() { message(error) } else { lines.join("\n") }
-}
-
-#[wasm_bindgen]
-extern "C" {
-    type JsQueue;
-
-    #[wasm_bindgen(method, catch, js_name = writeBuffer)]
-    fn write_buffer(
-        this: &JsQueue,
-        buffer: &JsValue,
-        offset: f64,
-        data: &js_sys::Uint8Array,
-        start: f64,
-        length: f64,
-    ) -> Result<(), JsValue>;
 }

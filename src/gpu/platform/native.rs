@@ -1,7 +1,10 @@
 //! The device on a native driver, for tests.
 
-use super::*;
-use crate::gpu::pipeline::PipelineRequest;
+use crate::error::Result;
+use crate::gpu::adapter::{Adapter, AdapterInfo, STORAGE_BUFFERS, SubgroupMatrix};
+use crate::gpu::compile::Source;
+use crate::gpu::options::{DeviceOptions, PowerPreference};
+use crate::gpu::raw::RawDevice;
 
 pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
@@ -68,17 +71,11 @@ fn subgroup_matrices(adapter: &wgpu::Adapter) -> Vec<SubgroupMatrix> {
         .collect()
 }
 
-impl Device {
-    /// Compiles pipelines; natively one after the other.
-    pub(in crate::gpu) async fn create_pipelines(
-        &self,
-        requests: &[PipelineRequest],
-    ) -> Result<Vec<wgpu::ComputePipeline>> {
-        let compiled = requests
-            .iter()
-            .map(|request| self.watch_compilation(&request.label, || self.create_pipeline(request)))
-            .collect();
-        self.0.take_fault().await?;
-        Ok(compiled)
-    }
+/// Compiles pipelines; natively one after the other.
+pub async fn compile_all(raw: &RawDevice, sources: &[&Source]) -> Result<Vec<wgpu::ComputePipeline>> {
+    let compile =
+        |source: &&Source| raw.faults.watch_compilation(&raw.wgpu, &source.label, || source.compile(&raw.wgpu));
+    let compiled = sources.iter().map(compile).collect();
+    raw.take_fault().await?;
+    Ok(compiled)
 }

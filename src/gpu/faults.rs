@@ -2,19 +2,21 @@
 //! the next wait.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use futures_channel::oneshot;
 use futures_util::future::LocalBoxFuture;
 
-use super::{Device, Inner};
 use crate::error::{Code, Error, Result};
 
-pub(in crate::gpu) struct Faults {
+pub(super) struct Faults {
     /// Shared with callbacks, which natively may run on another thread.
     reported: Arc<Mutex<Reported>>,
     /// Compilations and, in debug mode, submits whose outcome is not known yet.
     watched: RefCell<Vec<LocalBoxFuture<'static, Option<Error>>>>,
+    /// The kernels of the last submits, named in errors.
+    last_kernels: RefCell<Vec<Rc<str>>>,
 }
 
 #[derive(Default)]
@@ -47,7 +49,7 @@ impl Faults {
                 reported.lost = Some(reason);
             }
         });
-        Self { reported, watched: RefCell::default() }
+        Self { reported, watched: RefCell::default(), last_kernels: RefCell::default() }
     }
 
     pub fn check_lost(&self) -> Result<()> {
@@ -60,16 +62,10 @@ impl Faults {
         }
     }
 
-    fn take_first(&self) -> Option<Error> {
-        self.reported.lock().ok().and_then(|mut reported| reported.first.take())
-    }
-}
-
-impl Device {
     /// Resolves when the device is lost, with the browser's words for why.
     pub fn lost(&self) -> impl Future<Output = String> + use<> {
         let (sender, receiver) = oneshot::channel();
-        if let Ok(mut reported) = self.inner().faults.reported.lock() {
+        if let Ok(mut reported) = self.reported.lock() {
             match &reported.lost {
                 Some(reason) => {
                     let _ = sender.send(reason.clone());
@@ -87,70 +83,57 @@ impl Device {
     }
 
     /// Runs `compile` and keeps watch on what it compiles: the next wait reports what went wrong, by the shader's name.
-    pub(in crate::gpu) fn watch_compilation<T>(&self, label: &str, compile: impl FnOnce() -> T) -> T {
-        let scope = self.inner().wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
+    pub fn watch_compilation<T>(&self, device: &wgpu::Device, label: &str, compile: impl FnOnce() -> T) -> T {
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
         let compiled = compile();
         let outcome = scope.pop();
         let label = label.to_owned();
-        self.inner().faults.watched.borrow_mut().push(Box::pin(async move {
+        self.watched.borrow_mut().push(Box::pin(async move {
             let error = outcome.await?;
             Some(compilation_failed(&label, &error.to_string()))
         }));
         compiled
     }
-}
 
-/// The error for a shader that was not accepted.
-pub(in crate::gpu) fn compilation_failed(label: &str, message: &str) -> Error {
-    err!(ShaderCompilation, "the kernel {label} was not accepted: {message}")
-}
-
-impl Inner {
-    /// Whether each submit is watched by itself.
-    pub(in crate::gpu) fn watches_submits(&self) -> bool {
-        self.options.debug || self.is_foreign
-    }
-
-    /// Keeps watch on a submit, whose kernels are known.
-    pub(in crate::gpu) fn watch_submit(&self, scope: wgpu::ErrorScopeGuard) {
+    /// Keeps watch on a submit, whose kernels were noted.
+    pub fn watch_submit(&self, scope: wgpu::ErrorScopeGuard) {
         let outcome = scope.pop();
         let kernels = self.last_kernel_names();
-        self.faults.watched.borrow_mut().push(Box::pin(async move {
+        self.watched.borrow_mut().push(Box::pin(async move {
             let error = outcome.await?;
             Some(err!(GpuValidation, "the GPU refused a submit ({kernels}): {error}"))
         }));
     }
 
-    fn last_kernel_names(&self) -> String {
-        let kernels = self.last_kernels.borrow();
-        let names: Vec<&str> = kernels.iter().map(|pipeline| pipeline.label()).collect();
-        format!("last kernels: {}", names.join(", "))
+    /// Keeps the names of the last kernels, for messages of errors that arrive later.
+    pub fn note_kernels(&self, names: Vec<Rc<str>>) {
+        *self.last_kernels.borrow_mut() = names;
     }
 
-    /// The first thing that went wrong since the last wait, if any.
-    pub(in crate::gpu) async fn take_fault(&self) -> Result<()> {
-        let watched = std::mem::take(&mut *self.faults.watched.borrow_mut());
+    pub fn last_kernel_names(&self) -> String {
+        format!("last kernels: {}", self.last_kernels.borrow().join(", "))
+    }
+
+    /// Waits for the outcome of all that is watched; the first that failed.
+    pub async fn take_failed(&self) -> Option<Error> {
+        let watched = std::mem::take(&mut *self.watched.borrow_mut());
         let mut failed: Option<Error> = None;
         for outcome in watched {
             let error = outcome.await;
             failed = failed.or(error);
         }
-        let fault = self.faults.take_first();
-        if failed.is_some() || fault.is_some() {
-            // What follows from an error is one as well, such as the submit that used a broken pipeline. It arrives before a
-            // wait that starts now ends, and must not be taken for one of a later call.
-            self.work_done().await;
-            self.faults.take_first();
-        }
-        self.check_usable()?;
-        match (failed, fault) {
-            (Some(error), _) => Err(error),
-            (None, Some(error)) => {
-                Err(Error::new(error.code(), format!("{} ({})", error.message(), self.last_kernel_names())))
-            }
-            (None, None) => Ok(()),
-        }
+        failed
     }
+
+    /// The first uncaptured error since the last call.
+    pub fn take_first(&self) -> Option<Error> {
+        self.reported.lock().ok().and_then(|mut reported| reported.first.take())
+    }
+}
+
+/// The error for a shader that was not accepted.
+pub(super) fn compilation_failed(label: &str, message: &str) -> Error {
+    err!(ShaderCompilation, "the kernel {label} was not accepted: {message}")
 }
 
 fn lost(reason: &str) -> Error {

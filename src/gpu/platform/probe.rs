@@ -4,12 +4,12 @@
 use futures_channel::oneshot;
 
 use crate::error::Result;
-use crate::gpu::{Shader, Template};
+use crate::gpu::wgsl::{Shader, Template};
 
 const INVOCATIONS: usize = 64;
 
 /// Whether the invocations of a workgroup fill subgroups of at least `smallest` lanes in the order of their indices.
-pub(super) async fn lanes_follow_indices(device: &wgpu::Device, queue: &wgpu::Queue, smallest: u32) -> Result<bool> {
+pub async fn lanes_follow_indices(device: &wgpu::Device, queue: &wgpu::Queue, smallest: u32) -> Result<bool> {
     let template = Template::Static(include_str!("probe.wgsl"));
     let text =
         Shader { label: "probe", template, modules: &[], defines: &[] }.assemble(super::ENABLE_SUBGROUPS_LINE)?;
@@ -51,7 +51,8 @@ pub(super) async fn lanes_follow_indices(device: &wgpu::Device, queue: &wgpu::Qu
     staging.slice(..).map_async(wgpu::MapMode::Read, move |result| {
         let _ = sender.send(result.is_ok());
     });
-    super::wait_for_callbacks(device);
+    // Lets the callback run; a browser does that itself.
+    let _ = device.poll(wgpu::PollType::wait_indefinitely());
     let is_mapped = mapped.await == Ok(true);
     if refused.await.is_some() || !is_mapped {
         return Ok(false);

@@ -1,0 +1,98 @@
+//! What is known of an adapter, and what kernels may use of it.
+
+use serde::Serialize;
+
+/// Kernels bind up to this many storage buffers.
+pub(super) const STORAGE_BUFFERS: u32 = 8;
+
+/// Which adapter runs, in the words of WebGPU's GPUAdapterInfo.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct AdapterInfo {
+    /// The maker, such as `nvidia`; natively the PCI id of the maker.
+    pub vendor: String,
+    /// The family of GPUs, such as `ampere`; natively the driver.
+    pub architecture: String,
+    /// The maker's id of the device; empty in most browsers.
+    pub device: String,
+    /// The adapter's name for people; empty in most browsers.
+    pub description: String,
+    /// A software adapter.
+    pub is_fallback: bool,
+    /// The optional features that are switched on.
+    pub features: Vec<String>,
+    /// The products of small matrices that a subgroup computes at once, where the adapter offers them. No kernel takes them, and
+    /// the feature is not switched on.
+    pub subgroup_matrices: Vec<SubgroupMatrix>,
+}
+
+/// A product of matrices that a subgroup computes at once: [m, k] × [k, n], as the adapter's `subgroupMatrixConfigs` have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SubgroupMatrix {
+    /// Of the factors: `f16`, `i8` and so on.
+    pub component: String,
+    /// Of the product.
+    pub result: String,
+    /// Rows of the left factor and of the product.
+    pub m: u32,
+    /// Columns of the right factor and of the product.
+    pub n: u32,
+    /// Columns of the left factor, rows of the right one.
+    pub k: u32,
+}
+
+/// What kernels may use and how large things may be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capabilities {
+    /// WGSL's `f16` is there.
+    pub shader_f16: bool,
+    /// The smallest and the largest number of lanes that a subgroup can have, where subgroups are there.
+    pub subgroups: Option<(u32, u32)>,
+    /// Shaders run on the CPU, where a workgroup barrier is dear and memory of a workgroup is no faster than any other.
+    pub software: bool,
+    /// WGSL's language feature `packed_4x8_integer_dot_product` is there.
+    pub packed_dot: bool,
+    /// GPU time can be measured.
+    pub timestamp_query: bool,
+    /// The adapter offers products of matrices in subgroups (`AdapterInfo::subgroup_matrices`), an experiment of Chromium's that
+    /// is not switched on.
+    pub subgroup_matrix: bool,
+    /// The largest buffer, in bytes.
+    pub max_buffer_size: u64,
+    /// The most bytes of one storage binding.
+    pub max_storage_binding_size: u64,
+    /// The most workgroups of a dispatch in x, in y and in z.
+    pub max_workgroups_per_dimension: u32,
+    /// The most invocations of one workgroup.
+    pub max_invocations_per_workgroup: u32,
+    /// The most bytes of memory that a workgroup's invocations share.
+    pub max_workgroup_storage_size: u32,
+}
+
+/// What is known of the adapter before the device is there.
+pub(super) struct Adapter {
+    pub info: AdapterInfo,
+    pub subgroup_sizes: (u32, u32),
+    pub subgroups: bool,
+    pub packed_dot: bool,
+}
+
+impl Adapter {
+    /// What a device of this adapter offers.
+    pub fn capabilities(&self, device: &wgpu::Device) -> Capabilities {
+        let limits = device.limits();
+        let features = device.features();
+        Capabilities {
+            shader_f16: features.contains(wgpu::Features::SHADER_F16),
+            subgroups: self.subgroups.then_some(self.subgroup_sizes),
+            software: self.info.is_fallback,
+            packed_dot: self.packed_dot,
+            timestamp_query: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+            subgroup_matrix: !self.info.subgroup_matrices.is_empty(),
+            max_buffer_size: limits.max_buffer_size,
+            max_storage_binding_size: limits.max_storage_buffer_binding_size,
+            max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+            max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
+            max_workgroup_storage_size: limits.max_compute_workgroup_storage_size,
+        }
+    }
+}

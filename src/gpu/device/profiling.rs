@@ -1,0 +1,104 @@
+//! How long kernels and chains of dispatches take.
+
+use std::collections::BTreeMap;
+
+use super::Device;
+use crate::error::Result;
+use crate::gpu::buffer::BufferSlice;
+use crate::gpu::profile::{KernelTime, KernelUse, Pending, Profiler, Timing, by_kernel};
+use crate::gpu::stats::FlushReason;
+
+impl Device {
+    /// Switches the timing of kernels on or off.
+    pub fn set_profiling(&self, on: bool) -> Result<()> {
+        let raw = &self.parts().raw;
+        if on && !raw.capabilities.timestamp_query {
+            bail!(AdapterLimits, "this adapter has no timestamp-query, so kernels can't be timed");
+        }
+        self.flush();
+        self.profiler().timing.set(if on { Timing::Dispatches } else { Timing::Off });
+        Ok(())
+    }
+
+    /// How long chains of dispatches take, each recorded by one call of `record` with its number. By timestamps of the GPU where
+    /// the adapter has them, which browsers round to tenths of a millisecond; else by the clock, from before a chain is recorded
+    /// until the wait for it ends, which is some milliseconds too long. A time of zero says that nothing was measured.
+    pub async fn time_chains(
+        &self,
+        chains: usize,
+        record: &dyn Fn(usize) -> Result<()>,
+    ) -> Result<Vec<web_time::Duration>> {
+        let raw = &self.parts().raw;
+        if !raw.capabilities.timestamp_query || self.parts().recorder.splits_submits() {
+            let mut times = Vec::with_capacity(chains);
+            for chain in 0..chains {
+                self.sync().await?;
+                let start = web_time::Instant::now();
+                record(chain)?;
+                self.sync().await?;
+                times.push(start.elapsed());
+            }
+            return Ok(times);
+        }
+        let profiler = self.profiler();
+        self.flush();
+        let before = profiler.timing.replace(Timing::Submits);
+        let kept = profiler.replace_pending(Vec::new());
+        let recorded = (0..chains).try_for_each(|chain| {
+            record(chain)?;
+            self.flush();
+            Ok(())
+        });
+        profiler.timing.set(Timing::Off);
+        let pending = profiler.replace_pending(kept);
+        let read = match recorded {
+            Ok(()) => self.read_timestamps(&pending).await,
+            Err(error) => Err(error),
+        };
+        profiler.timing.set(before);
+        let nanoseconds = read?.into_iter().map(|times| times.first().copied().unwrap_or_default());
+        Ok(nanoseconds.map(web_time::Duration::from_nanos).collect())
+    }
+
+    /// The nanoseconds of each pair of timestamps.
+    async fn read_timestamps(&self, pending: &[Pending]) -> Result<Vec<Vec<u64>>> {
+        let period = f64::from(self.parts().raw.queue.get_timestamp_period());
+        let slices: Vec<BufferSlice> = pending.iter().map(Pending::slice).collect();
+        let submits = self.read(&slices)?.bytes().await?;
+        let times = |bytes: Vec<u8>| {
+            let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
+            // Some drivers let the clock jump back; such a pair says nothing.
+            ticks.chunks_exact(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 * period) as u64).collect()
+        };
+        Ok(submits.into_iter().map(times).collect())
+    }
+
+    /// GPU times by kernel since the last call.
+    pub async fn kernel_times(&self) -> Result<BTreeMap<String, KernelTime>> {
+        let mut times: BTreeMap<String, KernelTime> = BTreeMap::new();
+        for KernelUse { label, time } in self.kernel_uses().await? {
+            let sum = times.entry(label).or_default();
+            sum.dispatches += time.dispatches;
+            sum.nanoseconds += time.nanoseconds;
+            sum.read_bytes += time.read_bytes;
+        }
+        Ok(times)
+    }
+
+    /// GPU times by kernel and by the bytes that a dispatch has bound for reading, since the last call of this or of
+    /// [`Device::kernel_times`].
+    pub async fn kernel_uses(&self) -> Result<Vec<KernelUse>> {
+        let profiler = self.profiler();
+        self.parts().recorder.flush(FlushReason::Readback);
+        // The read-back itself is not to be timed.
+        let timing = profiler.timing.take();
+        let pending = profiler.replace_pending(Vec::new());
+        let read = self.read_timestamps(&pending).await;
+        profiler.timing.set(timing);
+        Ok(by_kernel(&pending, read?))
+    }
+
+    fn profiler(&self) -> &Profiler {
+        &self.parts().recorder.profiler
+    }
+}

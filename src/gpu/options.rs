@@ -1,0 +1,53 @@
+//! What a caller may ask of a device.
+
+/// Which adapter to take where there are several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PowerPreference {
+    /// The adapter that saves power, as a rule the integrated GPU.
+    LowPower,
+    /// The fastest adapter.
+    #[default]
+    HighPerformance,
+}
+
+/// How many entries caches keep; 0 keeps none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSizes {
+    /// Uniform buffers. 512 by default.
+    pub uniforms: usize,
+    /// Bind groups. 256 by default.
+    pub bind_groups: usize,
+    /// Staging buffers for read-backs above 256 bytes. 4 by default.
+    pub staging: usize,
+}
+
+impl Default for CacheSizes {
+    fn default() -> Self {
+        Self { uniforms: 512, bind_groups: 256, staging: 4 }
+    }
+}
+
+/// How a device is made. The default takes the fastest adapter and everything that it has.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceOptions {
+    /// Which adapter to take where there are several.
+    pub power_preference: PowerPreference,
+    /// Take the software adapter.
+    pub force_fallback_adapter: bool,
+    /// Use no subgroups where there are some, to test and compare the kernels that do without.
+    pub without_subgroups: bool,
+    /// Take the kernels for software adapters (true) or those for GPUs (false), whatever the adapter is, to test both.
+    pub software_kernels: Option<bool>,
+    /// Use no packed dot products where there are some, to test the kernels that do without.
+    pub without_packed_dot: bool,
+    /// Use no more bytes of workgroup memory than these, to test the kernels of smaller adapters.
+    pub workgroup_storage: Option<u32>,
+    /// Bind no more bytes at once than these, to test what larger tensors come to on smaller adapters.
+    pub storage_binding: Option<u64>,
+    /// Submit each dispatch by itself, so that an error names its kernel.
+    pub debug: bool,
+    /// Submit after so many dispatches; 0 for no limit.
+    pub max_batch: usize,
+    /// How many entries the caches keep.
+    pub caches: CacheSizes,
+}

@@ -1,0 +1,19 @@
+//! What browsers and native drivers do in different ways: how a device is asked for, and how many pipelines are compiled at once.
+
+pub(super) mod probe;
+
+#[cfg(target_arch = "wasm32")]
+pub(super) mod browser;
+#[cfg(target_arch = "wasm32")]
+pub(super) use browser::{compile_all, request};
+
+#[cfg(not(target_arch = "wasm32"))]
+mod native;
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) use native::{compile_all, request};
+
+/// Browsers demand `enable subgroups;` in WGSL, naga rejects it.
+#[cfg(target_arch = "wasm32")]
+pub(super) const ENABLE_SUBGROUPS_LINE: bool = true;
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) const ENABLE_SUBGROUPS_LINE: bool = false;

@@ -1,0 +1,157 @@
+//! wgpu's device and queue with what every part of the runtime needs besides: what the adapter can do, the options, the
+//! counters, which submissions are done, and what went wrong. It knows none of the parts.
+
+use std::cell::Cell;
+
+use futures_channel::oneshot;
+
+use super::adapter::{Adapter, AdapterInfo, Capabilities};
+use super::faults::Faults;
+use super::options::DeviceOptions;
+use super::platform::probe::lanes_follow_indices;
+use super::stats::Counters;
+use super::timeline::Timeline;
+use crate::error::{Error, Result};
+
+pub(super) struct RawDevice {
+    pub wgpu: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub adapter: AdapterInfo,
+    pub capabilities: Capabilities,
+    pub options: DeviceOptions,
+    pub counters: Counters,
+    pub timeline: Timeline,
+    pub faults: Faults,
+    /// The application's device: it is shared, so never destroyed here.
+    is_foreign: bool,
+    disposed: Cell<bool>,
+}
+
+impl RawDevice {
+    pub async fn new(
+        (device, queue, adapter): (wgpu::Device, wgpu::Queue, Adapter),
+        options: &DeviceOptions,
+        is_foreign: bool,
+    ) -> Result<Self> {
+        let mut capabilities = adapter.capabilities(&device);
+        if let Some((smallest, _)) = capabilities.subgroups
+            && (options.without_subgroups || !lanes_follow_indices(&device, &queue, smallest).await?)
+        {
+            capabilities.subgroups = None;
+        }
+        capabilities.software = options.software_kernels.unwrap_or(capabilities.software);
+        capabilities.packed_dot &= !options.without_packed_dot;
+        let storage = capabilities.max_workgroup_storage_size;
+        let binding = capabilities.max_storage_binding_size;
+        capabilities.max_storage_binding_size = options.storage_binding.map_or(binding, |most| most.min(binding));
+        capabilities.max_workgroup_storage_size = options.workgroup_storage.map_or(storage, |most| most.min(storage));
+        let mut features = Vec::new();
+        for (name, on) in [
+            ("shader-f16", capabilities.shader_f16),
+            ("subgroups", capabilities.subgroups.is_some()),
+            ("timestamp-query", capabilities.timestamp_query),
+        ] {
+            if on {
+                features.push(name.to_owned());
+            }
+        }
+        Ok(Self {
+            faults: Faults::watch(&device, is_foreign),
+            wgpu: device,
+            queue,
+            adapter: AdapterInfo { features, ..adapter.info },
+            capabilities,
+            options: options.clone(),
+            counters: Counters::default(),
+            timeline: Timeline::default(),
+            is_foreign,
+            disposed: Cell::new(false),
+        })
+    }
+
+    pub fn is_disposed(&self) -> bool {
+        self.disposed.get()
+    }
+
+    /// From now on calls end in `disposed`.
+    pub fn dispose(&self) {
+        self.disposed.set(true);
+    }
+
+    /// Destroys wgpu's device, but leaves an application's own alive.
+    pub fn destroy(&self) {
+        if !self.is_foreign {
+            self.wgpu.destroy();
+        }
+    }
+
+    /// An error when the device can't be used any more.
+    pub fn check_usable(&self) -> Result<()> {
+        if self.disposed.get() {
+            bail!(Disposed, "the GPU device was disposed of; request a new one, or load the model again");
+        }
+        self.faults.check_lost()
+    }
+
+    /// Whether each submit is watched by itself.
+    pub fn watches_submits(&self) -> bool {
+        self.options.debug || self.is_foreign
+    }
+
+    /// Waits until all submitted work is done; false when the device went away meanwhile.
+    pub async fn work_done(&self) -> bool {
+        let (sender, done) = oneshot::channel();
+        let report = self.timeline.report();
+        self.queue.on_submitted_work_done(move || {
+            report.done(true);
+            let _ = sender.send(());
+        });
+        self.drive();
+        done.await.is_ok()
+    }
+
+    /// Has the timeline told when what is submitted is done, without waiting for it.
+    pub fn report_when_done(&self) {
+        let report = self.timeline.report();
+        self.queue.on_submitted_work_done(move || report.done(true));
+        // Lets callbacks run that are due. A failed poll is a lost device, which the callbacks report.
+        let _ = self.wgpu.poll(wgpu::PollType::Poll);
+    }
+
+    /// Lets callbacks run, and waits for them. A browser does that itself, and there this does nothing; natively nobody else
+    /// polls the device.
+    pub fn drive(&self) {
+        // A failed poll is a lost device, which the callbacks report.
+        let _ = self.wgpu.poll(wgpu::PollType::wait_indefinitely());
+    }
+
+    /// The first thing that went wrong since the last wait, if any.
+    pub async fn take_fault(&self) -> Result<()> {
+        let failed = self.faults.take_failed().await;
+        let fault = self.faults.take_first();
+        if failed.is_some() || fault.is_some() {
+            // What follows from an error is one as well, such as the submit that used a broken pipeline. It arrives before a
+            // wait that starts now ends, and must not be taken for one of a later call.
+            self.work_done().await;
+            self.faults.take_first();
+        }
+        self.check_usable()?;
+        match (failed, fault) {
+            (Some(error), _) => Err(error),
+            (None, Some(error)) => {
+                let kernels = self.faults.last_kernel_names();
+                Err(Error::new(error.code(), format!("{} ({kernels})", error.message())))
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl Drop for RawDevice {
+    fn drop(&mut self) {
+        // A browser frees the memory of a device only on `destroy` or at its garbage collector's leisure.
+        if !self.disposed.get() {
+            self.destroy();
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Records dispatches and copies, and submits them together.
+//!
+//! Commands are plain data until the flush. So a list of them can be kept as a [`plan::Recording`] and replayed: a replay
+//! creates nothing and writes nothing. Order is program order. Freeing a buffer, copying and small writes do not flush; only
+//! copies break the pass, because WebGPU has none inside one.
+//!
+//! The recorder is in one of three modes: it records what will run; it records and keeps (`capture`, with the tensors in an
+//! arena); or it only traces, to learn what a step needs.
+
+pub(super) mod plan;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::binding::{Binder, Binding};
+use super::buffer::{Buffer, BufferSlice};
+use super::command::{Command, Grid};
+use super::pipeline::Pipelines;
+use super::pool::BufferPool;
+use super::profile::Profiler;
+use super::raw::RawDevice;
+use super::stats::{FlushReason, add};
+use super::submit::submit;
+use super::trace::{ArenaCursor, Trace};
+use super::wgsl::Shader;
+use super::write::{SMALL, StagedWrites};
+use crate::error::Result;
+
+pub(super) struct Recorder {
+    pub raw: Rc<RawDevice>,
+    pub pool: Rc<BufferPool>,
+    pub pipelines: Pipelines,
+    pub binder: Binder,
+    pub profiler: Profiler,
+    staged_writes: StagedWrites,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    commands: Vec<Command>,
+    dispatches: usize,
+    mode: Mode,
+}
+
+#[derive(Default)]
+enum Mode {
+    #[default]
+    Record,
+    /// Where the capture began, the buffers named since, and the arena.
+    Capture(usize, Vec<Buffer>, ArenaCursor),
+    Trace(Trace),
+}
+
+impl State {
+    /// Keeps a buffer alive for the recording that is captured.
+    fn name(&mut self, buffer: &Buffer) {
+        if let Mode::Capture(_, buffers, _) = &mut self.mode {
+            buffers.push(buffer.clone());
+        }
+    }
+}
+
+impl Recorder {
+    pub fn new(raw: Rc<RawDevice>, pool: Rc<BufferPool>, pipelines: Pipelines, binder: Binder) -> Self {
+        Self {
+            raw,
+            pool,
+            pipelines,
+            binder,
+            profiler: Profiler::default(),
+            staged_writes: StagedWrites::default(),
+            state: RefCell::default(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.state.borrow().commands.is_empty()
+    }
+
+    pub fn is_tracing(&self) -> bool {
+        matches!(self.state.borrow().mode, Mode::Trace(_))
+    }
+
+    pub fn is_capturing(&self) -> bool {
+        matches!(self.state.borrow().mode, Mode::Capture(..))
+    }
+
+    /// Forgets what was recorded.
+    pub fn clear(&self) {
+        self.state.take();
+        self.raw.timeline.set_open(false);
+    }
+
+    /// A buffer that goes back to the pool.
+    pub fn buffer(&self, size: u64, label: &str) -> Result<Buffer> {
+        match self.planned_buffer(size)? {
+            Some(buffer) => Ok(buffer),
+            None => Buffer::pooled(&self.pool, size, label),
+        }
+    }
+
+    /// A buffer for what stays as long as a model does.
+    pub fn lasting_buffer(&self, size: u64, label: &str) -> Result<Buffer> {
+        match self.planned_buffer(size)? {
+            Some(buffer) => Ok(buffer),
+            None => Buffer::lasting(&self.pool, size, label),
+        }
+    }
+
+    /// The buffer of a step that is traced or captured.
+    fn planned_buffer(&self, size: u64) -> Result<Option<Buffer>> {
+        self.raw.check_usable()?;
+        match &mut self.state.borrow_mut().mode {
+            Mode::Record => Ok(None),
+            Mode::Capture(_, _, arena) => arena.allocate(size).map(Some),
+            Mode::Trace(trace) => Ok(Some(trace.allocate(&self.pool, size))),
+        }
+    }
+
+    /// Records one dispatch.
+    pub fn dispatch(&self, shader: &Shader<'_>, bindings: &[Binding<'_>], grid: Grid) -> Result<()> {
+        let limit = self.raw.capabilities.max_workgroups_per_dimension;
+        if grid.iter().any(|n| *n > limit) {
+            bail!(AdapterLimits, "{}: a grid of {grid:?} workgroups; at most {limit} fit a dimension", shader.label);
+        }
+        let signature = bindings.iter().map(Binding::number_and_kind).collect();
+        if let Mode::Trace(trace) = &mut self.state.borrow_mut().mode {
+            trace.dispatch(self.pipelines.request(shader, signature)?, bindings);
+            return Ok(());
+        }
+        let pipeline = self.pipelines.get(shader, signature)?;
+        let bind_group = self.binder.bind_group(&pipeline, bindings)?;
+        let mut state = self.state.borrow_mut();
+        for slice in bindings.iter().filter_map(Binding::slice) {
+            state.name(&slice.buffer);
+        }
+        drop(state);
+        self.record(Command::Dispatch { pipeline, bind_group, grid });
+        if self.splits_submits() {
+            self.submit_early();
+        }
+        Ok(())
+    }
+
+    /// Records a copy of a slice to the start of another. Offsets and sizes are multiples of 4.
+    pub fn copy(&self, source: &BufferSlice, target: &BufferSlice) -> Result<()> {
+        self.raw.check_usable()?;
+        for slice in [source, target] {
+            slice.check("copy", &self.pool)?;
+        }
+        if !source.offset.is_multiple_of(4) || !target.offset.is_multiple_of(4) || !source.size.is_multiple_of(4) {
+            bail!(OutOfRange, "a copy of {} bytes: sizes and offsets must be multiples of 4", source.size);
+        }
+        if source.size > target.size {
+            bail!(OutOfRange, "a copy of {} bytes into {}", source.size, target.size);
+        }
+        if let Mode::Trace(trace) = &mut self.state.borrow_mut().mode {
+            trace.copy(&source.buffer, &target.buffer);
+            return Ok(());
+        }
+        if source.buffer.id() == target.buffer.id() {
+            // WebGPU does not copy within a buffer.
+            let between = self.buffer(source.size, "copy")?;
+            let between = BufferSlice { buffer: between, offset: 0, size: source.size };
+            self.copy_to(source, between.buffer.wgpu()?, 0)?;
+            return self.copy_to(&between, target.buffer.wgpu()?, target.buffer.start() + target.offset);
+        }
+        self.state.borrow_mut().name(&target.buffer);
+        self.copy_to(source, target.buffer.wgpu()?, target.buffer.start() + target.offset)
+    }
+
+    /// Records a copy to a GPU buffer, which a recording does not keep alive.
+    pub fn copy_to(&self, source: &BufferSlice, target: &wgpu::Buffer, target_offset: u64) -> Result<()> {
+        self.state.borrow_mut().name(&source.buffer);
+        self.record(Command::Copy {
+            source: source.buffer.wgpu()?.clone(),
+            source_offset: source.buffer.start() + source.offset,
+            target: target.clone(),
+            target_offset,
+            size: source.size,
+        });
+        Ok(())
+    }
+
+    /// Writes bytes to a buffer, after all commands recorded so far. Offset and length are multiples of 4.
+    pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_write(buffer, offset, bytes.len() as u64)?;
+        if self.is_tracing() {
+            return Ok(());
+        }
+        add(&self.raw.counters.bytes_uploaded, bytes.len() as u64);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (target, target_offset) = (buffer.wgpu()?, buffer.start() + offset);
+        // A write that goes to the queue must not overtake what is recorded.
+        if bytes.len() > SMALL || self.is_empty() {
+            self.flush(FlushReason::Write);
+        } else if let Some((source, source_offset)) = self.staged_writes.stage(&self.raw, bytes) {
+            let (target, size) = (target.clone(), bytes.len() as u64);
+            self.record(Command::Copy { source, source_offset, target, target_offset, size });
+            return Ok(());
+        } else {
+            self.flush(FlushReason::PendingWrites);
+        }
+        self.raw.queue.write_buffer(target, target_offset, bytes);
+        Ok(())
+    }
+
+    /// An error where these bytes can't be written.
+    pub fn check_write(&self, buffer: &Buffer, offset: u64, length: u64) -> Result<()> {
+        self.raw.check_usable()?;
+        BufferSlice { buffer: buffer.clone(), offset, size: length }.check("write", &self.pool)?;
+        if !offset.is_multiple_of(4) || !length.is_multiple_of(4) {
+            bail!(OutOfRange, "a write of {length} bytes at {offset}: both must be multiples of 4");
+        }
+        if self.is_capturing() {
+            bail!(Internal, "a step that is planned must not write: a replay would not repeat it");
+        }
+        Ok(())
+    }
+
+    /// Whether submits come earlier than flushes ask for them.
+    pub fn splits_submits(&self) -> bool {
+        self.raw.options.debug || self.raw.options.max_batch > 0
+    }
+
+    fn record(&self, command: Command) {
+        let mut state = self.state.borrow_mut();
+        state.dispatches += usize::from(command.is_dispatch());
+        state.commands.push(command);
+        self.raw.timeline.set_open(true);
+    }
+
+    /// Submits early where that was asked for. A capture is kept whole.
+    fn submit_early(&self) {
+        let options = &self.raw.options;
+        if self.is_capturing() {
+            return;
+        }
+        if options.debug {
+            self.flush(FlushReason::Debug);
+        } else if options.max_batch > 0 && self.state.borrow().dispatches >= options.max_batch {
+            self.flush(FlushReason::BatchLimit);
+        }
+    }
+
+    /// Submits what was recorded: one encoder, one submit, and one pass where no copy stands between dispatches.
+    pub fn flush(&self, reason: FlushReason) {
+        let commands = {
+            let mut state = self.state.borrow_mut();
+            if state.commands.is_empty() {
+                return;
+            }
+            if !matches!(state.mode, Mode::Trace(_)) {
+                state.mode = Mode::Record;
+            }
+            state.dispatches = 0;
+            std::mem::take(&mut state.commands)
+        };
+        // Lands before the submit below, whose copies take it to its targets.
+        self.staged_writes.upload(&self.raw.queue);
+        submit(&self.raw, &self.pool, &self.profiler, &commands, reason);
+    }
+}
