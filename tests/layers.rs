@@ -1,5 +1,6 @@
 //! The law of the layers (`ARCHITECTURE.md`), read off the `use` lines and paths of the source.
 #![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 
 use std::path::{Path, PathBuf};
 

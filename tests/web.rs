@@ -1,5 +1,6 @@
 //! The same kernels and models in a browser: `wasm-pack test --headless --chrome -- --test web`.
 #![cfg(target_arch = "wasm32")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 
 #[path = "support/parity.rs"]
 mod parity;

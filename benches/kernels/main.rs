@@ -3,6 +3,7 @@
 //! Each kernel is first held to its CPU reference. Then a plan of one dispatch and a plan of many are replayed; the
 //! difference of their wall clocks, by the difference of their dispatches, is what one takes between others. Where the adapter
 //! has timestamps, the time of a dispatch in a pass of its own stands beside it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark that fails says so by a panic")]
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;

@@ -1,5 +1,5 @@
 //! Masks, checks and forced tokens against brute force on a small vocabulary.
-
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 #![cfg(not(target_arch = "wasm32"))]
 
 use std::rc::Rc;

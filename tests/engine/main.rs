@@ -1,5 +1,6 @@
 //! Models, from their files to the answers. A file is a module, `cargo test --test engine models::` runs those of one.
 #![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 
 #[path = "../support/mod.rs"]
 mod support;
