@@ -1,10 +1,9 @@
 //! The bench itself: options, kernels, clocks.
 
-// Tests use more of these two.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "tests use more of it")]
 #[path = "../../tests/support/adapter.rs"]
 mod adapter;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "tests use more of it")]
 #[path = "../../tests/support/parity.rs"]
 mod parity;
 

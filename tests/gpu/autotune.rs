@@ -1,6 +1,5 @@
 //! Autotuning: what is chosen, thrown away and kept, and a model's answers with and without.
 
-#[allow(dead_code)]
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -11,7 +11,7 @@ macro_rules! ggml_types {
     ($($id:literal $variant:ident $name:literal $block_size:literal $block_bytes:literal,)*) => {
         /// The type of a tensor's elements as the file names it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(non_camel_case_types)] // the names of the specification
+        #[allow(non_camel_case_types, reason = "the names of the specification")]
         pub enum GgmlType { $($variant,)* }
 
         impl GgmlType {

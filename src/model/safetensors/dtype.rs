@@ -8,7 +8,7 @@ macro_rules! dtypes {
     ($($variant:ident $name:literal $bits:literal,)*) => {
         /// The type of a tensor's elements as the file names it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(non_camel_case_types)] // the names of the format
+        #[allow(non_camel_case_types, reason = "the names of the format")]
         pub enum Dtype { $($variant,)* }
 
         impl Dtype {
