@@ -1,4 +1,4 @@
-"""Writes the first seeds of the fuzz targets into corpus/TARGET/: small sound files of every kind, for the fuzzer to damage.
+"""Adds the first seeds to the corpora of the fuzz targets: small sound files of every kind, for the fuzzer to damage.
 
     python fuzz/seeds.py
 """
@@ -6,9 +6,9 @@
 import base64
 import json
 import struct
-from pathlib import Path
 
-CORPUS = Path(__file__).resolve().parent / "corpus"
+from corpus import CORPUS, pack, unpack
+
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
 
@@ -229,7 +229,9 @@ def seeds() -> dict:
 
 for target, files in seeds().items():
     folder = CORPUS / target
+    if (CORPUS / f"{target}.tar.gz").exists():
+        unpack(target)
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    print(f"{target}: {len(files)} seeds")
+    print(f"{target}: {len(files)} seeds of {pack(target)} files")

@@ -1,18 +1,6 @@
-//! References to the hub and its answers: the first line is a reference, the rest an answer about the repository.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use rillm::engine::hub::{HUB, Reference, Repository, choose};
+#[path = "../entries/hub.rs"]
+mod entry;
 
-fuzz_target!(|bytes: &[u8]| {
-    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
-    let Ok(text) = std::str::from_utf8(&bytes[..end]) else { return };
-    let Ok(reference) = Reference::parse(text) else { return };
-    let url = Repository::listing_url(HUB, &reference);
-    assert!(url.starts_with("https://huggingface.co/api/models/") && !url.contains("/../"), "{url}");
-    let Ok(repository) = Repository::parse(HUB, &reference, &bytes[(end + 1).min(bytes.len())..]) else { return };
-    if let Ok(path) = choose(repository.id(), repository.files(), &reference.wanted) {
-        assert!(repository.holds(&path));
-        assert!(repository.resolve_url(&path).starts_with("https://huggingface.co/"));
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entry::run(bytes));

@@ -1,25 +1,6 @@
-//! `tokenizer.json`: whatever loads encodes, decodes and streams.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use rillm::text::detokenize::StreamDecoder;
-use rillm::text::tokenizer::{Tokenizer, TokenizerFiles};
+#[path = "../entries/tokenizer_json.rs"]
+mod entry;
 
-const TEXT: &str = "a b  ab▁ <s> É\u{301} ﬁ 12, don't\n<x>\u{0}日本";
-
-fuzz_target!(|bytes: &[u8]| {
-    let Ok(tokenizer) = Tokenizer::from_files(&TokenizerFiles { tokenizer: bytes, ..TokenizerFiles::default() }) else {
-        return;
-    };
-    for parse_special in [false, true] {
-        let Ok(ids) = tokenizer.encode(TEXT, true, parse_special) else { continue };
-        let mut decoder = StreamDecoder::new(&tokenizer);
-        let mut text = String::new();
-        for &id in &ids {
-            text.push_str(&decoder.push(&tokenizer, id).unwrap());
-        }
-        text.push_str(&decoder.finish());
-        assert_eq!(text, tokenizer.decode(&ids).unwrap());
-        tokenizer.decode_with_control(&ids).unwrap();
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entry::run(bytes));

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each binary uses a part of it")]
 
 pub mod adapter;
+pub mod corpus;
 pub mod minilm;
 pub mod parity;
 pub mod skip;

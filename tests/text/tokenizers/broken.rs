@@ -7,6 +7,7 @@ use rillm::text::tokenizer::{Tokenizer, TokenizerFiles};
 use serde_json::{Value, json};
 
 use super::from_json;
+use crate::support::corpus;
 
 fn good() -> Value {
     json!({
@@ -204,7 +205,6 @@ proptest! {
 /// What the fuzz target starts from: sound files, which have names, and what it found worth keeping, which is called by its hash.
 #[test]
 fn damaged_files_do_not_panic() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/tokenizer_json");
     let mut seed = 12345u64;
     let mut random = |below: usize| {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -217,17 +217,15 @@ fn damaged_files_do_not_panic() {
         }
     };
     let (mut sound, mut taken, mut found) = (0, 0, 0);
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = std::fs::read(&path).unwrap();
-        if path.file_name().unwrap().len() == 40 {
+    for (name, bytes) in corpus::files("tokenizer_json") {
+        if name.len() == 40 {
             found += 1;
             if let Ok(tokenizer) = load(&bytes) {
                 use_it(&tokenizer);
             }
             continue;
         }
-        assert!(load(&bytes).is_ok(), "{}", path.display());
+        assert!(load(&bytes).is_ok(), "{name}");
         sound += 1;
         for _ in 0..400 {
             let mut bytes = bytes.clone();
