@@ -266,10 +266,7 @@ fn layers(keys: &Keys, n_layers: usize, window: Option<usize>, ropes: usize) -> 
 fn experts(keys: &Keys, n_ff: usize) -> Result<Option<Experts>> {
     let count = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0);
     if count == 0 {
-        return match keys.arch.feed_forward.is_empty() {
-            true => Err(keys.missing("expert_count")),
-            false => Ok(None),
-        };
+        return if keys.arch.feed_forward.is_empty() { Err(keys.missing("expert_count")) } else { Ok(None) };
     }
     if keys.arch.experts.is_empty() {
         bail!(

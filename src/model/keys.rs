@@ -301,9 +301,10 @@ impl Keys<'_> {
             self.refuse_number("residual_scale", "scaled residuals", |v| v != 0.0 && v != 1.0)?;
             self.refuse_number("embedding_scale", "scaled embeddings", |v| v != 0.0 && v != 1.0)?;
         }
-        let mut switches = match self.arch.is_encoder {
-            true => vec![("attention.causal", true, "an encoder that does not look ahead")],
-            false => vec![("attention.causal", false, "attention that looks ahead")],
+        let mut switches = if self.arch.is_encoder {
+            vec![("attention.causal", true, "an encoder that does not look ahead")]
+        } else {
+            vec![("attention.causal", false, "attention that looks ahead")]
         };
         if !self.arch.parallel_without_norm {
             switches.push(("use_parallel_residual", true, "parallel residuals"));

@@ -182,9 +182,10 @@ impl Context {
                 desc.shape
             );
         }
-        let buffer = match lasts {
-            true => self.device.lasting_buffer(bytes.max(4), label)?,
-            false => self.device.buffer(bytes.max(4), label)?,
+        let buffer = if lasts {
+            self.device.lasting_buffer(bytes.max(4), label)?
+        } else {
+            self.device.buffer(bytes.max(4), label)?
         };
         Ok(Tensor { desc, buffer, offset: 0, planes })
     }
@@ -288,9 +289,10 @@ impl Context {
                 planes = tensor.plane_slices();
                 continue;
             }
-            bindings.push(match mutates.contains(&index) {
-                true => Binding::ReadWrite(number, tensor.slice()),
-                false => Binding::Read(number, tensor.slice()),
+            bindings.push(if mutates.contains(&index) {
+                Binding::ReadWrite(number, tensor.slice())
+            } else {
+                Binding::Read(number, tensor.slice())
             });
             number += 1;
         }
@@ -333,12 +335,11 @@ impl Context {
             bindings.push(Binding::ReadWrite(FIRST_PLANE + plane as u32, slice));
         }
         bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
-        let (label, kernel, value) = match from.name == format.name {
-            true => (format!("repack_{}", format.name), format.repack, None),
-            false => {
-                let (kernel, value) = quantizer(from, format)?;
-                (format!("quantize_{}_{}", from.name, format.name), kernel, Some(("file_value", value)))
-            }
+        let (label, kernel, value) = if from.name == format.name {
+            (format!("repack_{}", format.name), format.repack, None)
+        } else {
+            let (kernel, value) = quantizer(from, format)?;
+            (format!("quantize_{}_{}", from.name, format.name), kernel, Some(("file_value", value)))
         };
         let mut modules = MODULES.to_vec();
         modules.extend(value);

@@ -34,10 +34,7 @@ impl<'f> Checkpoint<'f> {
             Ok(gguf) => of_gguf(folder, &file, gguf, source).await,
             Err(error) if error.code() == Code::NotGguf => {
                 let start = source.read(0, source.size().min(16) as usize).await?;
-                match Safetensors::begins(&start) {
-                    true => safetensors_file(folder, source).await,
-                    false => Err(error),
-                }
+                if Safetensors::begins(&start) { safetensors_file(folder, source).await } else { Err(error) }
             }
             Err(error) => Err(error),
         }

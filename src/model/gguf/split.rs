@@ -52,9 +52,12 @@ impl<'n> SplitName<'n> {
     pub fn parse(name: &'n str) -> Option<Self> {
         let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
         let (stem, number) = rest.rsplit_once('-')?;
-        let parse = |digits: &str| match digits.len() == 5 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => digits.parse::<u64>().ok(),
-            false => None,
+        let parse = |digits: &str| {
+            if digits.len() == 5 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                digits.parse::<u64>().ok()
+            } else {
+                None
+            }
         };
         let (number, count) = (parse(number)?, parse(count)?);
         (1..=count).contains(&number).then(|| Self { stem, number: number - 1, count })

@@ -33,9 +33,10 @@ pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
         return Translated::Ignored;
     }
     // Some of what is ignored has no suffix.
-    match without_prefixes(hf, name).any(|name| hf.ignored.iter().any(|ignored| matches(ignored, name).is_some())) {
-        true => Translated::Ignored,
-        false => Translated::Unknown,
+    if without_prefixes(hf, name).any(|name| hf.ignored.iter().any(|ignored| matches(ignored, name).is_some())) {
+        Translated::Ignored
+    } else {
+        Translated::Unknown
     }
 }
 

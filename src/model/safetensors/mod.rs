@@ -46,9 +46,8 @@ impl Safetensors {
 
     /// Reads and checks the header.
     pub async fn read(source: &dyn ByteSource) -> Result<Self> {
-        Self::read_unnamed(source).await.map_err(|error| match error.message().contains(&source.name()) {
-            true => error,
-            false => error.context(source.name()),
+        Self::read_unnamed(source).await.map_err(|error| {
+            if error.message().contains(&source.name()) { error } else { error.context(source.name()) }
         })
     }
 

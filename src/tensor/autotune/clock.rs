@@ -48,11 +48,12 @@ impl Clock for DeviceClock {
     }
 
     fn least_chain(&self, context: &Context) -> Duration {
-        match context.device().capabilities().timestamp_query {
+        if context.device().capabilities().timestamp_query {
             // Browsers round timestamps to a tenth of a millisecond.
-            true => Duration::from_millis(3),
+            Duration::from_millis(3)
+        } else {
             // Waits end on a poll every millisecond or two.
-            false => Duration::from_millis(20),
+            Duration::from_millis(20)
         }
     }
 

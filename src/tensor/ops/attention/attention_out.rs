@@ -72,9 +72,10 @@ impl Op for AttentionOut {
         // Otherwise every few rows would read all splits again.
         let merges_once =
             self.can_merge_once(columns, capabilities) && capabilities.max_invocations_per_workgroup >= WORKGROUP;
-        let (team, rows_of_a_team) = match merges_once {
-            true => (Team::in_workgroup(columns, WORKGROUP, capabilities), 4),
-            false => (Team::for_columns(columns, capabilities), 2),
+        let (team, rows_of_a_team) = if merges_once {
+            (Team::in_workgroup(columns, WORKGROUP, capabilities), 4)
+        } else {
+            (Team::for_columns(columns, capabilities), 2)
         };
         self.kernel_of(team, rows_of_a_team, merges_once, inputs, capabilities)
     }

@@ -184,9 +184,10 @@ impl RopeKvAppend {
         columns: usize,
     ) -> Result<Vec<HostTensor>> {
         let caches = CACHES..CACHES + self.parts.caches();
-        let (capacity, kv_dim) = match caches.is_empty() {
-            true => (0, 0),
-            false => Placement::Sequences.cache("rope_kv_append", inputs[CACHES].desc())?,
+        let (capacity, kv_dim) = if caches.is_empty() {
+            (0, 0)
+        } else {
+            Placement::Sequences.cache("rope_kv_append", inputs[CACHES].desc())?
         };
         let (qkv, state) = (inputs[0].to_f32()?, inputs[2].to_u32()?);
         let mut q = Vec::new();

@@ -69,10 +69,7 @@ impl Op for EmbeddingPart {
         for (token, x) in tokens.iter().zip(x.chunks_exact_mut(columns)) {
             let Some(row) = (*token as usize).checked_sub(self.first_row).filter(|row| *row < rows) else { continue };
             let row = &weight[row * columns..(row + 1) * columns];
-            match self.planar {
-                true => x.copy_from_slice(&to_planar(row)),
-                false => x.copy_from_slice(row),
-            }
+            if self.planar { x.copy_from_slice(&to_planar(row)) } else { x.copy_from_slice(row) }
         }
         inputs[2] = HostTensor::f32(&[tokens.len(), columns], &x);
         Ok(vec![])

@@ -121,9 +121,10 @@ impl MatMulExperts {
         let tiles = inputs[2].shape.dims()[0];
         let mut defines = vec![("TILE", Define::U32(TILE as u32))];
         defines.extend(ragged(columns));
-        let (template, row_groups) = match direct {
-            true => (include_str!("mat_mul_experts_direct.wgsl"), rows.div_ceil(DIRECT_ROWS)),
-            false => (include_str!("mat_mul_experts.wgsl"), rows.div_ceil(TILE_ROWS)),
+        let (template, row_groups) = if direct {
+            (include_str!("mat_mul_experts_direct.wgsl"), rows.div_ceil(DIRECT_ROWS))
+        } else {
+            (include_str!("mat_mul_experts.wgsl"), rows.div_ceil(TILE_ROWS))
         };
         let numbers = [
             rows,

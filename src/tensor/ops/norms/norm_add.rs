@@ -45,9 +45,10 @@ impl Op for NormAdd {
         let columns = inputs[2].shape.elements();
         let lanes = subgroup_lanes(capabilities, 32);
         // One row, so one workgroup: large, unless there would be barriers between more than a few.
-        let workgroup = match capabilities.software {
-            true => lanes.unwrap_or(64),
-            false => WORKGROUP.min(capabilities.max_invocations_per_workgroup),
+        let workgroup = if capabilities.software {
+            lanes.unwrap_or(64)
+        } else {
+            WORKGROUP.min(capabilities.max_invocations_per_workgroup)
         };
         Ok(Kernel {
             template: include_str!("norm_add.wgsl"),

@@ -68,12 +68,11 @@ impl MatMul {
         let (rows, _) = inputs[1].shape.matrix()?;
         let mut defines = self.epilogue.defines(1);
         defines.extend(ragged(columns));
-        let (template, grid) = match direct {
-            true => {
-                let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
-                (include_str!("mat_mul_direct.wgsl"), grid)
-            }
-            false => (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1]),
+        let (template, grid) = if direct {
+            let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
+            (include_str!("mat_mul_direct.wgsl"), grid)
+        } else {
+            (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1])
         };
         let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
         Ok(Kernel { template, modules: &[], defines, params, grid })

@@ -97,9 +97,10 @@ impl Op for NormQkv {
     fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
         let Ok((_, columns)) = inputs[2].shape.matrix() else { return vec![] };
         // Where a workgroup computes a block, its teams read the activations again for each pair.
-        match inputs.get(CACHES).is_some_and(|cache| cache.dtype == DType::Q8_0) {
-            true => Team::candidates(capabilities),
-            false => Team::staged_candidates(columns, capabilities),
+        if inputs.get(CACHES).is_some_and(|cache| cache.dtype == DType::Q8_0) {
+            Team::candidates(capabilities)
+        } else {
+            Team::staged_candidates(columns, capabilities)
         }
     }
 
@@ -157,9 +158,10 @@ impl NormQkv {
         let capacity = inputs.get(CACHES).map_or(0, |cache| cache.shape.dims()[0]);
         let quantizes = self.parts.caches() > 0 && inputs[CACHES].dtype == DType::Q8_0;
         let team = if quantizes { team.of_blocks() } else { team };
-        let workgroups = match quantizes {
-            true => cache_columns(DType::Q8_0, rows / self.head_dim, self.head_dim) / BLOCK,
-            false => (rows / 2).div_ceil(team.teams()),
+        let workgroups = if quantizes {
+            cache_columns(DType::Q8_0, rows / self.head_dim, self.head_dim) / BLOCK
+        } else {
+            (rows / 2).div_ceil(team.teams())
         };
         let mut defines = team.defines();
         defines.extend(self.norm.defines());
