@@ -84,7 +84,6 @@ const OUTPUT: &str = "output.weight";
 const MAX_LAYERS: usize = 4096;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_HEADS: usize = 4096;
-pub(super) const MAX_HEAD_DIM: usize = 4096;
 pub(super) const MAX_CONTEXT: usize = 1 << 28;
 const MAX_VOCABULARY: usize = 1 << 24;
 const MAX_EXPERTS: usize = 1024;

@@ -2,10 +2,12 @@
 //! specification and of llama.cpp's gguf-py (`constants.py`).
 
 use super::arch::Arch;
-use super::config::MAX_HEAD_DIM;
 use super::gguf::{Array, Metadata, Value};
 use super::rope::{Rope, RopeScaling};
 use crate::error::{Error, Result};
+
+/// No model comes near it; more is a damaged file.
+const MAX_HEAD_DIM: usize = 4096;
 
 pub(super) struct Keys<'m> {
     pub metadata: &'m Metadata,

@@ -22,7 +22,7 @@ mod tensors;
 pub use hugging_face::{Change, ConfigKey, Fixed, HuggingFace, Meaning};
 pub use tensors::{Dim, ExpectedTensor, Need, TensorSpec, expected_tensors};
 
-use super::checkpoint::Origin;
+use super::checkpoint::origin::Origin;
 use crate::error::Result;
 use crate::tensor::ops::Activation;
 

@@ -4,8 +4,10 @@
 //! A checkpoint is read by headers alone. It borrows the folder, whose files stay open.
 
 mod open;
+pub(super) mod origin;
 
 pub use open::tensors_of_gguf;
+pub use origin::Origin;
 
 use std::collections::BTreeMap;
 
@@ -38,15 +40,6 @@ pub const TEXT_FILES: &[&str] = &[
     "1_Pooling/config.json",
     "sentence_bert_config.json",
 ];
-
-/// Where a model's names and the order of its rows come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// As llama.cpp's converter writes them, which for some architectures reorders the rows of queries and keys.
-    Gguf,
-    /// As transformers has them.
-    HuggingFace,
-}
 
 /// A tensor: what it is, and where its values are.
 #[derive(Clone, Debug, PartialEq)]
