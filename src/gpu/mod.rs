@@ -24,6 +24,7 @@ mod stats;
 mod submit;
 mod timeline;
 mod trace;
+mod transcript;
 mod uniform;
 mod upload;
 mod wgsl;

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use super::arena::{Layout, Lifetime, Slot, lay_out};
 use super::binding::Binding;
-use super::buffer::{Bank, Buffer};
+use super::buffer::{Bank, Buffer, BufferSlice};
 use super::pipeline::PipelineRequest;
 use super::pool::BufferPool;
+use super::transcript::Transcript;
 use crate::error::Result;
 
 #[derive(Default)]
@@ -17,9 +18,15 @@ pub(super) struct Trace {
     /// The traced buffers that each command binds, and whether it writes them.
     commands: Vec<Vec<(usize, bool)>>,
     pub pipelines: Vec<PipelineRequest>,
+    /// Where somebody asks for it.
+    pub transcript: Option<Transcript>,
 }
 
 impl Trace {
+    pub fn with_transcript() -> Self {
+        Self { transcript: Some(Transcript::default()), ..Self::default() }
+    }
+
     /// A tensor of the step, which has no memory yet.
     pub fn allocate(&mut self, pool: &Rc<BufferPool>, size: u64) -> Buffer {
         let buffer = Buffer::in_trace(pool, self.allocations.len(), size);
@@ -38,7 +45,11 @@ impl Trace {
         self.commands.push(uses.collect());
     }
 
-    pub fn copy(&mut self, source: &Buffer, target: &Buffer) {
+    pub fn copy(&mut self, from: &BufferSlice, to: &BufferSlice) {
+        if let Some(transcript) = &mut self.transcript {
+            transcript.copy(from, to);
+        }
+        let (source, target) = (&from.buffer, &to.buffer);
         let uses = [source.traced().map(|number| (number, false)), target.traced().map(|number| (number, true))];
         self.commands.push(uses.into_iter().flatten().collect());
     }

@@ -1,7 +1,84 @@
 //! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock, Mutex};
+
 use rillm::sampler;
 use rillm::tensor::{Case, Context, DType, Desc, HostTensor, TuningKey, Variant, ops};
+
+/// Cases that agreed with their reference, by adapter, inputs and everything that the GPU was told to do.
+static AGREED: LazyLock<Mutex<HashSet<[u64; 2]>>> = LazyLock::new(Mutex::default);
+/// What the references gave, by op and inputs: the same for every set of kernels.
+static REFERENCES: LazyLock<Mutex<HashMap<[u64; 2], Arc<Vec<HostTensor>>>>> = LazyLock::new(Mutex::default);
+
+/// How many cases there were, and how many of them had been checked before by the very same commands.
+#[derive(Default)]
+pub struct Checked {
+    pub all: usize,
+    pub same: usize,
+}
+
+/// 128 bits, so that no two things are ever taken for one.
+fn digest(parts: &[&dyn Fn(&mut DefaultHasher)]) -> [u64; 2] {
+    [0u8, 1].map(|salt| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        parts.iter().for_each(|part| part(&mut hasher));
+        hasher.finish()
+    })
+}
+
+/// A case of an op, whatever computes it.
+fn digest_of_case(name: &str, index: usize, case: &Case) -> [u64; 2] {
+    let inputs = |hasher: &mut DefaultHasher| {
+        for input in &case.inputs {
+            format!("{:?}", input.desc()).hash(hasher);
+            input.bytes.hash(hasher);
+        }
+    };
+    digest(&[&|hasher| (name, index, case.tolerance.to_bits()).hash(hasher), &inputs])
+}
+
+/// A case together with the shaders, grids, uniforms and places of its dispatches on this adapter. Nothing if part of that is unknown.
+fn digest_of_commands(context: &Context, of_case: [u64; 2], case: &Case) -> Option<[u64; 2]> {
+    let transcript = context.device().transcript(|| {
+        let inputs = case.inputs.iter().map(|host| context.tensor(host)).collect::<rillm::Result<Vec<_>>>()?;
+        context.run(&*case.op, &inputs.iter().collect::<Vec<_>>())
+    });
+    // A buffer from outside of the step, of which nobody knows what it holds.
+    let transcript = transcript.ok().filter(|text| text.contains("dispatch") && !text.contains("another buffer"))?;
+    let adapter = format!("{:?}", context.device().adapter());
+    Some(digest(&[&|hasher| (of_case, &adapter, &transcript).hash(hasher)]))
+}
+
+fn reference(of_case: [u64; 2], case: &Case) -> Arc<Vec<HostTensor>> {
+    if let Some(known) = REFERENCES.lock().unwrap().get(&of_case) {
+        return known.clone();
+    }
+    let mut inputs = case.inputs.clone();
+    let mut wanted = case.op.reference(&mut inputs).unwrap();
+    wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+    let wanted = Arc::new(wanted);
+    REFERENCES.lock().unwrap().insert(of_case, wanted.clone());
+    wanted
+}
+
+/// Runs a case on the GPU and compares, unless the same commands were compared before. Says whether that was so.
+async fn agree(context: &Context, what: &str, of_case: [u64; 2], case: &Case) -> bool {
+    let commands = digest_of_commands(context, of_case, case);
+    if commands.is_some_and(|commands| AGREED.lock().unwrap().contains(&commands)) {
+        return true;
+    }
+    let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let wanted = reference(of_case, case);
+    assert_eq!(got.len(), wanted.len(), "{what}");
+    for (got, wanted) in got.iter().zip(&*wanted) {
+        assert_close(what, got, wanted, case.tolerance);
+    }
+    AGREED.lock().unwrap().extend(commands);
+    false
+}
 
 /// ‖a − b‖ / ‖b‖.
 fn relative_error(a: &[f32], b: &[f32]) -> f64 {
@@ -39,72 +116,65 @@ fn wanted() -> impl Iterator<Item = &'static (&'static str, fn() -> Vec<Case>)> 
     ops::ALL.iter().chain(sampler::ops::ALL).filter(move |(name, _)| is_wanted(name))
 }
 
-/// How many were checked; of some ops alone more than any test asks for.
-fn enough(checked: usize) -> usize {
-    if std::env::var("RILLM_OPS").is_ok() { usize::MAX } else { checked }
+impl Checked {
+    fn add(&mut self, same: bool) {
+        self.all += 1;
+        self.same += usize::from(same);
+    }
+
+    /// That there were more than so many cases, if not some ops alone were asked for; and what a person reads of it.
+    #[track_caller]
+    pub fn more_than(self, least: usize) -> String {
+        assert!(self.all > least || std::env::var("RILLM_OPS").is_ok(), "{} cases", self.all);
+        format!("{} cases, {} of them skipped: the same kernels had agreed before", self.all, self.same)
+    }
 }
 
-/// Runs every case of every op; returns how many there were.
-pub async fn check_all(context: &Context) -> usize {
-    let mut checked = 0;
+/// Runs every case of every op.
+pub async fn check_all(context: &Context) -> Checked {
+    let mut checked = Checked::default();
     for (name, cases) in wanted() {
         let cases = cases();
         assert!(!cases.is_empty(), "{name} has no cases");
         for (index, case) in cases.iter().enumerate() {
-            check(context, name, index, case).await;
-            checked += 1;
+            checked.add(check(context, name, index, case).await);
         }
     }
-    enough(checked)
+    checked
 }
 
-/// Runs one case of the op `name` on the GPU and on the CPU.
-pub async fn check(context: &Context, name: &str, index: usize, case: &Case) {
+/// Runs one case of the op `name` on the GPU and on the CPU. Says whether the same was done before.
+pub async fn check(context: &Context, name: &str, index: usize, case: &Case) -> bool {
     let shapes: Vec<String> = case.inputs.iter().map(|input| format!("{:?}", input.desc())).collect();
     let what = format!("{name}, case {index}: {}", shapes.join(", "));
     assert_eq!(name, case.op.name(), "one name for the op's file and the op");
-    let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-    let mut inputs = case.inputs.clone();
-    let mut wanted = case.op.reference(&mut inputs).unwrap();
-    wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
-    assert_eq!(got.len(), wanted.len(), "{what}");
-    for (got, wanted) in got.iter().zip(&wanted) {
-        assert_close(&what, got, wanted, case.tolerance);
-    }
+    agree(context, &what, digest_of_case(name, index, case), case).await
 }
 
 /// Runs the cases of every op that has variants as a third of them each, in turn: so every variant meets every format of weights
-/// and several shapes. Returns how many runs there were.
-pub async fn check_all_variants(context: &Context) -> usize {
-    let mut checked = 0;
+/// and several shapes.
+pub async fn check_all_variants(context: &Context) -> Checked {
+    let mut checked = Checked::default();
     for (name, cases) in wanted() {
         for (index, case) in cases().iter().enumerate() {
-            checked += check_variants(context, name, index, case).await;
+            check_variants(context, name, index, case, &mut checked).await;
         }
     }
-    enough(checked)
+    checked
 }
 
-async fn check_variants(context: &Context, name: &str, index: usize, case: &Case) -> usize {
+async fn check_variants(context: &Context, name: &str, index: usize, case: &Case, checked: &mut Checked) {
     let descs: Vec<Desc> = case.inputs.iter().map(HostTensor::desc).collect();
     let all = case.op.variants(&descs, context.device().capabilities());
     let variants: Vec<Variant> = all.into_iter().skip((3 - index % 3) % 3).step_by(3).collect();
     if variants.is_empty() {
-        return 0;
+        return;
     }
     let key = TuningKey::of(&*case.op, &descs);
-    let mut inputs = case.inputs.clone();
-    let mut wanted = case.op.reference(&mut inputs).unwrap();
-    wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+    let of_case = digest_of_case(name, index, case);
     for variant in &variants {
-        let what = format!("{name}, case {index}, {variant}");
         context.tunings().choose(key, Some(variant.clone()));
-        let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_eq!(got.len(), wanted.len(), "{what}");
-        for (got, wanted) in got.iter().zip(&wanted) {
-            assert_close(&what, got, wanted, case.tolerance);
-        }
+        checked.add(agree(context, &format!("{name}, case {index}, {variant}"), of_case, case).await);
     }
     context.tunings().choose(key, None);
-    variants.len()
 }

@@ -164,6 +164,11 @@ impl Device {
         self.0.recorder.trace(step).map(|_| ())
     }
 
+    /// All that `step` would have the GPU do, as text that two steps share if they do the same. Nothing of it runs.
+    pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<String> {
+        self.0.recorder.transcript(step)
+    }
+
     /// Runs `step` only to learn what pipelines it needs, and compiles those. Nothing runs on the GPU; what the step writes
     /// or reads is left out.
     pub async fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {

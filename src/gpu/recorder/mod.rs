@@ -126,6 +126,9 @@ impl Recorder {
         }
         let signature = bindings.iter().map(Binding::number_and_kind).collect();
         if let Mode::Trace(trace) = &mut self.state.borrow_mut().mode {
+            if let Some(transcript) = &mut trace.transcript {
+                transcript.dispatch(shader, bindings, grid)?;
+            }
             trace.dispatch(self.pipelines.request(shader, signature)?, bindings);
             return Ok(());
         }
@@ -156,7 +159,7 @@ impl Recorder {
             bail!(OutOfRange, "a copy of {} bytes into {}", source.size, target.size);
         }
         if let Mode::Trace(trace) = &mut self.state.borrow_mut().mode {
-            trace.copy(&source.buffer, &target.buffer);
+            trace.copy(source, target);
             return Ok(());
         }
         if source.buffer.id() == target.buffer.id() {

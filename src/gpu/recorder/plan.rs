@@ -49,13 +49,23 @@ impl Drop for Recording {
 impl Recorder {
     /// Runs `step` without recording it, and tells what it would have needed.
     pub fn trace<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<(T, Trace)> {
+        self.trace_into(Trace::default(), step)
+    }
+
+    /// Runs `step` without recording it, and tells what it would have had the GPU do.
+    pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<String> {
+        let (_, trace) = self.trace_into(Trace::with_transcript(), step)?;
+        Ok(trace.transcript.unwrap_or_default().into_text())
+    }
+
+    fn trace_into<T>(&self, empty: Trace, step: impl FnOnce() -> Result<T>) -> Result<(T, Trace)> {
         self.raw.check_usable()?;
         {
             let mut state = self.state.borrow_mut();
             if !matches!(state.mode, Mode::Record) {
                 bail!(Internal, "a step is being planned already");
             }
-            state.mode = Mode::Trace(Trace::default());
+            state.mode = Mode::Trace(empty);
         }
         let result = step();
         let mode = std::mem::take(&mut self.state.borrow_mut().mode);

@@ -1,0 +1,53 @@
+//! What a step would have the GPU do, as text: shaders, grids, uniforms, places in buffers. Two steps with one text give the same
+//! results from the same bytes on the same adapter, so tests check such a step once.
+
+use std::fmt::Write;
+
+use super::binding::Binding;
+use super::buffer::BufferSlice;
+use super::command::Grid;
+use super::wgsl::Shader;
+use crate::error::Result;
+
+#[derive(Default)]
+pub(super) struct Transcript(String);
+
+impl Transcript {
+    pub fn dispatch(&mut self, shader: &Shader<'_>, bindings: &[Binding<'_>], grid: Grid) -> Result<()> {
+        self.line(format_args!("dispatch {grid:?}"));
+        for binding in bindings {
+            let (number, kind) = binding.number_and_kind();
+            match binding {
+                Binding::Uniform(_, bytes) => self.line(format_args!("{number} {kind:?} {bytes:?}")),
+                Binding::Read(_, slice) | Binding::ReadWrite(_, slice) => {
+                    self.line(format_args!("{number} {kind:?} {}", place(slice)));
+                }
+            }
+        }
+        let text = shader.assemble(super::platform::ENABLE_SUBGROUPS_LINE)?;
+        self.line(format_args!("{text}"));
+        Ok(())
+    }
+
+    pub fn copy(&mut self, source: &BufferSlice, target: &BufferSlice) {
+        self.line(format_args!("copy {} to {}", place(source), place(target)));
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string can't fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+/// Which buffer of the step a slice is of, or that it is none of the step's, and where the slice lies in it.
+fn place(slice: &BufferSlice) -> String {
+    let buffer = match slice.buffer.traced() {
+        Some(number) => format!("buffer {number}"),
+        None => "another buffer".to_owned(),
+    };
+    format!("{buffer} of {} at {} + {}", slice.buffer.size(), slice.offset, slice.size)
+}
