@@ -22,12 +22,12 @@ const WASM_FEATURES = ['bulk-memory', 'bulk-memory-opt', 'nontrapping-float-to-i
 
 /** Builds what is out of date; resolves to the tarball's path. */
 export async function build({ quietStdout = false } = {}) {
-  const step = (program, args, options) => run(program, args, { ...options, quietStdout });
-  const say = (text) => (quietStdout ? console.error : console.log)(`build: ${text}`);
-  mkdirSync(join(dist, 'wasm'), { recursive: true });
-  mkdirSync(cache, { recursive: true });
-
-  const glue = [...(await buildWasm('rillm', 'rillm', step, say)), ...(await buildWasm('rillm-grammar', 'rillm_grammar', step, say))];
+  const { step, say } = steps(quietStdout);
+  const into = join(dist, 'wasm');
+  const glue = [
+    ...(await buildWasm({ crate: 'rillm', name: 'rillm', into }, step, say)),
+    ...(await buildWasm({ crate: 'rillm-grammar', name: 'rillm_grammar', into }, step, say)),
+  ];
 
   const sources = files(join(template, 'src'));
   const configs = [join(root, 'tsconfig.json'), join(template, 'tsconfig.json'), join(root, 'package-lock.json')];
@@ -54,13 +54,31 @@ export async function build({ quietStdout = false } = {}) {
   return tarball;
 }
 
-/** Builds a package of the workspace into dist/wasm: the glue, its types and the optimised wasm. Each is a wasm of its own. */
-async function buildWasm(crate, name, step, say) {
-  await step('cargo', ['build', '--release', '--target', 'wasm32-unknown-unknown', '--package', crate, '--lib', '--locked']);
+/** Builds the wasm of the package with the benchmark of dispatches in it, which users don't download; resolves to its folder. */
+export async function buildBench({ quietStdout = false } = {}) {
+  const { step, say } = steps(quietStdout);
+  const into = join(cache, 'bench');
+  await buildWasm({ crate: 'rillm', name: 'rillm', features: ['bench'], into }, step, say);
+  return into;
+}
+
+function steps(quietStdout) {
+  mkdirSync(cache, { recursive: true });
+  return {
+    step: (program, args, options) => run(program, args, { ...options, quietStdout }),
+    say: (text) => (quietStdout ? console.error : console.log)(`build: ${text}`),
+  };
+}
+
+/** Builds a package of the workspace into a folder: the glue, its types and the optimised wasm. Each is a wasm of its own. */
+async function buildWasm({ crate, name, features = [], into }, step, say) {
+  mkdirSync(into, { recursive: true });
+  const withFeatures = features.length > 0 ? ['--features', features.join(',')] : [];
+  await step('cargo', ['build', '--release', '--target', 'wasm32-unknown-unknown', '--package', crate, '--lib', '--locked', ...withFeatures]);
   const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), `wasm32-unknown-unknown/release/${name}.wasm`);
-  const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(dist, 'wasm', file));
-  await when(name, [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
-    const bindgen = join(cache, 'bindgen', name);
+  const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
+  await when([name, ...features].join('+'), [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
+    const bindgen = join(cache, 'bindgen', [name, ...features].join('+'));
     rmSync(bindgen, { recursive: true, force: true });
     say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
     await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', name], { env: toolsEnv() });

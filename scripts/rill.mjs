@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 import { tablesOf, textOf } from '../www/bench/report.js';
-import { build, unpackPackage } from './build.mjs';
+import { build, buildBench, unpackPackage } from './build.mjs';
 import { launchChromium, likelyAdapter } from './chromium.mjs';
 import { Problem, root } from './command.mjs';
 import { CommandError, parseCommand } from './rill/arguments.mjs';
@@ -57,6 +57,8 @@ async function openPage(adapter, origin, args = []) {
 async function execute({ name, adapter, model, out, parameters }) {
   const { url, mounts } = modelMount(name === 'bench dispatch' ? undefined : model);
   const packed = await packedPackage();
+  // After the package: both come out of cargo under one name.
+  const ofBench = name === 'bench dispatch' ? { '/bench-wasm/': await buildBench({ quietStdout: true }) } : {};
   const { serve } = await import('./serve.mjs');
 
   let logits;
@@ -65,6 +67,7 @@ async function execute({ name, adapter, model, out, parameters }) {
       '/': join(root, 'scripts/rill'),
       '/bench/': join(root, 'www/bench'),
       '/rillm/': packed,
+      ...ofBench,
       ...mounts,
     },
     {

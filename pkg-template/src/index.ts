@@ -4,5 +4,5 @@ export { Engine, type ChatCompletions, type Completions, type EmbeddingsEndpoint
 export { EngineError, ERROR_CODES, type ErrorCode } from './errors.js';
 export { CompletionStream } from './stream.js';
 export { Tensor } from './tensor.js';
-export { benchDispatch, renderTemplate } from './standalone.js';
+export { renderTemplate } from './standalone.js';
 export type * from './types.js';

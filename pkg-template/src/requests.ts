@@ -1,6 +1,5 @@
 // What is asked of a loaded model.
 
-import type { AdapterInfo } from './loading.js';
 import type { ChatMessage, Tool, ToolChoice } from './messages.js';
 import type { PenaltyRequest, TruncationRequest } from './sampling.js';
 import type { ResponseFormat, StructuredOutputs } from './structured.js';
@@ -201,18 +200,4 @@ export interface TokenizeOptions {
   add_special?: boolean | undefined;
   /** Read `<|…|>` and the like as the special tokens they name. Default: true. */
   parse_special?: boolean | undefined;
-}
-
-export interface DispatchBenchOptions {
-  /** Dispatches per measurement. */
-  count?: number;
-  repetitions?: number;
-  forceFallbackAdapter?: boolean;
-  wasmUrl?: string | URL;
-}
-
-export interface DispatchBench {
-  adapter: AdapterInfo;
-  /** Microseconds per dispatch: to encode it, and until the GPU has done it, in a stream of chains and with each chain waited for. */
-  results: { variant: string; encode_us: number; whole_us: number; alone_us: number }[];
 }

@@ -1,17 +1,9 @@
 // The functions that need the wasm but no model. They run on the thread of the caller.
 
-import type { DispatchBench, DispatchBenchOptions } from './types.js';
-
 /** Renders a chat template (Jinja, as models bring it) with a context such as {messages, add_generation_prompt, bos_token}. */
 export async function renderTemplate(template: string, context: object, options: { wasmUrl?: string | URL } = {}): Promise<string> {
   const wasm = await load(options.wasmUrl);
   return wasm.guard(() => wasm.renderTemplate(template, context));
-}
-
-/** Measures what it costs to encode and to run dispatches in different ways on this browser's adapter. */
-export async function benchDispatch({ wasmUrl, ...options }: DispatchBenchOptions = {}): Promise<DispatchBench> {
-  const wasm = await load(wasmUrl);
-  return wasm.guard(() => wasm.benchDispatch(options));
 }
 
 async function load(wasmUrl: string | URL | undefined) {

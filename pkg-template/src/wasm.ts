@@ -7,7 +7,7 @@ import type { Chunk, EmbeddingsData } from './protocol.js';
 import type { HostSource } from './source.js';
 import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
 import type { GpuStats, KernelTime } from './stats.js';
-import type { DispatchBench, DispatchBenchOptions, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
   next(): Promise<Chunk | undefined>;
@@ -127,7 +127,6 @@ interface Glue {
   };
   inspectModel(source: HostSource, options: WasmLoadOptions): Promise<Inspection>;
   renderTemplate(template: string, context: object): string;
-  benchDispatch(options: DispatchBenchOptions): Promise<DispatchBench>;
 }
 
 /** The loaded wasm of this thread. */

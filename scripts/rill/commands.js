@@ -1,7 +1,7 @@
 // The commands of scripts/rill.mjs, as they run in the page on the packed package. Each takes plain data and returns plain
 // data. Knows nothing of files or of the command line.
 
-import { benchDispatch, Engine, renderTemplate } from 'rillm';
+import { Engine, renderTemplate } from 'rillm';
 import { countWarmToken, measureDecode, measureDispatch, measureLoad, measurePrefill } from '/bench/measure.js';
 import { measureStructured } from '/bench/structured.js';
 import { runSuite } from '/bench/suite.js';
@@ -68,7 +68,12 @@ const commands = {
   'bench prefill': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision, autotune }),
   'bench structured': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
   'bench load': ({ model, autotune }) => measureLoad(Engine, model, { autotune }),
-  'bench dispatch': () => measureDispatch(benchDispatch),
+  // A wasm of its own: the package has no benchmark in it.
+  'bench dispatch': async () => {
+    const { default: init, benchDispatch } = await import('/bench-wasm/rillm.js');
+    await init();
+    return measureDispatch(benchDispatch);
+  },
 };
 
 /** Runs one command; failures come back as data, since an Error loses its code on the way out of the page. */

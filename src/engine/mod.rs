@@ -8,6 +8,7 @@ mod constrained;
 pub mod constraint;
 mod context_shift;
 mod decoding;
+#[cfg(any(test, feature = "bench"))]
 pub mod dispatch_cost;
 mod draft;
 mod generate;

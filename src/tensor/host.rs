@@ -128,7 +128,7 @@ impl Rng {
     /// A weight matrix of random blocks in a format.
     pub fn weight(&mut self, format: &'static super::quant::Format, rows: usize, columns: usize) -> HostTensor {
         let blocks = rows * columns / format.block_size;
-        let bytes = (0..blocks).flat_map(|_| (format.random_block)(self)).collect();
+        let bytes = super::quant::random_blocks(format, blocks, self);
         HostTensor { shape: Shape::from([rows, columns]), dtype: DType::Weight(format), bytes }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use exec::grid_2d;
 pub use exec::{Context, Plan, Tensor};
 pub use host::{HostTensor, Rng};
 pub(crate) use op::expect;
-pub use op::{Case, Desc, Kernel, Op};
+pub use op::{Case, Desc, Kernel, Op, Reference};
 pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;

@@ -1,4 +1,4 @@
-//! What an operation is: shape inference, a kernel, and a plain CPU reference that tests hold the kernel to.
+//! What an operation is: shape inference and a kernel; and, for tests, a plain CPU reference that they hold the kernel to.
 
 use super::{DType, HostTensor, Shape, Variant};
 use crate::error::Result;
@@ -82,21 +82,25 @@ pub trait Op {
             _ => [0; 3],
         }
     }
+}
 
+/// What tests hold an op's kernel to. Only test cases name it, and they only stand in the lists that tests walk: so nothing of it is
+/// linked into the wasm that users download.
+pub trait Reference: Op {
     /// The same on the CPU, in plain loops: returns the outputs and changes the mutated inputs in place.
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>>;
 }
 
 /// An op with inputs that tests run on the GPU and on the CPU.
 pub struct Case {
-    pub op: Box<dyn Op>,
+    pub op: Box<dyn Reference>,
     pub inputs: Vec<HostTensor>,
     /// The most that ‖gpu − reference‖ / ‖reference‖ may be.
     pub tolerance: f64,
 }
 
 impl Case {
-    pub fn new(op: impl Op + 'static, inputs: Vec<HostTensor>, tolerance: f64) -> Self {
+    pub fn new(op: impl Reference + 'static, inputs: Vec<HostTensor>, tolerance: f64) -> Self {
         Self { op: Box::new(op), inputs, tolerance }
     }
 }

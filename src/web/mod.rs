@@ -2,6 +2,7 @@
 //!
 //! `pkg-template/src/wasm.ts` is the only TypeScript that sees these.
 
+#[cfg(any(test, feature = "bench"))]
 mod bench;
 mod blob;
 mod bytes;

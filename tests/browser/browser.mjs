@@ -40,7 +40,7 @@ glue.WasmEngine.prototype.forward = () => {
   return new Promise(() => {});
 };
 export default init;
-export const { WasmEngine, inspectModel, renderTemplate, benchDispatch } = glue;
+export const { WasmEngine, inspectModel, renderTemplate } = glue;
 `;
 
 /** Servers that misbehave, and copies of the package with a fault. */

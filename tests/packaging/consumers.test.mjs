@@ -121,7 +121,7 @@ test('without a bundler, from another origin as from a CDN', LIMIT, async () => 
 });
 
 const TYPES = `
-import { benchDispatch, type ChatCompletion, type ChatCompletionChunk, type CompletionStream, Engine, EngineError, type ErrorCode, renderTemplate, type Tensor } from 'rillm';
+import { type ChatCompletion, type ChatCompletionChunk, type CompletionStream, Engine, EngineError, type ErrorCode, renderTemplate, type Tensor } from 'rillm';
 
 const engine: Engine = await Engine.load(new File([], 'a.gguf'), { onProgress: ({ loaded, total }) => console.log(loaded / total), signal: new AbortController().signal, contextLength: 512 });
 await Engine.load('model.gguf');
@@ -146,8 +146,7 @@ const tensor: Tensor = await engine.forward([1, 2]);
 const numbers: Float32Array = await tensor.readback();
 const submits: number = (await engine.stats()).submits;
 const rendered: string = await renderTemplate('{{ a }}', { a: 1 });
-const first: number | undefined = (await benchDispatch({ count: 10 })).results[0]?.encode_us;
-void [back, numbers, submits, rendered, first, engine.info.adapter.vendor];
+void [back, numbers, submits, rendered, engine.info.adapter.vendor];
 await engine.chat.completions.create({ messages: [], response_format: { type: 'json_schema', json_schema: { name: 'a', strict: true, schema: { type: 'object' } } } });
 await engine.completions.create({ prompt: text ?? '', structured_outputs: { choice: ['a', 'b'] } });
 

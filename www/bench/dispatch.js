@@ -1,4 +1,4 @@
-// What a small dispatch costs in plain JavaScript, by how it is encoded. It is what the package's `benchDispatch` is compared
+// What a small dispatch costs in plain JavaScript, by how it is encoded. It is what our own `benchDispatch` is compared
 // with, so it measures the same: the kernel (x += y on 256 floats, each dispatch on the result of the one before), the number
 // of dispatches and what counts as encoding. Uses WebGPU alone; knows nothing of the package.
 

@@ -1,6 +1,7 @@
 //! BF16: the upper half of an f32, 2 bytes a weight.
 
 use super::Format;
+use crate::tensor::Rng;
 
 pub static BF16: Format = Format {
     name: "bf16",
@@ -14,5 +15,8 @@ pub static BF16: Format = Format {
     // The order of halves is all that it knows.
     repack: include_str!("f16_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16),
-    random_block: |rng| ((rng.signed().to_bits() >> 16) as u16).to_le_bytes().to_vec(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    ((rng.signed().to_bits() >> 16) as u16).to_le_bytes().to_vec()
+}

@@ -1,6 +1,7 @@
 //! F16: IEEE 754 half precision, 2 bytes a weight.
 
 use super::{Format, f16_at, random_scale};
+use crate::tensor::Rng;
 
 pub static F16: Format = Format {
     name: "f16",
@@ -13,5 +14,8 @@ pub static F16: Format = Format {
     int8: None,
     repack: include_str!("f16_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f16_at(bytes),
-    random_block: |rng| random_scale(rng, 1.0).to_vec(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    random_scale(rng, 1.0).to_vec()
+}

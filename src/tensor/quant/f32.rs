@@ -1,6 +1,7 @@
 //! F32: unquantised, 4 bytes a weight.
 
 use super::Format;
+use crate::tensor::Rng;
 
 pub static F32: Format = Format {
     name: "f32",
@@ -13,5 +14,8 @@ pub static F32: Format = Format {
     int8: None,
     repack: include_str!("f32_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
-    random_block: |rng| rng.signed().to_le_bytes().to_vec(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    rng.signed().to_le_bytes().to_vec()
+}

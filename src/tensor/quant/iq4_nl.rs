@@ -2,6 +2,7 @@
 //! is `d · value` (GGML's `block_iq4_nl`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 /// What a nibble stands for (GGML's `kvalues_iq4nl`).
 pub(super) const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
@@ -18,8 +19,11 @@ pub static IQ4_NL: Format = Format {
     // Scales and nibbles stand as in Q4_0.
     repack: include_str!("q4_0_repack.wgsl"),
     dequantize_block: |bytes, out| dequantize(f16_at(bytes), &bytes[2..], out),
-    random_block: |rng| [&random_scale(rng, 0.01)[..], &random_bytes(rng, 16)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.01)[..], &random_bytes(rng, 16)].concat()
+}
 
 /// 32 weights of a scale and 16 bytes of nibbles.
 pub(super) fn dequantize(scale: f32, nibbles: &[u8], out: &mut [f32]) {

@@ -3,6 +3,7 @@
 
 use super::iq4_nl::dequantize;
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static IQ4_XS: Format = Format {
     name: "iq4_xs",
@@ -22,5 +23,8 @@ pub static IQ4_XS: Format = Format {
             dequantize(d * (f32::from(scale) - 32.0), &bytes[8 + block * 16..][..16], out);
         }
     },
-    random_block: |rng| [&random_scale(rng, 0.0005)[..], &random_bytes(rng, 134)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.0005)[..], &random_bytes(rng, 134)].concat()
+}

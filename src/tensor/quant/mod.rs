@@ -54,8 +54,6 @@ pub struct Format {
     pub repack: &'static str,
     /// Dequantises one block of a file.
     pub dequantize_block: fn(&[u8], &mut [f32]),
-    /// A block of random weights with sane scales, for tests.
-    pub random_block: fn(&mut Rng) -> Vec<u8>,
 }
 
 /// What weights are besides an int8 and a scale (`Int8Weights` in `wgsl/int8_block.wgsl`).
@@ -75,25 +73,41 @@ impl Int8View {
     }
 }
 
-/// Every format, in the order of their GGUF ids.
-pub const FORMATS: &[&Format] = &[
-    &f32::F32,
-    &f16::F16,
-    &q4_0::Q4_0,
-    &q4_1::Q4_1,
-    &q5_0::Q5_0,
-    &q5_1::Q5_1,
-    &q8_0::Q8_0,
-    &q2_k::Q2_K,
-    &q3_k::Q3_K,
-    &q4_k::Q4_K,
-    &q5_k::Q5_K,
-    &q6_k::Q6_K,
-    &iq4_nl::IQ4_NL,
-    &iq4_xs::IQ4_XS,
-    &bf16::BF16,
-    &mxfp4::MXFP4,
-];
+macro_rules! formats {
+    ($($module:ident: $format:ident,)*) => {
+        /// Every format, in the order of their GGUF ids.
+        pub const FORMATS: &[&Format] = &[$(&$module::$format,)*];
+
+        /// Of each format, in the same order, what makes a block of random weights with sane scales. It is no field of `Format`, so that
+        /// only tests link it.
+        const RANDOM_BLOCKS: &[fn(&mut Rng) -> Vec<u8>] = &[$($module::random_block,)*];
+    };
+}
+
+formats! {
+    f32: F32,
+    f16: F16,
+    q4_0: Q4_0,
+    q4_1: Q4_1,
+    q5_0: Q5_0,
+    q5_1: Q5_1,
+    q8_0: Q8_0,
+    q2_k: Q2_K,
+    q3_k: Q3_K,
+    q4_k: Q4_K,
+    q5_k: Q5_K,
+    q6_k: Q6_K,
+    iq4_nl: IQ4_NL,
+    iq4_xs: IQ4_XS,
+    bf16: BF16,
+    mxfp4: MXFP4,
+}
+
+/// So many blocks of random weights in a format, as they stand in a file.
+pub(super) fn random_blocks(format: &Format, blocks: usize, rng: &mut Rng) -> Vec<u8> {
+    let Some(number) = FORMATS.iter().position(|other| other.name == format.name) else { return Vec::new() };
+    (0..blocks).flat_map(|_| RANDOM_BLOCKS[number](rng)).collect()
+}
 
 /// The names of all formats, as files of models have them, for messages.
 pub fn supported() -> String {

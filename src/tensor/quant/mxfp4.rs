@@ -2,6 +2,7 @@
 //! `2^(e − 127) · float` (OCP Microscaling Formats 1.0; GGML's `block_mxfp4`).
 
 use super::{Format, Int8View, random_bytes};
+use crate::tensor::Rng;
 
 /// Twice the floats of four bits (E2M1): one bit of sign, two of exponent, one of mantissa.
 const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -27,5 +28,8 @@ pub static MXFP4: Format = Format {
             out[j + 16] = half * f32::from(DOUBLED[usize::from(byte >> 4)]);
         }
     },
-    random_block: |rng| [&[120 + rng.below(8) as u8][..], &random_bytes(rng, 16)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&[120 + rng.below(8) as u8][..], &random_bytes(rng, 16)].concat()
+}

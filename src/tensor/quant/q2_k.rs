@@ -2,6 +2,7 @@
 //! f16 factors `d` and `dmin`; a weight is `d · scale · quant − dmin · minimum` (GGML's `block_q2_K`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q2_K: Format = Format {
     name: "q2_k",
@@ -21,8 +22,11 @@ pub static Q2_K: Format = Format {
             *out = d * f32::from(scale & 15) * f32::from(quant) - dmin * f32::from(scale >> 4);
         }
     },
-    random_block: |rng| [&random_bytes(rng, 80)[..], &random_scale(rng, 0.03), &random_scale(rng, 0.03)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_bytes(rng, 80)[..], &random_scale(rng, 0.03), &random_scale(rng, 0.03)].concat()
+}
 
 /// The quant of weight j: each 32 bytes hold four blocks of 32 weights, two bits of each in a byte.
 pub(super) fn two_bits(quants: &[u8], j: usize) -> u8 {

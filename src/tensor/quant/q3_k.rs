@@ -3,6 +3,7 @@
 
 use super::q2_k::two_bits;
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q3_K: Format = Format {
     name: "q3_k",
@@ -25,5 +26,8 @@ pub static Q3_K: Format = Format {
             *out = d * (f32::from(scale) - 32.0) * (f32::from(quant) - 4.0);
         }
     },
-    random_block: |rng| [&random_bytes(rng, 108)[..], &random_scale(rng, 0.01)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_bytes(rng, 108)[..], &random_scale(rng, 0.01)].concat()
+}

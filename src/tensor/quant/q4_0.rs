@@ -2,6 +2,7 @@
 //! weight j in its low nibble and weight j + 16 in its high one (GGML's `block_q4_0`).
 
 use super::{Format, Int8View, f16_at, random_scale};
+use crate::tensor::Rng;
 
 pub static Q4_0: Format = Format {
     name: "q4_0",
@@ -20,9 +21,10 @@ pub static Q4_0: Format = Format {
             out[j + 16] = (f32::from(byte >> 4) - 8.0) * d;
         }
     },
-    random_block: |rng| {
-        let mut block = random_scale(rng, 0.1).to_vec();
-        block.extend((0..16).map(|_| rng.below(256) as u8));
-        block
-    },
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    let mut block = random_scale(rng, 0.1).to_vec();
+    block.extend((0..16).map(|_| rng.below(256) as u8));
+    block
+}

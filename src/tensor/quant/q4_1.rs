@@ -2,6 +2,7 @@
 //! stand as in Q4_0 (GGML's `block_q4_1`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q4_1: Format = Format {
     name: "q4_1",
@@ -20,5 +21,8 @@ pub static Q4_1: Format = Format {
             out[j + 16] = d * f32::from(byte >> 4) + m;
         }
     },
-    random_block: |rng| [&random_scale(rng, 0.1)[..], &random_scale(rng, 0.8), &random_bytes(rng, 16)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.1)[..], &random_scale(rng, 0.8), &random_bytes(rng, 16)].concat()
+}

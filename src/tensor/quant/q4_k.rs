@@ -2,6 +2,7 @@
 //! weights) and 128 bytes of nibbles; a weight is `d · scale · quant − dmin · minimum` (GGML's `block_q4_K`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q4_K: Format = Format {
     name: "q4_k",
@@ -19,8 +20,11 @@ pub static Q4_K: Format = Format {
             *out = scale * f32::from(nibble(&bytes[16..], j)) - minimum;
         }
     },
-    random_block: |rng| [&random_scale(rng, 0.003)[..], &random_scale(rng, 0.02), &random_bytes(rng, 140)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.003)[..], &random_scale(rng, 0.02), &random_bytes(rng, 140)].concat()
+}
 
 /// Of the factors, scales and minima that a superblock begins with: `d · scale` and `dmin · minimum` of a block of 32.
 pub(super) fn scale_and_minimum(header: &[u8], block: usize) -> (f32, f32) {

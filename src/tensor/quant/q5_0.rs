@@ -2,6 +2,7 @@
 //! is bit j. Nibbles stand as in Q4_0 (GGML's `block_q5_0`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q5_0: Format = Format {
     name: "q5_0",
@@ -19,8 +20,11 @@ pub static Q5_0: Format = Format {
             out[j] = d * (f32::from(quant) - 16.0);
         }
     },
-    random_block: |rng| [&random_scale(rng, 0.05)[..], &random_bytes(rng, 20)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.05)[..], &random_bytes(rng, 20)].concat()
+}
 
 /// Weights and their quants, of 4 bytes of fifth bits and 16 of nibbles.
 pub(super) fn five_bits<'a>(fifths: &'a [u8], nibbles: &'a [u8]) -> impl Iterator<Item = (usize, u8)> + 'a {

@@ -3,6 +3,7 @@
 
 use super::q5_0::five_bits;
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q5_1: Format = Format {
     name: "q5_1",
@@ -20,5 +21,8 @@ pub static Q5_1: Format = Format {
             out[j] = d * f32::from(quant) + m;
         }
     },
-    random_block: |rng| [&random_scale(rng, 0.05)[..], &random_scale(rng, 0.8), &random_bytes(rng, 20)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.05)[..], &random_scale(rng, 0.8), &random_bytes(rng, 20)].concat()
+}

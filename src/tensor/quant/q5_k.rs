@@ -2,6 +2,7 @@
 
 use super::q4_k::{nibble, scale_and_minimum};
 use super::{Format, Int8View, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q5_K: Format = Format {
     name: "q5_k",
@@ -20,5 +21,8 @@ pub static Q5_K: Format = Format {
             *out = scale * f32::from(quant) - minimum;
         }
     },
-    random_block: |rng| [&random_scale(rng, 0.0015)[..], &random_scale(rng, 0.02), &random_bytes(rng, 172)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.0015)[..], &random_scale(rng, 0.02), &random_bytes(rng, 172)].concat()
+}

@@ -3,6 +3,7 @@
 
 use super::q2_k::two_bits;
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use crate::tensor::Rng;
 
 pub static Q6_K: Format = Format {
     name: "q6_k",
@@ -23,5 +24,8 @@ pub static Q6_K: Format = Format {
             *out = d * f32::from(bytes[192 + j / 16] as i8) * (f32::from(quant) - 32.0);
         }
     },
-    random_block: |rng| [&random_bytes(rng, 208)[..], &random_scale(rng, 0.0005)].concat(),
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_bytes(rng, 208)[..], &random_scale(rng, 0.0005)].concat()
+}

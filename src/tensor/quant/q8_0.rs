@@ -1,6 +1,7 @@
 //! Q8_0: blocks of 32 weights, an f16 scale `d` and 32 signed bytes; weight j is `d · byte j` (GGML's `block_q8_0`).
 
 use super::{Format, Int8View, f16_at, random_scale};
+use crate::tensor::Rng;
 
 pub static Q8_0: Format = Format {
     name: "q8_0",
@@ -18,9 +19,10 @@ pub static Q8_0: Format = Format {
             *out = f32::from(*byte as i8) * d;
         }
     },
-    random_block: |rng| {
-        let mut block = random_scale(rng, 0.01).to_vec();
-        block.extend((0..32).map(|_| rng.below(256) as u8));
-        block
-    },
 };
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    let mut block = random_scale(rng, 0.01).to_vec();
+    block.extend((0..32).map(|_| rng.below(256) as u8));
+    block
+}

@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::sampler::adjustment::{AdjustSettings, BANNED, IN_WINDOW, Words};
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`AdjustSettings`), biases [rows, vocabulary] (-∞ bans), marks
 /// [rows, 2 · vocabulary] u32 (changed: to zero). Output: logits [rows, vocabulary].
@@ -41,7 +41,9 @@ impl Op for AdjustLogits {
             grid: [vocabulary.div_ceil(256) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for AdjustLogits {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

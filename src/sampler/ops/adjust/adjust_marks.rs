@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::sampler::adjustment::{AdjustLists, AdjustSettings, BANNED, IN_WINDOW, Words, length_of};
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`AdjustSettings`), lists [rows, WORDS] u32 (`AdjustLists`), state [rows, 4] u32 (a row's first
 /// words: its position before the step, and its step), token [rows] u32, history [rows, capacity] u32 (changed), marks
@@ -53,7 +53,9 @@ impl Op for AdjustMarks {
             grid: [GROUPS as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for AdjustMarks {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[3].shape.elements(), inputs, |inputs| {
             let [settings, lists, state, token, mut history, mut marks] =

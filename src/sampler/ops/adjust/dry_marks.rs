@@ -6,7 +6,7 @@ use super::adjust_marks::{history, settings};
 use crate::error::Result;
 use crate::sampler::adjustment::{AdjustSettings, DryBreakerWords, Words, length_of};
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`AdjustSettings`), state [rows, 4] u32 (a row's first word: its position before the step),
 /// history [rows, capacity] u32, breakers [rows, vocabulary + TABLE] u32 (`DryBreakerWords`), marks [rows, 2 · vocabulary] u32 (changed: the
@@ -61,7 +61,9 @@ impl Op for DryMarks {
             grid: [GROUPS as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for DryMarks {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.elements() / AdjustSettings::WORDS, inputs, |inputs| {
             let [settings, state, history, breakers, mut marks] =

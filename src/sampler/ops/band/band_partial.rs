@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::sampler::band::{BAND, Band, modules};
 use crate::sampler::ops::choice::sample_partial::SHARES;
 use crate::sampler::truncation::{SampleSettings, Words, by_rows, defines, is_no_logit};
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32 (a row's second word is its
 /// step), band [rows, 4] u32. Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32. A share of which nothing is kept has the
@@ -40,7 +40,9 @@ impl Op for BandPartial {
             grid: [(SHARES / 64) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for BandPartial {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

@@ -5,7 +5,7 @@ use super::sample_band::Inputs;
 use crate::error::Result;
 use crate::sampler::band::{BAND, BandSettings, log2_mass, mass_of, modules};
 use crate::sampler::truncation::{MAX_GROUPS, SampleSettings, Words, by_rows, defines, depth_of, key_of, mass_bits};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), settings [rows, WORDS] u32 (`BandSettings`), band
 /// [rows, 4] u32, masses [rows, 2 · MAX_GROUPS] u32, token [rows] u32, mu [rows] (changed, where a row has a target): the surprise
@@ -43,7 +43,9 @@ impl Op for MirostatUpdate {
             grid: [rows as u32, 1, 1],
         })
     }
+}
 
+impl Reference for MirostatUpdate {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::sampler::band::{BAND, Band, BandSettings, modules};
 use crate::sampler::ops::{SampleHistogram, SampleRange, SampleSplit};
 use crate::sampler::truncation::{BORDER, Border, SampleSettings, Words, by_rows, defines, least_key_of, mass_bits};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), border [rows, BORDER] u32, settings
 /// [rows, WORDS] u32 (`BandSettings`), mu [rows]: the surprise that mirostat allows, in bits. Output: band [rows, 4] u32.
@@ -37,7 +37,9 @@ impl Op for SampleBand {
             grid: [rows as u32, 1, 1],
         })
     }
+}
 
+impl Reference for SampleBand {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

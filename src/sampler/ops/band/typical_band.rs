@@ -4,7 +4,7 @@ use super::typical_histogram::{by_digits, digits_of};
 use crate::error::Result;
 use crate::sampler::band::{BAND, BandSettings, DIGITS, TYPICAL, modules, part_of};
 use crate::sampler::truncation::{by_rows, defines};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`BandSettings`), tally [rows, TYPICAL] u32, band [rows, 4] u32 (changed).
 pub struct TypicalBand;
@@ -39,7 +39,9 @@ impl Op for TypicalBand {
             grid: [(inputs[2].shape.elements() / BAND) as u32, 1, 1],
         })
     }
+}
 
+impl Reference for TypicalBand {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[2].shape.elements() / BAND, inputs, |inputs| {
             let settings = BandSettings::of(&inputs[0].to_u32()?);

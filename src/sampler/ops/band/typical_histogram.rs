@@ -8,7 +8,7 @@ use crate::sampler::band::{
     weight,
 };
 use crate::sampler::truncation::{BINS, MAX_GROUPS, SampleSettings, Words, by_rows, defines, groups, mass_bits};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32, settings [rows, WORDS] u32
 /// (`BandSettings`), moments [rows, MAX_GROUPS · 5] u32, tally [rows, TYPICAL] u32 (changed: the histogram of this digit, and what
@@ -49,7 +49,9 @@ impl Op for TypicalHistogram {
             grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for TypicalHistogram {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

@@ -4,7 +4,7 @@ use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
 use crate::sampler::band::{Band, MOMENTS, TYPICAL, by_groups, modules, rows_of, weight};
 use crate::sampler::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
-use crate::tensor::{Capabilities, Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Capabilities, Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32. Outputs: moments
 /// [rows, MAX_GROUPS · 5] u32; tally [rows, TYPICAL] u32, all zero.
@@ -30,7 +30,9 @@ impl Op for TypicalMoments {
             grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for TypicalMoments {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

@@ -9,7 +9,7 @@ use crate::sampler::truncation::{
     MAX_GROUPS, SampleSettings, Words, by_rows, defines, groups, mass_as_float, mass_bits,
 };
 use crate::tensor::ops::pcg3d;
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32 (a row's second word is its
 /// step), settings [rows, WORDS] u32 (`BandSettings`), masses [rows, 2 · MAX_GROUPS] u32, band [rows, 4] u32 (changed).
@@ -49,7 +49,9 @@ impl Op for Xtc {
             grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for Xtc {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

@@ -4,7 +4,7 @@
 use super::sample_partial::SHARES;
 use crate::error::Result;
 use crate::sampler::truncation::{Chooser, SampleSettings, advance, by_rows};
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32
 /// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
@@ -59,7 +59,9 @@ impl Op for SampleMerge {
             grid: [rows as u32, 1, 1],
         })
     }
+}
 
+impl Reference for SampleMerge {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[4].shape.elements(), inputs, |inputs| {
             let values = inputs[0].to_f32()?;

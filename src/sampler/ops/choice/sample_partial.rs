@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::sampler::truncation::{by_rows, gumbel};
 use crate::tensor::ops::PCG3D;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, n] u32 (a row's first words: 1 / temperature as f32 bits, zero bits for
 /// greedy; seed, low and high word), state [rows, 4] u32 (a row's second word is its step). Outputs: values [rows, SHARES] f32,
@@ -43,7 +43,9 @@ impl Op for SamplePartial {
             grid: [(SHARES / 64) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for SamplePartial {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, one_row)
     }

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::sampler::step_logprobs::{Best, LEAST, MOST, NAN_KEY, NONE, StepLogprobs, defines, groups, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32, and what `logprobs_partial` gave for both: sums, best; the chosen tokens
 /// [rows] u32; values [rows, slots, 1 + MOST] f32 and tokens [rows, slots, MOST] u32 (changed at the step mod slots). A slot
@@ -48,7 +48,9 @@ impl Op for LogprobsMerge {
             grid: [rows as u32, 1, 1],
         })
     }
+}
 
+impl Reference for LogprobsMerge {
     /// From the logits themselves, in f64; of what `logprobs_partial` gave, only step and stop count.
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::sampler::step_logprobs::{Best, MOST, defines, groups, key_of, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32 (how many of the best, at most `MOST`), state [rows, 4] u32 (step and whether
 /// the sequence has stopped are a row's second and third word). Outputs: sums [rows, groups] f32, of exp(logit - the largest of
@@ -38,7 +38,9 @@ impl Op for LogprobsPartial {
             grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for LogprobsPartial {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         let (logits, wanted, state) = (inputs[0].to_f32()?, inputs[1].to_u32()?, inputs[2].to_u32()?);

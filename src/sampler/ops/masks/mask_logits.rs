@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use crate::sampler::mask_table::{Allowed, MaskTable};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect, grid_2d};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, grid_2d};
 
 /// Inputs: logits [rows, vocabulary] f32, masks [n, words] u32, a bit for each token, the first token's the lowest of the first
 /// word; table [MaskTable::WORDS] u32; state [rows, 4] u32, of which the step counts; chosen [rows, ring] u32, tokens by step;
@@ -56,7 +56,9 @@ impl Op for MaskLogits {
             grid: grid_2d((rows * vocabulary).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for MaskLogits {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         let ring = inputs[4].shape.elements() / rows;

@@ -7,7 +7,7 @@ use crate::sampler::truncation::{
     BINS, HISTOGRAM, Histogram, REST, SampleSettings, TALLY, Words, by_rows, defines, depth_of, groups, key_of,
     mass_bits, modules, weight_of,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, tally [rows, TALLY] u32 (changed: its histogram).
 pub struct SampleHistogram;
@@ -41,7 +41,9 @@ impl Op for SampleHistogram {
             grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for SampleHistogram {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::sampler::truncation::{MAX_GROUPS, TALLY, by_rows, defines, group_of, groups, key_of, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Input: logits [rows, vocabulary]. Output: tally [rows, TALLY] u32, of which the histogram is zero.
 pub struct SampleRange;
@@ -27,7 +27,9 @@ impl Op for SampleRange {
             grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for SampleRange {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let mut tally = vec![0; TALLY];

@@ -7,7 +7,7 @@ use crate::sampler::truncation::{
     BORDER, Border, Chooser, MAX_GROUPS, NONE, REST, SampleSettings, Words, advance, by_rows, candidates_of, defines,
     depth_of, is_no_logit, least_key_of, mass_bits, modules,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, values [rows, MAX_GROUPS] f32, tokens [rows, MAX_GROUPS] u32, border
 /// [rows, BORDER] u32, state [rows, 4] u32 (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed), as `sample_merge`
@@ -57,7 +57,9 @@ impl Op for SampleResolve {
             grid: [rows as u32, 1, 1],
         })
     }
+}
 
+impl Reference for SampleResolve {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| self.reference_of_row(inputs))
     }

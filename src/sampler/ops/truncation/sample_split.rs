@@ -7,7 +7,7 @@ use crate::sampler::truncation::{
     BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, by_rows, defines,
     depth_of, group_of, groups, key_of, mass_bits, modules, segment,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, state [rows, 4] u32 (a row's second word is its step), tally
 /// [rows, TALLY] u32. Outputs: values [rows, MAX_GROUPS] f32 and tokens [rows, MAX_GROUPS] u32, each workgroup's best of what is
@@ -40,7 +40,9 @@ impl Op for SampleSplit {
             grid: [groups(vocabulary) as u32, rows as u32, 1],
         })
     }
+}
 
+impl Reference for SampleSplit {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, one_row)
     }

@@ -5,7 +5,7 @@ use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::Activation;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate, up, of one shape. Output: the same shape.
 #[derive(Default)]
@@ -36,7 +36,9 @@ impl Op for Swiglu {
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Swiglu {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (gate, up) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
         let product: Vec<f32> =

@@ -7,7 +7,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::Activation;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate_up [tokens, 2 · columns], each token's gate first. Output: [tokens, columns].
 #[derive(Default)]
@@ -41,7 +41,9 @@ impl Op for SwigluFused {
             grid: grid_2d(numbers.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for SwigluFused {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let [tokens, columns] = halves("swiglu_fused", &[inputs[0].desc()])?;
         Ok(vec![HostTensor::f32(&[tokens, columns], &swiglu_of_halves(self.activation, &inputs[0].to_f32()?, columns))])

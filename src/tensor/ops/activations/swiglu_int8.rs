@@ -8,7 +8,7 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::ops::Activation;
 use crate::tensor::ops::products::quantize::{QUANTIZED_TOLERANCE, quantize_reference, quantized};
 use crate::tensor::quant::BLOCK;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate_up [tokens, 2 · columns], each token's gate first. Outputs: those of `quantize` for [tokens, columns].
 #[derive(Default)]
@@ -38,7 +38,9 @@ impl Op for SwigluInt8 {
             grid: grid_2d(blocks.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for SwigluInt8 {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let [tokens, columns] = halves("swiglu_int8", &[inputs[0].desc()])?;
         Ok(quantize_reference(&swiglu_of_halves(self.activation, &inputs[0].to_f32()?, columns), tokens, columns))

@@ -6,7 +6,7 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::ops::{Activation, SwigluFused};
 use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: gate and up [tokens, 2 · columns], columns a multiple of 32. Output: [tokens, columns], each row in planes.
 #[derive(Default)]
@@ -38,7 +38,9 @@ impl Op for SwigluPlanes {
             grid: grid_2d(words.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for SwigluPlanes {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         SwigluFused { activation: self.activation }.reference(inputs)?.iter().map(rows_to_planar).collect()
     }

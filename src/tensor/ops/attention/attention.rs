@@ -10,7 +10,7 @@ use crate::tensor::op::expect;
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is
 /// the position of the first token). The new tokens' keys and values are in the cache already. Output:
@@ -106,7 +106,9 @@ impl Op for Attention {
             grid: grid_2d(tokens * self.heads, capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Attention {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let first = inputs[3].to_u32()?[0] as usize;
         self.reference_over(inputs, |token| {

@@ -9,7 +9,7 @@ use crate::tensor::ops::Splits;
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::BLOCK;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: sums [tokens · splits, heads · head_dim] and totals [tokens · splits, heads · 2] of `attention_split`, state [4] u32
 /// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it. Output: [tokens, heads · head_dim], each row
@@ -71,7 +71,9 @@ impl Op for AttentionMerge {
             grid: grid_2d(words.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for AttentionMerge {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);

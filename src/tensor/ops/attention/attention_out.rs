@@ -11,7 +11,7 @@ use crate::tensor::ops::products::mat_vec::reference_linear;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
 /// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped: then nothing is done), a
@@ -111,7 +111,9 @@ impl Op for AttentionOut {
         let [rows, columns] = [0, 1].map(|dim| inputs[2].shape.dims().get(dim).copied().unwrap_or_default());
         [rows, columns, self.splits.splits]
     }
+}
 
+impl Reference for AttentionOut {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[2].shape.matrix()?;
         let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);

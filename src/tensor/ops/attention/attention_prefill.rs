@@ -8,7 +8,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::subgroup_lanes;
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{cache_defines, cached, case_dtype, random_cache, set_cached};
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs and output as those of `attention`; which it runs where tiles don't pay or don't fit: on software adapters, where
 /// barriers are dear, and for heads whose dimensions are no multiple of 4 or more than 256.
@@ -125,7 +125,9 @@ impl Op for AttentionPrefill {
     fn tuning_sizes(&self, _: &[Desc]) -> [usize; 3] {
         [self.attention.heads, self.attention.kv_heads, self.attention.head_dim]
     }
+}
 
+impl Reference for AttentionPrefill {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         self.attention.reference(inputs)
     }

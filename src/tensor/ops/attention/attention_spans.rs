@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::ops::Attention;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: q [tokens, heads · head_dim], k and v [tokens, kv_heads · head_dim], spans [tokens, 2] u32: the first token that a
 /// token looks at, and the one behind the last; at least one, and none past the tokens. Output: [tokens, heads · head_dim].
@@ -62,7 +62,9 @@ impl Op for AttentionSpans {
         kernel.defines.push(("SPANS", Define::Flag));
         Ok(kernel)
     }
+}
 
+impl Reference for AttentionSpans {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let spans = inputs[3].to_u32()?;
         self.attention().reference_over(inputs, |token| spans[2 * token] as usize..spans[2 * token + 1] as usize)

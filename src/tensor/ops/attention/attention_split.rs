@@ -12,7 +12,7 @@ use crate::tensor::ops::cache::cache_dtype::{
 };
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::planar::to_planar;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
 /// first token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each split
@@ -132,7 +132,9 @@ impl Op for AttentionSplit {
     fn tuning_sizes(&self, _: &[Desc]) -> [usize; 3] {
         [self.heads, self.kv_heads, self.head_dim]
     }
+}
 
+impl Reference for AttentionSplit {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let [k, v] = [cached(&inputs[1], self.head_dim)?, cached(&inputs[2], self.head_dim)?];
         let q = inputs[0].to_f32()?;

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: a cache [sequences, capacity, columns] of any dtype but a weight's (changed), each of whose sequences has whole words.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,9 @@ impl Op for CopySequence {
             grid: grid_2d(words.div_ceil(256), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for CopySequence {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (of_sequence, words) = self.words(inputs[0].desc())?;
         let source = 4 * self.from * of_sequence;

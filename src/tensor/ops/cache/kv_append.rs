@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: k and v [tokens, kv_dim], k_cache and v_cache [capacity, kv_dim] (changed; in q8_0 `cache_columns` of the heads), state
 /// [4] u32 (state[0] is the position of the first token). Tokens past the capacity are not written; the caller checks that there is
@@ -67,7 +67,9 @@ impl Op for KvAppend {
             grid: grid_2d(items.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for KvAppend {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, kv_dim) = inputs[0].shape.matrix()?;
         let start = inputs[4].to_u32()?[0] as usize * kv_dim;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: a cache [capacity, `cache_columns` of the heads] (changed), and to turn heads the frequencies [n] of rope with
 /// 2n ≤ head_dim (the rest of a head is only moved). `rows` rows from `first_from` on come to stand from `first_to` on, where none of
@@ -85,7 +85,9 @@ impl Op for KvShift {
             grid: grid_2d(heads, capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for KvShift {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[0].shape.matrix()?;
         let row = columns / cache_columns(inputs[0].dtype, 1, self.head_dim) * self.head_dim;

@@ -9,7 +9,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::{KvAppend, QkvParts, Rope};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: qkv [tokens, (heads + 2 · kv_heads) · head_dim] (a token's q, then k, then v, as far as they are among the parts),
 /// frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone), state [4] u32 (state[0] is the position of the first
@@ -123,7 +123,9 @@ impl Op for RopeKvAppend {
             grid: grid_2d(items.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for RopeKvAppend {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         if Placement::of("rope_kv_append", inputs[2].desc(), tokens)? == Placement::Sequences {

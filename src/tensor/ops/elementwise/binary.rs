@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Which function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,9 @@ impl Op for Binary {
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Binary {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (x, y) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
         let of = |(x, y): (&f32, &f32)| self.kind.of(f64::from(*x), f64::from(*y)) as f32;

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Shape};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Shape};
 
 /// No inputs. Output: `shape`.
 pub struct Fill {
@@ -32,7 +32,9 @@ impl Op for Fill {
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Fill {
     fn reference(&self, _: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         Ok(vec![HostTensor::f32(self.shape.dims(), &vec![self.value; self.shape.elements()])])
     }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Shape};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Shape};
 
 /// No inputs. Output: `shape`, multiples of 2^-24.
 pub struct Random {
@@ -33,7 +33,9 @@ impl Op for Random {
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Random {
     fn reference(&self, _: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let numbers: Vec<f32> = (0..self.shape.elements() as u32)
             .map(|i| (pcg3d([i, self.seed as u32, (self.seed >> 32) as u32])[0] >> 8) as f32 / 16_777_216.0)

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x (changed), of any shape.
 pub struct Softcap {
@@ -35,7 +35,9 @@ impl Op for Softcap {
             grid: grid_2d(n.div_ceil(4 * 64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Softcap {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let cap = f64::from(self.cap);
         let capped: Vec<f32> =

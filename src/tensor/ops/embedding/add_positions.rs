@@ -7,7 +7,7 @@ use crate::tensor::op::expect;
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::planar::to_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] (changed), positions [rows here, columns], state [4] u32 (state[0] is the position of the first
 /// token) or [tokens, 4], one for each token's sequence. Past the last position that is added; the caller checks that there is room.
@@ -68,7 +68,9 @@ impl Op for AddPositions {
             grid: grid_2d((tokens * blocks).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for AddPositions {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let (rows_here, _) = inputs[1].shape.matrix()?;

@@ -7,7 +7,7 @@ use crate::tensor::op::expect;
 use crate::tensor::ops::products::mat_vec::LARGE_VOCABULARY;
 use crate::tensor::planar::to_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: tokens [tokens] u32, weight [vocabulary, columns]. Output: [tokens, columns]. Tokens are below the vocabulary's
 /// size; the caller checks that.
@@ -54,7 +54,9 @@ impl Op for Embedding {
             grid: grid_2d((tokens * blocks).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Embedding {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let tokens = inputs[0].to_u32()?;
         let (_, columns) = inputs[1].shape.matrix()?;

@@ -7,7 +7,7 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::to_planar;
 use crate::tensor::quant::{BLOCK, Format};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: tokens [tokens] u32, weight [rows, columns], x [tokens, columns] (changed).
 pub struct EmbeddingPart {
@@ -61,7 +61,9 @@ impl Op for EmbeddingPart {
             grid: grid_2d((tokens * blocks).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for EmbeddingPart {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let tokens = inputs[0].to_u32()?;
         let (rows, columns) = inputs[1].shape.matrix()?;

@@ -6,7 +6,7 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: y [tokens · used, columns], weights [tokens, used], and with `adds` x [tokens, columns] (changed: x += sum). Output
 /// without: [tokens, columns].
@@ -65,7 +65,9 @@ impl Op for CombineExperts {
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for CombineExperts {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[0].shape.matrix()?;
         let (tokens, used) = inputs[1].shape.matrix()?;

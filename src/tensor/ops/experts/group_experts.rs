@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: ids [tokens, used] u32, the experts of each token. Outputs: order [tokens · used] u32, the numbers of the pairs, those of an
 /// expert together and in their order; tiles [n, 4] u32, runs of at most `TILE` of them: expert, first place in the order, count, 0.
@@ -48,7 +48,9 @@ impl Op for GroupExperts {
             grid: [1, 1, 1],
         })
     }
+}
 
+impl Reference for GroupExperts {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let ids = inputs[0].to_u32()?;
         let (mut order, mut tiles) = (Vec::new(), Vec::new());

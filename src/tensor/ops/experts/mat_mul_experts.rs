@@ -7,7 +7,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::ops::products::mat_vec::{ragged, takes_case};
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [tokens, columns] or [tokens · used, columns], order [tokens · used] u32 and tiles [n, 4] u32 of `group_experts`, weight
 /// [experts · rows, columns]. Output: [tokens · used, rows], for each token and each of its experts the product with the expert's
@@ -79,7 +79,9 @@ impl Op for MatMulExperts {
     fn kernel_as(&self, variant: &Variant, inputs: &[Desc], outputs: &[Desc], _: &Capabilities) -> Result<Kernel> {
         self.kernel_of(variant.get("direct") == 1, inputs, outputs)
     }
+}
 
+impl Reference for MatMulExperts {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (x_rows, columns) = inputs[0].shape.matrix()?;
         let (order, tiles) = (inputs[1].to_u32()?, inputs[2].to_u32()?);

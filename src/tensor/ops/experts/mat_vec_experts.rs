@@ -9,7 +9,7 @@ use crate::tensor::op::expect;
 use crate::tensor::ops::products::mat_vec::ragged;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] or [tokens · used, columns], ids [tokens, used] u32 (the experts of each token), weight
 /// [experts · rows, columns]. Output: [tokens · used, rows], for each token and each of its experts the product with the expert's
@@ -110,7 +110,9 @@ impl Op for MatVecExperts {
             grid: [row_groups, (items as u32).div_ceil(planes), planes],
         })
     }
+}
 
+impl Reference for MatVecExperts {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (x_rows, columns) = inputs[0].shape.matrix()?;
         let ids = inputs[1].to_u32()?;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: router logits [tokens, experts]. Outputs: ids [tokens, used] u32, the most probable first and of equals the one with the
 /// smaller number, and their weights [tokens, used].
@@ -56,7 +56,9 @@ impl Op for RouteExperts {
             grid: grid_2d(tokens, capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for RouteExperts {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, experts) = inputs[0].shape.matrix()?;
         let (mut ids, mut weights) = (Vec::new(), Vec::new());

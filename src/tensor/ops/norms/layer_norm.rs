@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], weight [groups · columns] (row r takes the part r mod groups: heads may have norms of their own), and,
 /// if there is one, a bias [columns]. Output: [rows, columns].
@@ -53,7 +53,9 @@ impl Op for LayerNorm {
             grid: grid_2d(rows, capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for LayerNorm {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[0].shape.matrix()?;
         let (x, weight) = (inputs[0].to_f32()?, inputs[1].to_f32()?);

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [1, columns] (changed: x += y / √(mean y² + ε) · weight), y [1, columns], weight [columns]. All of one order of columns,
 /// which may be planes (`tensor/planar.rs`).
@@ -58,7 +58,9 @@ impl Op for NormAdd {
             grid: [1, 1, 1],
         })
     }
+}
 
+impl Reference for NormAdd {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (mut x, y, weight) = (inputs[0].to_f32()?, inputs[1].to_f32()?, inputs[2].to_f32()?);
         let mean = y.iter().map(|y| f64::from(*y).powi(2)).sum::<f64>() / y.len() as f64;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] (changed; of a token, the heads of queries, those of keys, and what is left alone), weights
 /// [query_length + key_length] (that of queries, then that of keys).
@@ -64,7 +64,9 @@ impl Op for NormHeads {
             grid: grid_2d(tokens * heads, capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for NormHeads {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[0].shape.matrix()?;
         let weights = inputs[1].to_f32()?;

@@ -6,7 +6,7 @@ use crate::gpu::Capabilities;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::ops::products::quantize::{QUANTIZED_TOLERANCE, quantize_reference, quantized};
 use crate::tensor::quant::BLOCK;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], weight [columns]. Outputs: those of `quantize`.
 pub struct RmsNormInt8 {
@@ -35,7 +35,9 @@ impl Op for RmsNormInt8 {
             grid: grid_2d(rows, capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for RmsNormInt8 {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let normal = RmsNorm { epsilon: self.epsilon }.reference(inputs)?;

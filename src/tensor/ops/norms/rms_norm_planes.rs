@@ -7,7 +7,7 @@ use crate::tensor::ops::RmsNorm;
 use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::team::Team;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], columns a multiple of 32; weight [columns]. Output: [rows, columns], each row in planes.
 pub struct RmsNormPlanes {
@@ -38,7 +38,9 @@ impl Op for RmsNormPlanes {
             grid: grid_2d(rows.div_ceil(team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for RmsNormPlanes {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         RmsNorm { epsilon: self.epsilon }.reference(inputs)?.iter().map(rows_to_planar).collect()
     }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::ops::Epilogue;
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
 /// residual.
@@ -52,7 +52,9 @@ impl Op for MatMul {
     fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         self.kernel_of(variant.get("direct") == 1, inputs)
     }
+}
 
+impl Reference for MatMul {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, _) = inputs[0].shape.matrix()?;
         let (rows, _) = inputs[1].shape.matrix()?;

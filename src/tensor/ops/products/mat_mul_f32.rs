@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: a [m, k], b [k, n]. Output: [m, n].
 pub struct MatMulF32;
@@ -43,7 +43,9 @@ impl Op for MatMulF32 {
             grid: [n.div_ceil(TILE_COLUMNS) as u32, m.div_ceil(TILE_ROWS) as u32, 1],
         })
     }
+}
 
+impl Reference for MatMulF32 {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let ((m, k), (_, n)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         let (a, b) = (inputs[0].to_f32()?, inputs[1].to_f32()?);

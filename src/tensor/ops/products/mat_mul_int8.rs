@@ -9,7 +9,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::ops::Epilogue;
 use crate::tensor::quant::{BLOCK, FORMATS, Int8View};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: quants [tokens, columns / 4] i8x4 and scales [tokens, columns / 32], as `quantize` makes them, weight
 /// [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a residual.
@@ -126,7 +126,9 @@ impl Op for MatMulInt8 {
         // Few tokens make few workgroups, for which the rule stands that was measured.
         [rows, columns, usize::from(inputs[0].shape.dims()[0] > 128)]
     }
+}
 
+impl Reference for MatMulInt8 {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, _) = inputs[0].shape.matrix()?;
         let (rows, columns) = inputs[2].shape.matrix()?;

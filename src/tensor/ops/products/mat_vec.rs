@@ -9,7 +9,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::quant::{BLOCK, FORMATS, Format};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [1, columns], weight [rows, columns]. Output: [1, rows].
 pub struct MatVec;
@@ -45,7 +45,9 @@ impl Op for MatVec {
             grid: grid_2d(rows.div_ceil(ROWS * teams as usize), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for MatVec {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, _) = inputs[1].shape.matrix()?;
         let product: Vec<f32> = reference_linear(inputs)?.iter().map(|value| *value as f32).collect();

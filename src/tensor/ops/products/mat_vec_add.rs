@@ -9,7 +9,7 @@ use crate::tensor::ops::Residual;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::FORMATS;
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], a bias of all
 /// rows, if there is one, and x [1, rows] in planes, if that is what the product is added to (`Residual`).
@@ -67,7 +67,9 @@ impl Op for MatVecAdd {
         let (_, columns) = inputs[1].shape.matrix()?;
         self.kernel_of(Team::of(variant, columns, capabilities), variant.get("rows"), inputs, capabilities)
     }
+}
 
+impl Reference for MatVecAdd {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let activations = from_planar(&inputs[0].to_f32()?);
         let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);

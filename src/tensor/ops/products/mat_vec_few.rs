@@ -13,7 +13,7 @@ use crate::tensor::ops::Epilogue;
 use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
 /// residual.
@@ -92,7 +92,9 @@ impl Op for MatVecFew {
             grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for MatVecFew {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let (rows, _) = inputs[1].shape.matrix()?;

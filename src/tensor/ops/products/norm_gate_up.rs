@@ -10,7 +10,7 @@ use crate::tensor::ops::{Activation, RowNorm};
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias: `RowNorm`), weight [2 · outputs, columns] (all rows of
 /// the gate, then all of up). Output: [1, outputs] in planes.
@@ -57,7 +57,9 @@ impl Op for NormGateUp {
         let (_, columns) = inputs[2].shape.matrix()?;
         self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
     }
+}
 
+impl Reference for NormGateUp {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let x = from_planar(&inputs[0].to_f32()?);
         let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();

@@ -14,7 +14,7 @@ use crate::tensor::ops::{QkvParts, RowNorm};
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
 /// (the norm's weight in planes, of a layer norm also its bias, then rope's frequency of each pair, then the biases of all three parts;
@@ -108,7 +108,9 @@ impl Op for NormQkv {
         let (_, columns) = inputs[2].shape.matrix()?;
         self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
     }
+}
 
+impl Reference for NormQkv {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[2].shape.matrix()?;
         let capacity = inputs.get(CACHES).map_or(0, |cache| cache.shape.dims()[0]);

@@ -10,7 +10,7 @@ use crate::tensor::ops::{Activation, RowNorm};
 use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng, Variant};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias:
 /// `RowNorm`), weight [rows, columns], and a bias of all rows, if there is one. Output: [1, rows] in planes. Where the weight is a part of
@@ -79,7 +79,9 @@ impl Op for NormUp {
         let (_, columns) = inputs[2].shape.matrix()?;
         self.kernel_of(Team::of(variant, columns, capabilities), inputs, capabilities)
     }
+}
 
+impl Reference for NormUp {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let x = from_planar(&inputs[0].to_f32()?);
         let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();

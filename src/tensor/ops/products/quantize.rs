@@ -6,7 +6,7 @@ use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns], columns a multiple of 32. Outputs: quants [tokens, columns / 4] i8x4, in the order of the
 /// columns, and scales [tokens, columns / 32]; x ≈ quant · scale.
@@ -35,7 +35,9 @@ impl Op for Quantize {
             grid: grid_2d(blocks.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for Quantize {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         Ok(quantize_reference(&inputs[0].to_f32()?, tokens, columns))

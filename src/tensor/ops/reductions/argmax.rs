@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [rows] u32, the column of each row's largest element, the first among equals; u32::MAX for
 /// a row that holds a NaN, or nothing but -∞. The same choice as `sample_partial` and `sample_merge` make when they are greedy.
@@ -35,7 +35,9 @@ impl Op for Argmax {
             grid: [rows as u32, 1, 1],
         })
     }
+}
 
+impl Reference for Argmax {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let x = inputs[0].to_f32()?;

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::lanes_defines;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x, y, of one number of elements. Output: [1].
 pub struct Dot;
@@ -46,7 +46,9 @@ impl Op for Dot {
             grid: [1, 1, 1],
         })
     }
+}
 
+impl Reference for Dot {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (x, y) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
         let sum: f64 = x.iter().zip(&y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();

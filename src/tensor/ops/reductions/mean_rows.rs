@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], spans [n, 2] u32: the first row of each mean, and the one behind its last; at least one, and none
 /// past the rows. Output: [n, columns].
@@ -36,7 +36,9 @@ impl Op for MeanRows {
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for MeanRows {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (_, columns) = inputs[0].shape.matrix()?;
         let (x, spans) = (inputs[0].to_f32()?, inputs[1].to_u32()?);

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::ops::Rope;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, heads · head_dim] (changed), frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone),
 /// positions [tokens] u32.
@@ -51,7 +51,9 @@ impl Op for RopePositions {
         kernel.defines.push(("POSITIONS", Define::Flag));
         Ok(kernel)
     }
+}
 
+impl Reference for RopePositions {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let positions = inputs[2].to_u32()?;

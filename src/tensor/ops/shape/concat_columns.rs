@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: a [rows, n], b [rows, m]. Output: [rows, n + m], a row of a and then the same of b.
 pub struct ConcatColumns;
@@ -34,7 +34,9 @@ impl Op for ConcatColumns {
             grid: grid_2d(elements.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for ConcatColumns {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let ((rows, n), (_, m)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         let (a, b) = (inputs[0].to_f32()?, inputs[1].to_f32()?);

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Rng};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], all [rows, all columns] (changed: columns `first` to `first + columns`).
 pub struct PlaceColumns {
@@ -45,7 +45,9 @@ impl Op for PlaceColumns {
             grid: grid_2d((rows * columns).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
+}
 
+impl Reference for PlaceColumns {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let ((_, columns), (rows, all_columns)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         let (x, mut all) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
