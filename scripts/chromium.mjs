@@ -47,7 +47,7 @@ export function chromiumPath() {
   return APPLICATIONS[process.platform]?.find((file) => existsSync(file));
 }
 
-/** Its driver for wasm-pack: CHROMEDRIVER, or what is installed. */
+/** Its driver for the tests in wasm: CHROMEDRIVER, or what is installed. */
 export function chromedriverPath() {
   const wished = process.env.CHROMEDRIVER;
   if (wished) {
@@ -106,24 +106,48 @@ export function likelyAdapter() {
   return realGpu() === undefined ? 'swiftshader' : 'gpu';
 }
 
-/**
- * Starts Chromium without a window, by playwright-core.
- * adapter: "gpu", "swiftshader" (WebGPU on the CPU) or "none" (no flags: on a machine without a GPU there is no adapter).
- */
-export async function launchChromium({ adapter = likelyAdapter(), args = [] } = {}) {
+/** How playwright-core is to start Chromium for one of the adapters "gpu", "swiftshader" and "none". */
+function launchOptions(adapter, args) {
   const executablePath = chromiumPath();
   if (executablePath === undefined) throw new Problem('there is no Chromium: install it, or name one with CHROME_PATH');
   const { args: adapterArgs, env } =
     adapter === 'none' ? { args: [], env: {} }
     : adapter === 'gpu' ? (realGpu() ?? SWIFTSHADER)
     : SWIFTSHADER;
-  const { chromium } = await import('playwright-core');
-  return chromium.launch({
+  return {
     executablePath,
     headless: true,
     args: [...QUIET, ...SANDBOX, ...adapterArgs, ...args],
     env: { ...process.env, ...env },
     // Playwright's own default switches software WebGPU on, which would hide that a real GPU is not used.
     ...(adapter === 'gpu' ? { ignoreDefaultArgs: ['--enable-unsafe-swiftshader'] } : {}),
-  });
+  };
+}
+
+/**
+ * Starts Chromium without a window, by playwright-core.
+ * adapter: "gpu", "swiftshader" (WebGPU on the CPU) or "none" (no flags: on a machine without a GPU there is no adapter).
+ */
+export async function launchChromium({ adapter = likelyAdapter(), args = [] } = {}) {
+  const options = launchOptions(adapter, args);
+  const { chromium } = await import('playwright-core');
+  return chromium.launch(options);
+}
+
+/** Starts a Chromium on SwiftShader that several processes use, each with contexts of its own. */
+export async function serveChromium() {
+  const options = launchOptions('swiftshader', []);
+  const { chromium } = await import('playwright-core');
+  const server = await chromium.launchServer(options);
+  let running = true;
+  server.on('close', () => (running = false));
+  return { endpoint: server.wsEndpoint(), isRunning: () => running, close: () => server.close() };
+}
+
+/** The Chromium on SwiftShader that is served at RILLM_TEST_BROWSER, as in `npm test`; else one of the caller's own. */
+export async function sharedChromium() {
+  const endpoint = process.env.RILLM_TEST_BROWSER;
+  if (!endpoint) return launchChromium({ adapter: 'swiftshader' });
+  const { chromium } = await import('playwright-core');
+  return chromium.connect(endpoint);
 }

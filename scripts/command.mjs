@@ -34,6 +34,15 @@ export function runLines(program, args, { env, cwd = root, onLine }) {
   });
 }
 
+/** Runs a program to its end; resolves to its exit status and what it wrote to stdout. Its stderr is ours. */
+export async function captured(program, args, { env, cwd = root } = {}) {
+  let text = '';
+  const code = await exitCode(program, args, { env, cwd, stdio: ['ignore', 'pipe', 'inherit'] }, (child) => {
+    child.stdout.setEncoding('utf8').on('data', (piece) => (text += piece));
+  });
+  return { code, text };
+}
+
 function exitCode(program, args, options, started = () => {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { ...options, env: options.env ?? process.env });

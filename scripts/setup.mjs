@@ -19,10 +19,11 @@ export function toolsEnv(extra = {}) {
 }
 
 /**
- * Parts: "build" (Rust target, wasm-bindgen, npm packages), "browser", "test" (wasm-pack, driver, native Vulkan).
+ * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen, and wasm-pack for "test"), "browser", "test" (driver,
+ * native Vulkan).
  * A missing browser ends the set-up only where `browserNeeded`.
  */
-export async function setup({ browser = true, test = true, browserNeeded = true, quietStdout = false } = {}) {
+export async function setup({ tools: toolsWanted = true, browser = true, test = true, browserNeeded = true, quietStdout = false } = {}) {
   const say = (text) => (quietStdout ? console.error : console.log)(`setup: ${text}`);
   const install = (program, args, options) => run(program, args, { ...options, quietStdout });
 
@@ -41,8 +42,8 @@ export async function setup({ browser = true, test = true, browserNeeded = true,
     say(`installing the Rust target ${TARGET}`);
     await install('rustup', ['target', 'add', TARGET]);
   }
-  await cargoTool('wasm-bindgen', 'wasm-bindgen-cli', lockedVersion('wasm-bindgen'), { say, install });
-  if (test) await cargoTool('wasm-pack', 'wasm-pack', WASM_PACK_VERSION, { say, install });
+  if (toolsWanted) await cargoTool('wasm-bindgen', 'wasm-bindgen-cli', lockedVersion('wasm-bindgen'), { say, install });
+  if (toolsWanted && test) await cargoTool('wasm-pack', 'wasm-pack', WASM_PACK_VERSION, { say, install });
   await npmPackages({ say, install });
 }
 

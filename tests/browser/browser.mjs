@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { unpackPackage } from '../../scripts/build.mjs';
-import { launchChromium } from '../../scripts/chromium.mjs';
+import { launchChromium, sharedChromium } from '../../scripts/chromium.mjs';
 import { root } from '../../scripts/command.mjs';
 import { readNpy } from '../../scripts/rill/npy.mjs';
 import { demoMounts, serve } from '../../scripts/serve.mjs';
@@ -106,7 +106,8 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     { ...(await demoMounts(root, packed)), '/golden/': golden, '/folders/': join(root, 'tests/golden/folders'), '/encoders/': join(root, 'tests/golden/encoders'), '/made/': made },
     { handle: misbehave(made) },
   );
-  const browser = await launchChromium({ adapter, args });
+  const own = adapter !== 'swiftshader' || args.length > 0;
+  const browser = own ? await launchChromium({ adapter, args }) : await sharedChromium();
 
   async function openPage({ url = `${site.origin}/blank/`, allowed = [], ...options } = {}) {
     const context = await browser.newContext(options);

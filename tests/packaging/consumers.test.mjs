@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { launchChromium } from '../../scripts/chromium.mjs';
+import { sharedChromium } from '../../scripts/chromium.mjs';
 import { npm, root } from '../../scripts/command.mjs';
 import { serve } from '../../scripts/serve.mjs';
 
@@ -46,7 +46,7 @@ before(async () => {
   writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
   const [program, args] = npm('install', '--no-audit', '--no-fund', '--offline', tarball);
   execFileSync(program, args, { cwd: project, stdio: 'pipe' });
-  browser = await launchChromium({ adapter: 'swiftshader' });
+  browser = await sharedChromium();
 }, LIMIT);
 after(async () => {
   await browser?.close();

@@ -1,0 +1,97 @@
+// The native tests: builds their programs, then runs each file's tests in a process of its own, as many at once as there are cores.
+// So a crash costs one file, and every file has its seconds. Built-in modules only.
+
+import { spawn } from 'node:child_process';
+import { availableParallelism } from 'node:os';
+import { basename, dirname } from 'node:path';
+
+import { captured, output, Problem } from '../command.mjs';
+import { rustCounts, sum } from './counts.mjs';
+import { longestFirst } from './times.mjs';
+
+/** Programs whose modules are files of tests; the others are run whole. */
+const BY_FILE = ['gpu', 'engine', 'text'];
+
+/** Builds all test programs; resolves to their names, files and folders. */
+async function programs() {
+  const { code, text } = await captured('cargo', ['test', '--workspace', '--locked', '--no-run', '--message-format=json-render-diagnostics']);
+  if (code !== 0) throw new Problem('the native tests do not compile');
+  const artifacts = text.split('\n').filter((line) => line.startsWith('{"reason":"compiler-artifact"')).map((line) => JSON.parse(line));
+  return artifacts
+    .filter(({ executable, profile }) => profile.test && executable)
+    .map(({ executable, manifest_path, target }) => ({
+      name: target.kind.includes('test') ? target.name : `${target.name} (src)`,
+      executable,
+      folder: dirname(manifest_path),
+    }));
+}
+
+/** The tests of a program by file. A program that lists none is left out: `web` is for browsers. */
+function filesOf({ name, executable, folder }) {
+  const listed = output(executable, ['--list', '--format', 'terse'], { cwd: folder });
+  if (listed === undefined) throw new Problem(`${basename(executable)} does not list its tests`);
+  const tests = listed.split('\n').filter((line) => line.endsWith(': test')).map((line) => line.slice(0, -': test'.length));
+  if (!BY_FILE.includes(name)) return tests.length === 0 ? [] : [{ name: `native ${name}`, executable, folder, tests: [] }];
+  return Array.from(grouped(tests), ([file, tests]) => ({ name: `native ${name}/${file}`, executable, folder, tests }));
+}
+
+function grouped(tests) {
+  const files = new Map();
+  for (const test of tests) {
+    const file = test.split('::')[0];
+    files.set(file, [...(files.get(file) ?? []), test]);
+  }
+  return files;
+}
+
+const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?? {}));
+
+/** Runs a file's tests; their output is printed in one piece. */
+function runFile({ name, executable, folder, tests }) {
+  return new Promise((resolve) => {
+    const begin = performance.now();
+    const args = ['--test-threads=1', ...(tests.length > 0 ? ['--exact', ...tests] : [])];
+    const child = spawn(executable, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, CARGO_MANIFEST_DIR: folder } });
+    let text = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8');
+      stream.on('data', (piece) => (text += piece));
+    }
+    child.on('error', (error) => (text += `${executable} did not start: ${error.message}\n`));
+    child.on('close', (code, signal) => {
+      const seconds = (performance.now() - begin) / 1000;
+      console.log(`\n── ${name}, ${seconds.toFixed(1)} s\n${text.trim()}`);
+      const counts = countsOf(text);
+      if (signal !== null) console.log(`${name}: ended by ${signal}`);
+      if (code !== 0 && counts.failed === 0) counts.failed = 1;
+      // A filter that matches nothing would pass.
+      if (code === 0 && tests.length > 0 && counts.passed + counts.skipped !== tests.length) counts.failed += 1;
+      resolve({ name, ...counts, seconds });
+    });
+  });
+}
+
+const EXAMPLES = 'native examples';
+
+/** Runs what stands as code in doc comments. */
+async function examples() {
+  const begin = performance.now();
+  const { code, text } = await captured('cargo', ['test', '--workspace', '--doc', '--locked']);
+  console.log(text.trim());
+  const counts = countsOf(text);
+  if (code !== 0 && counts.failed === 0) counts.failed = 1;
+  return { name: EXAMPLES, ...counts, seconds: (performance.now() - begin) / 1000 };
+}
+
+/** Runs the files whose names hold `part`; resolves to a row for each. */
+export async function nativeTests(part = '') {
+  const waiting = longestFirst((await programs()).flatMap(filesOf)).filter(({ name }) => name.includes(part));
+  if (waiting.length === 0 && !EXAMPLES.includes(part)) throw new Problem(`there is no native test ${part}`);
+  const rows = [];
+  const worker = async () => {
+    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) rows.push(await runFile(file));
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  if (EXAMPLES.includes(part)) rows.push(await examples());
+  return rows;
+}

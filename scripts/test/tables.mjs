@@ -1,0 +1,21 @@
+// What `npm test` ends with: the seconds of steps and of files, and the line that sums up.
+
+import { sum } from './counts.mjs';
+
+const COLUMNS = ['passed', 'failed', 'skipped'];
+
+function print(title, rows) {
+  const width = Math.max(title.length, ...rows.map(({ name }) => name.length)) + 2;
+  const line = (name, cells) => console.log(name.padEnd(width) + cells.map((cell) => String(cell).padStart(9)).join(''));
+  console.log('');
+  line(title, [...COLUMNS, 'seconds']);
+  for (const row of rows) line(row.name, [...COLUMNS.map((column) => row[column]), row.seconds.toFixed(1)]);
+}
+
+/** Steps in their order, files by their seconds; native files run beside each other, so they sum up to more than their step. */
+export function printTables(steps, files, seconds) {
+  if (files.length > 0) print('file', [...files].sort((a, b) => b.seconds - a.seconds));
+  print('step', [...steps, { name: 'all', ...sum(steps), seconds }]);
+  const { passed, failed } = sum(steps);
+  console.log(`\n${passed} passed, ${failed} failed`);
+}

@@ -1,0 +1,32 @@
+// How long each file of tests took the last time on this machine, so that the longest can begin first.
+
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+import { root } from '../command.mjs';
+
+const file = join(root, '.cache/test-seconds.json');
+
+function remembered() {
+  try {
+    return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
+  } catch {
+    // A run that was broken off while it wrote.
+    return {};
+  }
+}
+
+/** Those that took longest first; before them those that nothing is known of. */
+export function longestFirst(files) {
+  const seconds = remembered();
+  // Not Infinity: the difference of two would be no number.
+  const of = ({ name }) => seconds[name] ?? 1e6;
+  return [...files].sort((a, b) => of(b) - of(a));
+}
+
+/** Keeps the seconds of these rows for the next run. */
+export function remember(rows) {
+  mkdirSync(dirname(file), { recursive: true });
+  const seconds = Object.fromEntries(rows.map(({ name, seconds }) => [name, Number(seconds.toFixed(1))]));
+  writeFileSync(file, `${JSON.stringify({ ...remembered(), ...seconds }, null, 2)}\n`);
+}
