@@ -34,9 +34,9 @@ impl Transformer {
         }
         for (index, layer) in config.layers.iter().enumerate() {
             let (k_cache, v_cache) = cache.layer(index);
-            // The joined ops keep the numbers that rope turns together side by side.
+            // The fused ops keep the numbers that rope turns together side by side.
             let interleaved =
-                self.is_joined() || layer.rope.is_some_and(|rope| config.ropes[rope].kind == RopeKind::Interleaved);
+                self.is_fused() || layer.rope.is_some_and(|rope| config.ropes[rope].kind == RopeKind::Interleaved);
             let rope = layer.rope.map(|rope| self.rope(rope)).transpose()?;
             let mut first_to = sinks;
             while first_to + dropped < length {

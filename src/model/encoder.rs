@@ -1,18 +1,17 @@
 //! The forward pass of an encoder: from the tokens of several texts to a vector for each text. Every token sees all of its own
-//! text, and norms stand behind attention and feed-forward. It branches on the fields of the architecture, never on a model's
-//! name.
+//! text. The layers are those of `layer.rs`, one op at a time.
 
 use super::Weights;
-use super::arch::RopeKind;
 use super::config::Config;
+use super::layer::Layer;
 use super::matrix::Matrix;
-use super::plain::{Linear, NormWeights};
+use super::norm::Norm;
 use super::pooling::Pooling;
+use super::rope::{Rope, RopeTensor};
+use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
-use crate::tensor::ops::{
-    Add, AttentionSpans, MatMul, MeanRows, RopePositions, SliceColumns, Swiglu, Unary, UnaryKind,
-};
-use crate::tensor::{Context, DType, HostTensor, Op, Tensor};
+use crate::tensor::ops::{Add, Epilogue, MatMul, MeanRows};
+use crate::tensor::{Context, DType, HostTensor, Tensor};
 
 /// An encoder that is ready to run.
 pub struct Encoder {
@@ -21,30 +20,12 @@ pub struct Encoder {
     token_embedding: Matrix,     // [vocab_size, n_embd]
     token_types: Option<Matrix>, // [types, n_embd]; a single text is of type 0
     positions: Option<Matrix>,   // [context_length, n_embd]
-    embedding_norm: NormWeights, // [n_embd]
-    frequencies: Option<Tensor>, // of rope, [rope_dim / 2]
+    embedding_norm: Norm,        // [n_embd]
+    ropes: Vec<RopeTensor>,
     layers: Vec<Layer>,
     quantization: &'static str,
     weight_bytes: u64,
     parameters: u64,
-}
-
-/// The weights of one layer. q_dim is n_heads · head_dim, and kv_dim n_kv_heads · head_dim.
-struct Layer {
-    queries_keys_values: QueriesKeysValues,
-    attention_output: Linear, // [n_embd, q_dim]
-    attention_norm: NormWeights,
-    gate: Option<Linear>, // [n_ff, n_embd]
-    up: Linear,           // [n_ff, n_embd]
-    down: Linear,         // [n_embd, n_ff]
-    feed_forward_norm: NormWeights,
-}
-
-enum QueriesKeysValues {
-    /// [q_dim + 2 · kv_dim, n_embd]
-    One(Linear),
-    /// [q_dim, n_embd], [kv_dim, n_embd], [kv_dim, n_embd]
-    Three(Box<[Linear; 3]>),
 }
 
 /// Texts that go through one pass, as kernels want them.
@@ -57,36 +38,12 @@ struct Batch {
 impl Encoder {
     pub fn new(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
         let token_embedding = weights.matrix("token_embd.weight")?;
-        let norm = |stem: &str| {
-            NormWeights::optional(weights, stem)
-                .ok_or_else(|| err!(MissingTensor, "the model has no tensor \"{stem}.weight\""))
-        };
-        let frequencies = match config.ropes.first() {
-            None => None,
-            Some(rope) => {
-                let table = rope.table(config.context_length, |tensor| weights.vector(tensor))?;
-                Some(context.tensor(&HostTensor::f32(&[table.frequencies.len()], &table.frequencies))?)
-            }
-        };
-        let layer = |layer: usize| {
-            let name = |stem: &str| format!("blk.{layer}.{stem}");
-            let linear = |stem: &str| Linear::of(weights, &name(stem));
-            let has = |stem: &str| weights.optional_matrix(&name(&format!("{stem}.weight"))).is_some();
-            Ok::<_, crate::Error>(Layer {
-                queries_keys_values: match has("attn_qkv") {
-                    true => QueriesKeysValues::One(linear("attn_qkv")?),
-                    false => {
-                        QueriesKeysValues::Three(Box::new([linear("attn_q")?, linear("attn_k")?, linear("attn_v")?]))
-                    }
-                },
-                attention_output: linear("attn_output")?,
-                attention_norm: norm(&name("attn_output_norm"))?,
-                gate: if has("ffn_gate") { Some(linear("ffn_gate")?) } else { None },
-                up: linear("ffn_up")?,
-                down: linear("ffn_down")?,
-                feed_forward_norm: norm(&name("layer_output_norm"))?,
-            })
-        };
+        let embedding_norm = Norm::of(&config, weights, "token_embd_norm");
+        if embedding_norm.is_none() {
+            bail!(MissingTensor, "the model has no tensor \"token_embd_norm.weight\"")
+        }
+        let rope =
+            |rope: &Rope| RopeTensor::new(context, rope.table(config.context_length, |tensor| weights.vector(tensor))?);
         let quantization = match weights.matrix("blk.0.ffn_down.weight")?.dtype() {
             DType::Weight(format) => format.name,
             other => other.name(),
@@ -96,9 +53,11 @@ impl Encoder {
             token_embedding,
             token_types: weights.optional_matrix("token_types.weight"),
             positions: weights.optional_matrix("position_embd.weight"),
-            embedding_norm: norm("token_embd_norm")?,
-            frequencies,
-            layers: (0..config.n_layers).map(layer).collect::<Result<_>>()?,
+            embedding_norm,
+            ropes: config.ropes.iter().map(rope).collect::<Result<_>>()?,
+            layers: (0..config.n_layers)
+                .map(|layer| Layer::new(context, &config, weights, layer))
+                .collect::<Result<_>>()?,
             quantization,
             weight_bytes: weights.bytes(),
             parameters: weights.parameters(),
@@ -128,8 +87,16 @@ impl Encoder {
     pub fn forward(&self, texts: &[&[u32]], pooling: Pooling) -> Result<Tensor> {
         let batch = self.batch(texts)?;
         let mut x = self.embed(&batch)?; // [n, n_embd]
+        let ops = Unfused {
+            context: &self.context,
+            config: &self.config,
+            ropes: &self.ropes,
+            tokens: Tokens::Within { spans: &batch.spans, positions: &batch.positions },
+            // The kernels for few tokens are compiled for each number of them, which texts don't wait for.
+            product: &MatMul { epilogue: Epilogue::NONE },
+        };
         for layer in &self.layers {
-            x = self.layer(layer, &batch, x)?;
+            x = layer.run(&ops, &x)?;
         }
         let spans = pooling.spans(texts.iter().map(|text| text.len()));
         let spans = self.context.tensor(&HostTensor::u32(&[texts.len(), 2], &spans))?;
@@ -162,62 +129,6 @@ impl Encoder {
             let first = self.context.tensor(&HostTensor::u32(&[n], &vec![0; n]))?;
             self.context.run(&Add, &[&x, &rows(types, &first)?])?;
         }
-        self.embedding_norm.run(&self.context, &self.config, &x)
-    }
-
-    fn layer(&self, layer: &Layer, batch: &Batch, x: Tensor) -> Result<Tensor> {
-        let Self { context, config, .. } = self;
-        let run1 = |op: &dyn Op, inputs: &[&Tensor]| context.run1(op, inputs);
-        let product = |linear: &Linear, x: &Tensor| self.product(linear, x);
-        let [q, k, v] = self.queries_keys_values(layer, &x)?;
-        if let (Some(frequencies), Some(rope)) = (&self.frequencies, config.ropes.first()) {
-            let turn = RopePositions { head_dim: config.head_dim, interleaved: rope.kind == RopeKind::Interleaved };
-            context.run(&turn, &[&q, frequencies, &batch.positions])?;
-            context.run(&turn, &[&k, frequencies, &batch.positions])?;
-        }
-        let attention = AttentionSpans {
-            heads: config.n_heads,
-            kv_heads: config.n_kv_heads,
-            head_dim: config.head_dim,
-            scale: config.attention_scale,
-        };
-        let a = run1(&attention, &[&q, &k, &v, &batch.spans])?; // [n, q_dim]
-        let o = product(&layer.attention_output, &a)?; // [n, n_embd]
-        context.run(&Add, &[&o, &x])?;
-        let x = layer.attention_norm.run(context, config, &o)?; // [n, n_embd]
-
-        let up = product(&layer.up, &x)?; // [n, n_ff]
-        let h = match &layer.gate {
-            Some(gate) => {
-                run1(&Swiglu { activation: config.arch.activation }, &[&product(gate, &x)?, &up])? // [n, n_ff]
-            }
-            None => run1(&Unary { kind: UnaryKind::from(config.arch.activation) }, &[&up])?, // [n, n_ff]
-        };
-        let down = product(&layer.down, &h)?; // [n, n_embd]
-        context.run(&Add, &[&down, &x])?;
-        layer.feed_forward_norm.run(context, config, &down)
-    }
-
-    /// [n, inputs] → [n, outputs]. The kernels for few tokens are compiled for each number of them, which texts don't wait for.
-    fn product(&self, linear: &Linear, x: &Tensor) -> Result<Tensor> {
-        linear.run_by(&MatMul::default(), &self.context, x)
-    }
-
-    /// [n, q_dim], [n, kv_dim], [n, kv_dim]
-    fn queries_keys_values(&self, layer: &Layer, x: &Tensor) -> Result<[Tensor; 3]> {
-        let (q_dim, kv_dim) =
-            (self.config.n_heads * self.config.head_dim, self.config.n_kv_heads * self.config.head_dim);
-        let product = |linear: &Linear, x: &Tensor| self.product(linear, x);
-        match &layer.queries_keys_values {
-            QueriesKeysValues::Three(three) => {
-                let [q, k, v] = &**three;
-                Ok([product(q, x)?, product(k, x)?, product(v, x)?])
-            }
-            QueriesKeysValues::One(all) => {
-                let all = product(all, x)?;
-                let part = |first: usize, count: usize| self.context.run1(&SliceColumns { first, count }, &[&all]);
-                Ok([part(0, q_dim)?, part(q_dim, kv_dim)?, part(q_dim + kv_dim, kv_dim)?])
-            }
-        }
+        self.embedding_norm.run(&self.context, &x)
     }
 }

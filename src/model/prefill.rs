@@ -1,103 +1,237 @@
-//! The forward pass of many tokens in few dispatches: matrices that were joined, and what stands between two products in one
+//! The ops of many tokens, or of a small batch of them: matrices that were joined, and what stands between two products in one
 //! kernel.
 //!
-//! The same computation as `Transformer::forward`, but for the precision: in `Precision::Fast` the inputs of products are int8
-//! where the format of the weight has a view as int8. Not for so few tokens that the time goes into reading weights: smaller
-//! activations gain nothing there.
+//! The same computation as that of `unfused.rs`, but for the precision: in `Precision::Fast` the inputs of products are int8
+//! where the format of the weight has a view as int8. Not of a small batch, whose time goes into reading weights: smaller activations
+//! gain nothing there.
 
-use super::config::Config;
-use super::joined::{FeedForward, GateUp, Joined, PostNorm, PreNorm};
+use serde::{Deserialize, Serialize};
+
+use super::fused::FusedPass;
+use super::layer::{Layer, LayerOps};
+use super::linear::Linear;
 use super::matrix::Matrix;
-use super::mixture::Combined;
-use super::transformer::Precision;
-use super::{KvCache, Transformer};
+use super::mixture::{Combined, Mixture};
+use super::norm::Norm;
 use crate::error::Result;
 use crate::tensor::ops::{
     self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
-    Epilogue, MatMul, MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, RowNorm, Scale, Splits,
-    SwigluFused, SwigluInt8, SwigluPlanes, Unary, UnaryKind,
+    Epilogue, MatMul, MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, Scale, SwigluFused,
+    SwigluInt8, SwigluPlanes, Unary, UnaryKind,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
-/// Tokens of which a layer takes the GPU longer than it takes to record the next.
-const LONG: usize = 128;
+/// How exact the activations are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// In prefill, 8 bits with a scale for every 32 of them, where the weights are quantised too.
+    Fast,
+    /// 32-bit floats everywhere.
+    Exact,
+}
+
+pub(super) struct Prefill<'a> {
+    pub pass: FusedPass<'a>,
+    pub precision: Precision,
+    /// So few tokens that products are mat-vecs, no more than `MatVecFew` takes.
+    pub small_batch: bool,
+}
 
 /// The inputs of a product, [tokens, columns].
-enum Activations {
+pub(super) enum Activations {
     F32(Tensor),
-    /// Of few tokens, in planes, which all columns of a joined model have.
-    Planar(Tensor),
+    /// Of a small batch, in SoA, which all columns of a fused model can be in.
+    Soa(Tensor),
     /// Quants and scales as `quantize` makes them.
     Int8(Tensor, Tensor),
+}
+
+/// The residual stream [tokens, n_embd], and the norm for the layout that a matrix wants.
+pub(super) struct Normed<'a> {
+    x: &'a Tensor,
+    norm: &'a Norm,
 }
 
 /// One op by the layout of what it gives.
 struct Producer<'a> {
     f32: &'a dyn Op,
-    planar: &'a dyn Op,
+    soa: &'a dyn Op,
     int8: &'a dyn Op,
 }
 
-struct Pass<'a> {
-    context: &'a Context,
-    precision: Precision,
-    /// So few tokens that products are mat-vecs.
-    few: bool,
+impl LayerOps for Prefill<'_> {
+    type Normed<'a> = Normed<'a>;
+    type Inner = Activations;
+
+    fn context(&self) -> &Context {
+        self.pass.context
+    }
+
+    fn normed<'a>(&self, norm: &'a Norm, x: &'a Tensor) -> Result<Normed<'a>> {
+        Ok(Normed { x, norm })
+    }
+
+    fn attention(&self, layer: &Layer, h: &Normed<'_>) -> Result<Activations> {
+        let FusedPass { context, config, cache, state, splits, .. } = self.pass;
+        let mut q = None;
+        let projections = &layer.queries_keys_values;
+        let products = self.normed_products(h, projections.iter().map(|(_, linear)| linear))?;
+        for ((parts, _), product) in projections.iter().zip(&products) {
+            q = self.pass.rope_and_append(layer, *parts, product)?.or(q);
+        }
+        let Some(q) = q else { bail!(Internal, "no queries among the projections of layer {}", layer.index) }; // [n, n_heads · head_dim]
+        if self.small_batch {
+            // A tile of few tokens would go over the whole context by itself.
+            let [sums, totals] = self.pass.attention_split(layer, &q)?;
+            let (heads, head_dim, capacity) = (config.n_heads, config.head_dim, self.pass.seen(layer));
+            let merge = AttentionMerge { heads, head_dim, capacity, splits };
+            return Ok(Activations::Soa(context.run1(&merge, &[&sums, &totals, state])?));
+        }
+        let attention = AttentionPrefill {
+            attention: Attention {
+                heads: config.n_heads,
+                kv_heads: config.n_kv_heads,
+                head_dim: config.head_dim,
+                scale: config.attention_scale,
+                window: config.layers[layer.index].window,
+                softcap: config.attention_softcap,
+            },
+            tile: AttentionTile::default(),
+        };
+        let (k_cache, v_cache) = cache.layer(layer.index);
+        let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
+        self.quantize(a, &layer.attention_output.weight)
+    }
+
+    fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Activations> {
+        let activation = self.pass.config.arch.activation;
+        let products = self.normed_products(h, gate_up)?;
+        let concatenated;
+        let gate_up = match &products[..] {
+            [both] => both,
+            [gate, up] => {
+                concatenated = self.context().run1(&ConcatColumns, &[gate, up])?;
+                &concatenated
+            }
+            _ => bail!(Internal, "gate and up in {} matrices", products.len()),
+        }; // [n, 2 · n_ff]
+        let swiglu = Producer {
+            f32: &SwigluFused { activation },
+            soa: &SwigluPlanes { activation },
+            int8: &SwigluInt8 { activation },
+        };
+        self.produce(&swiglu, &[gate_up], &down.weight)
+    }
+
+    fn ungated(&self, h: &Normed<'_>, up: &Linear, down: &Linear) -> Result<Activations> {
+        let kind = UnaryKind::from(self.pass.config.arch.activation);
+        let up = self.product(&self.normed_for(h, &up.weight)?, up)?; // [n, n_ff]
+        self.quantize(self.context().run1(&Unary { kind }, &[&up])?, &down.weight)
+    }
+
+    fn experts(&self, h: &Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined> {
+        let FusedPass { context, config, .. } = self.pass;
+        let h = h.norm.run(context, h.x)?; // [n, n_embd]
+        let logits = router.run(context, ops::linear(h.shape().dims()[0]), &[&h])?; // [n, experts]
+        experts.run(context, config, &h, &logits, false)
+    }
+
+    fn add_product(&self, x: &Tensor, inner: Activations, linear: &Linear, norm: &Norm) -> Result<()> {
+        let FusedPass { context, config, .. } = self.pass;
+        let Linear { weight, bias } = linear;
+        let Some(whole) = weight.whole().filter(|_| norm.is_none() && config.residual_scale == 1.0) else {
+            let mut y = norm.run(context, &self.product(&inner, linear)?)?; // [tokens, n_embd]
+            if config.residual_scale != 1.0 {
+                y = context.run1(&Scale { factor: config.residual_scale }, &[&y])?;
+            }
+            return context.run(&Add, &[x, &y]).map(|_| ());
+        };
+        let epilogue = Epilogue { bias: bias.is_some(), residual: true };
+        self.multiply(&inner, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>()).map(|_| ())
+    }
+
+    fn add_experts(&self, x: &Tensor, Combined { outputs, weights }: Combined, _: &Norm) -> Result<()> {
+        self.context().run(&CombineExperts { adds: true, planar: false }, &[&outputs, &weights, x]).map(|_| ())
+    }
 }
 
-impl Pass<'_> {
+impl Prefill<'_> {
     fn takes_int8(&self, weight: &Matrix) -> bool {
         let has_view = matches!(weight.dtype(), DType::Weight(format) if format.int8.is_some());
-        self.precision == Precision::Fast && has_view && !self.few
+        self.precision == Precision::Fast && has_view && !self.small_batch
     }
 
     /// In the layout that the weight wants which takes the result.
     fn produce(&self, producer: &Producer, inputs: &[&Tensor], weight: &Matrix) -> Result<Activations> {
-        match self.takes_int8(weight) {
-            true => self.produce_int8(producer.int8, inputs),
-            false if self.few => Ok(Activations::Planar(self.context.run1(producer.planar, inputs)?)),
-            false => Ok(Activations::F32(self.context.run1(producer.f32, inputs)?)),
+        if self.takes_int8(weight) {
+            self.produce_int8(producer.int8, inputs)
+        } else if self.small_batch {
+            Ok(Activations::Soa(self.context().run1(producer.soa, inputs)?))
+        } else {
+            Ok(Activations::F32(self.context().run1(producer.f32, inputs)?))
         }
     }
 
     fn produce_int8(&self, op: &dyn Op, inputs: &[&Tensor]) -> Result<Activations> {
-        match <[Tensor; 2]>::try_from(self.context.run(op, inputs)?) {
+        match <[Tensor; 2]>::try_from(self.context().run(op, inputs)?) {
             Ok([quants, scales]) => Ok(Activations::Int8(quants, scales)),
             Err(outputs) => bail!(Internal, "{} has {} outputs, not two", op.name(), outputs.len()),
         }
     }
 
     fn quantize(&self, x: Tensor, weight: &Matrix) -> Result<Activations> {
-        match self.takes_int8(weight) {
-            true => self.produce_int8(&Quantize, &[&x]),
-            false => Ok(Activations::F32(x)),
-        }
+        if self.takes_int8(weight) { self.produce_int8(&Quantize, &[&x]) } else { Ok(Activations::F32(x)) }
     }
 
     /// The normed tokens, in the layout that the weight wants which takes them.
-    fn normed(&self, config: &Config, norm: &PreNorm, x: &Tensor, weight: &Matrix) -> Result<Activations> {
-        match (&norm.rows, norm.kind) {
-            (None, _) => self.quantize(x.clone(), weight),
-            (Some(rows), RowNorm::Rms { epsilon }) => {
-                let (f32, planar, int8) = (RmsNorm { epsilon }, RmsNormPlanes { epsilon }, RmsNormInt8 { epsilon });
-                self.produce(&Producer { f32: &f32, planar: &planar, int8: &int8 }, &[x, &rows.weight], weight)
+    fn normed_for(&self, Normed { x, norm }: &Normed<'_>, weight: &Matrix) -> Result<Activations> {
+        match norm.rms_weight() {
+            Some((epsilon, norm)) => {
+                let (f32, soa, int8) = (RmsNorm { epsilon }, RmsNormPlanes { epsilon }, RmsNormInt8 { epsilon });
+                self.produce(&Producer { f32: &f32, soa: &soa, int8: &int8 }, &[x, norm], weight)
             }
-            (Some(rows), _) => self.quantize(rows.run(self.context, config, x)?, weight),
+            None => self.quantize(norm.run(self.context(), x)?, weight),
         }
     }
 
+    /// The products of the normed tokens with several matrices, [tokens, rows] each. They are normed once for each layout that the
+    /// matrices want.
+    fn normed_products<'a>(
+        &self,
+        h: &Normed<'_>,
+        linears: impl IntoIterator<Item = &'a Linear>,
+    ) -> Result<Vec<Tensor>> {
+        let mut made: [Option<Activations>; 2] = [None, None];
+        let product = |linear: &Linear| {
+            let layout = &mut made[usize::from(self.takes_int8(&linear.weight))];
+            let activations = match layout.take() {
+                Some(activations) => activations,
+                None => self.normed_for(h, &linear.weight)?,
+            };
+            self.product(layout.insert(activations), linear)
+        };
+        linears.into_iter().map(product).collect()
+    }
+
     /// [tokens, rows]
-    fn product(&self, activations: &Activations, weight: &Matrix, bias: &Option<Tensor>) -> Result<Tensor> {
-        if let (Some(bias), None) = (bias, weight.whole()) {
-            let y = self.product(activations, weight, &None)?;
-            self.context.run(&AddRow, &[&y, bias])?;
-            return Ok(y);
+    fn product(&self, activations: &Activations, Linear { weight, bias }: &Linear) -> Result<Tensor> {
+        let product = |bias: Option<&Tensor>| {
+            let epilogue = Epilogue { bias: bias.is_some(), residual: false };
+            weight.multiply_by(self.context(), |part| {
+                let outputs = self.multiply(activations, epilogue, part, bias.as_slice())?;
+                outputs.into_iter().next().ok_or_else(|| err!(Internal, "a product without an output"))
+            })
+        };
+        match bias {
+            // Each part would need its own piece of the bias.
+            Some(bias) if weight.whole().is_none() => {
+                let y = product(None)?;
+                self.context().run(&AddRow, &[&y, bias])?;
+                Ok(y)
+            }
+            bias => product(bias.as_ref()),
         }
-        let epilogue = Epilogue { bias: bias.is_some(), residual: false };
-        weight.multiply_by(self.context, |part| {
-            let outputs = self.multiply(activations, epilogue, part, &bias.iter().collect::<Vec<_>>())?;
-            outputs.into_iter().next().ok_or_else(|| err!(Internal, "a product without an output"))
-        })
     }
 
     /// The product with a tensor, with the further inputs of an epilogue.
@@ -108,151 +242,12 @@ impl Pass<'_> {
         weight: &Tensor,
         more: &[&Tensor],
     ) -> Result<Vec<Tensor>> {
-        let run = |op: &dyn Op, inputs: &[&Tensor]| self.context.run(op, &[inputs, &[weight], more].concat());
+        let run = |op: &dyn Op, inputs: &[&Tensor]| self.context().run(op, &[inputs, &[weight], more].concat());
         match activations {
-            Activations::F32(x) if self.few => run(&MatVecFew { epilogue, planar: false }, &[x]),
+            Activations::F32(x) if self.small_batch => run(&MatVecFew { epilogue, planar: false }, &[x]),
             Activations::F32(x) => run(&MatMul { epilogue }, &[x]),
-            Activations::Planar(x) => run(&MatVecFew { epilogue, planar: true }, &[x]),
+            Activations::Soa(x) => run(&MatVecFew { epilogue, planar: true }, &[x]),
             Activations::Int8(quants, scales) => run(&MatMulInt8 { epilogue }, &[quants, scales]),
         }
     }
-
-    /// The products of the normed tokens with several matrices, [tokens, rows] each. They are normed once for each layout that the
-    /// matrices want.
-    fn normed_products(&self, config: &Config, norm: &PreNorm, x: &Tensor, weights: &[&Matrix]) -> Result<Vec<Tensor>> {
-        let mut made: [Option<Activations>; 2] = [None, None];
-        let mut products = Vec::with_capacity(weights.len());
-        for weight in weights {
-            let layout = &mut made[usize::from(self.takes_int8(weight))];
-            let activations = match layout.take() {
-                Some(activations) => activations,
-                None => self.normed(config, norm, x, weight)?,
-            };
-            products.push(self.product(layout.insert(activations), weight, &None)?);
-        }
-        Ok(products)
-    }
-
-    /// x += product, with its bias, after its norm and scale.
-    fn add_product(
-        &self,
-        config: &Config,
-        activations: &Activations,
-        (weight, bias): (&Matrix, &Option<Tensor>),
-        x: &Tensor,
-        norm: &Option<PostNorm>,
-    ) -> Result<()> {
-        let Some(whole) = weight.whole().filter(|_| norm.is_none() && config.residual_scale == 1.0) else {
-            let mut y = self.product(activations, weight, bias)?; // [tokens, n_embd]
-            if let Some(norm) = norm {
-                y = self.context.run1(&RmsNorm { epsilon: config.norm_eps }, &[&y, &norm.weight])?;
-            }
-            if config.residual_scale != 1.0 {
-                y = self.context.run1(&Scale { factor: config.residual_scale }, &[&y])?;
-            }
-            return self.context.run(&Add, &[x, &y]).map(|_| ());
-        };
-        let epilogue = Epilogue { bias: bias.is_some(), residual: true };
-        self.multiply(activations, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>()).map(|_| ())
-    }
-}
-
-/// Records the pass over `tokens` [n], the first at position `state[0]`. Returns their residual stream after the last layer,
-/// [n, n_embd]. With `few`, which takes no more than `MatVecFew` does, products are mat-vecs.
-pub(super) fn forward(
-    transformer: &Transformer,
-    joined: &Joined,
-    tokens: &Tensor,
-    state: &Tensor,
-    cache: &KvCache,
-    few: bool,
-) -> Result<Tensor> {
-    let config: &Config = transformer.config();
-    let context = transformer.context();
-    let pass = Pass { context, precision: transformer.precision(), few };
-    let activation = config.arch.activation;
-    let swiglu = Producer {
-        f32: &SwigluFused { activation },
-        planar: &SwigluPlanes { activation },
-        int8: &SwigluInt8 { activation },
-    };
-    // A tile of few tokens would go over the whole context by itself.
-    let splits = Splits::choose(config.head_dim, context.device().capabilities());
-
-    let x = transformer.embed(tokens, state)?; // [n, n_embd]
-    for (index, layer) in joined.layers.iter().enumerate() {
-        let (k_cache, v_cache) = cache.layer(index);
-        let matrices: Vec<&Matrix> = layer.qkv.iter().map(|(_, matrix)| matrix).collect();
-        let products = pass.normed_products(config, &layer.attention_norm, &x, &matrices)?; // [n, (n_heads + 2 · n_kv_heads) · head_dim]
-        let mut q = None;
-        for ((parts, _), product) in layer.qkv.iter().zip(&products) {
-            q = layer.rope_and_append(context, config, *parts, product, state, (k_cache, v_cache))?.or(q);
-        }
-        let Some(q) = q else { bail!(Internal, "no queries among the parts of layer {index}") }; // [n, n_heads · head_dim]
-        let a = if few {
-            let parts = context.run(&layer.attention_split(config, splits), &[&q, k_cache, v_cache, state])?;
-            let [sums, totals] = &parts[..] else { bail!(Internal, "attention_split has two outputs") };
-            let merge = AttentionMerge {
-                heads: config.n_heads,
-                head_dim: config.head_dim,
-                capacity: layer.seen(cache.capacity()),
-                splits,
-            };
-            Activations::Planar(context.run1(&merge, &[sums, totals, state])?)
-        } else {
-            let attention = AttentionPrefill {
-                attention: Attention {
-                    heads: config.n_heads,
-                    kv_heads: config.n_kv_heads,
-                    head_dim: config.head_dim,
-                    scale: config.attention_scale,
-                    window: layer.window,
-                    softcap: config.attention_softcap,
-                },
-                tile: AttentionTile::default(),
-            };
-            let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
-            pass.quantize(a, &layer.attention_output)?
-        };
-        let output = (&layer.attention_output, &layer.attention_output_bias);
-        pass.add_product(config, &a, output, &x, &layer.post_attention_norm)?;
-
-        match &layer.feed_forward {
-            FeedForward::Gated { gate_up, down } => {
-                let products =
-                    |weights: &[&Matrix]| pass.normed_products(config, &layer.feed_forward_norm, &x, weights);
-                let gate_up = match gate_up {
-                    GateUp::Joined(matrix) => products(&[matrix])?.remove(0),
-                    GateUp::Apart(gate, up) => {
-                        let products = products(&[gate, up])?;
-                        context.run1(&ConcatColumns, &[&products[0], &products[1]])?
-                    }
-                }; // [n, 2 · n_ff]
-                let f = pass.produce(&swiglu, &[&gate_up], down)?; // [n, n_ff]
-                pass.add_product(config, &f, (down, &layer.down_bias), &x, &layer.post_feed_forward_norm)?;
-            }
-            FeedForward::Ungated { up, bias, down } => {
-                let h = pass.normed(config, &layer.feed_forward_norm, &x, up)?;
-                let up = pass.product(&h, up, bias)?; // [n, n_ff]
-                let f = context.run1(&Unary { kind: UnaryKind::from(activation) }, &[&up])?; // [n, n_ff]
-                let f = pass.quantize(f, down)?;
-                pass.add_product(config, &f, (down, &layer.down_bias), &x, &layer.post_feed_forward_norm)?;
-            }
-            FeedForward::Experts { router, experts } => {
-                let Some(norm) = &layer.feed_forward_norm.rows else {
-                    bail!(Internal, "experts without a norm before")
-                };
-                let h = norm.run(context, config, &x)?; // [n, n_embd]
-                let logits = router.multiply(context, ops::linear(tokens.shape().elements()), &[&h])?; // [n, experts]
-                let Combined { outputs, weights } = experts.run(context, config, &h, &logits, false)?;
-                context.run(&CombineExperts { adds: true, planar: false }, &[&outputs, &weights, &x])?;
-            }
-        }
-        if tokens.shape().elements() >= LONG && (index + 1).is_power_of_two() {
-            // The GPU works while other layers are recorded: about as many as it has been given, so that it never waits and
-            // there are few submits.
-            context.device().flush();
-        }
-    }
-    Ok(x)
 }

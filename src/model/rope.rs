@@ -7,6 +7,7 @@
 
 use super::arch::RopeKind;
 use crate::error::Result;
+use crate::tensor::{Context, HostTensor, Tensor};
 
 /// Rope of some layers of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,19 @@ pub struct RopeTable {
     pub frequencies: Vec<f32>,
     /// Sine and cosine are multiplied with it.
     pub scale: f32,
+}
+
+/// The same on the GPU.
+pub(super) struct RopeTensor {
+    pub frequencies: Tensor, // [dim / 2]
+    pub scale: f32,
+}
+
+impl RopeTensor {
+    pub fn new(context: &Context, RopeTable { frequencies, scale }: RopeTable) -> Result<Self> {
+        let frequencies = context.tensor(&HostTensor::f32(&[frequencies.len()], &frequencies))?;
+        Ok(Self { frequencies, scale })
+    }
 }
 
 impl Rope {

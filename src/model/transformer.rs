@@ -1,18 +1,20 @@
 //! The forward pass of a decoder: from token ids to logits. It branches on the fields of the architecture, never on a
-//! model's name. One token goes through `decode.rs` and many through `prefill.rs`, or both through `plain.rs`.
+//! model's name. What a layer is stands in `layer.rs`; one token goes through it by the ops of `decode.rs` and many by those of
+//! `prefill.rs`, or both by those of `unfused.rs`.
 
-use serde::{Deserialize, Serialize};
-
-use super::arch::Norm;
 use super::config::Config;
-use super::joined::Joined;
+use super::decode::Decode;
+use super::fused::{Fused, FusedPass};
+use super::layer::{Layer, LayerOps};
 use super::matrix::Matrix;
-use super::plain::{NormWeights, Plain};
-use super::rope::RopeTable;
-use super::{KvCache, Weights, decode, prefill};
+use super::norm::Norm;
+use super::prefill::{Precision, Prefill};
+use super::rope::{RopeTable, RopeTensor};
+use super::unfused::{Tokens, Unfused};
+use super::{KvCache, Weights};
 use crate::error::Result;
-use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap};
-use crate::tensor::{Context, HostTensor, Tensor};
+use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap, Splits};
+use crate::tensor::{Context, Tensor};
 
 /// A model that is ready to run.
 pub struct Transformer {
@@ -20,9 +22,11 @@ pub struct Transformer {
     config: Config,
     precision: Precision,
     token_embedding: Matrix, // [vocab_size, n_embd]
-    layers: Layers,
+    layers: Vec<Layer>,
+    /// If the ops of a layer can be fused.
+    fused: Option<Fused>,
     positions: Option<Matrix>, // [context_length, n_embd]
-    output_norm: NormWeights,  // [n_embd]
+    output_norm: Norm,         // [n_embd]
     output: Matrix,            // [vocab_size, n_embd]; the embedding again when tied
     ropes: Vec<RopeTensor>,
     quantization: &'static str,
@@ -30,28 +34,8 @@ pub struct Transformer {
     parameters: u64,
 }
 
-/// One of the model's ropes.
-pub(super) struct RopeTensor {
-    /// Of each pair of a head, [rope_dim / 2].
-    pub frequencies: Tensor,
-    /// What sine and cosine are multiplied with.
-    pub scale: f32,
-}
-
-enum Layers {
-    Joined(Box<Joined>),
-    Plain(Plain),
-}
-
-/// How exact the activations are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// In prefill, 8 bits with a scale for every 32 of them, where the weights are quantised too.
-    Fast,
-    /// 32-bit floats everywhere.
-    Exact,
-}
+/// Tokens of which a layer takes the GPU longer than it takes to record the next.
+const LONG: usize = 128;
 
 /// Whose logits a forward pass computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,35 +60,33 @@ impl Transformer {
             layer.window = layer.window.filter(|&window| window < capacity);
         }
         let token_embedding = weights.matrix("token_embd.weight")?;
-        let output = match config.tie_embeddings {
-            true => token_embedding.clone(),
-            false => weights.matrix("output.weight")?,
-        };
+        let output = if config.tie_embeddings { token_embedding.clone() } else { weights.matrix("output.weight")? };
         let tables: Vec<RopeTable> = config
             .ropes
             .iter()
             .map(|rope| rope.table(capacity, |tensor| weights.vector(tensor)))
             .collect::<Result<_>>()?;
-        let layers = match weights.is_joined() {
-            true => Layers::Joined(Box::new(Joined::new(context, &config, weights, &tables)?)),
-            false => Layers::Plain(Plain::new(&config, weights)?),
+        let layers = (0..config.n_layers).map(|layer| Layer::new(context, &config, weights, layer));
+        let layers = layers.collect::<Result<Vec<Layer>>>()?;
+        let (fused, output_norm) = if weights.is_joined() {
+            let output_norm = Norm::fused(context, &config, weights, "output_norm")?;
+            (Some(Fused::new(context, &config, weights, &tables)?), output_norm)
+        } else {
+            (None, Norm::of(&config, weights, "output_norm"))
         };
-        let Some(output_norm) = NormWeights::optional(weights, "output_norm") else {
+        if output_norm.is_none() {
             bail!(MissingTensor, "the model has no tensor \"output_norm.weight\"")
-        };
-        let rope = |RopeTable { frequencies, scale }: RopeTable| {
-            let frequencies = context.tensor(&HostTensor::f32(&[frequencies.len()], &frequencies))?;
-            Ok::<_, crate::Error>(RopeTensor { frequencies, scale })
-        };
+        }
         Ok(Self {
             context: context.clone(),
             precision,
             token_embedding,
             layers,
+            fused,
             positions: weights.optional_matrix("position_embd.weight"),
             output_norm,
             output,
-            ropes: tables.into_iter().map(rope).collect::<Result<_>>()?,
+            ropes: tables.into_iter().map(|table| RopeTensor::new(context, table)).collect::<Result<_>>()?,
             quantization: weights.quantization(),
             weight_bytes: weights.bytes(),
             parameters: weights.parameters(),
@@ -133,9 +115,9 @@ impl Transformer {
         self.quantization
     }
 
-    /// Whether its matrices could be joined, so that one pass can take in tokens of several sequences.
-    pub fn is_joined(&self) -> bool {
-        matches!(self.layers, Layers::Joined(_))
+    /// Whether its matrices could be joined and the ops of a layer be fused, so that one pass can take in tokens of several sequences.
+    pub fn is_fused(&self) -> bool {
+        self.fused.is_some()
     }
 
     pub(super) fn has_learned_positions(&self) -> bool {
@@ -146,32 +128,19 @@ impl Transformer {
         &self.context
     }
 
-    pub(super) fn token_embedding(&self) -> &Matrix {
-        &self.token_embedding
-    }
-
-    /// Learned positions, if the model has them.
-    pub(super) fn positions(&self) -> Option<&Matrix> {
-        self.positions.as_ref()
-    }
-
-    pub(super) fn output(&self) -> &Matrix {
-        &self.output
-    }
-
     /// A rope of the model by its number.
     pub(super) fn rope(&self, index: usize) -> Result<&RopeTensor> {
         self.ropes.get(index).ok_or_else(|| err!(Internal, "the model has no rope {index}"))
     }
 
-    /// What the first layer takes of `tokens` [n], the first at position `state[0]`: [n, n_embd].
-    pub(super) fn embed(&self, tokens: &Tensor, state: &Tensor) -> Result<Tensor> {
-        let mut x = self.token_embedding.embed(&self.context, tokens, false)?;
+    /// What the first layer takes of `tokens` [n], the first at position `state[0]`: [n, n_embd], of one token in SoA if wanted.
+    fn embed(&self, tokens: &Tensor, state: &Tensor, soa: bool) -> Result<Tensor> {
+        let mut x = self.token_embedding.embed(&self.context, tokens, soa)?;
         if self.config.embedding_scale != 1.0 {
             x = self.context.run1(&Scale { factor: self.config.embedding_scale }, &[&x])?;
         }
         if let Some(positions) = &self.positions {
-            positions.add_positions(&self.context, &x, state, false)?;
+            positions.add_positions(&self.context, &x, state, soa)?;
         }
         Ok(x)
     }
@@ -188,57 +157,86 @@ impl Transformer {
     }
 
     /// Records one forward pass over `tokens` [n], as [`Transformer::forward`], and returns what the head would take: the residual
-    /// stream behind the last norm, [n, n_embd].
+    /// stream after the last norm, [n, n_embd].
     pub fn states(&self, tokens: &Tensor, state: &Tensor, cache: &KvCache) -> Result<Tensor> {
-        let x = match &self.layers {
-            Layers::Joined(joined) => prefill::forward(self, joined, tokens, state, cache, false)?,
-            Layers::Plain(plain) => plain.forward(self, tokens, state, cache)?,
-        }; // [n, n_embd]
-        self.output_norm.run(&self.context, &self.config, &x)
+        let x = self.many(tokens, state, cache, false)?;
+        self.output_norm.run(&self.context, &x)
     }
 
     /// Records one forward pass over `tokens` [n], whose first stands at position `state[0]`; their keys and values are
     /// appended to the cache. Returns logits [1 or n, vocab_size].
     ///
     /// With a state [n, 4] and the cache of several sequences, each token is of a sequence of its own: 2 to 8 of them, all
-    /// logits, and joined matrices.
+    /// logits, and fused ops.
     ///
     /// Nothing in it depends on the position but what kernels read from `state`, so the commands for one token are the same
     /// at every step.
     pub fn forward(&self, tokens: &Tensor, state: &Tensor, cache: &KvCache, logits: Logits) -> Result<Option<Tensor>> {
         let n = tokens.shape().elements();
-        let x = match &self.layers {
-            Layers::Joined(joined) if n == 1 => {
-                let x = decode::forward(self, joined, tokens, state, cache)?; // [1, n_embd] in planes
-                return match logits {
-                    Logits::None => Ok(None),
-                    _ => Ok(Some(decode::logits(self, joined, &x)?)),
-                };
-            }
-            Layers::Joined(joined) => {
-                // The kernels for few tokens are compiled for each number of them. That pays where drafts are verified, whose
-                // logits are all wanted, and not for the short rest of a prompt.
-                let few = logits == Logits::All && MatVecFew::takes(n);
-                prefill::forward(self, joined, tokens, state, cache, few)?
-            }
-            Layers::Plain(plain) => plain.forward(self, tokens, state, cache)?,
-        }; // [n, n_embd]
+        if let (1, Some(fused)) = (n, &self.fused) {
+            let ops = Decode(self.fused_pass(fused, state, cache));
+            let x = self.through_layers(&ops, self.embed(tokens, state, true)?)?; // [1, n_embd] in SoA
+            return match logits {
+                Logits::None => Ok(None),
+                _ => Ok(Some(self.finish_logits(ops.logits(&x, &self.output_norm, &self.output)?)?)),
+            };
+        }
+        // The kernels for a small batch are compiled for each number of tokens. That pays where drafts are verified, whose
+        // logits are all wanted, and not for the short rest of a prompt.
+        let x = self.many(tokens, state, cache, logits == Logits::All && MatVecFew::takes(n))?; // [n, n_embd]
         let x = match logits {
             Logits::None => return Ok(None),
             Logits::Last if n > 1 => self.context.run1(&SliceRows { first: n - 1, count: 1 }, &[&x])?, // [1, n_embd]
             _ => x,
         };
         let rows = x.shape().dims()[0];
-        let takes_planes =
-            MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd) && self.config.arch.norm == Norm::Rms;
-        let logits = if takes_planes {
-            let norm = RmsNormPlanes { epsilon: self.config.norm_eps };
-            let h = self.context.run1(&norm, &[&x, &self.output_norm.weight])?; // [rows, n_embd] in planes
-            self.output.multiply(&self.context, &MatVecFew { planar: true, epilogue: Epilogue::NONE }, &[&h])?
-        } else {
-            let h = self.output_norm.run(&self.context, &self.config, &x)?; // [rows, n_embd]
-            self.output.multiply(&self.context, ops::linear(rows), &[&h])?
+        let in_soa = MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd);
+        let logits = match self.output_norm.rms_weight().filter(|_| in_soa) {
+            Some((epsilon, weight)) => {
+                let h = self.context.run1(&RmsNormPlanes { epsilon }, &[&x, weight])?; // [rows, n_embd] in SoA
+                self.output.multiply(&self.context, &MatVecFew { planar: true, epilogue: Epilogue::NONE }, &[&h])?
+            }
+            None => {
+                let h = self.output_norm.run(&self.context, &x)?; // [rows, n_embd]
+                self.output.multiply(&self.context, ops::linear(rows), &[&h])?
+            }
         }; // [rows, vocab_size]
         Ok(Some(self.finish_logits(logits)?))
+    }
+
+    /// The residual stream of `tokens` [n] after the last layer, [n, n_embd]. `small_batch` counts where ops are fused, and takes no more
+    /// tokens than `MatVecFew` does.
+    fn many(&self, tokens: &Tensor, state: &Tensor, cache: &KvCache, small_batch: bool) -> Result<Tensor> {
+        let x = self.embed(tokens, state, false)?; // [n, n_embd]
+        match &self.fused {
+            Some(fused) => {
+                let pass = self.fused_pass(fused, state, cache);
+                self.through_layers(&Prefill { pass, precision: self.precision, small_batch }, x)
+            }
+            None => {
+                let (context, config) = (&self.context, &self.config);
+                let product = ops::linear(tokens.shape().elements());
+                let tokens = Tokens::After { cache, state };
+                self.through_layers(&Unfused { context, config, ropes: &self.ropes, tokens, product }, x)
+            }
+        }
+    }
+
+    fn fused_pass<'a>(&'a self, fused: &'a Fused, state: &'a Tensor, cache: &'a KvCache) -> FusedPass<'a> {
+        let splits = Splits::choose(self.config.head_dim, self.context.device().capabilities());
+        FusedPass { context: &self.context, config: &self.config, fused, cache, state, splits }
+    }
+
+    fn through_layers(&self, ops: &impl LayerOps, mut x: Tensor) -> Result<Tensor> {
+        let is_long = self.is_fused() && x.shape().dims()[0] >= LONG;
+        for (index, layer) in self.layers.iter().enumerate() {
+            x = layer.run(ops, &x)?;
+            if is_long && (index + 1).is_power_of_two() {
+                // The GPU works while other layers are recorded: about as many as it has been given, so that it never waits and
+                // there are few submits.
+                self.context.device().flush();
+            }
+        }
+        Ok(x)
     }
 }

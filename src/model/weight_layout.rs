@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::arch::{JOINED, JoinedMatrices};
 use super::checkpoint::{Checkpoint, TensorInfo};
 use super::config::Config;
-use super::joined::Joined;
+use super::fused::Fused;
 use crate::error::Result;
 use crate::tensor::Capabilities;
 use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
@@ -122,7 +122,7 @@ impl Layout {
         Ok(needs)
     }
 
-    /// What is to be joined, if that is wanted and the ops that take joined matrices take the shapes of this model, which are whole
+    /// What is to be joined, if that is wanted and the fused ops, which take joined matrices, take the shapes of this model, which are whole
     /// blocks: neighbours of an entry of `JOINED`, as far as they are of one type.
     pub(super) fn joinable<'a>(
         &self,
@@ -136,7 +136,7 @@ impl Layout {
         }
         let by_name: HashMap<&str, &TensorInfo> =
             tensors.iter().map(|tensor| (tensor.name.as_str(), *tensor)).collect();
-        if !Joined::takes(config, &|tensor| by_name.contains_key(tensor)) {
+        if !Fused::takes(config, &|tensor| by_name.contains_key(tensor)) {
             return Ok(vec![]);
         }
         let mut groups: Vec<Group<'a>> = Vec::new();

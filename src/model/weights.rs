@@ -221,12 +221,9 @@ impl Weights {
         !self.joined.is_empty()
     }
 
-    /// The runs of a name such as `blk.0.attn_qkv`, in order.
-    pub fn joined(&self, name: &str) -> Result<&[Run]> {
-        match self.joined.get(name) {
-            Some(runs) => Ok(runs),
-            None => bail!(MissingTensor, "the model has no matrices that were joined to {name:?}"),
-        }
+    /// The runs of a name such as `blk.0.attn_qkv`, in order, if matrices were joined to it.
+    pub fn joined(&self, name: &str) -> Option<&[Run]> {
+        self.joined.get(name).map(Vec::as_slice)
     }
 
     /// The type of most bytes of the matrices.

@@ -1,4 +1,4 @@
-//! Every architecture against transformers: tiny models in both containers, by the joined ops and by one op at a time
+//! Every architecture against transformers: tiny models in both containers, by the fused ops and by one op at a time
 //! (`tests/golden/README.md`). Prompts pass the windows and the contexts before rope's scaling.
 
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
 use serde_json::{Value, json};
 
 const TOLERANCE: f64 = 1e-4;
-/// What runs one op at a time, since the joined ops don't compute it: gates with biases, and attention and feed-forward side by side.
-const PLAIN: [&str; 2] = ["llama_linear", "stablelm_parallel"];
+/// What runs one op at a time, since the fused ops don't compute it: gates with biases, and attention and feed-forward side by side.
+const UNFUSED: [&str; 2] = ["llama_linear", "stablelm_parallel"];
 const GGUF: &str = "model.gguf";
 const SAFETENSORS: &str = "model.safetensors";
 
@@ -88,7 +88,7 @@ impl Loaded {
                 .await
                 .unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
-            assert_eq!(transformer.is_joined(), joined && !PLAIN.contains(&model), "{model}/{file}");
+            assert_eq!(transformer.is_fused(), joined && !UNFUSED.contains(&model), "{model}/{file}");
             let cache = KvCache::new(context, transformer.config(), capacity, 1, KvFormat::F32).unwrap();
             Loaded { context: context.clone(), transformer, cache }
         })

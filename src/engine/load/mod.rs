@@ -63,7 +63,7 @@ impl Ready {
             first.prepare(context, &transformer).await?;
         }
         let together =
-            if max_sequences > 1 && transformer.is_joined() { Some(Sequences::new(context, cache)?) } else { None };
+            if max_sequences > 1 && transformer.is_fused() { Some(Sequences::new(context, cache)?) } else { None };
         let model = Model::Decoder(Box::new(transformer));
         Ok(Self { model, kv_cache_bytes, autotune, tunings, sessions, together })
     }

@@ -88,7 +88,7 @@ impl QkvParts {
     }
 }
 
-/// Turns heads of queries or keys to the order in which the joined ops keep them: the two numbers that rope turns together stand
+/// Turns heads of queries or keys to the order in which the fused ops keep them: the two numbers that rope turns together stand
 /// side by side, so that one invocation stores both at once. Scores don't depend on it.
 pub(in crate::tensor::ops) fn to_pair_order<T: Copy>(
     values: &mut [T],

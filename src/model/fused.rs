@@ -1,0 +1,182 @@
+//! What a model has besides its layers where their matrices are joined and the ops of a layer are fused, and the steps that
+//! `decode.rs` and `prefill.rs` share.
+
+use super::arch::{self, RopeKind};
+use super::config::Config;
+use super::layer::Layer;
+use super::norm::Norm;
+use super::rope::RopeTable;
+use super::{KvCache, Weights};
+use crate::error::Result;
+use crate::tensor::ops::{AttentionSplit, NormHeads, QkvParts, RopeKvAppend, Splits};
+use crate::tensor::{Context, HostTensor, Tensor};
+
+pub(super) struct Fused {
+    layers: Vec<LayerVectors>,
+}
+
+/// Vectors of one layer, as fused ops take them.
+pub(super) struct LayerVectors {
+    /// The norm before attention in SoA, then rope's frequencies, then the biases: what one token's kernel reads.
+    pub all: Tensor,
+    pub bias: Option<Tensor>, // [(n_heads + 2 · n_kv_heads) · head_dim]
+    /// Of each head of queries, then of keys, [2 · head_dim], or of all of them together, [(n_heads + n_kv_heads) · head_dim].
+    pub head_norms: Option<Tensor>,
+    pub rope: LayerRope,
+}
+
+/// How rope turns the heads of a layer. In a layer without rope the frequencies are zero, which turns nothing.
+pub(super) struct LayerRope {
+    pub frequencies: Tensor, // [pairs]
+    pub pairs: usize,
+    pub interleaved: bool,
+    /// What sine and cosine are multiplied with.
+    pub scale: f32,
+}
+
+/// What the fused ops of one pass share.
+#[derive(Clone, Copy)]
+pub(super) struct FusedPass<'a> {
+    pub context: &'a Context,
+    pub config: &'a Config,
+    pub fused: &'a Fused,
+    pub cache: &'a KvCache,
+    pub state: &'a Tensor,
+    pub splits: Splits,
+}
+
+impl Fused {
+    /// Whether the fused ops compute what a model of this configuration is; `has` tells which tensors it has.
+    pub fn takes(config: &Config, has: &dyn Fn(&str) -> bool) -> bool {
+        let has_one = |stem: &str| has(&format!("blk.0.{stem}"));
+        let is_rms = config.arch.norm == arch::Norm::Rms;
+        let is_gated = config.experts.is_some() || !config.arch.has_ungated_feed_forward();
+        let has_feed_forward_norm = has_one("ffn_norm.weight");
+        let is_post_normed = has_one("post_attention_norm.weight");
+        let is_serial = has_feed_forward_norm || !config.arch.parallel_without_norm;
+        let biases_fit = !(has_one("ffn_gate.bias") || (is_gated && has_one("ffn_up.bias")));
+        // Biases would have to be added before the norm.
+        let has_head_norms = has_one("attn_q_norm.weight");
+        let head_norms_fit = !has_head_norms || (is_rms && !has_one("attn_q.bias") && !has_one("attn_qkv.bias"));
+        let post_norms_fit = !is_post_normed || is_rms;
+        let scale_fits = config.residual_scale == 1.0 || !(is_post_normed || config.experts.is_some());
+        let experts_fit = config.experts.is_none() || (is_rms && has_feed_forward_norm && !is_post_normed);
+        let stream_is_kept = !(has_one("attn_output_norm.weight") || has_one("layer_output_norm.weight"));
+        is_serial && biases_fit && head_norms_fit && post_norms_fit && scale_fits && experts_fit && stream_is_kept
+    }
+
+    pub fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable]) -> Result<Self> {
+        let layers = (0..config.n_layers).map(|layer| LayerVectors::new(context, config, weights, ropes, layer));
+        Ok(Self { layers: layers.collect::<Result<_>>()? })
+    }
+}
+
+impl LayerVectors {
+    fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable], layer: usize) -> Result<Self> {
+        let name = |stem: &str| format!("blk.{layer}.{stem}");
+        let numbers = |stem: &str| weights.vector(&name(stem));
+        let has = |stem: &str| weights.optional(&name(stem)).is_some();
+        let mut biases = Vec::new();
+        for stem in ["attn_qkv.bias", "attn_q.bias", "attn_k.bias", "attn_v.bias"] {
+            if has(stem) {
+                biases.extend_from_slice(numbers(stem)?);
+            }
+        }
+        let (frequencies, scale) = match config.layers[layer].rope {
+            Some(rope) => (ropes[rope].frequencies.clone(), ropes[rope].scale),
+            None => (vec![0.0; config.head_dim / 2], 1.0),
+        };
+        let attention_norm = Norm::soa_values(config, weights, &name("attn_norm"))?;
+        let mut all = [&attention_norm[..], &frequencies, &biases].concat();
+        all.resize(all.len().next_multiple_of(4), 0.0);
+        let head_norms = if has("attn_q_norm.weight") {
+            Some([numbers("attn_q_norm.weight")?, numbers("attn_k_norm.weight")?].concat())
+        } else {
+            None
+        };
+        let vector = |values: &[f32]| context.tensor(&HostTensor::f32(&[values.len()], values));
+        Ok(Self {
+            all: vector(&all)?,
+            bias: if biases.is_empty() { None } else { Some(vector(&biases)?) },
+            head_norms: head_norms.map(|norms| vector(&norms)).transpose()?,
+            rope: LayerRope {
+                frequencies: vector(&frequencies)?,
+                pairs: frequencies.len(),
+                interleaved: config.ropes.first().is_some_and(|rope| rope.kind == RopeKind::Interleaved),
+                scale,
+            },
+        })
+    }
+}
+
+impl FusedPass<'_> {
+    pub fn vectors(&self, layer: &Layer) -> &LayerVectors {
+        &self.fused.layers[layer.index]
+    }
+
+    /// From the product with a part of the projections [n, rows] to its queries [n, n_heads · head_dim], if they are among it;
+    /// its keys and values go to the caches.
+    pub fn rope_and_append(&self, layer: &Layer, parts: QkvParts, product: &Tensor) -> Result<Option<Tensor>> {
+        let Self { context, config, state, .. } = *self;
+        let vectors = self.vectors(layer);
+        if let Some(norms) = vectors.head_norms.as_ref().filter(|_| parts.q || parts.k) {
+            // Of all heads together there is one norm of queries, and one of keys.
+            let heads = [config.n_heads, config.n_kv_heads];
+            let (counts, lengths) = if config.arch.norms_heads_together {
+                ([1, 1], heads.map(|heads| heads * config.head_dim))
+            } else {
+                (heads, [config.head_dim; 2])
+            };
+            let norm = NormHeads {
+                epsilon: config.norm_eps,
+                queries: if parts.q { counts[0] } else { 0 },
+                keys: if parts.k { counts[1] } else { 0 },
+                query_length: lengths[0],
+                key_length: lengths[1],
+            };
+            context.run(&norm, &[product, norms])?;
+        }
+        let rope = RopeKvAppend {
+            parts,
+            heads: config.n_heads,
+            kv_heads: config.n_kv_heads,
+            head_dim: config.head_dim,
+            interleaved: vectors.rope.interleaved,
+            scale: vectors.rope.scale,
+            bias: vectors.bias.is_some(),
+        };
+        let mut inputs = vec![product, &vectors.rope.frequencies, state];
+        inputs.extend(self.caches(layer, parts));
+        inputs.extend(&vectors.bias);
+        Ok(context.run(&rope, &inputs)?.pop())
+    }
+
+    /// The caches that keys and values of some projections go to.
+    pub fn caches(&self, layer: &Layer, parts: QkvParts) -> impl Iterator<Item = &Tensor> {
+        let (k_cache, v_cache) = self.cache.layer(layer.index);
+        parts.k.then_some(k_cache).into_iter().chain(parts.v.then_some(v_cache))
+    }
+
+    /// The attention of one or few tokens with the positions divided, not merged yet: sums and totals of each split.
+    pub fn attention_split(&self, layer: &Layer, q: &Tensor) -> Result<[Tensor; 2]> {
+        let Self { context, config, .. } = *self;
+        let split = AttentionSplit {
+            heads: config.n_heads,
+            kv_heads: config.n_kv_heads,
+            head_dim: config.head_dim,
+            scale: config.attention_scale,
+            window: config.layers[layer.index].window,
+            softcap: config.attention_softcap,
+            splits: self.splits,
+        };
+        let (k_cache, v_cache) = self.cache.layer(layer.index);
+        let parts = context.run(&split, &[q, k_cache, v_cache, self.state])?;
+        <[Tensor; 2]>::try_from(parts).map_err(|_| err!(Internal, "attention_split has two outputs"))
+    }
+
+    /// How many positions a token of a layer sees at most, of those that the cache has room for.
+    pub fn seen(&self, layer: &Layer) -> usize {
+        let capacity = self.cache.capacity();
+        self.config.layers[layer.index].window.map_or(capacity, |window| window.min(capacity))
+    }
+}

@@ -1,0 +1,175 @@
+//! One layer of a transformer: its weights, and the one place that says what is done with them and in which order. What each step is
+//! done with is a set of ops (`LayerOps`): `unfused.rs`, or `decode.rs` and `prefill.rs` on what could be fused.
+//!
+//! A layer does what it has tensors for, and nothing tests a model's name.
+
+use super::config::Config;
+use super::linear::Linear;
+use super::mixture::{Combined, Mixture};
+use super::norm::Norm;
+use super::{Run, Weights};
+use crate::error::Result;
+use crate::tensor::ops::QkvParts;
+use crate::tensor::{Context, Tensor};
+
+/// The weights of one layer; matrices are [outputs, inputs].
+pub(super) struct Layer {
+    pub index: usize,
+    pub attention_norm: Norm,
+    /// Together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]. Where they are fused, their biases stand in `Fused::bias`.
+    pub queries_keys_values: Vec<(QkvParts, Linear)>,
+    pub q_norm: Norm,
+    pub k_norm: Norm,
+    pub attention_output: Linear, // [n_embd, n_heads · head_dim]
+    /// Of what attention gave.
+    pub post_attention_norm: Norm,
+    /// Of the residual stream, after attention was added to it.
+    attention_output_norm: Norm,
+    feed_forward_norm: Norm,
+    feed_forward: FeedForward,
+    pub post_feed_forward_norm: Norm,
+    /// Of the residual stream at the layer's end.
+    output_norm: Norm,
+    /// The feed-forward runs beside attention, on the same input.
+    is_parallel: bool,
+}
+
+enum FeedForward {
+    /// Gate and up are one matrix [2 · n_ff, n_embd] or two [n_ff, n_embd], down is [n_embd, n_ff].
+    Gated { gate_up: Vec<Linear>, down: Linear },
+    /// Up is [n_ff, n_embd].
+    Ungated { up: Linear, down: Linear },
+    /// The router is [experts, n_embd].
+    Experts { router: Linear, experts: Mixture },
+}
+
+/// The feed-forward before its sum.
+enum Inner<'a, O> {
+    Dense(O, &'a Linear),
+    Experts(Combined),
+}
+
+/// What a layer is computed with: ops that do one step each, or several at once.
+pub(super) trait LayerOps {
+    /// The residual stream as a part of the layer takes it: normed, or to be normed by the op that reads it.
+    type Normed<'a>;
+    /// The input of the product that gives what is added to the residual stream.
+    type Inner;
+
+    fn context(&self) -> &Context;
+
+    fn normed<'a>(&self, norm: &'a Norm, x: &'a Tensor) -> Result<Self::Normed<'a>>;
+
+    /// The heads' sums over the values [n, n_heads · head_dim], for `attention_output`.
+    fn attention(&self, layer: &Layer, h: &Self::Normed<'_>) -> Result<Self::Inner>;
+
+    /// [n, n_ff], for `down`
+    fn gated(&self, h: &Self::Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Self::Inner>;
+
+    /// [n, n_ff], for `down`
+    fn ungated(&self, h: &Self::Normed<'_>, up: &Linear, down: &Linear) -> Result<Self::Inner>;
+
+    fn experts(&self, h: &Self::Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined>;
+
+    /// x += the product, after its norm and scale.
+    fn add_product(&self, x: &Tensor, inner: Self::Inner, linear: &Linear, norm: &Norm) -> Result<()>;
+
+    /// x += what the experts gave, after its norm and scale.
+    fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()>;
+}
+
+impl Layer {
+    /// Where matrices were joined, the norms are as fused ops take them too.
+    pub fn new(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Self> {
+        let fuses = weights.is_joined();
+        let name = |stem: &str| format!("blk.{index}.{stem}");
+        let linear = |stem: &str| Linear::of(weights, &name(stem));
+        let norm = |stem: &str| Norm::of(config, weights, &name(stem));
+        let norm_before = |stem: &str| {
+            if fuses { Norm::fused(context, config, weights, &name(stem)) } else { Ok(norm(stem)) }
+        };
+        let norm_after = |stem: &str| match norm(stem) {
+            norm if norm.is_none() => Ok(norm),
+            _ => norm_before(stem),
+        };
+        let feed_forward_norm = norm_before("ffn_norm")?;
+        Ok(Self {
+            index,
+            attention_norm: norm_before("attn_norm")?,
+            queries_keys_values: Self::queries_keys_values(weights, index)?,
+            q_norm: norm("attn_q_norm"),
+            k_norm: norm("attn_k_norm"),
+            attention_output: linear("attn_output")?,
+            post_attention_norm: norm_after("post_attention_norm")?,
+            attention_output_norm: norm("attn_output_norm"),
+            is_parallel: feed_forward_norm.is_none() && config.arch.parallel_without_norm,
+            feed_forward_norm,
+            feed_forward: FeedForward::new(config, weights, index)?,
+            post_feed_forward_norm: norm_after("post_ffw_norm")?,
+            output_norm: norm("layer_output_norm"),
+        })
+    }
+
+    fn queries_keys_values(weights: &Weights, index: usize) -> Result<Vec<(QkvParts, Linear)>> {
+        let name = |stem: &str| format!("blk.{index}.{stem}");
+        if let Some(runs) = weights.joined(&name("attn_qkv")) {
+            let linear = |run: &Run| Linear { weight: run.matrix.clone(), bias: None };
+            return Ok(runs.iter().map(|run| (QkvParts::of(run.first, run.count), linear(run))).collect());
+        }
+        if weights.optional_matrix(&name("attn_qkv.weight")).is_some() {
+            return Ok(vec![(QkvParts::ALL, Linear::of(weights, &name("attn_qkv"))?)]);
+        }
+        let stems = ["attn_q", "attn_k", "attn_v"].iter().enumerate();
+        stems.map(|(part, stem)| Ok((QkvParts::of(part, 1), Linear::of(weights, &name(stem))?))).collect()
+    }
+
+    /// [n, n_embd] → the same. The residual stream `x` is changed.
+    pub fn run<O: LayerOps>(&self, ops: &O, x: &Tensor) -> Result<Tensor> {
+        let h = ops.normed(&self.attention_norm, x)?;
+        let a = ops.attention(self, &h)?;
+        let beside = if self.is_parallel { Some(self.feed_forward.inner(ops, &h)?) } else { None };
+        ops.add_product(x, a, &self.attention_output, &self.post_attention_norm)?;
+        let x = &self.attention_output_norm.run(ops.context(), x)?;
+
+        let f = match beside {
+            Some(f) => f,
+            None => self.feed_forward.inner(ops, &ops.normed(&self.feed_forward_norm, x)?)?,
+        };
+        match f {
+            Inner::Dense(f, down) => ops.add_product(x, f, down, &self.post_feed_forward_norm)?,
+            Inner::Experts(combined) => ops.add_experts(x, combined, &self.post_feed_forward_norm)?,
+        }
+        self.output_norm.run(ops.context(), x)
+    }
+}
+
+impl FeedForward {
+    fn new(config: &Config, weights: &Weights, index: usize) -> Result<Self> {
+        let name = |stem: &str| format!("blk.{index}.{stem}");
+        let linear = |stem: &str| Linear::of(weights, &name(stem));
+        if config.experts.is_some() {
+            return Ok(Self::Experts { router: linear("ffn_gate_inp")?, experts: Mixture::of(weights, index)? });
+        }
+        let down = linear("ffn_down")?;
+        if let Some(runs) = weights.joined(&name("ffn_gate_up")) {
+            let linear = |run: &Run| Linear { weight: run.matrix.clone(), bias: None };
+            return Ok(Self::Gated { gate_up: runs.iter().map(linear).collect(), down });
+        }
+        let up = linear("ffn_up")?;
+        if weights.optional_matrix(&name("ffn_gate.weight")).is_some() {
+            return Ok(Self::Gated { gate_up: vec![linear("ffn_gate")?, up], down });
+        }
+        if up.weight.rows() == 2 * config.n_ff {
+            return Ok(Self::Gated { gate_up: vec![up], down });
+        }
+        Ok(Self::Ungated { up, down })
+    }
+
+    fn inner<O: LayerOps>(&self, ops: &O, h: &O::Normed<'_>) -> Result<Inner<'_, O::Inner>> {
+        Ok(match self {
+            Self::Gated { gate_up, down } => Inner::Dense(ops.gated(h, gate_up, down)?, down),
+            Self::Ungated { up, down } => Inner::Dense(ops.ungated(h, up, down)?, down),
+            Self::Experts { router, experts } => Inner::Experts(ops.experts(h, router, experts)?),
+        })
+    }
+}

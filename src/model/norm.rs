@@ -1,0 +1,89 @@
+//! A norm of the residual stream, of what is added to it, or of heads.
+
+use super::Weights;
+use super::arch;
+use super::config::Config;
+use crate::error::Result;
+use crate::tensor::ops::{LayerNorm, RmsNorm, RowNorm};
+use crate::tensor::{Context, HostTensor, Tensor, to_planar};
+
+/// A norm; where the model has no such tensors, none, and then it changes nothing.
+pub(super) struct Norm {
+    pub kind: RowNorm,
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+    /// Weight and bias one after the other, each in SoA: as the ops take them that norm and multiply at once.
+    soa: Option<Tensor>,
+}
+
+impl Norm {
+    /// Of the stem's `.weight` and `.bias`.
+    pub fn of(config: &Config, weights: &Weights, stem: &str) -> Self {
+        let get = |end: &str| weights.optional(&format!("{stem}.{end}")).cloned();
+        let epsilon = config.norm_eps;
+        let weight = get("weight");
+        let kind = match config.arch.norm {
+            _ if weight.is_none() => RowNorm::None,
+            arch::Norm::Rms => RowNorm::Rms { epsilon },
+            arch::Norm::Layer => RowNorm::Layer { epsilon },
+        };
+        Self { kind, weight, bias: get("bias"), soa: None }
+    }
+
+    /// The same for fused ops.
+    pub fn fused(context: &Context, config: &Config, weights: &Weights, stem: &str) -> Result<Self> {
+        let values = Self::soa_values(config, weights, stem)?;
+        let soa = Some(context.tensor(&HostTensor::f32(&[values.len()], &values))?);
+        Ok(Self { soa, ..Self::of(config, weights, stem) })
+    }
+
+    /// The vectors of a norm for fused ops.
+    pub fn soa_values(config: &Config, weights: &Weights, stem: &str) -> Result<Vec<f32>> {
+        let named = |end: &str| {
+            let name = format!("{stem}.{end}");
+            weights.optional(&name).map(|_| weights.vector(&name).map(to_planar)).transpose()
+        };
+        // Kernels want a vector, whatever it holds.
+        let Some(weight) = named("weight")? else { return Ok(vec![1.0; config.n_embd]) };
+        match config.arch.norm {
+            arch::Norm::Rms => Ok(weight),
+            arch::Norm::Layer => {
+                let bias = named("bias")?.unwrap_or_else(|| vec![0.0; weight.len()]);
+                Ok([weight, bias].concat())
+            }
+        }
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.weight.is_none()
+    }
+
+    /// What fused ops take.
+    pub fn soa(&self) -> Result<&Tensor> {
+        self.soa.as_ref().ok_or_else(|| err!(Internal, "a norm that was not loaded for fused ops"))
+    }
+
+    /// The norm's weight, if RMS is all there is to it.
+    pub fn rms_weight(&self) -> Option<(f32, &Tensor)> {
+        match (self.kind, &self.weight, &self.bias) {
+            (RowNorm::Rms { epsilon }, Some(weight), None) => Some((epsilon, weight)),
+            _ => None,
+        }
+    }
+
+    /// [rows, columns] → the same
+    pub fn run(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
+        let Some(weight) = &self.weight else { return Ok(x.clone()) };
+        match (self.kind, &self.bias) {
+            (RowNorm::None, _) => Ok(x.clone()),
+            (RowNorm::Rms { epsilon }, None) => context.run1(&RmsNorm { epsilon }, &[x, weight]),
+            (RowNorm::Rms { .. }, Some(_)) => {
+                bail!(UnsupportedArchitecture, "an RMS norm with a bias is not supported")
+            }
+            (RowNorm::Layer { epsilon }, None) => context.run1(&LayerNorm { epsilon, bias: false }, &[x, weight]),
+            (RowNorm::Layer { epsilon }, Some(bias)) => {
+                context.run1(&LayerNorm { epsilon, bias: true }, &[x, weight, bias])
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The layers of a model run one op at a time: encoders, models with what the fused ops don't compute or whose matrices can't be
+//! joined, and the reference that `decode.rs` and `prefill.rs` are held to.
+
+use super::KvCache;
+use super::arch::RopeKind;
+use super::config::Config;
+use super::layer::{Layer, LayerOps};
+use super::linear::Linear;
+use super::mixture::{Combined, Mixture};
+use super::norm::Norm;
+use super::rope::RopeTensor;
+use crate::error::Result;
+use crate::tensor::ops::{
+    Add, Attention, AttentionSpans, CombineExperts, KvAppend, Rope, RopePositions, Scale, SliceColumns, Swiglu,
+    SwigluFused, Unary, UnaryKind,
+};
+use crate::tensor::{Context, Op, Shape, Tensor};
+
+pub(super) struct Unfused<'a> {
+    pub context: &'a Context,
+    pub config: &'a Config,
+    pub ropes: &'a [RopeTensor],
+    pub tokens: Tokens<'a>,
+    /// The product with a matrix.
+    pub product: &'static dyn Op,
+}
+
+/// What tokens see.
+pub(super) enum Tokens<'a> {
+    /// New ones of a text, the first at position `state[0]`: themselves and what is in the cache.
+    After { cache: &'a KvCache, state: &'a Tensor },
+    /// Whole texts: each its own. `spans` [n, 2] tells where that begins and ends, and `positions` [n] where in it each token stands.
+    Within { spans: &'a Tensor, positions: &'a Tensor },
+}
+
+impl LayerOps for Unfused<'_> {
+    type Normed<'a> = Tensor; // [n, n_embd]
+    type Inner = Tensor; // [n, inputs of the product]
+
+    fn context(&self) -> &Context {
+        self.context
+    }
+
+    fn normed(&self, norm: &Norm, x: &Tensor) -> Result<Tensor> {
+        norm.run(self.context, x)
+    }
+
+    fn attention(&self, layer: &Layer, h: &Tensor) -> Result<Tensor> {
+        let Self { context, config, .. } = *self;
+        let [q, k, v] = self.project(layer, h)?;
+        let (q, k) = (self.norm_heads(q, &layer.q_norm)?, self.norm_heads(k, &layer.k_norm)?);
+        let of_layer = config.layers[layer.index];
+        if let Some(rope) = of_layer.rope {
+            self.rope(rope, &q)?;
+            self.rope(rope, &k)?;
+        }
+        let (heads, kv_heads, head_dim) = (config.n_heads, config.n_kv_heads, config.head_dim);
+        let scale = config.attention_scale;
+        match self.tokens {
+            Tokens::After { cache, state } => {
+                let (k_cache, v_cache) = cache.layer(layer.index);
+                context.run(&KvAppend { head_dim }, &[&k, &v, k_cache, v_cache, state])?;
+                let (window, softcap) = (of_layer.window, config.attention_softcap);
+                let attention = Attention { heads, kv_heads, head_dim, scale, window, softcap };
+                context.run1(&attention, &[&q, k_cache, v_cache, state])
+            }
+            Tokens::Within { spans, .. } => {
+                context.run1(&AttentionSpans { heads, kv_heads, head_dim, scale }, &[&q, &k, &v, spans])
+            }
+        }
+    }
+
+    fn gated(&self, h: &Tensor, gate_up: &[Linear], _: &Linear) -> Result<Tensor> {
+        let activation = self.config.arch.activation;
+        let products = gate_up.iter().map(|linear| self.product(linear, h)).collect::<Result<Vec<Tensor>>>()?;
+        match &products[..] {
+            [gate, up] => self.context.run1(&Swiglu { activation }, &[gate, up]),
+            [both] => self.context.run1(&SwigluFused { activation }, &[both]),
+            _ => bail!(Internal, "gate and up in {} matrices", products.len()),
+        }
+    }
+
+    fn ungated(&self, h: &Tensor, up: &Linear, _: &Linear) -> Result<Tensor> {
+        let kind = UnaryKind::from(self.config.arch.activation);
+        self.context.run1(&Unary { kind }, &[&self.product(up, h)?])
+    }
+
+    fn experts(&self, h: &Tensor, router: &Linear, experts: &Mixture) -> Result<Combined> {
+        let logits = self.product(router, h)?; // [n, experts]
+        experts.run(self.context, self.config, h, &logits, false)
+    }
+
+    fn add_product(&self, x: &Tensor, inner: Tensor, linear: &Linear, norm: &Norm) -> Result<()> {
+        self.add(x, self.product(linear, &inner)?, norm)
+    }
+
+    fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()> {
+        let y = self.context.run1(&CombineExperts::default(), &[&combined.outputs, &combined.weights])?;
+        self.add(x, y, norm)
+    }
+}
+
+impl Unfused<'_> {
+    /// [n, inputs] → [n, outputs]
+    fn product(&self, linear: &Linear, x: &Tensor) -> Result<Tensor> {
+        linear.run(self.context, self.product, &[x])
+    }
+
+    /// x += y, after its norm and scale.
+    fn add(&self, x: &Tensor, y: Tensor, norm: &Norm) -> Result<()> {
+        let mut y = norm.run(self.context, &y)?;
+        if self.config.residual_scale != 1.0 {
+            y = self.context.run1(&Scale { factor: self.config.residual_scale }, &[&y])?;
+        }
+        self.context.run(&Add, &[x, &y]).map(|_| ())
+    }
+
+    /// Queries [n, n_heads · head_dim], keys and values [n, n_kv_heads · head_dim].
+    fn project(&self, layer: &Layer, h: &Tensor) -> Result<[Tensor; 3]> {
+        let config = self.config;
+        let (q_dim, kv_dim) = (config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim);
+        let products: Vec<Tensor> =
+            layer.queries_keys_values.iter().map(|(_, linear)| self.product(linear, h)).collect::<Result<_>>()?;
+        match <[Tensor; 3]>::try_from(products) {
+            Ok(three) => Ok(three),
+            Err(products) => {
+                let [qkv] = &products[..] else { bail!(Internal, "projections in {} matrices", products.len()) };
+                let slice = |first, count| self.context.run1(&SliceColumns { first, count }, &[qkv]);
+                Ok([slice(0, q_dim)?, slice(q_dim, kv_dim)?, slice(q_dim + kv_dim, kv_dim)?])
+            }
+        }
+    }
+
+    /// Queries or keys [n, heads · head_dim], normed head by head or over all heads.
+    fn norm_heads(&self, x: Tensor, norm: &Norm) -> Result<Tensor> {
+        if norm.is_none() {
+            return Ok(x);
+        }
+        if self.config.arch.norms_heads_together {
+            return norm.run(self.context, &x);
+        }
+        let shape = x.shape();
+        let head_dim = self.config.head_dim;
+        let heads = x.reshaped(Shape::from([shape.elements() / head_dim, head_dim]))?;
+        norm.run(self.context, &heads)?.reshaped(shape)
+    }
+
+    /// Turns queries or keys by one of the model's ropes.
+    fn rope(&self, number: usize, x: &Tensor) -> Result<()> {
+        let Some(RopeTensor { frequencies, scale }) = self.ropes.get(number) else {
+            bail!(Internal, "the model has no rope {number}")
+        };
+        let head_dim = self.config.head_dim;
+        let interleaved = self.config.ropes[number].kind == RopeKind::Interleaved;
+        match self.tokens {
+            Tokens::After { state, .. } => {
+                self.context.run(&Rope { head_dim, interleaved, scale: *scale }, &[x, frequencies, state])?
+            }
+            Tokens::Within { positions, .. } => {
+                self.context.run(&RopePositions { head_dim, interleaved }, &[x, frequencies, positions])?
+            }
+        };
+        Ok(())
+    }
+}
