@@ -1,4 +1,4 @@
-//! The same kernels and models in a browser: `npm test -- --only web`.
+//! The same kernels and models in a browser: `npm test -- --only wasm-pack`.
 #![cfg(target_arch = "wasm32")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 

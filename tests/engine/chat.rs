@@ -1,16 +1,11 @@
 //! From a chat request to the prompt: the model's template, another one, its variables, and messages that go on.
 
-use std::path::{Path, PathBuf};
-
+use crate::support::files::golden;
 use rillm::engine::folder::MemoryFolder;
 use rillm::engine::request::ChatRequest;
 use rillm::engine::{Engine, LoadOptions};
 use rillm::error::{Code, Error};
 use serde_json::{Value, json};
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
-}
 
 /// A tiny Llama of a folder, with these files about chats.
 fn engine(files: &[(&str, &str)], options: &LoadOptions) -> Result<Engine, Error> {

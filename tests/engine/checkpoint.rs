@@ -9,12 +9,4 @@ mod safetensors;
 mod split;
 mod writer;
 
-use rillm::error::{Code, Error};
-
-#[track_caller]
-fn check_error(error: &Error, code: Code, words: &[&str]) {
-    assert_eq!(error.code(), code, "{error}");
-    for word in words {
-        assert!(error.message().contains(word), "{word:?} is not in {:?}", error.message());
-    }
-}
+use crate::support::errors::check_error;

@@ -1,23 +1,13 @@
 //! Several answers to one prompt, and that a seed gives the same answer again, on a native GPU.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
+use crate::support::engines::{engine, load};
 use futures_util::future::join_all;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
-use rillm::engine::source::FileSource;
 use rillm::engine::{Chunk, Engine, FinishReason, Generation, KvFormat, LoadOptions};
 use serde_json::{Value, json};
-
-fn load(name: &str, options: &LoadOptions) -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), options, &mut |_| Ok(()))).unwrap()
-}
-
-fn engine(name: &str, max_sequences: usize) -> Engine {
-    load(name, &LoadOptions { max_sequences: Some(max_sequences), ..Default::default() })
-}
 
 fn start(engine: &Engine, request: &Value) -> Generation {
     engine.complete(CompletionRequest::parse(request.clone()).unwrap()).unwrap()

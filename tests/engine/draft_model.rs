@@ -1,7 +1,6 @@
 //! Speculation with a second model that drafts, on a native GPU: the answer of plain greedy decoding, whatever is drafted.
 
-use std::path::{Path, PathBuf};
-
+use crate::support::files::golden;
 use futures_util::future::join_all;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
@@ -9,10 +8,6 @@ use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Chunk, Engine, FinishReason, Generation, LoadOptions, Phase};
 use rillm::model::folder::OneFile;
 use serde_json::{Value, json};
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
-}
 
 fn load(name: &str, draft: &str, options: &LoadOptions) -> rillm::Result<Engine> {
     let (source, draft) = (FileSource::open(golden(name)).unwrap(), FileSource::open(golden(draft)).unwrap());

@@ -5,6 +5,7 @@ mod header;
 mod source;
 pub mod writer;
 
+use crate::support::errors::check_error;
 use rillm::{
     error::{Code, Error},
     model::{gguf::Gguf, source::MemorySource},
@@ -20,12 +21,4 @@ fn refused(bytes: Vec<u8>, code: Code, words: &[&str]) {
     let error = read(bytes).expect_err("this file must be refused");
     check_error(&error, code, words);
     check_error(&error, code, &["test.gguf"]);
-}
-
-#[track_caller]
-fn check_error(error: &Error, code: Code, words: &[&str]) {
-    assert_eq!(error.code(), code, "{error}");
-    for word in words {
-        assert!(error.message().contains(word), "{word:?} is not in {:?}", error.message());
-    }
 }

@@ -1,16 +1,9 @@
 //! References to models of the hub, and which file of a repository they mean.
 
+use crate::support::errors::check_error;
 use proptest::prelude::*;
 use rillm::engine::hub::{Reference, Refused, Repository, Wanted, choose, refusal};
-use rillm::error::{Code, Error};
-
-#[track_caller]
-fn check_error(error: &Error, code: Code, words: &[&str]) {
-    assert_eq!(error.code(), code, "{error}");
-    for word in words {
-        assert!(error.message().contains(word), "{word:?} is not in {:?}", error.message());
-    }
-}
+use rillm::error::Code;
 
 #[test]
 fn references_are_taken_apart() {

@@ -1,14 +1,13 @@
 //! Logits that the caller changes before each choice, on a native GPU.
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 
+use crate::support::engines;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
 use rillm::engine::request::CompletionRequest;
-use rillm::engine::source::FileSource;
-use rillm::engine::{Chunk, Engine, FinishReason, Generation, LoadOptions, LogitsProcessor};
+use rillm::engine::{Chunk, Engine, FinishReason, Generation, LogitsProcessor};
 use rillm::{Code, Error};
 use serde_json::{Value, json};
 
@@ -36,9 +35,7 @@ fn calls<F: Fn(&mut Vec<f32>, usize) -> rillm::Result<bool>>(process: F) -> Rc<C
 }
 
 fn engine(max_sequences: usize) -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny_llama/tied-q4_0.gguf");
-    let options = LoadOptions { max_sequences: Some(max_sequences), ..Default::default() };
-    pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), &options, &mut |_| Ok(()))).unwrap()
+    engines::engine("tiny_llama/tied-q4_0.gguf", max_sequences)
 }
 
 fn start(engine: &Engine, request: &Value) -> Generation {

@@ -1,19 +1,14 @@
 //! Log probabilities of an answer's tokens, on a native GPU: against those of the logits themselves, computed in f64.
 
-use std::path::Path;
-
+use crate::support::{
+    engines::{engine, load},
+    files::demo_model,
+};
 use futures_util::future::join_all;
 use rillm::Code;
 use rillm::engine::request::{ChatRequest, CompletionRequest};
-use rillm::engine::source::FileSource;
 use rillm::engine::{Chunk, Engine, LoadOptions, TokenLogprobs};
 use serde_json::{Value, json};
-
-fn engine(name: &str, max_sequences: usize) -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    let options = LoadOptions { max_sequences: Some(max_sequences), ..Default::default() };
-    pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), &options, &mut |_| Ok(()))).unwrap()
-}
 
 async fn chunks(engine: &Engine, request: &Value) -> rillm::Result<Vec<Chunk>> {
     let mut generation = engine.complete(CompletionRequest::parse(request.clone())?)?;
@@ -155,9 +150,7 @@ fn they_cost_no_maps_and_no_writes() {
 /// Texts and offsets: the pieces are the answer, wherever characters and tokens begin.
 #[test]
 fn texts_and_offsets_are_those_of_the_answer() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo/rillm-demo-q4_0.gguf");
-    let source = FileSource::open(path).unwrap();
-    let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap();
+    let engine = load(demo_model(), &LoadOptions::default());
     let request = json!({"messages": [{"role": "user", "content": "Where does Anna live? Grüße 🦊"}], "max_tokens": 60,
         "temperature": 1.2, "seed": 8, "logprobs": true, "top_logprobs": 2});
     let chunks = pollster::block_on(async {

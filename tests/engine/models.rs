@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::support::files::golden;
 use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Engine, FinishReason, KvFormat, LoadOptions, Phase, Precision};
 use rillm::{Code, Result};
 use serde_json::{Value, json};
-
-fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
-}
 
 fn golden_json(name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(golden(name)).unwrap()).unwrap()

@@ -2,21 +2,14 @@
 //! logits give, whatever part of the text the cache held before, and beside others. What a chance is in, is the same each time.
 
 use std::collections::HashMap;
-use std::path::Path;
 
+use crate::support::engines::{engine, load};
 use futures_util::future::join_all;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
-use rillm::engine::source::FileSource;
 use rillm::engine::{Engine, FinishReason, LoadOptions, StopReason};
 use rillm::text::detokenize::StreamDecoder;
 use serde_json::{Value, json};
-
-fn engine(name: &str, max_sequences: usize) -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    let options = LoadOptions { max_sequences: Some(max_sequences), ..Default::default() };
-    pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), &options, &mut |_| Ok(()))).unwrap()
-}
 
 async fn complete(engine: &Engine, request: &Value) -> rillm::Result<(Vec<u32>, FinishReason)> {
     let mut generation = engine.complete(CompletionRequest::parse(request.clone())?)?;
@@ -246,9 +239,8 @@ fn answers_are_the_same_alone_and_beside_others() {
 /// Where the engine has no step of several sequences, they take turns.
 #[test]
 fn answers_are_the_same_in_turns() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(MODEL);
     let options = LoadOptions { max_sequences: Some(3), plain_ops: true, ..Default::default() };
-    let engine = pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), &options, &mut |_| Ok(()))).unwrap();
+    let engine = load(MODEL, &options);
     let requests = [&drawn()[2..4], &[request(json!({"dry_multiplier": 1.5}))]].concat();
     let wanted: Vec<_> = requests.iter().map(|request| tokens(&engine, request)).collect();
     let answers = pollster::block_on(join_all(requests.iter().map(|request| complete(&engine, request))));

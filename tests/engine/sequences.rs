@@ -1,25 +1,15 @@
 //! Several generations at once on one engine, on a native GPU: each gives what it gives alone, by fewer passes.
 
-use std::path::{Path, PathBuf};
-
+use crate::support::{
+    engines::{engine, try_load as load},
+    files::golden,
+};
 use futures_util::future::join_all;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
-use rillm::engine::source::{FileSource, MemorySource};
+use rillm::engine::source::MemorySource;
 use rillm::engine::{Chunk, Engine, FinishReason, Generation, LoadOptions};
 use serde_json::{Value, json};
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
-}
-
-fn load(name: &str, options: &LoadOptions) -> rillm::Result<Engine> {
-    pollster::block_on(Engine::load(&FileSource::open(golden(name)).unwrap(), options, &mut |_| Ok(())))
-}
-
-fn engine(name: &str, max_sequences: usize) -> Engine {
-    load(name, &LoadOptions { max_sequences: Some(max_sequences), ..Default::default() }).unwrap()
-}
 
 type Answer = (String, Vec<u32>, FinishReason);
 

@@ -5,6 +5,7 @@ mod schemas;
 
 use std::path::Path;
 
+use crate::support::{engines, files::demo_model};
 use rillm::engine::request::ChatRequest;
 use rillm::engine::source::FileSource;
 use rillm::engine::{Chunk, Engine, FinishReason, LoadOptions, Usage};
@@ -13,9 +14,7 @@ use rillm::{Error, Result};
 use serde_json::{Value, json};
 
 fn load(options: &LoadOptions) -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo/rillm-demo-q4_0.gguf");
-    let source = FileSource::open(&path).unwrap();
-    with_grammars(pollster::block_on(Engine::load(&source, options, &mut |_| Ok(()))).unwrap())
+    with_grammars(engines::load(demo_model(), options))
 }
 
 fn engine() -> Engine {

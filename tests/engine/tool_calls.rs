@@ -1,18 +1,14 @@
 //! Tool calls, reasoning and what ends an answer, with the demo model on a native GPU.
 
-use std::path::PathBuf;
-
+use crate::support::{engines::load, files::demo_model};
 use rillm::Code;
 use rillm::engine::request::ChatRequest;
-use rillm::engine::source::FileSource;
 use rillm::engine::{Chunk, Engine, FinishReason, LoadOptions, StopReason, Usage};
 use rillm::native::with_grammars;
 use serde_json::{Value, json};
 
 fn engine() -> Engine {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models/demo/rillm-demo-q4_0.gguf");
-    let source = FileSource::open(&path).unwrap();
-    with_grammars(pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap())
+    with_grammars(load(demo_model(), &LoadOptions::default()))
 }
 
 thread_local! {

@@ -1,10 +1,10 @@
 //! Autotuning: what is chosen, thrown away and kept, and a model's answers with and without.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::adapter;
+use crate::support::files::golden;
 use pollster::block_on;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::FileSource;
@@ -285,10 +285,6 @@ fn a_text_of_any_content_does_no_harm() {
         assert_eq!(chosen(&context).as_deref(), Some("wide 1"));
         assert!(new.is_some());
     }
-}
-
-fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 fn load(name: &str, autotune: Mode, tunings: Option<String>) -> Result<Engine> {

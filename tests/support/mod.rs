@@ -3,6 +3,9 @@
 
 pub mod adapter;
 pub mod corpus;
+pub mod engines;
+pub mod errors;
+pub mod files;
 pub mod minilm;
 pub mod parity;
 pub mod skip;
