@@ -369,10 +369,7 @@ pub async fn next_tokens(inner: &Inner, id: u64) -> Result<VecDeque<Sampled>> {
             if member.is_over() {
                 bail!(Internal, "a generation is over and waits for tokens");
             }
-            match std::mem::replace(&mut decoding.driving, true) {
-                true => None,
-                false => Some(Turn { inner, is_over: false }),
-            }
+            if std::mem::replace(&mut decoding.driving, true) { None } else { Some(Turn { inner, is_over: false }) }
         };
         match turn {
             Some(mut turn) => {

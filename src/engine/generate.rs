@@ -131,9 +131,10 @@ impl Choice {
     pub fn new(engine: Rc<Inner>, request: Request) -> Self {
         // What a grammar admits is the text to the letter.
         let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
-        let decoder = match request.continues || is_whole {
-            true => StreamDecoder::continuing(),
-            false => StreamDecoder::new(&engine.tokenizer),
+        let decoder = if request.continues || is_whole {
+            StreamDecoder::continuing()
+        } else {
+            StreamDecoder::new(&engine.tokenizer)
         };
         let decoder = decoder.showing(request.answer.visible.clone());
         let reader = AnswerReader::new(request.answer.clone());

@@ -132,9 +132,10 @@ impl Speculation {
         let readback = match self.drafts {
             Drafts::Lookup(lookup) => {
                 let draft = lookup.draft(session.tokens(), last, most);
-                match draft.is_empty() {
-                    true => None,
-                    false => Some(session.verify(transformer, last, Draft::Known(&draft)).await?),
+                if draft.is_empty() {
+                    None
+                } else {
+                    Some(session.verify(transformer, last, Draft::Known(&draft)).await?)
                 }
             }
             Drafts::Model(max_tokens) if most > 0 => {

@@ -193,9 +193,12 @@ impl Choosing {
             write(&adjusting.lists, &AdjustLists::words(&rules.ends, &several(rules))?)?;
             let vocab_size = columns(&adjusting.biases)?;
             let mut biases = vec![0f32; vocab_size];
-            let at = |id: u32| match (id as usize) < vocab_size {
-                true => Ok(id as usize),
-                false => Err(err!(Internal, "a rule about token {id} of {vocab_size}")),
+            let at = |id: u32| {
+                if (id as usize) < vocab_size {
+                    Ok(id as usize)
+                } else {
+                    Err(err!(Internal, "a rule about token {id} of {vocab_size}"))
+                }
             };
             for (id, bias) in &rules.biases {
                 biases[at(*id)?] += bias;
@@ -259,10 +262,7 @@ impl Choosing {
         is_step: bool,
     ) -> Result<()> {
         let adjusted = self.adjust(context, logits, features, advance, is_step)?;
-        let logits = &match features.masked {
-            true => self.masking()?.apply(context, &adjusted, &self.target)?,
-            false => adjusted,
-        };
+        let logits = &if features.masked { self.masking()?.apply(context, &adjusted, &self.target)? } else { adjusted };
         if features.whole {
             self.choose_whole(context, logits, advance)?;
         }
@@ -341,9 +341,10 @@ impl Choosing {
             }
             context.run(&TypicalBand, &[band_settings, tally, band])?;
         }
-        let masses = match features.xtc || features.mirostat {
-            true => Some(context.run1(&BandMass, &[logits, settings, band])?),
-            false => None,
+        let masses = if features.xtc || features.mirostat {
+            Some(context.run1(&BandMass, &[logits, settings, band])?)
+        } else {
+            None
         };
         if let Some(masses) = masses.as_ref().filter(|_| features.xtc) {
             context.run(&Xtc, &[logits, settings, state, band_settings, masses, band])?;

@@ -172,9 +172,12 @@ impl SamplerSettings {
                 self.temperature
             );
         }
-        let above_0 = |name: &str, value: f32| match value > 0.0 && value <= 1.0 {
-            true => Ok(()),
-            false => bail!(InvalidRequest, "{name} is {value}, wanted a number above 0 and at most 1 (keeps all)"),
+        let above_0 = |name: &str, value: f32| {
+            if value > 0.0 && value <= 1.0 {
+                Ok(())
+            } else {
+                bail!(InvalidRequest, "{name} is {value}, wanted a number above 0 and at most 1 (keeps all)")
+            }
         };
         above_0("top_p", self.top_p)?;
         above_0("typical_p", self.typical_p)?;

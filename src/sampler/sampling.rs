@@ -86,10 +86,7 @@ impl Sampling {
 
     /// Tells what penalties look at that the text is this now: after it was cut back, or went on where this session did not see it.
     pub fn set_text(&self, context: &Context, text: &[u32]) -> Result<()> {
-        match self.features.adjusts() {
-            true => self.choosing.set_text(context, 0, text),
-            false => Ok(()),
-        }
+        if self.features.adjusts() { self.choosing.set_text(context, 0, text) } else { Ok(()) }
     }
 
     /// What its kernels read and write, in one row.

@@ -108,10 +108,7 @@ impl StepLogprobs {
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let log_sum = logits.iter().map(|logit| below(*logit, largest).exp()).sum::<f64>().ln();
         let is_broken = logits.iter().any(|logit| logit.is_nan());
-        let logprob = |logit: f32| match is_broken {
-            true => 0.0,
-            false => ((below(logit, largest) - log_sum) as f32).max(LEAST),
-        };
+        let logprob = |logit: f32| if is_broken { 0.0 } else { ((below(logit, largest) - log_sum) as f32).max(LEAST) };
         let mut order: Vec<u32> = (0..logits.len() as u32).filter(|token| !logits[*token as usize].is_nan()).collect();
         let wanted = wanted.min(order.len());
         let by_key = |token: &u32| (!key_of(logits[*token as usize]), *token);

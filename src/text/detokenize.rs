@@ -59,9 +59,10 @@ impl StreamDecoder {
 
     /// The text that became final with this token; empty while a character is incomplete.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
-        let bytes = match self.control || self.shown.contains(&id) {
-            true => tokenizer.token_bytes_with_control(id)?,
-            false => tokenizer.token_bytes(id)?,
+        let bytes = if self.control || self.shown.contains(&id) {
+            tokenizer.token_bytes_with_control(id)?
+        } else {
+            tokenizer.token_bytes(id)?
         };
         // Of control tokens, too, which are not there for their neighbours.
         if bytes.is_empty() {

@@ -27,9 +27,10 @@ fn start(engine: &Engine, is_chat: bool, fields: &Value) -> Result<Generation> {
     let mut request = base;
     let own = fields.as_object().unwrap().clone();
     request.as_object_mut().unwrap().extend(own);
-    match is_chat {
-        true => engine.chat(ChatRequest::parse(request)?),
-        false => engine.complete(CompletionRequest::parse(request)?),
+    if is_chat {
+        engine.chat(ChatRequest::parse(request)?)
+    } else {
+        engine.complete(CompletionRequest::parse(request)?)
     }
 }
 

@@ -294,10 +294,13 @@ impl MaskAutomaton {
             (Allowed::All, _) => Fit::Covers,
             (Allowed::One(one), Wanted::One(wanted)) if one == wanted => Fit::Same,
             (Allowed::One(_), _) => Fit::No,
-            (Allowed::Mask(row), Wanted::One(token)) => match has(self.mask(row), token) {
-                true => Fit::Covers,
-                false => Fit::No,
-            },
+            (Allowed::Mask(row), Wanted::One(token)) => {
+                if has(self.mask(row), token) {
+                    Fit::Covers
+                } else {
+                    Fit::No
+                }
+            }
             (Allowed::Mask(row), Wanted::Bits(wanted)) => {
                 let mask = self.mask(row);
                 if mask == wanted {
@@ -306,10 +309,7 @@ impl MaskAutomaton {
                 if !covers(mask, wanted) {
                     return Fit::No;
                 }
-                match count(mask) <= count(wanted) + count(wanted) / 4 {
-                    true => Fit::Near,
-                    false => Fit::Covers,
-                }
+                if count(mask) <= count(wanted) + count(wanted) / 4 { Fit::Near } else { Fit::Covers }
             }
         }
     }
@@ -415,9 +415,10 @@ impl MaskAutomaton {
         if uploaded.masks < masks {
             runs.push((uploaded.masks, &self.masks[uploaded.masks * self.words..]));
         }
-        let table = match uploaded.table {
-            true => self.changes[uploaded.changes..].iter().map(|at| (*at, &words[*at..at + 2])).collect(),
-            false => vec![(0, words)],
+        let table = if uploaded.table {
+            self.changes[uploaded.changes..].iter().map(|at| (*at, &words[*at..at + 2])).collect()
+        } else {
+            vec![(0, words)]
         };
         *uploaded = Uploaded { table: true, changes: self.changes.len(), masks, is_scratch_stale: false };
         News { masks: runs, table }

@@ -31,9 +31,10 @@ impl Constrained {
         self.look()?;
         // Where steps will not run ahead, nobody asks what was learned.
         let learns = self.way != Way::StepByStep(None);
-        let state = match learns {
-            true => self.state()?,
-            false => self.automaton.scratch(Wanted::of(&self.forced, &self.allowed), &mut self.uploaded),
+        let state = if learns {
+            self.state()?
+        } else {
+            self.automaton.scratch(Wanted::of(&self.forced, &self.allowed), &mut self.uploaded)
         };
         self.enter(engine, state)?;
         match logits {

@@ -71,9 +71,10 @@ pub fn as_text(messages: &[Value], instructions: Option<&str>, has_system: bool,
     match rewritten.iter_mut().find(|message| message["role"] == role) {
         Some(message) => {
             let content = message["content"].as_str().unwrap_or_default();
-            message["content"] = match has_system {
-                true => json!(format!("{content}\n\n{instructions}")),
-                false => json!(format!("{instructions}\n\n{content}")),
+            message["content"] = if has_system {
+                json!(format!("{content}\n\n{instructions}"))
+            } else {
+                json!(format!("{instructions}\n\n{content}"))
             };
         }
         None => rewritten.insert(0, json!({"role": role, "content": instructions})),

@@ -52,9 +52,12 @@ impl ToolGrammar<'_> {
         };
         let calls: Vec<String> = tools.iter().map(call).collect::<Result<_>>()?;
         let call = lark.rule(&calls.join(" | "));
-        let several = |lark: &mut Lark, separator: &str| match self.parallel && !self.is_named() {
-            true => format!("{call} ({}{call})*", lark.text_or_nothing(separator)),
-            false => call.clone(),
+        let several = |lark: &mut Lark, separator: &str| {
+            if self.parallel && !self.is_named() {
+                format!("{call} ({}{call})*", lark.text_or_nothing(separator))
+            } else {
+                call.clone()
+            }
         };
         // All behind the trigger.
         let body = match shape.calls {

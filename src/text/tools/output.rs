@@ -217,9 +217,10 @@ impl Feed {
     pub fn finish(&mut self, end: End) -> Vec<Part> {
         self.run(true);
         let rest = std::mem::take(&mut self.buffer);
-        match self.out.in_block {
-            true => self.out.raw.push_str(&rest),
-            false => self.out.text(&rest),
+        if self.out.in_block {
+            self.out.raw.push_str(&rest)
+        } else {
+            self.out.text(&rest)
         }
         self.syntax.finish(end, &mut self.out);
         let out = &mut self.out;

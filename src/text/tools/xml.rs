@@ -259,12 +259,11 @@ impl Xml {
         let comma = if self.keys.len() > 1 { ", " } else { "" };
         out.arguments(&format!("{comma}{}: ", Value::from(key.as_str())));
         let is_text = self.is_text.unwrap_or_else(|| self.types(&key).is_some_and(|types| types == ["string"]));
-        self.state = match is_text {
-            true => {
-                out.arguments("\"");
-                State::TextValue
-            }
-            false => State::Value(key),
+        self.state = if is_text {
+            out.arguments("\"");
+            State::TextValue
+        } else {
+            State::Value(key)
         };
         if line > 0 { Ok(line) } else { self.step(text, ended, out) }
     }

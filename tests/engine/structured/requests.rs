@@ -223,12 +223,11 @@ fn masked_tokens_are_drawn_from_what_the_model_says_about_them() {
     let (mut chi_square, mut rest, mut classes) = (0.0, (0.0, 0.0), 0u32);
     for (id, drawn) in left.iter().zip(&drawn) {
         let expected = DRAWS as f64 * (scaled(id) - largest).exp() / total;
-        match expected < 5.0 {
-            true => rest = (rest.0 + expected, rest.1 + *drawn as f64),
-            false => {
-                chi_square += (*drawn as f64 - expected).powi(2) / expected;
-                classes += 1;
-            }
+        if expected < 5.0 {
+            rest = (rest.0 + expected, rest.1 + *drawn as f64)
+        } else {
+            chi_square += (*drawn as f64 - expected).powi(2) / expected;
+            classes += 1;
         }
     }
     if rest.0 >= 1.0 {

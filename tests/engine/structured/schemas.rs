@@ -98,10 +98,8 @@ fn object(random: &mut Random, depth: usize, definitions: &[&str]) -> Value {
 }
 
 fn random_schema(random: &mut Random) -> Value {
-    let mut root = match random.chance(70) {
-        true => object(random, 2, &["leaf", "pair"]),
-        false => schema(random, 2, &["leaf", "pair"]),
-    };
+    let mut root =
+        if random.chance(70) { object(random, 2, &["leaf", "pair"]) } else { schema(random, 2, &["leaf", "pair"]) };
     root["$defs"] = json!({
         "leaf": schema(random, 0, &[]),
         "pair": {"type": "array", "items": {"$ref": "#/$defs/leaf"}, "minItems": 2, "maxItems": 2},

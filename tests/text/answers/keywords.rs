@@ -263,9 +263,10 @@ fn check(case: &Case, is_whole: bool, format: ToolFormat, template: &str, words:
         (true, Value::Object(fields)) => fields.clone(),
         _ => Map::from_iter([("v".to_owned(), value.clone())]),
     };
-    let tools = match is_whole {
-        true => tool_of(schema.clone()),
-        false => tool_of(object(json!({"v": schema}), json!({"required": ["v"]}))),
+    let tools = if is_whole {
+        tool_of(schema.clone())
+    } else {
+        tool_of(object(json!({"v": schema}), json!({"required": ["v"]})))
     };
     let obey = |value: &Value| obeys(&tools, "f", &json!(arguments(value)));
     assert!(obey(right) && !wrong.iter().any(obey), "{keyword}: {schema}");
