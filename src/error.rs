@@ -2,9 +2,11 @@
 //!
 //! An error carries a stable [`Code`] for programs and a message for people. A message says what was found, what was
 //! wanted and, where there is something, what to do.
+#![warn(missing_docs)]
 
 use std::fmt;
 
+/// A result whose error is ours.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 macro_rules! codes {
@@ -107,6 +109,7 @@ impl fmt::Display for Code {
     }
 }
 
+/// What went wrong: a stable code, and a message for people that says what was found and what was wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: Code,
@@ -114,14 +117,17 @@ pub struct Error {
 }
 
 impl Error {
+    /// An error of `code`; `err!` and `bail!` format the message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
+    /// What programs may compare.
     pub fn code(&self) -> Code {
         self.code
     }
 
+    /// What people read.
     pub fn message(&self) -> &str {
         &self.message
     }

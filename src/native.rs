@@ -1,4 +1,5 @@
 //! What programs that run outside of a browser link where a page loads it: the grammar engine.
+#![warn(missing_docs)]
 
 use std::future::ready;
 use std::rc::Rc;

@@ -8,9 +8,13 @@ use serde::Serialize;
 /// Hits, misses and evictions of one cache since the last reset, and what lives in it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
+    /// Look-ups that found an entry.
     pub hits: u64,
+    /// Look-ups that found none.
     pub misses: u64,
+    /// Entries that had to go for others.
     pub evictions: u64,
+    /// Entries now.
     pub entries: u64,
     /// Bytes of GPU memory that the entries hold, as far as that is known.
     pub bytes: u64,
@@ -47,8 +51,11 @@ macro_rules! counters {
             pub arena_bytes: u64,
             /// What the tensors of those plans would take if none shared its bytes.
             pub arena_bytes_without_reuse: u64,
+            /// Uniform buffers, by content.
             pub uniforms: CacheStats,
+            /// Bind groups, by layout and what they bind.
             pub bind_groups: CacheStats,
+            /// Compiled pipelines, by the text of their shaders.
             pub pipelines: CacheStats,
         }
 
@@ -114,9 +121,13 @@ counters! {
         end: End,
     }
     counts {
+        /// Kernels that were submitted.
         dispatches,
+        /// Compute passes that were encoded.
         passes,
+        /// Command encoders, one for each submit.
         encoders,
+        /// Submits to the queue.
         submits,
         /// Waits for the GPU that were asked for by `sync`.
         syncs,
@@ -128,14 +139,21 @@ counters! {
         uniform_writes,
         /// Small writes that were encoded as copies instead of forcing a submit.
         staged_writes,
+        /// GPU buffers that were made, of any kind.
         buffers_created,
+        /// Storage buffers that came from those that wait for reuse.
         buffers_reused,
+        /// Bind groups that were made.
         bind_groups_created,
+        /// Pipelines that were compiled.
         pipelines_created,
         /// Copies from buffer to buffer.
         copies,
+        /// Bytes of these copies.
         bytes_copied,
+        /// Bytes written from the CPU to storage buffers.
         bytes_uploaded,
+        /// Bytes read back to the CPU.
         bytes_read_back,
         /// Buffers that were freed while submitted work could still use them.
         deferred_frees,

@@ -8,8 +8,10 @@ use crate::error::Result;
 
 /// Bytes outside of the GPU: in Rust memory, or in a JavaScript typed array that never enters the wasm heap.
 pub trait HostBytes {
+    /// How many bytes there are.
     fn len(&self) -> usize;
 
+    /// Whether there is none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -20,7 +20,9 @@ use crate::error::Result;
 pub enum Define {
     /// Only for `#ifdef`.
     Flag,
+    /// A `const` of WGSL's type `u32`.
     U32(u32),
+    /// A `const` of WGSL's type `f32`.
     F32(f32),
 }
 
@@ -38,9 +40,11 @@ pub enum Template<'a> {
 pub struct Shader<'a> {
     /// Names the pipeline in error messages and labels.
     pub label: &'a str,
+    /// Its text, with lines of ours.
     pub template: Template<'a>,
     /// Modules that `#import` finds, by name.
     pub modules: &'a [(&'a str, &'static str)],
+    /// Names and values for `#ifdef`, which become constants as well.
     pub defines: &'a [(&'a str, Define)],
 }
 
