@@ -49,6 +49,8 @@ function provideRuntimeFolder() {
 const STEPS = {
   // The ops are declared by a macro, into which rustfmt does not look.
   fmt: () => run('cargo', ['fmt', '--all', '--check', '--', ...OPS.flatMap(rustFiles)]),
+  // The format and the faults of TypeScript and JavaScript (`biome.jsonc`).
+  lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
   clippy: () => clippy(),
   'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown'),
   native: (file) => nativeTests(file),

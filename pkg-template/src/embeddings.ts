@@ -39,7 +39,9 @@ export function embeddingsResponse({ values, dimensions, usage }: EmbeddingsData
 /** Float32 in little-endian order, as OpenAI's clients decode it. */
 function base64(vector: Float32Array): string {
   const bytes = new DataView(new ArrayBuffer(4 * vector.length));
-  vector.forEach((value, index) => bytes.setFloat32(4 * index, value, true));
+  vector.forEach((value, index) => {
+    bytes.setFloat32(4 * index, value, true);
+  });
   let text = '';
   for (const byte of new Uint8Array(bytes.buffer)) text += String.fromCharCode(byte);
   return btoa(text);

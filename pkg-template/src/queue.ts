@@ -1,7 +1,7 @@
 // The order of one engine's requests: as many answers are generated at once as the engine was loaded for, other requests wait for
 // their turn. It knows nothing of what runs.
 
-import { abortError, EngineError } from './errors.js';
+import { abortError, type EngineError } from './errors.js';
 
 /** Held by the request that runs; given back exactly once. */
 export interface Turn {

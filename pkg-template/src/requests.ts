@@ -193,6 +193,7 @@ export type LogitsProcessor = (
   logits: Float32Array,
   tokens: Uint32Array,
   step: number,
+  // biome-ignore lint/suspicious/noConfusingVoidType: a function that returns nothing is welcome, also an asynchronous one
 ) => void | Float32Array | Promise<void | Float32Array>;
 
 export interface TokenizeOptions {

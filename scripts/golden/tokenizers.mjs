@@ -6,6 +6,8 @@
 //   node scripts/golden/tokenizers.mjs tests/golden/text              the texts, and vocabularies cut to a few thousand tokens
 //   node scripts/golden/tokenizers.mjs target/vocabularies --full    whole vocabularies; tests/text/tokenizers.rs does this itself
 
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: texts to tokenize
+
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -32,6 +34,7 @@ function random(seed) {
   };
 }
 
+// biome-ignore format: many to a line
 const WRITTEN = [
   "", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r", "\t", "\t\t", " \n", "\n ", " \n \n ", "a", " a", "a ", "  a  ", "A", "I", ".", "...", "?!",
   "Hello", "hello world", "Hello, world!", " Hello, world! ", "Hello,world", "HELLO WORLD", "hElLo WoRlD", "helloWorld_fooBar", "camelCaseAndPascalCase",
@@ -44,12 +47,13 @@ const WRITTEN = [
   "    indented", "\tindented", "  \t mixed \t  ", "trailing   ", "two  spaces   three    four     five", "a\n\nb\n\n\nc\n\n\n\nd", "a\r\nb\r\n\r\nc", " \r\n \r\n", "x\u00a0y\u2003z\u3000w", "\u200b\u200c\u200d", "zero\u200bwidth",
   "Ünïcödé ñandú façade Straße ÆØÅ œuvre ſ K Å", "naïve café résumé", "e\u0301 a\u0308 o\u0302\u0323 combining", "Ελληνικά γράμματα", "Русский язык, привет!", "Українська мова їжак", "עברית שלום", "العربية مرحبا بالعالم", "فارسی سلام", "हिन्दी नमस्ते दुनिया", "বাংলা", "தமிழ் வணக்கம்", "ภาษาไทย สวัสดี", "ລາວ", "မြန်မာ", "ខ្មែរ", "አማርኛ ሰላም", "ქართული", "Հայերեն", "中文字符测试", "你好，世界！", "繁體中文", "日本語のテキスト", "カタカナ ひらがな 漢字", "한국어 안녕하세요", "Tiếng Việt", "ᚠᚢᚦ 𐍈 𓀀 𝒳 𝔘𝔫𝔦", "Türkçe İıŞş",
   "😀", "😀😃😄", "👍🏽", "👨‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪🇫🇷", "I ❤️ Rust 🦀!", "☃ ☂ ♞ ♫", "✓ ✗ → ← ↔ ∀ ∃ ∑ ∫ √ ∞ ≠ ≤", "™ © ® € £ ¥ ₿ °", "�", "\u0000", "\u0001\u0002\u001b[31mred\u001b[0m", "\u007f", "a\u0000b", "tab\there\vthere\fform",
-  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ababababababababab", "abcabcabcabc", "=".repeat(100), " ".repeat(33), "\n".repeat(17), "ha".repeat(40), "0".repeat(37), "🦀".repeat(9), "-".repeat(7) + ">" , "lolololololol", "....,,,,....",
+  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ababababababababab", "abcabcabcabc", "=".repeat(100), " ".repeat(33), "\n".repeat(17), "ha".repeat(40), "0".repeat(37), "🦀".repeat(9), `${"-".repeat(7)}>` , "lolololololol", "....,,,,....",
   "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore et dolore magna aliqua.",
   "antidisestablishmentarianism", "pneumonoultramicroscopicsilicovolcanoconiosis", "Donaudampfschifffahrtsgesellschaftskapitän", "grabbed", " grabbed", "           grabbed", "qwrtplkjhgfdszxcvbnm",
   "<s>", "</s>", "<unk>", "<0x0A>", "<|im_start|>user\nHi<|im_end|>", "[INST] hi [/INST]", "▁", "▁▁", "a▁b", "Ġ", "Ċ", "Ã©",
 ];
 
+// biome-ignore format: many to a line
 const PARTS = [
   "the", "The", " the", "and", "ing", "tion", "un", "der", "stand", "Rill", "GPU", "WebGPU", "x", "Z", "é", "ß", "я", "Ж", "中", "文", "あ", "ア", "한", "ع", "न", "म", "ก", "😀", "🦀", "👍🏽", "\u0301", "'s", "'LL", "’", "1", "42", "007", "3.5",
   " ", " ", " ", "  ", "   ", "\n", "\n\n", "\t", "\r\n", "\u00a0", ".", ",", "!", "?", ":", ";", "-", "--", "_", "(", ")", "[", "]", "{", "}", "\"", "'", "/", "\\", "#", "@", "$", "%", "&", "*", "+", "=", "<", ">", "|", "~", "^", "`", "\u0000", "\u0007", "\u001b",
@@ -70,6 +74,7 @@ function texts() {
 }
 
 /** Blocks of Unicode, one or two for each script, with symbols, emoji, private use and what is hard to see. */
+// biome-ignore format: many to a line
 const BLOCKS = [
   [0x20, 0x7e], [0x20, 0x7e], [0x00, 0x1f], [0x7f, 0x84], [0x86, 0xff], [0x100, 0x24f], [0x250, 0x2af], [0x300, 0x36f], [0x370, 0x3ff], [0x400, 0x4ff],
   [0x530, 0x58f], [0x590, 0x5ff], [0x600, 0x6ff], [0x700, 0x74f], [0x780, 0x7bf], [0x900, 0x97f], [0x980, 0x9ff], [0xa00, 0xa7f], [0xa80, 0xaff],
@@ -84,6 +89,7 @@ const BLOCKS = [
 ];
 
 /** Words as code has them. */
+// biome-ignore format: many to a line
 const CODE = [
   "fn", "let mut", "const", "return", "if (", ") {", "};", "=>", "->", "::", "&&", "||", "!=", "==", "+=", "//", "/*", "*/", "#[derive(Debug)]", "self.", "this.",
   "async", "await", "i++", "[0]", "0xFF", "1_000u64", "'a'", '"text"', "`${x}`", "\\n", "\n", "\n    ", "\n\t", "\n        ", "\r\n", "    ", "\t\t", "def __init__(self):",
@@ -255,12 +261,12 @@ const vocabularies = {
   "llama-bpe": await llama3(cut(3000)),
   "llama-spm": await llama(cut(2500)),
 };
-if (full) vocabularies["cl100k"] = await gpt("cl100k_base", "dbrx", Infinity);
-else writeFileSync(join(out, "texts.json"), JSON.stringify([...FIRST, ...moreTexts()]) + "\n");
+if (full) vocabularies.cl100k = await gpt("cl100k_base", "dbrx", Infinity);
+else writeFileSync(join(out, "texts.json"), `${JSON.stringify([...FIRST, ...moreTexts()])}\n`);
 for (const [name, { source, add_special, vocabulary, encode }] of Object.entries(vocabularies)) {
   const ids = TEXTS.map(encode);
   const file = join(out, `${name}.json`);
   // Full files carry their texts, so that they stand on their own.
-  writeFileSync(file, JSON.stringify({ source, add_special, vocabulary, ...(full && { texts: TEXTS }), ids }) + "\n");
+  writeFileSync(file, `${JSON.stringify({ source, add_special, vocabulary, ...(full && { texts: TEXTS }), ids })}\n`);
   console.log(`${file}: ${vocabulary.tokens.length} tokens, ${vocabulary.merges.length} merges, ${ids.length} texts, ${ids.flat().length} ids`);
 }

@@ -1,5 +1,6 @@
 // How each runner tells its numbers of tests that passed, failed and were skipped; it may tell them several times.
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with the control character ESC
 export const stripColours = (line) => line.replace(/\x1b\[[0-9;]*m/g, '').trimEnd();
 
 /** The harness of Rust, natively and in wasm. */

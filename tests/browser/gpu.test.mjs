@@ -210,7 +210,7 @@ test("a kernel of the caller's own: uniforms, order, one compilation", LIMIT, as
   // `fill` of the zeros is the second pipeline.
   assert.equal(created, 2);
   assert.ok(hits.misses >= 4);
-  values.forEach((value, i) => assert.ok(Math.abs(value - x[i] * (i === 0 ? 6 : 16)) < 1e-4, `element ${i}: ${value}`));
+  for (const [i, value] of values.entries()) assert.ok(Math.abs(value - x[i] * (i === 0 ? 6 : 16)) < 1e-4, `element ${i}: ${value}`);
 });
 
 test('many read-backs in flight come back right, whatever the order; many tensors come with one submit and one map', LIMIT, async () => {

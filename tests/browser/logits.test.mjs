@@ -127,7 +127,7 @@ for (const worker of [true, false]) {
       const banned = await create((logits) => void (logits[first] = -Infinity), { temperature: 1, seed: 3 });
       // One array for all calls stays the caller's.
       const own = new Float32Array(engine.info.vocab_size).fill(-Infinity);
-      const replaced = await create(async (_, tokens, step) => {
+      const replaced = await create(async (_, _tokens, step) => {
         await new Promise((resolve) => setTimeout(resolve, 1));
         own.fill(-Infinity);
         own[50 + step] = 1;

@@ -146,7 +146,7 @@ describe('the hub', () => {
   let expiring;
   async function expirer() {
     const { createServer } = await import('node:http');
-    expiring = createServer((request, response) => {
+    expiring = createServer((_request, response) => {
       hub.expire();
       response.setHeader('Access-Control-Allow-Origin', '*');
       response.setHeader('Cross-Origin-Resource-Policy', 'cross-origin');

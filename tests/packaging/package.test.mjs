@@ -86,7 +86,7 @@ test('counters: Rust and TypeScript agree', () => {
   const rust = readFileSync(join(root, 'src/gpu/stats.rs'), 'utf8');
   const names = (text, pattern) => [...text.matchAll(pattern)].map(([, name]) => name).sort();
   const block = (name) => rust.match(new RegExp(`^    ${name} \\{$([\\s\\S]*?)^    \\}$`, 'm'))[1];
-  const fixed = rust.match(/pub struct Stats \{([\s\S]*?)\n        \}/)[1];
+  const fixed = rust.match(/pub struct Stats \{([\s\S]*?)\n {8}\}/)[1];
   const types = String(read('dist/stats.d.ts'));
   const fields = (name) => names(types.match(new RegExp(`interface ${name} \\{([\\s\\S]*?)\\n\\}`))[1], /^ {4}(\w+): \w+;$/gm);
   assert.deepEqual(fields('Flushes'), names(block('flushes'), /^ {8}(\w+): \w+,$/gm));
