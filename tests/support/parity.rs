@@ -10,7 +10,8 @@ use rillm::tensor::{Case, Context, DType, Desc, HostTensor, TuningKey, Variant, 
 /// Cases that agreed with their reference, by adapter, inputs and everything that the GPU was told to do.
 static AGREED: LazyLock<Mutex<HashSet<[u64; 2]>>> = LazyLock::new(Mutex::default);
 /// What the references gave, by op and inputs: the same for every set of kernels.
-static REFERENCES: LazyLock<Mutex<HashMap<[u64; 2], Arc<Vec<HostTensor>>>>> = LazyLock::new(Mutex::default);
+static REFERENCES: LazyLock<Mutex<References>> = LazyLock::new(Mutex::default);
+type References = HashMap<[u64; 2], Arc<Vec<HostTensor>>>;
 
 /// How many cases there were, and how many of them had been checked before by the very same commands.
 #[derive(Default)]
