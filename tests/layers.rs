@@ -2,6 +2,7 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// For each layer, the other modules of the crate that it may name.
@@ -19,6 +20,9 @@ const MAY_NAME: [(&str, &[&str]); 9] = [
 
 /// Files that may ask for the target.
 const MAY_ASK_FOR_THE_TARGET: [&str; 3] = ["lib.rs", "gpu/device/mod.rs", "gpu/platform/mod.rs"];
+
+/// Layers in which no file imports itself by way of others. `pub use` hands a name on and is no import.
+const FREE_OF_CIRCLES: [&str; 3] = ["error", "gpu", "native"];
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -132,4 +136,112 @@ fn wgsl_stands_in_wgsl_files() {
 fn names_are_found_in_braces_too() {
     let code = "use crate::{error::{Code, Error}, gpu::Device, tensor};\nlet x = crate::model::Weights;";
     assert_eq!(named(code), ["error", "gpu", "tensor", "model"]);
+}
+
+/// The path of a file's module: `gpu/recorder/mod.rs` is `gpu::recorder`.
+fn module(file: &str) -> Vec<String> {
+    let path = file.trim_end_matches(".rs").split('/').filter(|part| !matches!(*part, "mod" | "lib"));
+    path.map(str::to_owned).collect()
+}
+
+/// The paths of a use tree, without its braces.
+fn paths(tree: &str) -> Vec<String> {
+    let Some((start, list)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
+    let list = &list[..list.rfind('}').unwrap()];
+    let (mut all, mut depth, mut part) = (Vec::new(), 0, String::new());
+    for c in list.chars().chain([',']) {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        if c == ',' && depth == 0 {
+            let part = std::mem::take(&mut part);
+            let parts = paths(&part).into_iter().filter(|path| !path.is_empty());
+            all.extend(parts.map(|path| format!("{}{path}", start.trim())));
+        } else {
+            part.push(c);
+        }
+    }
+    all
+}
+
+/// Which of `files` (by module) a file imports by its `use` lines. Its tests may import what they like.
+fn imports(file: &str, code: &str, files: &BTreeMap<Vec<String>, String>) -> BTreeSet<String> {
+    let code = code.split("#[cfg(test)]\nmod ").next().unwrap();
+    let mut found = BTreeSet::new();
+    for statement in code.split(';') {
+        let Some(at) = statement.lines().position(|line| line.trim_start().starts_with("use ")) else { continue };
+        let tree = statement.lines().skip(at).collect::<Vec<_>>().join(" ");
+        for path in paths(tree.trim_start().trim_start_matches("use ")) {
+            let mut names: Vec<&str> = path.split("::").map(str::trim).collect();
+            let mut from = module(file);
+            match names[0] {
+                "crate" => from.clear(),
+                "super" | "self" => {}
+                _ => continue,
+            }
+            while matches!(names.first(), Some(&"crate" | &"super" | &"self")) {
+                if names.remove(0) == "super" {
+                    from.pop();
+                }
+            }
+            from.extend(names.into_iter().map(str::to_owned));
+            let target = (1..=from.len()).rev().find_map(|length| files.get(&from[..length]));
+            found.extend(target.filter(|target| *target != file).cloned());
+        }
+    }
+    found
+}
+
+/// A way by which a file imports itself.
+fn circle(sources: &BTreeMap<String, String>) -> Option<Vec<String>> {
+    let files = sources.keys().map(|file| (module(file), file.clone())).collect();
+    let edges: BTreeMap<&str, _> =
+        sources.iter().map(|(file, code)| (file.as_str(), imports(file, code, &files))).collect();
+    for start in sources.keys() {
+        let mut ways = vec![vec![start.clone()]];
+        let mut seen = BTreeSet::new();
+        while let Some(way) = ways.pop() {
+            for next in &edges[way[way.len() - 1].as_str()] {
+                let longer = [&way[..], std::slice::from_ref(next)].concat();
+                if next == start {
+                    return Some(longer);
+                }
+                if seen.insert(next.clone()) {
+                    ways.push(longer);
+                }
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn no_file_imports_itself_by_way_of_others() {
+    for free in FREE_OF_CIRCLES {
+        let mut sources = BTreeMap::new();
+        each_file(|file, layer, code| {
+            if layer == free {
+                sources.insert(file.to_owned(), code.to_owned());
+            }
+        });
+        assert!(!sources.is_empty(), "there is no layer {free}");
+        let circle = circle(&sources);
+        assert!(circle.is_none(), "an import circle: {}", circle.unwrap().join(" → "));
+    }
+}
+
+#[test]
+fn circles_are_found() {
+    let sources = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(file, code)| ((*file).to_owned(), (*code).to_owned())).collect::<BTreeMap<_, _>>()
+    };
+    let top = ("gpu/mod.rs", "mod a;\npub use a::A;");
+    let a = ("gpu/a.rs", "use std::rc::Rc;\nuse super::{\n    b::{B, c::C},\n    stats::add,\n};\nstruct A;");
+    let b =
+        ("gpu/b/mod.rs", "use crate::error::Result;\nstruct B;\n#[cfg(test)]\nmod tests { use super::super::a::A; }");
+    let c = ("gpu/b/c.rs", "struct C;");
+    assert_eq!(circle(&sources(&[top, a, b, c])), None);
+    let c = ("gpu/b/c.rs", "struct C;\nuse super::super::a::A;");
+    assert_eq!(circle(&sources(&[top, a, b, c])).unwrap(), ["gpu/a.rs", "gpu/b/c.rs", "gpu/a.rs"]);
+    let b = ("gpu/b/mod.rs", "mod c;\nuse self::c::C;");
+    let c = ("gpu/b/c.rs", "use super::*;");
+    assert_eq!(circle(&sources(&[top, a, b, c])).unwrap(), ["gpu/b/c.rs", "gpu/b/mod.rs", "gpu/b/c.rs"]);
 }
