@@ -18,7 +18,15 @@ const cache = join(root, '.cache');
 const stampsFile = join(cache, 'build.json');
 
 /** What rustc takes for granted on this target; wasm-opt has to be told. */
-const WASM_FEATURES = ['bulk-memory', 'bulk-memory-opt', 'nontrapping-float-to-int', 'sign-ext', 'mutable-globals', 'reference-types', 'multivalue'];
+const WASM_FEATURES = [
+  'bulk-memory',
+  'bulk-memory-opt',
+  'nontrapping-float-to-int',
+  'sign-ext',
+  'mutable-globals',
+  'reference-types',
+  'multivalue',
+];
 
 /** Builds what is out of date; resolves to the tarball's path. */
 export async function build({ quietStdout = false } = {}) {
@@ -74,23 +82,44 @@ function steps(quietStdout) {
 async function buildWasm({ crate, name, features = [], into }, step, say) {
   mkdirSync(into, { recursive: true });
   const withFeatures = features.length > 0 ? ['--features', features.join(',')] : [];
-  await step('cargo', ['build', '--release', '--target', 'wasm32-unknown-unknown', '--package', crate, '--lib', '--locked', ...withFeatures]);
+  await step('cargo', [
+    'build',
+    '--release',
+    '--target',
+    'wasm32-unknown-unknown',
+    '--package',
+    crate,
+    '--lib',
+    '--locked',
+    ...withFeatures,
+  ]);
   const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), `wasm32-unknown-unknown/release/${name}.wasm`);
   const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
-  await when([name, ...features].join('+'), [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
-    const bindgen = join(cache, 'bindgen', [name, ...features].join('+'));
-    rmSync(bindgen, { recursive: true, force: true });
-    say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
-    await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', name], { env: toolsEnv() });
-    say(`wasm-opt ${name}`);
-    const optimised = join(bindgen, 'optimised.wasm');
-    await step(process.execPath, [join(root, 'node_modules/binaryen/bin/wasm-opt'), '-Os', ...WASM_FEATURES.map((feature) => `--enable-${feature}`),
-      join(bindgen, `${name}_bg.wasm`), '-o', optimised]);
-    copyFileSync(join(bindgen, `${name}.js`), glue[0]);
-    copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
-    // Last and in one go, so that a build that was broken off is not taken for a finished one.
-    renameSync(optimised, glue[2]);
-  });
+  await when(
+    [name, ...features].join('+'),
+    [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)],
+    glue,
+    async () => {
+      const bindgen = join(cache, 'bindgen', [name, ...features].join('+'));
+      rmSync(bindgen, { recursive: true, force: true });
+      say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
+      await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', name], { env: toolsEnv() });
+      say(`wasm-opt ${name}`);
+      const optimised = join(bindgen, 'optimised.wasm');
+      await step(process.execPath, [
+        join(root, 'node_modules/binaryen/bin/wasm-opt'),
+        '-Os',
+        ...WASM_FEATURES.map((feature) => `--enable-${feature}`),
+        join(bindgen, `${name}_bg.wasm`),
+        '-o',
+        optimised,
+      ]);
+      copyFileSync(join(bindgen, `${name}.js`), glue[0]);
+      copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
+      // Last and in one go, so that a build that was broken off is not taken for a finished one.
+      renameSync(optimised, glue[2]);
+    },
+  );
   return glue;
 }
 

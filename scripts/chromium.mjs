@@ -76,15 +76,24 @@ function nvidia() {
   if (icd === undefined || !existsSync('/dev/nvidia0')) return undefined;
   const egl = first('/usr/share/glvnd/egl_vendor.d/10_nvidia.json', '/usr/local/nvidia/share/glvnd/egl_vendor.d/10_nvidia.json');
   return {
-    args: ['--enable-unsafe-webgpu', '--ignore-gpu-blocklist', '--disable-gpu-sandbox', '--use-angle=gl-egl', '--enable-features=Vulkan',
-      '--use-vulkan=native', '--disable-vulkan-surface',
+    args: [
+      '--enable-unsafe-webgpu',
+      '--ignore-gpu-blocklist',
+      '--disable-gpu-sandbox',
+      '--use-angle=gl-egl',
+      '--enable-features=Vulkan',
+      '--use-vulkan=native',
+      '--disable-vulkan-surface',
       // Chromium leaves shader-f16 off for this driver; RILLM_F16=1 turns it on.
-      ...(process.env.RILLM_F16 ? ['--enable-dawn-features=vulkan_enable_f16_on_nvidia'] : [])],
+      ...(process.env.RILLM_F16 ? ['--enable-dawn-features=vulkan_enable_f16_on_nvidia'] : []),
+    ],
     env: {
       VK_DRIVER_FILES: icd,
       VK_ICD_FILENAMES: icd,
       ...(egl === undefined ? {} : { __EGL_VENDOR_LIBRARY_FILENAMES: egl }),
-      LD_LIBRARY_PATH: [dirname(chromiumPath()), '/usr/local/nvidia/lib64', '/usr/local/nvidia/lib', process.env.LD_LIBRARY_PATH].filter(Boolean).join(':'),
+      LD_LIBRARY_PATH: [dirname(chromiumPath()), '/usr/local/nvidia/lib64', '/usr/local/nvidia/lib', process.env.LD_LIBRARY_PATH]
+        .filter(Boolean)
+        .join(':'),
     },
   };
 }
@@ -95,7 +104,16 @@ function realGpu() {
   if (card !== undefined) return card;
   const drm = existsSync('/dev/dri') && readdirSync('/dev/dri').some((name) => name.startsWith('renderD'));
   return drm
-    ? { args: ['--enable-unsafe-webgpu', '--ignore-gpu-blocklist', '--enable-features=Vulkan', '--use-vulkan=native', '--disable-vulkan-surface'], env: {} }
+    ? {
+        args: [
+          '--enable-unsafe-webgpu',
+          '--ignore-gpu-blocklist',
+          '--enable-features=Vulkan',
+          '--use-vulkan=native',
+          '--disable-vulkan-surface',
+        ],
+        env: {},
+      }
     : undefined;
 }
 
@@ -111,9 +129,7 @@ function launchOptions(adapter, args) {
   const executablePath = chromiumPath();
   if (executablePath === undefined) throw new Problem('there is no Chromium: install it, or name one with CHROME_PATH');
   const { args: adapterArgs, env } =
-    adapter === 'none' ? { args: [], env: {} }
-    : adapter === 'gpu' ? (realGpu() ?? SWIFTSHADER)
-    : SWIFTSHADER;
+    adapter === 'none' ? { args: [], env: {} } : adapter === 'gpu' ? (realGpu() ?? SWIFTSHADER) : SWIFTSHADER;
   return {
     executablePath,
     headless: true,

@@ -20,7 +20,10 @@ export async function run(program, args, { env, cwd = root, quietStdout = false 
 /** Runs a program, hands every line of its output to `onLine` and prints it; resolves to the exit status. */
 export function runLines(program, args, { env, cwd = root, onLine }) {
   return exitCode(program, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] }, (child) => {
-    for (const [stream, out] of [[child.stdout, process.stdout], [child.stderr, process.stderr]]) {
+    for (const [stream, out] of [
+      [child.stdout, process.stdout],
+      [child.stderr, process.stderr],
+    ]) {
       let rest = '';
       stream.setEncoding('utf8');
       stream.on('data', (text) => {
@@ -54,7 +57,12 @@ function exitCode(program, args, options, started = () => {}) {
 
 /** What a program prints, trimmed; undefined when it is not there or fails. */
 export function output(program, args, { env, cwd = root } = {}) {
-  const { status, stdout } = spawnSync(program, args, { env: env ?? process.env, cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  const { status, stdout } = spawnSync(program, args, {
+    env: env ?? process.env,
+    cwd,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
   return status === 0 ? stdout.trim() : undefined;
 }
 

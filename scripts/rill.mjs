@@ -48,7 +48,10 @@ async function openPage(adapter, origin, args = []) {
   if (found || wished === 'swiftshader') return { browser, page };
   await browser.close();
   if (adapter !== undefined) {
-    throw new CommandError('adapter_unavailable', 'Chromium offers no WebGPU adapter on the GPU of this machine: check its Vulkan driver, or take --adapter swiftshader');
+    throw new CommandError(
+      'adapter_unavailable',
+      'Chromium offers no WebGPU adapter on the GPU of this machine: check its Vulkan driver, or take --adapter swiftshader',
+    );
   }
   console.error('rill: Chromium offers no WebGPU adapter on the GPU of this machine; taking SwiftShader (on the CPU)');
   return openPage('swiftshader', origin, args);

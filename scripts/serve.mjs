@@ -76,6 +76,9 @@ async function listen(server, port, nextFree) {
 /** What the demo page needs: www/, the packed package at /rillm/ and the models at /models/. */
 export async function demoMounts(root, packed) {
   const models = join(root, 'models');
-  const hasModels = await stat(models).then((entry) => entry.isDirectory(), () => false);
+  const hasModels = await stat(models).then(
+    (entry) => entry.isDirectory(),
+    () => false,
+  );
   return { '/': join(root, 'www'), '/rillm/': packed, ...(hasModels ? { '/models/': models } : {}) };
 }

@@ -72,7 +72,9 @@ async function cargoTool(program, crate, version, { say, install }) {
 async function npmPackages({ say, install }) {
   const modules = join(root, 'node_modules');
   const stamp = join(modules, '.rillm-lock-sha256');
-  const hash = createHash('sha256').update(readFileSync(join(root, 'package-lock.json'))).digest('hex');
+  const hash = createHash('sha256')
+    .update(readFileSync(join(root, 'package-lock.json')))
+    .digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return;
   say('installing the npm packages');
   await install(...npm('ci', '--no-audit', '--no-fund'));

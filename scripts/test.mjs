@@ -24,7 +24,9 @@ import { webTests } from './test/web.mjs';
 const OPS = ['src/tensor/ops', 'src/sampler/ops'];
 
 function rustFiles(folder) {
-  return readdirSync(join(root, folder), { recursive: true }).filter((name) => name.endsWith('.rs')).map((name) => join(folder, name));
+  return readdirSync(join(root, folder), { recursive: true })
+    .filter((name) => name.endsWith('.rs'))
+    .map((name) => join(folder, name));
 }
 
 const clippy = (...target) => run('cargo', ['clippy', '--workspace', '--all-targets', '--locked', ...target, '--', '-D', 'warnings']);

@@ -68,7 +68,8 @@ export class Chat {
       const calls = answer.calls?.length > 0 ? { tool_calls: answer.calls } : {};
       conversation.push({ role: 'assistant', content: answer.content ?? '', ...calls });
       const { finish_reason } = last.choices[0];
-      if (finish_reason !== 'stop' && finish_reason !== 'tool_calls') this.#remark(answer, finish_reason === 'length' ? 'The answer reached its length limit.' : 'Stopped.');
+      if (finish_reason !== 'stop' && finish_reason !== 'tool_calls')
+        this.#remark(answer, finish_reason === 'length' ? 'The answer reached its length limit.' : 'Stopped.');
       this.#events.onAnswer({ before, after: await engine.stats(), usage: last.usage, timings: last.timings });
     } catch (error) {
       // Taken back, so that the next message doesn't follow a question without an answer.

@@ -37,7 +37,10 @@ function adapterName({ vendor, architecture, device, description, is_fallback })
 
 export function showModelFigures({ adapter, weight_bytes, kv_cache_bytes }) {
   adapterLine = [['Adapter', adapterName(adapter)]];
-  showLines([['Weights', megabytes(weight_bytes)], ['KV cache', megabytes(kv_cache_bytes)]]);
+  showLines([
+    ['Weights', megabytes(weight_bytes)],
+    ['KV cache', megabytes(kv_cache_bytes)],
+  ]);
   byId('counters').replaceChildren();
   byId('speed').textContent = '–';
 }

@@ -38,7 +38,10 @@ export class ModelPicker {
   async loadDemo() {
     const source = byId('model').value;
     if (source === 'url' || source === 'file') return;
-    const there = await fetch(source, { method: 'HEAD' }).then((response) => response.ok, () => false);
+    const there = await fetch(source, { method: 'HEAD' }).then(
+      (response) => response.ok,
+      () => false,
+    );
     if (there) await this.#load(new URL(source, document.baseURI));
     else byId('model-summary').textContent = 'The demo model is not on this server. Choose a file or an address.';
   }
@@ -82,7 +85,9 @@ export class ModelPicker {
   #showProgress({ phase, loaded, total }, ms) {
     if (total > 0) byId('progress').value = loaded / total;
     byId('progress-text').textContent =
-      phase === 'header' ? `Reading the header${total > 0 ? ` of ${megabytes(total)}` : ''}…` : `${megabytes(loaded)} of ${megabytes(total)}, ${megabytes((loaded / ms) * 1000)}/s`;
+      phase === 'header'
+        ? `Reading the header${total > 0 ? ` of ${megabytes(total)}` : ''}…`
+        : `${megabytes(loaded)} of ${megabytes(total)}, ${megabytes((loaded / ms) * 1000)}/s`;
   }
 
   #showSummary(ms) {

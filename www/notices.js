@@ -50,7 +50,11 @@ export function noticeOfError(error) {
     return;
   }
   const advice = ADVICE[error.code];
-  show('That did not work.', ...(advice === undefined ? [] : [paragraph(advice)]), paragraph(`${error.message} (${error.code ?? error.name})`, 'small'));
+  show(
+    'That did not work.',
+    ...(advice === undefined ? [] : [paragraph(advice)]),
+    paragraph(`${error.message} (${error.code ?? error.name})`, 'small'),
+  );
 }
 
 export function noticeOfMissingWebGpu() {

@@ -51,7 +51,9 @@ export async function buildPeers() {
 /** They have a lock file of their own, so that nobody else has to fetch half a gigabyte. Their install scripts fetch what only node needs. */
 async function installPeers() {
   const stamp = join(modules, '.rillm-lock-sha256');
-  const hash = createHash('sha256').update(readFileSync(join(here, 'package-lock.json'))).digest('hex');
+  const hash = createHash('sha256')
+    .update(readFileSync(join(here, 'package-lock.json')))
+    .digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return;
   await run(...npm('ci', '--ignore-scripts', '--no-audit', '--no-fund'), { cwd: here });
   writeFileSync(stamp, hash);

@@ -12,7 +12,13 @@ async function openRillm({ gguf, versions, shaderF16, webGpu }) {
     facts: { version: versions.rillm, backend: webGpu, dtype: `${engine.info.quantization}${shaderF16 ? '' : ', no shader-f16'}` },
     async generate(prompt, newTokens, onTokens) {
       let last;
-      for await (const chunk of await engine.completions.create({ prompt, max_tokens: newTokens, temperature: 0, ignore_eos: true, stream: true })) {
+      for await (const chunk of await engine.completions.create({
+        prompt,
+        max_tokens: newTokens,
+        temperature: 0,
+        ignore_eos: true,
+        stream: true,
+      })) {
         onTokens(chunk.choices[0].token_ids.length);
         last = chunk;
       }
@@ -27,18 +33,31 @@ async function openWllama({ gguf, versions, webGpu }) {
   const { Wllama } = await import('@wllama/wllama');
   const log = [];
   const keep = (...parts) => log.push(parts.join(' '));
-  const wllama = new Wllama({ default: new URL('vendor/wllama/wllama.wasm', document.baseURI).href }, { logger: { debug: keep, log: keep, warn: keep, error: keep } });
+  const wllama = new Wllama(
+    { default: new URL('vendor/wllama/wllama.wasm', document.baseURI).href },
+    { logger: { debug: keep, log: keep, warn: keep, error: keep } },
+  );
   // Its loader by URL would also store the file in the browser; that is left out of its loading time.
   const response = await fetch(gguf);
   if (!response.ok) throw new Error(`${gguf}: status ${response.status}`);
   await wllama.loadModel([await response.blob()], { n_ctx: CONTEXT_LENGTH, n_parallel: 1 });
   return {
-    facts: { version: `${versions['@wllama/wllama']} (llama.cpp ${Wllama.getLibllamaVersion()})`, backend: wllamaBackend(log, wllama, webGpu), dtype: 'the same file' },
+    facts: {
+      version: `${versions['@wllama/wllama']} (llama.cpp ${Wllama.getLibllamaVersion()})`,
+      backend: wllamaBackend(log, wllama, webGpu),
+      dtype: 'the same file',
+    },
     log,
     async generate(prompt, newTokens, onTokens) {
       let last;
       let usage;
-      for await (const chunk of await wllama.createCompletion({ prompt, max_tokens: newTokens, temperature: 0, ignore_eos: true, stream: true })) {
+      for await (const chunk of await wllama.createCompletion({
+        prompt,
+        max_tokens: newTokens,
+        temperature: 0,
+        ignore_eos: true,
+        stream: true,
+      })) {
         if (chunk.choices[0]?.text !== undefined && chunk.choices[0].finish_reason === null) onTokens(1);
         usage = chunk.usage ?? usage;
         if (chunk.timings !== undefined) last = chunk.timings;
@@ -68,14 +87,27 @@ async function openTransformers({ folder, versions, shaderF16, webGpu }) {
   const { AutoModelForCausalLM, AutoTokenizer, env, Tensor } = await import('@huggingface/transformers');
   // It takes what is not a path for a model of the Hub.
   const [, base, name] = new URL(folder, document.baseURI).pathname.match(/^(.*\/)([^/]+)\/?$/);
-  Object.assign(env, { allowLocalModels: true, allowRemoteModels: false, localModelPath: base, useBrowserCache: false, useWasmCache: false });
+  Object.assign(env, {
+    allowLocalModels: true,
+    allowRemoteModels: false,
+    localModelPath: base,
+    useBrowserCache: false,
+    useWasmCache: false,
+  });
   const vendor = new URL('vendor/onnxruntime-web/', document.baseURI).href;
-  env.backends.onnx.wasm.wasmPaths = { mjs: `${vendor}ort-wasm-simd-threaded.asyncify.mjs`, wasm: `${vendor}ort-wasm-simd-threaded.asyncify.wasm` };
+  env.backends.onnx.wasm.wasmPaths = {
+    mjs: `${vendor}ort-wasm-simd-threaded.asyncify.mjs`,
+    wasm: `${vendor}ort-wasm-simd-threaded.asyncify.wasm`,
+  };
   const dtype = shaderF16 ? 'q4f16' : 'q4';
   const tokenizer = await AutoTokenizer.from_pretrained(name);
   const model = await AutoModelForCausalLM.from_pretrained(name, { dtype, device: 'webgpu' });
   return {
-    facts: { version: `${versions['@huggingface/transformers']} (onnxruntime-web ${versions['onnxruntime-web']})`, backend: webGpu, dtype: `${dtype}, 8-bit activations (accuracy_level 4)` },
+    facts: {
+      version: `${versions['@huggingface/transformers']} (onnxruntime-web ${versions['onnxruntime-web']})`,
+      backend: webGpu,
+      dtype: `${dtype}, 8-bit activations (accuracy_level 4)`,
+    },
     async generate(prompt, newTokens, onTokens) {
       const ids = tokenizer.encode(prompt, { add_special_tokens: false });
       const tensor = (values) => new Tensor('int64', BigInt64Array.from(values, BigInt), [1, ids.length]);
@@ -85,7 +117,13 @@ async function openTransformers({ folder, versions, shaderF16, webGpu }) {
         put: (tokens) => (promptSeen ? onTokens(tokens[0].length) : (promptSeen = true)),
         end() {},
       };
-      await model.generate({ input_ids: tensor(ids), attention_mask: tensor(ids.map(() => 1)), max_new_tokens: newTokens, do_sample: false, streamer });
+      await model.generate({
+        input_ids: tensor(ids),
+        attention_mask: tensor(ids.map(() => 1)),
+        max_new_tokens: newTokens,
+        do_sample: false,
+        streamer,
+      });
       return { promptTokens: ids.length };
     },
     close: () => model.dispose(),

@@ -18,7 +18,8 @@ async function request(engine, promptTokens, newTokens, start) {
   const result = await engine.generate(promptOf(promptTokens, start), newTokens, (count) => {
     if (count > 0) arrivals.push({ ms: performance.now() - begin, count });
   });
-  if (result.promptTokens !== promptTokens) throw new Error(`the prompt has ${promptTokens} tokens, the engine counts ${result.promptTokens}`);
+  if (result.promptTokens !== promptTokens)
+    throw new Error(`the prompt has ${promptTokens} tokens, the engine counts ${result.promptTokens}`);
   // An engine may hold back a token that is part of a character, so its own number counts where it tells one.
   const tokens = result.newTokens ?? arrivals.reduce((sum, { count }) => sum + count, 0);
   if (tokens !== newTokens) throw new Error(`asked for ${newTokens} new tokens, got ${tokens}`);
@@ -51,7 +52,12 @@ export async function measureEngine(name, model, { newTokens = 128, repetitions 
         runs.push(await request(engine, after, newTokens, i));
       }
       const measured = runs.slice(1);
-      report.decode.push({ after, new_tokens: newTokens, tokens_per_s: median(measured.map(({ decode }) => decode)), own_tokens_per_s: median(measured.map(({ own }) => own?.decode)) });
+      report.decode.push({
+        after,
+        new_tokens: newTokens,
+        tokens_per_s: median(measured.map(({ decode }) => decode)),
+        own_tokens_per_s: median(measured.map(({ own }) => own?.decode)),
+      });
     }
     const runs = [];
     for (let i = 0; i <= repetitions; i++) {
@@ -61,7 +67,12 @@ export async function measureEngine(name, model, { newTokens = 128, repetitions 
     }
     const measured = runs.slice(1);
     const ms = median(measured.map(({ firstMs }) => firstMs));
-    report.prefill = { prompt_tokens: PREFILL_TOKENS, first_token_ms: ms, tokens_per_s: (PREFILL_TOKENS * 1000) / ms, own_tokens_per_s: median(measured.map(({ own }) => own?.prefill)) };
+    report.prefill = {
+      prompt_tokens: PREFILL_TOKENS,
+      first_token_ms: ms,
+      tokens_per_s: (PREFILL_TOKENS * 1000) / ms,
+      own_tokens_per_s: median(measured.map(({ own }) => own?.prefill)),
+    };
     return report;
   } catch (error) {
     return { name, error: error?.message ?? String(error), log: engine?.log?.slice(-20) };

@@ -17,9 +17,17 @@ async function run({ post = async () => {} } = {}) {
     const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
     const shaderF16 = adapter?.features.has('shader-f16') ?? false;
     const { vendor, architecture, device, description } = adapter?.info ?? {};
-    const machine = { browser: navigator.userAgent, adapter: { vendor, architecture, device, description }, shader_f16: shaderF16, cross_origin_isolated: crossOriginIsolated, model, date: new Date().toISOString() };
+    const machine = {
+      browser: navigator.userAgent,
+      adapter: { vendor, architecture, device, description },
+      shader_f16: shaderF16,
+      cross_origin_isolated: crossOriginIsolated,
+      model,
+      date: new Date().toISOString(),
+    };
     await post('log', machine);
-    byId('machine').textContent = `${description || [vendor, architecture, device].filter(Boolean).join(' ') || 'no WebGPU adapter'}, shader-f16 ${shaderF16 ? 'on' : 'off'}; ${navigator.userAgent}`;
+    byId('machine').textContent =
+      `${description || [vendor, architecture, device].filter(Boolean).join(' ') || 'no WebGPU adapter'}, shader-f16 ${shaderF16 ? 'on' : 'off'}; ${navigator.userAgent}`;
     const webGpu = adapter?.info.isFallbackAdapter ? 'WebGPU in software' : 'WebGPU';
     const source = { gguf: new URL(`${model}.gguf`, document.baseURI).href, folder: model, versions, shaderF16, webGpu };
     const options = {

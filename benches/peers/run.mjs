@@ -21,7 +21,8 @@ await main(async () => {
   const text = { type: 'string' };
   const options = { model: text, engines: text, 'new-tokens': text, repetitions: text, adapter: text, json: { type: 'boolean' } };
   const { model = join(here, 'models/tiny'), adapter, json, ...parameters } = parseArgs({ options }).values;
-  if (!existsSync(`${resolve(model)}.gguf`)) throw new Problem(`there is no ${model}.gguf: make one with synthetic/make.py, see docs/benchmarks.md`);
+  if (!existsSync(`${resolve(model)}.gguf`))
+    throw new Problem(`there is no ${model}.gguf: make one with synthetic/make.py, see docs/benchmarks.md`);
   const dist = await buildPeers();
   let finish;
   const done = new Promise((resolveDone) => (finish = resolveDone));
@@ -47,7 +48,9 @@ await main(async () => {
     if (result.error !== undefined) throw new Problem(result.error.message);
     if (json) return console.log(JSON.stringify(result));
     const { adapter: found, browser: agent, shader_f16 } = result;
-    console.log(`${result.model}; ${found.description || found.vendor}, shader-f16 ${shader_f16 ? 'on' : 'off'}; ${agent}; ${result.date}\n`);
+    console.log(
+      `${result.model}; ${found.description || found.vendor}, shader-f16 ${shader_f16 ? 'on' : 'off'}; ${agent}; ${result.date}\n`,
+    );
     console.log(textOf(tableOf(result.engines)));
   } finally {
     await browser.close();

@@ -23,7 +23,9 @@ export function ratiosOf(reports) {
     .filter((report) => report !== ours && report.error === undefined)
     .map((report) => ({
       to: report.name,
-      ...Object.fromEntries(Object.entries(FIGURES).map(([name, of]) => [name, name.endsWith(', s') ? of(report) / of(ours) : of(ours) / of(report)])),
+      ...Object.fromEntries(
+        Object.entries(FIGURES).map(([name, of]) => [name, name.endsWith(', s') ? of(report) / of(ours) : of(ours) / of(report)]),
+      ),
     }));
 }
 
@@ -52,5 +54,12 @@ export function tableOf(reports) {
 export function textOf({ columns, rows }) {
   const lines = [columns, ...rows];
   const widths = columns.map((_, column) => Math.max(...lines.map((line) => line[column].length)));
-  return lines.map((line) => line.map((text, column) => text.padEnd(widths[column])).join('  ').trimEnd()).join('\n');
+  return lines
+    .map((line) =>
+      line
+        .map((text, column) => text.padEnd(widths[column]))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
 }

@@ -14,11 +14,15 @@ export interface SplitEmbeddingRequest {
 
 export function splitEmbeddingRequest(request: unknown): SplitEmbeddingRequest {
   if (typeof request !== 'object' || request === null) {
-    throw new EngineError('invalid_request', `a request is an object such as {input: "…"}, got ${request === null ? 'null' : typeof request}`);
+    throw new EngineError(
+      'invalid_request',
+      `a request is an object such as {input: "…"}, got ${request === null ? 'null' : typeof request}`,
+    );
   }
   const { model, user, encoding_format, ...rest } = request as Record<string, unknown>;
   for (const [name, value] of Object.entries({ model, user })) {
-    if (value !== undefined && typeof value !== 'string') throw new EngineError('invalid_request', `${name} is a string, got ${typeof value}`);
+    if (value !== undefined && typeof value !== 'string')
+      throw new EngineError('invalid_request', `${name} is a string, got ${typeof value}`);
   }
   const format = encoding_format ?? 'float';
   if (format !== 'float' && format !== 'base64') {
@@ -28,7 +32,11 @@ export function splitEmbeddingRequest(request: unknown): SplitEmbeddingRequest {
   return { embedding: Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)), format };
 }
 
-export function embeddingsResponse({ values, dimensions, usage }: EmbeddingsData, format: 'float' | 'base64', model: string): EmbeddingsResponse {
+export function embeddingsResponse(
+  { values, dimensions, usage }: EmbeddingsData,
+  format: 'float' | 'base64',
+  model: string,
+): EmbeddingsResponse {
   const data = Array.from({ length: values.length / dimensions }, (_, index) => {
     const vector = values.subarray(index * dimensions, (index + 1) * dimensions);
     return { object: 'embedding', index, embedding: format === 'float' ? Array.from(vector) : base64(vector) } as const;

@@ -75,6 +75,9 @@ export class RunningGeneration {
     this.#ended = true;
     this.#signal?.removeEventListener('abort', this.#abort);
     // A step may still run; the next request begins after it.
-    void this.#generation.release().then(() => this.#turn.release(), () => this.#turn.release());
+    void this.#generation.release().then(
+      () => this.#turn.release(),
+      () => this.#turn.release(),
+    );
   }
 }

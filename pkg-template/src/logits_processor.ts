@@ -38,6 +38,8 @@ export class ProcessorCalls {
     const error = toEngineError(thrown);
     if (this.#failed === undefined || error.code !== 'logits_processor') return error;
     const { thrown: cause } = this.#failed;
-    return cause instanceof EngineError ? cause : new EngineError('logits_processor', `the logits processor threw: ${String(cause)}`, { cause });
+    return cause instanceof EngineError
+      ? cause
+      : new EngineError('logits_processor', `the logits processor threw: ${String(cause)}`, { cause });
   }
 }

@@ -153,7 +153,8 @@ function wholeCalls(chunks: Chunk[]): ToolCallResult[] {
   const calls = new Map<number, ToolCallResult>();
   for (const { index, id, function: part } of chunks.flatMap(({ tool_calls = [] }) => tool_calls)) {
     const call = calls.get(index);
-    if (call === undefined) calls.set(index, { id: id ?? '', type: 'function', function: { name: part.name ?? '', arguments: part.arguments } });
+    if (call === undefined)
+      calls.set(index, { id: id ?? '', type: 'function', function: { name: part.name ?? '', arguments: part.arguments } });
     else call.function.arguments += part.arguments;
   }
   for (const { index } of chunks.flatMap(({ malformed_tool_calls = [] }) => malformed_tool_calls)) {
@@ -268,7 +269,14 @@ export function completionShapes(model: string, choices: number): Shapes<Complet
       const whole = wholeChoices(chunks, choices);
       const shaped = whole.map(({ index, text, token_ids, logprobs, finish_reason, stop_reason }) => {
         const stopped = stop_reason === null ? {} : { stop_reason };
-        return { index, text, logprobs: completionLogprobs(logprobs), finish_reason: completionFinish(finish_reason), ...stopped, token_ids };
+        return {
+          index,
+          text,
+          logprobs: completionLogprobs(logprobs),
+          finish_reason: completionFinish(finish_reason),
+          ...stopped,
+          token_ids,
+        };
       });
       return { ...common, choices: shaped, ...totals(chunks) };
     },

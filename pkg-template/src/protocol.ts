@@ -3,7 +3,20 @@
 import type { ErrorData } from './errors.js';
 import type { HostSource } from './source.js';
 import type { ProcessorCall } from './logits_processor.js';
-import type { EmbeddingUsage, EngineStats, FinishReason, Inspection, KernelUse, LoadProgress, MalformedToolCall, ModelInfo, Timings, TokenizeOptions, ToolCallDelta, Usage } from './types.js';
+import type {
+  EmbeddingUsage,
+  EngineStats,
+  FinishReason,
+  Inspection,
+  KernelUse,
+  LoadProgress,
+  MalformedToolCall,
+  ModelInfo,
+  Timings,
+  TokenizeOptions,
+  ToolCallDelta,
+  Usage,
+} from './types.js';
 
 /** A piece of the text of one choice. The last one of each says why it is the last, and the last one of all has usage and timings. */
 export interface Chunk {

@@ -30,7 +30,9 @@ export async function resolveSource(source: ModelSource, file: string | undefine
   if (isHandle(source)) {
     if (source.kind === 'directory') return { kind: 'directory', handle: source as FileSystemDirectoryHandle, ...named };
     const opened = await (source as FileSystemFileHandle).getFile().catch((thrown: unknown) => {
-      throw new EngineError('read', `${source.name}: opening failed: ${String(thrown)}; ask the user for the file again`, { cause: thrown });
+      throw new EngineError('read', `${source.name}: opening failed: ${String(thrown)}; ask the user for the file again`, {
+        cause: thrown,
+      });
     });
     return { kind: 'files', files: [modelFile(opened)] };
   }

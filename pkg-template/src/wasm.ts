@@ -44,7 +44,13 @@ export interface WasmLoadOptions {
 
 /** Loads the grammar engine for a vocabulary; `tokenize` cuts text into tokens. What it resolves to is an object of that wasm. */
 export interface WasmGrammarLoader {
-  load(bytes: Uint8Array, lengths: Uint32Array, control: Uint8Array, ends: Uint32Array, tokenize: (text: string) => Uint32Array): Promise<object>;
+  load(
+    bytes: Uint8Array,
+    lengths: Uint32Array,
+    control: Uint8Array,
+    ends: Uint32Array,
+    tokenize: (text: string) => Uint32Array,
+  ): Promise<object>;
 }
 
 export interface WasmEngine {

@@ -3,7 +3,19 @@
 
 import { abortError, EngineError, errorData, toEngineError } from './errors.js';
 import type { ProcessorCall } from './logits_processor.js';
-import type { Chunk, EmbeddingsData, FromWorker, Generation, GenerationKind, Host, HostCalls, HostLoadOptions, SentSource, TensorData, ToWorker } from './protocol.js';
+import type {
+  Chunk,
+  EmbeddingsData,
+  FromWorker,
+  Generation,
+  GenerationKind,
+  Host,
+  HostCalls,
+  HostLoadOptions,
+  SentSource,
+  TensorData,
+  ToWorker,
+} from './protocol.js';
 import type { HostSource } from './source.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
@@ -113,7 +125,8 @@ export class WorkerHost implements Host {
     if (processor === undefined) return;
     try {
       const processed = await processor(logits, tokens, step);
-      if (this.#gone === undefined) this.#worker.postMessage({ type: 'processed', id, logits: processed } satisfies ToWorker, [processed.buffer as ArrayBuffer]);
+      if (this.#gone === undefined)
+        this.#worker.postMessage({ type: 'processed', id, logits: processed } satisfies ToWorker, [processed.buffer as ArrayBuffer]);
     } catch (thrown) {
       this.#post({ type: 'unprocessed', id, error: errorData(toEngineError(thrown)) });
     }
@@ -122,7 +135,12 @@ export class WorkerHost implements Host {
   async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation> {
     let generation: RemoteGeneration | undefined;
     await this.#ask<void>((id) => {
-      generation = new RemoteGeneration(id, (message) => this.#post(message), () => this.#release(id), processor);
+      generation = new RemoteGeneration(
+        id,
+        (message) => this.#post(message),
+        () => this.#release(id),
+        processor,
+      );
       this.#generations.set(id, generation);
       return { type: 'generate', id, kind, request, credit: RUN_AHEAD_CHUNKS, isProcessed: processor !== undefined };
     });

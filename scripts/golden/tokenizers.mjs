@@ -8,19 +8,22 @@
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: texts to tokenize
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { pathToFileURL } from "node:url";
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 
 const [out, mode] = process.argv.slice(2);
-if (!out) throw new Error("usage: node tokenizers.mjs OUT_FOLDER [--full]");
-const full = mode === "--full";
+if (!out) throw new Error('usage: node tokenizers.mjs OUT_FOLDER [--full]');
+const full = mode === '--full';
 mkdirSync(out, { recursive: true });
 // By path: the parts of gpt-tokenizer that take another vocabulary are not among its exports.
-const path = (file) => join(import.meta.dirname, "../../node_modules", file);
+const path = (file) => join(import.meta.dirname, '../../node_modules', file);
 const load = (file) => import(pathToFileURL(path(file)).href);
 
-const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6;
+const NORMAL = 1,
+  UNKNOWN = 2,
+  CONTROL = 3,
+  BYTE = 6;
 
 // --- the texts ------------------------------------------------------------------------------------------------------
 
@@ -64,7 +67,7 @@ function texts() {
   const pick = (list) => list[Math.floor(next() * list.length)];
   const all = [...WRITTEN];
   while (all.length < 600) {
-    let text = "";
+    let text = '';
     const length = 1 + Math.floor(next() * 14);
     // Runs of one part are where ties between merges show.
     for (let i = 0; i < length; i++) text += pick(PARTS).repeat(next() < 0.1 ? 1 + Math.floor(next() * 6) : 1);
@@ -106,27 +109,28 @@ function moreTexts() {
       const lone = point >= 0xd800 && point <= 0xdfff;
       if (point !== 0xfeff && (lone || /\p{Assigned}/u.test(String.fromCodePoint(point)))) return String.fromCodePoint(point);
     }
-    return "";
+    return '';
   };
   const all = [];
   for (const block of BLOCKS) {
     for (let n = 0; n < 15; n++) {
-      let text = "";
+      let text = '';
       const length = 1 + below(12);
       for (let i = 0; i < length; i++) {
         const kind = next();
         if (kind < 0.7) text += character(block);
         else if (kind < 0.8) text += character(BLOCKS[below(BLOCKS.length)]);
-        else if (kind < 0.9) text += [" ", "  ", "\n", "\t", "\u3000", "\u00a0"][below(6)];
+        else if (kind < 0.9) text += [' ', '  ', '\n', '\t', '\u3000', '\u00a0'][below(6)];
         else text += PARTS[below(PARTS.length)];
       }
       all.push(text);
     }
   }
   while (all.length < 1700) {
-    let text = "";
+    let text = '';
     const length = 1 + below(20);
-    for (let i = 0; i < length; i++) text += (next() < 0.75 ? CODE[below(CODE.length)] : PARTS[below(PARTS.length)]) + (next() < 0.4 ? " " : "");
+    for (let i = 0; i < length; i++)
+      text += (next() < 0.75 ? CODE[below(CODE.length)] : PARTS[below(PARTS.length)]) + (next() < 0.4 ? ' ' : '');
     all.push(text);
   }
   // A lone surrogate becomes U+FFFD wherever JavaScript makes UTF-8 of a text.
@@ -145,7 +149,7 @@ const ALPHABET = (() => {
   let next = 256;
   return Array.from({ length: 256 }, (_, b) => String.fromCodePoint(printable(b) ? b : next++));
 })();
-const written = (bytes) => Array.from(bytes, (b) => ALPHABET[b]).join("");
+const written = (bytes) => Array.from(bytes, (b) => ALPHABET[b]).join('');
 
 /** Every way to make a token out of two others, in the order of the ranks of the result, then of the parts. */
 function mergesOfRanks(tokens) {
@@ -154,7 +158,8 @@ function mergesOfRanks(tokens) {
   for (const token of tokens) {
     const ways = [];
     for (let at = 1; at < token.length; at++) {
-      const left = rank.get(token.slice(0, at)), right = rank.get(token.slice(at));
+      const left = rank.get(token.slice(0, at)),
+        right = rank.get(token.slice(at));
       if (left !== undefined && right !== undefined) ways.push([left, right]);
     }
     ways.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
@@ -164,17 +169,19 @@ function mergesOfRanks(tokens) {
 }
 
 async function gpt(name, pre, nTokens) {
-  const { BytePairEncodingCore } = await load("gpt-tokenizer/esm/BytePairEncodingCore.js");
-  const constants = await load("gpt-tokenizer/esm/encodingParams/constants.js");
+  const { BytePairEncodingCore } = await load('gpt-tokenizer/esm/BytePairEncodingCore.js');
+  const constants = await load('gpt-tokenizer/esm/encodingParams/constants.js');
   const split = {
     r50k_base: constants.R50K_TOKEN_SPLIT_REGEX,
     cl100k_base: constants.CL_AND_O_TOKEN_SPLIT_PATTERN ?? constants.CL100K_TOKEN_SPLIT_REGEX,
     o200k_base: constants.O200K_TOKEN_SPLIT_REGEX,
   }[name];
   if (split === undefined) throw new Error(`gpt-tokenizer has no expression for ${name}`);
-  const lines = readFileSync(path(`gpt-tokenizer/data/${name}.tiktoken`), "utf8").trim().split("\n");
-  const ranks = lines.slice(0, nTokens).map((line) => Buffer.from(line.split(" ")[0], "base64"));
-  const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  const lines = readFileSync(path(`gpt-tokenizer/data/${name}.tiktoken`), 'utf8')
+    .trim()
+    .split('\n');
+  const ranks = lines.slice(0, nTokens).map((line) => Buffer.from(line.split(' ')[0], 'base64'));
+  const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   const decoder = ranks.map((bytes) => {
     try {
       return strict.decode(bytes);
@@ -184,89 +191,118 @@ async function gpt(name, pre, nTokens) {
   });
   const core = new BytePairEncodingCore({ bytePairRankDecoder: decoder, tokenSplitRegex: split });
   const tokens = ranks.map(written);
-  const control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
+  const control = ['<|endoftext|>', '<|im_start|>', '<|im_end|>'];
   const vocabulary = {
-    model: "gpt2", pre, tokens: [...tokens, ...control],
+    model: 'gpt2',
+    pre,
+    tokens: [...tokens, ...control],
     token_types: [...tokens.map(() => NORMAL), ...control.map(() => CONTROL)],
-    merges: mergesOfRanks(tokens), eos: tokens.length,
+    merges: mergesOfRanks(tokens),
+    eos: tokens.length,
   };
-  return { source: `gpt-tokenizer, ${name}`, add_special: false, vocabulary, encode: (text) => [...core.encodeNativeGenerator(text, new Set())].flat() };
+  return {
+    source: `gpt-tokenizer, ${name}`,
+    add_special: false,
+    vocabulary,
+    encode: (text) => [...core.encodeNativeGenerator(text, new Set())].flat(),
+  };
 }
 
 async function llama3(nTokens) {
-  const { Llama3Tokenizer } = await load("llama3-tokenizer-js/bundle/llama3-tokenizer-with-baked-data.js");
+  const { Llama3Tokenizer } = await load('llama3-tokenizer-js/bundle/llama3-tokenizer-with-baked-data.js');
   const tokenizer = new Llama3Tokenizer();
-  const whole = tokenizer.vocabById.filter((text) => !text.startsWith("<|"));
+  const whole = tokenizer.vocabById.filter((text) => !text.startsWith('<|'));
   const tokens = whole.slice(0, nTokens);
-  const control = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"];
+  const control = ['<|begin_of_text|>', '<|end_of_text|>', '<|start_header_id|>', '<|end_header_id|>', '<|eot_id|>'];
   const known = new Set(tokens);
-  const merges = [...tokenizer.merges].sort((a, b) => a[1] - b[1]).map(([pair]) => pair).filter((pair) => {
-    const [left, right] = pair.split(" ");
-    return known.has(left) && known.has(right) && known.has(left + right);
-  });
+  const merges = [...tokenizer.merges]
+    .sort((a, b) => a[1] - b[1])
+    .map(([pair]) => pair)
+    .filter((pair) => {
+      const [left, right] = pair.split(' ');
+      return known.has(left) && known.has(right) && known.has(left + right);
+    });
   tokenizer.vocabById = [...tokens, ...control];
   tokenizer.vocabByString = new Map(tokenizer.vocabById.map((text, id) => [text, id]));
   tokenizer.merges = new Map(merges.map((pair, rank) => [pair, rank + 1]));
   const vocabulary = {
-    model: "gpt2", pre: "llama-bpe", tokens: tokenizer.vocabById,
+    model: 'gpt2',
+    pre: 'llama-bpe',
+    tokens: tokenizer.vocabById,
     token_types: [...tokens.map(() => NORMAL), ...control.map(() => CONTROL)],
-    merges, bos: tokens.length, eos: tokens.length + 1,
+    merges,
+    bos: tokens.length,
+    eos: tokens.length + 1,
   };
-  return { source: "llama3-tokenizer-js", add_special: true, vocabulary, encode: (text) => tokenizer.encode(text, { bos: true, eos: false }) };
+  return {
+    source: 'llama3-tokenizer-js',
+    add_special: true,
+    vocabulary,
+    encode: (text) => tokenizer.encode(text, { bos: true, eos: false }),
+  };
 }
 
 // --- sentencepiece --------------------------------------------------------------------------------------------------
 
 async function llama(nMerged) {
-  const tokenizer = (await load("llama-tokenizer-js/llama-tokenizer.js")).default;
+  const tokenizer = (await load('llama-tokenizer-js/llama-tokenizer.js')).default;
   // 3 control tokens, 256 bytes, then merged tokens by rank up to 29870, then single characters.
-  const whole = tokenizer.vocabById, firstCharacter = 29871;
+  const whole = tokenizer.vocabById,
+    firstCharacter = 29871;
   // Runs of spaces stay all: with gaps between their lengths the package's order of merges is not sentencepiece's any more.
   const kept = whole.map((_, id) => id).filter((id) => id < 259 + nMerged || id >= firstCharacter || /^▁+$/.test(whole[id]));
   const tokens = kept.map((id) => whole[id]);
   const known = new Set(tokens);
-  const merges = [...tokenizer.merges].sort((a, b) => a[1] - b[1]).filter(([pair]) => {
-    const [left, right] = pair.split(" ");
-    return known.has(left) && known.has(right) && known.has(left + right);
-  });
+  const merges = [...tokenizer.merges]
+    .sort((a, b) => a[1] - b[1])
+    .filter(([pair]) => {
+      const [left, right] = pair.split(' ');
+      return known.has(left) && known.has(right) && known.has(left + right);
+    });
   tokenizer.vocabByString = new Map(tokens.map((text, id) => [text, id]));
   tokenizer.vocabById = [...tokens];
-  tokenizer.vocabById[firstCharacter] = "▁"; // the package takes the space symbol from this place
+  tokenizer.vocabById[firstCharacter] = '▁'; // the package takes the space symbol from this place
   tokenizer.merges = new Map(merges);
   // The package has the order of the merges instead of the scores they were sorted by, so each token gets the number of
   // the first merge that makes it. Runs of spaces all have the lowest score in the model.
   const scores = new Map();
   merges.forEach(([pair], rank) => {
-    const made = pair.replace(" ", "");
+    const made = pair.replace(' ', '');
     if (!scores.has(made)) scores.set(made, /^▁+$/.test(made) ? -1e9 : -rank);
   });
   const vocabulary = {
-    model: "llama", tokens,
+    model: 'llama',
+    tokens,
     scores: tokens.map((text, id) => (id < 259 ? 0 : (scores.get(text) ?? -1e6 - id))),
     token_types: tokens.map((_, id) => (id === 0 ? UNKNOWN : id < 3 ? CONTROL : id < 259 ? BYTE : NORMAL)),
-    merges: [], bos: 1, eos: 2, unk: 0,
+    merges: [],
+    bos: 1,
+    eos: 2,
+    unk: 0,
     // A tokenizer.json of the model has merges by rank.
     ...(full && { ranked_merges: merges.map(([pair]) => pair) }),
   };
   // The package gives nothing at all for an empty text.
-  return { source: "llama-tokenizer-js", add_special: false, vocabulary, encode: (text) => tokenizer.encode(text, false, true) };
+  return { source: 'llama-tokenizer-js', add_special: false, vocabulary, encode: (text) => tokenizer.encode(text, false, true) };
 }
 
 // --- all of them ----------------------------------------------------------------------------------------------------
 
 const cut = (n) => (full ? Infinity : n);
 const vocabularies = {
-  "gpt-2": await gpt("r50k_base", "gpt-2", cut(2500)),
-  "gpt-4o": await gpt("o200k_base", "gpt-4o", cut(3000)),
-  "llama-bpe": await llama3(cut(3000)),
-  "llama-spm": await llama(cut(2500)),
+  'gpt-2': await gpt('r50k_base', 'gpt-2', cut(2500)),
+  'gpt-4o': await gpt('o200k_base', 'gpt-4o', cut(3000)),
+  'llama-bpe': await llama3(cut(3000)),
+  'llama-spm': await llama(cut(2500)),
 };
-if (full) vocabularies.cl100k = await gpt("cl100k_base", "dbrx", Infinity);
-else writeFileSync(join(out, "texts.json"), `${JSON.stringify([...FIRST, ...moreTexts()])}\n`);
+if (full) vocabularies.cl100k = await gpt('cl100k_base', 'dbrx', Infinity);
+else writeFileSync(join(out, 'texts.json'), `${JSON.stringify([...FIRST, ...moreTexts()])}\n`);
 for (const [name, { source, add_special, vocabulary, encode }] of Object.entries(vocabularies)) {
   const ids = TEXTS.map(encode);
   const file = join(out, `${name}.json`);
   // Full files carry their texts, so that they stand on their own.
   writeFileSync(file, `${JSON.stringify({ source, add_special, vocabulary, ...(full && { texts: TEXTS }), ids })}\n`);
-  console.log(`${file}: ${vocabulary.tokens.length} tokens, ${vocabulary.merges.length} merges, ${ids.length} texts, ${ids.flat().length} ids`);
+  console.log(
+    `${file}: ${vocabulary.tokens.length} tokens, ${vocabulary.merges.length} merges, ${ids.length} texts, ${ids.flat().length} ids`,
+  );
 }

@@ -64,13 +64,42 @@ const flag = { type: 'boolean' };
 /** How a model is loaded. */
 const LOAD = { file: text, quantize: text, hub: text, token: text };
 const COMMANDS = {
-  generate: { model: text, ...LOAD, precision: text, autotune: text, prompt: text, raw: flag, messages: text, 'max-tokens': text, temperature: text, 'top-k': text, 'top-p': text, 'min-p': text, seed: text, 'ignore-eos': flag, 'json-schema': text, tools: text, set: texts, 'context-length': text, 'kv-cache': text },
+  generate: {
+    model: text,
+    ...LOAD,
+    precision: text,
+    autotune: text,
+    prompt: text,
+    raw: flag,
+    messages: text,
+    'max-tokens': text,
+    temperature: text,
+    'top-k': text,
+    'top-p': text,
+    'min-p': text,
+    seed: text,
+    'ignore-eos': flag,
+    'json-schema': text,
+    tools: text,
+    set: texts,
+    'context-length': text,
+    'kv-cache': text,
+  },
   logits: { model: text, ...LOAD, precision: text, autotune: text, ids: text, out: text },
   tokenize: { model: text, ...LOAD, text: text, 'add-special': flag },
   inspect: { model: text, ...LOAD, 'context-length': text },
   embed: { model: text, ...LOAD, text: text, dimensions: text },
   template: { template: text, context: text },
-  bench: { model: text, precision: text, autotune: text, json: flag, 'prompt-tokens': text, 'new-tokens': text, repetitions: text, 'context-length': text },
+  bench: {
+    model: text,
+    precision: text,
+    autotune: text,
+    json: flag,
+    'prompt-tokens': text,
+    'new-tokens': text,
+    repetitions: text,
+    'context-length': text,
+  },
   'bench decode': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
   'bench prefill': { model: text, precision: text, autotune: text, 'prompt-tokens': text, repetitions: text },
   'bench structured': { model: text, precision: text, autotune: text, 'new-tokens': text, repetitions: text },
@@ -86,10 +115,12 @@ export function parseCommand(argv) {
   if (options === undefined) throw invalid(name === '' ? 'no command given' : `there is no command "${name}"`);
   const values = parse(argv.slice(words), { ...options, adapter: text });
   const { adapter, model = name === 'bench' ? DEMO_MODEL : undefined, out } = values;
-  if (adapter !== undefined && adapter !== 'swiftshader' && adapter !== 'gpu') throw invalid(`--adapter is swiftshader or gpu, got "${adapter}"`);
+  if (adapter !== undefined && adapter !== 'swiftshader' && adapter !== 'gpu')
+    throw invalid(`--adapter is swiftshader or gpu, got "${adapter}"`);
   if ('model' in options && name !== 'bench dispatch' && model === undefined) throw invalid(`${name} needs --model`);
   const { precision = name === 'logits' ? 'exact' : undefined } = values;
-  if (precision !== undefined && precision !== 'fast' && precision !== 'exact') throw invalid(`--precision is fast or exact, got "${precision}"`);
+  if (precision !== undefined && precision !== 'fast' && precision !== 'exact')
+    throw invalid(`--precision is fast or exact, got "${precision}"`);
   const { autotune } = values;
   if (autotune !== undefined && !AUTOTUNE.includes(autotune)) throw invalid(`--autotune is ${AUTOTUNE.join(', ')}, got "${autotune}"`);
   const json = name !== 'bench' || values.json === true;
@@ -97,9 +128,17 @@ export function parseCommand(argv) {
     file: values.file,
     quantize: values.quantize,
     ...(name === 'generate' && { contextLength: number(values, 'context-length'), kvCache: values['kv-cache'] }),
-    hub: values.hub === undefined && values.token === undefined ? undefined : withoutUndefined({ endpoint: values.hub, token: values.token }),
+    hub:
+      values.hub === undefined && values.token === undefined ? undefined : withoutUndefined({ endpoint: values.hub, token: values.token }),
   });
-  return { name, adapter, model, out, json, parameters: { ...parametersOf(name, values), load, ...(precision && { precision }), ...(autotune && { autotune }) } };
+  return {
+    name,
+    adapter,
+    model,
+    out,
+    json,
+    parameters: { ...parametersOf(name, values), load, ...(precision && { precision }), ...(autotune && { autotune }) },
+  };
 }
 
 function parse(args, options) {
@@ -117,7 +156,8 @@ function parametersOf(name, values) {
   };
   switch (name) {
     case 'generate': {
-      if ((values.prompt === undefined) === (values.messages === undefined)) throw invalid('generate needs --prompt or --messages, one of them');
+      if ((values.prompt === undefined) === (values.messages === undefined))
+        throw invalid('generate needs --prompt or --messages, one of them');
       const settings = {
         max_tokens: number(values, 'max-tokens'),
         temperature: number(values, 'temperature'),
@@ -126,7 +166,10 @@ function parametersOf(name, values) {
         min_p: number(values, 'min-p'),
         seed: number(values, 'seed'),
         ignore_eos: values['ignore-eos'],
-        response_format: values['json-schema'] && { type: 'json_schema', json_schema: { name: 'answer', schema: readJson(values['json-schema']) } },
+        response_format: values['json-schema'] && {
+          type: 'json_schema',
+          json_schema: { name: 'answer', schema: readJson(values['json-schema']) },
+        },
         tools: values.tools && readJson(values.tools),
         ...Object.fromEntries((values.set ?? []).map(field)),
       };

@@ -17,34 +17,42 @@ async function withEngine(model, use, options = {}) {
 
 const commands = {
   generate: ({ model, load, precision, autotune, prompt, messages, raw, settings }) =>
-    withEngine(model, async (engine) => {
-      const chat = messages ?? (engine.info.has_chat_template && !raw ? [{ role: 'user', content: prompt }] : undefined);
-      const answer = chat
-        ? await engine.chat.completions.create({ messages: chat, ...settings })
-        : await engine.completions.create({ prompt, ...settings });
-      const [choice] = answer.choices;
-      return {
-        text: chat ? (choice.message.content ?? '') : choice.text,
-        ...(chat && { message: choice.message }),
-        ...(choice.logprobs && { logprobs: choice.logprobs }),
-        ...(answer.choices.length > 1 && { choices: answer.choices }),
-        token_ids: choice.token_ids,
-        finish_reason: choice.finish_reason,
-        usage: answer.usage,
-        timings: answer.timings,
-        stats: await engine.stats(),
-      };
-    }, { ...load, precision, autotune }),
+    withEngine(
+      model,
+      async (engine) => {
+        const chat = messages ?? (engine.info.has_chat_template && !raw ? [{ role: 'user', content: prompt }] : undefined);
+        const answer = chat
+          ? await engine.chat.completions.create({ messages: chat, ...settings })
+          : await engine.completions.create({ prompt, ...settings });
+        const [choice] = answer.choices;
+        return {
+          text: chat ? (choice.message.content ?? '') : choice.text,
+          ...(chat && { message: choice.message }),
+          ...(choice.logprobs && { logprobs: choice.logprobs }),
+          ...(answer.choices.length > 1 && { choices: answer.choices }),
+          token_ids: choice.token_ids,
+          finish_reason: choice.finish_reason,
+          usage: answer.usage,
+          timings: answer.timings,
+          stats: await engine.stats(),
+        };
+      },
+      { ...load, precision, autotune },
+    ),
 
   // The numbers may be hundreds of megabytes: they go to the command line as the body of a request.
   logits: ({ model, load, precision, autotune, ids }) =>
-    withEngine(model, async (engine) => {
-      const tensor = await engine.forward(ids);
-      const logits = await tensor.readback();
-      const response = await fetch('/logits', { method: 'POST', body: logits });
-      if (!response.ok) throw new Error(`handing over the logits failed: status ${response.status}`);
-      return { shape: [...tensor.shape], dtype: tensor.dtype };
-    }, { ...load, precision, autotune }),
+    withEngine(
+      model,
+      async (engine) => {
+        const tensor = await engine.forward(ids);
+        const logits = await tensor.readback();
+        const response = await fetch('/logits', { method: 'POST', body: logits });
+        if (!response.ok) throw new Error(`handing over the logits failed: status ${response.status}`);
+        return { shape: [...tensor.shape], dtype: tensor.dtype };
+      },
+      { ...load, precision, autotune },
+    ),
 
   tokenize: ({ model, load, text, options }) =>
     withEngine(model, async (engine) => ({ ids: [...(await engine.tokenize(text, options))] }), load),
@@ -52,21 +60,30 @@ const commands = {
   inspect: ({ model, load, options }) => Engine.inspect(model, { ...load, ...options }),
 
   embed: ({ model, load, text, settings }) =>
-    withEngine(model, async (engine) => {
-      const { data, usage } = await engine.embeddings.create({ input: text, ...settings });
-      return { embedding: data[0].embedding, usage };
-    }, load),
+    withEngine(
+      model,
+      async (engine) => {
+        const { data, usage } = await engine.embeddings.create({ input: text, ...settings });
+        return { embedding: data[0].embedding, usage };
+      },
+      load,
+    ),
 
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
   bench: ({ model, precision, autotune, settings }) =>
-    runSuite(Engine, model, { settings: { ...settings, precision, autotune }, onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`) }),
+    runSuite(Engine, model, {
+      settings: { ...settings, precision, autotune },
+      onProgress: ({ done, total, text }) => console.log(`${done}/${total} ${text}`),
+    }),
   'bench decode': async ({ model, precision, autotune, settings }) => ({
     ...(await withEngine(model, (engine) => measureDecode(engine, settings), { precision, autotune })),
     per_warm_token: await withEngine(model, (engine) => countWarmToken(engine, settings), { precision, autotune, worker: false }),
   }),
-  'bench prefill': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measurePrefill(engine, settings), { precision, autotune }),
-  'bench structured': ({ model, precision, autotune, settings }) => withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
+  'bench prefill': ({ model, precision, autotune, settings }) =>
+    withEngine(model, (engine) => measurePrefill(engine, settings), { precision, autotune }),
+  'bench structured': ({ model, precision, autotune, settings }) =>
+    withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
   'bench load': ({ model, autotune }) => measureLoad(Engine, model, { autotune }),
   // A wasm of its own: the package has no benchmark in it.
   'bench dispatch': async () => {

@@ -24,9 +24,14 @@ export function readNpy(bytes) {
   const end = begin + (wide ? bytes.readUInt32LE(8) : bytes.readUInt16LE(8));
   const header = bytes.toString('latin1', begin, end);
   const descr = header.match(/'descr':\s*'([^']+)'/)?.[1];
-  const shape = header.match(/'shape':\s*\(([^)]*)\)/)?.[1].split(',').filter((part) => part.trim() !== '').map(Number);
+  const shape = header
+    .match(/'shape':\s*\(([^)]*)\)/)?.[1]
+    .split(',')
+    .filter((part) => part.trim() !== '')
+    .map(Number);
   const Type = ARRAYS[descr];
-  if (Type === undefined || shape === undefined || !/'fortran_order':\s*False/.test(header)) throw new Error(`a .npy of another kind: ${header}`);
+  if (Type === undefined || shape === undefined || !/'fortran_order':\s*False/.test(header))
+    throw new Error(`a .npy of another kind: ${header}`);
   const data = new Type(bytes.buffer.slice(bytes.byteOffset + end, bytes.byteOffset + bytes.length));
   return { shape, data };
 }

@@ -10,7 +10,9 @@ import { nodeCounts, NOTHING, stripColours } from './counts.mjs';
 
 /** Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. */
 export async function nodeTests(folder, part = '') {
-  const all = readdirSync(join(root, 'tests', folder)).filter((name) => name.endsWith('.test.mjs')).sort();
+  const all = readdirSync(join(root, 'tests', folder))
+    .filter((name) => name.endsWith('.test.mjs'))
+    .sort();
   const files = all.filter((name) => `${folder}/${name}`.includes(part));
   if (files.length === 0) throw new Problem(`there is no file ${part} in tests/${folder}`);
   let browser;

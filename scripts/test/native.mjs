@@ -14,9 +14,18 @@ const BY_FILE = ['gpu', 'engine', 'text'];
 
 /** Builds all test programs; resolves to their names, files and folders. */
 async function programs() {
-  const { code, text } = await captured('cargo', ['test', '--workspace', '--locked', '--no-run', '--message-format=json-render-diagnostics']);
+  const { code, text } = await captured('cargo', [
+    'test',
+    '--workspace',
+    '--locked',
+    '--no-run',
+    '--message-format=json-render-diagnostics',
+  ]);
   if (code !== 0) throw new Problem('the native tests do not compile');
-  const artifacts = text.split('\n').filter((line) => line.startsWith('{"reason":"compiler-artifact"')).map((line) => JSON.parse(line));
+  const artifacts = text
+    .split('\n')
+    .filter((line) => line.startsWith('{"reason":"compiler-artifact"'))
+    .map((line) => JSON.parse(line));
   return artifacts
     .filter(({ executable, profile }) => profile.test && executable)
     .map(({ executable, manifest_path, target }) => ({
@@ -30,7 +39,10 @@ async function programs() {
 function filesOf({ name, executable, folder }) {
   const listed = output(executable, ['--list', '--format', 'terse'], { cwd: folder });
   if (listed === undefined) throw new Problem(`${basename(executable)} does not list its tests`);
-  const tests = listed.split('\n').filter((line) => line.endsWith(': test')).map((line) => line.slice(0, -': test'.length));
+  const tests = listed
+    .split('\n')
+    .filter((line) => line.endsWith(': test'))
+    .map((line) => line.slice(0, -': test'.length));
   if (!BY_FILE.includes(name)) return tests.length === 0 ? [] : [{ name: `native ${name}`, executable, folder, tests: [] }];
   return Array.from(grouped(tests), ([file, tests]) => ({ name: `native ${name}/${file}`, executable, folder, tests }));
 }
@@ -51,7 +63,11 @@ function runFile({ name, executable, folder, tests }) {
   return new Promise((resolve) => {
     const begin = performance.now();
     const args = ['--test-threads=1', ...(tests.length > 0 ? ['--exact', ...tests] : [])];
-    const child = spawn(executable, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, CARGO_MANIFEST_DIR: folder } });
+    const child = spawn(executable, args, {
+      cwd: folder,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, CARGO_MANIFEST_DIR: folder },
+    });
     let text = '';
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8');

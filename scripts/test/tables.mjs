@@ -14,7 +14,11 @@ function print(title, rows) {
 
 /** Steps in their order, files by their seconds; native files run beside each other, so they sum up to more than their step. */
 export function printTables(steps, files, seconds) {
-  if (files.length > 0) print('file', [...files].sort((a, b) => b.seconds - a.seconds));
+  if (files.length > 0)
+    print(
+      'file',
+      [...files].sort((a, b) => b.seconds - a.seconds),
+    );
   print('step', [...steps, { name: 'all', ...sum(steps), seconds }]);
   const { passed, failed } = sum(steps);
   console.log(`\n${passed} passed, ${failed} failed`);

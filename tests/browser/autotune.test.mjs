@@ -31,7 +31,10 @@ test('a later load takes over what an earlier one found, in the worker or on the
   try {
     const first = await page.evaluate(loadAndAnswer, always);
     assert.deepEqual(first.tokens, expected);
-    assert.ok(first.autotune.kernels.every((kernel) => !kernel.from_cache), 'a fresh browser knows nothing');
+    assert.ok(
+      first.autotune.kernels.every((kernel) => !kernel.from_cache),
+      'a fresh browser knows nothing',
+    );
     assert.deepEqual(first.autotune.failed, []);
     await page.reload();
     // What there was no time for within a second is measured by the next loads.
@@ -40,7 +43,8 @@ test('a later load takes over what an earlier one found, in the worker or on the
       const { autotune, tokens } = await page.evaluate(loadAndAnswer, { options: { autotune: 'always', worker }, ids });
       const kept = autotune.kernels.filter((kernel) => kernel.from_cache);
       assert.ok(kept.length > 0 && kept.length >= first.autotune.kernels.length && kept.length >= known, JSON.stringify(autotune));
-      for (const { op, variant } of first.autotune.kernels) assert.ok(kept.some((kernel) => kernel.op === op && kernel.variant === variant));
+      for (const { op, variant } of first.autotune.kernels)
+        assert.ok(kept.some((kernel) => kernel.op === op && kernel.variant === variant));
       assert.deepEqual(tokens, expected);
       known = autotune.kernels.length;
     }

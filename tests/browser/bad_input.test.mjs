@@ -33,11 +33,23 @@ function brokenFiles() {
     'cut_in_header.gguf': [sound.subarray(0, 500), 'truncated', /\d/],
     'cut_in_weights.gguf': [sound.subarray(0, sound.length - 1000), 'truncated', /\d/],
     'version.gguf': [version, 'unsupported_gguf_version', /99/],
-    'architecture.gguf': [broken(({ entries }) => entries.set('general.architecture', stringEntry('no_such_llm'))), 'unsupported_architecture', /no_such_llm/],
+    'architecture.gguf': [
+      broken(({ entries }) => entries.set('general.architecture', stringEntry('no_such_llm'))),
+      'unsupported_architecture',
+      /no_such_llm/,
+    ],
     // I16 is a type of the format that is not run; 200 is none at all.
     'tensor_type.gguf': [withTensorType(25), 'unsupported_tensor_type', /blk\.0\.attn_q\.weight.*I16.*Q4_K/s],
-    'unknown_tensor_type.gguf': [withTensorType(200), 'unsupported_tensor_type', /blk\.0\.attn_q\.weight.*200|200.*blk\.0\.attn_q\.weight/s],
-    'missing_tensor.gguf': [broken((model) => (model.tensors = model.tensors.filter(({ name }) => name !== 'blk.1.ffn_up.weight'))), 'missing_tensor', /blk\.1\.ffn_up\.weight/],
+    'unknown_tensor_type.gguf': [
+      withTensorType(200),
+      'unsupported_tensor_type',
+      /blk\.0\.attn_q\.weight.*200|200.*blk\.0\.attn_q\.weight/s,
+    ],
+    'missing_tensor.gguf': [
+      broken((model) => (model.tensors = model.tensors.filter(({ name }) => name !== 'blk.1.ffn_up.weight'))),
+      'missing_tensor',
+      /blk\.1\.ffn_up\.weight/,
+    ],
     'missing_key.gguf': [broken(({ entries }) => entries.delete('llama.block_count')), 'invalid_metadata', /llama\.block_count/],
   };
 }
@@ -58,10 +70,12 @@ describe('models that cannot be loaded', () => {
         const inWorker = await failure(() => rillm.Engine.load(url, more));
         const onPage = await failure(() => rillm.Engine.load(url, { ...more, worker: false }));
         const afterwards = [];
-        for (const worker of [true, false]) afterwards.push(await withEngine('/golden/tied-q8_0.gguf', { worker }, (engine) => engine.info.layers));
+        for (const worker of [true, false])
+          afterwards.push(await withEngine('/golden/tied-q8_0.gguf', { worker }, (engine) => engine.info.layers));
         return { inWorker, onPage, afterwards };
       },
-      source, options,
+      source,
+      options,
     );
   }
 
@@ -93,12 +107,20 @@ describe('models that cannot be loaded', () => {
   test('HTTP 404: http', LIMIT, async () => check(await fails('/status/404/model.gguf', { allowed: REQUEST_FAILED }), 'http', /404/));
   test('HTTP 500: http', LIMIT, async () => check(await fails('/status/500/model.gguf', { allowed: REQUEST_FAILED }), 'http', /500/));
   test('HTTP 416: range_not_supported or http', LIMIT, async () =>
-    check(await fails('/status/416/model.gguf', { allowed: REQUEST_FAILED }), /^(http|range_not_supported|truncated)$/, /416/));
+    check(await fails('/status/416/model.gguf', { allowed: REQUEST_FAILED }), /^(http|range_not_supported|truncated)$/, /416/),
+  );
   test('a server without ranges and without a length: range_not_supported', LIMIT, async () =>
-    check(await fails('/without-length/tied-f32.gguf'), 'range_not_supported', /range/i));
-  test('HTTP 403: access_denied', LIMIT, async () => check(await fails('/status/403/model.gguf', { allowed: REQUEST_FAILED }), 'access_denied', /403/));
-  test('a connection that breaks off: network', LIMIT, async () => check(await fails('/breaks-off/model.gguf', { allowed: REQUEST_FAILED }), 'network'));
-  test('a server that is not there: network', LIMIT, async () => check(await fails('http://localhost:9/model.gguf', { allowed: REQUEST_FAILED }), 'network'));
+    check(await fails('/without-length/tied-f32.gguf'), 'range_not_supported', /range/i),
+  );
+  test('HTTP 403: access_denied', LIMIT, async () =>
+    check(await fails('/status/403/model.gguf', { allowed: REQUEST_FAILED }), 'access_denied', /403/),
+  );
+  test('a connection that breaks off: network', LIMIT, async () =>
+    check(await fails('/breaks-off/model.gguf', { allowed: REQUEST_FAILED }), 'network'),
+  );
+  test('a server that is not there: network', LIMIT, async () =>
+    check(await fails('http://localhost:9/model.gguf', { allowed: REQUEST_FAILED }), 'network'),
+  );
 
   test('what is no URL: invalid_request', LIMIT, async () => {
     const codes = await stage.run(async () => [
@@ -128,32 +150,42 @@ describe('models that cannot be loaded', () => {
       const { already, later, afterwards } = await stage.run(async (inWorker) => {
         const already = await failure(rillm.Engine.load('/golden/tied-f32.gguf', { signal: AbortSignal.abort(), worker: inWorker }));
         const later = await failure(rillm.Engine.load('/never-answers/', { signal: AbortSignal.timeout(300), worker: inWorker }));
-        return { already, later, afterwards: await withEngine('/golden/tied-f32.gguf', { worker: inWorker }, (engine) => engine.info.layers) };
+        return {
+          already,
+          later,
+          afterwards: await withEngine('/golden/tied-f32.gguf', { worker: inWorker }, (engine) => engine.info.layers),
+        };
       }, worker);
       assert.equal(already.code, 'aborted');
       assert.equal(later.code, 'aborted');
       assert.equal(afterwards, 2);
     });
 
-    test(`dispose: what runs and what comes is rejected, twice is harmless (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
-      const codes = await stage.run(async (inWorker) => {
-        const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker });
-        const ask = { prompt: 'The', max_tokens: 200, ignore_eos: true };
-        const running = failure(engine.completions.create(ask));
-        const waiting = failure(engine.completions.create(ask));
-        await engine.tokenize('x');
-        await engine.dispose();
-        await engine.dispose();
-        const later = ['tokenize', 'detokenize', 'forward', 'sync', 'stats'].map((method) => failure(() => engine[method]([1])));
-        const failures = await Promise.all([running, waiting, ...later, failure(engine.completions.create(ask))]);
-        return failures.map(({ code }) => code);
-      }, worker);
-      assert.deepEqual(new Set(codes), new Set(['disposed']), codes.join());
-    });
+    test(
+      `dispose: what runs and what comes is rejected, twice is harmless (${worker ? 'in the worker' : 'on the page'})`,
+      LIMIT,
+      async () => {
+        const codes = await stage.run(async (inWorker) => {
+          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker });
+          const ask = { prompt: 'The', max_tokens: 200, ignore_eos: true };
+          const running = failure(engine.completions.create(ask));
+          const waiting = failure(engine.completions.create(ask));
+          await engine.tokenize('x');
+          await engine.dispose();
+          await engine.dispose();
+          const later = ['tokenize', 'detokenize', 'forward', 'sync', 'stats'].map((method) => failure(() => engine[method]([1])));
+          const failures = await Promise.all([running, waiting, ...later, failure(engine.completions.create(ask))]);
+          return failures.map(({ code }) => code);
+        }, worker);
+        assert.deepEqual(new Set(codes), new Set(['disposed']), codes.join());
+      },
+    );
   }
 
   test('a worker script that is not there: worker_unavailable', LIMIT, async () => {
-    const failed = await stage.runWith({ package: '/no-worker/dist/index.js', allowed: REQUEST_FAILED }, () => failure(rillm.Engine.load('/golden/tied-f32.gguf')));
+    const failed = await stage.runWith({ package: '/no-worker/dist/index.js', allowed: REQUEST_FAILED }, () =>
+      failure(rillm.Engine.load('/golden/tied-f32.gguf')),
+    );
     assert.equal(failed.code, 'worker_unavailable', failed.message);
   });
 
@@ -197,14 +229,20 @@ describe('without WebGPU', () => {
   let stage;
   // Browsers give WebGPU to secure pages only, and a host that is not localhost is not secure over http. Without a flag
   // for a software adapter, a machine without a GPU offers none.
-  before(async () => (stage = await openStage({ adapter: 'none', args: ['--host-resolver-rules=MAP rillm.test localhost', '--disable-gpu'] })));
+  before(
+    async () => (stage = await openStage({ adapter: 'none', args: ['--host-resolver-rules=MAP rillm.test localhost', '--disable-gpu'] })),
+  );
   after(() => stage.close());
 
   for (const worker of [true, false]) {
     const where = worker ? 'in the worker' : 'on the page';
     test(`a page that is not secure: webgpu_unavailable (${where})`, LIMIT, async () => {
       const url = `${stage.origin.replace('localhost', 'rillm.test')}/blank/`;
-      const failed = await stage.runWith({ url, allowed: [/Cross-Origin-(Opener|Embedder)-Policy/] }, (inWorker) => failure(rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker })), worker);
+      const failed = await stage.runWith(
+        { url, allowed: [/Cross-Origin-(Opener|Embedder)-Policy/] },
+        (inWorker) => failure(rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker })),
+        worker,
+      );
       assert.equal(failed.code, 'webgpu_unavailable', failed.message);
       assert.match(failed.message, /WebGPU/);
     });
@@ -216,7 +254,10 @@ describe('without WebGPU', () => {
   }
 
   test('the demo page says what to do', LIMIT, async () => {
-    const { page, close } = await stage.openPage({ url: `${stage.origin.replace('localhost', 'rillm.test')}/`, allowed: [/Cross-Origin-(Opener|Embedder)-Policy/, ...REQUEST_FAILED] });
+    const { page, close } = await stage.openPage({
+      url: `${stage.origin.replace('localhost', 'rillm.test')}/`,
+      allowed: [/Cross-Origin-(Opener|Embedder)-Policy/, ...REQUEST_FAILED],
+    });
     await page.getByRole('alert').filter({ hasText: 'WebGPU is not available' }).waitFor();
     await close();
   });

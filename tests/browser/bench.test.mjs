@@ -18,7 +18,8 @@ after(() => stage.close());
 
 /** What a report has to be, whatever the machine. */
 function checkReport(report) {
-  const { adapter, model, bandwidth, load, decode, prefill, first_token, gaps, sampling, memory, per_warm_token, dispatches, kernels } = report;
+  const { adapter, model, bandwidth, load, decode, prefill, first_token, gaps, sampling, memory, per_warm_token, dispatches, kernels } =
+    report;
   assert.equal(typeof adapter.vendor, 'string');
   assert.equal(model.layers, 2);
   assert.ok(bandwidth.bytes_per_s > 0 && bandwidth.buffer_bytes >= 2 ** 20);
@@ -36,7 +37,10 @@ function checkReport(report) {
   near(prefill[0].prompt_ms * prefill[0].tokens_per_s, 16_000);
   assert.ok(first_token.ms > 0);
   assert.ok(gaps.longest_ms > 0 && gaps.chunks > 1);
-  assert.deepEqual(sampling.map(({ settings }) => Object.keys(settings).length), [1, 2, 3]);
+  assert.deepEqual(
+    sampling.map(({ settings }) => Object.keys(settings).length),
+    [1, 2, 3],
+  );
   for (const row of sampling) assert.ok(row.refused !== undefined || row.tokens_per_s > 0);
   assert.equal(sampling[0].refused, undefined);
 
@@ -46,7 +50,8 @@ function checkReport(report) {
 
   assert.equal(dispatches.per_token, per_warm_token.dispatches);
   assert.equal(dispatches.per_layer * model.layers + dispatches.around, dispatches.per_token);
-  for (const name of ['buffers_created', 'bind_groups_created', 'pipelines_created', 'uniform_writes']) assert.equal(per_warm_token[name], 0, name);
+  for (const name of ['buffers_created', 'bind_groups_created', 'pipelines_created', 'uniform_writes'])
+    assert.equal(per_warm_token[name], 0, name);
   if (kernels === null) return assert.ok(!adapter.features.includes('timestamp-query'));
   const { decode: step } = kernels;
   assert.ok(step.steps >= 8);
@@ -58,7 +63,9 @@ function checkReport(report) {
     near(kernel.us_in_all, kernel.us * kernel.dispatches);
   }
   // Everything that a token reads is bound to a kernel.
-  assert.ok(step.kernels.reduce((bytes, { read_bytes, dispatches: times }) => bytes + read_bytes * times, 0) >= model.weight_bytes_per_token);
+  assert.ok(
+    step.kernels.reduce((bytes, { read_bytes, dispatches: times }) => bytes + read_bytes * times, 0) >= model.weight_bytes_per_token,
+  );
 }
 
 const sum = (rows, field) => rows.reduce((total, row) => total + row[field], 0);
@@ -69,30 +76,66 @@ function near(a, b) {
 
 function bench(...args) {
   return new Promise((resolve) => {
-    execFile(process.execPath, [join(root, 'scripts/rill.mjs'), 'bench', '--adapter', 'swiftshader', ...args], { maxBuffer: 2 ** 26 }, (error, stdout, stderr) =>
-      resolve({ status: error?.code ?? 0, stdout, stderr }),
+    execFile(
+      process.execPath,
+      [join(root, 'scripts/rill.mjs'), 'bench', '--adapter', 'swiftshader', ...args],
+      { maxBuffer: 2 ** 26 },
+      (error, stdout, stderr) => resolve({ status: error?.code ?? 0, stdout, stderr }),
     );
   });
 }
 
 test('bench --json gives one object whose figures fit together', LIMIT, async () => {
-  const { status, stdout, stderr } = await bench('--json', '--model', MODEL, '--new-tokens', '16', '--repetitions', '1', '--prompt-tokens', '16');
+  const { status, stdout, stderr } = await bench(
+    '--json',
+    '--model',
+    MODEL,
+    '--new-tokens',
+    '16',
+    '--repetitions',
+    '1',
+    '--prompt-tokens',
+    '16',
+  );
   assert.equal(status, 0, stdout + stderr);
   assert.equal(stdout.trim().split('\n').length, 1);
   checkReport(JSON.parse(stdout));
 });
 
 test('bench prints tables', LIMIT, async () => {
-  const { status, stdout, stderr } = await bench('--model', MODEL, '--new-tokens', '16', '--repetitions', '1', '--prompt-tokens', '16', '--context-length', '64');
+  const { status, stdout, stderr } = await bench(
+    '--model',
+    MODEL,
+    '--new-tokens',
+    '16',
+    '--repetitions',
+    '1',
+    '--prompt-tokens',
+    '16',
+    '--context-length',
+    '64',
+  );
   assert.equal(status, 0, stdout + stderr);
-  for (const title of ['What was measured', 'Decode', 'Prefill and load', 'Stream', 'Sampling against greedy', 'Memory', 'Counters of a warm token', 'Kernels']) {
+  for (const title of [
+    'What was measured',
+    'Decode',
+    'Prefill and load',
+    'Stream',
+    'Sampling against greedy',
+    'Memory',
+    'Counters of a warm token',
+    'Kernels',
+  ]) {
     assert.match(stdout, new RegExp(`^${title}`, 'm'));
   }
   assert.match(stdout, /context +64 tokens/);
 });
 
 test('the page runs, shows plots and tables, and copies them as text', LIMIT, async () => {
-  const { page, close } = await stage.openPage({ url: `${stage.origin}/bench.html?${FEW}`, permissions: ['clipboard-read', 'clipboard-write'] });
+  const { page, close } = await stage.openPage({
+    url: `${stage.origin}/bench.html?${FEW}`,
+    permissions: ['clipboard-read', 'clipboard-write'],
+  });
   assert.equal(await page.locator('#copy-text').isVisible(), false);
   await page.locator('#model').selectOption('file');
   await page.locator('#file').setInputFiles(MODEL);
@@ -102,7 +145,8 @@ test('the page runs, shows plots and tables, and copies them as text', LIMIT, as
   const titles = await page.locator('caption').allTextContents();
   assert.ok(titles.includes('Decode') && titles.includes('Memory') && titles.some((title) => title.startsWith('Kernels')), titles.join());
   assert.ok((await page.locator('.plot svg[role=img]').count()) >= 3);
-  for (const label of await page.locator('.plot svg').evaluateAll((all) => all.map((svg) => svg.getAttribute('aria-label')))) assert.match(label, /\d/);
+  for (const label of await page.locator('.plot svg').evaluateAll((all) => all.map((svg) => svg.getAttribute('aria-label'))))
+    assert.match(label, /\d/);
   assert.equal(await page.locator('.headline li').count(), 6);
   assert.doesNotMatch(await page.locator('#results').innerText(), /NaN|undefined|Infinity/);
   await page.locator('#copy-text').click();
@@ -116,7 +160,10 @@ test('the page runs, shows plots and tables, and copies them as text', LIMIT, as
 });
 
 test('a run can be cancelled, and what does not load is told in words', LIMIT, async () => {
-  const { page, close } = await stage.openPage({ url: `${stage.origin}/bench.html?prompt-tokens=16&new-tokens=200&repetitions=200&model=golden/untied-q8_0.gguf`, allowed: [/Failed to load resource/] });
+  const { page, close } = await stage.openPage({
+    url: `${stage.origin}/bench.html?prompt-tokens=16&new-tokens=200&repetitions=200&model=golden/untied-q8_0.gguf`,
+    allowed: [/Failed to load resource/],
+  });
   await page.locator('#run').click();
   await page.locator('#status').filter({ hasText: 'Decoding' }).waitFor({ timeout: 120_000 });
   await page.locator('#cancel').click();
@@ -155,7 +202,12 @@ test('unattended, it posts every result and then the report, or the error', LIMI
 });
 
 test('the page fits a phone, and every field has a name', LIMIT, async () => {
-  const { page, close } = await stage.openPage({ url: `${stage.origin}/bench.html?${FEW}&model=golden/untied-q8_0.gguf&run=1`, viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
+  const { page, close } = await stage.openPage({
+    url: `${stage.origin}/bench.html?${FEW}&model=golden/untied-q8_0.gguf&run=1`,
+    viewport: { width: 360, height: 740 },
+    isMobile: true,
+    hasTouch: true,
+  });
   await page.locator('#copies').waitFor({ timeout: 120_000 });
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth), false);
   const nameless = await page.evaluate(() =>

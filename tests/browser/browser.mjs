@@ -58,7 +58,11 @@ function misbehave(folder) {
     };
     switch (kind) {
       case 'blank':
-        return end(200, 'text/html', '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js"}}</script>');
+        return end(
+          200,
+          'text/html',
+          '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js"}}</script>',
+        );
       case 'status':
         return end(Number(rest[0]));
       case 'without-ranges': {
@@ -103,7 +107,13 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
   const made = mkdtempSync(join(tmpdir(), 'rillm-'));
   const packed = await packedPackage();
   const site = await serve(
-    { ...(await demoMounts(root, packed)), '/golden/': golden, '/folders/': join(root, 'tests/golden/folders'), '/encoders/': join(root, 'tests/golden/encoders'), '/made/': made },
+    {
+      ...(await demoMounts(root, packed)),
+      '/golden/': golden,
+      '/folders/': join(root, 'tests/golden/folders'),
+      '/encoders/': join(root, 'tests/golden/encoders'),
+      '/made/': made,
+    },
     { handle: misbehave(made) },
   );
   const own = adapter !== 'swiftshader' || args.length > 0;

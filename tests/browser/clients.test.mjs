@@ -19,7 +19,12 @@ const ENCODER = '/encoders/bert/model.gguf';
 const WEATHER = {
   name: 'get_weather',
   description: 'Get the weather in a city',
-  parameters: { type: 'object', properties: { city: { type: 'string', description: 'Name of the city' } }, required: ['city'], additionalProperties: false },
+  parameters: {
+    type: 'object',
+    properties: { city: { type: 'string', description: 'Name of the city' } },
+    required: ['city'],
+    additionalProperties: false,
+  },
 };
 const ASK = { model: 'rillm', temperature: 0, max_tokens: 100, messages: [{ role: 'user', content: 'What is the weather in Oslo?' }] };
 const STORY = { ...ASK, max_tokens: 24, messages: [{ role: 'user', content: 'Tell me a story.' }] };
@@ -59,7 +64,11 @@ async function fetchFromEngine(url, { body }) {
   const endpoint = new URL(url).pathname.replace('/v1/', '');
   const { parts, error } = await page.page.evaluate(
     async ([endpoint, request]) => {
-      const create = { 'chat/completions': engine.chat.completions, completions: engine.completions, embeddings: globalThis.encoder?.embeddings }[endpoint];
+      const create = {
+        'chat/completions': engine.chat.completions,
+        completions: engine.completions,
+        embeddings: globalThis.encoder?.embeddings,
+      }[endpoint];
       try {
         const answer = await create.create(request);
         if (!request.stream) return { parts: [answer] };
@@ -99,7 +108,11 @@ test('openai: a call, its answer handed back, and the end', LIMIT, async () => {
 });
 
 test('openai: what its stream puts together is the whole answer', LIMIT, async () => {
-  for (const request of [{ ...ASK, tools: TOOLS }, STORY, { ...STORY, n: 2, temperature: 1, seed: 3, logprobs: true, top_logprobs: 2, user: 'somebody', stop: null }]) {
+  for (const request of [
+    { ...ASK, tools: TOOLS },
+    STORY,
+    { ...STORY, n: 2, temperature: 1, seed: 3, logprobs: true, top_logprobs: 2, user: 'somebody', stop: null },
+  ]) {
     const whole = await openai.chat.completions.create(request);
     const stream = openai.chat.completions.stream({ ...request, stream_options: { include_usage: true } });
     const [texts, calls] = [[], []];
@@ -111,7 +124,10 @@ test('openai: what its stream puts together is the whole answer', LIMIT, async (
     assert.match(streamed.id, /^chatcmpl-/);
     // Events are those of all choices, which come one after the other here.
     assert.equal(texts.join(''), streamed.choices.map(({ message }) => message.content ?? '').join(''));
-    assert.deepEqual(calls, told(whole).flatMap((choice) => choice.calls.map(({ name, text }) => ({ name, text }))));
+    assert.deepEqual(
+      calls,
+      told(whole).flatMap((choice) => choice.calls.map(({ name, text }) => ({ name, text }))),
+    );
     for (const count of ['prompt_tokens', 'completion_tokens', 'total_tokens']) {
       assert.equal((await stream.totalUsage())[count], whole.usage[count], count);
     }
@@ -125,7 +141,10 @@ test('openai: its loop calls the function and ends with the answer', LIMIT, asyn
   for (const stream of [false, true]) {
     const runner = openai.chat.completions.runTools({ ...ASK, stream, tools });
     assert.match(await runner.finalContent(), /7/);
-    assert.deepEqual(runner.messages.map(({ role }) => role), ['user', 'assistant', 'tool', 'assistant']);
+    assert.deepEqual(
+      runner.messages.map(({ role }) => role),
+      ['user', 'assistant', 'tool', 'assistant'],
+    );
   }
   assert.deepEqual(asked, ['Oslo', 'Oslo']);
 });
@@ -143,7 +162,10 @@ test('openai: completions, whole and streamed', LIMIT, async () => {
     }
     usage = part.usage;
   }
-  assert.deepEqual([text, tokens, reason, usage.completion_tokens], [whole.choices[0].text, whole.choices[0].logprobs.tokens, 'length', 16]);
+  assert.deepEqual(
+    [text, tokens, reason, usage.completion_tokens],
+    [whole.choices[0].text, whole.choices[0].logprobs.tokens, 'length', 16],
+  );
 });
 
 test('openai: embeddings, which it asks for in base64', LIMIT, async () => {
@@ -156,7 +178,10 @@ test('openai: embeddings, which it asks for in base64', LIMIT, async () => {
     await encoder.dispose();
     return data.map(({ embedding }) => embedding);
   }, input);
-  assert.deepEqual(data.map(({ embedding }) => Array.from(embedding)), plain);
+  assert.deepEqual(
+    data.map(({ embedding }) => Array.from(embedding)),
+    plain,
+  );
 });
 
 test('openai: what is refused is an error of the API, by name', LIMIT, async () => {
@@ -178,9 +203,17 @@ const AI = { temperature: 0, maxOutputTokens: 100, maxRetries: 0, prompt: ASK.me
 
 test('AI SDK: generateText calls the tool and answers', LIMIT, async () => {
   const asked = [];
-  const { steps, text, totalUsage, warnings } = await generateText({ ...AI, model: provider('rillm'), tools: aiTools(asked), stopWhen: stepCountIs(3) });
+  const { steps, text, totalUsage, warnings } = await generateText({
+    ...AI,
+    model: provider('rillm'),
+    tools: aiTools(asked),
+    stopWhen: stepCountIs(3),
+  });
   assert.deepEqual(asked, ['Oslo']);
-  assert.deepEqual(steps.map(({ finishReason }) => finishReason), ['tool-calls', 'stop']);
+  assert.deepEqual(
+    steps.map(({ finishReason }) => finishReason),
+    ['tool-calls', 'stop'],
+  );
   assert.match(text, /7/);
   assert.equal(totalUsage.totalTokens, totalUsage.inputTokens + totalUsage.outputTokens);
   assert.ok(totalUsage.inputTokenDetails.cacheReadTokens > 0);
@@ -199,19 +232,38 @@ test('AI SDK: streamText gives what generateText gives', LIMIT, async () => {
   assert.deepEqual(errors, []);
   assert.deepEqual(JSON.parse(deltas.join('')), { city: 'Oslo' });
   assert.deepEqual(asked, ['Oslo', 'Oslo']);
-  assert.deepEqual(steps.map(({ finishReason }) => finishReason), whole.steps.map(({ finishReason }) => finishReason));
+  assert.deepEqual(
+    steps.map(({ finishReason }) => finishReason),
+    whole.steps.map(({ finishReason }) => finishReason),
+  );
   assert.equal(await stream.text, whole.text);
   assert.equal((await stream.totalUsage).outputTokens, whole.totalUsage.outputTokens);
 });
 
 test('AI SDK: reasoning, and an object by its schema', LIMIT, async () => {
   // A template that opens reasoning, which the demo model never closes by itself.
-  const chat_template = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>\n';
+  const chat_template =
+    '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>\n';
   const thinking = { rillm: { chat_template, thinking_token_budget: 4, min_tokens: 16 } };
-  const { reasoningText, text, usage } = await generateText({ ...AI, maxOutputTokens: 20, model: provider('rillm'), providerOptions: thinking });
+  const { reasoningText, text, usage } = await generateText({
+    ...AI,
+    maxOutputTokens: 20,
+    model: provider('rillm'),
+    providerOptions: thinking,
+  });
   assert.ok(reasoningText.length > 0 && text.length > 0);
   assert.ok(usage.outputTokenDetails.reasoningTokens >= 4);
-  const schema = jsonSchema({ type: 'object', properties: { name: { type: 'string', maxLength: 20 }, age: { type: 'integer' } }, required: ['name', 'age'], additionalProperties: false });
-  const { object } = await generateObject({ ...AI, model: provider('rillm'), schema, prompt: 'Anna is 12 years old. Answer in JSON with the keys name and age.' });
+  const schema = jsonSchema({
+    type: 'object',
+    properties: { name: { type: 'string', maxLength: 20 }, age: { type: 'integer' } },
+    required: ['name', 'age'],
+    additionalProperties: false,
+  });
+  const { object } = await generateObject({
+    ...AI,
+    model: provider('rillm'),
+    schema,
+    prompt: 'Anna is 12 years old. Answer in JSON with the keys name and age.',
+  });
   assert.deepEqual(object, { name: 'Anna', age: 12 });
 });

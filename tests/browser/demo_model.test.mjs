@@ -33,7 +33,10 @@ function sharedTokens(a, b) {
   return shared;
 }
 
-test('greedy answers of the demo model agree with the reference', { timeout: 900_000, skip: missing.length > 0 && `not there: ${missing.join(', ')}` }, async (t) => {
+test('greedy answers of the demo model agree with the reference', {
+  timeout: 900_000,
+  skip: missing.length > 0 && `not there: ${missing.join(', ')}`,
+}, async (t) => {
   const prompts = JSON.parse(readFileSync(join(root, PROMPTS), 'utf8')).filter(
     ({ skill }, i, all) => all.slice(0, i).filter((earlier) => earlier.skill === skill).length < PER_SKILL,
   );

@@ -18,7 +18,6 @@ let stage;
 before(async () => (stage = await openStage()));
 after(() => stage.close());
 
-
 for (const url of ['/encoders/bert/', '/encoders/bert/model.gguf']) {
   for (const worker of [true, false]) {
     test(`${url} agrees with the reference, worker: ${worker}`, async () => {
@@ -49,13 +48,21 @@ for (const url of ['/encoders/bert/', '/encoders/bert/model.gguf']) {
       assert.equal(bytes.length, 28);
       const start = answer.data[0].embedding.slice(0, 7);
       const length = Math.hypot(...start);
-      assert.ok(relativeError(decoded, start.map((x) => x / length)) < 1e-5);
+      assert.ok(
+        relativeError(
+          decoded,
+          start.map((x) => x / length),
+        ) < 1e-5,
+      );
     });
   }
 }
 
 // Rope and a gated feed-forward; positions that begin at 2 and a unigram tokenizer.
-for (const [model, worker] of [['nomic_bert', true], ['xlm_roberta', false]]) {
+for (const [model, worker] of [
+  ['nomic_bert', true],
+  ['xlm_roberta', false],
+]) {
   const { texts, ids, vectors } = JSON.parse(readFileSync(join(root, 'tests/golden/encoders', model, 'golden.json'), 'utf8'));
   for (const url of [`/encoders/${model}/`, `/encoders/${model}/model.gguf`]) {
     test(`${url} agrees with the reference, worker: ${worker}`, async () => {
@@ -79,7 +86,11 @@ test('what an encoder does not do, and requests that are wrong, reject with code
     PROBES,
     ([url, decoder]) =>
       withEngine(url, {}, async (engine) => {
-        const code = (work) => work().then(() => 'none', ({ code }) => code);
+        const code = (work) =>
+          work().then(
+            () => 'none',
+            ({ code }) => code,
+          );
         const wrong = [
           () => engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }] }),
           () => engine.completions.create({ prompt: 'Hi' }),

@@ -28,7 +28,10 @@ const answer = (source, options, ids) =>
     ids,
   );
 
-for (const [folder, type, worker] of [['llama_sharded_f16', 'F16', true], ['qwen2_bf16', 'BF16', false]]) {
+for (const [folder, type, worker] of [
+  ['llama_sharded_f16', 'F16', true],
+  ['qwen2_bf16', 'BF16', false],
+]) {
   const ids = JSON.parse(readFileSync(join(FOLDERS, folder, 'ids.json'), 'utf8'));
 
   for (const quantize of [undefined, 'q8_0', 'q4_0']) {

@@ -27,7 +27,16 @@ function numbers(count, seed) {
 
 const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
-const UNARY = { relu: (x) => Math.max(x, 0), sigmoid, tanh: Math.tanh, swish: (x) => x * sigmoid(x), gelu, abs: Math.abs, neg: (x) => -x, exp: Math.exp };
+const UNARY = {
+  relu: (x) => Math.max(x, 0),
+  sigmoid,
+  tanh: Math.tanh,
+  swish: (x) => x * sigmoid(x),
+  gelu,
+  abs: Math.abs,
+  neg: (x) => -x,
+  exp: Math.exp,
+};
 const BINARY = { add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, max: Math.max, min: Math.min };
 
 for (const count of [1, 37, 1031, 70_001]) {
@@ -54,16 +63,28 @@ for (const count of [1, 37, 1031, 70_001]) {
           const after = device.stats();
           const results = {};
           for (const [name, id] of Object.entries(ids)) results[name] = [...(await batch.read(id))];
-          return { results, operations, left: batch.numOperations, buffers, submits: after.submits - before.submits, dispatches: after.dispatches - before.dispatches };
+          return {
+            results,
+            operations,
+            left: batch.numOperations,
+            buffers,
+            submits: after.submits - before.submits,
+            dispatches: after.dispatches - before.dispatches,
+          };
         }),
-      a, b, Object.keys(UNARY), Object.keys(BINARY),
+      a,
+      b,
+      Object.keys(UNARY),
+      Object.keys(BINARY),
     );
     const wanted = { scale: a.map((x) => x * -2.5), sqrt: a.map((x) => Math.sqrt(Math.abs(x))), div: b.map((y, i) => y / Math.exp(a[i])) };
     for (const [name, of] of Object.entries(UNARY)) wanted[name] = a.map(of);
     for (const [name, of] of Object.entries(BINARY)) wanted[name] = a.map((x, i) => of(x, b[i]));
     wanted.chain = a.map((x, i) => Math.tanh(Math.max(x, 0) + b[i] * 3));
     for (const [name, values] of Object.entries(wanted)) {
-      const error = values.some((value) => value !== 0) ? relativeError(got.results[name], values) : Math.max(...got.results[name].map(Math.abs));
+      const error = values.some((value) => value !== 0)
+        ? relativeError(got.results[name], values)
+        : Math.max(...got.results[name].map(Math.abs));
       assert.ok(error < 1e-5, `${name}: relative error ${error}`);
     }
     const products = a.map((x, i) => x * b[i]);
@@ -79,7 +100,12 @@ for (const count of [1, 37, 1031, 70_001]) {
   });
 }
 
-for (const [m, k, n] of [[1, 1, 1], [3, 5, 7], [65, 129, 33], [127, 31, 257]]) {
+for (const [m, k, n] of [
+  [1, 1, 1],
+  [3, 5, 7],
+  [65, 129, 33],
+  [127, 31, 257],
+]) {
   test(`matmul [${m}, ${k}] · [${k}, ${n}] agrees with a plain loop`, LIMIT, async () => {
     const [a, b] = [numbers(m * k, 3), numbers(k * n, 4)];
     const { product, shape } = await run(
@@ -91,7 +117,11 @@ for (const [m, k, n] of [[1, 1, 1], [3, 5, 7], [65, 129, 33], [127, 31, 257]]) {
           await batch.execute();
           return { product: [...(await batch.read(id))], shape: batch.shape(id) };
         }),
-      a, b, m, k, n,
+      a,
+      b,
+      m,
+      k,
+      n,
     );
     assert.deepEqual(shape, [m, n]);
     const wanted = Array.from({ length: m * n }, (_, at) => {
@@ -129,7 +159,13 @@ test('a batch goes on after it was executed, one submit each time', LIMIT, async
 test('tensors: data, zeros, ones, rand, write, slice, readback', LIMIT, async () => {
   const got = await run(() =>
     withDevice({}, async (device) => {
-      const read = async (tensor) => ({ shape: tensor.shape, dtype: tensor.dtype, size: tensor.size, type: (await tensor.readback()).constructor.name, values: [...(await tensor.readback())] });
+      const read = async (tensor) => ({
+        shape: tensor.shape,
+        dtype: tensor.dtype,
+        size: tensor.size,
+        type: (await tensor.readback()).constructor.name,
+        values: [...(await tensor.readback())],
+      });
       const matrix = device.tensor([1, 2, 3, 4, 5, 6], [3, 2]);
       const part = matrix.slice(1, 3);
       // Order: the slice was taken before this write, and the read-back below comes after it.
@@ -205,7 +241,8 @@ test("a kernel of the caller's own: uniforms, order, one compilation", LIMIT, as
         const { pipelines_created: created, uniforms } = device.stats();
         return { values, created, hits: uniforms };
       }),
-    SAXPY, x,
+    SAXPY,
+    x,
   );
   // `fill` of the zeros is the second pipeline.
   assert.equal(created, 2);
@@ -255,7 +292,8 @@ test('calls take effect in program order: random sequences against a model on th
         for (let step = 0; step < 40; step++) {
           const [i, j] = [below(3), below(3)];
           switch (below(8)) {
-            case 0: case 1: {
+            case 0:
+            case 1: {
               const first = below(sizes[i]);
               const data = Uint32Array.from({ length: 1 + below(sizes[i] - first) }, () => below(1000));
               tensors[i].write(data, first);
@@ -263,7 +301,9 @@ test('calls take effect in program order: random sequences against a model on th
               data.fill(0);
               break;
             }
-            case 2: case 3: case 4:
+            case 2:
+            case 3:
+            case 4:
               if (i === j) break;
               kernel.dispatch({ bindings: [tensors[i], tensors[j]], threads: [sizes[j]] });
               models[j] = models[j].map((y, at) => Math.imul(y, 3) + models[i][at % sizes[i]] + 1);
@@ -369,7 +409,11 @@ test('kernels are timed where the adapter can', LIMIT, async () => {
 test('caches can be switched off and made small', LIMIT, async () => {
   const counts = await run(async () => {
     const counts = {};
-    for (const [name, caches] of Object.entries({ off: { uniforms: 0, bindGroups: 0, staging: 0 }, small: { uniforms: 2, bindGroups: 3 }, usual: {} })) {
+    for (const [name, caches] of Object.entries({
+      off: { uniforms: 0, bindGroups: 0, staging: 0 },
+      small: { uniforms: 2, bindGroups: 3 },
+      usual: {},
+    })) {
       counts[name] = await withDevice({ caches }, async (device) => {
         const right = [];
         for (let round = 0; round < 3; round++) {
@@ -452,7 +496,11 @@ test("an application's own GPUDevice and GPUBuffer are shared and survive", LIMI
     const gpu = await adapter.requestDevice();
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
     const buffer = gpu.createBuffer({ size: 64, usage });
-    gpu.queue.writeBuffer(buffer, 0, Float32Array.from({ length: 16 }, (_, i) => i - 8));
+    gpu.queue.writeBuffer(
+      buffer,
+      0,
+      Float32Array.from({ length: 16 }, (_, i) => i - 8),
+    );
     const device = await rillm.Device.request({ device: gpu });
     const shared = device.isShared && device.gpuDevice === gpu;
     // By a batch, which reads it …
@@ -464,7 +512,8 @@ test("an application's own GPUDevice and GPUBuffer are shared and survive", LIMI
     batch.dispose();
     // … and by a kernel, which writes it.
     const tensor = await device.importBuffer(buffer, [4, 4]);
-    const wgsl = '@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(16) fn main(@builtin(local_invocation_index) i: u32) { x[i] *= 10; }';
+    const wgsl =
+      '@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(16) fn main(@builtin(local_invocation_index) i: u32) { x[i] *= 10; }';
     const kernel = await device.kernel({ wgsl, bindings: ['read_write'], workgroup: [16] });
     kernel.dispatch({ bindings: [tensor], grid: [1] });
     device.flush();
@@ -483,8 +532,14 @@ test("an application's own GPUDevice and GPUBuffer are shared and survive", LIMI
     return { shared, seen, values, lost, live };
   });
   assert.ok(got.shared);
-  assert.deepEqual(got.seen, Array.from({ length: 16 }, (_, i) => Math.max(i - 8, 0)));
-  assert.deepEqual(got.values, Array.from({ length: 16 }, (_, i) => (i - 8) * 10));
+  assert.deepEqual(
+    got.seen,
+    Array.from({ length: 16 }, (_, i) => Math.max(i - 8, 0)),
+  );
+  assert.deepEqual(
+    got.values,
+    Array.from({ length: 16 }, (_, i) => (i - 8) * 10),
+  );
   assert.equal(got.lost.reason, 'destroyed');
   assert.equal(got.live.tensors, 1);
 });
@@ -493,7 +548,13 @@ test('adapters, features and limits', LIMIT, async () => {
   const got = await run(async () => {
     const adapters = await rillm.listAdapters();
     const device = await rillm.Device.request({ ...adapters[0].request, features: ['subgroups'], limits: { maxBindGroups: 4 } });
-    const result = { available: await rillm.isAvailable(), adapters, adapter: device.adapter, features: [...device.features], buffers: device.limits.maxStorageBuffersPerShaderStage };
+    const result = {
+      available: await rillm.isAvailable(),
+      adapters,
+      adapter: device.adapter,
+      features: [...device.features],
+      buffers: device.limits.maxStorageBuffersPerShaderStage,
+    };
     device.destroy();
     return result;
   });
@@ -539,8 +600,12 @@ test("the README's example runs", LIMIT, async () => {
         return { printed, random: [...(await device.rand([1000], { seed: 1 }).readback())] };
       });
     },
-    code, '',
+    code,
+    '',
   );
   assert.deepEqual(printed[0], [0, 6, 0, 10]);
-  assert.deepEqual(printed[1], random.map((x) => x * 2));
+  assert.deepEqual(
+    printed[1],
+    random.map((x) => x * 2),
+  );
 });

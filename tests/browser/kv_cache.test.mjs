@@ -63,7 +63,10 @@ test('context_shift: an answer goes on past the end of the context', async () =>
   assert.equal(ends.usage.completion_tokens, 48 - 5);
   assert.equal(ends.choices[0].finish_reason, 'length');
   assert.equal('context_shifts' in ends.timings, false);
-  for (const [answer, dropped] of [[goesOn, 23], [last, 22]]) {
+  for (const [answer, dropped] of [
+    [goesOn, 23],
+    [last, 22],
+  ]) {
     assert.equal(answer.usage.completion_tokens, 200);
     assert.equal(answer.choices[0].finish_reason, 'length');
     // 204 tokens go through a context of 48, which is emptied by so many.

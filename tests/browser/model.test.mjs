@@ -73,7 +73,10 @@ for (const [model, formats] of Object.entries(FORMATS)) {
       `/golden/${model}-q8_0.gguf`,
       cases.map(({ text }) => text),
     );
-    assert.deepEqual(actual, cases.map(({ text, ids }) => ({ text, ids })));
+    assert.deepEqual(
+      actual,
+      cases.map(({ text, ids }) => ({ text, ids })),
+    );
   });
 }
 
@@ -99,7 +102,12 @@ for (const worker of [true, false]) {
 test('a relative URL, a URL object, a File and a Blob load the same model', async () => {
   const ids = await stage.run(async () => {
     const bytes = await (await fetch('/golden/tied-q8_0.gguf')).arrayBuffer();
-    const sources = ['../golden/tied-q8_0.gguf', new URL('/golden/tied-q8_0.gguf', location.href), new File([bytes], 'tied.gguf'), new Blob([bytes])];
+    const sources = [
+      '../golden/tied-q8_0.gguf',
+      new URL('/golden/tied-q8_0.gguf', location.href),
+      new File([bytes], 'tied.gguf'),
+      new Blob([bytes]),
+    ];
     const found = [];
     for (const source of sources) found.push(await withEngine(source, {}, (engine) => argmaxOfLastRow(engine, [1, 2, 3])));
     return found;
@@ -111,7 +119,10 @@ test('a relative URL, a URL object, a File and a Blob load the same model', asyn
 test('loading reports bytes and a total, and info says what was loaded', async () => {
   const { progress, info } = await stage.run(() => {
     const seen = [];
-    return withEngine('/golden/tied-f32.gguf', { onProgress: (event) => seen.push(event) }, async (engine) => ({ progress: seen, info: engine.info }));
+    return withEngine('/golden/tied-f32.gguf', { onProgress: (event) => seen.push(event) }, async (engine) => ({
+      progress: seen,
+      info: engine.info,
+    }));
   });
   const size = statSync(join(golden, 'tied-f32.gguf')).size;
   for (const [i, { loaded, total }] of progress.entries()) {
@@ -151,14 +162,23 @@ function largeModel() {
   const { entries, tensors } = readGguf(readFileSync(join(golden, 'tied-f32.gguf')));
   const [hidden, heads, kvHeads, headDim, ffn] = [1024, 8, 2, 128, 3328];
   const sizes = {
-    embedding_length: hidden, feed_forward_length: ffn, 'attention.head_count': heads, 'attention.head_count_kv': kvHeads,
-    'attention.key_length': headDim, 'attention.value_length': headDim, 'rope.dimension_count': headDim,
+    embedding_length: hidden,
+    feed_forward_length: ffn,
+    'attention.head_count': heads,
+    'attention.head_count_kv': kvHeads,
+    'attention.key_length': headDim,
+    'attention.value_length': headDim,
+    'rope.dimension_count': headDim,
   };
   for (const [key, value] of Object.entries(sizes)) if (entries.has(`llama.${key}`)) entries.set(`llama.${key}`, uint32Entry(value));
   const shapes = [
-    [/attn_q\.weight$/, [hidden, heads * headDim]], [/attn_[kv]\.weight$/, [hidden, kvHeads * headDim]],
-    [/attn_output\.weight$/, [heads * headDim, hidden]], [/ffn_(gate|up)\.weight$/, [hidden, ffn]], [/ffn_down\.weight$/, [ffn, hidden]],
-    [/norm\.weight$/, [hidden]], [/^token_embd\.weight$/, [hidden, 288]],
+    [/attn_q\.weight$/, [hidden, heads * headDim]],
+    [/attn_[kv]\.weight$/, [hidden, kvHeads * headDim]],
+    [/attn_output\.weight$/, [heads * headDim, hidden]],
+    [/ffn_(gate|up)\.weight$/, [hidden, ffn]],
+    [/ffn_down\.weight$/, [ffn, hidden]],
+    [/norm\.weight$/, [hidden]],
+    [/^token_embd\.weight$/, [hidden, 288]],
   ];
   const larger = tensors.map(({ name }) => {
     const dims = shapes.find(([pattern]) => pattern.test(name))?.[1];

@@ -24,7 +24,10 @@ const openDemo = (options = {}) => stage.openPage({ url: `${stage.origin}/`, all
 async function loadSmallModel(page) {
   if (!(await page.locator('#model').isVisible())) await page.locator('#model-panel > summary').click();
   await page.locator('#file').setInputFiles(join(golden, 'tied-q8_0.gguf'));
-  await page.locator('#model-summary').filter({ hasText: /Loaded in/ }).waitFor({ state: 'attached' });
+  await page
+    .locator('#model-summary')
+    .filter({ hasText: /Loaded in/ })
+    .waitFor({ state: 'attached' });
 }
 
 async function overflows(page) {
@@ -89,7 +92,8 @@ test('a dropped file is loaded', LIMIT, async () => {
   await page.evaluate(async () => {
     const transfer = new DataTransfer();
     transfer.items.add(new File([await (await fetch('/golden/tied-q8_0.gguf')).arrayBuffer()], 'dropped.gguf'));
-    for (const type of ['dragenter', 'dragover', 'drop']) document.body.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+    for (const type of ['dragenter', 'dragover', 'drop'])
+      document.body.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
   });
   await page.locator('#file-name').filter({ hasText: 'dropped.gguf' }).waitFor();
   await close();

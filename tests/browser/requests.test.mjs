@@ -16,7 +16,10 @@ after(() => stage.close());
 function withModel(fn, argument = {}, options = {}) {
   return stage.run(
     ([model, source, value, loadOptions]) => withEngine(model, loadOptions, (engine) => (0, eval)(`(${source})`)(engine, value)),
-    MODEL, String(fn), argument, options,
+    MODEL,
+    String(fn),
+    argument,
+    options,
   );
 }
 
@@ -24,12 +27,17 @@ for (const worker of [true, false]) {
   const where = worker ? 'in the worker' : 'on the page';
 
   test(`chat: the whole answer has OpenAI's shape (${where})`, async () => {
-    const answer = await withModel((engine, ask) => engine.chat.completions.create({ ...ask, model: 'any', max_tokens: 8 }), ASK, { worker });
+    const answer = await withModel((engine, ask) => engine.chat.completions.create({ ...ask, model: 'any', max_tokens: 8 }), ASK, {
+      worker,
+    });
     assert.match(answer.id, /^chatcmpl-[0-9a-f]{24}$/);
     assert.equal(answer.object, 'chat.completion');
     assert.ok(Math.abs(answer.created - Date.now() / 1000) < 600);
     const { message, finish_reason, index, logprobs, token_ids } = answer.choices[0];
-    assert.deepEqual({ index, logprobs, finish_reason, role: message.role }, { index: 0, logprobs: null, finish_reason: 'length', role: 'assistant' });
+    assert.deepEqual(
+      { index, logprobs, finish_reason, role: message.role },
+      { index: 0, logprobs: null, finish_reason: 'length', role: 'assistant' },
+    );
     assert.equal(typeof message.content, 'string');
     assert.equal(token_ids.length, 8);
     const { prompt_tokens, completion_tokens, total_tokens } = answer.usage;
@@ -45,14 +53,18 @@ for (const worker of [true, false]) {
         whole: await engine.chat.completions.create({ ...ask, max_tokens: 50 }),
         chunks: await collect(await engine.chat.completions.create({ ...ask, max_tokens: 50, stream: true })),
       }),
-      ASK, { worker },
+      ASK,
+      { worker },
     );
     assert.ok(chunks.length > 2);
     assert.equal(new Set(chunks.map(({ id }) => id)).size, 1);
     assert.ok(chunks.every(({ object }) => object === 'chat.completion.chunk'));
     assert.deepEqual(chunks[0].choices[0].delta, { role: 'assistant', content: '' });
     assert.equal(chunks.map(({ choices }) => choices[0].delta.content ?? '').join(''), whole.choices[0].message.content);
-    assert.deepEqual(chunks.flatMap(({ choices }) => choices[0].token_ids), whole.choices[0].token_ids);
+    assert.deepEqual(
+      chunks.flatMap(({ choices }) => choices[0].token_ids),
+      whole.choices[0].token_ids,
+    );
     assert.ok(chunks.slice(0, -1).every(({ choices, usage }) => choices[0].finish_reason === null && usage === undefined));
     assert.equal(chunks.at(-1).choices[0].finish_reason, 'length');
     assert.deepEqual(countsOf(chunks.at(-1).usage), countsOf(whole.usage));
@@ -62,7 +74,10 @@ for (const worker of [true, false]) {
 test('completions: answer and stream have the shape text_completion', async () => {
   const { whole, chunks } = await withModel(async (engine) => {
     const ask = { prompt: 'A lamp was', temperature: 0, ignore_eos: true, max_tokens: 12 };
-    return { whole: await engine.completions.create(ask), chunks: await collect(await engine.completions.create({ ...ask, stream: true })) };
+    return {
+      whole: await engine.completions.create(ask),
+      chunks: await collect(await engine.completions.create({ ...ask, stream: true })),
+    };
   });
   assert.match(whole.id, /^cmpl-/);
   assert.equal(whole.object, 'text_completion');
@@ -74,7 +89,8 @@ test('completions: answer and stream have the shape text_completion', async () =
 
 test('include_usage sends the usage in a chunk without choices', async () => {
   const chunks = await withModel(
-    async (engine, ask) => collect(await engine.chat.completions.create({ ...ask, max_tokens: 4, stream: true, stream_options: { include_usage: true } })),
+    async (engine, ask) =>
+      collect(await engine.chat.completions.create({ ...ask, max_tokens: 4, stream: true, stream_options: { include_usage: true } })),
     ASK,
   );
   assert.deepEqual(chunks.at(-1).choices, []);
@@ -92,7 +108,12 @@ test('a stop string ends the answer and is not part of it', async () => {
     const stop = [...whole].slice(middle, middle + 3).join('');
     const answer = await engine.chat.completions.create({ ...request, stop });
     const chunks = await collect(await engine.chat.completions.create({ ...request, stop: ['never in there', stop], stream: true }));
-    return { full: whole, stop, stopped: answer.choices[0], streamed: chunks.map(({ choices }) => choices[0].delta.content ?? '').join('') };
+    return {
+      full: whole,
+      stop,
+      stopped: answer.choices[0],
+      streamed: chunks.map(({ choices }) => choices[0].delta.content ?? '').join(''),
+    };
   }, ASK);
   assert.equal(stopped.finish_reason, 'stop');
   assert.equal(stopped.message.content, full.slice(0, full.indexOf(stop)));
@@ -166,28 +187,40 @@ test('a signal rejects a promise with "aborted" and ends a stream early', async 
 
 for (const worker of [true, false]) {
   test(`with maxSequences requests run together, each as if it were alone (${worker ? 'in the worker' : 'on the page'})`, async () => {
-    const result = await withModel(async (engine) => {
-      const prompts = ['The small boat', 'A lamp was lit', 'Where have you been', 'Once more'];
-      const create = (i, more = {}) =>
-        engine.completions.create({ prompt: prompts[i], temperature: i % 2, seed: i, top_p: i === 3 ? 0.9 : 1, ignore_eos: true, max_tokens: 24 + i, ...more });
-      const ids = (answer) => answer.choices[0].token_ids.join();
-      const alone = [];
-      for (const i of prompts.keys()) alone.push(ids(await create(i)));
-      const together = (await Promise.all(prompts.map((_, i) => create(i)))).map(ids);
-      // Streams that are read side by side, of which one is left in the middle; a fourth that had to wait goes on.
-      const streams = await Promise.all([0, 1, 2].map((i) => create(i, { stream: true })));
-      const waiting = create(3);
-      const read = async (stream, most) => {
-        const chunks = [];
-        for await (const chunk of stream) {
-          chunks.push(chunk);
-          if (chunks.length >= most) break;
-        }
-        return chunks.flatMap(({ choices }) => choices[0].token_ids).join();
-      };
-      const [first, left, third] = await Promise.all([read(streams[0], Infinity), read(streams[1], 2), read(streams[2], Infinity)]);
-      return { alone, together, left, streamed: [first, third, ids(await waiting)], sequences: engine.info.max_sequences };
-    }, {}, { worker, maxSequences: 3 });
+    const result = await withModel(
+      async (engine) => {
+        const prompts = ['The small boat', 'A lamp was lit', 'Where have you been', 'Once more'];
+        const create = (i, more = {}) =>
+          engine.completions.create({
+            prompt: prompts[i],
+            temperature: i % 2,
+            seed: i,
+            top_p: i === 3 ? 0.9 : 1,
+            ignore_eos: true,
+            max_tokens: 24 + i,
+            ...more,
+          });
+        const ids = (answer) => answer.choices[0].token_ids.join();
+        const alone = [];
+        for (const i of prompts.keys()) alone.push(ids(await create(i)));
+        const together = (await Promise.all(prompts.map((_, i) => create(i)))).map(ids);
+        // Streams that are read side by side, of which one is left in the middle; a fourth that had to wait goes on.
+        const streams = await Promise.all([0, 1, 2].map((i) => create(i, { stream: true })));
+        const waiting = create(3);
+        const read = async (stream, most) => {
+          const chunks = [];
+          for await (const chunk of stream) {
+            chunks.push(chunk);
+            if (chunks.length >= most) break;
+          }
+          return chunks.flatMap(({ choices }) => choices[0].token_ids).join();
+        };
+        const [first, left, third] = await Promise.all([read(streams[0], Infinity), read(streams[1], 2), read(streams[2], Infinity)]);
+        return { alone, together, left, streamed: [first, third, ids(await waiting)], sequences: engine.info.max_sequences };
+      },
+      {},
+      { worker, maxSequences: 3 },
+    );
     assert.equal(result.sequences, 3);
     assert.deepEqual(result.together, result.alone);
     assert.deepEqual(result.streamed, [result.alone[0], result.alone[2], result.alone[3]]);
@@ -195,49 +228,69 @@ for (const worker of [true, false]) {
   });
 
   test(`a draft model drafts, and the answer stays the model's (${worker ? 'in the worker' : 'on the page'})`, async () => {
-    const { plain, drafted, draft, timings } = await withModel(async (engine) => {
-      const create = (more) => engine.completions.create({ prompt: 'The small boat', temperature: 0, ignore_eos: true, max_tokens: 40, ...more });
-      const plain = await create({});
-      const drafted = await create({ speculation: { type: 'draft_model', max_tokens: 4 } });
-      return { plain: plain.choices[0], drafted: drafted.choices[0], draft: engine.info.draft, timings: drafted.timings };
-    }, {}, { worker, draft: '/golden/tied-q4_0.gguf' });
+    const { plain, drafted, draft, timings } = await withModel(
+      async (engine) => {
+        const create = (more) =>
+          engine.completions.create({ prompt: 'The small boat', temperature: 0, ignore_eos: true, max_tokens: 40, ...more });
+        const plain = await create({});
+        const drafted = await create({ speculation: { type: 'draft_model', max_tokens: 4 } });
+        return { plain: plain.choices[0], drafted: drafted.choices[0], draft: engine.info.draft, timings: drafted.timings };
+      },
+      {},
+      { worker, draft: '/golden/tied-q4_0.gguf' },
+    );
     assert.deepEqual(drafted, plain);
     assert.equal(draft.quantization, 'Q4_0');
     assert.ok(timings.draft_tokens > 0 && timings.accepted_draft_tokens <= timings.draft_tokens);
-    const { error, progress } = await stage.run(async ([model, worker]) => {
-      const progress = [];
-      const error = await failure(rillm.Engine.load(model, { worker, draft: '/golden/untied-q8_0.gguf' }));
-      const engine = await rillm.Engine.load(model, { worker, draft: '/golden/tied-q4_0.gguf', onProgress: (now) => progress.push(now) });
-      await engine.dispose();
-      return { error, progress };
-    }, MODEL, worker);
+    const { error, progress } = await stage.run(
+      async ([model, worker]) => {
+        const progress = [];
+        const error = await failure(rillm.Engine.load(model, { worker, draft: '/golden/untied-q8_0.gguf' }));
+        const engine = await rillm.Engine.load(model, { worker, draft: '/golden/tied-q4_0.gguf', onProgress: (now) => progress.push(now) });
+        await engine.dispose();
+        return { error, progress };
+      },
+      MODEL,
+      worker,
+    );
     assert.equal(error.code, 'vocabulary_mismatch');
     assert.equal(progress.filter(({ phase }) => phase === 'ready').length, 1);
     assert.equal(progress.at(-1).loaded, progress.at(-1).total);
     const loaded = progress.filter(({ phase }) => phase !== 'header').map((now) => now.loaded);
-    assert.deepEqual(loaded, [...loaded].sort((a, b) => a - b));
+    assert.deepEqual(
+      loaded,
+      [...loaded].sort((a, b) => a - b),
+    );
   });
 
   test(`requests at the same time are answered in order, each as if it were alone (${worker ? 'in the worker' : 'on the page'})`, async () => {
-    const { alone, together, order } = await withModel(async (engine) => {
-      const prompts = ['The small boat', 'A lamp was lit', 'Where have you been'];
-      const create = (prompt) => engine.completions.create({ prompt, temperature: 0, ignore_eos: true, max_tokens: 16 });
-      const alone = [];
-      for (const prompt of prompts) alone.push((await create(prompt)).choices[0].text);
-      const order = [];
-      const together = await Promise.all(prompts.map((prompt, i) => create(prompt).finally(() => order.push(i))));
-      return { alone, together: together.map(({ choices }) => choices[0].text), order };
-    }, {}, { worker });
+    const { alone, together, order } = await withModel(
+      async (engine) => {
+        const prompts = ['The small boat', 'A lamp was lit', 'Where have you been'];
+        const create = (prompt) => engine.completions.create({ prompt, temperature: 0, ignore_eos: true, max_tokens: 16 });
+        const alone = [];
+        for (const prompt of prompts) alone.push((await create(prompt)).choices[0].text);
+        const order = [];
+        const together = await Promise.all(prompts.map((prompt, i) => create(prompt).finally(() => order.push(i))));
+        return { alone, together: together.map(({ choices }) => choices[0].text), order };
+      },
+      {},
+      { worker },
+    );
     assert.deepEqual(together, alone);
     assert.deepEqual(order, [0, 1, 2]);
   });
 
   test(`a stream that nobody reads does not hold up the next request (${worker ? 'in the worker' : 'on the page'})`, async () => {
-    const { next, late } = await withModel(async (engine, ask) => {
-      const unread = await engine.chat.completions.create({ ...ask, max_tokens: 80, stream: true });
-      const next = await engine.chat.completions.create({ ...ask, max_tokens: 5 });
-      return { next: next.usage.completion_tokens, late: (await collect(unread)).flatMap(({ choices }) => choices[0].token_ids).length };
-    }, ASK, { worker });
+    const { next, late } = await withModel(
+      async (engine, ask) => {
+        const unread = await engine.chat.completions.create({ ...ask, max_tokens: 80, stream: true });
+        const next = await engine.chat.completions.create({ ...ask, max_tokens: 5 });
+        return { next: next.usage.completion_tokens, late: (await collect(unread)).flatMap(({ choices }) => choices[0].token_ids).length };
+      },
+      ASK,
+      { worker },
+    );
     assert.equal(next, 5);
     assert.equal(late, 80);
   });
@@ -298,11 +351,24 @@ test('sync, stats and resetStats', async () => {
     await engine.resetStats();
     return { before, reset: await engine.stats() };
   }, ASK);
-  for (const counter of ['dispatches', 'passes', 'submits', 'maps', 'buffers_created', 'bind_groups_created', 'pipelines_created', 'bytes_uploaded', 'bytes_read_back', 'live_bytes', 'wasm_memory_bytes']) {
+  for (const counter of [
+    'dispatches',
+    'passes',
+    'submits',
+    'maps',
+    'buffers_created',
+    'bind_groups_created',
+    'pipelines_created',
+    'bytes_uploaded',
+    'bytes_read_back',
+    'live_bytes',
+    'wasm_memory_bytes',
+  ]) {
     assert.ok(before[counter] > 0, `${counter} is ${before[counter]}`);
   }
   for (const cache of ['uniforms', 'bind_groups', 'pipelines']) {
-    for (const counter of ['hits', 'misses', 'evictions', 'entries']) assert.equal(typeof before[cache][counter], 'number', `${cache}.${counter}`);
+    for (const counter of ['hits', 'misses', 'evictions', 'entries'])
+      assert.equal(typeof before[cache][counter], 'number', `${cache}.${counter}`);
   }
   assert.equal(reset.dispatches, 0);
   assert.equal(reset.submits, 0);
@@ -311,7 +377,9 @@ test('sync, stats and resetStats', async () => {
 
 test('renderTemplate renders, and rejects a broken template with "chat_template"', async () => {
   const { text, broken } = await stage.run(async () => ({
-    text: await rillm.renderTemplate('{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}', { messages: [{ role: 'user', content: ' hi ' }] }),
+    text: await rillm.renderTemplate('{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}', {
+      messages: [{ role: 'user', content: ' hi ' }],
+    }),
     broken: await failure(rillm.renderTemplate('{% for m in %}', {})),
   }));
   assert.equal(text, '<user>hi');

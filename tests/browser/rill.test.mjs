@@ -30,7 +30,18 @@ function rill(...args) {
 const onSwiftShader = (...args) => rill(...args, '--adapter', 'swiftshader');
 
 test('generate --prompt', LIMIT, async () => {
-  const { status, result } = await onSwiftShader('generate', '--model', MODEL, '--prompt', 'The small boat', '--max-tokens', '6', '--temperature', '0', '--ignore-eos');
+  const { status, result } = await onSwiftShader(
+    'generate',
+    '--model',
+    MODEL,
+    '--prompt',
+    'The small boat',
+    '--max-tokens',
+    '6',
+    '--temperature',
+    '0',
+    '--ignore-eos',
+  );
   assert.equal(status, 0, JSON.stringify(result));
   assert.deepEqual(Object.keys(result).sort(), ['finish_reason', 'stats', 'text', 'timings', 'token_ids', 'usage']);
   assert.equal(result.token_ids.length, 6);
@@ -42,7 +53,26 @@ test('generate --prompt', LIMIT, async () => {
 test('generate --messages', LIMIT, async () => {
   const file = join(folder, 'messages.json');
   writeFileSync(file, JSON.stringify([{ role: 'user', content: 'Hi' }]));
-  const args = ['generate', '--model', MODEL, '--messages', file, '--max-tokens', '6', '--temperature', '1', '--seed', '3', '--ignore-eos', '--set', 'top_p=0.9', '--context-length', '64', '--kv-cache', 'f16'];
+  const args = [
+    'generate',
+    '--model',
+    MODEL,
+    '--messages',
+    file,
+    '--max-tokens',
+    '6',
+    '--temperature',
+    '1',
+    '--seed',
+    '3',
+    '--ignore-eos',
+    '--set',
+    'top_p=0.9',
+    '--context-length',
+    '64',
+    '--kv-cache',
+    'f16',
+  ];
   const [first, second] = [await onSwiftShader(...args), await onSwiftShader(...args)];
   assert.equal(first.status, 0, JSON.stringify(first.result));
   assert.deepEqual(first.result.token_ids, second.result.token_ids);
@@ -109,7 +139,16 @@ test('bench decode counts what one warm token costs', LIMIT, async () => {
   assert.ok(result.tokens_per_s > 0);
   assert.equal(typeof result.adapter.vendor, 'string');
   const { per_warm_token } = result;
-  assert.deepEqual(Object.keys(per_warm_token).sort(), ['bind_groups_created', 'buffers_created', 'dispatches', 'maps', 'passes', 'pipelines_created', 'submits', 'uniform_writes']);
+  assert.deepEqual(Object.keys(per_warm_token).sort(), [
+    'bind_groups_created',
+    'buffers_created',
+    'dispatches',
+    'maps',
+    'passes',
+    'pipelines_created',
+    'submits',
+    'uniform_writes',
+  ]);
   // Five dispatches a layer and four around them, in a submit, a pass and a map that several steps share.
   const { dispatches, submits, passes, maps, ...others } = per_warm_token;
   assert.equal(dispatches, 2 * 5 + 4);
@@ -153,7 +192,10 @@ const WRONG = {
   'a field whose value is no JSON': [['generate', '--model', MODEL, '--prompt', 'a', '--set', 'stop=END'], 'invalid_usage'],
   'a field that requests do not have': [['generate', '--model', MODEL, '--prompt', 'a', '--set', 'colour="red"'], 'invalid_request'],
   'messages that are not there': [['generate', '--model', MODEL, '--messages', '/no/such.json'], 'read'],
-  'a model that is no model': [['tokenize', '--model', join(root, 'LICENSE-APACHE'), '--text', 'a', '--adapter', 'swiftshader'], 'not_gguf'],
+  'a model that is no model': [
+    ['tokenize', '--model', join(root, 'LICENSE-APACHE'), '--text', 'a', '--adapter', 'swiftshader'],
+    'not_gguf',
+  ],
 };
 
 for (const [what, [args, code]] of Object.entries(WRONG)) {

@@ -22,7 +22,15 @@ before(async () => {
   const pointer = join(stage.made, 'pointer.gguf');
   writeFileSync(pointer, 'version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 99\n');
   hub = await serveHub({
-    'some/quants': { files: { 'README.md': model('tied.ids.json'), 'Tied-Q8_0.gguf': model('tied-q8_0.gguf'), 'Tied-Q4_0.gguf': model('tied-q4_0.gguf'), 'mmproj-f16.gguf': model('tied-f16.gguf') }, revisions: ['v2', 'refs/pr/1'] },
+    'some/quants': {
+      files: {
+        'README.md': model('tied.ids.json'),
+        'Tied-Q8_0.gguf': model('tied-q8_0.gguf'),
+        'Tied-Q4_0.gguf': model('tied-q4_0.gguf'),
+        'mmproj-f16.gguf': model('tied-f16.gguf'),
+      },
+      revisions: ['v2', 'refs/pr/1'],
+    },
     'some/unclear': { files: { 'a-Q4_0.gguf': model('tied-q4_0.gguf'), 'b-Q4_0.gguf': model('untied-q4_0.gguf') } },
     'some/folder': { files: filesOf(SHARDED) },
     'some/gated': { files: { 'model-Q8_0.gguf': model('tied-q8_0.gguf') }, gated: true },
@@ -39,10 +47,17 @@ after(async () => {
 /** Loads a model from a source that `make` gives in the page, and takes the token that follows the golden prompt. */
 async function nextToken(make, options = {}, parameters = undefined, allowed = []) {
   const prompt = goldenJson('tied.ids.json');
-  return stage.runWith({ allowed }, async ([code, more, values, ids]) => {
-    const source = await new Function('values', `return (${code})(values)`)(values);
-    return withEngine(source, more, (engine) => argmaxOfLastRow(engine, ids));
-  }, make.toString(), options, parameters, prompt);
+  return stage.runWith(
+    { allowed },
+    async ([code, more, values, ids]) => {
+      const source = await new Function('values', `return (${code})(values)`)(values);
+      return withEngine(source, more, (engine) => argmaxOfLastRow(engine, ids));
+    },
+    make.toString(),
+    options,
+    parameters,
+    prompt,
+  );
 }
 
 async function wantedToken(name = '/golden/tied-q8_0.gguf') {
@@ -50,11 +65,16 @@ async function wantedToken(name = '/golden/tied-q8_0.gguf') {
 }
 
 const failing = (source, options, allowed = REQUEST_FAILED) =>
-  stage.runWith({ allowed }, async ([place, more]) => {
-    const inWorker = await failure(() => rillm.Engine.load(place, more));
-    const onPage = await failure(() => rillm.Engine.load(place, { ...more, worker: false }));
-    return { ...inWorker, same: inWorker.message === onPage.message };
-  }, source, options);
+  stage.runWith(
+    { allowed },
+    async ([place, more]) => {
+      const inWorker = await failure(() => rillm.Engine.load(place, more));
+      const onPage = await failure(() => rillm.Engine.load(place, { ...more, worker: false }));
+      return { ...inWorker, same: inWorker.message === onPage.message };
+    },
+    source,
+    options,
+  );
 
 describe('the hub', () => {
   const options = (more = {}) => ({ hub: { endpoint: hub.endpoint, ...more.hub }, ...more.options });
@@ -71,7 +91,13 @@ describe('the hub', () => {
       const [token, wanted] = [await nextToken((value) => value, options(), reference), await wantedToken(`/golden/${file}`)];
       assert.equal(token, wanted);
       // One question about the repository, and of the file's addresses only the first is the hub's.
-      assert.equal(asked('hub').length, 2, asked('hub').map(({ url }) => url).join());
+      assert.equal(
+        asked('hub').length,
+        2,
+        asked('hub')
+          .map(({ url }) => url)
+          .join(),
+      );
       assert.match(asked('hub')[1].url, /\/resolve\/[0-9a-f]{40}\//);
       assert.ok(asked('store').every(({ headers }) => headers.range !== undefined));
     });
@@ -94,17 +120,23 @@ describe('the hub', () => {
   test('an address in the store that has expired is asked for again', LIMIT, async () => {
     hub.requests.length = 0;
     // Every question to the hub about the file makes the addresses before it expire, also those of the first block.
-    const count = await stage.runWith({ allowed: REQUEST_FAILED }, async ([reference, more, origin]) => {
-      const real = globalThis.fetch;
-      let expired = 0;
-      globalThis.fetch = async (url, init) => {
-        if (String(url).includes('signature=') && expired++ === 0) await real(`${origin}/expire`, { method: 'POST' });
-        return real(url, init);
-      };
-      await withEngine(reference, { ...more, worker: false }, () => {});
-      globalThis.fetch = real;
-      return expired;
-    }, 'hf:some/quants:Q8_0', options(), await expirer());
+    const count = await stage.runWith(
+      { allowed: REQUEST_FAILED },
+      async ([reference, more, origin]) => {
+        const real = globalThis.fetch;
+        let expired = 0;
+        globalThis.fetch = async (url, init) => {
+          if (String(url).includes('signature=') && expired++ === 0) await real(`${origin}/expire`, { method: 'POST' });
+          return real(url, init);
+        };
+        await withEngine(reference, { ...more, worker: false }, () => {});
+        globalThis.fetch = real;
+        return expired;
+      },
+      'hf:some/quants:Q8_0',
+      options(),
+      await expirer(),
+    );
     assert.ok(count >= 1, 'the file has more than its first block');
     assert.ok(asked('hub').length >= 3);
   });
@@ -217,7 +249,12 @@ describe('other sources', () => {
     'an index by its address': (origin) => `${origin}/folders/llama_sharded_f16/model.safetensors.index.json`,
     'the files of a folder': async (origin) => {
       const names = await (await fetch(`${origin}/folders-list/llama_sharded_f16`)).json();
-      return Promise.all(names.map(async (name) => ({ name: `chosen/${name}`, data: await (await fetch(`${origin}/folders/llama_sharded_f16/${name}`)).blob() })));
+      return Promise.all(
+        names.map(async (name) => ({
+          name: `chosen/${name}`,
+          data: await (await fetch(`${origin}/folders/llama_sharded_f16/${name}`)).blob(),
+        })),
+      );
     },
     'a directory handle with a folder': async (origin) => {
       const names = await (await fetch(`${origin}/folders-list/llama_sharded_f16`)).json();
@@ -233,10 +270,16 @@ describe('other sources', () => {
   for (const [name, make] of Object.entries(folders)) {
     test(name, LIMIT, async () => {
       for (const worker of [true, false]) {
-        const found = await stage.runWith({ allowed: REQUEST_FAILED }, async ([code, origin, inWorker]) => {
-          const source = await new Function('values', `return (${code})(values)`)(origin);
-          return rillm.Engine.inspect(source, { worker: inWorker });
-        }, make.toString(), stage.origin, worker);
+        const found = await stage.runWith(
+          { allowed: REQUEST_FAILED },
+          async ([code, origin, inWorker]) => {
+            const source = await new Function('values', `return (${code})(values)`)(origin);
+            return rillm.Engine.inspect(source, { worker: inWorker });
+          },
+          make.toString(),
+          stage.origin,
+          worker,
+        );
         assert.deepEqual([found.format, found.files, found.problem], ['safetensors', 5, undefined]);
       }
     });
@@ -248,7 +291,15 @@ describe('other sources', () => {
       const results = {};
       for (const worker of [true, false]) {
         results[worker] = [
-          await load({ size: 1000, read: () => { throw new Error('no') } }, { worker }),
+          await load(
+            {
+              size: 1000,
+              read: () => {
+                throw new Error('no');
+              },
+            },
+            { worker },
+          ),
           await load({ size: 1000, read: async () => Promise.reject(new Error('no')) }, { worker }),
           await load({ size: 1000, read: async () => 'text' }, { worker }),
           await load({ size: 1000, read: async () => new Uint8Array(3) }, { worker }),
@@ -263,28 +314,46 @@ describe('other sources', () => {
       }
       return results;
     });
-    const wanted = ['read', 'read', 'read', 'truncated', 'invalid_request', 'not_gguf', 'not_found', 'invalid_file', 'invalid_file', 'invalid_request', 'invalid_request'];
+    const wanted = [
+      'read',
+      'read',
+      'read',
+      'truncated',
+      'invalid_request',
+      'not_gguf',
+      'not_found',
+      'invalid_file',
+      'invalid_file',
+      'invalid_request',
+      'invalid_request',
+    ];
     assert.deepEqual(codes, { true: wanted, false: wanted });
   });
 
   test('a file of more than 4 GiB: offsets stay whole', LIMIT, async () => {
     const header = readFileSync(model('tied-q8_0.gguf'));
-    const found = await stage.runWith({}, async ([bytes]) => {
-      const start = Uint8Array.from(bytes);
-      const size = 5 * 2 ** 30 + 12345;
-      const reads = [];
-      const source = {
-        size, name: 'large.gguf',
-        read: async (offset, length) => {
-          reads.push([offset, length]);
-          const part = new Uint8Array(length);
-          if (offset < start.length) part.set(start.subarray(offset, Math.min(offset + length, start.length)));
-          return part;
-        },
-      };
-      const { file_bytes, problem } = await rillm.Engine.inspect(source);
-      return { file_bytes, problem, reads };
-    }, [...header], 0);
+    const found = await stage.runWith(
+      {},
+      async ([bytes]) => {
+        const start = Uint8Array.from(bytes);
+        const size = 5 * 2 ** 30 + 12345;
+        const reads = [];
+        const source = {
+          size,
+          name: 'large.gguf',
+          read: async (offset, length) => {
+            reads.push([offset, length]);
+            const part = new Uint8Array(length);
+            if (offset < start.length) part.set(start.subarray(offset, Math.min(offset + length, start.length)));
+            return part;
+          },
+        };
+        const { file_bytes, problem } = await rillm.Engine.inspect(source);
+        return { file_bytes, problem, reads };
+      },
+      [...header],
+      0,
+    );
     assert.equal(found.file_bytes, 5 * 2 ** 30 + 12345);
     assert.equal(found.problem, undefined);
     assert.ok(found.reads.every(([offset, length]) => offset + length < 16 * 2 ** 20));

@@ -18,7 +18,11 @@ after(() => stage.close());
 
 const SCHEMA = {
   type: 'object',
-  properties: { name: { type: 'string', maxLength: 20 }, age: { type: 'integer', minimum: 0, maximum: 120 }, tags: { type: 'array', items: { enum: ['a', 'b'] }, maxItems: 2 } },
+  properties: {
+    name: { type: 'string', maxLength: 20 },
+    age: { type: 'integer', minimum: 0, maximum: 120 },
+    tags: { type: 'array', items: { enum: ['a', 'b'] }, maxItems: 2 },
+  },
   required: ['name', 'age', 'tags'],
   additionalProperties: false,
 };
@@ -43,12 +47,27 @@ for (const worker of [true, false]) {
       let streamed = '';
       for await (const chunk of await ask({ response_format, stream: true })) streamed += chunk.choices[0]?.delta.content ?? '';
       const others = [];
-      for (const structured_outputs of [{ regex: '[a-z]{3,8} [0-9]{2}' }, { choice: ['red fox', 'grey wolf'] }, { grammar: 'start: ("ab" | "ba"){2,3} "."' }, { json_object: true }]) {
+      for (const structured_outputs of [
+        { regex: '[a-z]{3,8} [0-9]{2}' },
+        { choice: ['red fox', 'grey wolf'] },
+        { grammar: 'start: ("ab" | "ba"){2,3} "."' },
+        { json_object: true },
+      ]) {
         others.push(await ask({ structured_outputs }, 'Anna is 12 years old. Answer in JSON with the keys name and age.'));
       }
       const refusals = [];
-      for (const structured_outputs of [{ regex: 'a(b' }, { grammar: 'start: "a"\nfoo ::: 1' }, { json: { type: 'integer', minimum: 2, maximum: 1 } }]) {
-        for (const stream of [false, true]) refusals.push(await ask({ structured_outputs, stream }).then(() => ({}), ({ code, message }) => ({ code, message })));
+      for (const structured_outputs of [
+        { regex: 'a(b' },
+        { grammar: 'start: "a"\nfoo ::: 1' },
+        { json: { type: 'integer', minimum: 2, maximum: 1 } },
+      ]) {
+        for (const stream of [false, true])
+          refusals.push(
+            await ask({ structured_outputs, stream }).then(
+              () => ({}),
+              ({ code, message }) => ({ code, message }),
+            ),
+          );
       }
       const text = ({ choices: [{ message, finish_reason }] }) => [message.content, finish_reason];
       const usable = text(await ask({ max_tokens: 3 }));
@@ -58,7 +77,10 @@ for (const worker of [true, false]) {
     assert.equal(grammars(), 1);
     const [json, reason] = answers.first;
     const value = JSON.parse(json);
-    assert.deepEqual([Object.keys(value), typeof value.name, typeof value.age, Array.isArray(value.tags), reason], [['name', 'age', 'tags'], 'string', 'number', true, 'stop']);
+    assert.deepEqual(
+      [Object.keys(value), typeof value.name, typeof value.age, Array.isArray(value.tags), reason],
+      [['name', 'age', 'tags'], 'string', 'number', true, 'stop'],
+    );
     assert.equal(answers.streamed, json);
     const [regex, choice, grammar, object] = answers.others;
     assert.match(regex[0], /^[a-z]{3,8} [0-9]{2}$/);

@@ -12,13 +12,16 @@ const skip = !existsSync(join(root, MODEL)) && `not there: ${MODEL}`;
 
 const tool = (name, argument) => ({
   type: 'function',
-  function: { name, description: name, parameters: { type: 'object', properties: { [argument]: { type: 'string' } }, required: [argument] } },
+  function: {
+    name,
+    description: name,
+    parameters: { type: 'object', properties: { [argument]: { type: 'string' } }, required: [argument] },
+  },
 });
 const tools = [tool('get_weather', 'city'), tool('calculator', 'expression')];
 const messages = [{ role: 'user', content: 'What is the weather in Oslo?' }];
 /** A template that opens reasoning, which the demo model never closes by itself. */
-const thinking =
-  '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>\n';
+const thinking = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>\n';
 
 let stage;
 before(async () => (stage = await openStage()));
@@ -38,7 +41,12 @@ test('calls, reasoning and ends in the shapes of the API', { timeout: 300_000, s
         const stopped = await ask({ messages: [{ role: 'user', content: 'Tell me a story.' }], stop: ' a' });
         const refused = [];
         for (const request of [{ tools, tool_choice: 'always' }, { tools: [...tools, tools[0]] }, { tool_choice: 'required' }]) {
-          refused.push(await ask(request).then(() => 'taken', (error) => [error.code, error.message]));
+          refused.push(
+            await ask(request).then(
+              () => 'taken',
+              (error) => [error.code, error.message],
+            ),
+          );
         }
         return { whole, parts, forced, none, thought, stopped, refused };
       }),
@@ -73,6 +81,9 @@ test('calls, reasoning and ends in the shapes of the API', { timeout: 300_000, s
   assert.ok(seen.thought.usage.completion_tokens_details.reasoning_tokens >= 4);
   assert.equal(seen.stopped.choices[0].stop_reason, ' a');
   assert.equal(seen.stopped.choices[0].finish_reason, 'stop');
-  assert.deepEqual(seen.refused.map(([code]) => code), Array(3).fill('invalid_request'));
+  assert.deepEqual(
+    seen.refused.map(([code]) => code),
+    Array(3).fill('invalid_request'),
+  );
   assert.match(seen.refused[0][1], /tool_choice is "always"/);
 });

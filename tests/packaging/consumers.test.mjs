@@ -42,7 +42,11 @@ let browser;
 before(async () => {
   project = mkdtempSync(join(tmpdir(), 'rillm-consumer-'));
   golden = join(root, 'tests/golden/tiny_llama');
-  const tarball = join(root, 'pkg', readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')));
+  const tarball = join(
+    root,
+    'pkg',
+    readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')),
+  );
   writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
   const [program, args] = npm('install', '--no-audit', '--no-fund', '--offline', tarball);
   execFileSync(program, args, { cwd: project, stdio: 'pipe' });
@@ -60,7 +64,9 @@ async function resultsOf(url) {
   page.on('pageerror', (error) => faults.push(error.message));
   page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
   await page.goto(url);
-  await page.waitForFunction(() => globalThis.results !== undefined, null, { timeout: 120_000 }).catch((error) => faults.push(error.message));
+  await page
+    .waitForFunction(() => globalThis.results !== undefined, null, { timeout: 120_000 })
+    .catch((error) => faults.push(error.message));
   assert.deepEqual(faults, []);
   const results = await page.evaluate(() => globalThis.results);
   await page.close();
@@ -79,7 +85,21 @@ test('a TypeScript project type-checks against the package, and wrong uses do no
   mkdirSync(join(project, 'types'), { recursive: true });
   writeFileSync(join(project, 'types/use.ts'), TYPES);
   writeFileSync(join(project, 'types/gpu.ts'), GPU_TYPES);
-  const options = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--target', 'ES2022', '--module', 'ESNext', '--moduleResolution', 'bundler', '--lib', 'ES2022,DOM', '--types', ''];
+  const options = [
+    '--noEmit',
+    '--strict',
+    '--exactOptionalPropertyTypes',
+    '--target',
+    'ES2022',
+    '--module',
+    'ESNext',
+    '--moduleResolution',
+    'bundler',
+    '--lib',
+    'ES2022,DOM',
+    '--types',
+    '',
+  ];
   const tsc = join(root, 'node_modules/typescript/bin/tsc');
   try {
     execFileSync(process.execPath, [tsc, ...options, 'types/use.ts', 'types/gpu.ts'], { cwd: project, encoding: 'utf8' });
@@ -94,7 +114,10 @@ test('a vite build runs in Chromium, in the worker and on the page', LIMIT, asyn
   writeFileSync(join(site, 'index.html'), '<!doctype html><link rel="icon" href="data:,"><script type="module" src="./main.js"></script>');
   writeFileSync(join(site, 'main.js'), USE);
   const vite = join(root, 'node_modules/vite/bin/vite.js');
-  execFileSync(process.execPath, [vite, 'build', '--target', 'esnext', '--outDir', join(project, 'built'), '--emptyOutDir', site], { cwd: project, stdio: 'pipe' });
+  execFileSync(process.execPath, [vite, 'build', '--target', 'esnext', '--outDir', join(project, 'built'), '--emptyOutDir', site], {
+    cwd: project,
+    stdio: 'pipe',
+  });
   const server = await serve({ '/': join(project, 'built'), '/golden/': golden });
   try {
     check(await resultsOf(`${server.origin}/index.html`));
@@ -106,7 +129,10 @@ test('a vite build runs in Chromium, in the worker and on the page', LIMIT, asyn
 test('without a bundler, from another origin as from a CDN', LIMIT, async () => {
   const cdn = join(project, 'cdn');
   cpSync(join(project, 'node_modules/rillm/dist'), cdn, { recursive: true });
-  const other = await serve({ '/rillm/': cdn }, { handle: (_, response) => (response.setHeader('Access-Control-Allow-Origin', '*'), false) });
+  const other = await serve(
+    { '/rillm/': cdn },
+    { handle: (_, response) => (response.setHeader('Access-Control-Allow-Origin', '*'), false) },
+  );
   const page = `<!doctype html><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"${other.origin}/rillm/index.js","rillm/gpu":"${other.origin}/rillm/gpu/index.js"}}</script><script type="module">${USE}</script>`;
   const server = await serve(
     { '/golden/': golden },

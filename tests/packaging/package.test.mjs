@@ -17,8 +17,15 @@ const GRAMMAR_CEILING = 510_000;
 let tarball;
 let names;
 before(() => {
-  tarball = join(root, 'pkg', readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')));
-  names = execFileSync('tar', ['-tzf', tarball], { encoding: 'utf8' }).trim().split('\n').map((name) => name.replace(/^package\//, ''));
+  tarball = join(
+    root,
+    'pkg',
+    readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')),
+  );
+  names = execFileSync('tar', ['-tzf', tarball], { encoding: 'utf8' })
+    .trim()
+    .split('\n')
+    .map((name) => name.replace(/^package\//, ''));
 });
 
 const read = (name) => execFileSync('tar', ['-xzOf', tarball, `package/${name}`], { maxBuffer: 2 ** 28 });
@@ -28,9 +35,15 @@ test('the tarball holds the package and nothing else', () => {
     .filter((name) => name.endsWith('.ts'))
     .map((name) => name.replaceAll('\\', '/').replace(/\.ts$/, ''));
   const expected = [
-    'package.json', 'README.md', 'LICENSE-MIT', 'LICENSE-APACHE',
+    'package.json',
+    'README.md',
+    'LICENSE-MIT',
+    'LICENSE-APACHE',
     ...sources.flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`]),
-    'dist/wasm/rillm.js', 'dist/wasm/rillm_bg.wasm', 'dist/wasm/rillm_grammar.js', 'dist/wasm/rillm_grammar_bg.wasm',
+    'dist/wasm/rillm.js',
+    'dist/wasm/rillm_bg.wasm',
+    'dist/wasm/rillm_grammar.js',
+    'dist/wasm/rillm_grammar_bg.wasm',
   ];
   assert.deepEqual([...names].sort(), expected.sort());
 });
@@ -42,17 +55,23 @@ test('package.json: name, version of the crate, entry points that exist, no depe
   assert.equal(manifest.version, version);
   assert.equal(manifest.type, 'module');
   assert.equal(manifest.license, 'MIT OR Apache-2.0');
-  for (const field of ['dependencies', 'peerDependencies', 'optionalDependencies', 'scripts']) assert.equal(manifest[field], undefined, field);
+  for (const field of ['dependencies', 'peerDependencies', 'optionalDependencies', 'scripts'])
+    assert.equal(manifest[field], undefined, field);
   const targets = (entry) => (typeof entry === 'string' ? [entry] : Object.values(entry).flatMap(targets));
   for (const target of [manifest.main, manifest.types, ...targets(manifest.exports), ...manifest.sideEffects]) {
     assert.ok(names.includes(target.replace('./', '')), target);
   }
 });
 
-for (const [name, ceiling] of [['rillm', WASM_CEILING], ['rillm_grammar', GRAMMAR_CEILING]]) {
+for (const [name, ceiling] of [
+  ['rillm', WASM_CEILING],
+  ['rillm_grammar', GRAMMAR_CEILING],
+]) {
   test(`${name}_bg.wasm is below ${ceiling} bytes with brotli`, (t) => {
     const wasm = read(`dist/wasm/${name}_bg.wasm`);
-    const size = brotliCompressSync(wasm, { params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_SIZE_HINT]: wasm.length } }).length;
+    const size = brotliCompressSync(wasm, {
+      params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_SIZE_HINT]: wasm.length },
+    }).length;
     t.diagnostic(`${name}: ${wasm.length} bytes, brotli ${size}`);
     console.log(`${name}: ${wasm.length} bytes, brotli ${size}`);
     assert.ok(size < ceiling, `${size} bytes`);
@@ -78,7 +97,11 @@ test('error codes: Rust, TypeScript and the README agree', () => {
   const script = [...readFileSync(join(root, 'pkg-template/src/errors.ts'), 'utf8').matchAll(/^ {2}'(\w+)',$/gm)].map(([, code]) => code);
   // That can go wrong before there is any wasm to say so.
   assert.deepEqual([...script].sort(), [...rust, 'worker_unavailable'].sort());
-  const documented = [...String(read('README.md')).split('## Errors')[1].matchAll(/^\| `(\w+)` \|/gm)].map(([, code]) => code);
+  const documented = [
+    ...String(read('README.md'))
+      .split('## Errors')[1]
+      .matchAll(/^\| `(\w+)` \|/gm),
+  ].map(([, code]) => code);
   assert.deepEqual([...documented].sort(), [...script].sort());
 });
 

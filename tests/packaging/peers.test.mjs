@@ -19,7 +19,11 @@ const report = (name, decode16, decode512, prefill, loadMs, firstMs) => ({
   decode: [{ tokens_per_s: decode16 }, { tokens_per_s: decode512 }],
   prefill: { tokens_per_s: prefill },
 });
-const REPORTS = [report('rillm', 1000, 900, 26000, 1000, 1500), report('slower', 100, 90, 13000, 3000, 6000), { name: 'broken', error: 'no such thing' }];
+const REPORTS = [
+  report('rillm', 1000, 900, 26000, 1000, 1500),
+  report('slower', 100, 90, 13000, 3000, 6000),
+  { name: 'broken', error: 'no such thing' },
+];
 
 test('a ratio is above one where rillm has more tokens or takes less time', () => {
   assert.deepEqual(ratiosOf(REPORTS), [

@@ -2,10 +2,25 @@
 // It is compiled and not run. Each exception is named here with its reason, so that a new version of `openai` that has more, or a change
 // of ours, shows.
 
-import type { ChatCompletion, ChatCompletionAssistantMessageParam, ChatCompletionChunk, ChatCompletionContentPartRefusal, ChatCompletionContentPartText,
-  ChatCompletionCreateParamsBase, ChatCompletionCreateParamsNonStreaming, ChatCompletionCreateParamsStreaming, ChatCompletionDeveloperMessageParam,
-  ChatCompletionFunctionTool, ChatCompletionMessage, ChatCompletionMessageFunctionToolCall, ChatCompletionNamedToolChoice, ChatCompletionSystemMessageParam,
-  ChatCompletionTokenLogprob, ChatCompletionToolMessageParam, ChatCompletionUserMessageParam } from 'openai/resources/chat/completions';
+import type {
+  ChatCompletion,
+  ChatCompletionAssistantMessageParam,
+  ChatCompletionChunk,
+  ChatCompletionContentPartRefusal,
+  ChatCompletionContentPartText,
+  ChatCompletionCreateParamsBase,
+  ChatCompletionCreateParamsNonStreaming,
+  ChatCompletionCreateParamsStreaming,
+  ChatCompletionDeveloperMessageParam,
+  ChatCompletionFunctionTool,
+  ChatCompletionMessage,
+  ChatCompletionMessageFunctionToolCall,
+  ChatCompletionNamedToolChoice,
+  ChatCompletionSystemMessageParam,
+  ChatCompletionTokenLogprob,
+  ChatCompletionToolMessageParam,
+  ChatCompletionUserMessageParam,
+} from 'openai/resources/chat/completions';
 import type { Completion, CompletionCreateParamsBase, CompletionUsage } from 'openai/resources/completions';
 import type { CreateEmbeddingResponse, EmbeddingCreateParams } from 'openai/resources/embeddings';
 import type { ResponseFormatJSONObject, ResponseFormatJSONSchema, ResponseFormatText } from 'openai/resources/shared';
@@ -29,7 +44,13 @@ type NotCancelled<T> = T extends readonly (infer Item)[]
     : T;
 
 /** They have one type for an answer and for a chunk, which has no reason yet and `usage: null`, as in the API itself. */
-type CompletionChunkOfTheirs = With<Completion, { usage?: CompletionUsage | null; choices: With<Completion['choices'][number], { finish_reason: Completion['choices'][number]['finish_reason'] | null }>[] }>;
+type CompletionChunkOfTheirs = With<
+  Completion,
+  {
+    usage?: CompletionUsage | null;
+    choices: With<Completion['choices'][number], { finish_reason: Completion['choices'][number]['finish_reason'] | null }>[];
+  }
+>;
 
 export type Answers = [
   Fits<ChatCompletion, NotCancelled<ours.ChatCompletion>>,
@@ -55,7 +76,14 @@ export type Answers = [
 type Sound = 'audio' | 'modalities';
 /** Of their own service: who asked, what is kept, billed, searched or moderated, and how long and on which machines. */
 type Service =
-  | 'metadata' | 'moderation' | 'prompt_cache_key' | 'prompt_cache_options' | 'prompt_cache_retention' | 'safety_identifier' | 'service_tier' | 'store'
+  | 'metadata'
+  | 'moderation'
+  | 'prompt_cache_key'
+  | 'prompt_cache_options'
+  | 'prompt_cache_retention'
+  | 'safety_identifier'
+  | 'service_tier'
+  | 'store'
   | 'web_search_options';
 /** `tools` in its first form, deprecated. */
 type Functions = 'function_call' | 'functions';
@@ -68,14 +96,24 @@ type NotTaken = Sound | Service | Functions | OfTheirModels;
 type Parts<Message extends { content?: unknown }> = With<Message, { content: string | ChatCompletionContentPartText[] }>;
 type AssistantMessage = With<
   ChatCompletionAssistantMessageParam,
-  { content?: Exclude<ChatCompletionAssistantMessageParam['content'], unknown[]> | ChatCompletionContentPartText[]; tool_calls?: ChatCompletionMessageFunctionToolCall[] }
+  {
+    content?: Exclude<ChatCompletionAssistantMessageParam['content'], unknown[]> | ChatCompletionContentPartText[];
+    tool_calls?: ChatCompletionMessageFunctionToolCall[];
+  }
 >;
 /** Without the role of `function`, deprecated. */
 type Message =
-  | ChatCompletionDeveloperMessageParam | ChatCompletionSystemMessageParam | Parts<ChatCompletionUserMessageParam> | AssistantMessage | ChatCompletionToolMessageParam;
+  | ChatCompletionDeveloperMessageParam
+  | ChatCompletionSystemMessageParam
+  | Parts<ChatCompletionUserMessageParam>
+  | AssistantMessage
+  | ChatCompletionToolMessageParam;
 
 /** A schema may be left out there; here it is what the answer is held to. */
-type JsonSchema = With<ResponseFormatJSONSchema, { json_schema: With<ResponseFormatJSONSchema['json_schema'], { schema: Record<string, unknown> }> }>;
+type JsonSchema = With<
+  ResponseFormatJSONSchema,
+  { json_schema: With<ResponseFormatJSONSchema['json_schema'], { schema: Record<string, unknown> }> }
+>;
 
 type Narrowed<Request> = With<
   Omit<Request, NotTaken>,
@@ -92,11 +130,17 @@ type Narrowed<Request> = With<
 
 /** One prompt for each request, and no text besides the answer's. */
 type PromptNotTaken = 'best_of' | 'echo' | 'suffix';
-type NarrowedPrompt = With<Omit<CompletionCreateParamsBase, PromptNotTaken>, { prompt: string | number[]; stream_options?: { include_usage?: boolean } | null }>;
+type NarrowedPrompt = With<
+  Omit<CompletionCreateParamsBase, PromptNotTaken>,
+  { prompt: string | number[]; stream_options?: { include_usage?: boolean } | null }
+>;
 
 export type Requests = [
   Fits<ours.ChatCompletionRequest, Narrowed<ChatCompletionCreateParamsBase>>,
-  Fits<Parameters<Engine['chat']['completions']['create']>[0] & { stream?: false | null | undefined }, Narrowed<ChatCompletionCreateParamsNonStreaming>>,
+  Fits<
+    Parameters<Engine['chat']['completions']['create']>[0] & { stream?: false | null | undefined },
+    Narrowed<ChatCompletionCreateParamsNonStreaming>
+  >,
   Fits<ours.ChatCompletionRequest & { stream: true }, Narrowed<ChatCompletionCreateParamsStreaming>>,
   Fits<ours.CompletionRequest, NarrowedPrompt>,
   Fits<ours.EmbeddingsRequest, EmbeddingCreateParams>,

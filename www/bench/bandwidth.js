@@ -61,7 +61,12 @@ export async function measureBandwidth() {
     await run(device, await pipelineOf(device, FILL), [buffer], [Math.min(size / piece, 65535), 1], 1);
     const results = [];
     for (const reads of READS) {
-      results.push({ bytes_per_s: await measureReads(device, buffer, reads), buffer_bytes: size, reads_per_invocation: reads, is_fallback });
+      results.push({
+        bytes_per_s: await measureReads(device, buffer, reads),
+        buffer_bytes: size,
+        reads_per_invocation: reads,
+        is_fallback,
+      });
     }
     return results.reduce((best, result) => (result.bytes_per_s > best.bytes_per_s ? result : best));
   } finally {
@@ -116,5 +121,8 @@ async function run(device, pipeline, buffers, grid, times) {
 }
 
 async function pipelineOf(device, code) {
-  return device.createComputePipelineAsync({ layout: 'auto', compute: { module: device.createShaderModule({ code }), entryPoint: 'main' } });
+  return device.createComputePipelineAsync({
+    layout: 'auto',
+    compute: { module: device.createShaderModule({ code }), entryPoint: 'main' },
+  });
 }

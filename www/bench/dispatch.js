@@ -47,7 +47,10 @@ export async function measureScriptDispatch({ count = 300, repetitions = 100 } =
     const chain = await buildChain(device, count);
     const results = [];
     // A chain of many submits is a stream by itself; more would fill the browser's queues, and slow what is measured next.
-    for (const [variant, encode, stream] of [['submit_each', chain.submitEach, 1], ['tvm', chain.tvm, STREAM]]) {
+    for (const [variant, encode, stream] of [
+      ['submit_each', chain.submitEach, 1],
+      ['tvm', chain.tvm, STREAM],
+    ]) {
       results.push({ variant, ...(await measure(device, encode, { count, repetitions, stream })) });
     }
     await chain.check();
@@ -113,7 +116,11 @@ async function buildChain(device, count) {
     device.createBuffer({ size: 16, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST }),
   );
   const layout = device.createBindGroupLayout({
-    entries: ['storage', 'read-only-storage', 'uniform'].map((type, binding) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type } })),
+    entries: ['storage', 'read-only-storage', 'uniform'].map((type, binding) => ({
+      binding,
+      visibility: GPUShaderStage.COMPUTE,
+      buffer: { type },
+    })),
   });
   const pipeline = await device.createComputePipelineAsync({
     layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
@@ -127,7 +134,10 @@ async function buildChain(device, count) {
     const pass = encoder.beginComputePass();
     pass.setPipeline(pipeline);
     const buffers = [x, y, uniforms[i]];
-    pass.setBindGroup(0, device.createBindGroup({ layout, entries: buffers.map((buffer, binding) => ({ binding, resource: { buffer } })) }));
+    pass.setBindGroup(
+      0,
+      device.createBindGroup({ layout, entries: buffers.map((buffer, binding) => ({ binding, resource: { buffer } })) }),
+    );
     pass.dispatchWorkgroups(ELEMENTS / WORKGROUP);
     pass.end();
     dispatches++;

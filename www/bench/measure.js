@@ -89,7 +89,10 @@ export async function countWarmToken(engine, { promptTokens = 16, newTokens = 12
   const end = await engine.stats();
   const beyondTheShorter = (name) => (end[name] - between[name] - (between[name] - start[name])) / newTokens;
   const sinceTheFirst = (name) => (end[name] - first.stats[name]) / (tokens - first.tokens);
-  return Object.fromEntries([...PER_TOKEN.map((name) => [name, beyondTheShorter(name)]), ...NEVER_PER_TOKEN.map((name) => [name, sinceTheFirst(name)])]);
+  return Object.fromEntries([
+    ...PER_TOKEN.map((name) => [name, beyondTheShorter(name)]),
+    ...NEVER_PER_TOKEN.map((name) => [name, sinceTheFirst(name)]),
+  ]);
 }
 
 /** Speed of reading a prompt; every repetition has a prompt of its own, so none is found in the KV cache. */

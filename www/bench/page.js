@@ -65,7 +65,11 @@ function show({ running }) {
 
 function showReport() {
   byId('empty').hidden = true;
-  for (const [id, parts] of [['headline', headlineOf(report)], ['plots', plotsOf(report)], ['tables', tableElementsOf(report)]]) {
+  for (const [id, parts] of [
+    ['headline', headlineOf(report)],
+    ['plots', plotsOf(report)],
+    ['tables', tableElementsOf(report)],
+  ]) {
     byId(id).replaceChildren(...parts);
     byId(id).hidden = false;
   }

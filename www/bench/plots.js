@@ -17,7 +17,11 @@ function element(name, attributes, text) {
  * percentages, so that it fits every width while the letters keep their size.
  */
 export function barChart({ title, remark, rows, most = Math.max(...rows.map(({ value }) => value)) }) {
-  const svg = element('svg', { role: 'img', height: rows.length * ROW - (ROW - BAR.top - BAR.height), 'aria-label': `${title}: ${rows.map(({ name, text }) => `${name} ${text}`).join('; ')}` });
+  const svg = element('svg', {
+    role: 'img',
+    height: rows.length * ROW - (ROW - BAR.top - BAR.height),
+    'aria-label': `${title}: ${rows.map(({ name, text }) => `${name} ${text}`).join('; ')}`,
+  });
   rows.forEach(({ name, value, text }, i) => {
     const y = i * ROW;
     const part = most > 0 ? Math.min(1, Math.max(0, value / most)) : 0;

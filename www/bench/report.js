@@ -12,11 +12,17 @@ function machine({ date, browser, cross_origin_isolated, adapter, model, bandwid
     title: 'What was measured',
     columns: ['', ''],
     rows: [
-      ['model', `${model.name ?? model.architecture}: ${(model.parameters / 1e6).toFixed(1)} M parameters, ${model.layers} layers, ${model.quantization}, ${bytes(model.weight_bytes)}`],
+      [
+        'model',
+        `${model.name ?? model.architecture}: ${(model.parameters / 1e6).toFixed(1)} M parameters, ${model.layers} layers, ${model.quantization}, ${bytes(model.weight_bytes)}`,
+      ],
       ['context', `${model.context_length} tokens`],
       ['adapter', `${adapterName(adapter)}${adapter.is_fallback ? ' (software)' : ''}`],
       ['features', adapter.features.join(' ') || 'none'],
-      ['subgroup matrices', adapter.subgroup_matrices.map(({ component, result, m, n, k }) => `${component}→${result} ${m}×${n}×${k}`).join(', ') || 'none'],
+      [
+        'subgroup matrices',
+        adapter.subgroup_matrices.map(({ component, result, m, n, k }) => `${component}→${result} ${m}×${n}×${k}`).join(', ') || 'none',
+      ],
       ['tuned kernels', tuned(model.autotune)],
       ['read bandwidth', `${bytes(bandwidth.bytes_per_s)}/s, over ${bytes(bandwidth.buffer_bytes)}`],
       ['browser', browser],
@@ -39,7 +45,12 @@ function decode({ decode: rows }) {
     title: 'Decode',
     columns: ['after', 'new tokens', 'tokens/s', 'ms/token', 'bytes/token', 'of the bandwidth'],
     rows: rows.map((row) => [
-      `${row.prompt_tokens} tokens`, String(row.new_tokens), number(row.tokens_per_s), number(row.ms_per_token), bytes(row.bytes_per_token), percent(row.percent_of_bandwidth),
+      `${row.prompt_tokens} tokens`,
+      String(row.new_tokens),
+      number(row.tokens_per_s),
+      number(row.ms_per_token),
+      bytes(row.bytes_per_token),
+      percent(row.percent_of_bandwidth),
     ]),
     note: 'Bytes: the weights that a token reads and the KV cache so far. A model that fits the caches of the GPU can pass 100%.',
   };
@@ -69,7 +80,10 @@ function stream({ first_token, gaps }) {
 }
 
 function sampling({ sampling: rows }) {
-  const words = (settings) => Object.entries(settings).map(([name, value]) => `${name} ${value}`).join(', ');
+  const words = (settings) =>
+    Object.entries(settings)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(', ');
   const refused = rows.filter((row) => row.refused !== undefined);
   return {
     title: 'Sampling against greedy',
@@ -90,7 +104,10 @@ function memory({ memory: figures }) {
     rows: [
       ['weights', bytes(figures.weight_bytes)],
       ['KV cache', bytes(figures.kv_cache_bytes)],
-      ['rest on the GPU', `${bytes(figures.rest_bytes)}, ${percent((figures.rest_bytes / (figures.weight_bytes + figures.kv_cache_bytes)) * 100)} of weights and cache`],
+      [
+        'rest on the GPU',
+        `${bytes(figures.rest_bytes)}, ${percent((figures.rest_bytes / (figures.weight_bytes + figures.kv_cache_bytes)) * 100)} of weights and cache`,
+      ],
       ['GPU in all', `${bytes(figures.live_bytes)}, peak ${bytes(figures.peak_bytes)}`],
       ['WebAssembly heap after loading', bytes(figures.wasm_memory_bytes_after_loading)],
       ['WebAssembly heap at the end', bytes(figures.wasm_memory_bytes)],
@@ -129,7 +146,11 @@ function kernelTable({ kernels, bandwidth }, { kernels: rows, us_in_all }, title
     rows: rows.map((row) => {
       const reached = kernels.rounded ? undefined : reachedBandwidth(row, limit);
       return [
-        row.label, number(row.dispatches), bytes(row.read_bytes), number(row.us), percent((row.us_in_all / us_in_all) * 100),
+        row.label,
+        number(row.dispatches),
+        bytes(row.read_bytes),
+        number(row.us),
+        percent((row.us_in_all / us_in_all) * 100),
         reached === undefined ? '–' : `${bytes(row.bytes_per_s)}/s`,
         reached === undefined ? '–' : percent(reached * 100),
       ];
@@ -138,7 +159,9 @@ function kernelTable({ kernels, bandwidth }, { kernels: rows, us_in_all }, title
       'Times: dispatches. Bytes: of the inputs bound to one dispatch. µs: of one dispatch, in a compute pass of its own, so all together take longer than a token.',
       '–: more than the memory gives, so the kernel reads only a part of its inputs, as a gather does, or a cache holds them.',
       ...(kernels.rounded
-        ? ['This browser rounds GPU times to about 0.1 ms, so they say little about one kernel: start Chromium with --enable-webgpu-developer-features.']
+        ? [
+            'This browser rounds GPU times to about 0.1 ms, so they say little about one kernel: start Chromium with --enable-webgpu-developer-features.',
+          ]
         : []),
     ].join(' '),
   };
@@ -166,7 +189,12 @@ function percent(value) {
 }
 
 export function bytes(value) {
-  for (const [unit, size] of [['TB', 1e12], ['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {
+  for (const [unit, size] of [
+    ['TB', 1e12],
+    ['GB', 1e9],
+    ['MB', 1e6],
+    ['kB', 1e3],
+  ]) {
     if (Math.abs(value) >= size) return `${(value / size).toPrecision(3)} ${unit}`;
   }
   return `${Math.round(value)} B`;
@@ -174,16 +202,23 @@ export function bytes(value) {
 
 /** The tables as text in columns, for a terminal or a mail. */
 export function textOf(tables) {
-  return tables.map(({ title, columns, rows, note }) => {
-    const lines = columns.some((column) => column !== '') ? [columns, ...rows] : rows;
-    const widths = columns.map((_, column) => Math.max(...lines.map((line) => line[column].length)));
-    // Figures stand to the right; a table of two columns without heads is words.
-    const words = columns.length === 2 && columns.every((column) => column === '');
-    const text = lines.map((line) =>
-      line.map((cell, column) => (column === 0 || words ? cell.padEnd(widths[column]) : cell.padStart(widths[column]))).join('  ').trimEnd(),
-    );
-    return [title, ...text.map((line) => `  ${line}`), ...(note === undefined ? [] : wrapped(note, 116).map((line) => `  ${line}`))].join('\n');
-  }).join('\n\n');
+  return tables
+    .map(({ title, columns, rows, note }) => {
+      const lines = columns.some((column) => column !== '') ? [columns, ...rows] : rows;
+      const widths = columns.map((_, column) => Math.max(...lines.map((line) => line[column].length)));
+      // Figures stand to the right; a table of two columns without heads is words.
+      const words = columns.length === 2 && columns.every((column) => column === '');
+      const text = lines.map((line) =>
+        line
+          .map((cell, column) => (column === 0 || words ? cell.padEnd(widths[column]) : cell.padStart(widths[column])))
+          .join('  ')
+          .trimEnd(),
+      );
+      return [title, ...text.map((line) => `  ${line}`), ...(note === undefined ? [] : wrapped(note, 116).map((line) => `  ${line}`))].join(
+        '\n',
+      );
+    })
+    .join('\n\n');
 }
 
 function wrapped(text, width) {

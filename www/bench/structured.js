@@ -3,7 +3,12 @@
 
 import { median } from './measure.js';
 
-const STORIES = ['Tell me a story about a fox.', 'Tell me a story about a dog.', 'Tell me a story about a wolf.', 'Tell me a story about a cat.'];
+const STORIES = [
+  'Tell me a story about a fox.',
+  'Tell me a story about a dog.',
+  'Tell me a story about a wolf.',
+  'Tell me a story about a cat.',
+];
 
 const person = (name, age, city) => `${name} is ${age} years old and lives in ${city}. Answer in JSON with the keys name, age and city.`;
 
@@ -15,7 +20,11 @@ const CASES = [
     structured_outputs: {
       json: {
         type: 'object',
-        properties: { name: { type: 'string', maxLength: 20 }, age: { type: 'integer', minimum: 0, maximum: 150 }, city: { type: 'string', maxLength: 20 } },
+        properties: {
+          name: { type: 'string', maxLength: 20 },
+          age: { type: 'integer', minimum: 0, maximum: 150 },
+          city: { type: 'string', maxLength: 20 },
+        },
         required: ['name', 'age', 'city'],
         additionalProperties: false,
       },
@@ -50,12 +59,21 @@ const CASES = [
 export async function measureStructured(engine, { newTokens = 96, repetitions = 8 } = {}) {
   const rows = [];
   const begin = performance.now();
-  await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hello!' }], max_tokens: 1, structured_outputs: { choice: ['a', 'b'] } });
+  await engine.chat.completions.create({
+    messages: [{ role: 'user', content: 'Hello!' }],
+    max_tokens: 1,
+    structured_outputs: { choice: ['a', 'b'] },
+  });
   const firstMs = performance.now() - begin;
   for (const { name, questions, structured_outputs } of CASES) {
     const runs = [];
     for (let i = 0; i <= repetitions; i++) {
-      const request = { messages: [{ role: 'user', content: questions[i % questions.length] }], temperature: 0.8, seed: i, max_tokens: newTokens };
+      const request = {
+        messages: [{ role: 'user', content: questions[i % questions.length] }],
+        temperature: 0.8,
+        seed: i,
+        max_tokens: newTokens,
+      };
       // What only a question's first answer does, like taking its prompt in, is in neither of the two that are compared.
       await timed(engine, { ...request, max_tokens: 1 });
       const structured = await timed(engine, { ...request, structured_outputs });
@@ -73,7 +91,9 @@ function compared(runs) {
   const sum = (of) => runs.map(of).reduce((a, b) => a + b, 0);
   const tokens = sum(({ structured }) => structured.tokens);
   const [free, structured] = [sum(({ free }) => free.ms) / tokens, sum(({ structured }) => structured.ms) / tokens];
-  const [forced, missed, dropped] = ['forced_tokens', 'missed_masks', 'dropped_steps'].map((count) => sum(({ structured }) => structured.timings[count]));
+  const [forced, missed, dropped] = ['forced_tokens', 'missed_masks', 'dropped_steps'].map((count) =>
+    sum(({ structured }) => structured.timings[count]),
+  );
   return {
     answers: runs.length,
     tokens,

@@ -71,7 +71,12 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
       const fitting = Math.min(newTokens, engine.info.context_length - length - WARM_UP_TOKENS);
       const measure = () => measureDecode(engine, { promptTokens: length, newTokens: fitting, repetitions });
       const { prompt_tokens, tokens_per_s } = await part(`Decoding after ${length} tokens`, measure);
-      report.decode.push({ ...againstTheLimit(report, prompt_tokens, fitting, tokens_per_s), prompt_tokens, new_tokens: fitting, tokens_per_s });
+      report.decode.push({
+        ...againstTheLimit(report, prompt_tokens, fitting, tokens_per_s),
+        prompt_tokens,
+        new_tokens: fitting,
+        tokens_per_s,
+      });
     }
     report.prefill = [];
     for (const length of prefillLengths) {
@@ -79,8 +84,14 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
       const { prompt_tokens, prompt_ms, tokens_per_s } = await part(`Reading prompts of ${length} tokens`, measure);
       report.prefill.push({ prompt_tokens, tokens_per_s, prompt_ms });
     }
-    const short = { promptTokens: decodeLengths[0], newTokens: Math.min(newTokens, engine.info.context_length - decodeLengths[0] - WARM_UP_TOKENS), repetitions };
-    report.first_token = await part('Waiting for the first token', () => measureFirstToken(engine, { promptTokens: promptTokens ?? 512, repetitions }));
+    const short = {
+      promptTokens: decodeLengths[0],
+      newTokens: Math.min(newTokens, engine.info.context_length - decodeLengths[0] - WARM_UP_TOKENS),
+      repetitions,
+    };
+    report.first_token = await part('Waiting for the first token', () =>
+      measureFirstToken(engine, { promptTokens: promptTokens ?? 512, repetitions }),
+    );
     report.gaps = await part('Listening to the stream', () => measureGaps(engine, short));
     report.sampling = await part('Sampling instead of greedy decoding', () => measureSampling(engine, short));
     report.memory = memoryOf(engine.info, afterLoading, await engine.stats());

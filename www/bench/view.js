@@ -35,7 +35,11 @@ export function plotsOf({ decode, prefill, sampling, kernels, bandwidth }) {
     barChart({
       title: 'Decode, tokens per second',
       remark: 'and the part of the memory’s speed that this takes',
-      rows: decode.map((row) => ({ name: `after ${row.prompt_tokens} tokens`, value: row.tokens_per_s, text: `${number(row.tokens_per_s)} · ${row.percent_of_bandwidth.toFixed(1)}%` })),
+      rows: decode.map((row) => ({
+        name: `after ${row.prompt_tokens} tokens`,
+        value: row.tokens_per_s,
+        text: `${number(row.tokens_per_s)} · ${row.percent_of_bandwidth.toFixed(1)}%`,
+      })),
     }),
     barChart({
       title: 'Prefill, tokens per second',
@@ -45,7 +49,13 @@ export function plotsOf({ decode, prefill, sampling, kernels, bandwidth }) {
   const sampled = sampling.filter((row) => row.refused === undefined);
   if (sampled.length > 0) {
     const greedy = { name: 'greedy', value: sampled[0].greedy_tokens_per_s, text: number(sampled[0].greedy_tokens_per_s) };
-    const rows = sampled.map((row) => ({ name: Object.entries(row.settings).map((pair) => pair.join(' ')).join(', '), value: row.tokens_per_s, text: number(row.tokens_per_s) }));
+    const rows = sampled.map((row) => ({
+      name: Object.entries(row.settings)
+        .map((pair) => pair.join(' '))
+        .join(', '),
+      value: row.tokens_per_s,
+      text: number(row.tokens_per_s),
+    }));
     plots.push(barChart({ title: 'Sampling, tokens per second', rows: [greedy, ...rows] }));
   }
   if (kernels !== null) {
@@ -54,17 +64,28 @@ export function plotsOf({ decode, prefill, sampling, kernels, bandwidth }) {
       barChart({
         title: 'Time of a token by kernel, µs',
         remark: 'each in a pass of its own, so the sum is more than a token takes',
-        rows: kernels.decode.kernels.slice(0, MOST_BARS).map((row) => ({ name: name(row), value: row.us_in_all, text: number(row.us_in_all) })),
+        rows: kernels.decode.kernels
+          .slice(0, MOST_BARS)
+          .map((row) => ({ name: name(row), value: row.us_in_all, text: number(row.us_in_all) })),
       }),
     );
-    const reading = kernels.rounded ? [] : kernels.decode.kernels.slice(0, MOST_BARS).map((row) => ({ row, reached: reachedBandwidth(row, bandwidth.bytes_per_s) })).filter(({ reached }) => reached !== undefined);
+    const reading = kernels.rounded
+      ? []
+      : kernels.decode.kernels
+          .slice(0, MOST_BARS)
+          .map((row) => ({ row, reached: reachedBandwidth(row, bandwidth.bytes_per_s) }))
+          .filter(({ reached }) => reached !== undefined);
     if (reading.length > 0) {
       plots.push(
         barChart({
           title: 'Memory bandwidth that a kernel reaches',
           remark: `a full bar is ${bytes(bandwidth.bytes_per_s)}/s, which a plain read reaches`,
           most: 1,
-          rows: reading.map(({ row, reached }) => ({ name: name(row), value: reached, text: `${bytes(row.bytes_per_s)}/s · ${(reached * 100).toFixed(1)}%` })),
+          rows: reading.map(({ row, reached }) => ({
+            name: name(row),
+            value: reached,
+            text: `${bytes(row.bytes_per_s)}/s · ${(reached * 100).toFixed(1)}%`,
+          })),
         }),
       );
     }

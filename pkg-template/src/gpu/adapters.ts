@@ -118,7 +118,9 @@ export async function requestGpuDevice(options: DeviceOptions): Promise<GPUDevic
     }
     required[name] = wanted;
   }
-  const requiredFeatures = [...new Set([...features, ...PROFITABLE_FEATURES.filter((feature) => available.has(feature))])] as GPUFeatureName[];
+  const requiredFeatures = [
+    ...new Set([...features, ...PROFITABLE_FEATURES.filter((feature) => available.has(feature))]),
+  ] as GPUFeatureName[];
   try {
     return await adapter.requestDevice({ label: 'rillm', requiredFeatures, requiredLimits: required });
   } catch (thrown) {

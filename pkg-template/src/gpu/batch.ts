@@ -83,7 +83,12 @@ export class CommandBatch {
     }
     const { tensor, checked } = this.#owner.importBuffer(source, shape ?? [Math.floor(source?.size / 4)], checkDType(dtype));
     this.#imported.add(tensor);
-    this.#checks.push(checked.then(() => undefined, (error: EngineError) => error));
+    this.#checks.push(
+      checked.then(
+        () => undefined,
+        (error: EngineError) => error,
+      ),
+    );
     return this.#adopt(tensor);
   }
 
@@ -176,7 +181,8 @@ export class CommandBatch {
   /** The matrix product of a `[m, k]` and b `[k, n]`: `[m, n]`. Buffers of other shapes are read as such matrices, row by row. */
   matmul(a: BufferId, b: BufferId, m: number, k: number, n: number): BufferId {
     for (const [name, size] of Object.entries({ m, k, n })) {
-      if (!isWhole(size) || size < 1 || size > 0xffffffff) throw new EngineError('shape_mismatch', `matmul: ${name} is a whole number from 1, got ${String(size)}`);
+      if (!isWhole(size) || size < 1 || size > 0xffffffff)
+        throw new EngineError('shape_mismatch', `matmul: ${name} is a whole number from 1, got ${String(size)}`);
     }
     return this.#call((batch) => batch.matmul(a, b, m, k, n));
   }

@@ -9,7 +9,18 @@ import { checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } fr
 import { checkKernelOptions, Kernel } from './kernel.js';
 import { DEFAULT_SHAPES, ShapeNumbers } from './shapes.js';
 import { handleOn, Tensor, type TensorOwner } from './tensor.js';
-import type { AdapterInfo, DeviceLostInfo, DeviceOptions, DeviceStats, DType, KernelOptions, KernelTime, MemoryStats, TensorData, TensorValues } from './types.js';
+import type {
+  AdapterInfo,
+  DeviceLostInfo,
+  DeviceOptions,
+  DeviceStats,
+  DType,
+  KernelOptions,
+  KernelTime,
+  MemoryStats,
+  TensorData,
+  TensorValues,
+} from './types.js';
 
 // WebGPU's numbers for the two flags that are needed here; the types of the DOM leave the namespaces of them out.
 const USAGE_STORAGE = 0x80;
@@ -92,7 +103,9 @@ export class Device {
     this.limits = gpuDevice.limits;
     this.adapter = describe(gpuDevice.adapterInfo, gpuDevice.features);
     const destroyed = new Promise<DeviceLostInfo>((resolve) => (this.#tellDestroyed = resolve));
-    const gone = gpuDevice.lost.then(({ reason, message }): DeviceLostInfo => ({ reason: reason === 'destroyed' ? 'destroyed' : 'unknown', message }));
+    const gone = gpuDevice.lost.then(
+      ({ reason, message }): DeviceLostInfo => ({ reason: reason === 'destroyed' ? 'destroyed' : 'unknown', message }),
+    );
     this.lost = Promise.race([destroyed, gone]);
     this.#owner = {
       readTensors: (tensors) => this.readback(...tensors),
@@ -117,7 +130,10 @@ export class Device {
   tensor(data: TensorData, shape: ArrayLike<number>, dtype?: DType): Tensor {
     const dims = checkShape(shape);
     const { bytes, dtype: found } = dataOfShape(data, dims, dtype);
-    return this.#made(this.#call((gpu) => gpu.tensor(bytes, this.#shapes.numberOf(dims), found)), { shape: [...dims], dtype: found });
+    return this.#made(
+      this.#call((gpu) => gpu.tensor(bytes, this.#shapes.numberOf(dims), found)),
+      { shape: [...dims], dtype: found },
+    );
   }
 
   /** A tensor of zeros. */
@@ -134,7 +150,10 @@ export class Device {
   rand(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
     if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
     const dims = checkShape(shape);
-    return this.#made(this.#call((gpu) => gpu.rand(this.#shapes.numberOf(dims), Math.floor(seed / 2 ** 32), seed % 2 ** 32)), { shape: [...dims], dtype: 'f32' });
+    return this.#made(
+      this.#call((gpu) => gpu.rand(this.#shapes.numberOf(dims), Math.floor(seed / 2 ** 32), seed % 2 ** 32)),
+      { shape: [...dims], dtype: 'f32' },
+    );
   }
 
   /**
@@ -174,12 +193,17 @@ export class Device {
 
   /** A list of operations that one submit executes. */
   batch(): CommandBatch {
-    return new CommandBatch(this, this.#wasm, this.#call((gpu) => gpu.batch()), {
-      check: () => this.#check(),
-      shape: (dims) => this.#call(() => this.#shapes.numberOf(dims)),
-      importBuffer: (buffer, shape, dtype) => ({ tensor: this.#imported(buffer, shape, dtype), checked: this.#checkOwnBuffer(buffer) }),
-      made: (id) => this.#made(id),
-    });
+    return new CommandBatch(
+      this,
+      this.#wasm,
+      this.#call((gpu) => gpu.batch()),
+      {
+        check: () => this.#check(),
+        shape: (dims) => this.#call(() => this.#shapes.numberOf(dims)),
+        importBuffer: (buffer, shape, dtype) => ({ tensor: this.#imported(buffer, shape, dtype), checked: this.#checkOwnBuffer(buffer) }),
+        made: (id) => this.#made(id),
+      },
+    );
   }
 
   /** Submits what was recorded, without waiting for it. */
@@ -246,7 +270,10 @@ export class Device {
 
   #filled(shape: ArrayLike<number>, dtype: DType, value: number): Tensor {
     const dims = checkShape(shape);
-    return this.#made(this.#call((gpu) => gpu.fill(this.#shapes.numberOf(dims), checkDType(dtype), value)), { shape: [...dims], dtype });
+    return this.#made(
+      this.#call((gpu) => gpu.fill(this.#shapes.numberOf(dims), checkDType(dtype), value)),
+      { shape: [...dims], dtype },
+    );
   }
 
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType): Tensor {
@@ -256,16 +283,25 @@ export class Device {
       throw new EngineError('invalid_request', 'the GPUBuffer lacks the usage STORAGE: create it with GPUBufferUsage.STORAGE');
     }
     if (elementsOf(dims) * 4 > buffer.size) {
-      throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] takes ${elementsOf(dims) * 4} bytes and the GPUBuffer has ${buffer.size}`);
+      throw new EngineError(
+        'shape_mismatch',
+        `the shape [${dims.join(', ')}] takes ${elementsOf(dims) * 4} bytes and the GPUBuffer has ${buffer.size}`,
+      );
     }
-    return this.#made(this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), checkDType(dtype))), { shape: [...dims], dtype }, buffer);
+    return this.#made(
+      this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), checkDType(dtype))),
+      { shape: [...dims], dtype },
+      buffer,
+    );
   }
 
   /** Rejects when a buffer is another GPUDevice's; WebGPU tells it only when asked like this. */
   async #checkOwnBuffer(buffer: GPUBuffer): Promise<void> {
     const { gpuDevice } = this;
     gpuDevice.pushErrorScope('validation');
-    const layout = gpuDevice.createBindGroupLayout({ entries: [{ binding: 0, visibility: STAGE_COMPUTE, buffer: { type: 'read-only-storage' } }] });
+    const layout = gpuDevice.createBindGroupLayout({
+      entries: [{ binding: 0, visibility: STAGE_COMPUTE, buffer: { type: 'read-only-storage' } }],
+    });
     const size = Math.min(buffer.size, this.limits.maxStorageBufferBindingSize);
     gpuDevice.createBindGroup({ layout, entries: [{ binding: 0, resource: { buffer, size: size - (size % 4) } }] });
     const error = await gpuDevice.popErrorScope();
@@ -293,7 +329,10 @@ function checkGiven(given: unknown, options: DeviceOptions): void {
   }
   const [choosing] = CHOOSING_OPTIONS.filter((name) => options[name] !== undefined);
   if (choosing !== undefined) {
-    throw new EngineError('invalid_request', `with an application's own device there is nothing to choose: leave ${choosing} out, or request the GPUDevice with it`);
+    throw new EngineError(
+      'invalid_request',
+      `with an application's own device there is nothing to choose: leave ${choosing} out, or request the GPUDevice with it`,
+    );
   }
 }
 

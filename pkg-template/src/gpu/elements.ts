@@ -18,7 +18,10 @@ export function checkShape(shape: unknown): Uint32Array {
   }
   const dims = Array.from(shape as ArrayLike<unknown>);
   if (dims.length > MAX_DIMENSIONS) {
-    throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] has ${dims.length} dimensions and at most ${MAX_DIMENSIONS} are possible`);
+    throw new EngineError(
+      'shape_mismatch',
+      `the shape [${dims.join(', ')}] has ${dims.length} dimensions and at most ${MAX_DIMENSIONS} are possible`,
+    );
   }
   for (const dim of dims) {
     if (!isWhole(dim) || dim < 1 || dim > 0xffffffff) {
@@ -39,7 +42,10 @@ export function bytesOf(data: unknown, wished: DType | undefined): { bytes: Uint
   const found = data instanceof Float32Array ? 'f32' : data instanceof Uint32Array ? 'u32' : undefined;
   if (found !== undefined) {
     if (wanted !== undefined && wanted !== found) {
-      throw new EngineError('dtype_mismatch', `the data is a ${data!.constructor.name} and the tensor is to be ${wanted}: convert the data first`);
+      throw new EngineError(
+        'dtype_mismatch',
+        `the data is a ${data!.constructor.name} and the tensor is to be ${wanted}: convert the data first`,
+      );
     }
     return asBytes(data as TensorValues, found);
   }
@@ -48,7 +54,9 @@ export function bytesOf(data: unknown, wished: DType | undefined): { bytes: Uint
     throw new EngineError('dtype_mismatch', `the data of a tensor is a Float32Array, a Uint32Array or an array of numbers, not ${what}`);
   }
   const dtype = wanted ?? 'f32';
-  const wrong = data.findIndex((value) => typeof value !== 'number' || (dtype === 'u32' && !(isWhole(value) && value >= 0 && value <= 0xffffffff)));
+  const wrong = data.findIndex(
+    (value) => typeof value !== 'number' || (dtype === 'u32' && !(isWhole(value) && value >= 0 && value <= 0xffffffff)),
+  );
   if (wrong !== -1) throw new EngineError('dtype_mismatch', `element ${wrong} is ${String(data[wrong])}, which no ${dtype} can hold`);
   return asBytes(dtype === 'f32' ? Float32Array.from(data) : Uint32Array.from(data), dtype);
 }
@@ -57,14 +65,19 @@ export function bytesOf(data: unknown, wished: DType | undefined): { bytes: Uint
 export function dataOfShape(data: TensorData, shape: Uint32Array, wished: DType | undefined): { bytes: Uint8Array; dtype: DType } {
   const { bytes, dtype, elements } = bytesOf(data, wished);
   if (elements !== elementsOf(shape)) {
-    throw new EngineError('shape_mismatch', `${elements} elements don't fill the shape [${shape.join(', ')}], which has ${elementsOf(shape)}`);
+    throw new EngineError(
+      'shape_mismatch',
+      `${elements} elements don't fill the shape [${shape.join(', ')}], which has ${elementsOf(shape)}`,
+    );
   }
   return { bytes, dtype };
 }
 
 /** Bytes that were read back, as an array of their dtype. @internal */
 export function valuesOf(bytes: Uint8Array, dtype: DType): TensorValues {
-  return dtype === 'f32' ? new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4) : new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+  return dtype === 'f32'
+    ? new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
+    : new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
 }
 
 /** @internal */

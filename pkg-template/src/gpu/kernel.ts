@@ -34,12 +34,17 @@ export type RecordDispatch = (bindings: (number | Uint8Array)[], grid: Uint32Arr
 export function checkKernelOptions(options: KernelOptions, limits: GPUSupportedLimits): KernelSignature {
   const { label = 'kernel', wgsl, bindings, workgroup = DEFAULT_WORKGROUP } = options;
   if (typeof wgsl !== 'string') throw new EngineError('invalid_request', `a kernel's wgsl is a string, got ${typeof wgsl}`);
-  if (!Array.isArray(bindings)) throw new EngineError('invalid_request', "a kernel's bindings are an array of 'read', 'read_write' and 'uniform'");
+  if (!Array.isArray(bindings))
+    throw new EngineError('invalid_request', "a kernel's bindings are an array of 'read', 'read_write' and 'uniform'");
   const unknown = bindings.find((kind) => !KINDS.includes(kind));
-  if (unknown !== undefined) throw new EngineError('invalid_request', `a binding is 'read', 'read_write' or 'uniform', not ${String(unknown)}`);
+  if (unknown !== undefined)
+    throw new EngineError('invalid_request', `a binding is 'read', 'read_write' or 'uniform', not ${String(unknown)}`);
   const buffers = bindings.filter((kind) => kind !== 'uniform').length;
   if (buffers > limits.maxStorageBuffersPerShaderStage) {
-    throw new EngineError('adapter_limits', `${label} binds ${buffers} tensors and this device allows ${limits.maxStorageBuffersPerShaderStage}`);
+    throw new EngineError(
+      'adapter_limits',
+      `${label} binds ${buffers} tensors and this device allows ${limits.maxStorageBuffersPerShaderStage}`,
+    );
   }
   const size = extent(workgroup, 'workgroup');
   const most = [limits.maxComputeWorkgroupSizeX, limits.maxComputeWorkgroupSizeY, limits.maxComputeWorkgroupSizeZ];
@@ -86,7 +91,8 @@ export class Kernel {
     if ((grid === undefined) === (threads === undefined)) {
       throw new EngineError('invalid_request', `${this.label}: give either grid (workgroups) or threads (invocations)`);
     }
-    const workgroups = grid === undefined ? extent(threads!, 'threads').map((n, axis) => Math.ceil(n / this.workgroup[axis]!)) : extent(grid, 'grid');
+    const workgroups =
+      grid === undefined ? extent(threads!, 'threads').map((n, axis) => Math.ceil(n / this.workgroup[axis]!)) : extent(grid, 'grid');
     const written = new Set<object>();
     const used = new Set<object>();
     const resources = bindings.map((value: unknown, number) => {
@@ -95,7 +101,10 @@ export class Kernel {
       if (kind === 'uniform') return this.#uniform(value, what);
       const { id, storage } = handleOn(this.device, value, what);
       if (written.has(storage) || (kind === 'read_write' && used.has(storage))) {
-        throw new EngineError('invalid_request', `${what} is bound twice and written: WebGPU allows a buffer that a dispatch writes in one binding only`);
+        throw new EngineError(
+          'invalid_request',
+          `${what} is bound twice and written: WebGPU allows a buffer that a dispatch writes in one binding only`,
+        );
       }
       used.add(storage);
       if (kind === 'read_write') written.add(storage);
@@ -106,14 +115,20 @@ export class Kernel {
 
   #uniform(value: unknown, what: string): Uint8Array {
     const bytes =
-      value instanceof ArrayBuffer ? new Uint8Array(value)
-      : ArrayBuffer.isView(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
-      : undefined;
+      value instanceof ArrayBuffer
+        ? new Uint8Array(value)
+        : ArrayBuffer.isView(value)
+          ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+          : undefined;
     if (bytes === undefined || bytes.length === 0) {
-      throw new EngineError('invalid_request', `${what} is a uniform: it takes the bytes of its block as a typed array, a DataView or an ArrayBuffer`);
+      throw new EngineError(
+        'invalid_request',
+        `${what} is a uniform: it takes the bytes of its block as a typed array, a DataView or an ArrayBuffer`,
+      );
     }
     const most = this.#limits.maxUniformBufferBindingSize;
-    if (bytes.length > most) throw new EngineError('adapter_limits', `${what} is a uniform of ${bytes.length} bytes and this device allows ${most}`);
+    if (bytes.length > most)
+      throw new EngineError('adapter_limits', `${what} is a uniform of ${bytes.length} bytes and this device allows ${most}`);
     return bytes;
   }
 }

@@ -104,7 +104,10 @@ export class Tensor {
     const [rows] = this.shape;
     if (rows === undefined) throw new EngineError('shape_mismatch', 'a tensor without dimensions has no slices');
     if (!isWhole(start) || !isWhole(end) || start < 0 || end > rows || start >= end) {
-      throw new EngineError('out_of_range', `the slice ${start} to ${end} is not a range of the ${rows} rows of [${this.shape.join(', ')}]`);
+      throw new EngineError(
+        'out_of_range',
+        `the slice ${start} to ${end} is not a range of the ${rows} rows of [${this.shape.join(', ')}]`,
+      );
     }
     return this.#owner.sliceTensor(id, start, end);
   }
