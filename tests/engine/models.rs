@@ -127,7 +127,7 @@ fn an_f16_cache_is_near_an_f32_one() {
         for plain_ops in [false, true] {
             let engine = |kv_cache| {
                 let options = LoadOptions { kv_cache: Some(kv_cache), plain_ops, ..exact() };
-                load(golden(&format!("{model}-{format}.gguf")), &options).unwrap()
+                load(golden(format!("{model}-{format}.gguf")), &options).unwrap()
             };
             let (half, full) = (engine(KvFormat::F16), engine(KvFormat::F32));
             assert_eq!(half.info().kv_cache_bytes * 2, full.info().kv_cache_bytes);
@@ -157,7 +157,7 @@ fn prefill_and_decode_agree() {
 
 fn prefill_and_decode_agree_for(model: &str, format: &str, kv_cache: KvFormat) {
     let options = LoadOptions { kv_cache: Some(kv_cache), ..exact() };
-    let engine = load(golden(&format!("{model}-{format}.gguf")), &options).unwrap();
+    let engine = load(golden(format!("{model}-{format}.gguf")), &options).unwrap();
     // A small difference of f32 may be a whole one of f16.
     let tolerance = if kv_cache == KvFormat::F16 { 1e-3 } else { 1e-5 };
     let prompt = ids(&golden_json(&format!("{model}.ids.json")));
@@ -415,7 +415,7 @@ fn joined_and_plain_ops_agree() {
     for (model, format, _) in models() {
         let joined = engine(&format!("{model}-{format}.gguf"));
         let plain =
-            load(golden(&format!("{model}-{format}.gguf")), &LoadOptions { plain_ops: true, ..exact() }).unwrap();
+            load(golden(format!("{model}-{format}.gguf")), &LoadOptions { plain_ops: true, ..exact() }).unwrap();
         for prompt in [vec![1], vec![7, 3, 200, 11]] {
             let request = json!({"prompt": prompt, "max_tokens": 48, "temperature": 0, "ignore_eos": true});
             let (_, wanted, _) = generate(&plain, request.clone()).unwrap();
