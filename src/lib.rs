@@ -5,6 +5,7 @@
 
 #[macro_use]
 pub mod error;
+mod decode;
 pub mod engine;
 pub mod gpu;
 pub mod model;

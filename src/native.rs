@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rillm_grammar::{Grammars, Matching, Vocabulary, words_of};
 
 use crate::engine::Engine;
-use crate::engine::constraint::{
+use crate::engine::grammars::{
     Advance, Constraint, GrammarCompiler, GrammarLoader, GrammarVocabulary, LoadingGrammars,
 };
 use crate::error::Result;

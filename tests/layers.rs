@@ -2,20 +2,34 @@
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// For each layer, the other modules of the crate that it may name.
-const MAY_NAME: [(&str, &[&str]); 9] = [
+const MAY_NAME: [(&str, &[&str]); 10] = [
     ("error", &[]),
     ("gpu", &["error"]),
     ("tensor", &["error", "gpu"]),
     ("model", &["error", "tensor"]),
     ("sampler", &["error", "tensor"]),
     ("text", &["error"]),
-    ("engine", &["error", "tensor", "model", "sampler", "text"]),
+    ("decode", &["error", "tensor", "model", "sampler"]),
+    ("engine", &["error", "tensor", "model", "sampler", "text", "decode"]),
     ("web", &["error", "engine", "gpu", "tensor"]),
     ("native", &["error", "engine"]),
+];
+
+/// Files that may import one another in a circle, and why. Everything else is a tree.
+const CIRCLES: [(&[&str], &str); 7] = [
+    (&["sampler/mod.rs", "sampler/words.rs"], "the parts of the sampler take what it is made of from its head"),
+    (&["tensor/autotune/mod.rs", "tensor/tuning.rs"], "a tuning names the variants that autotuning compares"),
+    (&["text/detokenize.rs", "text/tokenizer/mod.rs"], "the tokenizer answers by a detokenizer that asks it for bytes"),
+    (
+        &["text/tokenizer/special.rs", "text/tokenizer/vocabulary.rs"],
+        "special tokens are part of the vocabulary that finds them",
+    ),
+    (&["text/tools/grammar.rs", "text/tools/mod.rs"], "a format of tool calls is named by its grammar"),
+    (&["web/fetch/body.rs", "web/fetch/request.rs"], "a body that breaks off is asked for again"),
+    (&["web/gpu.rs", "web/gpu_batch.rs"], "a batch makes tensors of its device, and the device makes batches"),
 ];
 
 /// Files that may ask for the target.
@@ -138,110 +152,174 @@ fn names_are_found_in_braces_too() {
     assert_eq!(named(code), ["error", "gpu", "tensor", "model"]);
 }
 
-/// The path of a file's module: `gpu/recorder/mod.rs` is `gpu::recorder`.
-fn module(file: &str) -> Vec<String> {
-    let path = file.trim_end_matches(".rs").split('/').filter(|part| !matches!(*part, "mod" | "lib"));
-    path.map(str::to_owned).collect()
-}
-
-/// The paths of a use tree, without its braces.
-fn paths(tree: &str) -> Vec<String> {
-    let Some((start, list)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
-    let list = &list[..list.rfind('}').unwrap()];
-    let (mut all, mut depth, mut part) = (Vec::new(), 0, String::new());
-    for c in list.chars().chain([',']) {
-        depth += i32::from(c == '{') - i32::from(c == '}');
-        if c == ',' && depth == 0 {
-            let part = std::mem::take(&mut part);
-            let parts = paths(&part).into_iter().filter(|path| !path.is_empty());
-            all.extend(parts.map(|path| format!("{}{path}", start.trim())));
-        } else {
-            part.push(c);
-        }
-    }
-    all
-}
-
-/// Which of `files` (by module) a file imports by its `use` lines. Its tests may import what they like.
-fn imports(file: &str, code: &str, files: &BTreeMap<Vec<String>, String>) -> BTreeSet<String> {
-    let code = code.split("#[cfg(test)]\nmod ").next().unwrap();
-    let mut found = BTreeSet::new();
-    for statement in code.split(';') {
-        let Some(at) = statement.lines().position(|line| line.trim_start().starts_with("use ")) else { continue };
-        let tree = statement.lines().skip(at).collect::<Vec<_>>().join(" ");
-        for path in paths(tree.trim_start().trim_start_matches("use ")) {
-            let mut names: Vec<&str> = path.split("::").map(str::trim).collect();
-            let mut from = module(file);
-            match names[0] {
-                "crate" => from.clear(),
-                "super" | "self" => {}
-                _ => continue,
-            }
-            while matches!(names.first(), Some(&"crate" | &"super" | &"self")) {
-                if names.remove(0) == "super" {
-                    from.pop();
-                }
-            }
-            from.extend(names.into_iter().map(str::to_owned));
-            let target = (1..=from.len()).rev().find_map(|length| files.get(&from[..length]));
-            found.extend(target.filter(|target| *target != file).cloned());
-        }
-    }
-    found
-}
-
-/// A way by which a file imports itself.
-fn circle(sources: &BTreeMap<String, String>) -> Option<Vec<String>> {
-    let files = sources.keys().map(|file| (module(file), file.clone())).collect();
-    let edges: BTreeMap<&str, _> =
-        sources.iter().map(|(file, code)| (file.as_str(), imports(file, code, &files))).collect();
-    for start in sources.keys() {
-        let mut ways = vec![vec![start.clone()]];
-        let mut seen = BTreeSet::new();
-        while let Some(way) = ways.pop() {
-            for next in &edges[way[way.len() - 1].as_str()] {
-                let longer = [&way[..], std::slice::from_ref(next)].concat();
-                if next == start {
-                    return Some(longer);
-                }
-                if seen.insert(next.clone()) {
-                    ways.push(longer);
-                }
+/// Proposers and acceptors decide about a sequence, and whoever drives sequences is none of their business.
+#[test]
+fn proposers_and_acceptors_know_no_scheduler() {
+    each_file(|file, _, code| {
+        if file.starts_with("decode/proposal/") || file.starts_with("decode/accept/") {
+            for word in ["scheduler", "decoder", "submit", "engine"] {
+                let path = format!("::{word}");
+                let named = code.contains(&format!("{path}::")) || code.contains(&format!("{path};"));
+                assert!(!named, "src/{file} names {word}");
             }
         }
-    }
-    None
+    });
 }
 
 #[test]
-fn no_file_imports_itself_by_way_of_others() {
-    for free in FREE_OF_CIRCLES {
-        let mut sources = BTreeMap::new();
-        each_file(|file, layer, code| {
-            if layer == free {
-                sources.insert(file.to_owned(), code.to_owned());
-            }
-        });
-        assert!(!sources.is_empty(), "there is no layer {free}");
-        let circle = circle(&sources);
-        assert!(circle.is_none(), "an import circle: {}", circle.unwrap().join(" → "));
-    }
-}
-
-#[test]
-fn circles_are_found() {
-    let sources = |pairs: &[(&str, &str)]| {
-        pairs.iter().map(|(file, code)| ((*file).to_owned(), (*code).to_owned())).collect::<BTreeMap<_, _>>()
+fn imports_have_no_circles() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let circles = circles::of(&root, &files);
+    let is_known = |circle: &&Vec<String>| {
+        CIRCLES.iter().any(|(known, _)| known.iter().all(|file| circle.iter().any(|of| of == file)))
     };
-    let top = ("gpu/mod.rs", "mod a;\npub use a::A;");
-    let a = ("gpu/a.rs", "use std::rc::Rc;\nuse super::{\n    b::{B, c::C},\n    stats::add,\n};\nstruct A;");
-    let b =
-        ("gpu/b/mod.rs", "use crate::error::Result;\nstruct B;\n#[cfg(test)]\nmod tests { use super::super::a::A; }");
-    let c = ("gpu/b/c.rs", "struct C;");
-    assert_eq!(circle(&sources(&[top, a, b, c])), None);
-    let c = ("gpu/b/c.rs", "struct C;\nuse super::super::a::A;");
-    assert_eq!(circle(&sources(&[top, a, b, c])).unwrap(), ["gpu/a.rs", "gpu/b/c.rs", "gpu/a.rs"]);
-    let b = ("gpu/b/mod.rs", "mod c;\nuse self::c::C;");
-    let c = ("gpu/b/c.rs", "use super::*;");
-    assert_eq!(circle(&sources(&[top, a, b, c])).unwrap(), ["gpu/b/c.rs", "gpu/b/mod.rs", "gpu/b/c.rs"]);
+    let new: Vec<String> = circles.iter().filter(|circle| !is_known(circle)).map(|circle| circle.join(", ")).collect();
+    assert!(new.is_empty(), "these files import one another in a circle:\n{}", new.join("\n"));
+    assert_eq!(circles.len(), CIRCLES.len(), "a circle of the list is gone: take it out");
+}
+
+/// Circles between files, by their `use` lines.
+mod circles {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::{Path, PathBuf};
+
+    type Graph = BTreeMap<String, BTreeSet<String>>;
+
+    /// The files of each circle.
+    pub fn of(root: &Path, files: &[PathBuf]) -> Vec<Vec<String>> {
+        let names: Vec<String> =
+            files.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()).collect();
+        let by_module: BTreeMap<Vec<String>, &String> = names.iter().map(|name| (module(name), name)).collect();
+        let graph: Graph = names
+            .iter()
+            .zip(files)
+            .filter(|(name, _)| !name.ends_with("tests.rs") && !name.contains("/tests/"))
+            .map(|(name, path)| (name.clone(), imports(name, &super::code(path), &by_module)))
+            .collect();
+        // What each file reaches, by walking from it: two files that reach each other are in one circle.
+        let reached: BTreeMap<&String, BTreeSet<&String>> =
+            graph.keys().map(|from| (from, reach(&graph, from))).collect();
+        let mut circles: Vec<Vec<String>> = Vec::new();
+        for file in graph.keys().filter(|file| reached[file].contains(file)) {
+            if !circles.iter().any(|circle| circle.contains(file)) {
+                let of_one =
+                    graph.keys().filter(|other| reached[file].contains(other) && reached[other].contains(file));
+                circles.push(of_one.cloned().collect());
+            }
+        }
+        circles
+    }
+
+    fn module(name: &str) -> Vec<String> {
+        let parts = name.trim_end_matches(".rs").split('/').filter(|part| !["mod", "lib"].contains(part));
+        parts.map(str::to_owned).collect()
+    }
+
+    fn reach<'g>(graph: &'g Graph, from: &str) -> BTreeSet<&'g String> {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(file) = open.pop() {
+            for next in graph.get(file).into_iter().flatten() {
+                if reached.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        reached
+    }
+
+    fn imports(name: &str, code: &str, by_module: &BTreeMap<Vec<String>, &String>) -> BTreeSet<String> {
+        let code = code.split("#[cfg(test)]\nmod ").next().unwrap();
+        let mut found = BTreeSet::new();
+        // What is handed on by `pub use` counts, too: whoever reads the one file has to know the other.
+        let mut uses: Vec<String> = Vec::new();
+        let mut is_open = false;
+        for line in code.lines().map(str::trim) {
+            let tree = line
+                .strip_prefix("use ")
+                .or_else(|| line.strip_prefix("pub").and_then(|_| Some(line.split_once("use ")?.1)));
+            match (is_open, tree) {
+                (false, Some(tree)) => uses.push(tree.to_owned()),
+                (true, _) => {
+                    if let Some(tree) = uses.last_mut() {
+                        tree.push(' ');
+                        tree.push_str(line);
+                    }
+                }
+                (false, None) => continue,
+            }
+            is_open = !line.contains(';');
+        }
+        for tree in uses {
+            for path in expand(tree.split(';').next().unwrap()) {
+                let parts: Vec<&str> = path.split("::").map(str::trim).collect();
+                if let Some(target) = resolve(name, &parts, by_module)
+                    && target != name
+                {
+                    found.insert(target.to_owned());
+                }
+            }
+        }
+        found
+    }
+
+    /// The file that a path begins in.
+    fn resolve<'m>(name: &str, parts: &[&str], by_module: &BTreeMap<Vec<String>, &'m String>) -> Option<&'m str> {
+        let (mut base, mut rest) = match parts.first() {
+            Some(&"crate") => (Vec::new(), &parts[1..]),
+            Some(&"self") => (module(name), &parts[1..]),
+            Some(&"super") => (module(name), parts),
+            _ => return None,
+        };
+        while let Some((&"super", after)) = rest.split_first() {
+            base.pop();
+            rest = after;
+        }
+        base.extend(rest.iter().map(|part| (*part).to_owned()));
+        (1..=base.len()).rev().find_map(|length| by_module.get(&base[..length]).map(|name| name.as_str()))
+    }
+
+    /// The paths of a use tree.
+    fn expand(tree: &str) -> Vec<String> {
+        let tree = tree.trim();
+        let Some((before, list)) = tree.split_once('{') else {
+            return vec![tree.split(" as ").next().unwrap().to_owned()];
+        };
+        let list = list.rsplit_once('}').map_or(list, |(list, _)| list);
+        let (mut parts, mut depth, mut part) = (Vec::new(), 0, String::new());
+        for c in list.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if c == ',' && depth == 0 {
+                parts.push(std::mem::take(&mut part));
+            } else {
+                part.push(c);
+            }
+        }
+        parts.push(part);
+        let parts = parts.iter().filter(|part| !part.trim().is_empty());
+        parts.flat_map(|part| expand(&format!("{before}{}", part.trim()))).collect()
+    }
+
+    #[test]
+    fn a_circle_is_found() {
+        let names = ["a.rs", "b/mod.rs", "b/c.rs", "d.rs"].map(str::to_owned);
+        let by_module = names.iter().map(|name| (module(name), name)).collect();
+        let of = |name: &str, code: &str| imports(name, code, &by_module).into_iter().collect::<Vec<_>>();
+        assert_eq!(
+            of("a.rs", "//! x\nuse crate::b::{c::C, B};\npub use crate::d::D;\n"),
+            ["b/c.rs", "b/mod.rs", "d.rs"]
+        );
+        assert_eq!(of("b/c.rs", "use std::fmt;\nuse super::super::a::A as X;\nfn f() {}\n"), ["a.rs"]);
+        assert_eq!(of("b/mod.rs", "mod c;\n\nuse self::c::C;\n"), ["b/c.rs"]);
+        let graph = Graph::from([
+            ("a".to_owned(), BTreeSet::from(["b".to_owned()])),
+            ("b".to_owned(), BTreeSet::from(["a".to_owned()])),
+        ]);
+        assert!(reach(&graph, "a").contains(&"a".to_owned()));
+    }
 }

@@ -1,21 +1,14 @@
 //! A loaded model: what it holds, and what can be asked of it besides answers.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use web_time::Duration;
-
 use super::api::chat_prompt::Templates;
-use super::constrained::CompiledGrammars;
-use super::constraint::{GrammarCompiler, GrammarLoader};
-use super::decoding::Decoding;
-use super::draft::DraftModel;
+use super::grammars::{GrammarLoader, Grammars};
 use super::load::info::ModelInfo;
-use super::prefill_pace::PrefillPace;
-use super::session::Session;
+use crate::decode::Decoder;
 use crate::error::Result;
 use crate::model::config::Config;
-use crate::model::{Embeds, Encoder, Layout, Logits, Precision, Transformer};
+use crate::model::{Embeds, Encoder, Layout, Precision};
 use crate::tensor::{Context, KernelUse, Stats, Tensor};
 use crate::text::tokenizer::Tokenizer;
 
@@ -25,7 +18,7 @@ pub struct Engine(pub(super) Rc<Inner>);
 /// What a model does.
 pub(super) enum Model {
     /// Goes on with a text.
-    Decoder(Box<Transformer>),
+    Decoder(Rc<Decoder>),
     /// Makes vectors of texts.
     Encoder(Box<Encoder>),
 }
@@ -33,35 +26,35 @@ pub(super) enum Model {
 impl Model {
     pub fn config(&self) -> &Config {
         match self {
-            Self::Decoder(transformer) => transformer.config(),
+            Self::Decoder(decoder) => decoder.transformer.config(),
             Self::Encoder(encoder) => encoder.config(),
         }
     }
 
     pub fn parameters(&self) -> u64 {
         match self {
-            Self::Decoder(transformer) => transformer.parameters(),
+            Self::Decoder(decoder) => decoder.transformer.parameters(),
             Self::Encoder(encoder) => encoder.parameters(),
         }
     }
 
     pub fn quantization(&self) -> &'static str {
         match self {
-            Self::Decoder(transformer) => transformer.quantization(),
+            Self::Decoder(decoder) => decoder.transformer.quantization(),
             Self::Encoder(encoder) => encoder.quantization(),
         }
     }
 
     pub fn precision(&self) -> Precision {
         match self {
-            Self::Decoder(transformer) => transformer.precision(),
+            Self::Decoder(decoder) => decoder.transformer.precision(),
             Self::Encoder(_) => Precision::Exact,
         }
     }
 
     pub fn weight_bytes(&self) -> u64 {
         match self {
-            Self::Decoder(transformer) => transformer.weight_bytes(),
+            Self::Decoder(decoder) => decoder.transformer.weight_bytes(),
             Self::Encoder(encoder) => encoder.weight_bytes(),
         }
     }
@@ -78,21 +71,9 @@ pub(super) struct Inner {
     pub info: ModelInfo,
     /// Of autotuning, to be kept for the next load.
     pub tunings: Option<String>,
-    /// One for each sequence; taken out while a generation runs on it. The one that was given back last is the last.
-    pub sessions: RefCell<Vec<Session>>,
-    /// The generations that decode together.
-    pub decoding: RefCell<Decoding>,
-    pub pace: RefCell<PrefillPace>,
-    /// Taken out while a generation drafts with it.
-    pub draft: RefCell<Option<DraftModel>>,
     /// What was asked of the weights.
     pub layout: Layout,
-    pub grammar_loader: RefCell<Option<Rc<dyn GrammarLoader>>>,
-    /// Loaded when it is first asked for.
-    pub grammars: RefCell<Option<Rc<dyn GrammarCompiler>>>,
-    pub compiled: RefCell<CompiledGrammars>,
-    /// How long a step of structured output took of late.
-    pub structured_step: Cell<Option<Duration>>,
+    pub grammars: Grammars,
 }
 
 impl Engine {
@@ -136,18 +117,14 @@ impl Engine {
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
     /// forgotten.
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
-        self.0.decoder()?;
-        let mut session = self.0.take_session(&[])?;
-        session.forget();
-        let logits = session.forward(self.0.decoder()?, ids, Logits::All);
-        self.0.give_back(session);
-        match logits? {
-            Some(tensor) => {
-                self.0.context.device().flush();
-                Ok(EngineTensor { context: self.0.context.clone(), tensor })
-            }
-            None => bail!(Internal, "a forward pass over all tokens gave no logits"),
-        }
+        let tensor = self.0.decoder()?.forward(ids)?;
+        self.0.context.device().flush();
+        Ok(EngineTensor { context: self.0.context.clone(), tensor })
+    }
+
+    /// Where the grammar engine comes from, for requests that want structured output. Without it they are refused.
+    pub fn set_grammars(&self, loader: Rc<dyn GrammarLoader>) {
+        self.0.grammars.set_loader(loader);
     }
 
     /// Frees everything on the GPU. What runs is rejected; later calls end in `disposed`.
@@ -181,9 +158,9 @@ impl EngineTensor {
 
 impl Inner {
     /// The model, if it can go on with a text.
-    pub fn decoder(&self) -> Result<&Transformer> {
+    pub fn decoder(&self) -> Result<&Rc<Decoder>> {
         match &self.model {
-            Model::Decoder(transformer) => Ok(transformer),
+            Model::Decoder(decoder) => Ok(decoder),
             Model::Encoder(_) => bail!(
                 InvalidRequest,
                 "the model ({}) is an encoder: it makes embeddings and no text; use embeddings, or load another model",
@@ -191,28 +168,4 @@ impl Inner {
             ),
         }
     }
-
-    /// The session that holds most of the beginning of a prompt; among equals the one that was used longest ago.
-    pub fn take_session(&self, prompt: &[u32]) -> Result<Session> {
-        let mut sessions = self.sessions.borrow_mut();
-        let best = (0..sessions.len()).rev().max_by_key(|index| common_prefix(sessions[*index].reusable(), prompt));
-        match best {
-            Some(index) => Ok(sessions.remove(index)),
-            None => bail!(
-                InvalidRequest,
-                "as many generations run on this engine as it was loaded for ({}); wait for one, cancel one, or load with a \
-                 larger maxSequences",
-                self.info.max_sequences
-            ),
-        }
-    }
-
-    pub fn give_back(&self, session: Session) {
-        self.sessions.borrow_mut().push(session);
-    }
-}
-
-/// How many tokens two sequences begin with in common.
-pub(super) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

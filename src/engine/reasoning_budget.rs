@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::constraint::{Advance, Constraint};
+use crate::decode::constraint::{Advance, Constraint};
 use crate::error::Result;
 use crate::text::answer::{Answer, AnswerSettings};
 use crate::text::detokenize::StreamDecoder;

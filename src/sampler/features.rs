@@ -71,6 +71,10 @@ impl Features {
         Self { masked: true, ..self }
     }
 
+    pub fn is_masked(&self) -> bool {
+        self.masked
+    }
+
     pub fn adjusts(&self) -> bool {
         self.adjusts
     }

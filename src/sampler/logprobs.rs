@@ -49,6 +49,11 @@ impl LogprobRings {
         context.write(&self.wanted, 0, bytemuck::cast_slice(wanted))
     }
 
+    /// The same for one row.
+    pub fn configure_row(&self, context: &Context, row: usize, wanted: u32) -> Result<()> {
+        context.write(&self.wanted, row, bytemuck::bytes_of(&wanted))
+    }
+
     /// Where those of `steps` steps of a row stand, from step `first` on.
     pub fn ranges(&self, row: usize, first: usize, steps: usize) -> Vec<(&Tensor, Range<usize>)> {
         let of = |tensor, width: usize| {

@@ -18,6 +18,7 @@ const MULTIPLIER: u32 = 0x9E37_79B9;
 const EMPTY: u32 = u32::MAX;
 const ALL: u32 = u32::MAX;
 const ONE: u32 = 1 << 31;
+const LAST_STATE: u32 = (1 << 31) - 1;
 
 /// What a state allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +57,8 @@ impl MaskTable {
     pub const WORDS: usize = 2 * Self::STATES + 2 * SLOTS;
     /// Set in a step's state where this is the state of the next step, whatever token was chosen.
     pub const ENTRY: u32 = 1 << 31;
+    /// The state of a sequence without a grammar beside others with one: everything is allowed, and it stays.
+    pub const FREE: u32 = LAST_STATE;
 
     /// A table whose states allow everything, and follow themselves.
     pub fn new() -> Self {
@@ -113,6 +116,8 @@ impl MaskTable {
         let word = |word: usize| Define::U32(word as u32);
         vec![
             ("EDGES", word(2 * Self::STATES)),
+            ("TABLE_WORDS", word(Self::WORDS)),
+            ("FREE", Define::U32(Self::FREE)),
             ("TOKEN_BITS", Define::U32(TOKEN_BITS)),
             ("SLOT_BITS", Define::U32(SLOT_BITS)),
             ("PROBES", word(PROBES)),

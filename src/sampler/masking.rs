@@ -19,20 +19,20 @@ pub struct News<'a> {
 
 #[derive(Clone)]
 pub struct Masking {
-    /// [MASKS, words] u32: a bit for each token.
+    /// [sequences · MASKS, words] u32: a bit for each token.
     masks: Tensor,
-    /// [MaskTable::WORDS] u32
+    /// [sequences, MaskTable::WORDS] u32
     table: Tensor,
     /// [rows, RING] u32: states by step.
     states: Tensor,
 }
 
 impl Masking {
-    /// For so many sequences.
+    /// For so many sequences, each with masks and a table of its own.
     pub fn new(context: &Context, rows: usize, vocab_size: usize) -> Result<Self> {
         Ok(Self {
-            masks: context.zeros(Desc::u32(&[MASKS, MaskLogits::words(vocab_size)]))?,
-            table: context.zeros(Desc::u32(&[MaskTable::WORDS]))?,
+            masks: context.zeros(Desc::u32(&[rows * MASKS, MaskLogits::words(vocab_size)]))?,
+            table: context.zeros(Desc::u32(&[rows, MaskTable::WORDS]))?,
             states: context.zeros(Desc::u32(&[rows, RING]))?,
         })
     }
@@ -48,19 +48,24 @@ impl Masking {
         context.run1(&MaskLogits, &[logits, &self.masks, &self.table, state, ring, &self.states])
     }
 
-    /// Takes over what the automaton has learned.
-    pub fn update(&self, context: &Context, news: News<'_>) -> Result<()> {
+    /// States by step, [rows, RING].
+    pub(super) fn states(&self) -> &Tensor {
+        &self.states
+    }
+
+    /// Takes over what the automaton of a sequence has learned.
+    pub fn update(&self, context: &Context, sequence: usize, news: News<'_>) -> Result<()> {
         let words = self.masks.shape().matrix()?.1;
         for (row, masks) in news.masks {
-            context.write(&self.masks, row * words, bytemuck::cast_slice(masks))?;
+            context.write(&self.masks, (sequence * MASKS + row) * words, bytemuck::cast_slice(masks))?;
         }
         for (at, pairs) in news.table {
-            context.write(&self.table, at, bytemuck::cast_slice(pairs))?;
+            context.write(&self.table, sequence * MaskTable::WORDS + at, bytemuck::cast_slice(pairs))?;
         }
         Ok(())
     }
 
-    /// Lets step `step` of a sequence choose in a state.
+    /// Lets step `step` of a row choose in a state.
     pub fn enter(&self, context: &Context, row: usize, step: usize, state: u32) -> Result<()> {
         let before = row * RING + (step + RING - 1) % RING;
         context.write(&self.states, before, bytemuck::bytes_of(&(MaskTable::ENTRY | state)))

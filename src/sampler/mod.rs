@@ -243,12 +243,37 @@ impl Choosing {
         }
     }
 
-    /// Takes over what mirostat allows a sequence, from the row of another.
-    pub fn take_surprise(&self, context: &Context, row: usize, from: &Self, from_row: usize) -> Result<()> {
-        match (&self.banding, &from.banding) {
-            (Some(to), Some(from)) => context.copy(&from.mu, from_row..from_row + 1, &to.mu, row),
-            _ => Ok(()),
+    /// Lets a row go on where a row of another sampler stands: its step `step` comes next, after `length` tokens of text. Settings are
+    /// not taken over. `features` are the sequence's own.
+    pub fn take_row(
+        &self,
+        context: &Context,
+        row: usize,
+        (from, from_row): (&Self, usize),
+        (step, length): (usize, usize),
+        features: Features,
+    ) -> Result<()> {
+        let copy = |from: &Tensor, to: &Tensor, columns: usize, at: usize, count: usize| {
+            let begin = from_row * columns + at;
+            context.copy(from, begin..begin + count, to, row * columns + at)
+        };
+        copy(&from.target.state, &self.target.state, 4, 0, 4)?;
+        copy(&from.target.token, &self.target.token, 1, 0, 1)?;
+        if features.masked {
+            // The state of a step follows from the token and the state of the one before.
+            let before = (step + RING - 1) % RING;
+            copy(&from.target.ring, &self.target.ring, RING, before, 1)?;
+            copy(from.masking()?.states(), self.masking()?.states(), RING, before, 1)?;
         }
+        if let (true, Some(from), Some(to)) = (features.adjusts, &from.adjusting, &self.adjusting)
+            && length > 0
+        {
+            copy(&from.history, &to.history, columns(&to.history)?, 0, length)?;
+        }
+        if let (true, Some(from), Some(to)) = (features.mirostat, &from.banding, &self.banding) {
+            copy(&from.mu, &to.mu, 1, 0, 1)?;
+        }
+        Ok(())
     }
 
     /// Chooses among the logits of each row, [rows, vocab_size], of a pass that put `advance` tokens of each sequence into the KV cache.

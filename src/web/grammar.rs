@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 use super::source::js_message;
-use crate::engine::constraint::{
+use crate::engine::grammars::{
     Advance, Constraint, GrammarCompiler, GrammarLoader, GrammarVocabulary, LoadingGrammars,
 };
 use crate::error::{Code, Error, Result};

@@ -220,11 +220,7 @@ fn contradictions_are_refused() {
         (true, json!({"logprobs": true, "temperature": 0, "speculation": lookup}), ["logprobs", "speculation"]),
         (false, json!({"logprobs": 0, "temperature": 0, "speculation": lookup}), ["logprobs", "speculation"]),
         (false, json!({"temperature": 1, "speculation": lookup}), ["temperature", "speculation"]),
-        (
-            false,
-            json!({"temperature": 0, "speculation": lookup, "response_format": object}),
-            ["response_format", "speculation"],
-        ),
+        (false, json!({"temperature": 0, "speculation": lookup, "logit_bias": {"5": 1}}), ["bias", "speculation"]),
         (false, json!({"ignore_eos": true, "response_format": object}), ["response_format", "ignore_eos"]),
         (
             false,

@@ -25,4 +25,5 @@ mod penalties;
 mod sequences;
 mod speculation;
 mod structured;
+mod together;
 mod tool_calls;

@@ -185,7 +185,7 @@ fn bad_requests_name_their_field() {
             json!({"tools": tools(), "tool_choice": "required", "response_format": {"type": "json_object"}}),
             "tool_choice asks for a call",
         ),
-        (json!({"tools": tools(), "tool_choice": "required", "speculation": {"type": "prompt_lookup"}}), "speculation"),
+        (json!({"tools": tools(), "tool_choice": "required", "ignore_eos": true}), "ignore_eos"),
         (json!({"reasoning_format": "xml"}), "reasoning_format"),
         (json!({"reasoning_format": "none", "thinking_token_budget": 3}), "thinking_token_budget"),
         (json!({"reasoning_format": "none", "include_reasoning": false}), "include_reasoning"),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::chat_prompt::Rendered;
 use super::request::{ChatFields, ChatRequest};
-use crate::engine::choices::Generation;
+use crate::engine::generation::Generation;
 use crate::engine::loaded::Engine;
 use crate::error::Result;
 use crate::text::tools::{ToolChoice, Tools};

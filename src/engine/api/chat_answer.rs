@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use super::chat_prompt::Rendered;
 use super::request::{ChatFields, FREE_CALLS, GrammarRequest, ReasoningFields};
-use crate::engine::generate::Request;
+use crate::decode::conflicts::{Feature, conflict};
+use crate::engine::choice::Request;
 use crate::engine::loaded::Engine;
 use crate::engine::reasoning_budget::Budget;
 use crate::error::Result;
@@ -86,28 +87,20 @@ impl Engine {
             let is_reasoning =
                 request.answer.settings.reasoning.is_some() || request.answer.settings.channels.is_some();
             request.budget =
-                self.budget(&request, tokens, markers.map(|markers| markers.close), format)?.filter(|_| is_reasoning);
+                self.budget(tokens, markers.map(|markers| markers.close), format)?.filter(|_| is_reasoning);
         }
         Ok(request)
     }
 
     /// Lets the calls obey their schemas. Where a call is the model's choice and there are no grammars, it goes without.
     fn hold_to(&self, request: &mut Request, grammar: ToolGrammar, is_free: bool) -> Result<()> {
-        let excluded = match (request.speculation.is_some(), request.ignore_eos) {
-            (true, _) => Some("speculation"),
-            (_, true) => Some("ignore_eos"),
-            _ => None,
-        };
-        match (excluded, is_free) {
-            (Some(_), true) => return Ok(()),
-            (Some(field), false) => {
-                bail!(
-                    InvalidRequest,
-                    "tool_choice asks for a call, and {field} excludes grammars; leave one of them out"
-                )
+        if is_free {
+            // Nothing asks for a grammar, so whatever excludes one goes before it.
+            let has_conflict = request.features().iter().any(|(of, _)| conflict(*of, Feature::Grammar).is_some());
+            let can = self.0.grammars.are_there() && self.tokenizer().tokens_have_bytes();
+            if has_conflict || !can {
+                return Ok(());
             }
-            (None, true) if !self.has_grammars() || !self.tokenizer().tokens_have_bytes() => return Ok(()),
-            (None, _) => {}
         }
         let field = if is_free { FREE_CALLS } else { "tool_choice" };
         let lark = grammar.lark().map_err(|error| error.context(field))?;
@@ -115,16 +108,7 @@ impl Engine {
         Ok(())
     }
 
-    fn budget(
-        &self,
-        request: &Request,
-        tokens: u64,
-        close: Option<&str>,
-        format: ToolFormat,
-    ) -> Result<Option<Budget>> {
-        if request.speculation.is_some() {
-            bail!(InvalidRequest, "thinking_token_budget and speculation exclude each other; leave one of them out");
-        }
+    fn budget(&self, tokens: u64, close: Option<&str>, format: ToolFormat) -> Result<Option<Budget>> {
         let tokenizer = self.tokenizer();
         let ending = match (format, close) {
             (ToolFormat::Harmony, _) => tokens_of(tokenizer, &HARMONY_END),

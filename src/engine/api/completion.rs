@@ -3,11 +3,9 @@
 use std::rc::Rc;
 
 use super::request::{CompletionRequest, GenerationFields, Prompt};
-use crate::engine::choices::Generation;
-use crate::engine::context_shift::ContextShift;
-use crate::engine::generate::Request;
+use crate::engine::choice::Request;
+use crate::engine::generation::Generation;
 use crate::engine::loaded::Engine;
-use crate::engine::speculation::Speculation;
 use crate::error::Result;
 use crate::sampler::check_room;
 
@@ -34,40 +32,19 @@ impl Engine {
         let penalties = &fields.penalties;
         let sampler = fields.sampling.settings(penalties.penalties()?, penalties.dry()?)?;
         let longest = fields.ending.longest()?;
-        let (tokenizer, vocab_size) = (self.tokenizer(), self.0.decoder()?.config().vocab_size);
+        let (tokenizer, vocab_size) = (self.tokenizer(), self.0.decoder()?.transformer.config().vocab_size);
         let ends = [tokenizer.end_of_generation(), &fields.ending.stop_token_ids].concat();
         let rules = penalties.rules(tokenizer, vocab_size, prompt.len(), longest, ends)?;
         check_room(&rules)?;
-        let speculation = fields
-            .speculation
-            .speculation
-            .map(|asked| Speculation::new(asked, &sampler, &rules, self.info().draft.is_some()))
-            .transpose()?;
+        let speculation =
+            fields.speculation.speculation.map(|asked| asked.speculation(self.info().draft.is_some())).transpose()?;
         let capacity = self.info().context_length;
         let context_shift =
-            fields.context.context_shift.map(|asked| ContextShift::new(asked, capacity)).transpose()?.flatten();
+            fields.context.context_shift.map(|asked| asked.context_shift(capacity)).transpose()?.flatten();
         if context_shift.is_some() {
-            self.0.decoder()?.check_shift()?;
-        }
-        if logprobs.is_some() && speculation.is_some() {
-            bail!(
-                InvalidRequest,
-                "logprobs and speculation exclude each other: a draft is verified without log probabilities; leave one out"
-            );
+            self.0.decoder()?.transformer.check_shift()?;
         }
         let grammar = fields.structured.grammar()?;
-        if let Some(asked) = &grammar {
-            if speculation.is_some() {
-                bail!(InvalidRequest, "{} and speculation exclude each other; leave one of them out", asked.field);
-            }
-            if fields.ending.ignore_eos {
-                bail!(
-                    InvalidRequest,
-                    "{} and ignore_eos exclude each other: a grammar says where the end is",
-                    asked.field
-                );
-            }
-        }
         Ok(Request {
             prompt,
             max_tokens: longest,

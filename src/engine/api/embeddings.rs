@@ -143,14 +143,10 @@ impl Inner {
 
     /// A decoder takes one text at a time.
     async fn embed_by_decoder(&self, ids: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
-        let mut session = self.take_session(&[])?;
-        session.forget();
-        let states = session.states(self.decoder()?, ids);
-        session.forget();
-        self.give_back(session);
+        let states = self.decoder()?.states(ids)?;
         let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
         let spans = self.context.tensor(&spans)?;
-        read(&self.context, &self.context.run1(&ops::MeanRows, &[&states?, &spans])?).await
+        read(&self.context, &self.context.run1(&ops::MeanRows, &[&states, &spans])?).await
     }
 }
 

@@ -2,24 +2,22 @@
 
 mod autotune;
 mod compile_ahead;
+mod draft_vocabulary;
 pub mod hub;
 pub(super) mod info;
 pub(super) mod inspect;
 mod model_text;
 pub(super) mod options;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress};
 use self::model_text::ModelText;
 use self::options::{LoadOptions, capacity, layout};
+use crate::decode::{Decoder, DraftModel, MAX_SEQUENCES};
 use crate::engine::api::chat_prompt::Templates;
-use crate::engine::decoding::Decoding;
-use crate::engine::draft::{self, DraftModel};
+use crate::engine::grammars::Grammars;
 use crate::engine::loaded::{Engine, Inner, Model};
-use crate::engine::sequences::{MAX_SEQUENCES, Sequences};
-use crate::engine::session::Session;
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
@@ -40,8 +38,6 @@ struct Ready {
     kv_cache_bytes: u64,
     autotune: AutotuneInfo,
     tunings: Option<String>,
-    sessions: Vec<Session>,
-    together: Option<Sequences>,
 }
 
 impl Ready {
@@ -56,16 +52,8 @@ impl Ready {
         let (autotune, tunings) = autotune::run(context, &transformer, capacity, kv_format, options).await?;
         let cache = KvCache::new(context, transformer.config(), capacity, max_sequences, kv_format)?;
         let kv_cache_bytes = cache.bytes();
-        let mut sessions = (0..max_sequences)
-            .map(|sequence| Session::new(context, cache.sequence(sequence)?, capacity, sequence))
-            .collect::<Result<Vec<Session>>>()?;
-        if let Some(first) = sessions.first_mut() {
-            first.prepare(context, &transformer).await?;
-        }
-        let together =
-            if max_sequences > 1 && transformer.is_fused() { Some(Sequences::new(context, cache)?) } else { None };
-        let model = Model::Decoder(Box::new(transformer));
-        Ok(Self { model, kv_cache_bytes, autotune, tunings, sessions, together })
+        let decoder = Decoder::new(context, transformer, cache, capacity, max_sequences).await?;
+        Ok(Self { model: Model::Decoder(decoder), kv_cache_bytes, autotune, tunings })
     }
 
     async fn encoder(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
@@ -75,7 +63,7 @@ impl Ready {
         context.device().sync().await?;
         let (autotune, tunings) = (AutotuneInfo::off(), None);
         let model = Model::Encoder(Box::new(encoder));
-        Ok(Self { model, kv_cache_bytes: 0, autotune, tunings, sessions: Vec::new(), together: None })
+        Ok(Self { model, kv_cache_bytes: 0, autotune, tunings })
     }
 }
 
@@ -175,7 +163,7 @@ impl Engine {
             let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
             Ready::decoder(&context, transformer, capacity, max_sequences, kv_format, options).await?
         };
-        let Ready { model, kv_cache_bytes, autotune, tunings, sessions, together } = ready;
+        let Ready { model, kv_cache_bytes, autotune, tunings } = ready;
         let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
@@ -208,16 +196,9 @@ impl Engine {
             templates,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
-            sessions: RefCell::new(sessions),
-            decoding: RefCell::new(Decoding::new(together)),
-            pace: RefCell::default(),
-            draft: RefCell::default(),
             layout,
             tunings,
-            grammar_loader: RefCell::default(),
-            grammars: RefCell::default(),
-            compiled: RefCell::default(),
-            structured_step: Cell::default(),
+            grammars: Grammars::default(),
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)
@@ -236,7 +217,7 @@ impl Engine {
         let device = self.0.context.device().clone();
         let added = loaded.and_then(|(model, info)| match Rc::get_mut(&mut self.0) {
             Some(inner) => {
-                inner.draft = RefCell::new(Some(model));
+                *inner.decoder()?.draft_model.borrow_mut() = Some(model);
                 inner.info.draft = Some(info);
                 Ok(())
             }
@@ -262,17 +243,35 @@ impl Engine {
         progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
         let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
         let total = checkpoint.file_bytes();
-        draft::check_vocabulary(&inner.tokenizer, &ModelText::of(&checkpoint)?.tokenizer)?;
+        draft_vocabulary::check_vocabulary(&inner.tokenizer, &ModelText::of(&checkpoint)?.tokenizer)?;
         let mut on_bytes = |loaded: u64, of: u64| {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
-        let (capacity, precision, kv_format) = (inner.info.context_length, inner.info.precision, inner.info.kv_cache);
-        let (context, layout) = (&inner.context, &inner.layout);
-        let loaded =
-            DraftModel::load(context, &checkpoint, capacity, precision, kv_format, layout, &mut on_bytes).await?;
+        let config = Config::of(&checkpoint)?;
+        if config.arch.is_encoder {
+            bail!(
+                InvalidRequest,
+                "the draft model ({}) is an encoder, wanted one that goes on with a text",
+                config.arch.name
+            );
+        }
+        let (context, own) = (&inner.context, &inner.info);
+        // Its context is as long as the model's, if it was trained for that.
+        let capacity = own.context_length.min(config.context_length);
+        let weights = Weights::load(context, &checkpoint, &config, &inner.layout, &mut on_bytes).await?;
+        let transformer = Transformer::new(context, config, &weights, capacity, own.precision)?;
+        let cache = KvCache::new(context, transformer.config(), capacity, 1, own.kv_cache)?;
+        let info = DraftInfo {
+            architecture: transformer.config().arch.name.to_owned(),
+            parameters: transformer.parameters(),
+            quantization: transformer.quantization().to_uppercase(),
+            weight_bytes: transformer.weight_bytes(),
+            kv_cache_bytes: cache.bytes(),
+        };
+        let model = DraftModel::new(context, transformer, cache, capacity).await?;
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
-        Ok(loaded)
+        Ok((model, info))
     }
 }
 

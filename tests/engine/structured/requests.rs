@@ -351,7 +351,6 @@ fn what_can_not_be_had_is_refused_before_it_begins() {
             "exclude each other",
         ),
         (json!({"response_format": {"type": "json_object"}, "ignore_eos": true}), "ignore_eos"),
-        (json!({"response_format": {"type": "json_object"}, "speculation": {"type": "prompt_lookup"}}), "speculation"),
     ];
     for (more, wanted) in cases {
         let error = refusal(&engine, &ask("Hello!", more.clone()));

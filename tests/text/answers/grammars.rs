@@ -1,7 +1,7 @@
 //! Grammars of tool calls: the grammar engine takes them, and what they admit is read back as calls that obey their schemas.
 
 use rillm::Result;
-use rillm::engine::constraint::{Constraint, GrammarCompiler, GrammarLoader, GrammarVocabulary};
+use rillm::engine::grammars::{Constraint, GrammarCompiler, GrammarLoader, GrammarVocabulary};
 use rillm::native::LinkedGrammars;
 use rillm::text::grammar::Grammar;
 use rillm::text::tools::ToolGrammar;

@@ -3,11 +3,17 @@
 use serde::Deserialize;
 
 use super::fields::group;
+use crate::decode::ContextShift;
+use crate::error::Result;
+
+/// Tokens at the beginning that stay, unless asked for: attention leans on the first ones whatever they say (Xiao et al. 2023, who
+/// find four to be enough).
+const DEFAULT_SINKS: u64 = 4;
 
 group! {
     #[derive(Clone, Copy, Debug)]
     pub struct ContextFields {
-        /// Goes on where the context is full, without its older tokens (`context_shift.rs`). An extension.
+        /// Goes on where the context is full, without its older tokens (`model/context_shift.rs`). An extension.
         pub context_shift: Option<ContextShiftRequest>,
     }
 }
@@ -25,4 +31,47 @@ pub enum ContextShiftRequest {
 pub struct Sinks {
     #[serde(default)]
     pub sinks: Option<u64>,
+}
+
+impl ContextShiftRequest {
+    /// For a context of `capacity` tokens.
+    pub(in crate::engine::api) fn context_shift(self, capacity: usize) -> Result<Option<ContextShift>> {
+        let most = capacity as u64 / 2;
+        let sinks = match self {
+            ContextShiftRequest::Wanted(false) => return Ok(None),
+            ContextShiftRequest::Wanted(true) | ContextShiftRequest::Sinks(Sinks { sinks: None }) => {
+                DEFAULT_SINKS.min(most)
+            }
+            ContextShiftRequest::Sinks(Sinks { sinks: Some(sinks) }) if sinks <= most => sinks,
+            ContextShiftRequest::Sinks(Sinks { sinks: Some(sinks) }) => {
+                bail!(InvalidRequest, "context_shift.sinks is {sinks}, wanted 0 to {most}, half of the context")
+            }
+        };
+        Ok(Some(ContextShift { sinks: sinks as usize }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn a_request_says_how_many_tokens_stay() {
+        let new = |request: serde_json::Value| {
+            serde_json::from_value::<ContextShiftRequest>(request).map(|request| request.context_shift(64))
+        };
+        let sinks = |request| new(request).unwrap().unwrap().map(|shift| shift.sinks);
+        assert_eq!(sinks(serde_json::json!(false)), None);
+        assert_eq!(sinks(serde_json::json!(true)), Some(4));
+        assert_eq!(sinks(serde_json::json!({})), Some(4));
+        assert_eq!(sinks(serde_json::json!({"sinks": 0})), Some(0));
+        assert_eq!(sinks(serde_json::json!({"sinks": 32})), Some(32));
+        let error = new(serde_json::json!({"sinks": 33})).unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest);
+        assert!(error.message().contains("context_shift.sinks is 33, wanted 0 to 32"), "{error}");
+        for request in [serde_json::json!({"sinks": -1}), serde_json::json!({"keep": 4}), serde_json::json!("yes")] {
+            assert!(new(request).is_err());
+        }
+    }
 }

@@ -3,11 +3,16 @@
 use serde::Deserialize;
 
 use super::fields::group;
+use crate::decode::{MAX_DRAFT, MAX_NGRAM, PromptLookup, Speculation};
+use crate::error::Result;
+
+const DEFAULT_DRAFT: usize = 5;
+const DEFAULT_NGRAM: usize = 2;
 
 group! {
     #[derive(Clone, Copy, Debug)]
     pub struct SpeculationFields {
-        /// Several tokens by one pass, where a draft turns out right (`speculation.rs`). An extension.
+        /// Several tokens by one pass, where a draft turns out right. An extension.
         pub speculation: Option<SpeculationRequest>,
     }
 }
@@ -26,4 +31,54 @@ pub enum SpeculationRequest {
         #[serde(default)]
         max_tokens: Option<u64>,
     },
+}
+
+impl SpeculationRequest {
+    /// Refuses what can't be had.
+    pub(in crate::engine::api) fn speculation(self, has_draft_model: bool) -> Result<Speculation> {
+        let within = |name: &str, value: Option<u64>, default: usize, most: usize| match value {
+            None => Ok(default),
+            Some(value) if (1..=most as u64).contains(&value) => Ok(value as usize),
+            Some(value) => bail!(InvalidRequest, "speculation.{name} is {value}, wanted 1 to {most}"),
+        };
+        match self {
+            Self::PromptLookup { max_tokens, min_ngram } => Ok(Speculation::PromptLookup(PromptLookup {
+                max_tokens: within("max_tokens", max_tokens, DEFAULT_DRAFT, MAX_DRAFT)?,
+                min_ngram: within("min_ngram", min_ngram, DEFAULT_NGRAM, MAX_NGRAM)?,
+            })),
+            Self::DraftModel { max_tokens } => {
+                let max_tokens = within("max_tokens", max_tokens, DEFAULT_DRAFT, MAX_DRAFT)?;
+                if !has_draft_model {
+                    bail!(
+                        InvalidRequest,
+                        "speculation.type is \"draft_model\", and the engine has none; load it with the option draft"
+                    );
+                }
+                Ok(Speculation::DraftModel(max_tokens))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn what_can_not_be_had_is_refused() {
+        let parse = |request: serde_json::Value| serde_json::from_value::<SpeculationRequest>(request).unwrap();
+        let lookup = parse(json!({"type": "prompt_lookup"})).speculation(false).unwrap();
+        assert_eq!(lookup, Speculation::PromptLookup(PromptLookup { max_tokens: 5, min_ngram: 2 }));
+        for (name, value) in [("max_tokens", 0), ("max_tokens", 8), ("min_ngram", 0), ("min_ngram", 17)] {
+            let error = parse(json!({"type": "prompt_lookup", name: value})).speculation(false).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidRequest);
+            assert!(error.message().contains(name), "{error}");
+        }
+        let error = parse(json!({"type": "draft_model"})).speculation(false).unwrap_err();
+        assert!(error.message().contains("draft_model"), "{error}");
+        assert_eq!(parse(json!({"type": "draft_model"})).speculation(true).unwrap(), Speculation::DraftModel(5));
+    }
 }

@@ -1,5 +1,5 @@
-// `words` is how many of them a mask has; `ring` how many steps of a row `states` and `chosen` hold.
-struct Params { elements: u32, vocabulary: u32, words: u32, ring: u32 }
+// `words` is how many of them a mask has; `ring` how many steps of a row `states` and `chosen` hold; `masks` how many each table has.
+struct Params { elements: u32, vocabulary: u32, words: u32, ring: u32, masks: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> masks: array<u32>;
@@ -14,12 +14,15 @@ const ALL = 0xffffffffu;
 const ONE = 0x80000000u;
 const ENTRY = 0x80000000u;
 
-fn next(before: u32, token: u32) -> u32 {
+fn next(begin: u32, before: u32, token: u32) -> u32 {
+    if before == FREE {
+        return FREE;
+    }
     if token >> TOKEN_BITS == 0u {
         let key = (before << TOKEN_BITS) | token;
         let first = (key * MULTIPLIER) >> (32u - SLOT_BITS);
         for (var probe = 0u; probe < PROBES; probe++) {
-            let at = EDGES + 2u * ((first + probe) & ((1u << SLOT_BITS) - 1u));
+            let at = begin + EDGES + 2u * ((first + probe) & ((1u << SLOT_BITS) - 1u));
             let found = table[at];
             if found == key {
                 return table[at + 1u];
@@ -29,7 +32,7 @@ fn next(before: u32, token: u32) -> u32 {
             }
         }
     }
-    return table[2u * before + 1u];
+    return table[begin + 2u * before + 1u];
 }
 
 @compute @workgroup_size(64)
@@ -44,20 +47,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // Step 0 has its entry where a step before it would be.
     let last = row * params.ring + (step + params.ring - 1u) % params.ring;
     let before = states[last];
+    var owner = 0u;
+#ifdef TABLES
+    owner = state[row * 4u + 3u];
+#endif
+    let begin = owner * TABLE_WORDS;
     var now = before & ~ENTRY;
     if (before & ENTRY) == 0u {
-        now = next(before, chosen[last]);
+        now = next(begin, before, chosen[last]);
     }
     if token == 0u {
         states[row * params.ring + step % params.ring] = now;
     }
-    let allowed = table[2u * now];
+    var allowed = ALL;
+    if now != FREE {
+        allowed = table[begin + 2u * now];
+    }
     var is_allowed = true;
     if allowed != ALL {
         if (allowed & ONE) != 0u {
             is_allowed = token == (allowed & ~ONE);
         } else {
-            is_allowed = ((masks[allowed * params.words + token / 32u] >> (token % 32u)) & 1u) == 1u;
+            is_allowed = ((masks[(owner * params.masks + allowed) * params.words + token / 32u] >> (token % 32u)) & 1u) == 1u;
         }
     }
     let logit = logits[i];

@@ -1,13 +1,16 @@
 //! What holds an answer to a grammar, as the engine sees it. The grammar engine itself (llguidance, in the crate `rillm-grammar`) is
 //! not linked to this crate where it runs in a page: `web` loads it as a second wasm when a request first asks for structured output.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use super::api::request::GrammarRequest;
-use super::constrained::Following;
-use super::loaded::{Engine, Inner};
+use super::compiled_grammars::CompiledGrammars;
+use crate::decode::constraint::TokenBytes;
+pub use crate::decode::constraint::{Advance, Constraint};
+use crate::decode::{GrammarCursor, GrammarState, MaskAutomaton};
 use crate::error::Result;
 use crate::text::tokenizer::Tokenizer;
 
@@ -22,29 +25,6 @@ pub type LoadingGrammars<'a> = Pin<Box<dyn Future<Output = Result<Rc<dyn Grammar
 pub trait GrammarCompiler {
     /// `grammar` is [`crate::text::grammar::Grammar::to_json`]. What can't be done is an `invalid_request` that says why.
     fn compile(&self, grammar: &str) -> Result<Box<dyn Constraint>>;
-}
-
-/// Where in a grammar an answer stands.
-pub trait Constraint {
-    /// Takes tokens in as long as they are allowed: where some are forced, these alone; where the answer may end, what ends it.
-    fn advance(&mut self, tokens: &[u32]) -> Result<Advance>;
-
-    /// The tokens that may follow, as bits, the first token's the lowest of the first word.
-    fn mask(&mut self, bits: &mut [u32]) -> Result<()>;
-
-    /// The same place once more, to look ahead from; None where that can't be had.
-    fn fork(&self) -> Result<Option<Box<dyn Constraint>>>;
-}
-
-/// What became of some tokens.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Advance {
-    /// So many of them were allowed, and are taken in.
-    pub taken: usize,
-    /// The only tokens that may follow, one behind the other, as far as the grammar leaves no choice. They are not taken in.
-    pub forced: Vec<u32>,
-    /// Nothing but the end may follow, or it has come.
-    pub is_complete: bool,
 }
 
 /// From text to token ids.
@@ -93,43 +73,72 @@ impl GrammarVocabulary {
     }
 }
 
-impl Engine {
-    /// Where the grammar engine comes from, for requests that want structured output. Without it they are refused.
-    pub fn set_grammars(&self, loader: Rc<dyn GrammarLoader>) {
-        *self.0.grammar_loader.borrow_mut() = Some(loader);
-    }
-
-    /// Whether requests can be held to grammars.
-    pub(super) fn has_grammars(&self) -> bool {
-        self.0.grammar_loader.borrow().is_some()
+impl TokenBytes for Tokenizer {
+    fn bytes(&self, token: u32) -> &[u8] {
+        self.token_bytes_with_control(token).unwrap_or_default()
     }
 }
 
-impl Inner {
-    /// Compiles a grammar, where it is not one of the last few; loads the grammar engine first, where that was not done yet.
-    pub async fn follow(&self, asked: &GrammarRequest) -> Result<Following> {
+/// The grammars of one engine.
+#[derive(Default)]
+pub(super) struct Grammars {
+    loader: RefCell<Option<Rc<dyn GrammarLoader>>>,
+    /// Loaded when it is first asked for.
+    compiler: RefCell<Option<Rc<dyn GrammarCompiler>>>,
+    compiled: RefCell<CompiledGrammars>,
+}
+
+impl Grammars {
+    /// Sets where the grammar engine comes from.
+    pub fn set_loader(&self, loader: Rc<dyn GrammarLoader>) {
+        *self.loader.borrow_mut() = Some(loader);
+    }
+
+    /// Whether requests can be held to grammars.
+    pub fn are_there(&self) -> bool {
+        self.loader.borrow().is_some()
+    }
+
+    /// A grammar's beginning: compiled, unless it is one of the last few. The grammar engine is loaded first if that was not done yet.
+    pub async fn begin(
+        &self,
+        asked: &GrammarRequest,
+        tokenizer: &Rc<Tokenizer>,
+        vocab_size: usize,
+    ) -> Result<GrammarCursor> {
         let grammar = asked.grammar.to_json();
-        if let Some(following) = self.compiled.borrow_mut().get(&grammar)? {
-            return Ok(following);
+        if let Some(cursor) = self.compiled.borrow_mut().get(&grammar)? {
+            return Ok(cursor);
         }
-        let ready = self.grammars.borrow().clone();
-        let grammars = match ready {
-            Some(grammars) => grammars,
+        let ready = self.compiler.borrow().clone();
+        let compiler = match ready {
+            Some(compiler) => compiler,
             None => {
-                let Some(loader) = self.grammar_loader.borrow().clone() else {
+                let Some(loader) = self.loader.borrow().clone() else {
                     bail!(
                         InvalidRequest,
                         "{}: this engine was made without grammars (Engine::set_grammars)",
                         asked.field
                     );
                 };
-                let vocabulary = GrammarVocabulary::of(&self.tokenizer, self.decoder()?.config().vocab_size)?;
-                let grammars = loader.load(vocabulary).await?;
-                *self.grammars.borrow_mut() = Some(grammars.clone());
-                grammars
+                let compiler = loader.load(GrammarVocabulary::of(tokenizer, vocab_size)?).await?;
+                *self.compiler.borrow_mut() = Some(compiler.clone());
+                compiler
             }
         };
-        let beginning = grammars.compile(&grammar).map_err(|error| error.context(asked.field))?;
+        let beginning = compiler.compile(&grammar).map_err(|error| error.context(asked.field))?;
         self.compiled.borrow_mut().keep(grammar, beginning)
+    }
+
+    /// What is known of a grammar's masks, unless another answer has it.
+    pub fn take_automaton(&self, cursor: &GrammarCursor) -> Option<MaskAutomaton> {
+        self.compiled.borrow_mut().take_automaton(cursor.name.as_ref()?)
+    }
+
+    /// Keeps what an answer learned about its grammar's masks.
+    pub fn learn(&self, state: GrammarState) {
+        if let Some((name, automaton)) = state.end() {
+            self.compiled.borrow_mut().keep_automaton(&name, automaton);
+        }
     }
 }

@@ -1,19 +1,10 @@
-//! Both ways to go on give the same tokens, whatever is known of the grammar beforehand.
+//! Both modes under a grammar give the same tokens, whatever is known of the grammar beforehand.
 
-use std::rc::Rc;
-
-use super::automaton::Fit;
 use super::*;
-use crate::engine::constraint::Advance;
-use crate::engine::source::MemorySource;
-use crate::engine::{Engine, LoadOptions};
-use crate::sampler::{Ending, Penalties, SamplerSettings, TokenRules};
-
-fn engine() -> Engine {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tiny_llama/tied-q4_0.gguf");
-    let source = MemorySource::new(std::fs::read(path).unwrap());
-    pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap()
-}
+use crate::decode::constraint::{Advance, Constraint, TokenBytes};
+use crate::decode::grammar::Mode;
+use crate::decode::mask_automaton::{MaskAutomaton, MaskMatch, TokenSet};
+use crate::sampler::Penalties;
 
 /// A text of even tokens up to a length, or until one that ends it; then forced tokens; then one of a few, that decides how the next text begins.
 #[derive(Clone, Debug)]
@@ -105,46 +96,52 @@ impl Constraint for Texts {
 
 struct Run {
     tokens: Vec<u32>,
-    counts: Counts,
+    counts: SequenceCounts,
     automaton: MaskAutomaton,
     full_automata: usize,
 }
 
+/// Tokens without text: places in the grammar are told apart by what is forced there alone.
+struct NoText;
+
+impl TokenBytes for NoText {
+    fn bytes(&self, token: u32) -> &[u8] {
+        &BYTES[token as usize % 256..][..1]
+    }
+}
+
+/// Every byte once.
+const BYTES: [u8; 256] = {
+    let (mut bytes, mut at) = ([0; 256], 0);
+    while at < 256 {
+        bytes[at] = at as u8;
+        at += 1;
+    }
+    bytes
+};
+
 fn run(
-    engine: &Engine,
+    decoder: &Rc<Decoder>,
     grammar: &Texts,
     settings: &SamplerSettings,
-    way: Option<Way>,
+    mode: Option<Mode>,
     known: Option<MaskAutomaton>,
     longest: usize,
 ) -> Run {
-    let inner = &engine.0;
-    let prompt = [11, 45, 78, 102];
-    pollster::block_on(async {
-        let mut session = inner.take_session(&prompt).unwrap();
-        session.forget();
-        let rules = Rc::new(TokenRules { answer_start: prompt.len(), ..TokenRules::default() });
-        let ending = Ending { stops: vec![], steps: longest };
-        session.configure(inner.decoder().unwrap(), settings, &rules, &ending).await.unwrap();
-        session.prepare_masks(&inner.context).await.unwrap();
-        let logits = session.pass(inner.decoder().unwrap(), &prompt, 0).unwrap();
-        let following = Following { constraint: Box::new(grammar.clone()), grammar: None };
-        let mut constrained = Constrained::new(inner, session, following, (logits, 4), 102, 0).unwrap();
-        if let Some(way) = way {
-            (constrained.way, constrained.way_is_fixed) = (way, true);
-        }
-        if let Some(known) = known {
-            constrained.automaton = known;
-        }
-        let mut tokens = vec![];
-        while !constrained.is_complete() && tokens.len() < longest {
-            let next = constrained.next_tokens(inner, longest).await.unwrap();
-            tokens.extend(next.iter().map(|sampled| sampled.token));
-        }
-        let Constrained { session, automaton, counts, full_automata, .. } = constrained;
-        inner.give_back(session);
-        Run { tokens, counts, automaton, full_automata }
-    })
+    let asked = Grammar {
+        cursor: GrammarCursor { constraint: Box::new(grammar.clone()), name: None },
+        known,
+        vocabulary: Rc::new(NoText),
+        vocab_size: decoder.transformer.config().vocab_size,
+        mode,
+    };
+    let methods = Methods { grammar: Some(asked), ..Methods::default() };
+    let started = start(decoder, &[11, 45, 78, 102], settings, longest, methods).unwrap();
+    let tokens = rest(&started.sequence).unwrap();
+    let counts = started.sequence.counts();
+    drop(started.sequence);
+    let state = Rc::try_unwrap(started.grammar.unwrap()).ok().unwrap().into_inner();
+    Run { tokens, counts, full_automata: state.full_automata, automaton: state.automaton }
 }
 
 fn samplers() -> Vec<SamplerSettings> {
@@ -161,20 +158,20 @@ fn samplers() -> Vec<SamplerSettings> {
 
 #[test]
 fn steps_that_ran_ahead_take_what_single_steps_take() {
-    let engine = engine();
+    let decoder = tiny(1);
     let grammar = Texts { longest: 9, shortest: 0, place: Place::Text(0), fickle: None, texts: 6, can_fork: true };
     let short = Texts { shortest: 4, ..grammar.clone() };
     let single = Texts { can_fork: false, ..grammar.clone() };
     for grammar in [grammar, short, single] {
         for settings in samplers() {
-            let by_steps = run(&engine, &grammar, &settings, Some(Way::StepByStep(None)), None, 120);
-            assert_eq!((by_steps.counts.missed, by_steps.counts.dropped), (0, 0), "{settings:?}");
+            let by_steps = run(&decoder, &grammar, &settings, Some(Mode::StepByStep(None)), None, 120);
+            assert_eq!((by_steps.counts.missed_masks, by_steps.counts.dropped_steps), (0, 0), "{settings:?}");
             let mut following = grammar.clone();
             assert_eq!(following.advance(&by_steps.tokens).unwrap().taken, by_steps.tokens.len());
-            let ahead = run(&engine, &grammar, &settings, Some(Way::Ahead), None, 120);
+            let ahead = run(&decoder, &grammar, &settings, Some(Mode::Ahead), None, 120);
             assert_eq!(ahead.tokens, by_steps.tokens, "{settings:?}");
             // What was learned helps, and changes nothing.
-            let again = run(&engine, &grammar, &settings, Some(Way::Ahead), Some(ahead.automaton), 120);
+            let again = run(&decoder, &grammar, &settings, Some(Mode::Ahead), Some(ahead.automaton), 120);
             assert_eq!(again.tokens, by_steps.tokens, "{settings:?}");
         }
     }
@@ -182,18 +179,18 @@ fn steps_that_ran_ahead_take_what_single_steps_take() {
 
 #[test]
 fn a_repeated_answer_misses_no_mask() {
-    let engine = engine();
+    let decoder = tiny(1);
     let grammar = Texts { longest: 1000, shortest: 0, place: Place::Text(0), fickle: None, texts: 5, can_fork: true };
     for settings in [SamplerSettings::greedy(), SamplerSettings { temperature: 1.3, seed: 7, ..Default::default() }] {
         let mut known = None;
-        let counts: Vec<Counts> = (0..4)
+        let counts: Vec<SequenceCounts> = (0..4)
             .map(|_| {
-                let run = run(&engine, &grammar, &settings, Some(Way::Ahead), known.take(), 100);
+                let run = run(&decoder, &grammar, &settings, Some(Mode::Ahead), known.take(), 100);
                 known = Some(run.automaton);
                 run.counts
             })
             .collect();
-        assert_eq!(counts[3], Counts { missed: 0, dropped: 0, ..counts[3] }, "{counts:?}");
+        assert_eq!(counts[3], SequenceCounts { missed_masks: 0, dropped_steps: 0, ..counts[3] }, "{counts:?}");
     }
 }
 
@@ -204,38 +201,38 @@ fn fickle(salt: u32) -> Texts {
 
 #[test]
 fn masks_that_nobody_expects_are_taken_one_by_one() {
-    let engine = engine();
+    let decoder = tiny(1);
     for settings in samplers() {
-        let by_steps = run(&engine, &fickle(0), &settings, Some(Way::StepByStep(None)), None, 100);
-        let ahead = run(&engine, &fickle(0), &settings, Some(Way::Ahead), None, 100);
+        let by_steps = run(&decoder, &fickle(0), &settings, Some(Mode::StepByStep(None)), None, 100);
+        let ahead = run(&decoder, &fickle(0), &settings, Some(Mode::Ahead), None, 100);
         assert_eq!(ahead.tokens, by_steps.tokens, "{settings:?}");
-        assert!(ahead.counts.missed > 10, "{:?}", ahead.counts);
+        assert!(ahead.counts.missed_masks > 10, "{:?}", ahead.counts);
     }
 }
 
 #[test]
 fn where_guesses_are_mostly_wrong_tokens_are_chosen_step_by_step() {
-    let engine = engine();
+    let decoder = tiny(1);
     for settings in samplers() {
-        let by_steps = run(&engine, &fickle(3), &settings, Some(Way::StepByStep(None)), None, 100);
-        let fixed = run(&engine, &fickle(3), &settings, Some(Way::Ahead), None, 100);
+        let by_steps = run(&decoder, &fickle(3), &settings, Some(Mode::StepByStep(None)), None, 100);
+        let fixed = run(&decoder, &fickle(3), &settings, Some(Mode::Ahead), None, 100);
         // As slow as this GPU was found to be, it would not be tried.
-        engine.0.structured_step.set(None);
-        let free = run(&engine, &fickle(3), &settings, None, None, 100);
+        decoder.scheduler.borrow_mut().forget_pace();
+        let free = run(&decoder, &fickle(3), &settings, None, None, 100);
         assert_eq!((&fixed.tokens, &free.tokens), (&by_steps.tokens, &by_steps.tokens), "{settings:?}");
-        assert!(2 * free.counts.missed < fixed.counts.missed, "{:?} and {:?}", free.counts, fixed.counts);
+        assert!(2 * free.counts.missed_masks < fixed.counts.missed_masks, "{:?} and {:?}", free.counts, fixed.counts);
     }
 }
 
 #[test]
 fn an_automaton_that_is_full_begins_anew() {
-    let engine = engine();
+    let decoder = tiny(1);
     let (mut known, mut full_automata) = (None, 0);
     for seed in 0..8 {
         let settings = SamplerSettings { temperature: 1.5, seed, ..SamplerSettings::default() };
         let mut grammar = fickle(100 * seed as u32);
-        let by_steps = run(&engine, &grammar, &settings, Some(Way::StepByStep(None)), None, 100);
-        let ahead = run(&engine, &grammar, &settings, Some(Way::Ahead), known.take(), 100);
+        let by_steps = run(&decoder, &grammar, &settings, Some(Mode::StepByStep(None)), None, 100);
+        let ahead = run(&decoder, &grammar, &settings, Some(Mode::Ahead), known.take(), 100);
         assert_eq!(ahead.tokens, by_steps.tokens, "{seed}");
         assert_eq!(grammar.advance(&ahead.tokens).unwrap().taken, ahead.tokens.len());
         (known, full_automata) = (Some(ahead.automaton), full_automata + ahead.full_automata);
@@ -245,29 +242,28 @@ fn an_automaton_that_is_full_begins_anew() {
 
 #[test]
 fn a_look_ahead_goes_through_what_is_forced_and_through_choices_among_few() {
-    let engine = engine();
     let words = VOCABULARY.div_ceil(32) as usize;
-    let mut automaton = MaskAutomaton::new(words, &engine.0.tokenizer);
+    let mut automaton = MaskAutomaton::new(words, &(Rc::new(NoText) as Rc<dyn TokenBytes>));
     let mut grammar = Texts { place: Place::Forced(0), ..fickle(0) };
-    let root = automaton.root(Wanted::One(FORCED[0])).unwrap();
+    let root = automaton.root(TokenSet::One(FORCED[0])).unwrap();
     automaton.explore(root, &grammar, &FORCED, 100).unwrap();
     let mut bits = vec![0; words];
     for at in 1..FORCED.len() {
         let state = automaton.behind(root, &FORCED[..at]).unwrap();
-        assert_eq!(automaton.fit(state, Wanted::One(FORCED[at])), Fit::Same);
+        assert_eq!(automaton.compare(state, TokenSet::One(FORCED[at])), MaskMatch::Same);
     }
     grammar.advance(&FORCED).unwrap();
     for chosen in FEW {
         let mut after = grammar.clone();
         after.mask(&mut bits).unwrap();
         let state = automaton.behind(root, &FORCED).unwrap();
-        assert_eq!(automaton.fit(state, Wanted::Bits(&bits)), Fit::Same);
+        assert_eq!(automaton.compare(state, TokenSet::Bits(&bits)), MaskMatch::Same);
         assert_eq!(after.advance(&[chosen]).unwrap().taken, 1);
         after.mask(&mut bits).unwrap();
         let state = automaton.behind(state, &[chosen]).unwrap();
-        assert_eq!(automaton.fit(state, Wanted::Bits(&bits)), Fit::Same, "{chosen}");
+        assert_eq!(automaton.compare(state, TokenSet::Bits(&bits)), MaskMatch::Same, "{chosen}");
     }
     // Beyond that nothing is known: the state of a text stays, and a forced token has none behind it.
-    let unknown = automaton.orphan(Wanted::One(3)).unwrap();
+    let unknown = automaton.orphan(TokenSet::One(3)).unwrap();
     assert_eq!(automaton.behind(unknown, &[3]), None);
 }

@@ -11,10 +11,10 @@ use futures_util::future::join_all;
 use web_time::Instant;
 
 use super::api::chunk::{Chunk, Timings, Usage};
-use super::api::request::FREE_CALLS;
-use super::generate::{Choice, Request};
+use super::choice::{Choice, Request};
 use super::loaded::{Engine, Inner};
-use super::logits_processor::LogitsProcessor;
+use crate::decode::LogitsProcessor;
+use crate::decode::conflicts::{self, Feature};
 use crate::error::Result;
 
 /// A generation under way. Dropping it ends it.
@@ -43,11 +43,6 @@ impl Engine {
         if request.prompt.is_empty() {
             bail!(InvalidRequest, "the prompt has no tokens, wanted at least one");
         }
-        let held = request.grammar.as_ref().map(|asked| asked.field);
-        let held = held.or(request.budget.as_ref().map(|_| "thinking_token_budget"));
-        if let (Some(field), Some(_)) = (held, request.context_shift) {
-            bail!(InvalidRequest, "{field} and context_shift exclude each other; leave one of them out");
-        }
         // One place is left, or nothing could be said.
         if request.prompt.len() >= capacity {
             bail!(
@@ -57,20 +52,7 @@ impl Engine {
                 request.prompt.len()
             );
         }
-        if request.sampler.mirostat.is_some() {
-            let forcing = match (&request.grammar, &request.budget) {
-                (Some(asked), _) => Some(asked.field),
-                (None, Some(_)) => Some("thinking_token_budget"),
-                (None, None) => None,
-            };
-            if let Some(field) = forcing {
-                bail!(
-                    InvalidRequest,
-                    "{field} and mirostat exclude each other: forced tokens have no surprise that it could follow; leave one of \
-                     them out"
-                );
-            }
-        }
+        conflicts::check(&request.features())?;
         let usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
         Ok(Generation {
             engine: self.0.clone(),
@@ -91,26 +73,9 @@ impl Engine {
 impl Generation {
     /// Lets a function change the logits before each choice. To be called before the first `next`.
     pub fn with_logits_processor(mut self, processor: Rc<dyn LogitsProcessor>) -> Result<Self> {
-        if self.request.speculation.is_some() {
-            bail!(
-                InvalidRequest,
-                "a logits processor and speculation exclude each other: a draft is verified without the processor; leave one out"
-            );
-        }
-        if self.request.context_shift.is_some() {
-            bail!(InvalidRequest, "a logits processor and context_shift exclude each other; leave one out");
-        }
-        // Calls that are the model's choice do without a grammar.
-        self.request.grammar = self.request.grammar.take().filter(|asked| asked.field != FREE_CALLS);
-        if let Some(asked) = &self.request.grammar {
-            bail!(InvalidRequest, "a logits processor and {} exclude each other; leave one of them out", asked.field);
-        }
-        if self.request.budget.is_some() {
-            bail!(
-                InvalidRequest,
-                "a logits processor and a budget of reasoning exclude each other; leave one of them out"
-            );
-        }
+        let mut features = self.request.features();
+        features.push((Feature::LogitsProcessor, "a logits processor"));
+        conflicts::check(&features)?;
         self.request.processor = Some(processor);
         Ok(self)
     }
@@ -187,7 +152,7 @@ impl Generation {
         while self.begun < self.request.choices {
             let is_first = self.running.is_empty();
             // Without a session the first one says why; the others wait for one of ours.
-            if !is_first && !self.cancelled && self.engine.sessions.borrow().is_empty() {
+            if !is_first && !self.cancelled && !self.engine.decoder()?.has_free_slot() {
                 break;
             }
             let index = self.begun;

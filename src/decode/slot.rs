@@ -1,28 +1,27 @@
-//! What a conversation leaves on the GPU: the KV cache, the state that kernels read and advance, and the recorded decode
-//! step.
+//! A sequence's part of the caches: its keys and values, the state that kernels read and advance, and the recorded step of one token
+//! (llama.cpp's server calls it a slot).
 //!
 //! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on; after a context shift
-//! without those that were dropped. Steps that ran
-//! ahead of the text's end write behind them; that is overwritten before it is read. Where the end is a token of the model's, they
-//! write nothing: the kernel that chooses it sets a flag in the state, and the others leave the cache and the state as they are.
+//! without those that were dropped. Steps that ran ahead of the text's end write after them; that is overwritten before it is read.
+//! If the end is a token of the model's, they write nothing: the kernel that chooses it sets a flag in the state, and the others leave
+//! the cache and the state as they are.
 
 use std::rc::Rc;
 
-use super::generate::Prompted;
 use super::verification::{Draft, Verification};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::sampler::{
     Choosing, Ending, LogprobPlans, LogprobRings, RING, SamplerSettings, Sampling, Target, TokenRules, ring_ranges,
 };
-use crate::tensor::{Context, Desc, HostTensor, Plan, Readback, Tensor};
+use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
 
-pub struct Session {
+pub struct Slot {
     /// Its number in the cache of all.
     pub sequence: usize,
-    cache: KvCache,
+    cache: Rc<KvCache>,
     capacity: usize,
-    /// [4] u32: position of the next token, step of the generation, whether it has stopped.
+    /// [4] u32: position of the next token, step of the generation, whether it has stopped, number of the sequence in the cache.
     state: Tensor,
     /// [1] u32: what the next decode step takes in.
     token: Tensor,
@@ -42,6 +41,19 @@ pub struct Session {
     shifts: ContextShifts,
 }
 
+/// What the prompt of one sequence left for others: they take it over instead of computing it themselves.
+#[derive(Clone)]
+pub struct PrefillResult {
+    /// The number of its sequence in the cache of all.
+    pub sequence: usize,
+    /// After the prompt, [1, vocab_size].
+    pub logits: Tensor,
+    /// Tokens of the pass that gave them.
+    pub advance: usize,
+    /// `Slot::by_passes`
+    pub by_passes: usize,
+}
+
 /// What context shifts of one generation did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextShifts {
@@ -59,14 +71,14 @@ struct Decode {
     logprobs: Option<(LogprobRings, LogprobPlans)>,
 }
 
-impl Session {
+impl Slot {
     /// `cache` has room for `capacity` tokens.
     pub fn new(context: &Context, cache: KvCache, capacity: usize, sequence: usize) -> Result<Self> {
         Ok(Self {
             sequence,
-            cache,
+            cache: Rc::new(cache),
             capacity,
-            state: context.zeros(Desc::u32(&[4]))?,
+            state: context.tensor(&HostTensor::u32(&[4], &[0, 0, 0, sequence as u32]))?,
             token: context.zeros(Desc::u32(&[1]))?,
             ring: context.zeros(Desc::u32(&[RING]))?,
             decode: None,
@@ -101,7 +113,7 @@ impl Session {
     }
 
     fn decode(&self) -> Result<&Decode> {
-        self.decode.as_ref().ok_or_else(|| err!(Internal, "a session is used before it was prepared"))
+        self.decode.as_ref().ok_or_else(|| err!(Internal, "a slot is used before it was prepared"))
     }
 
     pub fn capacity(&self) -> usize {
@@ -132,10 +144,6 @@ impl Session {
     /// How many tokens from the first on have keys and values that another pass over them, in whatever parts, would give to the bit.
     pub fn by_passes(&self) -> usize {
         self.by_passes
-    }
-
-    pub fn is_full(&self) -> bool {
-        self.tokens.len() >= self.capacity
     }
 
     /// Makes room in a full context: the first `sinks` tokens stay, and of the rest the newer half. To be called while nothing is in
@@ -175,7 +183,7 @@ impl Session {
         self.prepare(context, transformer).await?;
         match &mut self.decode {
             Some(decode) => decode.sampling.configure(context, settings, rules, ending).await,
-            None => bail!(Internal, "a session that was prepared has no step"),
+            None => bail!(Internal, "a slot that was prepared has no step"),
         }
     }
 
@@ -184,7 +192,7 @@ impl Session {
         self.logprobs = wanted;
         let Some(wanted) = wanted else { return Ok(()) };
         let target = self.target();
-        let Some(decode) = &mut self.decode else { bail!(Internal, "a session is used before it was prepared") };
+        let Some(decode) = &mut self.decode else { bail!(Internal, "a slot is used before it was prepared") };
         if decode.logprobs.is_none() {
             let rings = LogprobRings::new(context, 1)?;
             let plans = LogprobPlans::new(context, &rings, &decode.logits, &target).await?;
@@ -232,7 +240,7 @@ impl Session {
     }
 
     /// Takes over a prompt, with `steps` tokens of the answer behind it, that another sequence's session took in.
-    pub fn adopt(&mut self, context: &Context, prompt: &[u32], steps: usize, from: &Prompted) -> Result<()> {
+    pub fn adopt(&mut self, context: &Context, prompt: &[u32], steps: usize, from: &PrefillResult) -> Result<()> {
         self.forget();
         self.cache.copy_from(context, from.sequence, prompt.len())?;
         self.tokens.extend_from_slice(prompt);
@@ -244,7 +252,7 @@ impl Session {
     pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
         match &mut self.decode {
             Some(decode) => decode.sampling.prepare_masks(context).await,
-            None => bail!(Internal, "a session is used before it was prepared"),
+            None => bail!(Internal, "a slot is used before it was prepared"),
         }
     }
 
@@ -288,20 +296,37 @@ impl Session {
         Ok(self.decode()?.sampling.is_best_of_all())
     }
 
-    /// One pass over a token that follows what the cache holds, which is taken in, and a draft, whose tokens the session vouches
-    /// for once they are `decoded`. The read-back gives the greedy token after each of them, and all that it took in.
-    pub async fn verify(&mut self, transformer: &Transformer, last: u32, draft: Draft<'_>) -> Result<Readback> {
-        let known = draft.known();
-        self.check(transformer, &[&[last], known].concat())?;
+    /// Whether drafts of `count` tokens can be verified at once.
+    pub fn can_verify(&self, count: usize) -> bool {
+        self.verification.is_prepared(1 + count)
+    }
+
+    /// What recording passes that verify drafts takes: everything of it outlives the slot's borrow. `keep_verification` takes it back.
+    pub fn lend_verification(&mut self, context: &Context) -> Result<(Verification, Tensor, Rc<KvCache>)> {
+        // Recording runs a pass: it may write after the tokens only.
+        self.place(context, 0)?;
+        Ok((std::mem::take(&mut self.verification), self.state.clone(), self.cache.clone()))
+    }
+
+    pub fn keep_verification(&mut self, verification: Verification) {
+        self.verification = verification;
+    }
+
+    /// One pass over a token that follows what the cache holds, and a draft. What is to be read: the greedy token after each, and the
+    /// tokens that it took in. The caller says which of them count, by `decoded`.
+    pub fn verify(
+        &self,
+        transformer: &Transformer,
+        last: u32,
+        draft: &Draft,
+    ) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
+        self.check(transformer, &[&[last], draft.known()].concat())?;
         let length = self.tokens.len() + 1 + draft.len();
         if length > self.capacity {
             bail!(Internal, "a draft up to token {length} of {}", self.capacity);
         }
-        let context = transformer.context();
-        self.place(context, 0)?;
-        let readback = self.verification.run(transformer, &self.state, &self.cache, last, draft).await?;
-        self.tokens.push(last);
-        Ok(readback)
+        self.place(transformer.context(), 0)?;
+        self.verification.run(transformer.context(), last, draft)
     }
 
     /// Takes a token in without asking what follows.
@@ -337,18 +362,27 @@ impl Session {
         Ok(&self.decode()?.logits)
     }
 
+    #[cfg(test)]
+    pub(super) fn tensors(&self, layers: usize) -> Vec<&Tensor> {
+        let caches = (0..layers).map(|layer| self.cache.layer(layer)).flat_map(|(k, v)| [k, v]);
+        [&self.state, &self.token, &self.ring].into_iter().chain(caches).collect()
+    }
+
+    /// [4] u32, [1] u32: what the next step reads.
+    pub fn state(&self) -> &Tensor {
+        &self.state
+    }
+
+    pub fn token(&self) -> &Tensor {
+        &self.token
+    }
+
     /// What its choices read and write, in one row.
     pub fn choosing(&self) -> Result<&Choosing> {
         Ok(self.decode()?.sampling.choosing())
     }
 
-    /// Starts reading the tokens that were sampled at `steps` steps from `first` on, at most as many as the ring has slots. The
-    /// read-back gives them in one or two pieces.
-    pub fn read_tokens(&self, context: &Context, first: usize, steps: usize) -> Result<Readback> {
-        context.start_readback(&self.token_ranges(first, steps))
-    }
-
-    /// Where they stand, and their log probabilities if they are wanted: `logprobs::sampled` reads it.
+    /// Where the tokens of `steps` steps from `first` on stand, and their log probabilities if they are wanted: `sampled` reads it.
     pub fn token_ranges(&self, first: usize, steps: usize) -> Vec<(&Tensor, std::ops::Range<usize>)> {
         let mut ranges: Vec<_> = ring_ranges(first, steps).map(|range| (&self.ring, range)).collect();
         if let (Some(_), Some(Decode { logprobs: Some((rings, _)), .. })) = (self.logprobs, &self.decode) {
@@ -391,80 +425,7 @@ fn logits_of(logits: Option<Tensor>) -> Result<Tensor> {
     logits.ok_or_else(|| err!(Internal, "there are no logits to sample from"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::source::MemorySource;
-    use crate::engine::{Engine, LoadOptions};
-
-    fn engine() -> Engine {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tiny_llama/tied-q4_0.gguf");
-        let source = MemorySource::new(std::fs::read(path).unwrap());
-        pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap()
-    }
-
-    /// What a run of steps leaves: state, token, ring, and the caches of all layers.
-    fn run(
-        engine: &Engine,
-        prompt: &[u32],
-        settings: &SamplerSettings,
-        ending: &Ending,
-        steps: usize,
-    ) -> Vec<Vec<u32>> {
-        let inner = &engine.0;
-        let mut session = inner.take_session(&[]).unwrap();
-        session.forget();
-        let context = &inner.context;
-        let left = pollster::block_on(async {
-            session.configure(inner.decoder().unwrap(), settings, &Rc::default(), ending).await.unwrap();
-            let logits = session.pass(inner.decoder().unwrap(), prompt, 0).unwrap();
-            session.choose_after(context, &logits, prompt.len(), false).unwrap();
-            for _ in 1..steps {
-                session.step(context).unwrap();
-            }
-            let mut tensors = vec![&session.state, &session.token, &session.ring];
-            for layer in 0..inner.info.layers {
-                let (k, v) = session.cache.layer(layer);
-                tensors.extend([k, v]);
-            }
-            context.readback(&tensors).await.unwrap()
-        });
-        inner.give_back(session);
-        let words = |host: &HostTensor| bytemuck::pod_collect_to_vec::<u8, u32>(&host.bytes);
-        left.iter().map(words).collect()
-    }
-
-    /// Steps past the end leave the position, the step, the token, the ring and the cache as they were at the end.
-    #[test]
-    fn nothing_moves_past_the_end() {
-        let engine = engine();
-        let truncated = SamplerSettings { top_p: 0.9, seed: 5, temperature: 1.5, ..SamplerSettings::default() };
-        for settings in [SamplerSettings::greedy(), SamplerSettings { seed: 3, ..Default::default() }, truncated] {
-            let unending = Ending { stops: vec![], steps: usize::MAX };
-            let prompt = [11, 45, 78, 102];
-            // What stands in the ring and in the caches before: of another text.
-            let before = || run(&engine, &[7, 99, 3, 200], &settings, &unending, 24);
-            before();
-            let all = run(&engine, &prompt, &settings, &unending, 24);
-            assert_eq!(all[0][..3], [4 + 23, 24, 0]);
-            let answer = &all[2][..24];
-            // A token that comes for the first time somewhere in the middle.
-            let at = (4..20).find(|at| !answer[..*at].contains(&answer[*at])).unwrap();
-            before();
-            let until = run(&engine, &prompt, &settings, &unending, at + 1);
-            assert!(all[3..] != until[3..], "steps write to the caches");
-            let by_token = Ending { stops: vec![251, answer[at], 250], steps: usize::MAX };
-            for ending in [by_token, Ending { stops: vec![], steps: at + 1 }] {
-                let other = before();
-                let ended = run(&engine, &prompt, &settings, &ending, 24);
-                assert_eq!(ended[0][..3], [until[0][0], at as u32 + 1, 1], "{ending:?}");
-                assert_eq!(ended[1], [answer[at]]);
-                assert_eq!(ended[2][..=at], answer[..=at]);
-                assert_eq!(ended[2][at + 1..], other[2][at + 1..]);
-                for (layer, (ended, until)) in ended.iter().zip(&until).enumerate().skip(3) {
-                    assert!(ended == until, "cache {layer}");
-                }
-            }
-        }
-    }
+/// How many tokens two sequences begin with in common.
+pub fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -2,18 +2,12 @@
 
 use std::rc::Rc;
 
-use super::automaton::MaskAutomaton;
-use crate::engine::constraint::Constraint;
+use crate::decode::constraint::Constraint;
+use crate::decode::{GrammarCursor, MaskAutomaton};
 use crate::error::Result;
 
 /// As many as are kept.
 const MOST: usize = 8;
-
-/// A place in a grammar, at its beginning, and the name by which what is learned about its masks can be kept.
-pub struct Following {
-    pub constraint: Box<dyn Constraint>,
-    pub grammar: Option<Rc<str>>,
-}
 
 /// The ones that were asked for last are the last.
 #[derive(Default)]
@@ -28,26 +22,26 @@ struct Compiled {
 
 impl CompiledGrammars {
     /// The grammar's beginning, if it is still here.
-    pub fn get(&mut self, grammar: &str) -> Result<Option<Following>> {
+    pub fn get(&mut self, grammar: &str) -> Result<Option<GrammarCursor>> {
         let Some(at) = self.0.iter().position(|compiled| &*compiled.grammar == grammar) else { return Ok(None) };
         let compiled = self.0.remove(at);
-        let following = compiled.beginning.fork()?;
-        let following = following.map(|constraint| Following { constraint, grammar: Some(compiled.grammar.clone()) });
+        let name = compiled.grammar.clone();
+        let beginning = compiled.beginning.fork()?;
         self.0.push(compiled);
-        Ok(following)
+        Ok(beginning.map(|constraint| GrammarCursor { constraint, name: Some(name) }))
     }
 
     /// Keeps a grammar that was just compiled, if it can be forked.
-    pub fn keep(&mut self, grammar: String, beginning: Box<dyn Constraint>) -> Result<Following> {
+    pub fn keep(&mut self, grammar: String, beginning: Box<dyn Constraint>) -> Result<GrammarCursor> {
         let Some(constraint) = beginning.fork()? else {
-            return Ok(Following { constraint: beginning, grammar: None });
+            return Ok(GrammarCursor { constraint: beginning, name: None });
         };
         if self.0.len() == MOST {
             self.0.remove(0);
         }
         let grammar: Rc<str> = grammar.into();
         self.0.push(Compiled { grammar: grammar.clone(), beginning, automaton: None });
-        Ok(Following { constraint, grammar: Some(grammar) })
+        Ok(GrammarCursor { constraint, name: Some(grammar) })
     }
 
     /// What is known of a grammar's masks, unless another answer has it.

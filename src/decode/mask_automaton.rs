@@ -10,10 +10,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use crate::engine::constraint::{Advance, Constraint};
+use super::constraint::{Advance, Constraint, TokenBytes};
 use crate::error::Result;
 use crate::sampler::{Allowed, MASKS, MaskTable, News};
-use crate::text::tokenizer::Tokenizer;
 
 /// One that no edge is of.
 const NO_TOKEN: u32 = u32::MAX;
@@ -34,13 +33,13 @@ const FIRST_RUN: usize = 24;
 
 /// What the grammar allows.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted<'a> {
+pub enum TokenSet<'a> {
     One(u32),
     /// A bit for each token.
     Bits(&'a [u32]),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> TokenSet<'a> {
     /// The first of what the grammar forces, or where it forces nothing `allowed`.
     pub fn of(forced: &[u32], allowed: &'a [u32]) -> Self {
         match forced.first() {
@@ -59,7 +58,7 @@ impl<'a> Wanted<'a> {
 
 /// How the mask of a state compares with what the grammar allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum MaskMatch {
     Same,
     /// It allows all of it and little more.
     Near,
@@ -81,7 +80,7 @@ pub struct MaskAutomaton {
     by_forced: HashMap<Box<[u32]>, u32>,
     /// Tokens that lead on from a state in more than one way.
     untold: HashSet<(u32, u32)>,
-    tokenizer: Rc<Tokenizer>,
+    vocabulary: Rc<dyn TokenBytes>,
     root: Option<u32>,
     /// Where to look on, with what is forced there.
     frontier: VecDeque<(Box<dyn Constraint>, u32, Vec<u32>)>,
@@ -122,7 +121,7 @@ pub struct Uploaded {
 
 impl MaskAutomaton {
     /// For masks of so many words, of these tokens.
-    pub fn new(words: usize, tokenizer: &Rc<Tokenizer>) -> Self {
+    pub fn new(words: usize, vocabulary: &Rc<dyn TokenBytes>) -> Self {
         let mut automaton = Self {
             words,
             masks: vec![0; words],
@@ -132,7 +131,7 @@ impl MaskAutomaton {
             by_text: HashMap::new(),
             by_forced: HashMap::new(),
             untold: HashSet::new(),
-            tokenizer: tokenizer.clone(),
+            vocabulary: vocabulary.clone(),
             root: None,
             frontier: VecDeque::new(),
             usual_run: FIRST_RUN,
@@ -148,12 +147,12 @@ impl MaskAutomaton {
     }
 
     /// The state of a single choice: what follows it, it does not know.
-    pub fn scratch(&mut self, wanted: Wanted<'_>, uploaded: &mut Uploaded) -> u32 {
+    pub fn scratch(&mut self, wanted: TokenSet<'_>, uploaded: [&mut Uploaded; 2]) -> u32 {
         let allowed = match wanted {
-            Wanted::One(token) => Allowed::One(token),
-            Wanted::Bits(bits) => {
+            TokenSet::One(token) => Allowed::One(token),
+            TokenSet::Bits(bits) => {
                 self.masks[..self.words].copy_from_slice(bits);
-                uploaded.is_scratch_stale = true;
+                uploaded.into_iter().for_each(|uploaded| uploaded.is_scratch_stale = true);
                 Allowed::Mask(SCRATCH_MASK)
             }
         };
@@ -162,9 +161,9 @@ impl MaskAutomaton {
     }
 
     /// The state at the grammar's beginning. None where the automaton is full.
-    pub fn root(&mut self, wanted: Wanted<'_>) -> Option<u32> {
+    pub fn root(&mut self, wanted: TokenSet<'_>) -> Option<u32> {
         match self.root {
-            Some(root) if self.fit(root, wanted) == Fit::Same => Some(root),
+            Some(root) if self.compare(root, wanted) == MaskMatch::Same => Some(root),
             _ => {
                 self.root = self.orphan(wanted);
                 self.root
@@ -173,13 +172,13 @@ impl MaskAutomaton {
     }
 
     /// The state behind a token, where the grammar allows this and forces so much. None where the automaton is full.
-    pub fn child(&mut self, state: u32, token: u32, wanted: Wanted<'_>, forced: &[u32]) -> Option<u32> {
+    pub fn child(&mut self, state: u32, token: u32, wanted: TokenSet<'_>, forced: &[u32]) -> Option<u32> {
         let (expected, is_edge) = self.table.next(state, token);
-        if self.fit(expected, wanted) == Fit::Same {
+        if self.compare(expected, wanted) == MaskMatch::Same {
             return Some(expected);
         }
         let (fallback, _) = self.table.next(state, NO_TOKEN);
-        if is_edge && self.fit(fallback, wanted) == Fit::Same {
+        if is_edge && self.compare(fallback, wanted) == MaskMatch::Same {
             // The edge was learned where a text had its greatest length.
             let at = self.table.set_edge(state, token, fallback)?;
             self.changes.push(at);
@@ -187,8 +186,8 @@ impl MaskAutomaton {
             return Some(fallback);
         }
         let State { children, anchor, text, .. } = &self.states[state as usize];
-        let is_it = |child: &u32| self.fit(*child, wanted) == Fit::Same;
-        let text = [text, self.tokenizer.token_bytes_with_control(token).unwrap_or_default()].concat();
+        let is_it = |child: &u32| self.compare(*child, wanted) == MaskMatch::Same;
+        let text = [text, self.vocabulary.bytes(token)].concat();
         let place = (*anchor, text);
         let known = children.iter().copied().find(is_it);
         let known = known.or_else(|| self.by_text.get(&place).copied().filter(is_it));
@@ -226,14 +225,14 @@ impl MaskAutomaton {
     }
 
     /// A state that nothing leads to yet. None where the automaton is full.
-    pub fn orphan(&mut self, wanted: Wanted<'_>) -> Option<u32> {
+    pub fn orphan(&mut self, wanted: TokenSet<'_>) -> Option<u32> {
         if self.states.len() == MaskTable::STATES {
             return None;
         }
         let state = self.states.len() as u32;
         let allowed = match wanted {
-            Wanted::One(token) => Allowed::One(token),
-            Wanted::Bits(bits) => Allowed::Mask(self.row(bits)?),
+            TokenSet::One(token) => Allowed::One(token),
+            TokenSet::Bits(bits) => Allowed::Mask(self.row(bits)?),
         };
         let is_wide = count_of(wanted) as usize >= self.words * 32 / 4;
         self.states.push(State::new(state));
@@ -259,21 +258,21 @@ impl MaskAutomaton {
     }
 
     /// Whether a state allows a part of what the grammar allows.
-    fn is_less(&self, state: u32, wanted: Wanted<'_>) -> bool {
+    fn is_less(&self, state: u32, wanted: TokenSet<'_>) -> bool {
         match (self.table.allowed(state), wanted) {
-            (Allowed::Mask(row), Wanted::Bits(wanted)) => covers(wanted, self.mask(row)),
+            (Allowed::Mask(row), TokenSet::Bits(wanted)) => covers(wanted, self.mask(row)),
             _ => false,
         }
     }
 
     /// Whether it allows all of that.
-    fn is_more(&self, state: u32, wanted: Wanted<'_>) -> bool {
-        !matches!(self.fit(state, wanted), Fit::No)
+    fn is_more(&self, state: u32, wanted: TokenSet<'_>) -> bool {
+        !matches!(self.compare(state, wanted), MaskMatch::No)
     }
 
     /// The state that allows the most of those that allow all that is wanted.
-    fn widest(&self, wanted: Wanted<'_>) -> Option<u32> {
-        let Wanted::Bits(wanted) = wanted else { return None };
+    fn widest(&self, wanted: TokenSet<'_>) -> Option<u32> {
+        let TokenSet::Bits(wanted) = wanted else { return None };
         let states = (0..self.states.len() as u32).filter(|state| match self.table.allowed(*state) {
             Allowed::Mask(row) => row != SCRATCH_MASK && covers(self.mask(row), wanted),
             _ => false,
@@ -289,27 +288,27 @@ impl MaskAutomaton {
     }
 
     /// Whether a state's mask is what the grammar allows.
-    pub fn fit(&self, state: u32, wanted: Wanted<'_>) -> Fit {
+    pub fn compare(&self, state: u32, wanted: TokenSet<'_>) -> MaskMatch {
         match (self.table.allowed(state), wanted) {
-            (Allowed::All, _) => Fit::Covers,
-            (Allowed::One(one), Wanted::One(wanted)) if one == wanted => Fit::Same,
-            (Allowed::One(_), _) => Fit::No,
-            (Allowed::Mask(row), Wanted::One(token)) => {
+            (Allowed::All, _) => MaskMatch::Covers,
+            (Allowed::One(one), TokenSet::One(wanted)) if one == wanted => MaskMatch::Same,
+            (Allowed::One(_), _) => MaskMatch::No,
+            (Allowed::Mask(row), TokenSet::One(token)) => {
                 if has(self.mask(row), token) {
-                    Fit::Covers
+                    MaskMatch::Covers
                 } else {
-                    Fit::No
+                    MaskMatch::No
                 }
             }
-            (Allowed::Mask(row), Wanted::Bits(wanted)) => {
+            (Allowed::Mask(row), TokenSet::Bits(wanted)) => {
                 let mask = self.mask(row);
                 if mask == wanted {
-                    return Fit::Same;
+                    return MaskMatch::Same;
                 }
                 if !covers(mask, wanted) {
-                    return Fit::No;
+                    return MaskMatch::No;
                 }
-                if count(mask) <= count(wanted) + count(wanted) / 4 { Fit::Near } else { Fit::Covers }
+                if count(mask) <= count(wanted) + count(wanted) / 4 { MaskMatch::Near } else { MaskMatch::Covers }
             }
         }
     }
@@ -363,7 +362,7 @@ impl MaskAutomaton {
     fn follow(&mut self, place: &dyn Constraint, state: u32, tokens: &[u32], bits: &mut [u32]) -> Result<Option<()>> {
         let mut before = state;
         for (at, pair) in tokens.windows(2).enumerate() {
-            let Some(child) = self.child(before, pair[0], Wanted::One(pair[1]), &tokens[at + 1..]) else {
+            let Some(child) = self.child(before, pair[0], TokenSet::One(pair[1]), &tokens[at + 1..]) else {
                 return Ok(None);
             };
             self.states[child as usize].is_explored = true;
@@ -377,7 +376,7 @@ impl MaskAutomaton {
         if forced.is_empty() {
             behind.mask(bits)?;
         }
-        let wanted = Wanted::of(&forced, bits);
+        let wanted = TokenSet::of(&forced, bits);
         let Some(child) = self.child(before, last, wanted, &forced) else { return Ok(None) };
         if !self.states[child as usize].is_explored {
             self.frontier.push_back((behind, child, forced));
@@ -429,10 +428,10 @@ fn count(bits: &[u32]) -> u32 {
     bits.iter().map(|word| word.count_ones()).sum()
 }
 
-fn count_of(wanted: Wanted<'_>) -> u32 {
+fn count_of(wanted: TokenSet<'_>) -> u32 {
     match wanted {
-        Wanted::One(_) => 1,
-        Wanted::Bits(bits) => count(bits),
+        TokenSet::One(_) => 1,
+        TokenSet::Bits(bits) => count(bits),
     }
 }
 

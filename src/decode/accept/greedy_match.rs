@@ -1,0 +1,51 @@
+//! Keeps of a draft the tokens that the model itself finds the most probable (Leviathan et al. 2023, Chen et al. 2023; here restricted
+//! to greedy), and the one that it finds after them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::all::AcceptAll;
+use super::{Acceptor, Outcome};
+use crate::decode::proposal::draft::HeldDraftModel;
+use crate::decode::sequence::Sequence;
+use crate::error::Result;
+use crate::sampler::Sampled;
+
+#[derive(Default)]
+pub struct GreedyMatch {
+    /// The draft model, if that is where drafts come from: it is told what became of them.
+    pub model: Option<Rc<RefCell<HeldDraftModel>>>,
+}
+
+impl Acceptor for GreedyMatch {
+    fn accept(&mut self, sequence: &mut Sequence, outcome: Outcome) -> Result<()> {
+        let Outcome::Draft { greedy, taken_in } = outcome else { return AcceptAll.accept(sequence, outcome) };
+        for token in matching(sequence, self.model.as_deref(), &greedy, &taken_in)? {
+            if sequence.is_over() {
+                break;
+            }
+            sequence.commit(Sampled::from(*token));
+        }
+        Ok(())
+    }
+}
+
+/// The tokens that hold: of a draft those that are the most probable ones, and one more. Counts them, and tells the draft model.
+pub fn matching<'a>(
+    sequence: &mut Sequence,
+    model: Option<&RefCell<HeldDraftModel>>,
+    greedy: &'a [u32],
+    taken_in: &[u32],
+) -> Result<&'a [u32]> {
+    if greedy.len() != taken_in.len() || greedy.is_empty() {
+        bail!(Internal, "a pass over {} tokens gave {}", taken_in.len(), greedy.len());
+    }
+    let draft = &taken_in[1..];
+    let accepted = draft.iter().zip(greedy).take_while(|(draft, greedy)| draft == greedy).count();
+    if let Some(model) = model {
+        model.borrow_mut().accepted(draft, accepted);
+    }
+    sequence.counts.draft_tokens += draft.len();
+    sequence.counts.accepted_draft_tokens += accepted;
+    Ok(&greedy[..=accepted])
+}

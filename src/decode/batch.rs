@@ -1,0 +1,271 @@
+//! Steps of several sequences at once: each reads the weights once and gives every sequence what follows its last token.
+//!
+//! A step has rows, one for each sequence that takes part. The first rows are sampled here, and their next step follows without the CPU. The
+//! others are forward passes only: their logits go to the sequence's own slot. A sequence is loaded to a row and stored back by
+//! copies on the GPU, so who takes part can change from submit to submit while earlier ones are in flight.
+//!
+//! What a step takes is recorded once for each number of rows and each set of kernels that choices need. Between loads, a step writes
+//! nothing.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::grammar::MaskPlace;
+use super::proposal::Masks;
+use super::sequence::Sequence;
+use crate::error::Result;
+use crate::model::{KvCache, Logits, Transformer};
+use crate::sampler::{Choosing, Features, LogprobPlans, LogprobRings, MaskTable, RING, Target, ring_ranges};
+use crate::tensor::ops::MatVecFew;
+use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
+
+/// The most sequences of a step.
+pub const MAX_SEQUENCES: usize = MatVecFew::MAX_TOKENS;
+
+/// What is kept of plans of choices for one number of rows.
+const MOST_PLANS: usize = 16;
+
+/// A step: how many rows go through the model, how many of them are sampled, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepShape {
+    pub rows: usize,
+    pub sampled: usize,
+    pub features: Features,
+    pub logprobs: bool,
+}
+
+/// Whose settings a row holds: a sequence, in steps of which kernels, after how many shifts of its context.
+type Owner = (u64, Features, usize);
+
+pub struct Batch {
+    context: Context,
+    transformer: Rc<Transformer>,
+    cache: KvCache,
+    /// Rows are sequences; the last word of a row's state is the number of its sequence in the cache.
+    sampler: Choosing,
+    /// [rows, 4] u32: keeps the states while a plan is recorded.
+    saved: Tensor,
+    /// Made when log probabilities are first asked for.
+    logprobs: Option<LogprobRings>,
+    by_rows: [Option<Recorded>; MAX_SEQUENCES + 1],
+    owners: Vec<Option<Owner>>,
+}
+
+/// The forward pass of so many rows, and what may follow it.
+struct Recorded {
+    forward: Plan,
+    /// [rows, vocab_size]
+    logits: Tensor,
+    choices: Vec<(usize, Features, Plan)>,
+    logprobs: Vec<(usize, LogprobPlans)>,
+}
+
+impl Batch {
+    pub fn new(context: &Context, transformer: Rc<Transformer>, cache: KvCache, max_sequences: usize) -> Result<Self> {
+        let zeros = |dims: &[usize]| context.zeros(Desc::u32(dims));
+        let target = Target {
+            state: zeros(&[max_sequences, 4])?,
+            token: zeros(&[max_sequences])?,
+            ring: zeros(&[max_sequences, RING])?,
+        };
+        Ok(Self {
+            context: context.clone(),
+            transformer,
+            cache,
+            sampler: Choosing::new(context, target)?,
+            saved: zeros(&[max_sequences, 4])?,
+            logprobs: None,
+            by_rows: Default::default(),
+            owners: vec![None; max_sequences],
+        })
+    }
+
+    fn recorded(&self, rows: usize) -> Result<&Recorded> {
+        let recorded = self.by_rows.get(rows).and_then(Option::as_ref);
+        recorded.ok_or_else(|| err!(Internal, "a step of {rows} sequences, which nobody recorded"))
+    }
+
+    /// Whether such steps are recorded.
+    pub fn is_prepared(&self, shape: StepShape) -> bool {
+        self.recorded(shape.rows).is_ok_and(|recorded| {
+            let has_choice = recorded.choice(shape).is_some();
+            let has_logprobs = recorded.logprobs.iter().any(|(sampled, _)| *sampled == shape.sampled);
+            shape.sampled == 0 || (has_choice && (!shape.logprobs || has_logprobs))
+        })
+    }
+
+    /// Records such steps. Recording runs them once: the states are stopped meanwhile, and so nothing moves.
+    pub async fn prepare(&mut self, shape: StepShape) -> Result<()> {
+        if !MatVecFew::takes(shape.rows) {
+            bail!(Internal, "a step of {} sequences, wanted 2 to {MAX_SEQUENCES}", shape.rows);
+        }
+        let context = self.context.clone();
+        let (vocab_size, capacity) = (self.transformer.config().vocab_size, self.cache.capacity());
+        self.sampler.prepare(&context, shape.features, vocab_size, capacity)?;
+        if shape.logprobs && self.logprobs.is_none() {
+            self.logprobs = Some(LogprobRings::new(&context, self.owners.len())?);
+        }
+        let state = self.sampler.target().state.clone();
+        let all = 0..state.shape().elements();
+        context.copy(&state, all.clone(), &self.saved, 0)?;
+        // Position 0 of a stopped sequence is not written.
+        let stopped: Vec<u32> = (0..self.owners.len()).flat_map(|_| [0, 0, 1, 0]).collect();
+        context.write(&state, 0, bytemuck::cast_slice(&stopped))?;
+        let recorded = self.record(shape).await;
+        context.copy(&self.saved, all, &state, 0)?;
+        recorded
+    }
+
+    async fn record(&mut self, shape: StepShape) -> Result<()> {
+        let context = self.context.clone();
+        if self.by_rows[shape.rows].is_none() {
+            let of_rows = self.sampler.first(shape.rows)?;
+            let Target { state, token, .. } = of_rows.target();
+            let (logits, forward) = context
+                .plan(|| match self.transformer.forward(token, state, &self.cache, Logits::All)? {
+                    Some(logits) => Ok(logits),
+                    None => bail!(Internal, "a step of several sequences gave no logits"),
+                })
+                .await?;
+            self.by_rows[shape.rows] = Some(Recorded { forward, logits, choices: vec![], logprobs: vec![] });
+        }
+        if shape.sampled == 0 {
+            return Ok(());
+        }
+        let sampler = self.sampler.first(shape.sampled)?;
+        let logits = first_rows(&self.recorded(shape.rows)?.logits, shape.sampled)?;
+        if self.recorded(shape.rows)?.choice(shape).is_none() {
+            let ((), plan) = context.plan(|| sampler.choose(&context, &logits, shape.features, 1, true)).await?;
+            if let Some(recorded) = &mut self.by_rows[shape.rows] {
+                if recorded.choices.len() == MOST_PLANS {
+                    recorded.choices.remove(0);
+                }
+                recorded.choices.push((shape.sampled, shape.features, plan));
+            }
+        }
+        let is_missing = |recorded: &Recorded| recorded.logprobs.iter().all(|(sampled, _)| *sampled != shape.sampled);
+        if let Some(rings) = self.logprobs.as_ref().filter(|_| shape.logprobs)
+            && self.by_rows[shape.rows].as_ref().is_some_and(is_missing)
+        {
+            let plans = LogprobPlans::new(&context, &rings.first(shape.sampled)?, &logits, sampler.target()).await?;
+            if let Some(recorded) = &mut self.by_rows[shape.rows] {
+                recorded.logprobs.push((shape.sampled, plans));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a row holds the settings of a sequence, for steps of these kernels.
+    pub fn is_of(&self, row: usize, id: u64, sequence: &Sequence, features: Features) -> bool {
+        self.owners[row] == Some((id, features, sequence.slot.shifts().count))
+    }
+
+    /// Lets the next steps of a row be those of a sequence, whose slot knows where it stands.
+    pub fn load(&mut self, row: usize, id: u64, sequence: &Sequence, features: Features) -> Result<()> {
+        let (context, slot, params) = (&self.context, &sequence.slot, &sequence.params);
+        let owner = (id, features, slot.shifts().count);
+        if self.owners[row] != Some(owner) {
+            self.sampler.configure(context, row, features, &params.sampler, &params.rules, &params.ending)?;
+            if let Some(rings) = &self.logprobs {
+                rings.configure_row(context, row, params.logprobs.unwrap_or(0) as u32)?;
+            }
+            self.owners[row] = Some(owner);
+        }
+        let (step, length) = (sequence.steps + sequence.in_flight, slot.capacity() - sequence.room());
+        let own = params.features();
+        self.sampler.take_row(context, row, (slot.choosing()?, 0), (step, length), own)?;
+        if features.is_masked() && !own.is_masked() {
+            self.sampler.masking()?.enter(context, row, step, MaskTable::FREE)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the slot of a sequence go on where a row stands.
+    pub fn store(&self, row: usize, sequence: &Sequence) -> Result<()> {
+        let (step, length) = (sequence.steps + sequence.in_flight, sequence.slot.capacity() - sequence.room());
+        let own = sequence.params.features();
+        sequence.slot.choosing()?.take_row(&self.context, 0, (&self.sampler, row), (step, length), own)
+    }
+
+    /// Lets the next step of a row take in the last token of a sequence, whose slot knows where it stands.
+    pub fn load_forward(&mut self, row: usize, sequence: &Sequence) -> Result<()> {
+        let Target { state, token, .. } = self.sampler.target();
+        self.context.copy(sequence.slot.state(), 0..4, state, 4 * row)?;
+        self.context.copy(sequence.slot.token(), 0..1, token, row)?;
+        self.owners[row] = None;
+        Ok(())
+    }
+
+    /// Tells the masks of a row what the automaton knows now.
+    pub fn mask(&self, row: usize, sequence: &Sequence, masks: &Masks) -> Result<()> {
+        let masking = self.sampler.masking()?;
+        masks.grammar.borrow_mut().upload(&self.context, masking, MaskPlace::Batch(sequence.slot.sequence))?;
+        match masks.enter {
+            Some(state) => masking.enter(&self.context, row, sequence.steps, state),
+            None => Ok(()),
+        }
+    }
+
+    /// The forward pass of all rows.
+    pub fn forward(&self, shape: StepShape) -> Result<()> {
+        self.context.replay(&self.recorded(shape.rows)?.forward)
+    }
+
+    /// Chooses the next token of the rows that are sampled.
+    pub fn choose(&self, shape: StepShape) -> Result<()> {
+        let recorded = self.recorded(shape.rows)?;
+        let choose = || match recorded.choice(shape) {
+            Some(plan) => self.context.replay(plan),
+            None => bail!(Internal, "a choice that nobody recorded: {shape:?}"),
+        };
+        if shape.sampled == 0 {
+            return Ok(());
+        }
+        match recorded.logprobs.iter().find(|(sampled, _)| *sampled == shape.sampled) {
+            Some((_, plans)) if shape.logprobs => plans.around(&self.context, choose),
+            _ => choose(),
+        }
+    }
+
+    /// Copies the logits of a row to where a sequence's own step has them.
+    pub fn store_logits(&self, shape: StepShape, row: usize, sequence: &Sequence) -> Result<()> {
+        let logits = &self.recorded(shape.rows)?.logits;
+        let width = logits.shape().matrix()?.1;
+        self.context.copy(logits, row * width..(row + 1) * width, sequence.slot.logits()?, 0)
+    }
+
+    /// Where the tokens of a row's steps stand, from step `first` on, with log probabilities and states of masks if they are wanted.
+    pub fn ranges(
+        &self,
+        row: usize,
+        first: usize,
+        steps: usize,
+        logprobs: bool,
+        masked: bool,
+    ) -> Result<Vec<(&Tensor, Range<usize>)>> {
+        let ring = &self.sampler.target().ring;
+        let of_row = |range: Range<usize>| (ring, row * RING + range.start..row * RING + range.end);
+        let mut ranges: Vec<_> = ring_ranges(first, steps).map(of_row).collect();
+        if let Some(rings) = self.logprobs.as_ref().filter(|_| logprobs) {
+            ranges.extend(rings.ranges(row, first, steps));
+        }
+        if masked {
+            ranges.extend(self.sampler.masking()?.ranges(row, first, steps));
+        }
+        Ok(ranges)
+    }
+}
+
+impl Recorded {
+    fn choice(&self, shape: StepShape) -> Option<&Plan> {
+        let is_it = |(sampled, features, _): &&(usize, Features, Plan)| {
+            (*sampled, *features) == (shape.sampled, shape.features)
+        };
+        self.choices.iter().find(is_it).map(|(_, _, plan)| plan)
+    }
+}
+
+/// The first rows of [n, columns].
+fn first_rows(tensor: &Tensor, rows: usize) -> Result<Tensor> {
+    tensor.part(0, Shape::from([rows, tensor.shape().matrix()?.1]))
+}

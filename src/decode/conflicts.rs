@@ -1,0 +1,148 @@
+//! Which features of a request can't go together. This is the one place that says so: requests are checked against it, and the table of
+//! the README is made from it.
+
+use crate::error::Result;
+
+/// What a request may ask of decoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    Speculation,
+    Grammar,
+    ReasoningBudget,
+    LogitsProcessor,
+    ContextShift,
+    Logprobs,
+    Sampling,
+    LogitRules,
+    IgnoreEos,
+}
+
+use Feature::{Grammar, IgnoreEos, LogitRules, LogitsProcessor, Logprobs, Sampling, Speculation};
+
+/// The pairs that can't go together, and why. Every other pair works.
+const CONFLICTS: [(Feature, Feature, &str); 5] = [
+    (
+        Speculation,
+        Sampling,
+        "a draft is kept as far as the model itself finds it the most probable, which is temperature 0",
+    ),
+    (
+        Speculation,
+        LogitRules,
+        "a draft is compared with the model's own most probable tokens, and these rules change them",
+    ),
+    (Speculation, Logprobs, "a draft is verified without log probabilities"),
+    (Speculation, LogitsProcessor, "a draft is verified without the processor"),
+    (Grammar, IgnoreEos, "a grammar says where the end is"),
+];
+
+/// Why two features can't go together, if so.
+pub fn conflict(a: Feature, b: Feature) -> Option<&'static str> {
+    let is_it = |(one, other, _): &&(Feature, Feature, &str)| (*one, *other) == (a, b) || (*one, *other) == (b, a);
+    CONFLICTS.iter().find(is_it).map(|(_, _, reason)| *reason)
+}
+
+/// Refuses a request whose features can't go together. Each comes with the field that asks for it.
+pub fn check(features: &[(Feature, &str)]) -> Result<()> {
+    for (at, (a, a_field)) in features.iter().enumerate() {
+        for (b, b_field) in &features[at + 1..] {
+            if let Some(reason) = conflict(*a, *b) {
+                bail!(InvalidRequest, "{a_field} and {b_field} exclude each other: {reason}; leave one of them out");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Feature::{ContextShift, ReasoningBudget};
+    use super::*;
+    use crate::error::Code;
+
+    /// All of them, in the order of the README's table.
+    const FEATURES: [Feature; 9] = [
+        Speculation,
+        Grammar,
+        ReasoningBudget,
+        LogitsProcessor,
+        ContextShift,
+        Logprobs,
+        Sampling,
+        LogitRules,
+        IgnoreEos,
+    ];
+
+    impl Feature {
+        /// As the README's table names it.
+        fn name(self) -> &'static str {
+            match self {
+                Speculation => "`speculation`",
+                Grammar => "structured output, tool calls",
+                ReasoningBudget => "`thinking_token_budget`",
+                LogitsProcessor => "`logitsProcessor`",
+                ContextShift => "`context_shift`",
+                Logprobs => "`logprobs`",
+                Sampling => "`temperature` above 0",
+                LogitRules => "bias, bans, penalties, DRY, `min_tokens`",
+                IgnoreEos => "`ignore_eos`",
+            }
+        }
+    }
+
+    /// The table of the README, in Markdown: a row and a column for each feature.
+    fn table() -> String {
+        let numbered = FEATURES.iter().enumerate();
+        let mut lines = vec![
+            format!(
+                "| |{} |",
+                numbered.clone().map(|(at, _)| format!(" {} |", at + 1)).collect::<String>().trim_end_matches(" |")
+            ),
+            format!("|---|{}", "---|".repeat(FEATURES.len())),
+        ];
+        for (at, row) in numbered {
+            let cells = FEATURES.iter().map(|column| if conflict(*row, *column).is_some() { " ✗ |" } else { " ✓ |" });
+            lines.push(format!("| {} {} |{}", at + 1, row.name(), cells.collect::<String>()));
+        }
+        let reasons = CONFLICTS.iter().map(|(a, b, reason)| format!("- {} and {}: {reason}.", a.name(), b.name()));
+        format!("{}\n\n{}\n", lines.join("\n"), reasons.collect::<Vec<_>>().join("\n"))
+    }
+
+    const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pkg-template/README.md");
+    const BEGIN: &str = "<!-- made by `UPDATE_README=1 cargo test --lib conflicts` -->\n";
+    const END: &str = "<!-- end -->";
+
+    #[test]
+    fn the_table_of_the_readme_is_this_one() {
+        let readme = std::fs::read_to_string(README).unwrap();
+        let (before, rest) = readme.split_once(BEGIN).unwrap();
+        let (given, after) = rest.split_once(END).unwrap();
+        if std::env::var_os("UPDATE_README").is_some() {
+            std::fs::write(README, [before, BEGIN, &table(), END, after].concat()).unwrap();
+        } else {
+            assert_eq!(given, table(), "run UPDATE_README=1 cargo test --lib conflicts");
+        }
+    }
+
+    #[test]
+    fn a_conflict_names_both_fields_and_the_reason() {
+        assert!(check(&[]).is_ok() && check(&[(Grammar, "tools"), (Logprobs, "logprobs")]).is_ok());
+        let asked = [(Logprobs, "logprobs"), (ContextShift, "context_shift"), (Speculation, "speculation")];
+        let error = check(&asked).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest);
+        for word in ["logprobs", "speculation", "without log probabilities"] {
+            assert!(error.message().contains(word), "{error}");
+        }
+        assert!(!error.message().contains("context_shift"), "{error}");
+    }
+
+    #[test]
+    fn it_does_not_matter_which_comes_first() {
+        for a in FEATURES {
+            assert_eq!(conflict(a, a), None, "{a:?}");
+            for b in FEATURES {
+                assert_eq!(conflict(a, b), conflict(b, a), "{a:?} {b:?}");
+            }
+        }
+    }
+}

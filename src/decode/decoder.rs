@@ -1,0 +1,209 @@
+//! A model that decodes: its weights, the slots of its caches, and the sequences that run on them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll};
+
+use futures_util::future::poll_fn;
+
+use super::batch::Batch;
+use super::grammar::GrammarState;
+use super::methods::{Decided, Methods};
+use super::prefill::{Prefill, Prefilled, Prompt};
+use super::prefill_pace::PrefillPace;
+use super::proposal::draft::DraftModelHome;
+use super::scheduler::{Progress, Scheduler, Tokens};
+use super::sequence::{Sequence, SequenceCounts, SequenceParams};
+use super::slot::{ContextShifts, PrefillResult, Slot};
+use super::slots::{SlotLease, Slots};
+use crate::error::Result;
+use crate::model::{KvCache, Logits, Transformer};
+use crate::tensor::{Context, Tensor};
+
+pub struct Decoder {
+    pub context: Context,
+    pub transformer: Rc<Transformer>,
+    pub(super) slots: Rc<Slots>,
+    pub(super) scheduler: RefCell<Scheduler>,
+    pub(super) pace: RefCell<PrefillPace>,
+    /// Taken out while a sequence drafts with it.
+    pub draft_model: DraftModelHome,
+}
+
+impl Decoder {
+    /// Caches for so many sequences of `capacity` tokens. Compiles what a step takes.
+    pub async fn new(
+        context: &Context,
+        transformer: Transformer,
+        cache: KvCache,
+        capacity: usize,
+        max_sequences: usize,
+    ) -> Result<Rc<Self>> {
+        let mut slots = (0..max_sequences)
+            .map(|sequence| Slot::new(context, cache.sequence(sequence)?, capacity, sequence))
+            .collect::<Result<Vec<Slot>>>()?;
+        if let Some(first) = slots.first_mut() {
+            first.prepare(context, &transformer).await?;
+        }
+        let transformer = Rc::new(transformer);
+        let batch = if max_sequences > 1 && transformer.is_fused() {
+            Some(Batch::new(context, transformer.clone(), cache, max_sequences)?)
+        } else {
+            None
+        };
+        Ok(Rc::new(Self {
+            context: context.clone(),
+            transformer,
+            slots: Rc::new(Slots::new(slots)),
+            scheduler: RefCell::new(Scheduler::new(batch)),
+            pace: RefCell::default(),
+            draft_model: Rc::default(),
+        }))
+    }
+
+    /// Whether another sequence can begin now.
+    pub fn has_free_slot(&self) -> bool {
+        self.slots.has_free()
+    }
+
+    /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size]. What the slot held is forgotten.
+    pub fn forward(&self, ids: &[u32]) -> Result<Tensor> {
+        let mut slot = SlotLease::new(&self.slots, &[])?;
+        slot.forget();
+        let Some(logits) = slot.forward(&self.transformer, ids, Logits::All)? else {
+            bail!(Internal, "a forward pass over all tokens gave no logits")
+        };
+        self.slots.give_back(slot.into_slot()?);
+        Ok(logits)
+    }
+
+    /// The same pass for what the head would take, [n_tokens, n_embd].
+    pub fn states(&self, ids: &[u32]) -> Result<Tensor> {
+        let mut slot = SlotLease::new(&self.slots, &[])?;
+        slot.forget();
+        slot.states(&self.transformer, ids)
+    }
+
+    /// Takes a prompt in, or over from another sequence that did.
+    pub async fn prefill(
+        &self,
+        prompt: &Prompt<'_>,
+        params: &SequenceParams,
+        from: Option<&PrefillResult>,
+    ) -> Result<Prefilled> {
+        let is_decoding = || !self.scheduler.borrow().is_idle();
+        let (transformer, slots, pace) = (&self.transformer, &self.slots, &self.pace);
+        let prefill = Prefill { transformer, slots, pace, is_decoding: &is_decoding };
+        match from {
+            Some(from) => prefill.adopt(prompt, params, from).await,
+            None => prefill.run(prompt, params).await,
+        }
+    }
+
+    /// Lets a sequence decode, whose prompt is in the caches. `last` is the last token of the prompt with what is forced of the
+    /// answer, so many tokens. Returns the state of its grammar, too, if it has one.
+    pub fn start(
+        self: &Rc<Self>,
+        prefilled: Prefilled,
+        params: SequenceParams,
+        last: u32,
+        forced: usize,
+        mut methods: Methods,
+    ) -> Result<(SequenceHandle, Option<Rc<RefCell<GrammarState>>>)> {
+        // The GPU begins before anybody looks at a grammar.
+        self.context.device().flush();
+        methods.draft_model = self.draft_model.clone();
+        let Prefilled { slot, result, .. } = prefilled;
+        let logits = (result.logits, result.advance);
+        let mut sequence = Sequence::new(slot.into_slot()?, params, logits, last, forced);
+        let step = self.scheduler.borrow().step();
+        let Decided { proposer, acceptor, grammar } = match methods.decide(&mut sequence, step) {
+            Ok(decided) => decided,
+            Err(error) => {
+                self.slots.give_back(sequence.slot);
+                return Err(error);
+            }
+        };
+        let id = self.scheduler.borrow_mut().join(sequence, proposer, acceptor, grammar.is_some());
+        let handle = SequenceHandle { decoder: self.clone(), id };
+        // What can be submitted now need not wait for somebody to ask for it.
+        let submitted = self.scheduler.borrow_mut().submit_first(&self.transformer);
+        submitted?;
+        Ok((handle, grammar))
+    }
+
+    /// A pass over a prompt took until now: `tokens` of it from `begin` on.
+    pub fn took_prompt(&self, tokens: usize, time: web_time::Duration) {
+        self.pace.borrow_mut().took(tokens, time);
+    }
+
+    fn poll_tokens(&self, id: u64, task: &mut TaskContext<'_>) -> Poll<Result<Tokens>> {
+        loop {
+            if let Some(tokens) = self.scheduler.borrow_mut().take_tokens(id)? {
+                return Poll::Ready(Ok(tokens));
+            }
+            match Scheduler::progress(&self.scheduler, &self.transformer, task) {
+                Ok(Progress::Made) => self.scheduler.borrow_mut().wake(),
+                Ok(Progress::Pending) => {
+                    self.scheduler.borrow_mut().wait(task.waker());
+                    return Poll::Pending;
+                }
+                Ok(Progress::Nothing) => {
+                    return Poll::Ready(Err(err!(Internal, "sequence {id} waits for tokens that nobody computes")));
+                }
+                // What the GPU holds is not known any more, and that is everybody's.
+                Err(error) => self.scheduler.borrow_mut().fail(&error),
+            }
+        }
+    }
+}
+
+/// A sequence that decodes. Dropping it ends it: its slot goes back, with what it holds.
+pub struct SequenceHandle {
+    decoder: Rc<Decoder>,
+    id: u64,
+}
+
+impl SequenceHandle {
+    /// The next tokens. Whoever waits drives all sequences.
+    pub async fn next(&self) -> Result<Tokens> {
+        let _others_go_on = WakeOnDrop(&self.decoder);
+        poll_fn(|task| self.decoder.poll_tokens(self.id, task)).await
+    }
+
+    /// Something was wrong with what it gave: nobody is to reuse what its slot holds.
+    pub fn distrust(&self) {
+        self.decoder.scheduler.borrow_mut().distrust(self.id);
+    }
+
+    /// Whether nothing follows what was taken.
+    pub fn is_complete(&self) -> bool {
+        self.decoder.scheduler.borrow().is_complete(self.id)
+    }
+
+    pub fn counts(&self) -> SequenceCounts {
+        self.decoder.scheduler.borrow().sequence(self.id).map(|sequence| sequence.counts).unwrap_or_default()
+    }
+
+    pub fn shifts(&self) -> ContextShifts {
+        self.decoder.scheduler.borrow().sequence(self.id).map(|sequence| sequence.slot.shifts()).unwrap_or_default()
+    }
+}
+
+impl Drop for SequenceHandle {
+    fn drop(&mut self) {
+        let left = self.decoder.scheduler.borrow_mut().leave(self.id);
+        if let Some(slot) = left {
+            self.decoder.slots.give_back(slot);
+        }
+    }
+}
+
+/// Whoever stops waiting may have been the one that the GPU would have woken.
+struct WakeOnDrop<'a>(&'a Decoder);
+
+impl Drop for WakeOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.scheduler.borrow_mut().wake();
+    }
+}

@@ -1,0 +1,82 @@
+//! A second, smaller model that drafts what the first may say (speculative decoding; Leviathan et al. 2023, Chen et al. 2023). Its
+//! greedy tokens stay on the GPU until the first model has verified them.
+
+use std::rc::Rc;
+
+use web_time::Instant;
+
+use super::prefill_pace::PrefillPace;
+use super::slot::{Slot, common_prefix};
+use crate::error::Result;
+use crate::model::{KvCache, Logits, Transformer};
+use crate::sampler::{Ending, SamplerSettings};
+use crate::tensor::{Context, Tensor};
+
+/// Up to so many tokens are taken in one by one, by the step that is recorded anyway.
+const FEW_TOKENS: usize = 4;
+
+pub struct DraftModel {
+    transformer: Transformer,
+    slot: Slot,
+    pace: PrefillPace,
+}
+
+impl DraftModel {
+    /// With a cache for one sequence of `capacity` tokens. Compiles what a step takes.
+    pub async fn new(context: &Context, transformer: Transformer, cache: KvCache, capacity: usize) -> Result<Self> {
+        let mut slot = Slot::new(context, cache, capacity, 0)?;
+        let unending = Ending { stops: vec![], steps: usize::MAX };
+        slot.configure(&transformer, &SamplerSettings::greedy(), &Rc::default(), &unending).await?;
+        Ok(Self { transformer, slot, pace: PrefillPace::default() })
+    }
+
+    /// Lets the GPU draft `count` tokens that may follow `sequence` and then `last`: they stand at the beginning of the tensor that
+    /// comes back. `None` where it can't: beyond its context, or after tokens that it does not know.
+    pub async fn draft(&mut self, sequence: &[u32], last: u32, count: usize) -> Result<Option<Tensor>> {
+        let (slot, transformer) = (&mut self.slot, &self.transformer);
+        let known = transformer.config().vocab_size;
+        // The last draft is not taken in.
+        if sequence.len() + count > slot.capacity() || last as usize >= known {
+            return Ok(None);
+        }
+        slot.truncate(common_prefix(slot.tokens(), sequence));
+        let missing = &sequence[slot.tokens().len()..];
+        if missing.iter().any(|id| *id as usize >= known) {
+            return Ok(None);
+        }
+        if missing.len() <= FEW_TOKENS {
+            for id in missing {
+                slot.take_in(transformer, *id)?;
+            }
+        } else {
+            let mut done = 0;
+            while done < missing.len() {
+                let begin = Instant::now();
+                let tokens = self.pace.part_of(missing.len() - done, true);
+                slot.forward(transformer, &missing[done..done + tokens], Logits::None)?;
+                done += tokens;
+                transformer.context().device().sync().await?;
+                self.pace.took(tokens, begin.elapsed());
+            }
+        }
+        let context = transformer.context();
+        slot.resume(context, last, 0)?;
+        slot.decoded(last);
+        for _ in 0..count {
+            slot.step(context)?;
+        }
+        Ok(Some(slot.ring().clone()))
+    }
+
+    /// So many of its `draft` were right. All but the last have been taken in.
+    pub fn accepted(&mut self, draft: &[u32], count: usize) {
+        for token in &draft[..count.min(draft.len().saturating_sub(1))] {
+            self.slot.decoded(*token);
+        }
+    }
+
+    /// After an error: what its cache holds is not known.
+    pub fn forget(&mut self) {
+        self.slot.forget();
+    }
+}

@@ -1,0 +1,40 @@
+//! The decode loop: sequences, what they propose, what is submitted of it, and what is accepted of the results.
+//!
+//! This layer knows a model and its caches, tokens and samplers. It knows no text, no request and no file.
+
+mod accept;
+mod batch;
+pub mod conflicts;
+pub mod constraint;
+mod decoder;
+mod draft_model;
+mod flight;
+mod grammar;
+mod mask_automaton;
+mod methods;
+mod prefill;
+mod prefill_pace;
+mod proposal;
+mod run_ahead;
+mod scheduler;
+mod sequence;
+mod slot;
+mod slots;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod verification;
+
+pub use batch::MAX_SEQUENCES;
+pub use decoder::{Decoder, SequenceHandle};
+pub use draft_model::DraftModel;
+pub use grammar::{GrammarCursor, GrammarState};
+pub use mask_automaton::MaskAutomaton;
+pub use methods::{Grammar, Methods, Speculation};
+pub use prefill::{Prefilled, Prompt};
+pub use proposal::lookup::{MAX_NGRAM, PromptLookup};
+pub use proposal::processor::LogitsProcessor;
+pub use scheduler::Tokens;
+pub use sequence::{ContextShift, SequenceCounts, SequenceParams};
+pub use slot::{ContextShifts, PrefillResult};
+pub use verification::MAX_DRAFT;

@@ -1,0 +1,99 @@
+//! A prompt on its way into the caches, in parts: many tokens at once use the GPU well, few leave others their frames and tokens.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use web_time::Instant;
+
+use super::prefill_pace::PrefillPace;
+use super::sequence::SequenceParams;
+use super::slot::{PrefillResult, common_prefix};
+use super::slots::{SlotLease, Slots};
+use crate::error::Result;
+use crate::model::Transformer;
+
+/// A prompt in the caches, and the logits after it.
+pub struct Prefilled {
+    pub slot: SlotLease,
+    pub result: PrefillResult,
+    /// Tokens that the caches already held.
+    pub cached: usize,
+    /// The pass that gave the logits: how many tokens it took in, and when it began. None if another sequence's was taken over.
+    pub last_pass: Option<(usize, Instant)>,
+}
+
+/// A prompt, and the tokens of the answer that are certain.
+pub struct Prompt<'a> {
+    pub tokens: &'a [u32],
+    /// So many at the end of `tokens` are of the answer.
+    pub forced: usize,
+    /// The same request gives the same tokens again.
+    pub is_reproducible: bool,
+    /// Of how many of the most probable tokens the kernels give log probabilities.
+    pub logprobs: Option<usize>,
+}
+
+/// Takes prompts in.
+pub struct Prefill<'a> {
+    pub transformer: &'a Transformer,
+    pub slots: &'a Rc<Slots>,
+    pub pace: &'a RefCell<PrefillPace>,
+    /// Others wait for their next tokens meanwhile.
+    pub is_decoding: &'a dyn Fn() -> bool,
+}
+
+impl Prefill<'_> {
+    /// Takes a prompt in, but for the beginning that a slot already holds.
+    pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Prefilled> {
+        let tokens = prompt.tokens;
+        let mut lease = self.lease(prompt, params).await?;
+        let slot = &mut *lease;
+        // The last token is always taken in anew: its logits are wanted.
+        let mut common = common_prefix(slot.reusable(), &tokens[..tokens.len() - 1]);
+        if prompt.is_reproducible {
+            // Passes over one token round otherwise than those over several, so what the cache happens to hold must not decide which
+            // of them a token of the prompt takes.
+            common = common.min(slot.by_passes()).min(tokens.len().saturating_sub(2));
+        }
+        slot.truncate(common);
+        let mut done = common;
+        loop {
+            let begin = Instant::now();
+            let rest = tokens.len() - done;
+            let mut part = self.pace.borrow().part_of(rest, (self.is_decoding)());
+            if prompt.is_reproducible && rest == part + 1 {
+                part -= 1;
+            }
+            if part == rest {
+                let logits = slot.pass(self.transformer, &tokens[done..], prompt.forced)?;
+                let (sequence, by_passes) = (slot.sequence, slot.by_passes());
+                let result = PrefillResult { sequence, logits, advance: part, by_passes };
+                return Ok(Prefilled { slot: lease, result, cached: common, last_pass: Some((part, begin)) });
+            }
+            slot.prefill(self.transformer, &tokens[done..done + part])?;
+            done += part;
+            // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
+            self.transformer.context().device().sync().await?;
+            self.pace.borrow_mut().took(part, begin.elapsed());
+        }
+    }
+
+    /// Takes over what another sequence's prefill left.
+    pub async fn adopt(&self, prompt: &Prompt<'_>, params: &SequenceParams, from: &PrefillResult) -> Result<Prefilled> {
+        let mut lease = self.lease(prompt, params).await?;
+        lease.adopt(self.transformer.context(), prompt.tokens, prompt.forced, from)?;
+        let cached = prompt.tokens.len();
+        Ok(Prefilled { slot: lease, result: from.clone(), cached, last_pass: None })
+    }
+
+    async fn lease(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<SlotLease> {
+        let mut lease = SlotLease::new(self.slots, prompt.tokens)?;
+        let slot = &mut *lease;
+        slot.configure(self.transformer, &params.sampler, &params.rules, &params.ending).await?;
+        if params.masked {
+            slot.prepare_masks(self.transformer.context()).await?;
+        }
+        slot.configure_logprobs(self.transformer.context(), prompt.logprobs).await?;
+        Ok(lease)
+    }
+}

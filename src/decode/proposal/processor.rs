@@ -1,0 +1,89 @@
+//! Logits that the caller changes before each choice: they are read back, handed to a function of the caller's, written again, and
+//! chosen from on the GPU as any others. So each token waits for the GPU and for the caller. Nothing of the sequence runs ahead but the
+//! forward pass over the token that was just chosen; other sequences go on meanwhile.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+
+use super::mask_automaton::single;
+use super::{Pace, Proposal, Proposer, forced};
+use crate::decode::grammar::GrammarState;
+use crate::decode::sequence::Sequence;
+use crate::error::Result;
+
+/// Changes logits.
+pub trait LogitsProcessor {
+    /// The logits to choose from in place of `logits`, the model's [vocab_size], from which `tokens` (the prompt and the answer so far)
+    /// are followed; `step` of the tokens are of the answer. Bias, penalties and truncation apply to what this gives. None ends
+    /// the generation as if it was cancelled.
+    fn process(&self, logits: Vec<f32>, tokens: Vec<u32>, step: usize) -> LocalBoxFuture<'_, Result<Option<Vec<f32>>>>;
+}
+
+/// The model's logits for the next choice, once they were read.
+pub type RawLogits = Rc<RefCell<Option<Vec<f32>>>>;
+
+pub struct ProcessorProposer {
+    pub processor: Rc<dyn LogitsProcessor>,
+    pub raw: RawLogits,
+    /// What is chosen has to be allowed by it, too.
+    pub grammar: Option<Rc<RefCell<GrammarState>>>,
+}
+
+impl Proposer for ProcessorProposer {
+    fn propose(&mut self, sequence: &mut Sequence, _: &Pace) -> Result<Proposal> {
+        if sequence.in_flight > 0 {
+            return Ok(Proposal::Wait);
+        }
+        if let Some(shared) = &self.grammar {
+            let grammar = &mut *shared.borrow_mut();
+            if grammar.is_worth_a_pass()? {
+                *self.raw.borrow_mut() = None;
+                return forced::propose(grammar, sequence);
+            }
+        }
+        let step = sequence.steps;
+        let Some(raw) = self.raw.borrow().clone() else { return Ok(Proposal::ReadLogits) };
+        if raw.iter().any(|logit| logit.is_nan()) {
+            bail!(
+                NumericalError,
+                "the logits of token {step} are not numbers (NaN); the model's weights are broken or overflow"
+            );
+        }
+        let masks = match &self.grammar {
+            Some(shared) => Some(single(&mut shared.borrow_mut(), shared, sequence)?),
+            None => None,
+        };
+        let (processor, tokens, vocabulary) = (self.processor.clone(), sequence.slot.tokens().to_vec(), raw.len());
+        let processed = async move {
+            let Some(logits) = processor.process(raw, tokens, step).await? else { return Ok(Proposal::Cancel) };
+            check(&logits, vocabulary, step)?;
+            Ok(Proposal::Single { masks, logits: Some(logits), reads_logits: true })
+        };
+        Ok(Proposal::Later(processed.boxed_local()))
+    }
+}
+
+/// Refuses what can't be chosen from.
+fn check(processed: &[f32], vocabulary: usize, step: usize) -> Result<()> {
+    if processed.len() != vocabulary {
+        bail!(
+            LogitsProcessor,
+            "the logits processor gave {} logits for token {step}, wanted {vocabulary}, one for each token of the vocabulary",
+            processed.len()
+        );
+    }
+    if let Some(token) = processed.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY) {
+        bail!(
+            NumericalError,
+            "the logits processor made the logit of token id {token} {} for token {step}, wanted numbers below Infinity",
+            processed[token]
+        );
+    }
+    if processed.iter().all(|logit| *logit == f32::NEG_INFINITY) {
+        bail!(NumericalError, "the logits processor left nothing to choose for token {step}: all logits are -Infinity");
+    }
+    Ok(())
+}

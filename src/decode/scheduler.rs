@@ -1,0 +1,409 @@
+//! The one decode loop: proposals → a submit → its results → what is accepted of them. Whoever waits for a token drives all sequences
+//! (continuous batching with a schedule for each few steps: Yu et al. 2022, "Orca").
+//!
+//! All state of a round is here and none in a future, so it does not matter who polls, or who stops to.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use futures_util::future::LocalBoxFuture;
+use web_time::{Duration, Instant};
+
+use super::accept::{Acceptor, Outcome};
+use super::batch::Batch;
+use super::flight::{Flight, Part};
+use super::proposal::{Pace, Proposal, Proposer};
+use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
+use super::sequence::{Cursor, Sequence};
+use super::slot::Slot;
+use super::verification::Verification;
+use crate::error::{Error, Result};
+use crate::model::Transformer;
+use crate::sampler::Sampled;
+
+/// A sequence with so many tokens that nobody has taken waits until they are.
+const MOST_UNREAD: usize = 128;
+
+/// What a sequence gives next.
+pub enum Tokens {
+    /// At least one.
+    Some(VecDeque<Sampled>),
+    /// Its grammar leaves nothing but the end.
+    Complete,
+    /// The caller's logits processor wants no more.
+    Cancelled,
+}
+
+/// What became of an attempt to get on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Made,
+    /// The GPU or a caller's function is waited for.
+    Pending,
+    /// There is nothing to do and nothing to wait for.
+    Nothing,
+}
+
+pub struct Scheduler {
+    pub(super) members: Vec<Member>,
+    /// What was submitted and not read yet, oldest first.
+    pub(super) flights: VecDeque<Flight>,
+    pub(super) run_ahead: RunAhead,
+    /// How long a step took when somebody decoded last.
+    last_step: Option<Duration>,
+    /// Makes steps of several sequences; None for a model that decodes one at a time.
+    pub(super) batch: Option<Batch>,
+    /// Plans that are being recorded. Nothing is submitted meanwhile.
+    pub(super) preparing: Option<LocalBoxFuture<'static, Prepared>>,
+    waiting: Vec<Waker>,
+    next_id: u64,
+}
+
+/// Plans that were recorded, back to whoever runs them.
+pub enum Prepared {
+    Batch(Box<Batch>, Result<()>),
+    Verification(u64, Box<Verification>, Result<()>),
+}
+
+/// A sequence, and the two that decide about it.
+pub struct Member {
+    pub id: u64,
+    pub sequence: Sequence,
+    pub proposer: Box<dyn Proposer>,
+    acceptor: Box<dyn Acceptor>,
+    pub asked: Asked,
+    error: Option<Error>,
+    is_distrusted: bool,
+}
+
+/// What is known of a member's next proposal.
+pub enum Asked {
+    Nothing,
+    Later(LocalBoxFuture<'static, Result<Proposal>>),
+    Ready(Proposal),
+}
+
+impl Member {
+    /// Whether it takes part in more.
+    fn goes_on(&self) -> bool {
+        self.error.is_none() && !self.sequence.is_over() && self.sequence.accepted.len() < MOST_UNREAD
+    }
+
+    pub fn fail(&mut self, error: Error) {
+        self.asked = Asked::Nothing;
+        self.error.get_or_insert(error);
+    }
+}
+
+impl Scheduler {
+    pub fn new(batch: Option<Batch>) -> Self {
+        Self {
+            members: Vec::new(),
+            flights: VecDeque::new(),
+            run_ahead: RunAhead::default(),
+            last_step: None,
+            batch,
+            preparing: None,
+            waiting: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// How long a step takes, if that is known.
+    pub fn step(&self) -> Option<Duration> {
+        self.run_ahead.step().or(self.last_step)
+    }
+
+    /// Lets a sequence take part. With `expects_last_pace`, its steps are expected to take as long as those before.
+    pub fn join(
+        &mut self,
+        sequence: Sequence,
+        proposer: Box<dyn Proposer>,
+        acceptor: Box<dyn Acceptor>,
+        expects_last_pace: bool,
+    ) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        if self.members.is_empty() {
+            self.flights.clear();
+            self.last_step = self.step();
+            self.run_ahead = if expects_last_pace { RunAhead::expecting(self.last_step) } else { RunAhead::default() };
+        }
+        self.members.push(Member {
+            id,
+            sequence,
+            proposer,
+            acceptor,
+            asked: Asked::Nothing,
+            error: None,
+            is_distrusted: false,
+        });
+        id
+    }
+
+    /// Ends a member and gives its slot back. Steps in flight write after what the slot vouches for.
+    pub fn leave(&mut self, id: u64) -> Option<Slot> {
+        let index = self.members.iter().position(|member| member.id == id)?;
+        let Member { sequence, error, is_distrusted, .. } = self.members.remove(index);
+        if self.members.is_empty() {
+            self.flights.clear();
+        }
+        self.wake();
+        let mut slot = sequence.slot;
+        if error.is_some() || is_distrusted {
+            // What the cache holds after an error is not known.
+            slot.forget();
+        }
+        Some(slot)
+    }
+
+    /// As if nobody had decoded yet.
+    #[cfg(test)]
+    pub fn forget_pace(&mut self) {
+        (self.run_ahead, self.last_step) = (RunAhead::default(), None);
+    }
+
+    pub fn distrust(&mut self, id: u64) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.id == id) {
+            member.is_distrusted = true;
+        }
+    }
+
+    pub fn sequence(&self, id: u64) -> Option<&Sequence> {
+        self.members.iter().find(|member| member.id == id).map(|member| &member.sequence)
+    }
+
+    /// Whether a member's grammar leaves nothing but the end, and all before it was taken.
+    pub fn is_complete(&self, id: u64) -> bool {
+        self.sequence(id).is_some_and(|sequence| sequence.is_complete && sequence.accepted.is_empty())
+    }
+
+    /// What a member has to hand out, if there is anything.
+    pub fn take_tokens(&mut self, id: u64) -> Result<Option<Tokens>> {
+        let Some(member) = self.members.iter_mut().find(|member| member.id == id) else {
+            bail!(Internal, "sequence {id} decodes and has left")
+        };
+        let sequence = &mut member.sequence;
+        if !sequence.accepted.is_empty() {
+            return Ok(Some(Tokens::Some(std::mem::take(&mut sequence.accepted))));
+        }
+        if let Some(error) = &member.error {
+            return Err(error.clone());
+        }
+        Ok(if sequence.is_cancelled {
+            Some(Tokens::Cancelled)
+        } else if sequence.is_over() {
+            Some(Tokens::Complete)
+        } else {
+            None
+        })
+    }
+
+    pub fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    pub fn wait(&mut self, waker: &Waker) {
+        self.waiting.push(waker.clone());
+    }
+
+    /// What went wrong is everybody's: what the GPU holds is not known any more.
+    pub fn fail(&mut self, error: &Error) {
+        self.flights.clear();
+        for member in &mut self.members {
+            member.sequence.cursor = Cursor::Host;
+            member.fail(error.clone());
+        }
+        self.wake();
+    }
+
+    /// Gets on by one step, if that is possible now.
+    pub fn progress(
+        shared: &RefCell<Self>,
+        transformer: &Rc<Transformer>,
+        task: &mut TaskContext<'_>,
+    ) -> Result<Progress> {
+        let is_preparing = Self::poll_preparing(shared, task)?;
+        let is_asking = Self::poll_asked(shared, task);
+        let mut scheduler = shared.borrow_mut();
+        if scheduler.submit(transformer)? || is_preparing == Progress::Made || is_asking == Progress::Made {
+            return Ok(Progress::Made);
+        }
+        match scheduler.poll_flight(task)? {
+            Progress::Nothing if is_preparing == Progress::Pending || is_asking == Progress::Pending => {
+                Ok(Progress::Pending)
+            }
+            progress => Ok(progress),
+        }
+    }
+
+    fn poll_preparing(shared: &RefCell<Self>, task: &mut TaskContext<'_>) -> Result<Progress> {
+        let preparing = shared.borrow_mut().preparing.take();
+        let Some(mut preparing) = preparing else { return Ok(Progress::Nothing) };
+        let prepared = match preparing.as_mut().poll(task) {
+            Poll::Pending => {
+                shared.borrow_mut().preparing = Some(preparing);
+                return Ok(Progress::Pending);
+            }
+            Poll::Ready(prepared) => prepared,
+        };
+        let mut scheduler = shared.borrow_mut();
+        let result = match prepared {
+            Prepared::Batch(batch, result) => {
+                scheduler.batch = Some(*batch);
+                result
+            }
+            Prepared::Verification(id, verification, result) => {
+                if let Some(member) = scheduler.members.iter_mut().find(|member| member.id == id) {
+                    member.sequence.slot.keep_verification(*verification);
+                }
+                result
+            }
+        };
+        result.map(|()| Progress::Made)
+    }
+
+    /// Proposals that take a while: a caller's function may run here, so nothing is borrowed meanwhile.
+    fn poll_asked(shared: &RefCell<Self>, task: &mut TaskContext<'_>) -> Progress {
+        let mut progress = Progress::Nothing;
+        let ids: Vec<u64> = shared.borrow().members.iter().map(|member| member.id).collect();
+        let member = |id: u64| {
+            let of_id = |members: &mut Vec<Member>| members.iter().position(|member| member.id == id);
+            RefMut::filter_map(shared.borrow_mut(), |scheduler| {
+                let index = of_id(&mut scheduler.members)?;
+                scheduler.members.get_mut(index)
+            })
+            .ok()
+        };
+        for id in ids {
+            let Some(asked) = member(id).map(|mut member| std::mem::replace(&mut member.asked, Asked::Nothing)) else {
+                continue;
+            };
+            let Asked::Later(mut later) = asked else {
+                if let Some(mut member) = member(id) {
+                    member.asked = asked;
+                }
+                continue;
+            };
+            let polled = later.as_mut().poll(task);
+            let Some(mut member) = member(id) else { continue };
+            match polled {
+                Poll::Pending => {
+                    member.asked = Asked::Later(later);
+                    if progress == Progress::Nothing {
+                        progress = Progress::Pending;
+                    }
+                }
+                Poll::Ready(proposal) => {
+                    progress = Progress::Made;
+                    match proposal {
+                        Ok(Proposal::Cancel) => member.sequence.is_cancelled = true,
+                        // It is asked again.
+                        Ok(Proposal::Wait) => {}
+                        Ok(proposal) => member.asked = Asked::Ready(proposal),
+                        Err(error) => member.fail(error),
+                    }
+                }
+            }
+        }
+        progress
+    }
+
+    /// Asks the members what they want next, where they are not being asked. Tokens that are certain are taken in at once.
+    pub(super) fn ask(&mut self, transformer: &Transformer) -> Result<bool> {
+        let is_shared = self.batch.is_some() && self.members.iter().filter(|member| member.goes_on()).count() > 1;
+        let mut made = false;
+        let Self { members, run_ahead, .. } = self;
+        for member in members.iter_mut() {
+            while member.goes_on() && matches!(member.asked, Asked::Nothing) {
+                let sequence = &mut member.sequence;
+                if sequence.is_full() {
+                    let Some(shift) = sequence.params.context_shift else {
+                        bail!(Internal, "a sequence goes on in a full context")
+                    };
+                    sequence.shift(transformer, shift)?;
+                }
+                let epoch = sequence.epoch;
+                let pace = Pace { run_ahead, is_shared };
+                let proposal = member.proposer.propose(sequence, &pace);
+                made |= matches!(proposal, Err(_) | Ok(Proposal::Cancel | Proposal::Later(_)));
+                match proposal {
+                    Err(error) => member.fail(error),
+                    Ok(Proposal::Wait) => break,
+                    Ok(Proposal::Cancel) => sequence.is_cancelled = true,
+                    Ok(Proposal::Later(later)) => member.asked = Asked::Later(later),
+                    Ok(Proposal::Force(tokens)) => {
+                        sequence.force(transformer, tokens)?;
+                        run_ahead.pause();
+                        made = true;
+                    }
+                    Ok(proposal) => member.asked = Asked::Ready(proposal),
+                }
+                if member.sequence.epoch != epoch {
+                    run_ahead.pause();
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    fn poll_flight(&mut self, task: &mut TaskContext<'_>) -> Result<Progress> {
+        let Self { flights, members, .. } = self;
+        let Some(flight) = flights.front_mut() else { return Ok(Progress::Nothing) };
+        if !std::mem::replace(&mut flight.is_waited_for, true) {
+            for member in members {
+                if let Err(error) = member.proposer.meanwhile() {
+                    member.fail(error);
+                }
+            }
+        }
+        let Poll::Ready(bytes) = flight.bytes.as_mut().poll(task) else { return Ok(Progress::Pending) };
+        if let Some(flight) = self.flights.pop_front() {
+            self.arrived(flight, &bytes?)?;
+        }
+        Ok(Progress::Made)
+    }
+
+    /// Hands out what a flight brought.
+    fn arrived(&mut self, Flight { parts, steps, .. }: Flight, bytes: &[Vec<u8>]) -> Result<()> {
+        self.run_ahead.arrived(steps, Instant::now());
+        let mut pieces = bytes.iter();
+        for part in parts {
+            let mut own = pieces.by_ref().take(part.pieces);
+            let outcome = part.outcome(&mut own);
+            own.for_each(drop);
+            let Some(member) = self.members.iter_mut().find(|member| member.id == part.id) else { continue };
+            let sequence = &mut member.sequence;
+            if sequence.epoch != part.epoch || member.error.is_some() {
+                continue;
+            }
+            sequence.in_flight -= part.kind.steps();
+            sequence.forwards_in_flight -= part.forwards;
+            // What it wanted before it knew of this is of no interest.
+            member.asked = Asked::Nothing;
+            if let Err(error) = outcome.and_then(|outcome: Outcome| member.acceptor.accept(sequence, outcome)) {
+                member.fail(error);
+                continue;
+            }
+            if member.sequence.epoch != part.epoch {
+                // The time until the next tokens arrive is not that of steps.
+                self.run_ahead.pause();
+            }
+        }
+        let Self { flights, members, .. } = self;
+        let is_live =
+            |part: &Part| members.iter().any(|member| member.id == part.id && member.sequence.epoch == part.epoch);
+        flights.retain(|flight| flight.parts.iter().any(is_live));
+        Ok(())
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.flights.len() < SUBMITS_IN_FLIGHT
+    }
+}

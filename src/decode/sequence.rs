@@ -1,0 +1,239 @@
+//! One sequence that decodes: its slot of the caches, how it samples, and where it stands. Proposers and acceptors see this and nothing
+//! of whoever drives them.
+//!
+//! Invariant: the slot holds the prompt and all tokens of the answer that were accepted, but the last where `last_is_cached` is false.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::slot::Slot;
+use crate::error::Result;
+use crate::model::Transformer;
+use crate::sampler::{Ending, Features, Sampled, SamplerSettings, TokenRules};
+use crate::tensor::{Context, Tensor};
+
+/// A sequence that goes on past the end of the context: of a full one the first `sinks` tokens stay, and the newer half of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextShift {
+    pub sinks: usize,
+}
+
+/// How a sequence samples, and what ends it.
+#[derive(Clone)]
+pub struct SequenceParams {
+    pub sampler: SamplerSettings,
+    pub rules: Rc<TokenRules>,
+    pub ending: Ending,
+    pub context_shift: Option<ContextShift>,
+    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    pub logprobs: Option<usize>,
+    /// The sampler chooses among what a mask leaves.
+    pub masked: bool,
+}
+
+impl SequenceParams {
+    /// The kernels that its choices take.
+    pub fn features(&self) -> Features {
+        let features = Features::of(&self.sampler, &self.rules);
+        if self.masked { features.masked() } else { features }
+    }
+}
+
+/// Where the logits after the last token are.
+pub enum NextLogits {
+    /// Nowhere: a forward pass over the last token gives them.
+    None,
+    /// In the slot's own tensor.
+    Step,
+    /// In this one, [1, vocab_size], which a pass over so many tokens gave.
+    Pass(Tensor, usize),
+}
+
+impl NextLogits {
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+/// Who knows where the next step begins: its token, position and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cursor {
+    /// The sequence itself: the GPU is to be told.
+    Host,
+    /// The tensors of the slot.
+    Slot,
+    /// A row of the batch.
+    Row(usize),
+}
+
+/// What became of a sequence, for its statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SequenceCounts {
+    /// Tokens of drafts that were verified, and those of them that were right.
+    pub draft_tokens: usize,
+    pub accepted_draft_tokens: usize,
+    /// Tokens that a grammar left no choice about.
+    pub forced_tokens: usize,
+    /// Masks that were not guessed right, so that a step was done again, and steps that ran for nothing because of that.
+    pub missed_masks: usize,
+    pub dropped_steps: usize,
+}
+
+pub struct Sequence {
+    pub slot: Slot,
+    pub params: SequenceParams,
+    /// Tokens of the answer that were accepted: the next choice is step `steps`.
+    pub steps: usize,
+    /// The last token of the answer, or of the prompt.
+    pub last: u32,
+    pub last_is_cached: bool,
+    pub logits: NextLogits,
+    /// Steps that were submitted and not read, and the tokens that they take into the cache.
+    pub in_flight: usize,
+    pub forwards_in_flight: usize,
+    pub cursor: Cursor,
+    /// Counts how often steps in flight were dropped: what comes back of an earlier time is not looked at.
+    pub epoch: u32,
+    pub counts: SequenceCounts,
+    /// The grammar is at its end, or the caller wants no more.
+    pub is_complete: bool,
+    pub is_cancelled: bool,
+    /// Accepted tokens that nobody has taken.
+    pub accepted: VecDeque<Sampled>,
+}
+
+impl Sequence {
+    /// Goes on after a pass that gave `logits` and took in so many tokens; the first `steps` tokens of the answer were among them.
+    pub fn new(
+        slot: Slot,
+        params: SequenceParams,
+        (logits, advance): (Tensor, usize),
+        last: u32,
+        steps: usize,
+    ) -> Self {
+        Self {
+            slot,
+            params,
+            steps,
+            last,
+            last_is_cached: true,
+            logits: NextLogits::Pass(logits, advance),
+            in_flight: 0,
+            forwards_in_flight: 0,
+            cursor: Cursor::Slot,
+            epoch: 0,
+            counts: SequenceCounts { forced_tokens: steps, ..SequenceCounts::default() },
+            is_complete: false,
+            is_cancelled: false,
+            accepted: VecDeque::new(),
+        }
+    }
+
+    /// The most tokens of the answer.
+    pub fn longest(&self) -> usize {
+        self.params.ending.steps
+    }
+
+    /// Nothing can follow.
+    pub fn is_over(&self) -> bool {
+        let has_ended = || self.last == u32::MAX || self.params.ending.stops.contains(&self.last);
+        self.is_complete || self.is_cancelled || self.steps >= self.longest() || (self.steps > 0 && has_ended())
+    }
+
+    /// Steps that may still be submitted before the answer is as long as it may get.
+    pub fn steps_left(&self) -> usize {
+        self.longest().saturating_sub(self.steps + self.in_flight)
+    }
+
+    /// Tokens that the context has room for.
+    pub fn room(&self) -> usize {
+        self.slot.capacity().saturating_sub(self.slot.tokens().len() + self.forwards_in_flight)
+    }
+
+    /// Whether the context is full, and has to be shifted before anything follows.
+    pub fn is_full(&self) -> bool {
+        self.room() == 0 && self.logits.is_none() && self.forwards_in_flight == 0
+    }
+
+    /// Whether a forward pass over the next token makes sense: it is not the last one, and there is room for it.
+    pub fn goes_on_after_single(&self) -> bool {
+        self.steps + 1 < self.longest() && self.room() > 0
+    }
+
+    /// Accepts a token that follows the last one.
+    pub fn commit(&mut self, sampled: Sampled) {
+        let token = sampled.token;
+        if !self.last_is_cached {
+            // What gave this one has taken the last one into the cache.
+            self.slot.decoded(self.last);
+        }
+        (self.last, self.last_is_cached) = (token, false);
+        self.steps += 1;
+        self.accepted.push_back(sampled);
+    }
+
+    /// The forward pass over the last token has been submitted.
+    pub fn took_in_last(&mut self) {
+        if !self.last_is_cached {
+            self.slot.decoded(self.last);
+            self.last_is_cached = true;
+        }
+    }
+
+    /// Drops what is in flight: the next step follows the last accepted token, wherever the GPU has got to.
+    pub fn roll_back(&mut self) {
+        if self.last_is_cached {
+            self.slot.truncate(self.slot.tokens().len().saturating_sub(1));
+            self.last_is_cached = false;
+        }
+        self.counts.dropped_steps += self.in_flight;
+        (self.in_flight, self.forwards_in_flight) = (0, 0);
+        self.logits = NextLogits::None;
+        self.cursor = Cursor::Host;
+        self.epoch += 1;
+    }
+
+    /// Accepts tokens that are certain, and lets one pass take them in unless nothing follows them.
+    pub fn force(&mut self, transformer: &Transformer, tokens: Vec<u32>) -> Result<()> {
+        let Some(&last) = tokens.last() else { return Ok(()) };
+        let mut ids = if self.last_is_cached { Vec::new() } else { vec![self.last] };
+        ids.extend(&tokens);
+        self.steps += tokens.len();
+        self.counts.forced_tokens += tokens.len();
+        self.last = last;
+        self.accepted.extend(tokens.into_iter().map(Sampled::from));
+        if self.is_over() {
+            (self.logits, self.last_is_cached, self.cursor) = (NextLogits::None, false, Cursor::Host);
+            return Ok(());
+        }
+        let logits = self.slot.pass(transformer, &ids, self.steps)?;
+        transformer.context().device().flush();
+        (self.logits, self.last_is_cached) = (NextLogits::Pass(logits, ids.len()), true);
+        self.cursor = Cursor::Slot;
+        Ok(())
+    }
+
+    /// Tells the slot's tensors where the next step begins.
+    pub fn place(&mut self, context: &Context) -> Result<()> {
+        if self.cursor == Cursor::Host {
+            self.slot.resume(context, self.last, self.steps)?;
+            self.cursor = Cursor::Slot;
+        }
+        Ok(())
+    }
+
+    /// Drops the older half of a full context. Penalties look at what the context still holds from then on, and count what is of the answer.
+    pub fn shift(&mut self, transformer: &Transformer, shift: ContextShift) -> Result<()> {
+        let dropped = self.slot.shift(transformer, shift.sinks)?;
+        let features = self.params.features();
+        if features.adjusts() {
+            let answer_start = self.params.rules.answer_start;
+            let answer_start = answer_start.saturating_sub(dropped).max(shift.sinks).min(answer_start);
+            self.params.rules = Rc::new(TokenRules { answer_start, ..(*self.params.rules).clone() });
+            let SequenceParams { sampler, rules, ending, .. } = &self.params;
+            self.slot.choosing()?.configure(transformer.context(), 0, features, sampler, rules, ending)?;
+        }
+        self.cursor = Cursor::Host;
+        Ok(())
+    }
+}

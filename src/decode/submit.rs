@@ -1,0 +1,505 @@
+//! From proposals to one submit: whatever the sequences want is recorded together and read back together.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use futures_util::FutureExt;
+use web_time::Duration;
+
+use super::batch::StepShape;
+use super::flight::{Flight, Part, PartKind};
+use super::grammar::MaskPlace;
+use super::proposal::{Masks, Proposal};
+use super::scheduler::{Asked, Member, Prepared, Scheduler};
+use super::sequence::{Cursor, NextLogits, Sequence};
+use super::verification::Draft;
+use crate::error::Result;
+use crate::model::Transformer;
+use crate::sampler::Features;
+use crate::tensor::{Context, Tensor};
+
+/// Work of a submit beside sequences that wait for its results: about what a read-back takes.
+const WORK_AMONG_WAITING: Duration = Duration::from_millis(2);
+
+/// What a submit reads, as it is recorded.
+#[derive(Default)]
+struct Reading {
+    ranges: Vec<(Tensor, Range<usize>)>,
+    parts: Vec<Part>,
+}
+
+impl Reading {
+    fn add<'a>(
+        &mut self,
+        member: &Member,
+        kind: PartKind,
+        forwards: usize,
+        ranges: impl IntoIterator<Item = (&'a Tensor, Range<usize>)>,
+    ) {
+        let before = self.ranges.len();
+        self.ranges.extend(ranges.into_iter().map(|(tensor, range)| (tensor.clone(), range)));
+        let pieces = self.ranges.len() - before;
+        self.parts.push(Part { id: member.id, epoch: member.sequence.epoch, kind, forwards, pieces });
+    }
+
+    fn start(self, context: &Context, steps: usize) -> Result<Option<Flight>> {
+        if self.parts.is_empty() {
+            return Ok(None);
+        }
+        let ranges: Vec<_> = self.ranges.iter().map(|(tensor, range)| (tensor, range.clone())).collect();
+        let bytes = context.start_readback(&ranges)?.bytes().boxed_local();
+        Ok(Some(Flight { bytes, parts: self.parts, steps, is_waited_for: false }))
+    }
+}
+
+/// What the members want of the next submit, by their index.
+#[derive(Default)]
+struct Wishes {
+    /// A first choice from logits that are there, and then steps.
+    first: Vec<usize>,
+    /// Steps that follow one another on the GPU.
+    runners: Vec<usize>,
+    singles: Vec<usize>,
+    /// A forward pass whose logits wait for the host, or for a choice.
+    taking_in: Vec<usize>,
+    drafts: Vec<usize>,
+}
+
+impl Scheduler {
+    /// Submits what the members want, as far as there is room for flights. Returns whether anything was done.
+    pub(super) fn submit(&mut self, transformer: &Rc<Transformer>) -> Result<bool> {
+        if self.preparing.is_some() {
+            return Ok(false);
+        }
+        let made = self.ask(transformer)?;
+        let wishes = self.wishes();
+        if !wishes.first.is_empty() {
+            // A first token is worth a read-back of its own.
+            self.choose_first(transformer, &wishes.first)?;
+            return Ok(true);
+        }
+        if !self.has_room() {
+            return Ok(made);
+        }
+        let has_any =
+            [&wishes.runners, &wishes.singles, &wishes.taking_in, &wishes.drafts].iter().any(|of| !of.is_empty());
+        if !has_any {
+            return Ok(made);
+        }
+        if self.prepare_drafts(transformer, &wishes)? {
+            return Ok(true);
+        }
+        let forwards = self.forwards(&wishes);
+        let rows = wishes.runners.len() + forwards.len();
+        let shape = self.batch.as_ref().filter(|_| rows > 1).map(|_| self.shape(&wishes.runners, rows));
+        let steps = self.steps(&wishes);
+        if self.prepare_batch(shape, steps) {
+            return Ok(true);
+        }
+        let mut reading = Reading::default();
+        self.choose_singles(transformer, &wishes.singles, &mut reading)?;
+        for &index in &forwards {
+            self.store_row(index)?;
+            self.members[index].sequence.place(transformer.context())?;
+        }
+        match shape {
+            Some(shape) => self.step_together(transformer, shape, &wishes.runners, &forwards, steps, &mut reading)?,
+            None => self.step_alone(transformer, &wishes.runners, &forwards, steps, &mut reading)?,
+        }
+        self.finish_forwards(&wishes, &mut reading)?;
+        self.verify(transformer, &wishes.drafts, &mut reading)?;
+        let timed = if wishes.runners.is_empty() { usize::from(!wishes.singles.is_empty()) } else { steps };
+        match reading.start(transformer.context(), timed)? {
+            Some(flight) => self.flights.push_back(flight),
+            None => transformer.context().device().flush(),
+        }
+        Ok(true)
+    }
+
+    /// Submits the first choice of sequences that have just joined.
+    pub(super) fn submit_first(&mut self, transformer: &Rc<Transformer>) -> Result<()> {
+        if self.preparing.is_none() {
+            self.ask(transformer)?;
+            let first = self.wishes().first;
+            if !first.is_empty() {
+                self.choose_first(transformer, &first)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wishes(&self) -> Wishes {
+        let mut wishes = Wishes::default();
+        for (index, member) in self.members.iter().enumerate() {
+            let sequence = &member.sequence;
+            let Asked::Ready(proposal) = &member.asked else { continue };
+            if sequence.is_over() {
+                continue;
+            }
+            match proposal {
+                Proposal::Steps { .. } if !sequence.logits.is_none() => wishes.first.push(index),
+                Proposal::Steps { .. } if sequence.room() > 0 => wishes.runners.push(index),
+                Proposal::Single { .. } => wishes.singles.push(index),
+                Proposal::TakeIn | Proposal::ReadLogits => wishes.taking_in.push(index),
+                Proposal::Draft(_) => wishes.drafts.push(index),
+                _ => {}
+            }
+        }
+        wishes
+    }
+
+    /// Members that go through the model once in this submit, besides the runners.
+    fn forwards(&self, wishes: &Wishes) -> Vec<usize> {
+        let wants_logits = |index: &&usize| self.members[**index].sequence.logits.is_none();
+        let follows = |index: &&usize| self.members[**index].sequence.goes_on_after_single();
+        let singles = wishes.singles.iter().filter(follows);
+        singles.chain(wishes.taking_in.iter().filter(wants_logits)).copied().collect()
+    }
+
+    /// How many steps the runners take.
+    fn steps(&self, wishes: &Wishes) -> usize {
+        let of = |index: &usize| &self.members[*index];
+        let most = wishes.runners.iter().map(|index| match &of(index).asked {
+            Asked::Ready(Proposal::Steps { most, .. }) => *most,
+            _ => 0,
+        });
+        let most = most.max().unwrap_or(0);
+        let room = wishes.runners.iter().map(|index| of(index).sequence.room()).min().unwrap_or(0);
+        let somebody_waits = !(wishes.singles.is_empty() && wishes.taking_in.is_empty() && wishes.drafts.is_empty());
+        let steps = self.run_ahead.steps_per_submit();
+        let steps = if somebody_waits { steps.min(self.run_ahead.steps_of(WORK_AMONG_WAITING)) } else { steps };
+        steps.min(most).min(room)
+    }
+
+    fn shape(&self, runners: &[usize], rows: usize) -> StepShape {
+        let params = || runners.iter().map(|index| &self.members[*index].sequence.params);
+        let features = params().map(|params| params.features()).reduce(Features::and).unwrap_or(Features::PLAIN);
+        let logprobs = params().any(|params| params.logprobs.is_some());
+        StepShape { rows, sampled: runners.len(), features, logprobs }
+    }
+
+    /// Begins to record what the steps take, if that was not done yet.
+    fn prepare_batch(&mut self, shape: Option<StepShape>, steps: usize) -> bool {
+        let Some(shape) = shape else { return false };
+        let later = StepShape { rows: shape.sampled, ..shape };
+        let shapes = if steps > 1 && shape.sampled > 1 { vec![shape, later] } else { vec![shape] };
+        let missing = |shape: &StepShape| self.batch.as_ref().is_some_and(|batch| !batch.is_prepared(*shape));
+        let Some(missing) = shapes.into_iter().find(missing) else { return false };
+        let Some(mut batch) = self.batch.take() else { return false };
+        let preparing = async move {
+            let result = batch.prepare(missing).await;
+            Prepared::Batch(Box::new(batch), result)
+        };
+        self.preparing = Some(preparing.boxed_local());
+        true
+    }
+
+    /// Begins to record passes that verify drafts of these lengths, if that was not done yet.
+    fn prepare_drafts(&mut self, transformer: &Rc<Transformer>, wishes: &Wishes) -> Result<bool> {
+        for &index in &wishes.drafts {
+            let member = &mut self.members[index];
+            let Asked::Ready(Proposal::Draft(draft)) = &member.asked else { continue };
+            let count = draft.len();
+            if member.sequence.slot.can_verify(count) {
+                continue;
+            }
+            let (mut verification, state, cache) = member.sequence.slot.lend_verification(transformer.context())?;
+            let (id, transformer) = (member.id, transformer.clone());
+            let preparing = async move {
+                let result = verification.prepare(&transformer, &state, &cache, 1 + count).await;
+                Prepared::Verification(id, Box::new(verification), result)
+            };
+            self.preparing = Some(preparing.boxed_local());
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// One choice from the logits that are there, for each of these.
+    fn choose_first(&mut self, transformer: &Rc<Transformer>, members: &[usize]) -> Result<()> {
+        let context = transformer.context();
+        let mut reading = Reading::default();
+        for &index in members {
+            let member = &mut self.members[index];
+            let Asked::Ready(Proposal::Steps { masks, .. }) = std::mem::replace(&mut member.asked, Asked::Nothing)
+            else {
+                continue;
+            };
+            let sequence = &mut member.sequence;
+            mask_slot(context, sequence, masks.as_ref())?;
+            choose(context, sequence, masks.is_some())?;
+            let (first, logprobs) = (sequence.steps, sequence.slot.logprobs());
+            let kind = PartKind::Steps { first, steps: 1, logprobs };
+            let ranges = slot_ranges(&member.sequence, first, 1, masks.is_some())?;
+            reading.add(member, kind, 0, ranges);
+            member.sequence.in_flight += 1;
+        }
+        self.flights.extend(reading.start(context, 0)?);
+        Ok(())
+    }
+
+    /// The choice of members that decode one token at a time.
+    fn choose_singles(
+        &mut self,
+        transformer: &Rc<Transformer>,
+        members: &[usize],
+        reading: &mut Reading,
+    ) -> Result<()> {
+        let context = transformer.context();
+        for &index in members {
+            let member = &mut self.members[index];
+            let Asked::Ready(Proposal::Single { masks, logits, reads_logits }) =
+                std::mem::replace(&mut member.asked, Asked::Nothing)
+            else {
+                continue;
+            };
+            let sequence = &mut member.sequence;
+            let is_taken_in = sequence.goes_on_after_single();
+            if let Some(logits) = logits {
+                context.write(logits_tensor(sequence)?, 0, bytemuck::cast_slice(&logits))?;
+            }
+            mask_slot(context, sequence, masks.as_ref())?;
+            choose(context, sequence, masks.is_some())?;
+            let (step, logprobs) = (sequence.steps, sequence.slot.logprobs());
+            let reads_logits = reads_logits && is_taken_in;
+            let kind = PartKind::Single { step, logprobs, is_taken_in, reads_logits };
+            let forwards = usize::from(is_taken_in);
+            let sequence = &member.sequence;
+            let mut ranges = sequence.slot.token_ranges(step, 1);
+            if reads_logits {
+                let logits = sequence.slot.logits()?;
+                ranges.push((logits, 0..logits.shape().elements()));
+            }
+            reading.add(member, kind, forwards, ranges);
+            let sequence = &mut member.sequence;
+            sequence.in_flight += 1;
+            sequence.forwards_in_flight += forwards;
+            if is_taken_in {
+                sequence.logits = NextLogits::Step;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a sequence that stands in a row of the batch back to its slot.
+    fn store_row(&mut self, index: usize) -> Result<()> {
+        let sequence = &mut self.members[index].sequence;
+        if let (Cursor::Row(row), Some(batch)) = (sequence.cursor, &self.batch) {
+            batch.store(row, sequence)?;
+            sequence.cursor = Cursor::Slot;
+        }
+        Ok(())
+    }
+
+    /// Steps of several: in the first one all rows take part, and in those that follow the runners alone.
+    fn step_together(
+        &mut self,
+        transformer: &Rc<Transformer>,
+        shape: StepShape,
+        runners: &[usize],
+        forwards: &[usize],
+        steps: usize,
+        reading: &mut Reading,
+    ) -> Result<()> {
+        self.seat(transformer, shape, runners)?;
+        for (row, &index) in runners.iter().enumerate() {
+            let member = &self.members[index];
+            if let (Asked::Ready(Proposal::Steps { masks: Some(masks), .. }), Some(batch)) =
+                (&member.asked, &self.batch)
+            {
+                batch.mask(row, &member.sequence, masks)?;
+            }
+        }
+        let Self { batch: Some(batch), members, .. } = self else { bail!(Internal, "a batch that is not there") };
+        for (at, &index) in forwards.iter().enumerate() {
+            batch.load_forward(runners.len() + at, &members[index].sequence)?;
+        }
+        batch.forward(shape)?;
+        for (at, &index) in forwards.iter().enumerate() {
+            batch.store_logits(shape, runners.len() + at, &members[index].sequence)?;
+        }
+        batch.choose(shape)?;
+        let goes_on_alone = runners.len() == 1 && steps > 1;
+        let together = if goes_on_alone { 1 } else { steps };
+        if runners.len() > 1 {
+            let shape = StepShape { rows: shape.sampled, ..shape };
+            for _ in 1..steps {
+                batch.forward(shape)?;
+                batch.choose(shape)?;
+            }
+        }
+        for (row, &index) in runners.iter().enumerate() {
+            let member = &mut members[index];
+            let (sequence, masked) = (&member.sequence, is_masked(&member.asked));
+            let (first, logprobs) = (sequence.steps + sequence.in_flight, sequence.params.logprobs);
+            let kind = PartKind::Steps { first, steps: together, logprobs };
+            let ranges = batch.ranges(row, first, together, logprobs.is_some(), masked)?;
+            reading.add(member, kind, together, ranges);
+            let sequence = &mut member.sequence;
+            sequence.in_flight += together;
+            sequence.forwards_in_flight += together;
+            if !goes_on_alone {
+                member.asked = Asked::Nothing;
+            }
+        }
+        if let [runner] = runners
+            && goes_on_alone
+        {
+            self.store_row(*runner)?;
+            self.run(transformer, *runner, steps - 1, reading)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the first rows of the batch be those of the runners.
+    fn seat(&mut self, transformer: &Rc<Transformer>, shape: StepShape, runners: &[usize]) -> Result<()> {
+        let row_of = |index: usize| runners.iter().position(|runner| *runner == index);
+        for index in 0..self.members.len() {
+            if let Cursor::Row(row) = self.members[index].sequence.cursor
+                && row_of(index) != Some(row)
+                && row < shape.rows
+            {
+                self.store_row(index)?;
+            }
+        }
+        for (row, &index) in runners.iter().enumerate() {
+            let Self { batch: Some(batch), members, .. } = self else { bail!(Internal, "a batch that is not there") };
+            let Member { id, sequence, .. } = &mut members[index];
+            let is_there = sequence.cursor == Cursor::Row(row) && batch.is_of(row, *id, sequence, shape.features);
+            if !is_there {
+                if let Cursor::Row(row) = sequence.cursor {
+                    batch.store(row, sequence)?;
+                    sequence.cursor = Cursor::Slot;
+                }
+                sequence.place(transformer.context())?;
+                batch.load(row, *id, sequence, shape.features)?;
+                sequence.cursor = Cursor::Row(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps of each by itself: of the only one, or by turns where a model has no steps of several.
+    fn step_alone(
+        &mut self,
+        transformer: &Rc<Transformer>,
+        runners: &[usize],
+        forwards: &[usize],
+        steps: usize,
+        reading: &mut Reading,
+    ) -> Result<()> {
+        for &index in forwards {
+            self.members[index].sequence.slot.forward_step(transformer.context())?;
+        }
+        for &index in runners {
+            self.store_row(index)?;
+            self.run(transformer, index, steps, reading)?;
+        }
+        Ok(())
+    }
+
+    /// Steps of a member on its own slot.
+    fn run(&mut self, transformer: &Rc<Transformer>, index: usize, steps: usize, reading: &mut Reading) -> Result<()> {
+        let context = transformer.context();
+        let member = &mut self.members[index];
+        let Asked::Ready(Proposal::Steps { masks, .. }) = std::mem::replace(&mut member.asked, Asked::Nothing) else {
+            return Ok(());
+        };
+        let sequence = &mut member.sequence;
+        sequence.place(context)?;
+        mask_slot(context, sequence, masks.as_ref())?;
+        for _ in 0..steps {
+            sequence.slot.forward_step(context)?;
+            sequence.slot.choose_step(context, masks.is_some())?;
+        }
+        let (first, logprobs) = (sequence.steps + sequence.in_flight, sequence.slot.logprobs());
+        let kind = PartKind::Steps { first, steps, logprobs };
+        let ranges = slot_ranges(&member.sequence, first, steps, masks.is_some())?;
+        reading.add(member, kind, steps, ranges);
+        member.sequence.in_flight += steps;
+        member.sequence.forwards_in_flight += steps;
+        Ok(())
+    }
+
+    /// What the members know whose last token has been taken in.
+    fn finish_forwards(&mut self, wishes: &Wishes, reading: &mut Reading) -> Result<()> {
+        for &index in &wishes.taking_in {
+            let member = &mut self.members[index];
+            let Asked::Ready(proposal) = std::mem::replace(&mut member.asked, Asked::Nothing) else { continue };
+            let sequence = &mut member.sequence;
+            if sequence.logits.is_none() {
+                sequence.took_in_last();
+                sequence.logits = NextLogits::Step;
+            }
+            if matches!(proposal, Proposal::ReadLogits) {
+                let logits = logits_tensor(&member.sequence)?;
+                reading.add(member, PartKind::Logits, 0, [(logits, 0..logits.shape().elements())]);
+                member.sequence.in_flight += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over the last token and a draft.
+    fn verify(&mut self, transformer: &Rc<Transformer>, members: &[usize], reading: &mut Reading) -> Result<()> {
+        for &index in members {
+            let member = &mut self.members[index];
+            let Asked::Ready(Proposal::Draft(draft)) = std::mem::replace(&mut member.asked, Asked::Nothing) else {
+                continue;
+            };
+            // The slot's tensors say where the pass stands, and not where the next step does.
+            member.sequence.cursor = Cursor::Host;
+            let sequence = &member.sequence;
+            let ranges = sequence.slot.verify(transformer, sequence.last, &draft)?;
+            let forwards = 1 + Draft::len(&draft);
+            reading.add(member, PartKind::Draft, forwards, ranges);
+            member.sequence.in_flight += 1;
+            member.sequence.forwards_in_flight += forwards;
+        }
+        Ok(())
+    }
+}
+
+fn is_masked(asked: &Asked) -> bool {
+    matches!(asked, Asked::Ready(Proposal::Steps { masks: Some(_), .. }))
+}
+
+/// Tells a slot's masks what the automaton knows now.
+fn mask_slot(context: &Context, sequence: &Sequence, masks: Option<&Masks>) -> Result<()> {
+    let Some(masks) = masks else { return Ok(()) };
+    let masking = sequence.slot.choosing()?.masking()?;
+    masks.grammar.borrow_mut().upload(context, masking, MaskPlace::Slot)?;
+    match masks.enter {
+        Some(state) => masking.enter(context, 0, sequence.steps, state),
+        None => Ok(()),
+    }
+}
+
+/// The logits that a sequence chooses from next.
+fn logits_tensor(sequence: &Sequence) -> Result<&Tensor> {
+    match &sequence.logits {
+        NextLogits::Pass(logits, _) => Ok(logits),
+        NextLogits::Step => sequence.slot.logits(),
+        NextLogits::None => bail!(Internal, "a choice without logits"),
+    }
+}
+
+/// One choice on a sequence's slot.
+fn choose(context: &Context, sequence: &mut Sequence, masked: bool) -> Result<()> {
+    match std::mem::replace(&mut sequence.logits, NextLogits::None) {
+        NextLogits::Pass(logits, advance) => sequence.slot.choose_after(context, &logits, advance, masked)?,
+        NextLogits::Step => sequence.slot.choose_step(context, masked)?,
+        NextLogits::None => bail!(Internal, "a choice without logits"),
+    }
+    sequence.cursor = Cursor::Slot;
+    Ok(())
+}
+
+/// Where the tokens of steps on a slot stand.
+fn slot_ranges(sequence: &Sequence, first: usize, steps: usize, masked: bool) -> Result<Vec<(&Tensor, Range<usize>)>> {
+    let mut ranges = sequence.slot.token_ranges(first, steps);
+    if masked {
+        ranges.extend(sequence.slot.choosing()?.masking()?.ranges(0, first, steps));
+    }
+    Ok(ranges)
+}

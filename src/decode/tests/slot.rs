@@ -1,0 +1,63 @@
+//! What a slot's steps leave.
+
+use super::*;
+use crate::tensor::HostTensor;
+
+/// What a run of steps leaves: state, token, ring, and the caches of all layers.
+fn run(
+    decoder: &Rc<Decoder>,
+    prompt: &[u32],
+    settings: &SamplerSettings,
+    ending: &Ending,
+    steps: usize,
+) -> Vec<Vec<u32>> {
+    let mut slot = decoder.slots.take(&[]).unwrap();
+    slot.forget();
+    let (context, transformer) = (&decoder.context, &decoder.transformer);
+    let left = pollster::block_on(async {
+        slot.configure(transformer, settings, &Rc::default(), ending).await.unwrap();
+        let logits = slot.pass(transformer, prompt, 0).unwrap();
+        slot.choose_after(context, &logits, prompt.len(), false).unwrap();
+        for _ in 1..steps {
+            slot.step(context).unwrap();
+        }
+        context.readback(&slot.tensors(transformer.config().n_layers)).await.unwrap()
+    });
+    decoder.slots.give_back(slot);
+    let words = |host: &HostTensor| bytemuck::pod_collect_to_vec::<u8, u32>(&host.bytes);
+    left.iter().map(words).collect()
+}
+
+/// Steps past the end leave the position, the step, the token, the ring and the cache as they were at the end.
+#[test]
+fn nothing_moves_past_the_end() {
+    let decoder = tiny(1);
+    let truncated = SamplerSettings { top_p: 0.9, seed: 5, temperature: 1.5, ..SamplerSettings::default() };
+    for settings in [SamplerSettings::greedy(), SamplerSettings { seed: 3, ..Default::default() }, truncated] {
+        let unending = Ending { stops: vec![], steps: usize::MAX };
+        let prompt = [11, 45, 78, 102];
+        // What stands in the ring and in the caches before: of another text.
+        let before = || run(&decoder, &[7, 99, 3, 200], &settings, &unending, 24);
+        before();
+        let all = run(&decoder, &prompt, &settings, &unending, 24);
+        assert_eq!(all[0][..3], [4 + 23, 24, 0]);
+        let answer = &all[2][..24];
+        // A token that comes for the first time somewhere in the middle.
+        let at = (4..20).find(|at| !answer[..*at].contains(&answer[*at])).unwrap();
+        before();
+        let until = run(&decoder, &prompt, &settings, &unending, at + 1);
+        assert!(all[3..] != until[3..], "steps write to the caches");
+        let by_token = Ending { stops: vec![251, answer[at], 250], steps: usize::MAX };
+        for ending in [by_token, Ending { stops: vec![], steps: at + 1 }] {
+            let other = before();
+            let ended = run(&decoder, &prompt, &settings, &ending, 24);
+            assert_eq!(ended[0][..3], [until[0][0], at as u32 + 1, 1], "{ending:?}");
+            assert_eq!(ended[1], [answer[at]]);
+            assert_eq!(ended[2][..=at], answer[..=at]);
+            assert_eq!(ended[2][at + 1..], other[2][at + 1..]);
+            for (layer, (ended, until)) in ended.iter().zip(&until).enumerate().skip(3) {
+                assert!(ended == until, "cache {layer}");
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Passes that verify a draft: the tokens go through the model at once, and it says which one it would have chosen after each (greedy).
+//! Recorded once for each number of tokens.
+
+use std::rc::Rc;
+
+use crate::error::Result;
+use crate::model::{KvCache, Logits, Transformer};
+use crate::tensor::ops::{Argmax, MatVecFew};
+use crate::tensor::{Context, Desc, Plan, Tensor};
+
+/// The most tokens of a draft: with the token before it, they are as many as share each read of the weights.
+pub const MAX_DRAFT: usize = MatVecFew::MAX_TOKENS - 1;
+
+/// The passes that were recorded so far.
+#[derive(Default)]
+pub struct Verification {
+    by_tokens: [Option<Recorded>; MatVecFew::MAX_TOKENS + 1],
+}
+
+struct Recorded {
+    /// [n] u32: what the pass takes in.
+    tokens: Tensor,
+    /// [n] u32: the most probable token after each.
+    greedy: Tensor,
+    plan: Plan,
+}
+
+/// Tokens that may come next.
+#[derive(Clone)]
+pub enum Draft {
+    Known(Vec<u32>),
+    /// So many tokens at the beginning of a tensor, which nobody has read.
+    OnGpu(Tensor, usize),
+}
+
+impl Draft {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Known(ids) => ids.len(),
+            Self::OnGpu(_, count) => *count,
+        }
+    }
+
+    /// The tokens, as far as they are known here.
+    pub fn known(&self) -> &[u32] {
+        match self {
+            Self::Known(ids) => ids,
+            Self::OnGpu(..) => &[],
+        }
+    }
+}
+
+impl Verification {
+    /// Whether passes over `n` tokens are recorded.
+    pub fn is_prepared(&self, n: usize) -> bool {
+        self.by_tokens.get(n).is_some_and(Option::is_some)
+    }
+
+    /// Records passes over `n` tokens, 2 to 8, from position `state[0]` on. Recording runs one, over whatever tokens.
+    pub async fn prepare(
+        &mut self,
+        transformer: &Transformer,
+        state: &Tensor,
+        cache: &Rc<KvCache>,
+        n: usize,
+    ) -> Result<()> {
+        let context = transformer.context();
+        let Some(recorded) = self.by_tokens.get_mut(n) else {
+            bail!(Internal, "{n} tokens are too many to verify at once")
+        };
+        let tokens = context.zeros(Desc::u32(&[n]))?;
+        let (greedy, plan) = context
+            .plan(|| match transformer.forward(&tokens, state, cache, Logits::All)? {
+                Some(logits) => context.run1(&Argmax, &[&logits]),
+                None => bail!(Internal, "a pass over all tokens gave no logits"),
+            })
+            .await?;
+        *recorded = Some(Recorded { tokens, greedy, plan });
+        Ok(())
+    }
+
+    /// Runs a pass over `last` and a draft. Returns what is to be read: the greedy token after each, and the tokens themselves.
+    pub fn run(&self, context: &Context, last: u32, draft: &Draft) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
+        let n = 1 + draft.len();
+        let Some(Recorded { tokens, greedy, plan }) = self.by_tokens.get(n).and_then(Option::as_ref) else {
+            bail!(Internal, "a pass over {n} tokens that nobody recorded")
+        };
+        let ids = [&[last], draft.known()].concat();
+        context.write(tokens, 0, bytemuck::cast_slice(&ids))?;
+        if let Draft::OnGpu(drafted, count) = draft {
+            context.copy(drafted, 0..*count, tokens, 1)?;
+        }
+        context.replay(plan)?;
+        Ok([(greedy, 0..n), (tokens, 0..n)])
+    }
+}

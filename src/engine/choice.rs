@@ -1,0 +1,464 @@
+//! One choice of a generation: its prompt, its tokens as they come, stop conditions, and the text in chunks.
+//!
+//! Tokens come from a sequence of the decode loop (`decode`). Those that ran past the end of the text are dropped and never shown.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use web_time::Instant;
+
+use super::api::answer::{AnswerReader, AnswerRequest};
+use super::api::chunk::{Chunk, CompletionTokensDetails, FinishReason, PromptTokensDetails, Timings, Usage};
+use super::api::logprobs::TokenLogprobs;
+use super::api::request::GrammarRequest;
+use super::loaded::Inner;
+use super::reasoning_budget::{Budget, ReasoningBudget};
+use crate::decode::conflicts::Feature;
+use crate::decode::constraint::Constraint;
+use crate::decode::{
+    ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, LogitsProcessor, Methods, PrefillResult,
+    Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
+};
+use crate::error::Result;
+use crate::sampler::{Ending, Features, Sampled, SamplerSettings, TokenRules};
+use crate::text::answer::AnswerSettings;
+use crate::text::detokenize::StreamDecoder;
+use crate::text::tools::End;
+
+/// What to generate, after validation.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub prompt: Vec<u32>,
+    pub max_tokens: Option<usize>,
+    pub sampler: SamplerSettings,
+    pub rules: Rc<TokenRules>,
+    /// How it is read, and what ends it.
+    pub answer: AnswerRequest,
+    /// The most tokens of reasoning.
+    pub budget: Option<Budget>,
+    pub ignore_eos: bool,
+    pub speculation: Option<Speculation>,
+    /// Goes on where the context is full.
+    pub context_shift: Option<ContextShift>,
+    /// What the answer is held to.
+    pub grammar: Option<GrammarRequest>,
+    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    pub logprobs: Option<usize>,
+    /// Changes the logits before each choice.
+    pub processor: Option<Rc<dyn LogitsProcessor>>,
+    /// How many answers to the prompt.
+    pub choices: usize,
+    /// The same request is to give the same tokens again: it has a seed.
+    pub is_reproducible: bool,
+    /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
+    pub continues: bool,
+}
+
+impl Request {
+    /// What it asks of decoding, with the fields that ask for it: not everything goes together (`decode/conflicts.rs`).
+    pub fn features(&self) -> Vec<(Feature, &'static str)> {
+        let sampler = Features::of(&self.sampler, &self.rules);
+        let rules = "a bias, a ban, min_tokens, a penalty or DRY";
+        let asked = [
+            self.speculation.map(|_| (Feature::Speculation, "speculation")),
+            self.grammar.as_ref().map(|asked| (Feature::Grammar, asked.field)),
+            self.budget.as_ref().map(|_| (Feature::ReasoningBudget, "thinking_token_budget")),
+            self.processor.as_ref().map(|_| (Feature::LogitsProcessor, "a logits processor")),
+            self.context_shift.map(|_| (Feature::ContextShift, "context_shift")),
+            self.logprobs.map(|_| (Feature::Logprobs, "logprobs")),
+            (self.sampler.temperature != 0.0).then_some((Feature::Sampling, "a temperature above 0")),
+            sampler.adjusts().then_some((Feature::LogitRules, rules)),
+            self.ignore_eos.then_some((Feature::IgnoreEos, "ignore_eos")),
+        ];
+        asked.into_iter().flatten().collect()
+    }
+}
+
+/// An answer under way. Dropping it ends it.
+pub(super) struct Choice {
+    engine: Rc<Inner>,
+    phase: Phase,
+    request: Request,
+    decoder: StreamDecoder,
+    reader: AnswerReader,
+    /// Tokens that end the answer.
+    ends: Vec<u32>,
+    /// Tokens that were read and are not part of the answer yet.
+    read: VecDeque<Sampled>,
+    /// Tokens of the answer, read so far.
+    generated: usize,
+    /// Of their text, in UTF-16 code units.
+    offset: usize,
+    cached: usize,
+    started: Instant,
+    first_token: Option<Instant>,
+    cancelled: bool,
+}
+
+enum Phase {
+    /// Nothing runs. Its grammar is compiled or not.
+    Waiting(Option<GrammarCursor>),
+    /// The grammar leaves no choice at all: the answer is what was read. Whether that is all of it.
+    Known {
+        is_whole: bool,
+    },
+    Running(Running),
+    /// Over, with what became of its sequence.
+    Done,
+}
+
+/// A choice whose sequence decodes.
+struct Running {
+    sequence: SequenceHandle,
+    grammar: Option<Rc<RefCell<GrammarState>>>,
+    /// The pass that samples the first token: how many tokens it takes in, and when it began.
+    last_pass: Option<(usize, Instant)>,
+}
+
+/// What an answer begins with by its grammar.
+struct ForcedPrefix {
+    grammar: Option<GrammarCursor>,
+    tokens: Vec<u32>,
+}
+
+impl Choice {
+    /// Nothing runs before the first `next`.
+    pub fn new(engine: Rc<Inner>, request: Request) -> Self {
+        // What a grammar admits is the text to the letter.
+        let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
+        let decoder = if request.continues || is_whole {
+            StreamDecoder::continuing()
+        } else {
+            StreamDecoder::new(&engine.tokenizer)
+        };
+        let decoder = decoder.showing(request.answer.visible.clone());
+        let reader = AnswerReader::new(request.answer.clone());
+        let ends = ends(&engine, &request);
+        Self {
+            engine,
+            phase: Phase::Waiting(None),
+            request,
+            decoder,
+            reader,
+            ends,
+            read: VecDeque::new(),
+            generated: 0,
+            offset: 0,
+            cached: 0,
+            started: Instant::now(),
+            first_token: None,
+            cancelled: false,
+        }
+    }
+
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Done)
+    }
+
+    /// The next piece of the answer, `None` after the last one.
+    pub async fn next(&mut self) -> Result<Option<Chunk>> {
+        if self.is_finished() {
+            return Ok(None);
+        }
+        let result = self.advance().await;
+        if result.is_err() {
+            if let Phase::Running(running) = &self.phase {
+                running.sequence.distrust();
+            }
+            self.end();
+        }
+        result.map(Some)
+    }
+
+    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `begin` does it if
+    /// nobody has.
+    pub async fn prepare(&mut self) -> Result<()> {
+        if matches!(self.phase, Phase::Waiting(None)) {
+            self.phase = Phase::Waiting(self.grammar().await?);
+        }
+        Ok(())
+    }
+
+    /// What holds the answer to a form, at its beginning.
+    async fn grammar(&mut self) -> Result<Option<GrammarCursor>> {
+        let cursor = match &self.request.grammar {
+            Some(asked) => {
+                let vocab_size = self.engine.info.vocab_size;
+                Some(self.engine.grammars.begin(asked, &self.engine.tokenizer, vocab_size).await?)
+            }
+            None => None,
+        };
+        let Some(budget) = self.request.budget.clone() else { return Ok(cursor) };
+        let settings = AnswerSettings { tools: None, ..self.request.answer.settings.clone() };
+        let (tokenizer, decoder, ends) = (self.engine.tokenizer.clone(), self.decoder.clone(), self.ends.clone());
+        let grammar = cursor.map(|cursor| cursor.constraint);
+        let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, ends, grammar);
+        Ok(Some(GrammarCursor { constraint: Box::new(budget), name: None }))
+    }
+
+    /// Ends the generation with the next chunk.
+    pub fn cancel(&mut self) {
+        self.cancelled = true;
+    }
+
+    async fn advance(&mut self) -> Result<Chunk> {
+        let mut chunk = Chunk { logprobs: self.request.logprobs.map(|_| vec![]), ..Chunk::default() };
+        // All that was read makes one chunk. Tokens can be without text of their own: part of a character, or what may become a
+        // stop string.
+        while chunk.finish_reason.is_none() && (chunk.says_nothing() || !self.read.is_empty()) {
+            if self.cancelled {
+                chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Cancelled, &mut chunk));
+                break;
+            }
+            if self.is_complete() {
+                // The grammar admits the empty text alone.
+                chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, &mut chunk));
+                break;
+            }
+            match self.next_token().await? {
+                Some(sampled) => self.take_token(sampled, &mut chunk)?,
+                None => self.cancelled |= !self.is_complete(),
+            }
+        }
+        if chunk.finish_reason.is_some() {
+            chunk.usage = Some(self.usage());
+            chunk.timings = Some(self.timings());
+            self.end();
+        }
+        Ok(chunk)
+    }
+
+    /// Takes the prompt in, or over from a choice that did, and lets the first token be sampled. Comes before the first `next`. What the
+    /// prompt left is for other choices; nothing if a grammar leaves nothing to be sampled.
+    pub async fn begin(&mut self, prompted: Option<&PrefillResult>) -> Result<Option<PrefillResult>> {
+        let begun = self.run(prompted).await;
+        if begun.is_err() {
+            self.end();
+        }
+        begun
+    }
+
+    async fn run(&mut self, prompted: Option<&PrefillResult>) -> Result<Option<PrefillResult>> {
+        self.started = Instant::now();
+        self.prepare().await?;
+        let Phase::Waiting(grammar) = std::mem::replace(&mut self.phase, Phase::Waiting(None)) else {
+            bail!(Internal, "a choice was begun twice")
+        };
+        let Some(ForcedPrefix { grammar, tokens: forced }) = self.forced_prefix(grammar)? else { return Ok(None) };
+        let tokens = [&self.request.prompt, &forced[..]].concat();
+        let params = SequenceParams {
+            sampler: self.request.sampler,
+            rules: self.request.rules.clone(),
+            ending: Ending { stops: self.ends.clone(), steps: self.longest() },
+            context_shift: self.request.context_shift,
+            logprobs: self.request.logprobs,
+            masked: grammar.is_some(),
+        };
+        // Of processed logits the CPU has what log probabilities take.
+        let logprobs = self.request.logprobs.filter(|_| self.request.processor.is_none());
+        let is_reproducible = self.request.is_reproducible;
+        let prompt = Prompt { tokens: &tokens, forced: forced.len(), is_reproducible, logprobs };
+        let decoder = self.engine.decoder()?.clone();
+        let prefilled = decoder.prefill(&prompt, &params, prompted).await?;
+        self.cached = prefilled.cached.min(self.request.prompt.len());
+        let Prefilled { last_pass, .. } = prefilled;
+        let result = prefilled.result.clone();
+        let last = tokens.last().copied().unwrap_or_default();
+        let (sequence, grammar) = decoder.start(prefilled, params, last, forced.len(), self.methods(grammar))?;
+        self.read = forced.into_iter().map(Sampled::from).collect();
+        self.phase = Phase::Running(Running { sequence, grammar, last_pass });
+        Ok(Some(result).filter(|_| prompted.is_none()))
+    }
+
+    fn methods(&self, grammar: Option<GrammarCursor>) -> Methods {
+        let grammar = grammar.map(|cursor| Grammar {
+            known: self.engine.grammars.take_automaton(&cursor),
+            cursor,
+            vocabulary: self.engine.tokenizer.clone(),
+            vocab_size: self.engine.info.vocab_size,
+            mode: None,
+        });
+        let Request { speculation, processor, .. } = &self.request;
+        Methods { speculation: *speculation, grammar, processor: processor.clone(), ..Methods::default() }
+    }
+
+    /// What the answer begins with by its grammar. None if that is all of it.
+    fn forced_prefix(&mut self, mut grammar: Option<GrammarCursor>) -> Result<Option<ForcedPrefix>> {
+        let (tokens, is_whole) = match &mut grammar {
+            // Of each token log probabilities are wanted, so each is chosen, even from a single one.
+            Some(_) if self.request.logprobs.is_some() => (Vec::new(), false),
+            Some(cursor) => forced(&mut *cursor.constraint, self.longest())?,
+            None => (Vec::new(), false),
+        };
+        if is_whole || tokens.len() == self.longest() {
+            self.read = tokens.into_iter().map(Sampled::from).collect();
+            self.phase = Phase::Known { is_whole };
+            return Ok(None);
+        }
+        Ok(Some(ForcedPrefix { grammar, tokens }))
+    }
+
+    /// Whether a grammar leaves nothing but the end.
+    fn is_complete(&self) -> bool {
+        let is_complete = match &self.phase {
+            Phase::Known { is_whole } => *is_whole,
+            Phase::Running(running) => running.sequence.is_complete(),
+            Phase::Waiting(_) | Phase::Done => false,
+        };
+        is_complete && self.read.is_empty()
+    }
+
+    /// The next token. None if the caller cancelled meanwhile, or nothing follows.
+    async fn next_token(&mut self) -> Result<Option<Sampled>> {
+        if self.read.is_empty()
+            && let Phase::Running(running) = &mut self.phase
+        {
+            match running.sequence.next().await? {
+                Tokens::Some(tokens) => self.read = tokens,
+                Tokens::Complete => {}
+                Tokens::Cancelled => self.cancelled = true,
+            }
+            if let Some((tokens, begin)) = running.last_pass.take() {
+                self.engine.decoder()?.took_prompt(tokens, begin.elapsed());
+                // What the activations of many tokens took is not held while the answer is written, or only a part of it.
+                let info = &self.engine.info;
+                self.engine.context.device().trim_to((info.weight_bytes + info.kv_cache_bytes) / 20);
+            }
+        }
+        match self.read.pop_front() {
+            Some(Sampled { token: u32::MAX, .. }) => bail!(
+                NumericalError,
+                "the logits of token {} are not numbers (NaN), or nothing but -infinity: the model's weights are broken or \
+                 overflow, or the request bans every token",
+                self.generated
+            ),
+            sampled => Ok(sampled),
+        }
+    }
+
+    fn take_token(&mut self, Sampled { token, logprobs }: Sampled, chunk: &mut Chunk) -> Result<()> {
+        self.first_token.get_or_insert_with(Instant::now);
+        self.generated += 1;
+        let stops = self.reader.stops_at(token);
+        let ends = stops || self.ends.contains(&token);
+        chunk.token_ids.push(token);
+        if let (Some(logprobs), Some(all)) = (logprobs, &mut chunk.logprobs) {
+            all.push(TokenLogprobs::new(&self.engine.tokenizer, token, &logprobs, self.offset));
+        }
+        if stops {
+            let text = self.decoder.clone().showing(vec![token]).push(&self.engine.tokenizer, token)?;
+            chunk.finish_reason = Some(self.reader.stop_at(token, &text, chunk));
+            return Ok(());
+        }
+        if ends {
+            chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, chunk));
+            return Ok(());
+        }
+        let piece = self.decoder.push(&self.engine.tokenizer, token)?;
+        self.offset += piece.encode_utf16().count();
+        chunk.finish_reason = self.reader.push(&piece, chunk);
+        if chunk.finish_reason.is_some() {
+            return Ok(());
+        }
+        if self.is_complete() {
+            chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, chunk));
+        } else if self.generated >= self.longest() {
+            chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Length, chunk));
+        }
+        Ok(())
+    }
+
+    /// The most tokens that this generation can have.
+    fn longest(&self) -> usize {
+        let asked = self.request.max_tokens.unwrap_or(usize::MAX);
+        match self.request.context_shift {
+            Some(_) => asked,
+            // `start` made sure that the prompt is shorter than the context.
+            None => asked.min(self.engine.info.context_length - self.request.prompt.len()),
+        }
+    }
+
+    /// Hands out what was held back, and gives the reason for the end.
+    fn finish(&mut self, end: End, reason: FinishReason, chunk: &mut Chunk) -> FinishReason {
+        let tail = self.decoder.finish();
+        self.reader.end(&tail, end, reason, chunk)
+    }
+
+    fn usage(&self) -> Usage {
+        let (prompt_tokens, completion_tokens) = (self.request.prompt.len(), self.generated);
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: PromptTokensDetails { cached_tokens: self.cached },
+            completion_tokens_details: CompletionTokensDetails { reasoning_tokens: self.reader.reasoning_tokens },
+        }
+    }
+
+    fn timings(&self) -> Timings {
+        let ms = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
+        let now = Instant::now();
+        let first = self.first_token.unwrap_or(now);
+        let (prompt_ms, decode_ms) = (ms(self.started, first), ms(first, now));
+        let (counts, shifts) = match &self.phase {
+            Phase::Running(Running { sequence, .. }) => (sequence.counts(), sequence.shifts()),
+            _ => (SequenceCounts::default(), ContextShifts::default()),
+        };
+        let request = &self.request;
+        let (speculates, shifts_context) = (request.speculation.is_some(), request.context_shift.is_some());
+        let has_grammar = matches!(&self.phase, Phase::Running(Running { grammar: Some(_), .. }));
+        let per_second = |tokens: usize, ms: f64| if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 };
+        Timings {
+            prompt_ms,
+            prompt_tokens_per_s: per_second(self.request.prompt.len() - self.cached, prompt_ms),
+            decode_ms,
+            tokens_per_s: per_second(self.generated.saturating_sub(1), decode_ms),
+            cached_prompt_tokens: self.cached,
+            draft_tokens: speculates.then_some(counts.draft_tokens),
+            accepted_draft_tokens: speculates.then_some(counts.accepted_draft_tokens),
+            context_shifts: shifts_context.then_some(shifts.count),
+            dropped_tokens: shifts_context.then_some(shifts.dropped_tokens),
+            forced_tokens: has_grammar.then_some(counts.forced_tokens),
+            missed_masks: has_grammar.then_some(counts.missed_masks),
+            dropped_steps: has_grammar.then_some(counts.dropped_steps),
+        }
+    }
+
+    /// Gives back what it holds, and keeps what was learned about its grammar.
+    fn end(&mut self) {
+        self.read.clear();
+        if let Phase::Running(Running { sequence, grammar, .. }) = std::mem::replace(&mut self.phase, Phase::Done) {
+            drop(sequence);
+            if let Some(state) = grammar.and_then(|state| Rc::try_unwrap(state).ok()) {
+                self.engine.grammars.learn(state.into_inner());
+            }
+        }
+    }
+}
+
+/// The tokens that a grammar forces at the beginning, at most so many, and whether they are all of the answer.
+fn forced(constraint: &mut dyn Constraint, room: usize) -> Result<(Vec<u32>, bool)> {
+    let mut state = constraint.advance(&[])?;
+    let mut forced = Vec::new();
+    while !state.forced.is_empty() && forced.len() < room {
+        state.forced.truncate(room - forced.len());
+        let next = constraint.advance(&state.forced)?;
+        forced.append(&mut state.forced);
+        state = next;
+    }
+    Ok((forced, state.is_complete))
+}
+
+/// Tokens that end an answer: the model's, and the request's.
+fn ends(engine: &Inner, request: &Request) -> Vec<u32> {
+    let AnswerRequest { ends, stop_tokens, .. } = &request.answer;
+    let of_model = engine.tokenizer.end_of_generation().iter().chain(ends).filter(|_| !request.ignore_eos);
+    of_model.chain(stop_tokens).copied().collect()
+}
+
+impl Drop for Choice {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
