@@ -79,7 +79,7 @@ pub fn run(bytes: &[u8]) {
         2 => Some(Beginning::Inside),
         _ => Some(Beginning::Outside),
     };
-    let channels = (format == ToolFormat::Harmony).then(|| (String::new(), mode & 8 != 0));
+    let channels = format.channels.map(|_| (String::new(), mode & 8 != 0));
     let markers = ReasoningMarkers { open: "<think>", close: "</think>" };
     let reasoning = beginning.filter(|_| channels.is_none()).map(|beginning| (markers, beginning));
     let settings = AnswerSettings { tools: Some((format, tools())), reasoning, channels };

@@ -4,13 +4,13 @@
 use std::rc::Rc;
 
 use super::reasoning::{Beginning, ReasoningMarkers, ReasoningSplitter};
-use super::tools::{End, Feed, Part, ToolFormat, Tools};
+use super::tools::{End, Feed, Part, ToolFormat, Tools, channel_parser};
 
 /// How a model's answers are to be read.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerSettings {
     /// Functions that may be called, and how the model writes that; none where a call would be plain text.
-    pub tools: Option<(ToolFormat, Rc<Tools>)>,
+    pub tools: Option<(&'static ToolFormat, Rc<Tools>)>,
     /// Markers of the reasoning, and how the answer begins; none where it stays in the content.
     pub reasoning: Option<(ReasoningMarkers, Beginning)>,
     /// The model writes in channels, whose markers are no part of what it says; with what the prompt holds of the first message.
@@ -29,12 +29,12 @@ impl Answer {
         let parser = match (settings.channels, settings.tools) {
             (Some((prompt, keeps_reasoning)), tools) => {
                 let tools = tools.map(|(_, tools)| tools).unwrap_or_default();
-                let mut parser = ToolFormat::Harmony.parser(tools, keeps_reasoning);
+                let mut parser = channel_parser(tools, keeps_reasoning);
                 // Of what the prompt says only the channel counts.
                 parser.push(&prompt);
                 Some(parser)
             }
-            (None, Some((format, tools))) => Some(format.parser(tools, false)),
+            (None, Some((format, tools))) => Some(format.parser(tools)),
             (None, None) => None,
         };
         let reasoning = settings.reasoning.map(|(markers, beginning)| ReasoningSplitter::new(markers, beginning));

@@ -68,8 +68,8 @@ enum State {
     Inside {
         begun: bool,
     },
-    /// Behind the reasoning, before the answer's first word.
-    Behind,
+    /// After the reasoning, before the answer's first word.
+    After,
     Outside,
 }
 
@@ -78,6 +78,8 @@ enum State {
 pub struct ReasoningSplitter {
     markers: ReasoningMarkers,
     state: State,
+    /// White space that stands before the buffer. It is handed out with what follows it, or dropped.
+    space: String,
     buffer: String,
 }
 
@@ -95,7 +97,7 @@ impl ReasoningSplitter {
             Beginning::Outside => State::Outside,
             Beginning::Undecided => State::Undecided,
         };
-        Self { markers, state, buffer: String::new() }
+        Self { markers, state, space: String::new(), buffer: String::new() }
     }
 
     /// Whether what follows is reasoning, as far as is known.
@@ -117,49 +119,49 @@ impl ReasoningSplitter {
         let mut split = Split::default();
         let ReasoningMarkers { open, close } = self.markers;
         if self.state == State::Undecided {
-            let text = self.buffer.trim_start();
-            if let Some(behind) = text.strip_prefix(open) {
-                self.buffer = behind.to_owned();
+            self.set_space_apart();
+            if let Some(after) = self.buffer.strip_prefix(open) {
+                self.buffer = after.to_owned();
+                self.space.clear();
                 self.state = State::Inside { begun: false };
-            } else if ended || !open.starts_with(text) {
+            } else if ended || !open.starts_with(&self.buffer) {
                 self.state = State::Outside;
             }
         }
         if let State::Inside { begun } = &mut self.state {
-            let (certain, is_over) = match find(&self.buffer, &[close], ended) {
-                Found::Marker { start, .. } => (start, true),
-                Found::NoneBefore(certain) => (certain, false),
+            let (certain, used) = match find(&self.buffer, &[close], ended) {
+                Found::Marker { start, .. } => (start, start + close.len()),
+                Found::NoneBefore(certain) => (certain, certain),
             };
-            let mut text = &self.buffer[..certain];
-            if !*begun {
-                text = text.trim_start();
-            }
-            // White space is handed out with what follows it.
+            let text = &self.buffer[..certain];
+            let text = if *begun { text } else { text.trim_start() };
             let kept = text.trim_end();
-            *begun |= !kept.is_empty();
-            split.reasoning.push_str(kept);
-            let left = certain - (text.len() - kept.len());
-            if is_over {
-                self.buffer.drain(..certain + close.len());
-                self.state = State::Behind;
-            } else if ended {
-                self.buffer.clear();
-            } else {
-                self.buffer.drain(..left);
+            if !kept.is_empty() {
+                *begun = true;
+                split.reasoning = std::mem::take(&mut self.space) + kept;
+            }
+            self.space.push_str(&text[kept.len()..]);
+            self.buffer.drain(..used);
+            if used > certain {
+                self.state = State::After;
             }
         }
-        if self.state == State::Behind {
-            let text = self.buffer.trim_start();
-            let space = self.buffer.len() - text.len();
-            let is_over = !text.is_empty();
-            self.buffer.drain(..space);
-            if is_over {
+        if self.state == State::After {
+            self.set_space_apart();
+            self.space.clear();
+            if !self.buffer.is_empty() {
                 self.state = State::Outside;
             }
         }
         if self.state == State::Outside {
-            split.answer = std::mem::take(&mut self.buffer);
+            split.answer = std::mem::take(&mut self.space) + &std::mem::take(&mut self.buffer);
         }
         split
+    }
+
+    /// Takes white space from the beginning of the buffer.
+    fn set_space_apart(&mut self) {
+        let length = self.buffer.len() - self.buffer.trim_start().len();
+        self.space.extend(self.buffer.drain(..length));
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 mod families;
 mod fragments;
 mod grammars;
+mod hostile;
 mod keywords;
 mod reasoning;
 mod texts;
@@ -76,13 +77,13 @@ fn read_in(pieces: &[&str], settings: &AnswerSettings, end: End) -> Read {
     read
 }
 
-fn of_format(format: ToolFormat) -> AnswerSettings {
-    match format {
-        ToolFormat::Harmony => {
-            AnswerSettings { tools: Some((format, tools())), reasoning: None, channels: Some((String::new(), false)) }
-        }
-        format => AnswerSettings { tools: Some((format, tools())), ..Default::default() },
-    }
+fn format_named(name: &str) -> &'static ToolFormat {
+    ToolFormat::ALL.iter().find(|format| format.name == name).unwrap_or_else(|| panic!("no format has the name {name}"))
+}
+
+fn of_format(format: &'static ToolFormat) -> AnswerSettings {
+    let channels = format.channels.map(|_| (String::new(), false));
+    AnswerSettings { tools: Some((format, tools())), reasoning: None, channels }
 }
 
 /// Reads a text whole, character by character, and cut in two at every place: all must be the same.
@@ -120,7 +121,7 @@ proptest! {
             places = chosen;
         }
         let cut: Vec<&str> = places.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
-        for format in ToolFormat::ALL {
+        for &format in ToolFormat::ALL {
             let settings = of_format(format);
             let whole = read_in(&[&text], &settings, end);
             prop_assert_eq!(&read_in(&pieces, &settings, end), &whole, "{:?} {:?}", format, pieces);
@@ -129,7 +130,7 @@ proptest! {
             for word in ["Alpha", "Omega"] {
                 // In a header of Harmony's they are no part of what is said, and half a key can't be told of a call that is cut.
                 let is_half_a_key = is_cut && whole.open.is_some();
-                if format != ToolFormat::Harmony && !is_half_a_key && text.contains(word) {
+                if format.channels.is_none() && !is_half_a_key && text.contains(word) {
                     let all = format!("{}{}{:?}{:?}", whole.reasoning, whole.content, whole.calls, whole.open);
                     prop_assert!(all.contains(word), "{:?} loses {} of {:?}: {:?}", format, word, text, whole);
                 }
@@ -152,7 +153,7 @@ fn plain_text_stays_as_it_is() {
         "`<tool` <",
         "\u{1F600} é",
     ] {
-        for format in ToolFormat::ALL {
+        for &format in ToolFormat::ALL {
             for end in [End::Complete, End::Cut] {
                 let read = read_all_ways(text, &of_format(format), end);
                 assert_eq!(read, Read { content: text.to_owned(), ..Read::default() }, "{format:?} {end:?}");
@@ -175,20 +176,20 @@ fn formats_are_told_by_the_template() {
         ToolFormat::of_template(case["template"].as_str().unwrap())
     };
     for (name, format) in [
-        ("NousResearch/Hermes-2-Pro", ToolFormat::Hermes),
-        ("Qwen/Qwen2.5-7B", ToolFormat::Hermes),
-        ("HuggingFaceTB/SmolLM3", ToolFormat::Hermes),
-        ("Qwen/Qwen3.5", ToolFormat::Qwen3Coder),
-        ("zai-org/GLM", ToolFormat::Glm),
-        ("meta-llama/Llama-3.1", ToolFormat::Llama3),
-        ("meta-llama/Llama-3.2", ToolFormat::Llama3),
-        ("CISCai/Mistral", ToolFormat::Mistral),
-        ("deepseek-ai/DeepSeek-R1", ToolFormat::DeepSeek),
-        ("CohereLabs/c4ai-command-a", ToolFormat::Cohere),
-        ("ai21labs", ToolFormat::Jamba),
-        ("HuggingFaceH4/zephyr-7b-beta", ToolFormat::Generic),
+        ("NousResearch/Hermes-2-Pro", "hermes"),
+        ("Qwen/Qwen2.5-7B", "hermes"),
+        ("HuggingFaceTB/SmolLM3", "hermes"),
+        ("Qwen/Qwen3.5", "qwen3_coder"),
+        ("zai-org/GLM", "glm"),
+        ("meta-llama/Llama-3.1", "llama3"),
+        ("meta-llama/Llama-3.2", "llama3"),
+        ("CISCai/Mistral", "mistral"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek"),
+        ("CohereLabs/c4ai-command-a", "cohere"),
+        ("ai21labs", "jamba"),
+        ("HuggingFaceH4/zephyr-7b-beta", "generic"),
     ] {
-        assert_eq!(format_of(name), format, "{name}");
+        assert_eq!(format_of(name).name, format, "{name}");
     }
 }
 
@@ -196,23 +197,23 @@ fn formats_are_told_by_the_template() {
 #[test]
 fn markers_in_a_template_tell_the_format() {
     for (template, format) in [
-        ("{{ '<|start|>' }}{{ '<|channel|>analysis<|message|>' }}", ToolFormat::Harmony),
-        ("<start_of_turn> <start_function_call>call:", ToolFormat::FunctionGemma),
-        ("<start_of_turn>{{ role }}", ToolFormat::Gemma),
-        ("<|turn> <|tool_call>call:{{ name }}", ToolFormat::Gemma4),
-        ("<|tool|>{{ tools }}<|/tool|>", ToolFormat::Phi),
-        ("[AVAILABLE_TOOLS] [TOOL_CALLS]", ToolFormat::Mistral),
-        ("<seed:tool_call>\n<function={{ f }}>\n<parameter=a>", ToolFormat::Seed),
+        ("{{ '<|start|>' }}{{ '<|channel|>analysis<|message|>' }}", "harmony"),
+        ("<start_of_turn> <start_function_call>call:", "function_gemma"),
+        ("<start_of_turn>{{ role }}", "gemma"),
+        ("<|turn> <|tool_call>call:{{ name }}", "gemma4"),
+        ("<|tool|>{{ tools }}<|/tool|>", "phi"),
+        ("[AVAILABLE_TOOLS] [TOOL_CALLS]", "mistral"),
+        ("<seed:tool_call>\n<function={{ f }}>\n<parameter=a>", "seed"),
         (
             "{% set dsml_token = '｜DSML｜' %}<{{ dsml_token }}function_calls>{% if message.tool_calls %}<｜tool▁calls▁begin｜>",
-            ToolFormat::DeepSeekV32,
+            "deepseek_v32",
         ),
-        ("{% set dsml_token = '｜DSML｜' %}<{{ dsml_token }}tool_calls>", ToolFormat::DeepSeekV4),
-        ("<|tool_calls_section_begin|><|tool_call_begin|>{{ id }}<|tool_call_argument_begin|>", ToolFormat::Kimi),
-        ("{{ '<|im_system|>tool_declare<|im_middle|>' }}{{ tools | tojson }}", ToolFormat::Kimi),
-        ("<|im_start|>", ToolFormat::Generic),
+        ("{% set dsml_token = '｜DSML｜' %}<{{ dsml_token }}tool_calls>", "deepseek_v4"),
+        ("<|tool_calls_section_begin|><|tool_call_begin|>{{ id }}<|tool_call_argument_begin|>", "kimi"),
+        ("{{ '<|im_system|>tool_declare<|im_middle|>' }}{{ tools | tojson }}", "kimi"),
+        ("<|im_start|>", "generic"),
     ] {
-        assert_eq!(ToolFormat::of_template(template), format, "{template}");
+        assert_eq!(ToolFormat::of_template(template).name, format, "{template}");
     }
 }
 

@@ -13,12 +13,11 @@ use crate::error::Result;
 use crate::text::answer::AnswerSettings;
 use crate::text::grammar::Grammar;
 use crate::text::tokenizer::Tokenizer;
-use crate::text::tools::{HARMONY_PROMPT_END, ToolChoice, ToolFormat, ToolGrammar, Tools};
+use crate::text::tools::{ToolChoice, ToolFormat, ToolGrammar, Tools};
 
 /// What ends reasoning where it has used up its budget: the marker, with line breaks around it, as models write it.
 const BEFORE_END: &str = "\n";
 const BEHIND_END: &str = "\n\n";
-const HARMONY_END: [&str; 7] = ["<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", ""];
 
 impl Engine {
     /// Adds to a request how its answer is read.
@@ -45,15 +44,12 @@ impl Engine {
                 request.grammar.as_ref().map_or("", |asked| asked.field)
             );
         }
-        let markers = template.reasoning.filter(|_| format != ToolFormat::Harmony);
+        let markers = template.reasoning.filter(|_| format.channels.is_none());
         let beginning =
             markers.map(|markers| (markers, markers.beginning(&rendered.prompt, rendered.continued.as_deref())));
         let calls = calls && !has_format;
-        let channels = (format == ToolFormat::Harmony && !has_format).then(|| {
-            let begun = rendered
-                .prompt
-                .rfind(HARMONY_PROMPT_END)
-                .map_or("", |at| &rendered.prompt[at + HARMONY_PROMPT_END.len()..]);
+        let channels = format.channels.filter(|_| !has_format).map(|channels| {
+            let begun = rendered.prompt.rsplit_once(channels.prompt_end).map_or("", |(_, begun)| begun);
             (begun.to_owned(), !is_separate)
         });
         request.answer.settings = AnswerSettings {
@@ -62,15 +58,15 @@ impl Engine {
             channels,
         };
         let shown = |marker: &&str| tokenizer.token_id(marker).filter(|id| tokenizer.is_control(*id));
-        let of_format = if calls || format == ToolFormat::Harmony { format.markers() } else { Vec::new() };
+        let of_format = if calls || format.channels.is_some() { format.markers } else { &[] };
         let of_reasoning = markers.iter().flat_map(|markers| markers.tokens());
         request.answer.visible =
             of_format.iter().copied().chain(of_reasoning).filter_map(|marker| shown(&marker)).collect();
         if calls {
-            request.answer.ends = format.end_tokens().iter().filter_map(|token| tokenizer.token_id(token)).collect();
+            request.answer.ends = format.end_tokens.iter().filter_map(|token| tokenizer.token_id(token)).collect();
             request.answer.single_call =
                 chat.parallel_tool_calls == Some(false) || matches!(choice, ToolChoice::Function(_));
-            request.answer.call_id = format.call_id();
+            request.answer.call_id = format.call_id;
             let grammar = ToolGrammar {
                 format,
                 tools: &tools,
@@ -108,10 +104,10 @@ impl Engine {
         Ok(())
     }
 
-    fn budget(&self, tokens: u64, close: Option<&str>, format: ToolFormat) -> Result<Option<Budget>> {
+    fn budget(&self, tokens: u64, close: Option<&str>, format: &ToolFormat) -> Result<Option<Budget>> {
         let tokenizer = self.tokenizer();
-        let ending = match (format, close) {
-            (ToolFormat::Harmony, _) => tokens_of(tokenizer, &HARMONY_END),
+        let ending = match (format.channels, close) {
+            (Some(channels), _) => tokens_of(tokenizer, channels.reasoning_end),
             (_, Some(close)) => tokens_of(tokenizer, &[BEFORE_END, close, BEHIND_END]),
             // A model that does not reason needs no budget.
             (_, None) => return Ok(None),

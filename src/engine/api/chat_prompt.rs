@@ -22,7 +22,7 @@ const FIELDS: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
 pub(in crate::engine) struct Template {
     template: ChatTemplate,
     source: String,
-    pub tool_format: ToolFormat,
+    pub tool_format: &'static ToolFormat,
     pub reasoning: Option<ReasoningMarkers>,
     /// Whether it writes the tools that it is given.
     has_tools: bool,
@@ -35,11 +35,9 @@ pub(in crate::engine) struct Template {
 impl Template {
     pub fn new(source: &str) -> Result<Self> {
         let has_tools = template_has_tools(source);
-        let tool_format = match ToolFormat::of_template(source) {
-            // Described by our own text, functions are called in its format.
-            ToolFormat::Llama3 | ToolFormat::Phi if !has_tools => ToolFormat::Generic,
-            format => format,
-        };
+        let of_template = ToolFormat::of_template(source);
+        let is_generic = of_template.needs_tools_in_template && !has_tools;
+        let tool_format = if is_generic { ToolFormat::GENERIC } else { of_template };
         Ok(Self {
             template: ChatTemplate::new(source)?,
             source: source.to_owned(),

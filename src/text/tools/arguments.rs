@@ -4,14 +4,16 @@
 use serde_json::{Map, Value};
 
 use super::definition::Tool;
-use super::function_gemma::Markers;
 use super::lark::Lark;
+use super::regex::escaped;
 use super::schema::{self, Allowed, Property, Values, allowed, refused, types_of};
-use super::{texts, xml};
+use super::string_terms::terms;
+use super::tags::Tags;
+use super::unquoted::Quoting;
 use crate::error::Result;
 
 /// `<function=name><parameter=key>value</parameter></function>` and its kin.
-pub(super) fn tagged(lark: &mut Lark, tool: &Tool, tags: xml::Tags) -> Result<String> {
+pub(super) fn tagged(lark: &mut Lark, tool: &Tool, tags: &Tags) -> Result<String> {
     let head = format!("{}{}{}{}", tags.function, tool.name, tags.name_end, "\n");
     let properties =
         properties(lark, &schema::arguments(&tool.parameters)?, "", |lark, Property { name, schema, .. }| {
@@ -28,7 +30,7 @@ pub(super) fn tagged(lark: &mut Lark, tool: &Tool, tags: xml::Tags) -> Result<St
 }
 
 /// A value in tags, from behind its key, of which the schema says whether it is a text.
-fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: xml::Tags) -> Result<String> {
+fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &Tags) -> Result<String> {
     let line = if tags.lines { "\n" } else { "" };
     let between = if tags.value.is_empty() { String::new() } else { format!("\n{}", tags.value) };
     let open = lark.text(&format!("{}{between}{line}", tags.key_end));
@@ -43,7 +45,7 @@ fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: x
     let mut texts = Vec::new();
     for one in &values {
         match one.kind {
-            "string" => texts.push(texts::terms(one)?),
+            "string" => texts.push(terms(one)?),
             "array" | "object" => {
                 let value = lark.value(with_definitions(&Value::Object(one.schema()), root));
                 brackets.push(format!("{value} {}", lark.text(&close)));
@@ -64,7 +66,7 @@ fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: x
 }
 
 /// A value in tags that say whether it is a text.
-fn declared(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: xml::Tags) -> Result<String> {
+fn declared(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &Tags) -> Result<String> {
     let head = |is_text: bool| format!("{}{is_text}{}", tags.is_text.unwrap_or_default(), tags.key_end);
     let mut choices = Vec::new();
     let json = |lark: &mut Lark, schema: Value| {
@@ -85,7 +87,7 @@ fn declared(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: xm
     for one in others {
         choices.push(json(lark, with_definitions(&Value::Object(one.schema()), root)));
     }
-    let texts = texts.into_iter().map(texts::terms).collect::<Result<Vec<_>>>()?;
+    let texts = texts.into_iter().map(terms).collect::<Result<Vec<_>>>()?;
     if !texts.is_empty() {
         let text = lark.held_text(&texts, &[tags.value_close], tags.value_close);
         choices.push(format!("{} {text}", lark.text(&head(true))));
@@ -101,7 +103,7 @@ const NUMBER: &str = "-?(0|[1-9][0-9]{0,18})(\\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2
 fn word(values: &Values) -> Result<String> {
     if let Some(choices) = values.choices() {
         values.refuse(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])?;
-        let choices: Vec<String> = choices.iter().map(|choice| super::lark::escaped(&choice.to_string())).collect();
+        let choices: Vec<String> = choices.iter().map(|choice| escaped(&choice.to_string())).collect();
         return Ok(format!("/(?:{})/", choices.join("|")));
     }
     // The engine's numbers have no place in a terminal.
@@ -143,8 +145,8 @@ pub(super) fn python(lark: &mut Lark, tool: &Tool) -> Result<String> {
 }
 
 /// `name{key:value,…}`, with texts between quotes of their own.
-pub(super) fn unquoted(lark: &mut Lark, tool: &Tool, markers: Markers) -> Result<String> {
-    let notation = Unquoted { root: &tool.parameters, quote: markers.quote };
+pub(super) fn unquoted(lark: &mut Lark, tool: &Tool, quoting: &Quoting) -> Result<String> {
+    let notation = Unquoted { root: &tool.parameters, quote: quoting.quote };
     let object = notation.object(lark, &schema::arguments(&tool.parameters)?, 0)?;
     Ok(format!("{} {object}", lark.text(&tool.name)))
 }
@@ -182,10 +184,7 @@ impl Unquoted<'_> {
 
     fn of_kind(&self, lark: &mut Lark, values: &Values, depth: usize) -> Result<String> {
         Ok(match values.kind {
-            "string" => {
-                let terms = texts::terms(values)?;
-                self.text(lark, &terms)
-            }
+            "string" => self.text(lark, &terms(values)?),
             "object" => self.object(lark, values, depth)?,
             "array" => self.array(lark, values, depth)?,
             // Numbers, true, false and null are those of JSON.

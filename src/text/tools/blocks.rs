@@ -22,7 +22,7 @@ pub(super) enum Content {
 /// Functions that run code, with the argument `code`.
 const CODE_FUNCTIONS: [&str; 3] = ["python", "code_interpreter", "ipython"];
 
-/// Text before and behind calls.
+/// The text around calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub open: &'static str,
@@ -40,6 +40,14 @@ impl Block {
     pub const fn json(open: &'static str, close: Option<&'static str>) -> Self {
         Self { open, kept: 0, close, content: Content::Json, is_guess: false }
     }
+
+    fn trust(&self) -> Trust {
+        if self.is_guess { Trust::Unmarked } else { Trust::Marked }
+    }
+}
+
+fn is_name_start(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
 }
 
 /// An answer that begins with a call, without a marker.
@@ -50,13 +58,15 @@ enum State {
     Text,
     /// Where a call is wanted.
     Call(Block),
+    /// After a bracket: JSON or Python.
+    List(Block),
     Json(Block, CallsReader),
     Python(Block, PythonReader),
     Code,
-    Behind(Block),
+    After(Block),
 }
 
-pub(super) struct Blocks {
+pub(super) struct BlockReader {
     blocks: &'static [Block],
     opens: Vec<&'static str>,
     state: State,
@@ -65,7 +75,7 @@ pub(super) struct Blocks {
     at_beginning: bool,
 }
 
-impl Blocks {
+impl BlockReader {
     pub fn new(blocks: &'static [Block]) -> Self {
         let opens = blocks.iter().map(|block| block.open).collect();
         Self { blocks, opens, state: State::Text, unmarked: false, at_beginning: true }
@@ -118,24 +128,16 @@ impl Blocks {
         if space > 0 {
             return Ok(space);
         }
-        let trust = if block.is_guess { Trust::Unmarked } else { Trust::Marked };
         let has_python = block.content != Content::Json;
-        let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
         if text.starts_with('[') && has_python {
-            match text[1..].trim_start().chars().next() {
-                Some(c) if is_name(c) => {
-                    self.state = State::Python(block, PythonReader::new(block.is_guess));
-                    return self.python(text, out);
-                }
-                None => return Ok(0),
-                _ => {}
-            }
+            self.state = State::List(block);
+            return Ok(1);
         }
         if text.starts_with(['{', '[']) {
-            self.state = State::Json(block, CallsReader::new(trust));
+            self.state = State::Json(block, CallsReader::new(block.trust()));
             return self.json(text, out);
         }
-        if has_python && text.starts_with(is_name) {
+        if has_python && text.starts_with(is_name_start) {
             let end = text.find(|c| !is_name_character(c));
             let (None, true) = (end, text.len() < MAX_HEAD) else {
                 let name = &text[..end.unwrap_or(text.len())];
@@ -152,8 +154,26 @@ impl Blocks {
         }
         match block.content {
             Content::JsonPythonOrCode => self.code(text, out),
-            _ => Err(Broken::at(0, "a call is wanted behind the marker")),
+            _ => Err(Broken::at(0, "a call is wanted after the marker")),
         }
+    }
+
+    /// Decides by what follows a bracket.
+    fn list(&mut self, block: Block, text: &str, out: &mut Output) -> Result<usize, Broken> {
+        let space = space(text);
+        if space > 0 {
+            return Ok(space);
+        }
+        if text.starts_with(is_name_start) {
+            let mut reader = PythonReader::new(block.is_guess);
+            reader.take("[", out)?;
+            self.state = State::Python(block, reader);
+            return self.python(text, out);
+        }
+        let mut reader = CallsReader::new(block.trust());
+        reader.take("[", out)?;
+        self.state = State::Json(block, reader);
+        self.json(text, out)
     }
 
     fn json(&mut self, text: &str, out: &mut Output) -> Result<usize, Broken> {
@@ -161,7 +181,7 @@ impl Blocks {
         let block = *block;
         let (used, done) = reader.take(text, out)?;
         if done {
-            self.state = State::Behind(block);
+            self.state = State::After(block);
         }
         Ok(used)
     }
@@ -171,7 +191,7 @@ impl Blocks {
         let block = *block;
         let (used, done) = reader.take(text, out)?;
         if done {
-            self.state = State::Behind(block);
+            self.state = State::After(block);
         }
         Ok(used)
     }
@@ -191,15 +211,14 @@ impl Blocks {
         Ok(text.len())
     }
 
-    /// Behind a call another may follow, or the end of the block.
-    fn behind(&mut self, block: Block, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
+    /// After a call another may follow, or the end of the block.
+    fn after(&mut self, block: Block, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         let space = space(text);
         if space > 0 {
             return Ok(space);
         }
         let markers: Vec<&str> = block.close.into_iter().chain(self.opens.iter().copied()).collect();
-        let opens_call =
-            |c: char| c == '{' || (block.content != Content::Json && (c.is_ascii_alphabetic() || c == '_'));
+        let opens_call = |c: char| c == '{' || (block.content != Content::Json && is_name_start(c));
         match (beginning(text, &markers, ended), block.close) {
             (Beginning::Undecided, _) => return Ok(0),
             (Beginning::Marker(0), Some(close)) => {
@@ -225,15 +244,16 @@ impl Blocks {
     }
 }
 
-impl Syntax for Blocks {
+impl Syntax for BlockReader {
     fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         match &self.state {
             State::Text => self.text(text, ended, out),
             State::Call(block) => self.call(*block, text, out),
+            State::List(block) => self.list(*block, text, out),
             State::Json(..) => self.json(text, out),
             State::Python(..) => self.python(text, out),
             State::Code => self.code(text, out),
-            State::Behind(block) => self.behind(*block, text, ended, out),
+            State::After(block) => self.after(*block, text, ended, out),
         }
     }
 
@@ -248,7 +268,7 @@ impl Syntax for Blocks {
                 out.end();
                 out.close();
             }
-            State::Behind(_) => out.close(),
+            State::After(_) => out.close(),
             _ => {}
         }
     }

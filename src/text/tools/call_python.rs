@@ -1,6 +1,8 @@
 //! Calls written as Python: `name(city="Paris", days=3)`, `name.call(query="…")`, `[first(a=1), second(b=[True])]`. The arguments
 //! are handed out as JSON, each when it is complete.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::definition::{MAX_HEAD, is_name_character};
@@ -18,10 +20,10 @@ enum State {
     Argument,
     Keyword,
     Value,
-    /// Behind an argument.
-    BehindArgument,
-    /// Behind a call: a comma or the end of the list, or the end of `print`.
-    BehindCall,
+    /// After an argument.
+    AfterArgument,
+    /// After a call: a comma or the end of the list, or the end of `print`.
+    AfterCall,
 }
 
 /// Reads one call or a list of them.
@@ -37,7 +39,7 @@ pub(super) struct PythonReader {
     value: String,
     lexer: Lexer,
     /// Arguments of the call that have been handed out.
-    arguments: Vec<String>,
+    arguments: HashSet<String>,
 }
 
 impl PythonReader {
@@ -50,7 +52,7 @@ impl PythonReader {
             name: String::new(),
             value: String::new(),
             lexer: Lexer::default(),
-            arguments: Vec::new(),
+            arguments: HashSet::new(),
         }
     }
 
@@ -76,7 +78,7 @@ impl PythonReader {
                     self.state = State::Start;
                 }
                 '(' => self.begin(out)?,
-                _ => return Err("an opening parenthesis is wanted behind the name of a function"),
+                _ => return Err("an opening parenthesis is wanted after the name of a function"),
             },
             State::Keyword => match c {
                 '=' if self.arguments.contains(&self.name) => return Err("an argument is there twice"),
@@ -92,7 +94,7 @@ impl PythonReader {
             State::Value => match c {
                 ',' | ')' if self.lexer.is_outside() => {
                     self.argument(out)?;
-                    self.state = State::BehindArgument;
+                    self.state = State::AfterArgument;
                     return self.feed(c, out);
                 }
                 c => {
@@ -117,19 +119,19 @@ impl PythonReader {
                 }
                 _ => return Err("an argument has no name"),
             },
-            State::BehindArgument => match c {
+            State::AfterArgument => match c {
                 ',' => self.state = State::Argument,
                 ')' => return Ok(self.end(out)),
                 _ => return Err("a comma or a closing parenthesis is wanted"),
             },
-            State::BehindCall => match c {
+            State::AfterCall => match c {
                 ')' if self.in_print => {
                     self.in_print = false;
                     return Ok(!self.in_list);
                 }
                 ',' if self.in_list && !self.in_print => self.state = State::Start,
                 ']' if self.in_list && !self.in_print => return Ok(true),
-                _ => return Err("a comma or a closing bracket is wanted behind a call"),
+                _ => return Err("a comma or a closing bracket is wanted after a call"),
             },
         }
         Ok(false)
@@ -160,14 +162,14 @@ impl PythonReader {
         let value = literal(&self.value).ok_or("the value of an argument is no literal")?;
         let comma = if self.arguments.is_empty() { "" } else { ", " };
         out.arguments(&format!("{comma}{}: {value}", Value::from(self.name.as_str())));
-        self.arguments.push(std::mem::take(&mut self.name));
+        self.arguments.insert(std::mem::take(&mut self.name));
         Ok(())
     }
 
     fn end(&mut self, out: &mut Output) -> bool {
         out.arguments("}");
         out.end();
-        self.state = State::BehindCall;
+        self.state = State::AfterCall;
         !self.in_list && !self.in_print
     }
 }
@@ -311,12 +313,6 @@ fn string(rest: &mut &str) -> Option<String> {
             '\\' => {
                 let escaped = characters.next()?;
                 left = characters.as_str();
-                let digits = match escaped {
-                    'x' => 2,
-                    'u' => 4,
-                    'U' => 8,
-                    _ => 0,
-                };
                 match escaped {
                     '\n' => {}
                     'n' => text.push('\n'),
@@ -325,9 +321,19 @@ fn string(rest: &mut &str) -> Option<String> {
                     'b' => text.push('\u{8}'),
                     'f' => text.push('\u{c}'),
                     '\\' | '\'' | '"' => text.push(escaped),
-                    'x' | 'u' | 'U' => {
-                        text.push(char::from_u32(u32::from_str_radix(left.get(..digits)?, 16).ok()?)?);
-                        left = &left[digits..];
+                    'x' => text.push(char::from_u32(digits(&mut left, 2)?)?),
+                    'U' => text.push(char::from_u32(digits(&mut left, 8)?)?),
+                    'u' => {
+                        let first = digits(&mut left, 4)?;
+                        text.push(match char::from_u32(first) {
+                            Some(c) => c,
+                            // As JSON has characters that take two.
+                            None => {
+                                left = left.strip_prefix("\\u")?;
+                                let units = [first as u16, digits(&mut left, 4)? as u16];
+                                char::decode_utf16(units).next()?.ok()?
+                            }
+                        });
                     }
                     // As Python does with escapes that it does not know.
                     other => text.extend(['\\', other]),
@@ -339,6 +345,13 @@ fn string(rest: &mut &str) -> Option<String> {
             }
         }
     }
+}
+
+/// A number in hexadecimal digits.
+fn digits(rest: &mut &str, count: usize) -> Option<u32> {
+    let (digits, after) = (rest.get(..count)?, rest.get(count..)?);
+    *rest = after;
+    digits.chars().try_fold(0u32, |number, c| number.checked_mul(16)?.checked_add(c.to_digit(16)?))
 }
 
 #[cfg(test)]
@@ -355,10 +368,24 @@ mod tests {
             ("[1, -2.5, True, None, ('x',),]", json!([1, -2.5, true, null, ["x"]])),
             ("{'a': {\"b\": []}, 'c': False}", json!({"a": {"b": []}, "c": false})),
             ("'\\u00e9\\x41\\d'", json!("éA\\d")),
+            ("'\\ud83d\\ude00\\U0001f600'", json!("\u{1f600}\u{1f600}")),
         ] {
             assert_eq!(literal(text), Some(wanted), "{text}");
         }
-        for text in ["", "x", "f(1)", "'a", "[1", "1 2", "{1: 2}", "1_000", "lambda: 0", "'\\ud800'"] {
+        for text in [
+            "",
+            "x",
+            "f(1)",
+            "'a",
+            "[1",
+            "1 2",
+            "{1: 2}",
+            "1_000",
+            "lambda: 0",
+            "'\\ud800'",
+            "'\\ud83d\\u0041'",
+            "'\\x+1'",
+        ] {
             assert_eq!(literal(text), None, "{text}");
         }
         assert_eq!(literal(&"[".repeat(100_000)), None);

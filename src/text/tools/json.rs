@@ -18,13 +18,49 @@ enum State {
     /// In a string, which is a key or not.
     Text(bool),
     Escape(bool),
-    /// Hexadecimal digits that are still wanted.
-    Unicode(bool, u8),
+    Unicode(Unicode),
+    /// After the first half of a character: the backslash of the second, and its `u`.
+    SecondHalf(bool),
+    SecondEscape(bool),
     Number(Number),
     /// What is still wanted of `true`, `false` or `null`.
     Literal(&'static str),
     Done,
 }
+
+/// The digits of `\u`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unicode {
+    is_key: bool,
+    /// Digits that are still wanted.
+    left: u8,
+    /// What the digits so far say.
+    unit: u32,
+    /// It is the second half of a character.
+    is_second: bool,
+}
+
+impl Unicode {
+    fn new(is_key: bool, is_second: bool) -> State {
+        State::Unicode(Self { is_key, left: 4, unit: 0, is_second })
+    }
+
+    fn next(mut self, c: char) -> Result<State, &'static str> {
+        let digit = c.to_digit(16).ok_or("a string has \\u without four hexadecimal digits")?;
+        (self.left, self.unit) = (self.left - 1, self.unit * 16 + digit);
+        match self.unit {
+            _ if self.left > 0 => Ok(State::Unicode(self)),
+            0xdc00..=0xdfff if self.is_second => Ok(State::Text(self.is_key)),
+            _ if self.is_second => Err(HALF),
+            0xd800..=0xdbff => Ok(State::SecondHalf(self.is_key)),
+            0xdc00..=0xdfff => Err(HALF),
+            _ => Ok(State::Text(self.is_key)),
+        }
+    }
+}
+
+/// What JavaScript takes, and serde_json and others do not.
+const HALF: &str = "a string has half of a character: one of two surrogates is missing";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
@@ -105,15 +141,14 @@ impl Scanner {
                 return Ok(self.fed());
             }
             State::Escape(is_key) => match c {
-                'u' => State::Unicode(is_key, 4),
+                'u' => Unicode::new(is_key, false),
                 '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => State::Text(is_key),
                 _ => return Err("a string has an escape that JSON does not know"),
             },
-            State::Unicode(is_key, left) => match (c.is_ascii_hexdigit(), left) {
-                (false, _) => return Err("a string has \\u without four hexadecimal digits"),
-                (true, 1) => State::Text(is_key),
-                (true, left) => State::Unicode(is_key, left - 1),
-            },
+            State::Unicode(unicode) => unicode.next(c)?,
+            State::SecondHalf(is_key) if c == '\\' => State::SecondEscape(is_key),
+            State::SecondEscape(is_key) if c == 'u' => Unicode::new(is_key, true),
+            State::SecondHalf(_) | State::SecondEscape(_) => return Err(HALF),
             State::Number(number) => match number.next(c) {
                 Some(next) => State::Number(next),
                 // Behind a leading zero no digit may come.
@@ -219,6 +254,7 @@ mod tests {
             "[]",
             " { \"a\" : [ 1 , -0.5e+3, true,false , null, \"\\u00e9\\n\\\"\" ], \"b\":{\"c\":{}} }",
             "\"é\\\\\"",
+            "{\"\\ud83d\\ude00\": \"\\uD83D\\uDE00\\ufffd\"}",
             "0",
             "-12.25E-2",
             "[[],[[]],{}]",
@@ -254,6 +290,11 @@ mod tests {
             "\"",
             "1e",
             "tru e",
+            "\"\\ud83d\"",
+            "\"\\ude00\"",
+            "\"\\ud83d\\n\"",
+            "\"\\ud83d\\u0041\"",
+            "\"\\ud83d\\ud83d\\ude00\"",
         ] {
             assert!(serde_json::from_str::<serde_json::Value>(text).is_err() && scan(text).is_err(), "{text:?}");
         }

@@ -1,4 +1,4 @@
-//! The rules of a grammar as they come about, in llguidance's variant of Lark: texts in which markers may be control tokens, free text
+//! Writes the rules of a grammar in llguidance's variant of Lark: texts in which markers may be control tokens, free text
 //! up to a marker, JSON that a schema admits.
 //!
 //! Source: llguidance's docs/syntax.md.
@@ -7,21 +7,22 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::ToolFormat;
-use super::texts::{ANY, without};
+use super::regex::{ANY, escaped, without};
 use crate::text::grammar::laid_out;
 
 /// The rules so far.
 pub(super) struct Lark<'a> {
     pub rules: String,
     names: usize,
+    /// Texts that may be control tokens.
+    markers: Vec<&'static str>,
     control: &'a dyn Fn(&str) -> Option<u32>,
 }
 
 impl<'a> Lark<'a> {
-    /// `control` gives the id of a control token by its text.
-    pub fn new(control: &'a dyn Fn(&str) -> Option<u32>) -> Self {
-        Self { rules: String::new(), names: 0, control }
+    /// `control` gives the id of a control token by its text; `markers` are the texts to ask it for.
+    pub fn new(markers: Vec<&'static str>, control: &'a dyn Fn(&str) -> Option<u32>) -> Self {
+        Self { rules: String::new(), names: 0, markers, control }
     }
 
     fn name(&mut self, prefix: &str) -> String {
@@ -41,9 +42,9 @@ impl<'a> Lark<'a> {
         name
     }
 
-    /// The first control token in a text: what stands before it, its id and what stands behind it.
+    /// The first control token in a text: what stands before it, its id and what stands after it.
     fn first_control<'t>(&self, text: &'t str) -> Option<(&'t str, u32, &'t str)> {
-        let markers = known_markers().filter_map(|marker| Some((text.find(marker)?, marker)));
+        let markers = self.markers.iter().filter_map(|marker| Some((text.find(marker)?, *marker)));
         let known = markers.filter_map(|(at, marker)| Some((at, marker, (self.control)(marker)?)));
         let (at, marker, id) = known.min_by_key(|(at, marker, _)| (*at, std::cmp::Reverse(marker.len())))?;
         Some((&text[..at], id, &text[at + marker.len()..]))
@@ -54,15 +55,15 @@ impl<'a> Lark<'a> {
         let mut parts = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
-            let (plain, control, behind) = match self.first_control(rest) {
-                Some((before, id, behind)) => (before, Some(id), behind),
+            let (plain, control, after) = match self.first_control(rest) {
+                Some((before, id, after)) => (before, Some(id), after),
                 None => (rest, None, ""),
             };
             if !plain.is_empty() {
                 parts.push(quoted(plain));
             }
             parts.extend(control.map(|id| format!("<[{id}]>")));
-            rest = behind;
+            rest = after;
         }
         parts.join(" ")
     }
@@ -73,14 +74,14 @@ impl<'a> Lark<'a> {
 
     /// Free text up to a marker and the marker, and free text that has none.
     pub fn until(&mut self, marker: &str) -> (String, String) {
-        if let Some((before, id, behind)) = self.first_control(marker) {
+        if let Some((before, id, after)) = self.first_control(marker) {
             let tail = self.terminal("/(?s:.+)/");
             let text = match before {
                 "" => format!("{tail}?"),
                 before => self.terminal(&format!("/{ANY}{}/", escaped(before))),
             };
-            let behind = self.text_or_nothing(behind);
-            return (self.rule(&format!("{text} <[{id}]> {behind}")), tail);
+            let after = self.text_or_nothing(after);
+            return (self.rule(&format!("{text} <[{id}]> {after}")), tail);
         }
         let open = self.name("lazy");
         let _ = writeln!(self.rules, "{open}[lazy]: /{ANY}{}/", escaped(marker));
@@ -88,7 +89,7 @@ impl<'a> Lark<'a> {
         (open, tail)
     }
 
-    /// A text that one of `texts` admits, each by terms that all hold, and the marker behind it. The text has no marker in it that
+    /// A text that one of `texts` admits, each by terms that all hold, and the marker after it. The text has no marker in it that
     /// `ends` names.
     pub fn held_text(&mut self, texts: &[Vec<String>], ends: &[&str], marker: &str) -> String {
         // Negations alone would admit bytes that are no text, and control tokens.
@@ -97,11 +98,11 @@ impl<'a> Lark<'a> {
         let texts: Vec<String> = texts.iter().map(|terms| [terms.as_slice(), &always].concat().join(" & ")).collect();
         let text = texts.join(" | ");
         match self.first_control(marker) {
-            Some((before, id, behind)) => {
+            Some((before, id, after)) => {
                 let before = if before.is_empty() { String::new() } else { quoted(before) };
                 let text = self.terminal(&format!("({text}) {before}"));
-                let behind = self.text_or_nothing(behind);
-                self.rule(&format!("{text} <[{id}]> {behind}"))
+                let after = self.text_or_nothing(after);
+                self.rule(&format!("{text} <[{id}]> {after}"))
             }
             None => {
                 let name = self.name("lazy");
@@ -125,33 +126,7 @@ impl<'a> Lark<'a> {
     }
 }
 
-/// Markers that are control tokens in some model.
-fn known_markers() -> impl Iterator<Item = &'static str> {
-    ToolFormat::ALL.into_iter().flat_map(ToolFormat::markers).chain([
-        "<think>",
-        "[THINK]",
-        "<seed:think>",
-        "<|START_THINKING|>",
-        "<|channel>",
-    ])
-}
-
 /// A text as Lark has it in quotes.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
-}
-
-/// A text as a regular expression in slashes has it.
-pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '\n' => escaped.push_str("\\n"),
-            '\r' => escaped.push_str("\\r"),
-            '\t' => escaped.push_str("\\t"),
-            c if r"\.+*?()|[]{}^$/".contains(c) => escaped.extend(['\\', c]),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -5,34 +5,50 @@
 pub(in crate::text) enum Found {
     /// Marker number `marker` stands at `start`, before all others.
     Marker { start: usize, marker: usize },
-    /// Before this byte there is none; behind it one may begin.
+    /// Before this byte there is none; after it one may begin.
     NoneBefore(usize),
 }
 
 /// The first marker; of those that begin at the same place the longest. With `ended` nothing follows.
 pub(in crate::text) fn find(text: &str, markers: &[&str], ended: bool) -> Found {
-    let first =
-        markers.iter().enumerate().filter_map(|(marker, text_of)| text.find(text_of).map(|start| (start, marker)));
-    let first = first.min_by_key(|(start, marker)| (*start, std::cmp::Reverse(markers[*marker].len())));
-    let undecided = if ended { None } else { first_beginning(text, markers) };
-    match (first, undecided) {
-        (Some((start, marker)), undecided) if undecided.is_none_or(|undecided| start < undecided) => {
-            Found::Marker { start, marker }
+    for (start, byte) in text.bytes().enumerate() {
+        if !markers.iter().any(|marker| marker.as_bytes().first() == Some(&byte)) {
+            continue;
         }
-        (_, Some(undecided)) => Found::NoneBefore(undecided),
-        (_, None) => Found::NoneBefore(text.len()),
+        match beginning(&text[start..], markers, ended) {
+            Beginning::Undecided => return Found::NoneBefore(start),
+            Beginning::Marker(marker) => return Found::Marker { start, marker },
+            Beginning::Other => {}
+        }
+    }
+    Found::NoneBefore(text.len())
+}
+
+/// A marker that must not begin further on than a number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Near {
+    Marker {
+        start: usize,
+        marker: usize,
+    },
+    /// More text decides.
+    Undecided,
+    TooFar,
+}
+
+/// The first marker, if it begins within `most` bytes.
+pub(super) fn find_near(text: &str, markers: &[&str], most: usize) -> Near {
+    let longest = markers.iter().map(|marker| marker.len()).max().unwrap_or(0);
+    let enough = (most + longest..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    match find(&text[..enough], markers, false) {
+        Found::Marker { start, marker } if start <= most => Near::Marker { start, marker },
+        Found::NoneBefore(certain) if certain <= most => Near::Undecided,
+        _ => Near::TooFar,
     }
 }
 
-/// Where a proper beginning of a marker stands that reaches to the end of the text.
-fn first_beginning(text: &str, markers: &[&str]) -> Option<usize> {
-    let longest = markers.iter().map(|marker| marker.len()).max().unwrap_or(0);
-    let earliest = text.len().saturating_sub(longest.saturating_sub(1));
-    (earliest..text.len()).filter(|at| text.is_char_boundary(*at)).find(|at| is_beginning(&text[*at..], markers))
-}
-
 /// Whether more text could make a marker of it.
-pub(in crate::text) fn is_beginning(text: &str, markers: &[&str]) -> bool {
+fn is_beginning(text: &str, markers: &[&str]) -> bool {
     markers.iter().any(|marker| marker.len() > text.len() && marker.starts_with(text))
 }
 

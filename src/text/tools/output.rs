@@ -59,6 +59,14 @@ impl From<(usize, String)> for Broken {
     }
 }
 
+/// The name of a function, unless it holds what only other text would.
+pub(super) fn function_name(text: &str) -> Result<&str, Broken> {
+    if text.is_empty() || text.contains(['<', '\n', '{']) {
+        return Err(Broken::at(0, "the name of a function is wanted"));
+    }
+    Ok(text)
+}
+
 /// How one family writes tool calls.
 pub(in crate::text) trait Syntax {
     /// Takes from the beginning of `text`, which is not empty, what is certain, and gives how many bytes that was: 0 where more text
@@ -218,9 +226,9 @@ impl Feed {
         self.run(true);
         let rest = std::mem::take(&mut self.buffer);
         if self.out.in_block {
-            self.out.raw.push_str(&rest)
+            self.out.raw.push_str(&rest);
         } else {
-            self.out.text(&rest)
+            self.out.text(&rest);
         }
         self.syntax.finish(end, &mut self.out);
         let out = &mut self.out;

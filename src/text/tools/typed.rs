@@ -7,34 +7,64 @@ use super::json::{Fed, Scanner};
 use super::markers::{Found, find};
 use super::schema::Kind;
 
-/// Where the tag stands that closes a value of one of these types, or of any. In a text of JSON's it closes nothing. None where more
-/// text decides.
-pub(super) fn close_of(text: &str, close: &str, types: Option<&[Kind]>) -> Option<usize> {
-    let marker_from = |from: usize| match find(&text[from..], &[close], false) {
-        Found::Marker { start, .. } => Some(from + start),
-        Found::NoneBefore(_) => None,
-    };
-    let first = marker_from(0)?;
-    let space = text.len() - text.trim_start().len();
-    let json = match text[space..].chars().next() {
-        Some('[') => "array",
-        Some('{') => "object",
-        Some('"') => "",
-        _ => return Some(first),
-    };
-    if types.is_some_and(|types| !types.contains(&json)) {
-        return Some(first);
+/// Looks for the tag that closes a value, in text of which more and more comes. What was looked at once is not looked at again.
+#[derive(Default)]
+pub(super) struct ValueEnd {
+    /// Of the text, in bytes.
+    searched: usize,
+    first: Option<usize>,
+    /// Follows the value where it may be JSON: in a string of JSON a tag closes nothing.
+    json: Option<Scanner>,
+}
+
+impl ValueEnd {
+    /// Where the tag stands that closes a value of one of these types, or of any. None where more text decides.
+    pub fn find(&mut self, text: &str, close: &str, types: Option<&[Kind]>) -> Option<usize> {
+        let first = match self.first {
+            Some(first) => first,
+            None => {
+                let first = self.next(text, close)?;
+                if !may_be_json(text.trim_start(), types) {
+                    return Some(first);
+                }
+                self.first = Some(first);
+                self.searched = text.len() - text.trim_start().len();
+                self.json = Some(Scanner::new());
+                first
+            }
+        };
+        while let Some(scanner) = &mut self.json {
+            let c = text[self.searched..].chars().next()?;
+            match scanner.feed(c, &mut String::new()) {
+                Ok(Fed::Taken) => {}
+                Ok(_) => self.json = None,
+                // Something else that only begins so.
+                Err(_) => return Some(first),
+            }
+            self.searched += c.len_utf8();
+        }
+        self.next(text, close)
     }
-    let mut scanner = Scanner::new();
-    for (at, c) in text[space..].char_indices() {
-        match scanner.feed(c, &mut String::new()) {
-            Ok(Fed::Taken) => {}
-            Ok(_) => return marker_from(space + at + c.len_utf8()),
-            // Something else that only begins so.
-            Err(_) => return Some(first),
+
+    fn next(&mut self, text: &str, close: &str) -> Option<usize> {
+        match find(&text[self.searched..], &[close], false) {
+            Found::Marker { start, .. } => Some(self.searched + start),
+            Found::NoneBefore(certain) => {
+                self.searched += certain;
+                None
+            }
         }
     }
-    None
+}
+
+fn may_be_json(text: &str, types: Option<&[Kind]>) -> bool {
+    let kind = match text.chars().next() {
+        Some('[') => "array",
+        Some('{') => "object",
+        Some('"') => return types.is_none(),
+        _ => return false,
+    };
+    types.is_none_or(|types| types.contains(&kind))
 }
 
 /// What a text means, of which the types are known or not.
@@ -97,7 +127,12 @@ mod tests {
             ("\"a</p>", Some(&["null", "string"]), Some(2)),
             ("1</p>", anything, Some(1)),
         ] {
-            assert_eq!(close_of(text, "</p>", types), wanted, "{text:?}");
+            assert_eq!(ValueEnd::default().find(text, "</p>", types), wanted, "{text:?}");
+            // The same where the text comes character by character.
+            let mut end = ValueEnd::default();
+            let places = text.char_indices().map(|(at, c)| at + c.len_utf8());
+            let mut found = places.map(|at| end.find(&text[..at], "</p>", types));
+            assert_eq!(found.find(Option::is_some).flatten(), wanted, "{text:?}");
         }
     }
 }

@@ -93,16 +93,6 @@ pub(super) fn obeys(tools: &Tools, name: &str, arguments: &Value) -> bool {
     jsonschema::options().should_validate_formats(true).build(&schema).unwrap().is_valid(arguments)
 }
 
-/// A template that chooses each family's other form.
-pub(super) fn templates(format: ToolFormat) -> &'static [&'static str] {
-    match format {
-        ToolFormat::Mistral => &["", "[ARGS]"],
-        ToolFormat::Phi => &["", "functools"],
-        ToolFormat::DeepSeek => &["", "```json"],
-        _ => &[""],
-    }
-}
-
 /// What ends a text in some format.
 const CLOSERS: [&str; 5] = ["\n</parameter>", "</arg_value>", "<escape>", "<|\"|>", "</｜DSML｜parameter>"];
 
@@ -177,11 +167,11 @@ fn what_a_grammar_admits_is_read_as_calls() {
     let tools = schemas();
     let mut seed = 7u64;
     let mut calls = 0;
-    for format in ToolFormat::ALL {
-        for template in templates(format) {
-            let markers = format.markers();
+    for &format in ToolFormat::ALL {
+        for template in format.form_words() {
+            let markers = format.markers;
             // Markers are control tokens in some models, and text in others.
-            for words in [Words::new(&[]), Words::new(&markers)] {
+            for words in [Words::new(&[]), Words::new(markers)] {
                 let compile = |choice: &ToolChoice, parallel: bool| {
                     let grammar = ToolGrammar {
                         format,
@@ -222,11 +212,9 @@ fn what_a_grammar_admits_is_read_as_calls() {
                 assert!(whole > 2, "{format:?}: {whole}");
                 // Where calling is the model's choice, it may say anything else.
                 let mut free = compile(&ToolChoice::Auto, true);
-                let plain = match format {
-                    ToolFormat::Harmony => "<|channel|>final<|message|>Hello, world.",
-                    _ => "Hello, world.",
-                };
-                let ids = words.tokens(plain);
+                let said = if format.channels.is_some() { "<|channel|>final<|message|>" } else { "" };
+                let plain = format!("{said}Hello, world.");
+                let ids = words.tokens(&plain);
                 let mut taken = 0;
                 while taken < ids.len() {
                     let state = free.advance(&ids[taken..=taken]).unwrap();
@@ -251,7 +239,7 @@ fn a_grammar_lets_the_model_think() {
         (Beginning::Undecided, ""),
     ] {
         let grammar = ToolGrammar {
-            format: ToolFormat::Hermes,
+            format: format_named("hermes"),
             tools: &tools,
             choice: &ToolChoice::Required,
             parallel: false,
@@ -264,6 +252,33 @@ fn a_grammar_lets_the_model_think() {
         for (at, byte) in text.bytes().enumerate() {
             let state = constraint.advance(&[words.words.len() as u32 - 255 + u32::from(byte)]).unwrap();
             assert_eq!(state.taken, 1, "{:?}", &text[..at]);
+        }
+    }
+}
+
+/// Where the end of reasoning is a control token, the grammar asks for that token.
+#[test]
+fn the_end_of_reasoning_may_be_a_control_token() {
+    let tools = schemas();
+    let markers = ReasoningMarkers { open: "<think>", close: "</think>" };
+    let words = Words::new(&["<think>", "</think>"]);
+    for (beginning, thought) in
+        [(Beginning::Inside, "Hm.</think>"), (Beginning::Undecided, "<think>Hm.</think>"), (Beginning::Undecided, "")]
+    {
+        let grammar = ToolGrammar {
+            format: format_named("hermes"),
+            tools: &tools,
+            choice: &ToolChoice::Required,
+            parallel: false,
+            reasoning: Some((markers, beginning)),
+            template: "",
+            control: &|marker| words.control(marker),
+        };
+        let mut constraint = words.compile(grammar.lark().unwrap().unwrap());
+        let text = format!("{thought}<tool_call>\n{{\"name\": \"now\", \"arguments\": {{}}}}\n</tool_call>");
+        for token in words.tokens(&text) {
+            let state = constraint.advance(&[token]).unwrap();
+            assert!(state.taken == 1 || state.is_complete, "{beginning:?}: {token}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use rillm::text::tools::ToolGrammar;
 use serde_json::Map;
 
-use super::grammars::{Words, obeys, templates};
+use super::grammars::{Words, obeys};
 use super::written::written;
 use super::*;
 
@@ -219,7 +219,7 @@ pub(super) fn tool_of(mut parameters: Value) -> Rc<Tools> {
 /// Whether the grammar of a forced call admits a text, or why there is no grammar.
 pub(super) fn admits(
     words: &Words,
-    format: ToolFormat,
+    format: &'static ToolFormat,
     template: &str,
     tools: &Tools,
     text: &str,
@@ -245,11 +245,11 @@ pub(super) fn admits(
     Ok(true)
 }
 
-fn each_notation(mut run: impl FnMut(ToolFormat, &str, &Words)) {
-    for format in ToolFormat::ALL {
-        for template in templates(format) {
+fn each_notation(mut run: impl FnMut(&'static ToolFormat, &str, &Words)) {
+    for &format in ToolFormat::ALL {
+        for template in format.form_words() {
             // Markers are control tokens in some models, and text in others.
-            for words in [Words::new(&[]), Words::new(&format.markers())] {
+            for words in [Words::new(&[]), Words::new(format.markers)] {
                 run(format, template, &words);
             }
         }
@@ -257,7 +257,7 @@ fn each_notation(mut run: impl FnMut(ToolFormat, &str, &Words)) {
 }
 
 /// What a family's grammar makes of a case, where the value is the argument `v` or all of the arguments.
-fn check(case: &Case, is_whole: bool, format: ToolFormat, template: &str, words: &Words) {
+fn check(case: &Case, is_whole: bool, format: &'static ToolFormat, template: &str, words: &Words) {
     let Case { keyword, schema, right, wrong, held } = case;
     let arguments = |value: &Value| match (is_whole, value) {
         (true, Value::Object(fields)) => fields.clone(),
@@ -315,37 +315,21 @@ fn every_keyword_is_held_to_or_refused_by_name() {
 fn what_is_refused_is_named_with_its_place() {
     let words = Words::new(&[]);
     for (format, parameters, says) in [
-        (ToolFormat::Gemma4, json!({"properties": {"a": {"type": "array", "uniqueItems": true}}}), "\"uniqueItems\""),
-        (
-            ToolFormat::Gemma4,
-            json!({"properties": {"a": {"properties": {"a:b": {}}, "type": "object"}}}),
-            "the property \"a:b\"",
-        ),
-        (ToolFormat::Gemma4, json!({"properties": {"a": {"$ref": "#/properties/a"}}}), "\"$ref\""),
-        (ToolFormat::Gemma4, json!({"properties": {"a": {"$ref": "#/$defs/none"}}}), "\"#/$defs/none\""),
-        (
-            ToolFormat::Gemma4,
-            json!({"properties": {"a": {"type": "array", "items": {"$ref": "#/properties/a"}}}}),
-            "nests",
-        ),
-        (ToolFormat::Gemma4, json!({"properties": {"a": {"type": "text"}}}), "\"type\""),
-        (
-            ToolFormat::Gemma4,
-            json!({"properties": {"a": {"type": "string", "minLength": 3, "maxLength": 2}}}),
-            "minLength",
-        ),
-        (
-            ToolFormat::Qwen3Coder,
-            json!({"properties": {"a": {"type": "string", "format": "regex"}}}),
-            "\"format\" is \"regex\"",
-        ),
-        (ToolFormat::Qwen3Coder, json!({"properties": {"a": {"type": "string", "not": {}}}}), "\"not\""),
-        (ToolFormat::Qwen3Coder, json!({"properties": {"a>": {}}}), "the property \"a>\""),
-        (ToolFormat::Qwen3Coder, json!({"anyOf": [{"required": ["a"]}]}), "the function \"f\""),
-        (ToolFormat::Lfm2, json!({"properties": {"a-b": {}}}), "the property \"a-b\""),
-        (ToolFormat::Kimi, json!({"properties": {"a": {"type": "array", "uniqueItems": true}}}), "\"uniqueItems\""),
+        ("gemma4", json!({"properties": {"a": {"type": "array", "uniqueItems": true}}}), "\"uniqueItems\""),
+        ("gemma4", json!({"properties": {"a": {"properties": {"a:b": {}}, "type": "object"}}}), "the property \"a:b\""),
+        ("gemma4", json!({"properties": {"a": {"$ref": "#/properties/a"}}}), "\"$ref\""),
+        ("gemma4", json!({"properties": {"a": {"$ref": "#/$defs/none"}}}), "\"#/$defs/none\""),
+        ("gemma4", json!({"properties": {"a": {"type": "array", "items": {"$ref": "#/properties/a"}}}}), "nests"),
+        ("gemma4", json!({"properties": {"a": {"type": "text"}}}), "\"type\""),
+        ("gemma4", json!({"properties": {"a": {"type": "string", "minLength": 3, "maxLength": 2}}}), "minLength"),
+        ("qwen3_coder", json!({"properties": {"a": {"type": "string", "format": "regex"}}}), "\"format\" is \"regex\""),
+        ("qwen3_coder", json!({"properties": {"a": {"type": "string", "not": {}}}}), "\"not\""),
+        ("qwen3_coder", json!({"properties": {"a>": {}}}), "the property \"a>\""),
+        ("qwen3_coder", json!({"anyOf": [{"required": ["a"]}]}), "the function \"f\""),
+        ("lfm2", json!({"properties": {"a-b": {}}}), "the property \"a-b\""),
+        ("kimi", json!({"properties": {"a": {"type": "array", "uniqueItems": true}}}), "\"uniqueItems\""),
     ] {
-        let error = admits(&words, format, "", &tool_of(parameters.clone()), "").unwrap_err();
+        let error = admits(&words, format_named(format), "", &tool_of(parameters.clone()), "").unwrap_err();
         assert!(error.contains(says), "{format:?} {parameters}: {error}");
     }
 }

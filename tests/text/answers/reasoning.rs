@@ -5,7 +5,11 @@ use super::*;
 const THINK: ReasoningMarkers = ReasoningMarkers { open: "<think>", close: "</think>" };
 
 fn thinking(beginning: Beginning) -> AnswerSettings {
-    AnswerSettings { reasoning: Some((THINK, beginning)), tools: Some((ToolFormat::Hermes, tools())), channels: None }
+    AnswerSettings {
+        reasoning: Some((THINK, beginning)),
+        tools: Some((format_named("hermes"), tools())),
+        channels: None,
+    }
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn markers_are_told_by_the_template() {
 fn channels_are_told_apart() {
     let text = "<|channel|>analysis<|message|>The user greets. <|end|><|start|>assistant<|channel|>analysis<|message|>\nSo do I.<|end|>\
                 <|start|>assistant<|channel|>final<|message|>Hello!\n\n";
-    let read = read_all_ways(text, &of_format(ToolFormat::Harmony), End::Complete);
+    let read = read_all_ways(text, &of_format(format_named("harmony")), End::Complete);
     assert_eq!(read.reasoning, "The user greets.\n\n\nSo do I.");
     assert_eq!(read.content, "Hello!\n\n");
     // The prompt may hold the beginning of the message.

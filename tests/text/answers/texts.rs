@@ -8,7 +8,7 @@ use super::written::{spaced, written};
 use super::*;
 
 /// The values of `v` that a family admits, of those.
-fn admitted<'v>(format: ToolFormat, words: &Words, schema: &Value, values: &'v [&'v str]) -> Vec<&'v str> {
+fn admitted<'v>(format: &'static ToolFormat, words: &Words, schema: &Value, values: &'v [&'v str]) -> Vec<&'v str> {
     let tools = tool_of(object(json!({"v": schema}), json!({"required": ["v"]})));
     let is_admitted = |value: &str| {
         let text = written(format, "", &Map::from_iter([("v".to_owned(), json!(value))]));
@@ -94,9 +94,9 @@ fn texts_obey_the_same_in_every_notation() {
         .chain(patterns.iter().map(|(pattern, texts)| (json!({"type": "string", "pattern": pattern}), *texts)));
     let words = Words::new(&[]);
     for (schema, texts) in schemas {
-        let wanted = admitted(ToolFormat::Hermes, &words, &schema, texts);
+        let wanted = admitted(format_named("hermes"), &words, &schema, texts);
         assert!(!wanted.is_empty() && wanted.len() < texts.len(), "{schema} {wanted:?}");
-        for format in [ToolFormat::Qwen3Coder, ToolFormat::Glm, ToolFormat::DeepSeekV32, ToolFormat::Gemma4] {
+        for format in ["qwen3_coder", "glm", "deepseek_v32", "gemma4"].map(format_named) {
             assert_eq!(admitted(format, &words, &schema, texts), wanted, "{format:?} {schema}");
         }
     }
@@ -138,9 +138,8 @@ fn a_text_is_read_as_what_it_was_written() {
         json!({"type": ["string", "integer", "boolean"]}),
         json!({"anyOf": [{"type": "string"}, {"type": "array"}, {"type": "object"}]}),
     ];
-    use ToolFormat::*;
-    for format in [Qwen3Coder, Seed, MiniMax, Glm, DeepSeekV32, DeepSeekV4, FunctionGemma, Gemma4] {
-        for words in [Words::new(&[]), Words::new(&format.markers())] {
+    for &format in ToolFormat::ALL.iter().filter(|format| format.has_bare_texts()) {
+        for words in [Words::new(&[]), Words::new(format.markers)] {
             for schema in &schemas {
                 let tools = tool_of(object(json!({"v": schema}), json!({"required": ["v"]})));
                 let admitted = admitted(format, &words, schema, &texts);

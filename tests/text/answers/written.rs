@@ -34,8 +34,7 @@ fn unquoted(value: &Value, quote: &str) -> String {
 }
 
 /// A call of `f` as a family writes it.
-pub(super) fn written(format: ToolFormat, template: &str, values: &Map<String, Value>) -> String {
-    use ToolFormat::*;
+pub(super) fn written(format: &ToolFormat, template: &str, values: &Map<String, Value>) -> String {
     let arguments = spaced(&Value::Object(values.clone()));
     let call = format!("{{\"name\": \"f\", \"arguments\": {arguments}}}");
     // In tags a text has no quotes.
@@ -52,47 +51,48 @@ pub(super) fn written(format: ToolFormat, template: &str, values: &Map<String, V
     };
     let parameters = tagged(&|key, _, plain| format!("<parameter={key}>\n{plain}\n</parameter>"));
     let function = format!("<function=f>\n{parameters}</function>");
-    match format {
-        Hermes | Gemma | Generic => format!("<tool_call>\n{call}\n</tool_call>"),
-        Qwen3Coder => format!("<tool_call>\n{function}\n</tool_call>"),
-        Seed => format!("<seed:tool_call>\n{function}\n</seed:tool_call>"),
-        MiniMax => format!(
+    match format.name {
+        "hermes" | "gemma" | "generic" => format!("<tool_call>\n{call}\n</tool_call>"),
+        "qwen3_coder" => format!("<tool_call>\n{function}\n</tool_call>"),
+        "seed" => format!("<seed:tool_call>\n{function}\n</seed:tool_call>"),
+        "minimax" => format!(
             "<minimax:tool_call>\n<invoke name=\"f\">\n{}</invoke>\n</minimax:tool_call>",
             tagged(&|key, _, plain| format!("<parameter name=\"{key}\">\n{plain}\n</parameter>"))
         ),
-        Glm => format!(
+        "glm" => format!(
             "<tool_call>f\n{}</tool_call>",
             tagged(&|key, _, plain| format!("<arg_key>{key}</arg_key>\n<arg_value>{plain}</arg_value>"))
         ),
-        Llama3 => format!("{{\"name\": \"f\", \"parameters\": {arguments}}}"),
-        Mistral if template == "[ARGS]" => format!("[TOOL_CALLS]f[ARGS]{arguments}"),
-        Mistral => format!("[TOOL_CALLS][{call}]"),
-        FunctionGemma => {
+        "llama3" => format!("{{\"name\": \"f\", \"parameters\": {arguments}}}"),
+        "mistral" if template == "[ARGS]" => format!("[TOOL_CALLS]f[ARGS]{arguments}"),
+        "mistral" => format!("[TOOL_CALLS][{call}]"),
+        "function_gemma" => {
             format!("<start_function_call>call:f{}<end_function_call>", unquoted(&json!(values), "<escape>"))
         }
-        Gemma4 => format!("<|tool_call>call:f{}<tool_call|>", unquoted(&json!(values), "<|\"|>")),
-        Phi if template == "functools" => format!("functools[{call}]"),
-        Phi => format!("<|tool_call|>[{call}]<|/tool_call|>"),
-        DeepSeek if template == "```json" => format!(
+        "gemma4" => format!("<|tool_call>call:f{}<tool_call|>", unquoted(&json!(values), "<|\"|>")),
+        "phi" if template == "functools" => format!("functools[{call}]"),
+        "phi" => format!("<|tool_call|>[{call}]<|/tool_call|>"),
+        "deepseek" if template == "```json" => format!(
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{arguments}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
         ),
-        DeepSeek => format!(
+        "deepseek" => format!(
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
         ),
-        DeepSeekV32 => dsml("function_calls"),
-        DeepSeekV4 => dsml("tool_calls"),
-        Kimi => format!(
+        "deepseek_v32" => dsml("function_calls"),
+        "deepseek_v4" => dsml("tool_calls"),
+        "kimi" => format!(
             "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{arguments}<|tool_call_end|><|tool_calls_section_end|>"
         ),
-        Harmony => format!("<|channel|>commentary to=functions.f <|constrain|>json<|message|>{arguments}"),
-        Jamba => format!("<tool_calls>[\n{call}\n]</tool_calls>"),
-        Cohere => format!(
+        "harmony" => format!("<|channel|>commentary to=functions.f <|constrain|>json<|message|>{arguments}"),
+        "jamba" => format!("<tool_calls>[\n{call}\n]</tool_calls>"),
+        "cohere" => format!(
             "<|START_ACTION|>[\n    {{\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {arguments}}}\n]<|END_ACTION|>"
         ),
-        Nemotron => format!("<TOOLCALL>[{call}]</TOOLCALL>"),
-        Lfm2 => {
+        "nemotron" => format!("<TOOLCALL>[{call}]</TOOLCALL>"),
+        "lfm2" => {
             let values: Vec<String> = values.iter().map(|(key, value)| format!("{key}={}", spaced(value))).collect();
             format!("<|tool_call_start|>[f({})]<|tool_call_end|>", values.join(", "))
         }
+        name => panic!("how does {name} write a call?"),
     }
 }

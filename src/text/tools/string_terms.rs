@@ -5,13 +5,10 @@
 
 use serde_json::{Map, Value};
 
-use super::formats;
-use super::lark::escaped;
+use super::regex::{ANY, escaped};
 use super::schema::{Values, refused};
+use super::string_formats;
 use crate::error::Result;
-
-/// Any text.
-pub(super) const ANY: &str = "(?s:.*)";
 
 /// The terms of the texts of a schema; none where it allows any.
 pub(super) fn terms(texts: &Values) -> Result<Vec<String>> {
@@ -47,12 +44,12 @@ pub(super) fn terms(texts: &Values) -> Result<Vec<String>> {
     }
     match keywords.get("format") {
         None => {}
-        Some(Value::String(name)) => match formats::expression(name) {
+        Some(Value::String(name)) => match string_formats::expression(name) {
             Some(expression) => terms.push(format!("/(?:{})/", expression.replace('/', "\\/"))),
             None => bail!(
                 InvalidRequest,
                 "the schema keyword \"format\" is {name:?}, wanted one of {}",
-                formats::NAMES.join(", ")
+                string_formats::NAMES.join(", ")
             ),
         },
         Some(_) => return refused("format"),
@@ -68,11 +65,6 @@ fn length(keywords: &Map<String, Value>, name: &str) -> Result<Option<u32>> {
             None => bail!(InvalidRequest, "the schema keyword {name:?} is {value}, wanted a number of characters"),
         },
     }
-}
-
-/// A term: texts in which a part does not occur.
-pub(super) fn without(part: &str) -> String {
-    format!("~/{ANY}{}{ANY}/", escaped(part))
 }
 
 /// A regular expression as JSON schema has it, which finds its pattern anywhere, as one that matches a whole text. Anchors stand at

@@ -1,11 +1,11 @@
-//! GPT-OSS: messages with a channel. `<|channel|>analysis<|message|>…<|end|>` is reasoning, `<|channel|>final<|message|>…` the answer,
+//! GPT-OSS (Harmony): messages with a channel. `<|channel|>analysis<|message|>…<|end|>` is reasoning, `<|channel|>final<|message|>…` the answer,
 //! `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>` a call, and commentary without an addressee
-//! is said to the user as well. Each message after the first begins with `<|start|>assistant`.
+//! is said to the user, too. Each message after the first begins with `<|start|>assistant`.
 //!
 //! Source: https://cookbook.openai.com/articles/openai-harmony
 
 use super::call_json::ArgumentsReader;
-use super::markers::{Beginning, Found, beginning, find};
+use super::markers::{Beginning, Found, Near, beginning, find, find_near, space};
 use super::output::{Broken, End, Output, Syntax};
 
 const START: &str = "<|start|>";
@@ -19,9 +19,6 @@ const BEGINNINGS: [&str; 4] = [START, CHANNEL, MESSAGE, " to="];
 /// A header holds a role, a channel, a recipient and a type.
 const MAX_HEADER: usize = 512;
 
-/// What a prompt ends with, before the first header.
-pub const PROMPT_END: &str = "<|start|>assistant";
-
 pub(super) const MARKERS: [&str; 7] = [START, CHANNEL, MESSAGE, MESSAGE_END, "<|constrain|>", "<|call|>", "<|return|>"];
 
 enum State {
@@ -31,11 +28,11 @@ enum State {
     Reasoning,
     Content,
     Call(ArgumentsReader),
-    /// Behind the arguments of a call.
+    /// After the arguments of a call.
     CallEnd,
 }
 
-pub(super) struct Harmony {
+pub(super) struct ChannelReader {
     state: State,
     /// Reasoning stays in the content, with its markers.
     keeps_reasoning: bool,
@@ -45,7 +42,7 @@ pub(super) struct Harmony {
     space: String,
 }
 
-impl Harmony {
+impl ChannelReader {
     pub fn new(keeps_reasoning: bool) -> Self {
         Self { state: State::Start, keeps_reasoning, paragraph: false, space: String::new() }
     }
@@ -99,7 +96,7 @@ impl Harmony {
     }
 }
 
-impl Syntax for Harmony {
+impl Syntax for ChannelReader {
     fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         match &mut self.state {
             State::Start => match beginning(text, &BEGINNINGS, ended) {
@@ -115,8 +112,8 @@ impl Syntax for Harmony {
                     self.step(text, ended, out)
                 }
             },
-            State::Header => match find(text, &[MESSAGE], false) {
-                Found::Marker { start, .. } if start <= MAX_HEADER => {
+            State::Header => match find_near(text, &[MESSAGE], MAX_HEADER) {
+                Near::Marker { start, .. } => {
                     out.close();
                     let header = text[..start].to_owned();
                     match self.header(&header, out) {
@@ -124,8 +121,8 @@ impl Syntax for Harmony {
                         Err(Broken { reason, .. }) => Err(Broken::at(start + MESSAGE.len(), reason)),
                     }
                 }
-                Found::NoneBefore(certain) if certain <= MAX_HEADER => Ok(0),
-                _ => Err(Broken::at(text.find('>').map_or(1, |at| at + 1), "a header does not end")),
+                Near::Undecided => Ok(0),
+                Near::TooFar => Err(Broken::at(text.find('>').map_or(1, |at| at + 1), "a header does not end")),
             },
             State::Reasoning | State::Content => match find(text, &ENDS, ended) {
                 Found::Marker { start: 0, marker } => {
@@ -153,7 +150,7 @@ impl Syntax for Harmony {
                 Ok(used)
             }
             State::CallEnd => {
-                let space = super::markers::space(text);
+                let space = space(text);
                 if space > 0 {
                     return Ok(space);
                 }

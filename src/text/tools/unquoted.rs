@@ -1,32 +1,19 @@
-//! FunctionGemma: `<start_function_call>call:name{city:<escape>Paris<escape>,days:3}<end_function_call>`. Gemma 4 writes the same with
-//! other markers: `<|tool_call>call:name{city:<|"|>Paris<|"|>}<tool_call|>`. Keys stand without quotes, texts between markers.
-//!
-//! Sources: https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and the chat template of Gemma 4.
+//! Calls as `call:name{city:"Paris",days:3}` with markers in the place of quotes: FunctionGemma and Gemma 4. Keys stand without
+//! quotes, texts between markers.
 
 use serde_json::Value;
 
 use super::definition::MAX_HEAD;
-use super::markers::{Beginning, Found, beginning, find, space};
+use super::markers::{Beginning, Found, Near, beginning, find, find_near, space};
 use super::output::{Broken, End, Output, Syntax};
 
-/// How a family names its markers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Markers {
-    open: &'static str,
-    close: &'static str,
-    /// Before and behind a text.
+/// The markers of a family.
+pub(super) struct Quoting {
+    pub open: &'static str,
+    pub close: &'static str,
+    /// Before and after a text.
     pub quote: &'static str,
 }
-
-impl Markers {
-    pub const fn all(&self) -> [&'static str; 3] {
-        [self.open, self.close, self.quote]
-    }
-}
-
-pub(super) const FUNCTION_GEMMA: Markers =
-    Markers { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
-pub(super) const GEMMA4: Markers = Markers { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" };
 
 const CALL: &str = "call:";
 /// As deep as serde_json reads.
@@ -44,20 +31,22 @@ enum State {
     },
     /// A text between quotes.
     Quoted,
-    BehindValue,
+    AfterValue,
     Closing,
 }
 
-pub(super) struct FunctionGemma {
-    markers: Markers,
+pub(super) struct UnquotedReader {
+    markers: &'static Quoting,
     state: State,
     /// Of the open brackets, which are objects, and whether something stands in them.
     open: Vec<(bool, bool)>,
+    /// Bytes of the word under way that do not end it.
+    searched: usize,
 }
 
-impl FunctionGemma {
-    pub fn new(markers: Markers) -> Self {
-        Self { markers, state: State::Text, open: Vec::new() }
+impl UnquotedReader {
+    pub fn new(markers: &'static Quoting) -> Self {
+        Self { markers, state: State::Text, open: Vec::new(), searched: 0 }
     }
 
     fn text(&mut self, text: &str, ended: bool, out: &mut Output) -> usize {
@@ -87,7 +76,7 @@ impl FunctionGemma {
     fn pop(&mut self, out: &mut Output) {
         let is_object = self.open.pop().is_some_and(|(is_object, _)| is_object);
         out.arguments(if is_object { "}" } else { "]" });
-        self.state = State::BehindValue;
+        self.state = State::AfterValue;
         if self.open.is_empty() {
             out.end();
             self.state = State::Closing;
@@ -110,15 +99,15 @@ impl FunctionGemma {
             return Ok(1);
         }
         let quote = self.markers.quote;
-        if !quote.is_empty() && beginning(text, &[quote], false) == Beginning::Undecided {
+        if beginning(text, &[quote], false) == Beginning::Undecided {
             return Ok(0);
         }
         // Some quote their keys after all.
         let (key, used) = match text.strip_prefix(quote) {
-            Some(rest) => match find(rest, &[quote], false) {
-                Found::Marker { start, .. } if start <= MAX_HEAD => (&rest[..start], 2 * quote.len() + start),
-                Found::NoneBefore(certain) if certain <= MAX_HEAD => return Ok(0),
-                _ => return Err(Broken::at(0, "a key does not end")),
+            Some(rest) => match find_near(rest, &[quote], MAX_HEAD) {
+                Near::Marker { start, .. } => (&rest[..start], 2 * quote.len() + start),
+                Near::Undecided => return Ok(0),
+                Near::TooFar => return Err(Broken::at(0, "a key does not end")),
             },
             None => match text.find([':', '{', '}', '[', ']', ',']) {
                 Some(end) if end <= MAX_HEAD => (text[..end].trim().trim_matches('"'), end),
@@ -162,7 +151,11 @@ impl FunctionGemma {
             return Ok(1);
         }
         // A word ends where something else begins.
-        let Some(end) = text.find([',', '}', ']', '{', '[']) else { return Ok(0) };
+        let Some(end) = text[self.searched..].find([',', '}', ']', '{', '[']) else {
+            self.searched = text.len();
+            return Ok(0);
+        };
+        let end = std::mem::take(&mut self.searched) + end;
         let word = text[..end].trim();
         if word.is_empty() || word.contains('<') {
             return Err(Broken::at(0, "a value is wanted"));
@@ -172,7 +165,7 @@ impl FunctionGemma {
         }
         let value = serde_json::from_str(word).unwrap_or_else(|_| Value::from(word));
         out.arguments(&value.to_string());
-        self.state = State::BehindValue;
+        self.state = State::AfterValue;
         Ok(end)
     }
 
@@ -185,12 +178,12 @@ impl FunctionGemma {
         out.arguments(&quoted[1..quoted.len() - 1]);
         if is_over {
             out.arguments("\"");
-            self.state = State::BehindValue;
+            self.state = State::AfterValue;
         }
         used
     }
 
-    fn behind_value(&mut self, text: &str, out: &mut Output) -> Result<usize, Broken> {
+    fn after_value(&mut self, text: &str, out: &mut Output) -> Result<usize, Broken> {
         let Some(&(is_object, _)) = self.open.last() else { return Err(Broken::at(0, "a bracket is missing")) };
         match (text.as_bytes().first(), is_object) {
             (Some(b','), true) => self.state = State::Key,
@@ -202,7 +195,7 @@ impl FunctionGemma {
     }
 }
 
-impl Syntax for FunctionGemma {
+impl Syntax for UnquotedReader {
     fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         let skips = !matches!(self.state, State::Text | State::Name | State::Quoted);
         let space = if skips { space(text) } else { 0 };
@@ -236,7 +229,7 @@ impl Syntax for FunctionGemma {
             State::Key => self.key(text, out),
             State::Value { may_end } => self.value(may_end, text, out),
             State::Quoted => Ok(self.quoted(text, out)),
-            State::BehindValue => self.behind_value(text, out),
+            State::AfterValue => self.after_value(text, out),
             State::Closing => {
                 self.state = State::Text;
                 match beginning(text, &[self.markers.close], ended) {
@@ -265,6 +258,7 @@ impl Syntax for FunctionGemma {
     }
 
     fn reset(&mut self) {
+        self.searched = 0;
         self.state = State::Text;
     }
 }

@@ -1,99 +1,45 @@
-//! Calls whose arguments stand in tags: Qwen3-Coder and Qwen 3.5 (`<function=name><parameter=key>value</parameter></function>`), Seed
-//! OSS and MiniMax M2, which name the tags otherwise, GLM 4.5 (`name<arg_key>key</arg_key><arg_value>value</arg_value>`), and DeepSeek
-//! from V3.2 on (`<｜DSML｜invoke name="name"><｜DSML｜parameter name="key" string="true">value</｜DSML｜parameter></｜DSML｜invoke>`).
+//! Calls whose arguments stand in tags. The tags are data (`formats`): those of Qwen3-Coder, Seed OSS, MiniMax, GLM, and of DeepSeek
+//! from V3.2 on.
 //!
-//! Values are text without quotes. What type they are says the function's schema, in DeepSeek's form the tag; a text is handed out as
+//! Values are text without quotes. Their type follows from the function's schema, in DeepSeek's form from the tag. Text is handed out as
 //! it comes.
-//!
-//! Sources: the chat templates of the models named; for DeepSeek https://huggingface.co/deepseek-ai/DeepSeek-V3.2/tree/main/encoding
-//! and https://huggingface.co/deepseek-ai/DeepSeek-V4-Pro/blob/main/encoding/README.md.
+
+use std::collections::HashSet;
 
 use serde_json::Value;
 
 use super::call_json::{ArgumentsReader, CallsReader, Trust};
 use super::definition::{MAX_HEAD, Tool};
-use super::markers::{Beginning, Found, beginning, find, space};
-use super::output::{Broken, End, Output, Syntax};
+use super::markers::{Beginning, Found, Near, beginning, find, find_near, space};
+use super::output::{Broken, End, Output, Syntax, function_name};
 use super::schema::{Kind, of_argument, types_of};
-use super::typed::{close_of, typed};
+use super::typed::{ValueEnd, typed};
 
 /// How a family names its tags.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Tags {
     /// Around calls.
-    open: &'static str,
-    close: &'static str,
-    /// Around the name of a function; empty where it stands behind `open`.
+    pub open: &'static str,
+    pub close: &'static str,
+    /// Around the name of a function; empty where it follows `open`.
     pub function: &'static str,
     pub name_end: &'static str,
     pub function_close: &'static str,
     pub key: &'static str,
     pub key_end: &'static str,
-    /// Behind a key, where the tag says whether the value is a text; `true` or `false` follows.
+    /// Follows a key in tags that say whether the value is a text; `true` or `false` comes next.
     pub is_text: Option<&'static str>,
-    /// Before a value; empty where it stands behind its key.
+    /// Before a value; empty where the value follows its key.
     pub value: &'static str,
     pub value_close: &'static str,
-    /// Values have a line break before and behind them that is none of theirs.
+    /// What ends a value: `value_close`, and the same after a line break that is not part of the value.
+    pub value_ends: &'static [&'static str],
+    /// A value stands on lines of its own: the line breaks around it are not part of it.
     pub lines: bool,
 }
 
-pub(super) const QWEN3_CODER: Tags = Tags {
-    open: "<tool_call>",
-    close: "</tool_call>",
-    function: "<function=",
-    name_end: ">",
-    function_close: "</function>",
-    key: "<parameter=",
-    key_end: ">",
-    is_text: None,
-    value: "",
-    value_close: "</parameter>",
-    lines: true,
-};
-pub(super) const SEED: Tags = Tags { open: "<seed:tool_call>", close: "</seed:tool_call>", ..QWEN3_CODER };
-pub(super) const MINIMAX: Tags = Tags {
-    open: "<minimax:tool_call>",
-    close: "</minimax:tool_call>",
-    function: "<invoke name=\"",
-    name_end: "\">",
-    function_close: "</invoke>",
-    key: "<parameter name=\"",
-    key_end: "\">",
-    ..QWEN3_CODER
-};
-pub(super) const GLM: Tags = Tags {
-    open: "<tool_call>",
-    close: "</tool_call>",
-    function: "",
-    name_end: "",
-    function_close: "</tool_call>",
-    key: "<arg_key>",
-    key_end: "</arg_key>",
-    is_text: None,
-    value: "<arg_value>",
-    value_close: "</arg_value>",
-    lines: false,
-};
-pub(super) const DEEPSEEK_V32: Tags = Tags {
-    open: "<｜DSML｜function_calls>",
-    close: "</｜DSML｜function_calls>",
-    function: "<｜DSML｜invoke name=\"",
-    name_end: "\">",
-    function_close: "</｜DSML｜invoke>",
-    key: "<｜DSML｜parameter name=\"",
-    key_end: "\">",
-    is_text: Some("\" string=\""),
-    value: "",
-    value_close: "</｜DSML｜parameter>",
-    lines: false,
-};
-pub(super) const DEEPSEEK_V4: Tags =
-    Tags { open: "<｜DSML｜tool_calls>", close: "</｜DSML｜tool_calls>", ..DEEPSEEK_V32 };
-
 enum State {
     Text,
-    /// Behind `open`: a function is wanted.
+    /// After `open`: a function is wanted.
     Function,
     Name,
     /// Where a key is wanted, or the end of the function.
@@ -106,27 +52,34 @@ enum State {
     /// A text, handed out as it comes.
     TextValue,
     /// Any other value, read as a whole.
-    Value(String),
+    Value(OtherValue),
     /// All arguments as JSON.
     Json(ArgumentsReader),
     Hermes(CallsReader),
     Closing,
 }
 
-pub(super) struct Xml {
-    tags: Tags,
+/// A value under way that is not handed out as it comes.
+struct OtherValue {
+    types: Option<Vec<Kind>>,
+    end: ValueEnd,
+}
+
+pub(super) struct TagReader {
+    tags: &'static Tags,
     state: State,
     tool: Option<Tool>,
-    keys: Vec<String>,
+    /// Arguments of the call so far.
+    keys: HashSet<String>,
     /// Whether the value under way is a text, where its tag says so.
     is_text: Option<bool>,
     /// The brace around the arguments is to be closed.
     is_open: bool,
 }
 
-impl Xml {
-    pub fn new(tags: Tags) -> Self {
-        Self { tags, state: State::Text, tool: None, keys: Vec::new(), is_text: None, is_open: false }
+impl TagReader {
+    pub fn new(tags: &'static Tags) -> Self {
+        Self { tags, state: State::Text, tool: None, keys: HashSet::new(), is_text: None, is_open: false }
     }
 
     fn opens(&self) -> Vec<&'static str> {
@@ -172,12 +125,9 @@ impl Xml {
         let tags = self.tags;
         let in_tag = !tags.name_end.is_empty();
         let ends: &[&str] = if in_tag { &[tags.name_end] } else { &[tags.key, tags.function_close] };
-        match find(text, ends, false) {
-            Found::Marker { start, .. } if start <= MAX_HEAD => {
-                let name = text[..start].trim();
-                if name.is_empty() || name.contains(['<', '\n', '{']) {
-                    return Err(Broken::at(0, "the name of a function is wanted"));
-                }
+        match find_near(text, ends, MAX_HEAD) {
+            Near::Marker { start, .. } => {
+                let name = function_name(text[..start].trim())?;
                 self.tool = out.tools.get(name).cloned();
                 self.keys.clear();
                 out.begin(name.to_owned(), None);
@@ -187,8 +137,8 @@ impl Xml {
                 // What ends a name is looked at again where it is more than that.
                 Ok(start + if in_tag { tags.name_end.len() } else { 0 })
             }
-            Found::NoneBefore(certain) if certain <= MAX_HEAD => Ok(0),
-            _ => Err(Broken::at(0, "the name of a function does not end")),
+            Near::Undecided => Ok(0),
+            Near::TooFar => Err(Broken::at(0, "the name of a function does not end")),
         }
     }
 
@@ -226,8 +176,8 @@ impl Xml {
 
     fn key(&mut self, text: &str) -> Result<usize, Broken> {
         let end = self.tags.key_end;
-        match find(text, &[end], false) {
-            Found::Marker { start, .. } if (1..=MAX_HEAD).contains(&start) => {
+        match find_near(text, &[end], MAX_HEAD) {
+            Near::Marker { start, .. } if start > 0 => {
                 let (key, is_text) = match self.tags.is_text.and_then(|mark| text[..start].split_once(mark)) {
                     Some((key, "true")) => (key, Some(true)),
                     Some((key, "false")) => (key, Some(false)),
@@ -236,14 +186,13 @@ impl Xml {
                 };
                 self.is_text = is_text;
                 let key = key.trim().to_owned();
-                if self.keys.contains(&key) {
+                if !self.keys.insert(key.clone()) {
                     return Err(Broken::at(0, format!("the argument {key:?} is there twice")));
                 }
-                self.keys.push(key.clone());
                 self.state = if self.tags.value.is_empty() { State::ValueStart(key) } else { State::ValueTag(key) };
                 Ok(start + end.len())
             }
-            Found::NoneBefore(certain) if certain <= MAX_HEAD => Ok(0),
+            Near::Undecided => Ok(0),
             _ => Err(Broken::at(0, "the name of an argument is wanted")),
         }
     }
@@ -258,12 +207,13 @@ impl Xml {
         };
         let comma = if self.keys.len() > 1 { ", " } else { "" };
         out.arguments(&format!("{comma}{}: ", Value::from(key.as_str())));
-        let is_text = self.is_text.unwrap_or_else(|| self.types(&key).is_some_and(|types| types == ["string"]));
+        let types = self.types(&key);
+        let is_text = self.is_text.unwrap_or_else(|| types.as_deref() == Some(&["string"]));
         self.state = if is_text {
             out.arguments("\"");
             State::TextValue
         } else {
-            State::Value(key)
+            State::Value(OtherValue { types, end: ValueEnd::default() })
         };
         if line > 0 { Ok(line) } else { self.step(text, ended, out) }
     }
@@ -274,8 +224,8 @@ impl Xml {
     }
 
     fn text_value(&mut self, text: &str, out: &mut Output) -> usize {
-        let (ends, all) = self.value_ends();
-        match find(text, &ends[..all], false) {
+        let ends = self.tags.value_ends;
+        match find(text, ends, false) {
             Found::Marker { start: 0, marker } => {
                 out.arguments("\"");
                 self.state = State::Body;
@@ -289,25 +239,17 @@ impl Xml {
         }
     }
 
-    /// The end of a value, with and without the line break before it; how many of these count.
-    fn value_ends(&self) -> ([&'static str; 3], usize) {
-        match (self.tags.value_close, self.tags.lines) {
-            ("</parameter>", true) => (["</parameter>", "\n</parameter>", "\r\n</parameter>"], 3),
-            (close, _) => ([close, "", ""], 1),
-        }
-    }
-
-    fn value(&mut self, key: &str, text: &str, out: &mut Output) -> Result<usize, Broken> {
+    fn value(&mut self, text: &str, out: &mut Output) -> usize {
+        let State::Value(OtherValue { types, end }) = &mut self.state else { return 0 };
         let close = self.tags.value_close;
-        let types = self.types(key);
         // What a tag calls no text is JSON.
         let json = if self.is_text == Some(false) { None } else { types.as_deref() };
-        let Some(start) = close_of(text, close, json) else { return Ok(0) };
+        let Some(start) = end.find(text, close, json) else { return 0 };
         let value = &text[..start];
         let value = if self.tags.lines { value.strip_suffix('\n').unwrap_or(value) } else { value };
         out.arguments(&typed(value, types.as_deref()).to_string());
         self.state = State::Body;
-        Ok(start + close.len())
+        start + close.len()
     }
 
     fn closing(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
@@ -329,7 +271,7 @@ impl Xml {
     }
 }
 
-impl Syntax for Xml {
+impl Syntax for TagReader {
     fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         let skips = matches!(self.state, State::Function | State::Body | State::ValueTag(_) | State::Closing);
         let space = if skips { space(text) } else { 0 };
@@ -355,10 +297,7 @@ impl Syntax for Xml {
                 self.value_start(key, text, ended, out)
             }
             State::TextValue => Ok(self.text_value(text, out)),
-            State::Value(key) => {
-                let key = key.clone();
-                self.value(&key, text, out)
-            }
+            State::Value(_) => Ok(self.value(text, out)),
             State::Json(reader) => {
                 let (used, done) = reader.take(text, out)?;
                 if done {

@@ -1,16 +1,8 @@
-//! Models whose template has no tools: the functions are described in a text of our own, which asks for Hermes' format, and what
-//! models are known to answer instead is read as well: JSON in a fence, or JSON alone.
+//! Models whose template has no tools: a text of our own describes the functions and asks for Hermes' calls.
 
 use serde_json::{Value, json};
 
-use super::blocks::{Block, Content};
 use super::definition::Tools;
-
-pub(super) const GENERIC: [Block; 3] = [
-    Block::json("<tool_call>", Some("</tool_call>")),
-    Block { open: "```tool_call", kept: 0, close: Some("```"), content: Content::Json, is_guess: true },
-    Block { open: "```json", kept: 0, close: Some("```"), content: Content::Json, is_guess: true },
-];
 
 /// What tells a model about the functions where its template does not.
 pub fn instructions(tools: &Tools) -> String {
@@ -34,8 +26,8 @@ pub fn instructions(tools: &Tools) -> String {
     text
 }
 
-/// The messages of a chat with tools as a template takes them that writes no tools: the functions are told of in the system message, and
-/// calls and results are text, unless the template writes these.
+/// The messages of a chat with tools for a template that writes no tools: the system message describes the functions. Calls and results
+/// become text unless the template writes them.
 pub fn as_text(messages: &[Value], instructions: Option<&str>, has_system: bool, has_calls: bool) -> Vec<Value> {
     let mut rewritten: Vec<Value> = Vec::with_capacity(messages.len() + 1);
     for message in messages {

@@ -1,0 +1,112 @@
+//! What a format of tool calls is: data, which a family's file fills in. Detection by template, parser, grammar and tests go by these
+//! fields and never by the name.
+
+use std::fmt;
+use std::rc::Rc;
+
+use super::definition::Tools;
+use super::output::{Feed, Syntax};
+use super::tags::Tags;
+use super::unquoted::Quoting;
+
+/// How a family of models writes tool calls.
+pub struct ToolFormat {
+    /// Its name in tests and messages; no two formats share one.
+    pub name: &'static str,
+    /// How templates of the family are told: they hold all words of one of these lists.
+    pub(super) signs: &'static [&'static [&'static str]],
+    /// Where a template does not list the functions, our own description does, and the model calls them as that asks for
+    /// (`Generic`) instead of in this format.
+    pub needs_tools_in_template: bool,
+    /// Texts that may be control tokens, which the parser has to see all the same.
+    pub markers: &'static [&'static str],
+    /// Tokens that end an answer with calls, besides those that the vocabulary is known to have.
+    pub end_tokens: &'static [&'static str],
+    /// Ids of calls as the family's templates want them: a prefix, and how many letters and digits follow.
+    pub call_id: (&'static str, usize),
+    /// A parser for one answer.
+    pub(super) syntax: fn() -> Box<dyn Syntax>,
+    /// How calls are written, for grammars: the first whose word the template holds.
+    pub(super) forms: &'static [Form],
+    /// The model writes everything in channels.
+    pub channels: Option<Channels>,
+}
+
+/// An answer in channels: reasoning, calls and content are messages with a header.
+#[derive(Clone, Copy, Debug)]
+pub struct Channels {
+    /// What a prompt ends with, before the first header.
+    pub prompt_end: &'static str,
+    /// What leads from reasoning to the answer, token by token.
+    pub reasoning_end: &'static [&'static str],
+}
+
+/// One way in which a family writes calls.
+pub(super) struct Form {
+    /// A word that only templates with this form hold; empty for the last form.
+    pub word: &'static str,
+    /// What opens a call or all of them; empty where the answer is one.
+    pub trigger: &'static str,
+    pub after_trigger: &'static str,
+    pub calls: Calls,
+    pub call: Call,
+}
+
+/// How several calls stand in an answer.
+pub(super) enum Calls {
+    InOneBlock { separator: &'static str, close: &'static str },
+    EachInABlock { separator: &'static str, close: &'static str },
+}
+
+/// One call, without what stands around all of them.
+pub(super) enum Call {
+    /// Arguments are one JSON object.
+    Json(&'static [Piece]),
+    Tags(&'static Tags),
+    Python,
+    Unquoted(&'static Quoting),
+}
+
+/// A piece of a call with arguments in JSON.
+pub(super) enum Piece {
+    Text(&'static str),
+    /// Of the function.
+    Name,
+    /// Any whole number.
+    Number,
+    Arguments,
+}
+
+impl ToolFormat {
+    /// The form of a template.
+    pub(super) fn form(&self, template: &str) -> Option<&'static Form> {
+        self.forms.iter().find(|form| template.contains(form.word))
+    }
+
+    /// For each form a word that chooses it in a template.
+    pub fn form_words(&self) -> Vec<&'static str> {
+        if self.forms.is_empty() { vec![""] } else { self.forms.iter().map(|form| form.word).collect() }
+    }
+
+    /// Whether texts among the arguments stand without JSON's quotes.
+    pub fn has_bare_texts(&self) -> bool {
+        self.forms.iter().any(|form| matches!(form.call, Call::Tags(_) | Call::Unquoted(_)))
+    }
+
+    /// A parser for one answer.
+    pub(in crate::text) fn parser(&self, tools: Rc<Tools>) -> Feed {
+        Feed::new((self.syntax)(), tools)
+    }
+}
+
+impl PartialEq for ToolFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for ToolFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

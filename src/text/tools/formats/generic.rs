@@ -1,0 +1,20 @@
+//! Models without a format of their own. Our description of the functions (`instructions`) asks for Hermes' calls, and what models are
+//! known to answer instead is read as well: JSON in a fence, or JSON alone.
+
+use super::super::blocks::{Block, BlockReader, Content};
+use super::super::format::ToolFormat;
+use super::hermes::{self, HERMES};
+
+const BLOCKS: [Block; 3] = [
+    hermes::BLOCK,
+    Block { open: "```tool_call", kept: 0, close: Some("```"), content: Content::Json, is_guess: true },
+    Block { open: "```json", kept: 0, close: Some("```"), content: Content::Json, is_guess: true },
+];
+
+pub(super) const GENERIC: ToolFormat = ToolFormat {
+    name: "generic",
+    // What fits no other format.
+    signs: &[&[]],
+    syntax: || Box::new(BlockReader::new(&BLOCKS).or_unmarked()),
+    ..HERMES
+};

@@ -1,0 +1,21 @@
+//! GPT-OSS, which writes in channels (`channels.rs`).
+//!
+//! Source: https://cookbook.openai.com/articles/openai-harmony
+
+use super::super::channels::{ChannelReader, MARKERS};
+use super::super::format::{Channels, ToolFormat};
+use super::hermes::HERMES;
+
+pub(super) const HARMONY: ToolFormat = ToolFormat {
+    name: "harmony",
+    signs: &[&["<|channel|>", "<|message|>", "<|start|>"]],
+    markers: &MARKERS,
+    syntax: || Box::new(ChannelReader::new(false)),
+    // Calls stand in no blocks; `ToolGrammar` has a grammar of channels.
+    forms: &[],
+    channels: Some(Channels {
+        prompt_end: "<|start|>assistant",
+        reasoning_end: &["<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>"],
+    }),
+    ..HERMES
+};

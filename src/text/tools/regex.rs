@@ -1,0 +1,24 @@
+//! Regular expressions as terminals of llguidance's Lark have them, in slashes.
+
+/// Any text.
+pub(super) const ANY: &str = "(?s:.*)";
+
+/// A term: texts in which a part does not occur.
+pub(super) fn without(part: &str) -> String {
+    format!("~/{ANY}{}{ANY}/", escaped(part))
+}
+
+/// A text as an expression that matches it.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            '\t' => escaped.push_str("\\t"),
+            c if r"\.+*?()|[]{}^$/".contains(c) => escaped.extend(['\\', c]),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
