@@ -21,9 +21,9 @@ pub struct StreamDecoder {
     control: bool,
     /// Or these of them.
     shown: Vec<u32>,
-    /// What the last token is where another follows, and where none does.
+    /// The last token's bytes if another token follows, and if none does.
     held: Option<(Vec<u8>, Vec<u8>)>,
-    /// Of a tokenizer that decodes only as a whole: the ids, and their text so far.
+    /// For a tokenizer that decodes only all ids together: the ids, and their text so far.
     whole: (Vec<u32>, String),
 }
 
@@ -43,7 +43,7 @@ impl StreamDecoder {
     }
 
     /// Like [`StreamDecoder::new`], but control tokens are the text that they are written as.
-    pub(super) fn with_control(tokenizer: &Tokenizer) -> Self {
+    fn with_control(tokenizer: &Tokenizer) -> Self {
         Self { control: true, ..Self::new(tokenizer) }
     }
 
@@ -59,12 +59,9 @@ impl StreamDecoder {
 
     /// The text that became final with this token; empty while a character is incomplete.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
-        let bytes = if self.control || self.shown.contains(&id) {
-            tokenizer.token_bytes_with_control(id)?
-        } else {
-            tokenizer.token_bytes(id)?
-        };
-        // Of control tokens, too, which are not there for their neighbours.
+        let is_shown = self.control || self.shown.contains(&id);
+        let bytes = if is_shown { tokenizer.token_bytes_with_control(id)? } else { tokenizer.token_bytes(id)? };
+        // Control tokens too: they do not count as neighbours.
         if bytes.is_empty() {
             return Ok(String::new());
         }
@@ -114,7 +111,7 @@ impl StreamDecoder {
             if invalid.is_empty() {
                 continue;
             }
-            // `error_len` is none where more bytes could still make a character of it.
+            // `error_len` is `None` if more bytes could complete the character.
             let could_go_on = std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
             if could_go_on && done == self.pending.len() {
                 incomplete = invalid.len();
@@ -126,7 +123,7 @@ impl StreamDecoder {
         self.stripped(text)
     }
 
-    /// `text` without what is to be taken away from the beginning of all text.
+    /// `text` without the characters to strip from the beginning of the stream.
     fn stripped(&mut self, mut text: String) -> String {
         while let Some((content, n)) = self.strip {
             let Some(first) = text.chars().next() else {
@@ -138,5 +135,26 @@ impl StreamDecoder {
             }
         }
         text
+    }
+}
+
+impl Tokenizer {
+    /// The text of `ids` as `encode` with `parse_special` reads it: control tokens are written out.
+    pub fn decode_with_control(&self, ids: &[u32]) -> Result<String> {
+        self.decode_by(StreamDecoder::with_control(self), ids)
+    }
+
+    /// The text of `ids`. Control tokens have none; bytes that are not UTF-8 become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.decode_by(StreamDecoder::new(self), ids)
+    }
+
+    fn decode_by(&self, mut decoder: StreamDecoder, ids: &[u32]) -> Result<String> {
+        let mut text = String::new();
+        for &id in ids {
+            text.push_str(&decoder.push(self, id)?);
+        }
+        text.push_str(&decoder.finish());
+        Ok(text)
     }
 }

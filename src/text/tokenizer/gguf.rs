@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::{AddedToken, ModelWrapper};
 
-use super::Parts;
 use super::decoding::Decoding;
 use super::json_model::{self, BuiltModel};
+use super::parts::Parts;
 use super::pipeline::{Added, Pipeline};
 use super::steps::{Normalizers, PreTokenizers};
 use super::vocabulary::{TokenType, Vocabulary};

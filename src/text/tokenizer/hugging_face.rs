@@ -2,7 +2,7 @@
 //! generation_config.json and config.json say about its special tokens.
 //!
 //! The rules around the special tokens are those of transformers' `PreTrainedTokenizerFast`. Dropout of BPE, truncation and
-//! padding, which a tokenizer.json may carry too, are of training and batches; they are left out. So is
+//! padding, which a tokenizer.json may carry too, matter in training and batches; they are left out. So is
 //! `clean_up_tokenization_spaces`, which would change text that was handed out.
 
 use std::collections::{BTreeMap, HashSet};
@@ -14,10 +14,11 @@ use tokenizers::AddedToken;
 
 use super::decoding::Decoding;
 use super::json_model::{ModelSection, put};
+use super::parts::Parts;
 use super::pipeline::{Added, Pipeline};
+use super::special;
 use super::steps::{Normalizers, PreTokenizers, kind, parts, section};
 use super::vocabulary::TokenType;
-use super::{Parts, special};
 use crate::error::Result;
 
 /// More than any published tokenizer.json has (Gemma 3: 33 MB).
@@ -25,7 +26,7 @@ const LARGEST_TOKENIZER: usize = 128 << 20;
 /// The other files are a few hundred kilobytes at most.
 const LARGEST_CONFIG: usize = 16 << 20;
 
-/// The files of a Hugging Face folder that make a tokenizer, as bytes. Those that the folder doesn't have are none.
+/// The files of a Hugging Face folder that make a tokenizer, as bytes; `None` for a file that the folder doesn't have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenizerFiles<'f> {
     pub tokenizer: &'f [u8],
@@ -277,7 +278,7 @@ struct BertSection {
 
 const POST_PROCESSORS: &str = "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing";
 
-/// The ids that the post-processor puts in front of a single text and behind it.
+/// The ids that the post-processor puts before a single text and after it.
 fn frame(post_processor: Option<&Value>) -> Result<(Vec<u32>, Vec<u32>)> {
     let mut pieces = vec![Piece::Text];
     if let Some(value) = post_processor {

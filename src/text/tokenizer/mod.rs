@@ -11,6 +11,7 @@ mod decoding;
 mod gguf;
 mod hugging_face;
 mod json_model;
+mod parts;
 mod pipeline;
 mod pre;
 mod sentencepiece;
@@ -24,12 +25,12 @@ use std::collections::HashMap;
 use self::byte_level::ByteLevelBpe;
 use self::decoding::{Decoding, Place};
 pub use self::hugging_face::TokenizerFiles;
-use self::pipeline::{Added, Pipeline};
+use self::parts::Parts;
+use self::pipeline::Pipeline;
 use self::sentencepiece::SentencePieceBpe;
 use self::special::{Fragment, SpecialTokens};
 pub use self::vocabulary::Vocabulary;
 use self::vocabulary::{TokenBytes, TokenType};
-use super::detokenize::StreamDecoder;
 use crate::error::{Error, Result};
 
 pub(super) use self::decoding::Joining;
@@ -68,22 +69,6 @@ struct Placed {
     texts: TokenBytes,
 }
 
-/// A tokenizer of the crate's parts, before its tokens' bytes are known.
-struct Parts {
-    pipeline: Pipeline,
-    decoding: Decoding,
-    /// By id; none for an id that is no token.
-    tokens: Vec<Option<String>>,
-    types: Vec<TokenType>,
-    added: Vec<Added>,
-    bos: Option<u32>,
-    eos: Option<u32>,
-    pad: Option<u32>,
-    before: Vec<u32>,
-    after: Vec<u32>,
-    end_of_generation: Vec<u32>,
-}
-
 impl Tokenizer {
     /// Builds the tokenizer that the metadata of a GGUF file describes.
     pub fn new(vocabulary: Vocabulary) -> Result<Self> {
@@ -101,7 +86,7 @@ impl Tokenizer {
             }
         };
         let mut types = vocabulary.types()?;
-        // Where the file is silent: sentencepiece's own numbers, as far as these tokens are what they should be.
+        // Where the file does not say: sentencepiece's own numbers, if the tokens there are of the right type.
         let or_default = |id: Option<u32>, default: u32, kind: TokenType| {
             let fits = is_sentencepiece && types.get(default as usize) == Some(&kind);
             id.or(fits.then_some(default))
@@ -233,7 +218,7 @@ impl Tokenizer {
                 for fragment in special.split(text, parse_special) {
                     match fragment {
                         Fragment::Token(id) => ids.push(id),
-                        // A stretch of text stands at the beginning or behind a special token: both get the space.
+                        // A stretch of text begins the whole or follows a special token: both get the space.
                         Fragment::Text(text) => bpe.encode(text, self.add_space_prefix, &mut ids)?,
                     }
                 }
@@ -247,7 +232,7 @@ impl Tokenizer {
     }
 
     /// The ids of text in the middle of other text: nothing is put around it, and nothing in it means a control token. Empty where the
-    /// tokenizer can't.
+    /// tokenizer has no such ids.
     pub fn encode_inside(&self, text: &str) -> Vec<u32> {
         let has_text = |ids: &[u32]| {
             let pieces: Vec<u8> =
@@ -258,7 +243,7 @@ impl Tokenizer {
         if has_text(&ids) {
             return ids;
         }
-        // Some put a space in front of a text. Behind a line that is left out again there is none.
+        // Some put a space before a text, but not before a later line. So a line goes first and is taken away again.
         let (line, both) = (self.encode("\n", false, false), self.encode(&format!("\n{text}"), false, false));
         match (line, both) {
             (Ok(line), Ok(both)) if both.starts_with(&line) && has_text(&both[line.len()..]) => {
@@ -268,8 +253,8 @@ impl Tokenizer {
         }
     }
 
-    /// The ids of a word as it stands where a text begins, behind a space, and behind anything else. Byte-level vocabularies write the first
-    /// and the last the same, those of sentencepiece the first and the second.
+    /// The ids of a word at the beginning of a text, after a space, and after anything else. For a byte-level vocabulary the first and the
+    /// last are the same, for one of sentencepiece the first and the second.
     pub fn encode_word(&self, word: &str) -> Result<Vec<Vec<u32>>> {
         let spaced = format!(" {word}");
         let begins = [self.encode(word, false, true)?, self.encode(&spaced, false, true)?];
@@ -282,28 +267,9 @@ impl Tokenizer {
         Ok(all)
     }
 
-    /// Whether a text's bytes are those of its tokens one behind the other, but for the beginning.
+    /// Whether the bytes of a text, after its beginning, are those of its tokens in order.
     pub fn tokens_have_bytes(&self) -> bool {
         matches!(self.joining, Joining::Plain { .. } | Joining::First)
-    }
-
-    /// The text of `ids` as `encode` with `parse_special` reads it: control tokens are written out.
-    pub fn decode_with_control(&self, ids: &[u32]) -> Result<String> {
-        self.decode_by(StreamDecoder::with_control(self), ids)
-    }
-
-    /// The text of `ids`. Control tokens have none; bytes that are not UTF-8 become U+FFFD.
-    pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.decode_by(StreamDecoder::new(self), ids)
-    }
-
-    fn decode_by(&self, mut decoder: StreamDecoder, ids: &[u32]) -> Result<String> {
-        let mut text = String::new();
-        for &id in ids {
-            text.push_str(&decoder.push(self, id)?);
-        }
-        text.push_str(&decoder.finish());
-        Ok(text)
     }
 
     /// The bytes that a token adds to the text: none for a control token. Some tokenizers (WordPiece, Metaspace) write the
@@ -346,7 +312,7 @@ impl Tokenizer {
         self.before.len() + self.after.len()
     }
 
-    /// The ids that `encode` with `add_special` puts behind a text.
+    /// The ids that `encode` with `add_special` puts after a text.
     pub fn ids_after(&self) -> &[u32] {
         &self.after
     }
@@ -360,7 +326,7 @@ impl Tokenizer {
         })
     }
 
-    /// Whether a token is a control token, so has no text. False for an id that is no token.
+    /// Whether a token is a control token, which has no text. False for an id without a token.
     pub fn is_control(&self, id: u32) -> bool {
         matches!(self.types.get(id as usize), Some(TokenType::Control | TokenType::Unknown))
     }

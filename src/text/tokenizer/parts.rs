@@ -1,0 +1,21 @@
+//! What `gguf` and `hugging_face` read off their files and `Tokenizer` is made of.
+
+use super::decoding::Decoding;
+use super::pipeline::{Added, Pipeline};
+use super::vocabulary::TokenType;
+
+/// A tokenizer of the crate's parts, before its tokens' bytes are known.
+pub(super) struct Parts {
+    pub pipeline: Pipeline,
+    pub decoding: Decoding,
+    /// By id; none for an id that is no token.
+    pub tokens: Vec<Option<String>>,
+    pub types: Vec<TokenType>,
+    pub added: Vec<Added>,
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+    pub pad: Option<u32>,
+    pub before: Vec<u32>,
+    pub after: Vec<u32>,
+    pub end_of_generation: Vec<u32>,
+}
