@@ -88,7 +88,7 @@ fn without_anchors(pattern: &str) -> &str {
     }
 }
 
-/// The first of what llguidance says: behind it stands the state of its parser.
+/// The first part of llguidance's message; the state of its parser follows.
 pub(crate) fn reason(error: &str) -> String {
     let end = ["\n<state>", "\n<non-verbose/>"].iter().filter_map(|mark| error.find(mark)).min();
     error[..end.unwrap_or(error.len())].trim().to_owned()

@@ -23,7 +23,7 @@ pub struct Matching {
 pub struct Advance {
     /// So many of them were allowed, and are taken in.
     pub taken: usize,
-    /// The only tokens that may follow, one behind the other, as far as the grammar leaves no choice. They are not taken in.
+    /// The tokens that must follow, one after the other, as far as the grammar leaves no choice. They are not taken in.
     pub forced: Vec<u32>,
     /// The text is complete: nothing but its end may follow.
     pub is_complete: bool,
@@ -87,7 +87,7 @@ impl Matching {
             Some(set) => set,
             None => self.matcher.compute_mask_or_eos().map_err(|error| reason(&error.to_string()))?,
         };
-        // The set may have bits of its own behind the vocabulary.
+        // The set may have more bits, after the vocabulary.
         for (at, (word, allowed)) in bits.iter_mut().zip(set.as_slice()).enumerate() {
             let inside = self.vocab_size.saturating_sub(32 * at);
             *word = if inside >= 32 { *allowed } else { allowed & ((1u32 << inside) - 1) };

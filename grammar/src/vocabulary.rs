@@ -36,16 +36,16 @@ pub struct Vocabulary<'a> {
     pub ends: &'a [u32],
 }
 
-/// The words whose bytes lie one behind the other.
+/// The words whose bytes lie one after the other.
 pub fn words_of<'a>(bytes: &'a [u8], lengths: &[u32]) -> Result<Vec<&'a [u8]>, String> {
     let mut rest = bytes;
     let mut words = Vec::with_capacity(lengths.len());
     for &length in lengths {
-        let Some((word, behind)) = rest.split_at_checked(length as usize) else {
+        let Some((word, after)) = rest.split_at_checked(length as usize) else {
             return Err("the tokens' lengths add up to more than their bytes".to_owned());
         };
         words.push(word);
-        rest = behind;
+        rest = after;
     }
     Ok(words)
 }
@@ -66,12 +66,17 @@ impl Trie {
                  bytes in all"
             ));
         }
-        let word = |(word, control): (&&[u8], &bool)| match control {
-            _ if word.len() > MAX_TOKEN_BYTES || word.is_empty() => Vec::new(),
-            true => [&[TokTrie::SPECIAL_TOKEN_MARKER], *word].concat(),
-            // The marker of special tokens is a byte that no text has.
-            false if word.contains(&TokTrie::SPECIAL_TOKEN_MARKER) => Vec::new(),
-            false => word.to_vec(),
+        let word = |(word, control): (&&[u8], &bool)| {
+            if word.len() > MAX_TOKEN_BYTES || word.is_empty() {
+                Vec::new()
+            } else if *control {
+                [&[TokTrie::SPECIAL_TOKEN_MARKER], *word].concat()
+            } else if word.contains(&TokTrie::SPECIAL_TOKEN_MARKER) {
+                // The marker of special tokens is a byte that no text has.
+                Vec::new()
+            } else {
+                word.to_vec()
+            }
         };
         let words: Vec<Vec<u8>> = vocabulary.words.iter().zip(vocabulary.control).map(word).collect();
         let ends: Vec<u32> = vocabulary.ends.iter().copied().filter(|&id| (id as usize) < count).collect();

@@ -20,7 +20,7 @@ pub struct WasmMatching(Matching);
 
 #[wasm_bindgen]
 impl WasmGrammars {
-    /// `bytes` are those of all tokens, one behind the other, `control` says which are control tokens, and `tokenize` makes ids, a
+    /// `bytes` are those of all tokens, one after the other, `control` says which are control tokens, and `tokenize` makes ids, a
     /// `Uint32Array`, of a string.
     #[wasm_bindgen(constructor)]
     pub fn new(

@@ -9,12 +9,11 @@ use super::tools::{End, Feed, Part, ToolFormat, Tools, channel_parser};
 /// How a model's answers are to be read.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerSettings {
-    /// Functions that may be called, and how the model writes that; none where a call would be plain text.
+    /// Functions that may be called, and how the model writes calls; `None` makes a call plain text.
     pub tools: Option<(&'static ToolFormat, Rc<Tools>)>,
-    /// Markers of the reasoning, and how the answer begins; none where it stays in the content.
+    /// Markers of the reasoning, and how the answer begins; `None` leaves the reasoning in the content.
     pub reasoning: Option<(ReasoningMarkers, Beginning)>,
-    /// The model writes in channels, whose markers are no part of what it says; with what the prompt holds of the first message.
-    /// Reasoning stays in the content where the flag is set.
+    /// For a model that writes in channels: what the prompt holds of the first message, and whether reasoning stays in the content.
     pub channels: Option<(String, bool)>,
 }
 
@@ -30,7 +29,7 @@ impl Answer {
             (Some((prompt, keeps_reasoning)), tools) => {
                 let tools = tools.map(|(_, tools)| tools).unwrap_or_default();
                 let mut parser = channel_parser(tools, keeps_reasoning);
-                // Of what the prompt says only the channel counts.
+                // The prompt opens the channel; its text is dropped.
                 parser.push(&prompt);
                 Some(parser)
             }

@@ -34,7 +34,7 @@ impl Grammar {
     }
 }
 
-/// The schema with llguidance's options for white space: a space behind each comma and colon and none elsewhere, as Python's `json`
+/// The schema with llguidance's options for white space: a space after each comma and colon and none elsewhere, as Python's `json`
 /// writes and models have read most. Where white space is free, small models lose themselves in it, and what is not free is forced
 /// and costs no step. A schema that has `x-guidance` of its own keeps it.
 pub fn laid_out(schema: Value) -> Value {

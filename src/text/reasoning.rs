@@ -27,14 +27,14 @@ impl ReasoningMarkers {
         KNOWN.into_iter().find(|markers| source.contains(markers.open) || source.contains(markers.close))
     }
 
-    /// Texts that may be control tokens and are to be seen.
+    /// Texts that may be control tokens, which the splitter has to see all the same.
     pub fn tokens(self) -> [&'static str; 2] {
         // Gemma 4 opens a channel, and then names it.
         let open = if self.open == "<|channel>thought" { "<|channel>" } else { self.open };
         [open, self.close]
     }
 
-    /// How an answer begins behind a prompt. `continued` is the part of the answer that the prompt holds already.
+    /// How an answer begins after a prompt. `continued` is the part of the answer that the prompt holds already.
     pub fn beginning(self, prompt: &str, continued: Option<&str>) -> Beginning {
         let prompt = prompt.trim_end();
         match continued {

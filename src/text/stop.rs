@@ -58,7 +58,7 @@ impl StopStrings {
         self.decide()
     }
 
-    /// Takes the next piece, in which none may end: a stop string that does is text. One that ends in a later piece may begin in it.
+    /// Takes the next piece, in which no stop string may end: one that does is text. It may begin here and end in a later piece.
     pub fn push_exempt(&mut self, piece: &str) -> StopProgress {
         if self.stopped || self.finder.is_none() {
             return self.push(piece);
@@ -87,7 +87,7 @@ impl StopStrings {
         }
     }
 
-    /// The end of the stream: what was held back is no stop string after all, unless a complete one waited for a longer.
+    /// The end of the stream: text that was held back is handed out, unless it holds a whole stop string that waited for a longer one.
     pub fn finish(&mut self) -> StopProgress {
         if self.stopped {
             return StopProgress::default();
@@ -104,7 +104,7 @@ impl StopStrings {
         }
     }
 
-    /// Where the first stop string begins that the held text has and that may end where it does, and which it is.
+    /// The first stop string in the held text that may end where it does: where it begins, and which it is.
     fn first(&self) -> Option<(usize, usize)> {
         let mut across = (0..self.exempt).filter(|&start| self.held.is_char_boundary(start));
         let across = across.find_map(|start| {
@@ -118,7 +118,7 @@ impl StopStrings {
         })
     }
 
-    /// Where the held text first has a proper beginning of a stop string that reaches to its end.
+    /// Where the end of the held text could be the beginning of a stop string.
     fn first_possible_beginning(&self) -> Option<usize> {
         let longest = self.stops.last().map_or(0, String::len);
         let earliest = self.held.len().saturating_sub(longest.saturating_sub(1));

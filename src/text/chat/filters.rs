@@ -184,7 +184,7 @@ fn last(value: Value) -> Result<Value, Error> {
     if value.kind() == ValueKind::Map { Ok(value.try_iter()?.last().unwrap_or_default()) } else { filters::last(value) }
 }
 
-/// `int(default=0, base=10)`: what is no number is the default.
+/// `int(default=0, base=10)`; the default replaces what is not a number.
 fn int(value: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Value, Error> {
     let mut arguments = Arguments::new(by_place, by_name);
     let default = arguments.next("default")?.unwrap_or_else(|| Value::from(0));
@@ -230,7 +230,7 @@ fn parse_int(text: &str, base: u32) -> Option<i128> {
     Some(if negative { -number } else { number })
 }
 
-/// `float(default=0.0)`: what is no number is the default.
+/// `float(default=0.0)`; the default replaces what is not a number.
 fn float(value: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Value, Error> {
     let mut arguments = Arguments::new(by_place, by_name);
     let default = arguments.next("default")?.unwrap_or_else(|| Value::from(0.0));

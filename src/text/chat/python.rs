@@ -168,7 +168,7 @@ fn slice(value: &Value, args: &[Value]) -> Result<Value, Error> {
         kind => return Err(Error::new(ErrorKind::InvalidOperation, format!("a {kind} cannot be sliced"))),
     };
     let len = items.len() as i64;
-    // Forwards the bounds lie from 0 to len, backwards from -1 to len - 1: the places before and behind the items.
+    // Forwards the bounds lie from 0 to len, backwards from -1 to len - 1: the places before and after the items.
     let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let bound = |bound: Option<i64>, default: i64| match bound {
         None => default,
@@ -367,7 +367,7 @@ pub(super) fn pad(text: &str, width: usize, fill: char, side: Side) -> String {
     let left = match side {
         Side::Left => missing,
         Side::Right => 0,
-        // Python puts the odd one on the left where the width is odd.
+        // Of an odd width Python puts the extra character on the left.
         Side::Both => missing / 2 + (missing & width & 1),
     };
     let mut padded = String::with_capacity(text.len() + missing);

@@ -53,7 +53,7 @@ pub(super) fn rewrite(source: &str) -> String {
     rewritten
 }
 
-/// Where a tag that begins at the start of `text` ends: behind the first `close` that is not inside of a string.
+/// Where a tag that begins at the start of `text` ends: after the first `close` that is not inside a string.
 fn tag_end(text: &str, close: &str) -> usize {
     let mut quote = None;
     let mut escaped = false;
@@ -127,7 +127,7 @@ fn rewrite_slices(expression: &str, rewritten: &mut String) {
     }
 }
 
-/// Takes `{%- word … %}` apart before and behind the word.
+/// Takes `{%- word … %}` apart before and after the word.
 fn statement_word(tag: &str) -> Option<(&str, &str, &str)> {
     let body = tag.strip_prefix("{%")?;
     let body = body.strip_prefix(['-', '+']).unwrap_or(body).trim_start();

@@ -16,7 +16,7 @@ pub const TOOL_TEMPLATE_NAME: &str = "tool_use";
 /// More than any published template has.
 const LARGEST_TEMPLATE: usize = 1 << 20;
 
-/// Files of a Hugging Face folder that may hold templates. Those that the folder doesn't have are none.
+/// Files of a Hugging Face folder that may hold templates; `None` for a file that the folder doesn't have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateFiles<'f> {
     pub tokenizer_config: Option<&'f [u8]>,
@@ -47,7 +47,7 @@ struct Named {
 }
 
 impl ChatTemplates {
-    /// The templates of a folder; none where it has none.
+    /// The templates of a folder, which may have none.
     pub fn from_files(files: &TemplateFiles) -> Result<Self> {
         let mut templates = Self::default();
         for (name, bytes) in

@@ -132,7 +132,7 @@ impl Decoding {
 }
 
 impl Stage {
-    /// The stage on a list that is not empty.
+    /// Applies the stage to a list that is not empty.
     fn apply(&self, row: Vec<String>) -> Result<Vec<String>> {
         match self {
             Stage::Fuse => Ok(vec![row.concat()]),

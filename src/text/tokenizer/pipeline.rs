@@ -93,7 +93,7 @@ fn check(added: &[Added]) -> Result<()> {
         }
     }
     // A token that takes the spaces after it may take another one away that is nothing but space, and that one would then
-    // begin behind its end.
+    // begin after its end.
     let takes_right = added.iter().find(|added| added.token.rstrip);
     let is_space = |added: &&Added| added.token.lstrip && added.token.content.chars().all(char::is_whitespace);
     if let (Some(right), Some(space)) = (takes_right, added.iter().find(is_space)) {

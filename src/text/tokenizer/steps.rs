@@ -1,7 +1,7 @@
 //! The normalizers and pre-tokenizers of a tokenizer.json, checked before the crate gets to see them.
 //!
-//! Expressions run here instead of in the crate, which ends a search without a word where an expression gives up: the rest
-//! of the text would stay uncut. And the crate panics on some values, which `panic = "abort"` would make the page's end.
+//! Expressions run here instead of in the crate. Where an expression gives up, the crate ends the search silently and leaves the rest
+//! of the text uncut. It also panics on some values, and with `panic = "abort"` a panic ends the page.
 
 use std::sync::OnceLock;
 

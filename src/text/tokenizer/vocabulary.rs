@@ -23,7 +23,7 @@ pub struct Vocabulary {
     pub eos: Option<u32>,
     pub unk: Option<u32>,
     pub pad: Option<u32>,
-    /// Separator, behind a text for an encoder.
+    /// Separator, after a text for an encoder.
     pub sep: Option<u32>,
     /// More tokens that end a turn: `eot_token_id`, `eom_token_id`.
     pub ends: Vec<u32>,

@@ -1,5 +1,5 @@
-//! Grammars of arguments that are not one JSON object: in tags, as Python's keywords, or as objects without quotes. What a schema says
-//! that such a notation can't be held to is refused.
+//! Grammars of arguments that are not one JSON object: in tags, as Python's keywords, or as objects without quotes. A schema that such
+//! a grammar can't enforce is refused.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ pub(super) fn tagged(lark: &mut Lark, tool: &Tool, tags: &Tags) -> Result<String
     Ok(format!("{} {properties} {}", lark.text(&head), lark.text(tags.function_close)))
 }
 
-/// A value in tags, from behind its key, of which the schema says whether it is a text.
+/// A value in tags, from after its key, for which the schema says whether it is a text.
 fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &Tags) -> Result<String> {
     let line = if tags.lines { "\n" } else { "" };
     let between = if tags.value.is_empty() { String::new() } else { format!("\n{}", tags.value) };
@@ -53,7 +53,7 @@ fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &
             _ => plain.push(vec![word(one)?]),
         }
     }
-    // A text that would be read as a value of another type is none.
+    // A text that the parser would read as a value of another type is not allowed.
     let mut others: Vec<String> = types.iter().filter_map(|name| read_as(name)).map(str::to_owned).collect();
     if tags.lines {
         others.push("~/(?s:.*)\\r/".to_owned());
@@ -231,7 +231,7 @@ fn unwritable<T>() -> Result<T> {
     bail!(InvalidRequest, "the name can't be written in this model's notation of arguments; choose another")
 }
 
-/// Properties one behind the other, in the order of the schema; those that are not required may be left out. `property` writes one,
+/// Properties one after the other, in the order of the schema; those that are not required may be left out. `property` writes one,
 /// and `comma` stands between two.
 fn properties(
     lark: &mut Lark,
@@ -240,7 +240,7 @@ fn properties(
     mut property: impl FnMut(&mut Lark, &Property) -> Result<String>,
 ) -> Result<String> {
     // From the last one on: what follows a property, where one was written already and where none was.
-    let (mut behind_some, mut behind_none) = (String::new(), String::new());
+    let (mut after_some, mut after_none) = (String::new(), String::new());
     for one in schema::properties(object)?.iter().rev() {
         let written = property(lark, one).map_err(|error| error.context(format!("the property {:?}", one.name)))?;
         let choice = |lark: &mut Lark, body: String, other: &str| match (one.is_required, other) {
@@ -249,13 +249,13 @@ fn properties(
             (false, other) => lark.rule(&format!("{body} | {other}")),
         };
         let separator = lark.text_or_nothing(comma);
-        let some = format!("{separator}{written} {behind_some}");
-        let none = format!("{written} {behind_some}");
-        let next_some = choice(lark, some, &behind_some);
-        behind_none = choice(lark, none, &behind_none);
-        behind_some = next_some;
+        let some = format!("{separator}{written} {after_some}");
+        let none = format!("{written} {after_some}");
+        let next_some = choice(lark, some, &after_some);
+        after_none = choice(lark, none, &after_none);
+        after_some = next_some;
     }
-    Ok(behind_none)
+    Ok(after_none)
 }
 
 /// The schema of a property, which may refer to definitions beside it.

@@ -1,5 +1,5 @@
-//! Calls between markers, as JSON or as Python, which most families have: one state machine for all of them, told which markers.
-//! Where a family does without markers, an answer that begins with a call is one.
+//! Calls between markers, as JSON or as Python, which most families write: one state machine, with the markers as data. A family may
+//! do without markers: an answer that begins with a call is then a call.
 
 use serde_json::Value;
 

@@ -130,7 +130,7 @@ impl CallReader {
             State::FirstKey if c == '}' => return self.closed(out),
             State::FirstKey | State::NextKey => return Err("a key in quotes is wanted".to_owned()),
             State::Colon(field) if c == ':' => self.state = State::Value(*field),
-            State::Colon(_) => return Err("a colon is wanted behind a key".to_owned()),
+            State::Colon(_) => return Err("a colon is wanted after a key".to_owned()),
             State::Value(field) => {
                 let field = *field;
                 return self.value(field, c, out);
@@ -199,7 +199,7 @@ impl CallReader {
 
     fn value_ended(&mut self, fed: Fed, c: char, out: &mut Output) -> Result<bool, String> {
         self.state = State::AfterValue;
-        if fed == Fed::Behind { self.feed(c, out) } else { Ok(false) }
+        if fed == Fed::Before { self.feed(c, out) } else { Ok(false) }
     }
 
     fn named(&mut self, name: String, out: &mut Output) -> Result<(), String> {

@@ -266,8 +266,8 @@ fn value(rest: &mut &str, depth: usize) -> Option<Value> {
         }
         _ => {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.' | '_'));
-            let (word, behind) = rest.split_at(end.unwrap_or(rest.len()));
-            *rest = behind;
+            let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+            *rest = after;
             match word {
                 "True" | "true" => Some(Value::Bool(true)),
                 "False" | "false" => Some(Value::Bool(false)),
@@ -278,19 +278,19 @@ fn value(rest: &mut &str, depth: usize) -> Option<Value> {
     }
 }
 
-/// Reads what stands between brackets, with commas between and perhaps one behind.
+/// Reads what stands between brackets, with commas between and perhaps one after.
 fn elements_until(rest: &mut &str, close: char, mut element: impl FnMut(&mut &str) -> Option<()>) -> Option<()> {
     *rest = &rest[1..];
     loop {
         *rest = rest.trim_start();
-        if let Some(behind) = rest.strip_prefix(close) {
-            *rest = behind;
+        if let Some(after) = rest.strip_prefix(close) {
+            *rest = after;
             return Some(());
         }
         element(rest)?;
         *rest = rest.trim_start();
         match rest.strip_prefix(',') {
-            Some(behind) => *rest = behind,
+            Some(after) => *rest = after,
             None if rest.starts_with(close) => {}
             None => return None,
         }
@@ -304,8 +304,8 @@ fn string(rest: &mut &str) -> Option<String> {
     let mut text = String::new();
     let mut left = &rest[quotes.len()..];
     loop {
-        if let Some(behind) = left.strip_prefix(quotes) {
-            *rest = behind;
+        if let Some(after) = left.strip_prefix(quotes) {
+            *rest = after;
             return Some(text);
         }
         let mut characters = left.chars();

@@ -180,5 +180,5 @@ pub(super) fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// The longest text that may stand for a name before it is given up to look for its end.
+/// A name or an id may be this long. Then the search for its end is given up.
 pub(super) const MAX_HEAD: usize = 256;

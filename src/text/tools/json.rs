@@ -1,4 +1,4 @@
-//! JSON character by character (RFC 8259): tells where a value ends and what is no JSON, before the whole of it is there.
+//! JSON character by character (RFC 8259): tells where a value ends, and refuses what is not JSON as soon as that is known.
 //!
 //! One leniency: models write line breaks and tabs into strings as they are. They are escaped, so that what comes out is JSON.
 
@@ -101,7 +101,7 @@ pub(super) enum Fed {
     /// It was the value's last one.
     Last,
     /// The value, a number, ended before it.
-    Behind,
+    Before,
 }
 
 /// Reads one value.
@@ -117,11 +117,11 @@ impl Scanner {
         Self { state: State::Value, open: Vec::new() }
     }
 
-    /// Takes a character, and appends to `written` what JSON has in its place.
+    /// Takes a character, and appends it to `written` as JSON writes it.
     pub fn feed(&mut self, c: char, written: &mut String) -> Result<Fed, &'static str> {
         let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
         let next = match self.state {
-            State::Done => return Ok(Fed::Behind),
+            State::Done => return Ok(Fed::Before),
             State::Text(is_key) => {
                 match c {
                     '"' if is_key => self.state = State::Colon,
@@ -151,11 +151,11 @@ impl Scanner {
             State::SecondHalf(_) | State::SecondEscape(_) => return Err(HALF),
             State::Number(number) => match number.next(c) {
                 Some(next) => State::Number(next),
-                // Behind a leading zero no digit may come.
+                // No digit may follow a leading zero.
                 None if number.is_whole() && !c.is_ascii_digit() => {
                     self.value_ended();
                     return match self.state {
-                        State::Done => Ok(Fed::Behind),
+                        State::Done => Ok(Fed::Before),
                         _ => self.feed(c, written),
                     };
                 }
@@ -176,7 +176,7 @@ impl Scanner {
                 _ => return Err("a key in quotes is wanted"),
             },
             State::Colon if c == ':' => State::Value,
-            State::Colon => return Err("a colon is wanted behind a key"),
+            State::Colon => return Err("a colon is wanted after a key"),
             State::AfterElement => match (c, self.open.last()) {
                 (',', Some(true)) => State::Key,
                 (',', Some(false)) => State::Value,
@@ -241,7 +241,7 @@ mod tests {
             match scanner.feed(c, &mut written)? {
                 Fed::Taken => {}
                 Fed::Last => return Ok((written, ended[at + c.len_utf8()..ended.len() - 1].to_owned())),
-                Fed::Behind => return Ok((written, ended[at..ended.len() - 1].to_owned())),
+                Fed::Before => return Ok((written, ended[at..ended.len() - 1].to_owned())),
             }
         }
         Err("it is not over")

@@ -1,8 +1,8 @@
 //! What the parsers of tool calls write to, and the loop that feeds them: text goes in as it comes, in any pieces, and parts of an
 //! answer come out. However the text is cut, the parts together are the same.
 //!
-//! Invariant: of the text nothing is lost. What belongs to a call is kept until the call is whole; where it turns out to be none,
-//! or a broken one, it comes out as content.
+//! Invariant: no text is lost. The text of a call is kept until the call is whole; if the call is broken, its text comes out as
+//! content.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ pub enum Part {
     Arguments(String),
     /// The call is whole.
     CallEnd,
-    /// What looked like a call is none. Its text follows as content.
+    /// What looked like a call is not one. Its text follows as content.
     Malformed {
         text: String,
         reason: String,
@@ -39,7 +39,7 @@ pub enum End {
     Cut,
 }
 
-/// Why a call is none.
+/// Why a call is broken.
 pub(in crate::text) struct Broken {
     /// How much of the text has been taken.
     pub used: usize,
@@ -59,7 +59,7 @@ impl From<(usize, String)> for Broken {
     }
 }
 
-/// The name of a function, unless it holds what only other text would.
+/// The name of a function, if a name can look like that.
 pub(super) fn function_name(text: &str) -> Result<&str, Broken> {
     if text.is_empty() || text.contains(['<', '\n', '{']) {
         return Err(Broken::at(0, "the name of a function is wanted"));
@@ -69,8 +69,8 @@ pub(super) fn function_name(text: &str) -> Result<&str, Broken> {
 
 /// How one family writes tool calls.
 pub(in crate::text) trait Syntax {
-    /// Takes from the beginning of `text`, which is not empty, what is certain, and gives how many bytes that was: 0 where more text
-    /// is wanted. With `ended` nothing follows.
+    /// Takes what is certain from the beginning of `text`, which is not empty, and returns how many bytes that was; 0 asks for more
+    /// text. With `ended` nothing follows.
     fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken>;
     /// Goes back to plain text, after a broken call.
     fn reset(&mut self);
@@ -85,12 +85,12 @@ pub(in crate::text) trait Syntax {
 pub(in crate::text) struct Output {
     pub tools: Rc<Tools>,
     parts: Vec<Part>,
-    /// White space at the end of the content so far, which is no part of it if a call follows.
+    /// White space at the end of the content so far; it is dropped if a call follows.
     space: String,
     /// The text of the call or block under way.
     raw: String,
     in_block: bool,
-    /// That it is a call is a guess: if not, nothing is wrong.
+    /// That it is a call is a guess. A wrong guess is no error.
     is_guess: bool,
     /// A call has begun and not ended.
     in_call: bool,
@@ -117,7 +117,7 @@ impl Output {
     /// Text that is no part of a call.
     pub fn text(&mut self, text: &str) {
         let kept = text.trim_end();
-        // Between calls and behind them white space only separates.
+        // Between calls and after them white space only separates.
         let dropped = self.calls > 0 && !self.has_content;
         if kept.is_empty() {
             if !dropped {
@@ -153,7 +153,7 @@ impl Output {
         (self.in_block, self.is_guess) = (true, false);
     }
 
-    /// The same where it may as well be something else.
+    /// The same for text that may turn out to be something else.
     pub fn guess(&mut self) {
         (self.in_block, self.is_guess) = (true, true);
     }

@@ -1,5 +1,5 @@
-//! What a JSON schema says of values that are not written as JSON: one kind of value after the other, each with the keywords that are
-//! about it, references followed. A keyword that could only be left out of account is refused by its name.
+//! What a JSON schema says about values that are not written as JSON: kind by kind, each with its keywords, references followed. A keyword
+//! that can't be enforced is refused by its name.
 //!
 //! Source: https://json-schema.org/draft/2020-12/json-schema-validation
 
@@ -20,7 +20,7 @@ const OF_OBJECTS: [&str; 6] =
     ["properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"];
 /// Keywords that say which schema holds.
 const APPLICATORS: [&str; 4] = ["$ref", "anyOf", "oneOf", "allOf"];
-/// Keywords that no grammar here holds a value to. What is in none of these lists only describes.
+/// Keywords that no grammar here enforces. A keyword in none of these lists only describes.
 const REFUSED: [&str; 17] = [
     "not",
     "if",
@@ -44,7 +44,7 @@ const REFUSED: [&str; 17] = [
 /// Deeper references, objects and lists are refused: a schema may refer to itself.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// Values of one kind, and the keywords about them. A `const` is there as an `enum` of one.
+/// Values of one kind, and the keywords about them. A `const` becomes an `enum` of one value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Values {
     pub kind: Kind,
@@ -263,7 +263,7 @@ pub(super) fn properties(object: &Values) -> Result<Vec<Property>> {
         Some(Value::Object(named)) => named
             .iter()
             .map(|(name, schema)| (name, schema, required.contains(&name.as_str())))
-            // One that must not be there is left out.
+            // A property that must be absent is left out.
             .filter(|(_, schema, is_required)| *is_required || **schema != Value::Bool(false))
             .map(|(name, schema, is_required)| Property { name: name.clone(), schema: schema.clone(), is_required })
             .collect(),

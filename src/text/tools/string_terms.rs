@@ -1,5 +1,5 @@
-//! What a JSON schema says of a text that stands in an answer as it is, without quotes: as terms of a terminal in llguidance's Lark,
-//! all of which hold.
+//! A JSON schema's keywords about a text that stands in an answer without quotes, as terms of a terminal in llguidance's Lark. The text
+//! has to match all of them.
 //!
 //! Sources: https://json-schema.org/draft/2020-12/json-schema-validation (6.3 and 7.3), ECMA-262 for patterns.
 

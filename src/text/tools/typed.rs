@@ -38,7 +38,7 @@ impl ValueEnd {
             match scanner.feed(c, &mut String::new()) {
                 Ok(Fed::Taken) => {}
                 Ok(_) => self.json = None,
-                // Something else that only begins so.
+                // It only began like JSON.
                 Err(_) => return Some(first),
             }
             self.searched += c.len_utf8();
@@ -67,7 +67,7 @@ fn may_be_json(text: &str, types: Option<&[Kind]>) -> bool {
     types.is_none_or(|types| types.contains(&kind))
 }
 
-/// What a text means, of which the types are known or not.
+/// The value that a text stands for, by the types that are allowed, if they are known.
 pub(super) fn typed(text: &str, types: Option<&[Kind]>) -> Value {
     let parsed = serde_json::from_str(text.trim()).ok().or_else(|| literal(text));
     let allows = |name: &str| types.is_none_or(|types| types.contains(&name));
