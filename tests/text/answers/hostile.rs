@@ -113,6 +113,7 @@ fn time(settings: &AnswerSettings, begin: &str, filler: &str, length: usize) -> 
 
 /// Whatever a call breaks off in, and whatever follows without an end, costs a character as much as any other.
 #[test]
+#[ignore = "compares times, for which the machine has to be idle"]
 fn what_has_no_end_takes_linear_time() {
     let all = std::env::var("RILLM_EVERY_CUT").is_ok();
     let thinking = AnswerSettings {
