@@ -55,6 +55,8 @@ const STEPS = {
   lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
   clippy: () => clippy(),
   'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown'),
+  // What is generated from the Rust structs; `npm run types` writes it.
+  types: () => run('cargo', ['test', '--locked', '--lib', 'engine::api::typescript']),
   native: (file) => nativeTests(file),
   package: () => startBuild().finished(),
   typecheck: async () => {

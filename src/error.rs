@@ -10,11 +10,11 @@ use std::fmt;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal,)*) => {
         /// What went wrong, as a stable name that programs may compare (`Code::as_str`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Code { $($(#[$doc])* $variant,)* }
+        pub enum Code { $($(#[doc = $doc])* $variant,)* }
 
         impl Code {
             /// Every code, for documentation and tests.
@@ -23,6 +23,12 @@ macro_rules! codes {
             /// The name that JavaScript sees in `EngineError.code`.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $name,)* }
+            }
+
+            /// What its documentation says, which goes to JavaScript and to the README.
+            #[cfg(test)]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$variant => concat!($($doc),*).trim(),)* }
             }
         }
     };
@@ -93,10 +99,12 @@ codes! {
     ContextLengthExceeded = "context_length_exceeded",
     /// Logits or weights hold NaN or infinity where a number is needed.
     NumericalError = "numerical_error",
-    /// A logits processor of the caller's failed, or gave something else than logits.
+    /// A logits processor threw (`cause` is what it threw), or gave something else than logits.
     LogitsProcessor = "logits_processor",
-    /// A WebAssembly module of the package did not load.
+    /// The WebAssembly file could not be fetched or compiled.
     WasmUnavailable = "wasm_unavailable",
+    /// The worker script did not start: not found, or forbidden by a content security policy. Only JavaScript can tell.
+    WorkerUnavailable = "worker_unavailable",
     /// The object was disposed of.
     Disposed = "disposed",
     /// A fault of this library.

@@ -1,59 +1,15 @@
 // Answers, whole and in chunks, in OpenAI's shapes.
 
-import type { MalformedToolCall, ToolCallDelta, ToolCallResult } from './messages.js';
+import type { FinishReason, MalformedToolCall, Timings, TokenLogprob as EngineTokenLogprob, ToolCallDelta, Usage } from './generated/answers.js';
+import type { ToolCallResult } from './messages.js';
 
-/**
- * `stop`: the model ended its turn, or what `stop` or `stop_token_ids` names came. `tool_calls`: the same, with whole calls in the answer.
- * `length`: the most tokens, or the end of the context. `cancelled`: by the caller; an extension.
- */
-export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'cancelled';
+export type { FinishReason, Timings, Usage } from './generated/answers.js';
 
 /** A completion calls nothing. */
 export type CompletionFinishReason = Exclude<FinishReason, 'tool_calls'>;
 
-export interface Usage {
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  /** Of `prompt_tokens`, those that were still in the KV cache. */
-  prompt_tokens_details: { cached_tokens: number };
-  /** Of `completion_tokens`, those that are reasoning, with its markers. */
-  completion_tokens_details: { reasoning_tokens: number };
-}
-
-/** How long it took. An extension of OpenAI's shapes. */
-export interface Timings {
-  prompt_ms: number;
-  prompt_tokens_per_s: number;
-  decode_ms: number;
-  tokens_per_s: number;
-  /** Tokens of the prompt that were still in the KV cache. */
-  cached_prompt_tokens: number;
-  /** With `speculation`: tokens of drafts that were verified. */
-  draft_tokens?: number;
-  /** With `speculation`: tokens of drafts that were right. */
-  accepted_draft_tokens?: number;
-  /** With `context_shift`: how often the context was full. */
-  context_shifts?: number;
-  /** With `context_shift`: tokens of the prompt and the answer that were dropped to make room. */
-  dropped_tokens?: number;
-  /** Under a grammar: tokens that it left no choice about. */
-  forced_tokens?: number;
-  /** Under a grammar: steps that ran ahead with a mask that turned out to be another, and were done again. */
-  missed_masks?: number;
-  /** Under a grammar: steps that ran for nothing because of that. */
-  dropped_steps?: number;
-}
-
 /** A token and how probable the model found it. */
-export interface TokenLogprob {
-  /** U+FFFD stands for what is part of a character; a control token is as it is written. */
-  token: string;
-  /** The token's bytes in UTF-8. */
-  bytes: number[];
-  /** Natural logarithm of its probability, at least -9999. */
-  logprob: number;
-}
+export type TokenLogprob = Omit<EngineTokenLogprob, 'id'>;
 
 export interface ChatLogprobs {
   /** One for each of `token_ids`. */

@@ -3,6 +3,7 @@
 
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
+import { LOAD_OPTIONS, type LoadOptions as LoadData } from './generated/loading.js';
 import { RunningGeneration } from './generation.js';
 import { ProcessorCalls } from './logits_processor.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
@@ -78,12 +79,10 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, draft, chatTemplate, autotune, grammarWasmUrl } = options;
+    const { onProgress, signal, worker = true, draft, grammarWasmUrl } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions = hostOptionsOf(options);
     if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
-    if (chatTemplate !== undefined) hostOptions.chatTemplate = chatTemplate;
-    if (autotune !== undefined) hostOptions.autotune = autotune;
     if (grammarWasmUrl !== undefined) hostOptions.grammarWasmUrl = resolveUrl(grammarWasmUrl, 'grammarWasmUrl');
     if (signal?.aborted) throw abortError(signal, 'loading the model');
 
@@ -278,17 +277,12 @@ function tokenIds(ids: ArrayLike<number>): Uint32Array {
   return Uint32Array.from(array);
 }
 
-/** What loading and inspecting are both told. */
-function hostOptionsOf(options: InspectOptions): HostLoadOptions {
-  const { quantize, wasmUrl, contextLength, maxSequences, precision, kvCache, powerPreference, forceFallbackAdapter } = options;
-  const hostOptions: HostLoadOptions = {};
-  if (quantize !== undefined) hostOptions.quantize = quantize;
-  if (wasmUrl !== undefined) hostOptions.wasmUrl = resolveUrl(wasmUrl, 'wasmUrl');
-  if (contextLength !== undefined) hostOptions.contextLength = contextLength;
-  if (maxSequences !== undefined) hostOptions.maxSequences = maxSequences;
-  if (precision !== undefined) hostOptions.precision = precision;
-  if (kvCache !== undefined) hostOptions.kvCache = kvCache;
-  if (powerPreference !== undefined) hostOptions.powerPreference = powerPreference;
-  if (forceFallbackAdapter !== undefined) hostOptions.forceFallbackAdapter = forceFallbackAdapter;
-  return hostOptions;
+/** The options that the wasm reads, of those that were given. */
+function dataOf(options: LoadData): LoadData {
+  const given = LOAD_OPTIONS.filter((name) => options[name] !== undefined);
+  return Object.fromEntries(given.map((name) => [name, options[name]]));
+}
+
+function hostOptionsOf({ wasmUrl, ...options }: InspectOptions): HostLoadOptions {
+  return { ...dataOf(options), ...(wasmUrl === undefined ? {} : { wasmUrl: resolveUrl(wasmUrl, 'wasmUrl') }) };
 }

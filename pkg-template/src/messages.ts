@@ -1,5 +1,7 @@
 // What a chat is made of: messages, tools and calls.
 
+export type { MalformedToolCall, ToolCallDelta } from './generated/answers.js';
+
 export interface TextPart {
   type: 'text';
   text: string;
@@ -43,20 +45,4 @@ export interface ToolCallResult {
   id: string;
   type: 'function';
   function: { name: string; arguments: string };
-}
-
-/** A piece of a call: the first one of each `index` has the id and the name, and the pieces of `arguments` together are JSON. */
-export interface ToolCallDelta {
-  index: number;
-  id?: string;
-  type?: 'function';
-  function: { name?: string; arguments: string };
-}
-
-/** What looked like a call and is none. Its text is in `content`. */
-export interface MalformedToolCall {
-  /** The call whose beginning was streamed already, and which is not to be made. */
-  index?: number;
-  text: string;
-  reason: string;
 }

@@ -1,7 +1,8 @@
 // Where models come from and what is said about them before they are loaded: types only.
 
-import type { ErrorCode } from './errors.js';
-import type { AdapterInfo } from './types.js';
+import type { LoadOptions as LoadData } from './generated/loading.js';
+
+export type { Inspection } from './generated/loading.js';
 
 /**
  * What a model is loaded from:
@@ -49,61 +50,16 @@ export interface HubOptions {
   endpoint?: string | URL | undefined;
 }
 
-export interface InspectOptions {
+/** As in `LoadOptions`: `weight_bytes` and `kv_cache_bytes` depend on some of them. */
+export interface InspectOptions extends Omit<LoadData, 'autotune' | 'chatTemplate'> {
   /** Of a folder, the file that is the model. */
   file?: string | undefined;
   hub?: HubOptions | undefined;
   signal?: AbortSignal | undefined;
-  /** As of `load`: `weight_bytes` is for weights that are quantised so. */
-  quantize?: Quantization | undefined;
-  /** Tokens that `kv_cache_bytes` is to be for. */
-  contextLength?: number | undefined;
-  /** Sequences that `kv_cache_bytes` is to be for. Default: 1. */
-  maxSequences?: number | undefined;
-  /** As in `LoadOptions`: `kv_cache_bytes` depends on both. */
-  precision?: 'fast' | 'exact' | undefined;
-  kvCache?: 'f16' | 'f32' | 'q8_0' | undefined;
   /** Inspect in a worker, as `load` does. Default: true. */
   worker?: boolean | undefined;
-  powerPreference?: 'high-performance' | 'low-power' | undefined;
-  forceFallbackAdapter?: boolean | undefined;
   wasmUrl?: string | URL | undefined;
 }
 
-/** What the headers of a model say. What only a supported architecture tells is missing for others. */
-export interface Inspection {
-  name?: string;
-  format: 'gguf' | 'safetensors';
-  /** As GGUF files call it: `llama`, `qwen2`. */
-  architecture: string;
-  /** Of all tensors in the files. */
-  parameters: number;
-  /** The type of most of the bytes: `Q4_K`, `BF16`. */
-  quantization: string;
-  /** Bytes in the files by type of tensor. */
-  tensor_types: Record<string, number>;
-  /** How many files hold the tensors. */
-  files: number;
-  /** Of these files, in bytes. */
-  file_bytes: number;
-  layers?: number;
-  vocab_size?: number;
-  embedding_length?: number;
-  /** Tokens that the model was trained for. */
-  trained_context_length?: number;
-  /** Tokens that `kv_cache_bytes` is for: what was asked for, or what `load` takes by itself. */
-  context_length?: number;
-  /** Bytes of the weights on the GPU. */
-  weight_bytes?: number;
-  kv_cache_bytes?: number;
-  /** The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU. */
-  adapter?: AdapterInfo & { max_buffer_bytes: number; max_binding_bytes: number };
-  /**
-   * What loading it here would end in. Without it, nothing that can be known beforehand speaks against loading; how much memory a
-   * GPU has, WebGPU does not tell.
-   */
-  problem?: { code: ErrorCode; message: string };
-}
-
 /** Formats that weights can be quantised to while they are loaded. */
-export type Quantization = 'q8_0' | 'q4_0';
+export type Quantization = NonNullable<LoadData['quantize']>;

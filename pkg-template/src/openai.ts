@@ -24,7 +24,7 @@ export interface SplitRequest {
   generation: object;
   stream: boolean;
   includeUsage: boolean;
-  /** How many answers are asked for; the engine says whether there may be so many. */
+  /** How many answers are asked for; the engine says whether that is too many. */
   choices: number;
 }
 

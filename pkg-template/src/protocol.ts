@@ -3,50 +3,11 @@
 import type { ErrorData } from './errors.js';
 import type { HostSource } from './source.js';
 import type { ProcessorCall } from './logits_processor.js';
-import type {
-  EmbeddingUsage,
-  EngineStats,
-  FinishReason,
-  Inspection,
-  KernelUse,
-  LoadProgress,
-  MalformedToolCall,
-  ModelInfo,
-  Timings,
-  TokenizeOptions,
-  ToolCallDelta,
-  Usage,
-} from './types.js';
+import type { Chunk } from './generated/answers.js';
+import type { LoadOptions as LoadData } from './generated/loading.js';
+import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
-/** A piece of the text of one choice. The last one of each says why it is the last, and the last one of all has usage and timings. */
-export interface Chunk {
-  /** Which of the choices. */
-  index: number;
-  text: string;
-  reasoning?: string;
-  tool_calls?: ToolCallDelta[];
-  malformed_tool_calls?: MalformedToolCall[];
-  token_ids: number[];
-  /** Where they were asked for, one for each token. */
-  logprobs?: TokenLogprobs[];
-  finish_reason?: FinishReason;
-  stop_reason?: string | number;
-  usage?: Usage;
-  timings?: Timings;
-}
-
-export interface TokenLogprob {
-  id: number;
-  token: string;
-  bytes: number[];
-  logprob: number;
-}
-
-export interface TokenLogprobs extends TokenLogprob {
-  top: TokenLogprob[];
-  /** Where the token's text begins in that of the choice. */
-  offset: number;
-}
+export type { Chunk, TokenLogprob, TokenLogprobs } from './generated/answers.js';
 
 export type GenerationKind = 'chat' | 'completion';
 
@@ -60,17 +21,8 @@ export interface Generation {
   release(): Promise<void>;
 }
 
-export interface HostLoadOptions {
-  quantize?: 'q8_0' | 'q4_0';
-  contextLength?: number;
-  maxSequences?: number;
+export interface HostLoadOptions extends LoadData {
   draft?: HostSource;
-  chatTemplate?: string;
-  precision?: 'fast' | 'exact';
-  kvCache?: 'f16' | 'f32' | 'q8_0';
-  powerPreference?: 'high-performance' | 'low-power';
-  forceFallbackAdapter?: boolean;
-  autotune?: 'auto' | 'always' | 'off';
   wasmUrl?: string;
   grammarWasmUrl?: string;
 }
@@ -81,7 +33,7 @@ export interface TensorData {
   dtype: string;
 }
 
-/** The vectors of all inputs of a request, one behind the other. */
+/** The vectors of all inputs of a request, one after the other. */
 export interface EmbeddingsData {
   values: Float32Array;
   dimensions: number;

@@ -29,7 +29,7 @@ export class RequestQueue {
     this.#most = most;
   }
 
-  /** Resolves when it is this request's turn, in the order of the calls: when so many places are free. */
+  /** Resolves when it is this request's turn, in the order of the calls: when enough places are free. */
   turn(signal?: AbortSignal, places = 1): Promise<Turn> {
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) return reject(this.#closed);

@@ -3,6 +3,7 @@
 
 import init, * as glue from './wasm/rillm.js';
 import { EngineError, toEngineError } from './errors.js';
+import type { LoadOptions as LoadData } from './generated/loading.js';
 import type { Chunk, EmbeddingsData } from './protocol.js';
 import type { HostSource } from './source.js';
 import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
@@ -26,15 +27,7 @@ export interface WasmTensor {
   free(): void;
 }
 
-export interface WasmLoadOptions {
-  quantize?: 'q8_0' | 'q4_0';
-  contextLength?: number;
-  chatTemplate?: string;
-  precision?: 'fast' | 'exact';
-  kvCache?: 'f16' | 'f32' | 'q8_0';
-  powerPreference?: 'high-performance' | 'low-power';
-  forceFallbackAdapter?: boolean;
-  autotune?: 'auto' | 'always' | 'off';
+export interface WasmLoadOptions extends LoadData {
   /** What `tunings()` of an earlier load gave; anything else is passed over. */
   tunings?: string;
   signal?: AbortSignal;
@@ -81,7 +74,7 @@ export interface WasmTensorInfo {
 
 /** A GPU device; tensors and kernels are ids of it. */
 export interface WasmGpu {
-  /** The number by which a shape is named in other calls, as long as no more than so many others are asked for. */
+  /** The number by which a shape is named in other calls, until more others are asked for than are kept. */
   shape(dims: Uint32Array): number;
   tensor(bytes: Uint8Array, shape: number, dtype: DType): number;
   fill(shape: number, dtype: DType, value: number): number;

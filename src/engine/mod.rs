@@ -19,9 +19,10 @@ pub use api::chunk::{
     Chunk, CompletionTokensDetails, FinishReason, FunctionDelta, MalformedToolCall, StopReason, Timings, ToolCallDelta,
     Usage,
 };
-pub use api::embeddings::{EmbeddingRequest, EmbeddingUsage, Embeddings, Input};
+pub use api::embeddings::{EmbeddingUsage, Embeddings};
 pub use api::logprobs::{TokenLogprob, TokenLogprobs};
 pub use api::request;
+pub use api::request::{EmbeddingRequest, Input};
 pub use generation::Generation;
 pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};

@@ -7,6 +7,7 @@ pub(super) const STORAGE_BUFFERS: u32 = 8;
 
 /// Which adapter runs, in the words of WebGPU's GPUAdapterInfo.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct AdapterInfo {
     /// The maker, such as `nvidia`; natively the PCI id of the maker.
     pub vendor: String,
@@ -16,21 +17,21 @@ pub struct AdapterInfo {
     pub device: String,
     /// The adapter's name for people; empty in most browsers.
     pub description: String,
-    /// A software adapter.
+    /// True where the adapter runs in software.
     pub is_fallback: bool,
     /// The optional features that are switched on.
     pub features: Vec<String>,
-    /// The products of small matrices that a subgroup computes at once, where the adapter offers them. No kernel takes them, and
-    /// the feature is not switched on.
+    /// Products of small matrices that a subgroup computes at once, where the browser tells of them. They are not used yet.
     pub subgroup_matrices: Vec<SubgroupMatrix>,
 }
 
-/// A product of matrices that a subgroup computes at once: [m, k] × [k, n], as the adapter's `subgroupMatrixConfigs` have it.
+/// A product [m, k] × [k, n], as in GPUAdapterInfo's experimental `subgroupMatrixConfigs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct SubgroupMatrix {
-    /// Of the factors: `f16`, `i8` and so on.
+    /// Type of the factors' elements, such as `f16`.
     pub component: String,
-    /// Of the product.
+    /// Type of the product's elements.
     pub result: String,
     /// Rows of the left factor and of the product.
     pub m: u32,

@@ -1,7 +1,11 @@
 //! What a caller may ask of a device.
 
+use serde::Deserialize;
+
 /// Which adapter to take where there are several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
 pub enum PowerPreference {
     /// The adapter that saves power, as a rule the integrated GPU.
     LowPower,

@@ -16,20 +16,22 @@ use super::raw::RawDevice;
 /// A query set holds this many timestamps (the limit of WebGPU's specification), two for each dispatch.
 const MAX_QUERIES: u32 = 4096;
 
-/// What one kernel took while profiling was on.
+/// GPU time of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct KernelTime {
     /// How often it ran.
     pub dispatches: u64,
     /// What all of these took.
     pub nanoseconds: u64,
-    /// Bytes of the buffers that were bound for reading only, summed over the dispatches. A kernel that reads all of its
-    /// input reads so much, as a mat-vec its weights; one that picks rows, such as a gather, reads less.
+    /// Bytes of the tensors that were bound for reading only, summed over the dispatches. A kernel that reads all of its input reads this
+    /// much, such as a mat-vec its weights; one that picks rows reads less.
     pub read_bytes: u64,
 }
 
-/// The dispatches of one kernel with inputs of one size.
+/// GPU time of one kernel with inputs of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct KernelUse {
     /// The kernel's name.
     pub label: String,

@@ -5,8 +5,9 @@ use std::cell::Cell;
 
 use serde::Serialize;
 
-/// Hits, misses and evictions of one cache since the last reset, and what lives in it now.
+/// One cache since the last reset, and what lives in it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct CacheStats {
     /// Look-ups that found an entry.
     pub hits: u64,
@@ -29,12 +30,14 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FlushReason { $($(#[$flush_doc])* $Flush,)* }
 
-        /// Submits by reason.
+        /// Submits by what made them necessary.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        #[cfg_attr(test, derive(ts_rs::TS))]
         pub struct Flushes { $($(#[$flush_doc])* pub $flush: u64,)* }
 
-        /// A snapshot of the counters; all count from the device's start or the last reset.
+        /// Counters since the start or the last reset, and what is alive now.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        #[cfg_attr(test, derive(ts_rs::TS))]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
             /// The submits again, by their reason.
@@ -103,17 +106,17 @@ macro_rules! counters {
 
 counters! {
     flushes {
-        /// `sync` was called.
+        /// `sync()` was called.
         sync: Sync,
         /// A read-back was started.
         readback: Readback,
-        /// `flush` was called.
+        /// `flush()` was called, or a batch executed.
         explicit: Explicit,
         /// A large write had to come after recorded commands.
         write: Write,
-        /// 64 small writes, or as many as their ring holds, were recorded.
+        /// As many small writes as are staged at once were recorded.
         pending_writes: PendingWrites,
-        /// The number of dispatches that was set as the limit was recorded.
+        /// As many dispatches as `maxBatchSize` allows were recorded.
         batch_limit: BatchLimit,
         /// Debug mode submits each dispatch by itself.
         debug: Debug,
@@ -129,7 +132,7 @@ counters! {
         encoders,
         /// Submits to the queue.
         submits,
-        /// Waits for the GPU that were asked for by `sync`.
+        /// Waits for the GPU that were asked for by `sync()`.
         syncs,
         /// Of these, those that had nothing to wait for or only had to wait for a read-back.
         syncs_without_wait,

@@ -9,6 +9,7 @@ use crate::tensor::{Context, DType, Desc, Shape, Tensor};
 
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum KvFormat {
     /// Half the memory, and half of the reads of long contexts.

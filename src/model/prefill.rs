@@ -23,6 +23,7 @@ use crate::tensor::{Context, DType, Op, Tensor};
 
 /// How exact the activations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// In prefill, 8 bits with a scale for every 32 of them, where the weights are quantised too.

@@ -36,6 +36,6 @@ pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
-    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Define, Device, DeviceOptions, HostBytes, KernelUse,
-    PowerPreference, Readback, Stats, SubgroupMatrix,
+    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Define, Device, DeviceOptions, Flushes, HostBytes,
+    KernelTime, KernelUse, PowerPreference, Readback, Stats, SubgroupMatrix,
 };

@@ -82,15 +82,17 @@ impl fmt::Display for TuningKey {
 
 /// What a measurement found, as it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Choice {
-    /// None: the default.
+    /// What runs; null for the default.
     pub variant: Option<String>,
-    /// Microseconds of one dispatch of the default, and of the chosen variant; 0 where nothing could be measured.
+    /// Microseconds of one dispatch of the default; 0 where nothing could be measured.
     pub default_us: f64,
+    /// Microseconds of one dispatch of what runs; 0 where nothing could be measured.
     pub us: f64,
-    /// Variants that it was compared with, and those that were thrown away because they gave something else or did not
-    /// compile.
+    /// Variants that the default was compared with.
     pub candidates: usize,
+    /// Of these, those that were thrown away because they gave another result or did not compile.
     pub rejected: usize,
 }
 

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use js_sys::{Float32Array, Function, Uint32Array};
-use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
@@ -12,34 +11,11 @@ use super::convert::{from_js, js_error, json_from_js, to_js};
 use super::grammar::LoadedGrammars;
 use super::logits_processor::JsLogitsProcessor;
 use super::source;
-use crate::engine::request::{ChatRequest, CompletionRequest};
+use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
-    Autotune, ChatTemplate, DeviceOptions, EmbeddingRequest, Engine, EngineTensor, Generation, KvFormat, LoadOptions,
-    Phase, PowerPreference, Precision, Progress, file_bytes, inspect,
+    ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, Progress, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct JsLoadOptions {
-    quantize: Option<String>,
-    context_length: Option<usize>,
-    max_sequences: Option<usize>,
-    power_preference: Option<JsPowerPreference>,
-    force_fallback_adapter: bool,
-    precision: Option<Precision>,
-    kv_cache: Option<KvFormat>,
-    chat_template: Option<String>,
-    autotune: Autotune,
-    tunings: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum JsPowerPreference {
-    LowPower,
-    HighPerformance,
-}
 
 #[wasm_bindgen]
 pub struct WasmEngine {
@@ -77,7 +53,7 @@ impl WasmEngine {
         accepted(processed(start(), logits_processor)).await.map_err(js_error)
     }
 
-    /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one behind the other.
+    /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one after the other.
     pub async fn embed(&self, request: JsValue) -> Result<JsValue, JsValue> {
         let parse = || EmbeddingRequest::parse(json_from_js("the embedding request", &request)?);
         let request = parse().map_err(js_error)?;
@@ -92,20 +68,9 @@ impl WasmEngine {
     }
 
     pub fn tokenize(&self, text: &str, options: JsValue) -> Result<Uint32Array, JsValue> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields, default)]
-        struct Options {
-            add_special: bool,
-            parse_special: bool,
-        }
-        impl Default for Options {
-            fn default() -> Self {
-                Self { add_special: false, parse_special: true }
-            }
-        }
         let encode = || {
-            let options: Options = if options.is_undefined() || options.is_null() {
-                Options::default()
+            let options: TokenizeOptions = if options.is_undefined() || options.is_null() {
+                TokenizeOptions::default()
             } else {
                 from_js("the options of tokenize", options)?
             };
@@ -176,35 +141,19 @@ fn processed(generation: Result<Generation>, logits_processor: Option<Function>)
 
 /// The options of `load` and `inspect`, and the signal to stop by.
 fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
-    // The signal, the draft model's source and the grammars are objects of the browser and no data; the rest is.
+    // The signal, the draft model's source and the grammars are objects of the browser, and the tunings are not the caller's; the rest is
+    // data.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
-    let options: JsLoadOptions = if options.is_undefined() || options.is_null() {
-        JsLoadOptions::default()
+    let tunings = js_sys::Reflect::get(&options, &"tunings".into()).ok().and_then(|tunings| tunings.as_string());
+    let data: LoadOptions = if options.is_undefined() || options.is_null() {
+        LoadOptions::default()
     } else {
         serde_json::from_value(json_from_js("the options of load", &without_objects(&options))?)
             .map_err(|error| err!(InvalidRequest, "the options of load: {error}"))?
     };
-    let options = LoadOptions {
-        device: DeviceOptions {
-            power_preference: match options.power_preference {
-                Some(JsPowerPreference::LowPower) => PowerPreference::LowPower,
-                _ => PowerPreference::HighPerformance,
-            },
-            force_fallback_adapter: options.force_fallback_adapter,
-            ..DeviceOptions::default()
-        },
-        quantize: options.quantize,
-        context_length: options.context_length,
-        max_sequences: options.max_sequences,
-        utc_offset_seconds: js_sys::Date::new_0().get_timezone_offset() as i64 * -60,
-        chat_template: options.chat_template,
-        precision: options.precision,
-        kv_cache: options.kv_cache,
-        plain_ops: false,
-        autotune: options.autotune,
-        tunings: options.tunings,
-    };
+    let utc_offset_seconds = js_sys::Date::new_0().get_timezone_offset() as i64 * -60;
+    let options = LoadOptions { tunings, utc_offset_seconds, ..data };
     Ok((options, signal))
 }
 
@@ -275,10 +224,10 @@ async fn accepted(generation: Result<Generation>) -> Result<WasmGeneration> {
     Ok(WasmGeneration::new(generation))
 }
 
-/// A shallow copy without the fields that are no data.
+/// A shallow copy without the fields that are not the caller's data.
 fn without_objects(options: &JsValue) -> JsValue {
     let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
-    for name in ["signal", "draft", "grammars"] {
+    for name in ["signal", "draft", "grammars", "tunings"] {
         // A field that is not there is deleted as well.
         let _ = js_sys::Reflect::delete_property(&copy, &name.into());
     }

@@ -50,7 +50,7 @@ export interface DeviceOptions {
   /** Submit every dispatch by itself and name its kernel when something goes wrong. Slow. Default: false. */
   debug?: boolean | undefined;
   caches?: CacheSizes | undefined;
-  /** Submit by itself after so many dispatches; 0 never does. Default: 0. */
+  /** Submit by itself after this many dispatches; 0 never does. Default: 0. */
   maxBatchSize?: number | undefined;
   /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */
   wasmUrl?: string | URL | undefined;

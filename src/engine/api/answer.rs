@@ -13,7 +13,7 @@ use crate::text::tools::{End, Part};
 #[derive(Clone, Default)]
 pub(in crate::engine) struct AnswerRequest {
     pub stop: StopStrings,
-    /// Stop strings that end in the text of so many first tokens don't count, as in vLLM.
+    /// Stop strings that end within the text of this many first tokens don't count, as in vLLM.
     pub min_tokens: usize,
     /// A stop string that ends the answer is part of it.
     pub include_stop: bool,

@@ -17,7 +17,7 @@ use crate::text::tools::{ToolChoice, ToolFormat, ToolGrammar, Tools};
 
 /// What ends reasoning where it has used up its budget: the marker, with line breaks around it, as models write it.
 const BEFORE_END: &str = "\n";
-const BEHIND_END: &str = "\n\n";
+const AFTER_END: &str = "\n\n";
 
 impl Engine {
     /// Adds to a request how its answer is read.
@@ -108,7 +108,7 @@ impl Engine {
         let tokenizer = self.tokenizer();
         let ending = match (format.channels, close) {
             (Some(channels), _) => tokens_of(tokenizer, channels.reasoning_end),
-            (_, Some(close)) => tokens_of(tokenizer, &[BEFORE_END, close, BEHIND_END]),
+            (_, Some(close)) => tokens_of(tokenizer, &[BEFORE_END, close, AFTER_END]),
             // A model that does not reason needs no budget.
             (_, None) => return Ok(None),
         };
@@ -119,7 +119,7 @@ impl Engine {
     }
 }
 
-/// The tokens of texts one behind the other, some of which may be tokens of their own.
+/// The tokens of several texts in a row, some of which may be tokens of their own.
 fn tokens_of(tokenizer: &Tokenizer, texts: &[&str]) -> Vec<u32> {
     let texts = texts.iter().filter(|text| !text.is_empty());
     texts

@@ -4,20 +4,21 @@ use serde::Serialize;
 
 use super::logprobs::TokenLogprobs;
 
+/// `stop`: the model ended its turn, or what `stop` or `stop_token_ids` names came. `tool_calls`: the same, with whole calls in the answer.
+/// `length`: the most tokens, or the end of the context. `cancelled`: by the caller; an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The model ended its turn, or a stop string or token came.
     Stop,
-    /// The same, with calls of functions in the answer.
     ToolCalls,
-    /// `max_tokens` or the context is used up.
     Length,
-    /// The caller cancelled.
     Cancelled,
 }
 
+/// Tokens that a request took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Usage {
     pub prompt_tokens: usize,
     pub completion_tokens: usize,
@@ -26,19 +27,25 @@ pub struct Usage {
     pub completion_tokens_details: CompletionTokensDetails,
 }
 
+/// Of the prompt's tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PromptTokensDetails {
-    /// Those that the KV cache already held.
+    /// Those that were still in the KV cache.
     pub cached_tokens: usize,
 }
 
+/// Of the answer's tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct CompletionTokensDetails {
     /// Those that are reasoning, with its markers.
     pub reasoning_tokens: usize,
 }
 
+/// How long a request took. An extension of OpenAI's shapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Timings {
     /// From the start to the first token.
     pub prompt_ms: f64,
@@ -46,53 +53,61 @@ pub struct Timings {
     /// From the first token to the last.
     pub decode_ms: f64,
     pub tokens_per_s: f64,
-    /// Tokens of the prompt that the KV cache already held.
+    /// Tokens of the prompt that were still in the KV cache.
     pub cached_prompt_tokens: usize,
-    /// With speculation: tokens of drafts that were verified, and those of them that were right.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// With `speculation`: tokens of drafts that were verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft_tokens: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// With `speculation`: tokens of drafts that were right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_draft_tokens: Option<usize>,
-    /// With `context_shift`: how often the context was full, and the tokens that were dropped to make room.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// With `context_shift`: how often the context was full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_shifts: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// With `context_shift`: tokens of the prompt and the answer that were dropped to make room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_tokens: Option<usize>,
-    /// Under a grammar: tokens that it left no choice about, masks of steps that ran ahead and had to be done again with another, and the
-    /// steps that ran for nothing because of that.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Under a grammar: tokens that it left no choice about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced_tokens: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Under a grammar: steps that ran ahead with a wrong mask, and were done again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed_masks: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Under a grammar: steps that ran for nothing because of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_steps: Option<usize>,
 }
 
-/// A piece of a tool call, in OpenAI's shape: the first one has the id and the name.
+/// A piece of a call: the first one of each `index` has the id and the name, and the pieces of `arguments` together are JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ToolCallDelta {
     /// Which of the answer's calls.
     pub index: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(type = "'function'"))]
     pub kind: Option<&'static str>,
     pub function: FunctionDelta,
 }
 
+/// The function that is called.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct FunctionDelta {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The next piece of JSON.
     pub arguments: String,
 }
 
-/// What looked like a call and is none. Its text is in the content.
+/// What looked like a call and is none. Its text is in `content`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct MalformedToolCall {
-    /// The call whose beginning was handed out, which is not to be made.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The call whose beginning was streamed already, and which is not to be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
     pub text: String,
     pub reason: String,
@@ -100,36 +115,38 @@ pub struct MalformedToolCall {
 
 /// What of a request ended an answer, as vLLM says it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
 pub enum StopReason {
     Text(String),
     Token(u32),
 }
 
-/// A piece of an answer. The last one of each choice has its finish reason, and the last one of all usage and timings.
+/// A piece of the text of one choice. The last one of each says why it is the last, and the last one of all has usage and timings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Chunk {
     /// Which of the choices.
     pub index: usize,
     pub text: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCallDelta>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub malformed_tool_calls: Vec<MalformedToolCall>,
     pub token_ids: Vec<u32>,
     /// Where they were asked for, one for each of `token_ids`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Vec<TokenLogprobs>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     /// What of the request ended the answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
 }
 

@@ -1,9 +1,8 @@
 //! Texts to vectors: an encoder's, several texts in one pass, or those of a decoder whose files say how to pool.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
-use super::request::{Fields, group};
+use super::request::{EmbeddingRequest, Input};
 use crate::engine::loaded::{Engine, Inner, Model};
 use crate::error::Result;
 use crate::model::{Encoder, Pooling};
@@ -14,52 +13,22 @@ const PASS_TOKENS: usize = 512;
 /// Inputs of a request, as in OpenAI's API.
 const MAX_INPUTS: usize = 2048;
 
-group! {
-    /// A request for embeddings.
-    #[derive(Clone, Debug)]
-    pub struct EmbeddingRequest {
-        pub input: Input,
-        /// So many numbers of each vector are kept, the first ones, which then have length 1. For models that were trained for it.
-        pub dimensions: Option<usize>,
-        /// A text that is too long is cut at its end, instead of being an error. An extension.
-        #[serde(default)]
-        pub truncate: bool,
-    }
-}
-
-/// One or more texts, or their token ids.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum Input {
-    Text(String),
-    Texts(Vec<String>),
-    Tokens(Vec<u32>),
-    ManyTokens(Vec<Vec<u32>>),
-}
-
 /// What embedding gave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
-    /// One vector of length 1 for each input, one behind the other.
+    /// One vector of length 1 for each input, one after the other.
     pub values: Vec<f32>,
     pub dimensions: usize,
     pub usage: EmbeddingUsage,
 }
 
+/// What embedding took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct EmbeddingUsage {
-    /// With `[CLS]`, `[SEP]` and whatever else the model wants around a text.
+    /// With the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`.
     pub prompt_tokens: usize,
     pub total_tokens: usize,
-}
-
-impl EmbeddingRequest {
-    pub fn parse(request: Value) -> Result<Self> {
-        let mut fields = Fields::of("the embedding request", request)?;
-        let request = fields.group()?;
-        fields.finish()?;
-        Ok(request)
-    }
 }
 
 impl Engine {
@@ -129,7 +98,7 @@ impl Inner {
                         ids.len()
                     );
                 }
-                // What stands behind a text still does.
+                // What follows a text, such as `[SEP]`, stays.
                 let after = self.tokenizer.ids_after();
                 let ends_so = ids.ends_with(after) && after.len() < limit;
                 let after = if ends_so { after } else { &[] };

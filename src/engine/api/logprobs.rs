@@ -7,22 +7,26 @@ use crate::text::tokenizer::Tokenizer;
 
 /// What a chunk says of one of its tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TokenLogprobs {
     #[serde(flatten)]
     pub token: TokenLogprob,
-    /// The most probable tokens, the most probable first; the chosen one need not be among them.
+    /// The most probable tokens, the most probable first. The chosen one need not be among them.
     pub top: Vec<TokenLogprob>,
     /// Where the token's text begins in the answer, in UTF-16 code units as JavaScript counts. Stop strings count as part of it.
     pub offset: usize,
 }
 
+/// A token and how probable the model found it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TokenLogprob {
     pub id: u32,
-    /// Its bytes, where they are part of a character with U+FFFD in place of what is not whole; a control token as it is written.
+    /// U+FFFD stands for what is part of a character; a control token is as it is written.
     pub token: String,
+    /// The token's bytes in UTF-8.
     pub bytes: Vec<u8>,
-    /// Natural logarithm, at least -9999.
+    /// Natural logarithm of its probability, at least -9999.
     pub logprob: f32,
 }
 

@@ -9,3 +9,5 @@ mod completion;
 pub(super) mod embeddings;
 pub(super) mod logprobs;
 pub mod request;
+#[cfg(test)]
+mod typescript;

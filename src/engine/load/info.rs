@@ -5,7 +5,9 @@ use serde::Serialize;
 use crate::model::{KvFormat, Precision};
 use crate::tensor::{AdapterInfo, TuningReport};
 
+/// What a load is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     Header,
@@ -13,60 +15,70 @@ pub enum Phase {
     Ready,
 }
 
-/// How far loading is, in bytes.
+/// Bytes read so far. The total covers the header and the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Progress {
     pub phase: Phase,
+    /// Bytes.
     pub loaded: u64,
+    /// Bytes; 0 while it is not known yet.
     pub total: u64,
 }
 
 /// What was loaded.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ModelInfo {
+    /// The name that the file gives itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The file has a chat template of its own, or the load was given one.
+    /// The file has a chat template of its own, or the load was given one; without one, chats are written in ChatML.
     pub has_chat_template: bool,
     pub architecture: String,
+    /// It goes on with a text. False of an encoder, which makes embeddings only: `chat` and `completions` reject.
+    pub generates: bool,
+    /// It makes embeddings: it is an encoder, or its files say how the vectors of its tokens become one.
+    pub embeds: bool,
     pub parameters: u64,
     pub layers: usize,
-    /// It goes on with a text. Otherwise it is an encoder, which makes embeddings only.
-    pub generates: bool,
-    /// It makes embeddings.
-    pub embeds: bool,
     /// Tokens that fit the KV cache; of an encoder, those that a text may have.
     pub context_length: usize,
     /// Requests that run at once, each with a context of its own.
     pub max_sequences: usize,
     pub vocab_size: usize,
     pub embedding_length: usize,
+    /// The type that most bytes of the matrices have, for example `Q4_K`.
     pub quantization: String,
     pub precision: Precision,
     pub kv_cache: KvFormat,
     pub weight_bytes: u64,
-    /// Of the weights, those that a decoded token reads. Without the embedding table, where it isn't the output's too.
+    /// Of the weights, the bytes that a decoded token reads: all except an embedding table that is not the output's as well.
     pub weight_bytes_per_token: u64,
-    /// Of all sequences.
+    /// Of all sequences together.
     pub kv_cache_bytes: u64,
-    /// The model that drafts, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The model that drafts, if one was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<DraftInfo>,
     pub adapter: AdapterInfo,
     pub autotune: AutotuneInfo,
-    /// What may make the model answer worse than it could.
+    /// What may make the model answer worse than it could. `onWarning` hears of each.
     pub warnings: Vec<Warning>,
 }
 
 /// Something that is no error and that a person should know.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Warning {
-    /// Stable, for programs: `no_chat_template`.
+    /// Stable, for programs. `no_chat_template`: chats are written in ChatML, which the model may not have been trained with.
+    #[cfg_attr(test, ts(type = "'no_chat_template'"))]
     pub code: &'static str,
     pub message: String,
 }
 
-/// What was loaded for drafts.
+/// A model that was loaded to draft.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct DraftInfo {
     pub architecture: String,
     pub parameters: u64,
@@ -75,21 +87,21 @@ pub struct DraftInfo {
     pub kv_cache_bytes: u64,
 }
 
+/// `done`: every kernel is tuned, now or by an earlier load; `partial`: time ran out, and the next load goes on; `software`: not done on a
+/// software adapter; `off`: not wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum AutotuneState {
-    /// The caller did not want it.
     Off,
-    /// A software adapter, where it is not done unasked.
     Software,
-    /// All kernels are measured, now or at an earlier load.
     Done,
-    /// Time ran out; the next load with what was found goes on.
     Partial,
 }
 
 /// What autotuning did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct AutotuneInfo {
     pub state: AutotuneState,
     #[serde(flatten)]

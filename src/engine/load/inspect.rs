@@ -13,50 +13,55 @@ use crate::model::folder::Folder;
 use crate::model::{KvCache, KvFormat};
 use crate::tensor::{AdapterInfo, Capabilities, Device};
 
-/// What the headers of a model say. Fields that only a supported architecture gives are missing for others.
+/// What the headers of a model say. What only a supported architecture tells is missing for others.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Inspection {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `gguf` or `safetensors`.
+    #[cfg_attr(test, ts(type = "'gguf' | 'safetensors'"))]
     pub format: &'static str,
+    /// As GGUF files call it: `llama`, `qwen2`.
     pub architecture: String,
     /// Of all tensors in the files.
     pub parameters: u64,
-    /// The type of most of the weights' bytes.
+    /// The type of most of the bytes: `Q4_K`, `BF16`.
     pub quantization: String,
-    /// Bytes of the files by the type of the tensors.
+    /// Bytes in the files by type of tensor.
     pub tensor_types: BTreeMap<&'static str, u64>,
+    /// How many files hold the tensors.
     pub files: usize,
-    /// Of all files with tensors.
+    /// Of these files, in bytes.
     pub file_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vocab_size: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding_length: Option<usize>,
     /// Tokens that the model was trained for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_context_length: Option<usize>,
-    /// Tokens of the KV cache that `kv_cache_bytes` is for: what was asked for, or what a load takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Tokens that `kv_cache_bytes` is for: what was asked for, or what `load` takes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_length: Option<usize>,
-    /// On the GPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Bytes of the weights on the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_cache_bytes: Option<u64>,
-    /// The adapter and its limits, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<AdapterLimits>,
-    /// Why the model can't be loaded here. Without it, nothing that can be known beforehand speaks against it; how much memory a GPU
+    /// What loading it here would end in. Without it, nothing that can be known beforehand speaks against loading; how much memory a GPU
     /// has, WebGPU does not tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
 
 /// An adapter, and how large things on it may be.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct AdapterLimits {
     #[serde(flatten)]
     pub info: AdapterInfo,
@@ -66,7 +71,9 @@ pub struct AdapterLimits {
 
 /// What loading would end in.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Problem {
+    #[cfg_attr(test, ts(type = "ErrorCode"))]
     pub code: &'static str,
     pub message: String,
 }
@@ -108,7 +115,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         adapter: None,
         problem: None,
     };
-    let device = Device::request(&options.device).await;
+    let device = Device::request(&options.device()).await;
     let mut software = false;
     if let Ok(device) = &device {
         let capabilities = device.capabilities();

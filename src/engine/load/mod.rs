@@ -84,13 +84,14 @@ impl Engine {
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<Engine> {
-        let caches = options.device.caches;
+        let device = options.device();
+        let caches = device.caches;
         let caches = CacheSizes {
             bind_groups: caches.bind_groups.max(BIND_GROUPS),
             uniforms: caches.uniforms.max(UNIFORMS),
             ..caches
         };
-        let device = Device::request(&DeviceOptions { caches, ..options.device.clone() }).await?;
+        let device = Device::request(&DeviceOptions { caches, ..device }).await?;
         let loaded = Self::load_on(device.clone(), folder, file, options, progress).await;
         if loaded.is_err() {
             device.destroy();

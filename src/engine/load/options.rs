@@ -5,14 +5,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::model::{KvFormat, Layout, Precision};
-use crate::tensor::DeviceOptions;
 use crate::tensor::quant::{Format, quantize::TARGETS};
+use crate::tensor::{DeviceOptions, PowerPreference};
 
 /// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
 
 /// When variants of kernels are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum Autotune {
     /// On GPUs. On software adapters it would take longer than it gains.
@@ -24,32 +25,65 @@ pub enum Autotune {
     Off,
 }
 
-#[derive(Clone, Debug, Default)]
+// TypeScript's types are made from it (`api/typescript.rs`), so its comments are written for callers.
+/// What a load is told that is data.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LoadOptions {
-    pub device: DeviceOptions,
-    /// Tokens that the KV cache holds; at most what the model was trained for.
-    pub context_length: Option<usize>,
-    /// How many requests can run at once, 1 (the default) to 8. Each has its own KV cache.
-    pub max_sequences: Option<usize>,
-    /// What the clock on the wall differs from UTC, for templates that ask for the date.
-    pub utc_offset_seconds: i64,
-    /// A chat template in place of the model's own, in Jinja.
-    pub chat_template: Option<String>,
-    /// Without it, fast on a GPU and exact on a software adapter, which gains nothing by 8 bits.
-    pub precision: Option<Precision>,
-    /// Quantise matrices of plain numbers (F32, F16, BF16) while they are loaded: `q8_0` or `q4_0`. Others stay as they are.
+    /// Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while they are loaded: to about 8.5 or 4.5 bits a weight. With
+    /// `q4_0`, the matrix that gives the logits becomes Q8_0. Weights that are quantised already stay as they are.
+    #[cfg_attr(test, ts(type = "'q8_0' | 'q4_0' | null"))]
     pub quantize: Option<String>,
-    /// How keys and values are stored. Without it f16, and f32 where the precision is exact.
+    /// Length of the context in tokens. Default: 4096, or less where the model was trained for less; of an encoder what it was trained for.
+    pub context_length: Option<usize>,
+    /// How many requests run at once, 1 to 8; more wait for their turn. Those that run decode together: each read of the weights serves
+    /// all of them. Each has a KV cache of its own (`info.kv_cache_bytes` is what all take). Default: 1.
+    pub max_sequences: Option<usize>,
+    /// A chat template in Jinja, in place of the model's own.
+    pub chat_template: Option<String>,
+    /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised too;
+    /// `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by 8 bits.
+    pub precision: Option<Precision>,
+    /// How the KV cache stores keys and values: `f16`, in half the memory of `f32`, or `q8_0`, as 8-bit integers with a scale for every 32
+    /// of a head, in 0.53 of the memory of `f16` (heads whose length is no multiple of 32 are filled up to one). Default: `f16`, and
+    /// `f32` with the precision `exact`.
     pub kv_cache: Option<KvFormat>,
-    /// Run one op at a time, to compare with the ops that join several.
-    pub plain_ops: bool,
-    /// Whether variants of kernels are compared on this adapter.
+    /// Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and the browser keeps
+    /// what was found (per GPU, shape and version), so that later loads take it over at once. `auto`: on GPUs only, for up to a second of a
+    /// model's first load (and of the next, where that was not enough); `always`: also on software adapters, where it gains little; `off`:
+    /// never. Default: `auto`.
+    #[cfg_attr(test, ts(as = "Option<Autotune>"))]
     pub autotune: Autotune,
-    /// What [`Engine::tunings`] of an earlier load gave. Anything else is passed over.
+    /// Which GPU to prefer in a machine with two. Default: `high-performance`.
+    pub power_preference: Option<PowerPreference>,
+    /// Ask for the browser's software adapter. Slow; for tests. Default: false.
+    #[cfg_attr(test, ts(as = "Option<bool>"))]
+    pub force_fallback_adapter: bool,
+    /// What [`Engine::tunings`](crate::engine::Engine::tunings) of an earlier load gave. Anything else is passed over.
+    #[serde(skip)]
     pub tunings: Option<String>,
+    /// What the clock on the wall differs from UTC, for templates that ask for the date.
+    #[serde(skip)]
+    pub utc_offset_seconds: i64,
+    /// Run one op at a time, to compare with the ops that join several.
+    #[serde(skip)]
+    pub plain_ops: bool,
+    /// What else a device is asked for; the two options above are stronger.
+    #[serde(skip)]
+    pub device: DeviceOptions,
 }
 
 impl LoadOptions {
+    /// What the device is asked for.
+    pub(super) fn device(&self) -> DeviceOptions {
+        DeviceOptions {
+            power_preference: self.power_preference.unwrap_or(self.device.power_preference),
+            force_fallback_adapter: self.force_fallback_adapter || self.device.force_fallback_adapter,
+            ..self.device.clone()
+        }
+    }
+
     /// The precision on an adapter.
     pub(super) fn precision_on(&self, software: bool) -> Precision {
         self.precision.unwrap_or(if software { Precision::Exact } else { Precision::Fast })

@@ -50,24 +50,27 @@ const ROUNDS: usize = 3;
 
 /// A kernel of a model and what was found for it.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Tuned {
     pub op: &'static str,
-    /// Rows and columns of the weight, or what else the op goes by.
+    /// Rows and columns of the weight and a further number; for attention heads, key-value heads and their length.
     pub sizes: [usize; 3],
+    /// Of the weight, where there is one.
     pub format: Option<&'static str>,
     #[serde(flatten)]
     pub choice: Choice,
-    /// Not measured now, but kept from another time.
+    /// Not measured by this load.
     pub from_cache: bool,
 }
 
 /// What autotuning did.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TuningReport {
     pub kernels: Vec<Tuned>,
-    /// Kernels that could be tuned, and for which there was no time.
+    /// Kernels that are not tuned yet.
     pub left: usize,
-    /// Of kernels that could not be measured, why: they keep the default.
+    /// Why kernels could not be measured; they run as they do without tuning.
     pub failed: Vec<String>,
     pub milliseconds: f64,
 }

@@ -16,23 +16,32 @@ pub struct ChatRequest {
 }
 
 group! {
+    /// What a chat is made of.
     #[derive(Clone, Debug)]
     pub struct ChatFields {
+        #[cfg_attr(test, ts(type = "ChatMessage[]"))]
         pub messages: Vec<Value>,
-        /// Functions that the model may call.
+        /// Functions that the model may call (at most 128). Calls are read in the format of the model's family, which its chat template
+        /// tells, and held to the functions' schemas by a grammar (the second wasm), except with `speculation`, `ignore_eos` or a logits
+        /// processor, where only `tool_choice` decides: `auto` goes without, the others reject.
+        #[cfg_attr(test, ts(type = "Tool[] | null"))]
         pub tools: Option<Vec<Value>>,
-        /// Whether it is to call one: `"none"`, `"auto"`, `"required"`, or which.
+        /// Default: `auto`.
+        #[cfg_attr(test, ts(type = "ToolChoice | null"))]
         pub tool_choice: Option<Value>,
-        /// Whether it may call several in one answer, as it may without a word on it.
+        /// Several calls in one answer. Default: true; with false the answer ends after the first one.
         pub parallel_tool_calls: Option<bool>,
-        /// Another template than the model's, in Jinja. With the three below an extension, in vLLM's words.
+        /// Another chat template than the model's, in Jinja. An extension, as the three below, in vLLM's words.
         pub chat_template: Option<String>,
-        /// Variables for the template, such as `enable_thinking`.
+        /// Variables for the chat template, such as `{enable_thinking: false}`.
+        #[cfg_attr(test, ts(type = "Record<string, unknown> | null"))]
         pub chat_template_kwargs: Option<Map<String, Value>>,
-        /// Whether the template begins an answer behind the messages, as it does without a word on it.
+        /// Whether the template begins an answer after the messages. Default: true, unless `continue_final_message` is.
         pub add_generation_prompt: Option<bool>,
-        /// The answer goes on with the last message, which is the assistant's.
+        /// The answer goes on with the last message, which is the assistant's and is not finished; it comes without what is there already.
+        /// Default: false.
         #[serde(default)]
+        #[cfg_attr(test, ts(as = "Option<bool>"))]
         pub continue_final_message: bool,
     }
 }

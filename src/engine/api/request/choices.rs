@@ -7,9 +7,12 @@ use crate::error::Result;
 const MAX_CHOICES: usize = 128;
 
 group! {
+    /// How many answers.
     #[derive(Clone, Copy, Debug)]
     pub struct ChoicesFields {
-        /// So many answers to the prompt; number i draws its tokens with the seed + i.
+        /// The number of answers to the prompt, 1 (the default) to 128. Answer i draws its tokens with the seed + i. With `maxSequences`
+        /// they are generated together, as many as that allows; otherwise one after another. The prompt is taken in once, and counts
+        /// once in `usage`.
         pub n: Option<u64>,
     }
 }

@@ -15,14 +15,17 @@ pub struct CompletionRequest {
 }
 
 group! {
+    /// What a completion goes on with.
     #[derive(Clone, Debug)]
     pub struct CompletionFields {
+        /// A text, or its token ids.
         pub prompt: Prompt,
     }
 }
 
 /// A text, or its token ids.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
 pub enum Prompt {
     Text(String),

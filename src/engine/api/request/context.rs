@@ -11,24 +11,32 @@ use crate::error::Result;
 const DEFAULT_SINKS: u64 = 4;
 
 group! {
+    /// What happens when the context is full.
     #[derive(Clone, Copy, Debug)]
     pub struct ContextFields {
-        /// Goes on where the context is full, without its older tokens (`model/context_shift.rs`). An extension.
+        /// Go on where the context is full, instead of ending with `length`: the first `sinks` tokens stay, the older half of the rest is
+        /// dropped, and the others move up, with their keys turned to their new positions (StreamingLLM). The model forgets what was
+        /// dropped; `timings` say how often and how much. A prompt still has to fit the context. The next request finds no more than the
+        /// sinks in the KV cache. Not for models with learned positions (GPT-2). Default: false. An extension.
         pub context_shift: Option<ContextShiftRequest>,
     }
 }
 
-/// What a request may ask for: `true`, or how many tokens stay.
+/// Whether the context shifts, or with how many tokens that stay.
 #[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged, expecting = "wanted true, false or {\"sinks\": number of tokens}")]
 pub enum ContextShiftRequest {
     Wanted(bool),
     Sinks(Sinks),
 }
 
+/// The beginning of the context, which stays when it shifts.
 #[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields)]
 pub struct Sinks {
+    /// How many tokens stay, 0 to half of the context. Default: 4.
     #[serde(default)]
     pub sinks: Option<u64>,
 }

@@ -12,13 +12,13 @@ use crate::text::tokenizer::Tokenizer;
 /// What a breaker may begin with, at the end of a token.
 #[derive(Default)]
 struct Beginning {
-    /// Numbers of the rests behind it.
+    /// Numbers of the rests after it.
     rests: Vec<usize>,
     /// Numbers of the breakers.
     texts: Vec<usize>,
 }
 
-/// Those of texts, which are not empty, in a vocabulary of so many tokens; and which of them it can write.
+/// The breakers of texts, which are not empty, and which of the texts a vocabulary of `vocab_size` tokens can write.
 pub fn dry_breakers(texts: &[&str], tokenizer: &Tokenizer, vocab_size: usize) -> Result<(DryBreakers, Vec<bool>)> {
     let mut all = DryBreakers::default();
     let mut beginnings: HashMap<&[u8], Beginning> = HashMap::new();

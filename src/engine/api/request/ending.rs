@@ -12,25 +12,34 @@ const MAX_STOPS: usize = 4;
 const MAX_STOP_TOKENS: usize = 64;
 
 group! {
+    /// What ends an answer.
     #[derive(Clone, Debug)]
     pub struct EndingFields {
+        /// The most new tokens. Default: what the context has room for; with `context_shift` no limit.
         pub max_tokens: Option<u64>,
-        /// OpenAI's newer name of the same for chats.
+        /// OpenAI's newer name of `max_tokens`.
         pub max_completion_tokens: Option<u64>,
+        /// Texts (at most 4) that end the answer; they are not part of it. Looked for in all that the model writes, reasoning and calls
+        /// too.
         pub stop: Option<Stop>,
-        /// Tokens that end the answer. With the two below an extension, in vLLM's words.
+        /// Tokens (at most 64) that end the answer; their text is not part of it. An extension, as the next one, in vLLM's words.
         #[serde(default)]
+        #[cfg_attr(test, ts(as = "Option<Vec<u32>>"))]
         pub stop_token_ids: Vec<u32>,
-        /// Whether what stopped it is part of the answer.
+        /// What `stop` or `stop_token_ids` found is part of the answer. Default: false.
         #[serde(default)]
+        #[cfg_attr(test, ts(as = "Option<bool>"))]
         pub include_stop_str_in_output: bool,
-        /// Goes on past the end of the model's turn; for benchmarks.
+        /// Go on after the model's end-of-text token. For benchmarks; an extension. Default: false.
         #[serde(default)]
+        #[cfg_attr(test, ts(as = "Option<bool>"))]
         pub ignore_eos: bool,
     }
 }
 
+/// One text or several.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
 pub enum Stop {
     One(String),
@@ -53,7 +62,7 @@ impl EndingFields {
         }
     }
 
-    /// How the answer is read as far as its end goes, for a vocabulary of so many tokens. It doesn't end before it has `min_tokens`.
+    /// How the end of an answer is read, with a vocabulary of `vocab_size` tokens. It doesn't end before it has `min_tokens`.
     pub(in crate::engine::api) fn answer(&self, vocab_size: usize, min_tokens: u32) -> Result<AnswerRequest> {
         if self.stop_token_ids.len() > MAX_STOP_TOKENS {
             bail!(

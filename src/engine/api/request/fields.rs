@@ -10,11 +10,13 @@ pub trait Group: DeserializeOwned {
     const NAMES: &'static [&'static str];
 }
 
-/// Defines a struct whose fields are fields of a request. One that is no `Option` and may be left out has `#[serde(default)]`.
+/// Defines a struct whose fields are fields of a request. One that is no `Option` and may be left out has
+/// `#[serde(default)]`. TypeScript's types are made from it (`typescript.rs`), so its comments are written for callers.
 macro_rules! group {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$of_field:meta])* pub $field:ident: $kind:ty,)* }) => {
         $(#[$meta])*
         #[derive(serde::Deserialize)]
+        #[cfg_attr(test, derive(ts_rs::TS))]
         pub struct $name { $($(#[$of_field])* pub $field: $kind,)* }
 
         impl $crate::engine::api::request::Group for $name {

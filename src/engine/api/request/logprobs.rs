@@ -5,19 +5,24 @@ use crate::error::Result;
 use crate::sampler::MAX_TOP_LOGPROBS;
 
 group! {
+    /// How probable the tokens of an answer to a chat are.
     #[derive(Clone, Copy, Debug)]
     pub struct ChatLogprobsFields {
-        /// They come with the tokens.
+        /// Say how probable the tokens are: one entry for each of `token_ids`, the one that ends the answer too. Always those of the model
+        /// (softmax of its logits), whatever temperature, truncation, bias or penalties make of them. (So it is with vLLM's default and
+        /// llama.cpp's; OpenAI does not say.) Default: false.
         pub logprobs: Option<bool>,
-        /// Those of so many of the most probable tokens too.
+        /// With `logprobs`: how many of the most probable tokens come with each token, 0 (the default) to 20.
         pub top_logprobs: Option<u64>,
     }
 }
 
 group! {
+    /// How probable the tokens of a completion are.
     #[derive(Clone, Copy, Debug)]
     pub struct CompletionLogprobsFields {
-        /// They come with the tokens, and with those of so many of the most probable ones.
+        /// Say how probable the tokens are, and how many of the most probable ones come with each, 0 to 20: as `logprobs` of chats, in
+        /// another shape.
         pub logprobs: Option<u64>,
     }
 }

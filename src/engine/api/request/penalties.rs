@@ -8,24 +8,45 @@ use crate::sampler::{Dry, DryBreakers, Penalties, TokenRules, WHOLE_TEXT, breake
 use crate::text::tokenizer::Tokenizer;
 
 group! {
-    /// `logit_bias` and the penalties for frequency and presence are OpenAI's. What is not is in vLLM's words: `bad_words`, `min_tokens`,
-    /// `repetition_penalty`; in transformers': `suppress_tokens`; or in those of llama.cpp's server.
+    /// What makes tokens more or less likely before one is chosen, in this order: `logit_bias`, `repetition_penalty`, `frequency_penalty`
+    /// and `presence_penalty`, DRY, and last the bans. Not with `speculation`. Values out of range and contradictions reject with
+    /// `invalid_request`, naming the fields.
     #[derive(Clone, Debug, Default)]
     pub struct PenaltyFields {
-        /// From a token's id, as a text, to what is added to its logit.
+        /// From a token's id to what is added to its logit, -100 to 100.
         pub logit_bias: Option<BTreeMap<String, f32>>,
+        /// Ids of tokens that never come. An extension, in transformers' words.
         pub suppress_tokens: Option<Vec<u32>>,
+        /// Texts (at most 256) that are not written, as the model's tokens write them at the start of a text, after a space and after
+        /// anything else: the last token of one is banned where the text ends with the others, also within longer words. The same letters
+        /// in other tokens are not seen. An extension, in vLLM's words.
         pub bad_words: Option<Vec<String>>,
+        /// The answer does not end before it has this many tokens: neither with a token (end of text, end of turn, `stop_token_ids`), nor
+        /// with a text of `stop` that these tokens complete. Such a text is part of the answer; one that they begin and later tokens
+        /// complete counts. An extension, in vLLM's words.
         pub min_tokens: Option<u64>,
+        /// Logits of tokens that stand in the prompt or the answer are divided by it if they are positive, and multiplied by it if not.
+        /// Above 0, at most 100; 1 (the default) changes nothing. An extension, in vLLM's words.
         pub repetition_penalty: Option<f32>,
+        /// Subtracted for each time that a token stands in the answer, -2 to 2.
         pub frequency_penalty: Option<f32>,
+        /// Subtracted if a token stands in the answer at all, -2 to 2.
         pub presence_penalty: Option<f32>,
-        /// The window of these three: -1 for the whole text, 0 for none of it.
+        /// How many tokens at the end of the text these three look at: -1 (the default) all of them, 0 none. An extension, in llama.cpp's
+        /// words (whose default is 64).
         pub repeat_last_n: Option<i64>,
+        /// DRY: a token that would go on with a repetition of n ≥ `dry_allowed_length` tokens, in prompt and answer, loses
+        /// `dry_multiplier` · `dry_base` ** (n - `dry_allowed_length`). 0 (the default) is off; 0.8 is usual. An extension, as the four
+        /// below, in the words of llama.cpp's server.
         pub dry_multiplier: Option<f32>,
+        /// 1 to 100. Default: 1.75.
         pub dry_base: Option<f32>,
+        /// 1 to 1024. Default: 2.
         pub dry_allowed_length: Option<u32>,
+        /// As `repeat_last_n`, for DRY.
         pub dry_penalty_last_n: Option<i64>,
+        /// Texts that no repetition reaches across (at most 256): where one stands in a token, or begins in one and goes on in those that
+        /// the model's tokenizer writes for the rest of it. One that can't be written is rejected. Default: `["\n", ":", "\"", "*"]`.
         pub dry_sequence_breakers: Option<Vec<String>>,
     }
 }
@@ -57,8 +78,8 @@ impl PenaltyFields {
         })
     }
 
-    /// For a model with so many logits, a prompt of so many tokens and an answer of at most so many. `ends` are the tokens that end an
-    /// answer. Refuses what the model does not have, and what leaves it nothing to say.
+    /// For a model with `vocab_size` logits, a prompt of `prompt` tokens and an answer of at most `longest`. `ends` are the tokens that end
+    /// an answer. Refuses what the model does not have, and what leaves it nothing to say.
     pub(in crate::engine::api) fn rules(
         &self,
         tokenizer: &Tokenizer,
@@ -94,8 +115,8 @@ impl PenaltyFields {
             .collect()
     }
 
-    /// Each word as it is written where a text begins and behind a space, as vLLM does, and behind anything else: vLLM's two are one and the
-    /// same with sentencepiece's vocabularies, whose words in brackets or quotes it misses.
+    /// Each word as it is written at the start of a text and after a space, as vLLM does, and after anything else: with sentencepiece's
+    /// vocabularies vLLM's two are the same, and miss words in brackets or quotes.
     fn bad_words(&self, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
         let words = self.bad_words.as_deref().unwrap_or_default();
         at_most("bad_words", words.len())?;

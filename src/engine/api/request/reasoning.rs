@@ -6,18 +6,23 @@ use super::group;
 use crate::error::Result;
 
 group! {
+    /// What becomes of what a model thinks before it answers.
     #[derive(Clone, Copy, Debug)]
     pub struct ReasoningFields {
-        /// Whether reasoning is set apart from the content, in llama.cpp's words. An extension, as are the others.
+        /// `auto` and `deepseek`: what the model thinks before it answers comes as `reasoning_content`. `none`: it stays in `content`, with
+        /// its markers. Default: `auto`. An extension, in llama.cpp's words.
         pub reasoning_format: Option<ReasoningFormat>,
-        /// Whether it is handed out at all, in vLLM's words.
+        /// False leaves the reasoning out. Default: true. An extension, as the next one, in vLLM's words.
         pub include_reasoning: Option<bool>,
-        /// The most tokens of it, in vLLM's words.
+        /// The most tokens of reasoning: then the text that ends it is forced, and the answer goes on. 0 ends it at once. Such a request
+        /// decodes by itself. Not with `speculation`.
         pub thinking_token_budget: Option<u64>,
     }
 }
 
+/// Where reasoning goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningFormat {
     /// Set apart.

@@ -7,20 +7,37 @@ use crate::error::Result;
 use crate::sampler::{Dry, Mirostat, Penalties, SamplerSettings};
 
 group! {
-    /// What is not OpenAI's is in vLLM's words: `top_k`, `min_p`; and where it has none in llama.cpp's.
+    /// Which tokens are chosen from. The order is `temperature`, `top_k`, `top_p`, `min_p`, `typical_p`, XTC, each of what the one before it
+    /// kept. Tokens exactly as likely as the last one kept stay too. At temperature 0 none of them has an effect.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct SamplingFields {
+        /// 0 always takes the most likely token; at most 2. Default: 1.
         pub temperature: Option<f32>,
+        /// Choose only from the most likely tokens that together reach this probability (above 0; 1 keeps all).
         pub top_p: Option<f32>,
+        /// Choose only from this number of the most likely tokens; 0 keeps all, 1 is greedy. An extension.
         pub top_k: Option<u32>,
+        /// Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension.
         pub min_p: Option<f32>,
+        /// Choose only from the tokens whose surprise is nearest to the entropy, as many as reach this probability together (locally typical
+        /// sampling; above 0, 1 keeps all). An extension.
         pub typical_p: Option<f32>,
+        /// XTC: with this probability, 0 to 1, at each token, all that reach `xtc_threshold` except the least likely of them are left out.
+        /// Not with temperature 0. An extension.
         pub xtc_probability: Option<f32>,
+        /// 0 to 1; above 0.5 XTC has no effect. Default: 0.1. An extension.
         pub xtc_threshold: Option<f32>,
-        /// 0 is off, 2 the second version. There is no first.
+        /// 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may be set
+        /// then. 0 (the default) is off; the first version is not offered. Not with a grammar or `thinking_token_budget`. An extension.
+        #[cfg_attr(test, ts(type = "0 | 2 | null"))]
         pub mirostat: Option<u32>,
+        /// The target, in bits. Above 0, at most 100. Default: 5.
         pub mirostat_tau: Option<f32>,
+        /// How fast what is allowed follows what came. Above 0, at most 1. Default: 0.1.
         pub mirostat_eta: Option<f32>,
+        /// The same seed, prompt and settings give the same text on the same adapter. A request with a seed takes only those parts of its
+        /// prompt from the KV cache that other prompts left there, and not answers, because single tokens round otherwise. Beside other
+        /// requests (`maxSequences`) a text can differ from the one alone where two tokens come within rounding of each other.
         pub seed: Option<i64>,
     }
 }

@@ -10,24 +10,32 @@ const DEFAULT_DRAFT: usize = 5;
 const DEFAULT_NGRAM: usize = 2;
 
 group! {
+    /// Several tokens by one pass.
     #[derive(Clone, Copy, Debug)]
     pub struct SpeculationFields {
-        /// Several tokens by one pass, where a draft turns out right. An extension.
+        /// Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. `prompt_lookup` is
+        /// faster where answers repeat their prompt or themselves, `draft_model` where a much smaller model says the same; both are slower
+        /// elsewhere, so they are off by default. An extension.
         pub speculation: Option<SpeculationRequest>,
     }
 }
 
-/// What a request may ask for.
+/// `prompt_lookup` drafts the next tokens from what followed the last ones where they stood before, in the prompt or in the answer, and lets
+/// one pass verify them (prompt lookup decoding). `draft_model` lets the engine's draft model (`draft` of the load) draft them.
 #[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SpeculationRequest {
     PromptLookup {
+        /// The most tokens of a draft, 1 to 7. Default: 5.
         #[serde(default)]
         max_tokens: Option<u64>,
+        /// This many of the last tokens, or more, must have stood before, 1 to 16. Default: 2.
         #[serde(default)]
         min_ngram: Option<u64>,
     },
     DraftModel {
+        /// The most tokens of a draft, 1 to 7. Default: 5.
         #[serde(default)]
         max_tokens: Option<u64>,
     },

@@ -8,15 +8,25 @@ use crate::error::Result;
 use crate::text::grammar::Grammar;
 
 group! {
+    /// What form the answer has.
     #[derive(Clone, Debug)]
     pub struct StructuredFields {
+        /// Holds the answer to a JSON schema, or to JSON. The first such request of an engine fetches a second wasm and makes a table of the
+        /// model's tokens (about half a second for 150,000). What can't be done rejects with `invalid_request`, before anything is
+        /// generated. The answer is complete when `finish_reason` is `stop`; `length` cuts it. Not with `speculation` or `ignore_eos`.
+        ///
+        /// Every token is chosen from what the schema allows at its place, before `top_k`, `top_p` and their like have a say. What is
+        /// learned of a schema is kept for the next requests with the same one, so their answers come faster than the first.
         pub response_format: Option<ResponseFormat>,
-        /// An extension, in vLLM's words.
+        /// The same for regular expressions, choices and grammars, too. An extension, in vLLM's words.
         pub structured_outputs: Option<StructuredOutputs>,
     }
 }
 
+/// `json_object`: any JSON object. `json_schema`: JSON that the schema admits. JSON comes with a space after each comma and colon and no
+/// other white space, unless the schema has `x-guidance`, llguidance's own options (`{"x-guidance": {"whitespace_flexible": true}}`).
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ResponseFormat {
     Text {},
@@ -24,26 +34,34 @@ pub enum ResponseFormat {
     JsonSchema { json_schema: NamedSchema },
 }
 
-/// A schema as OpenAI's API names it. Whatever `strict` says, the schema is kept.
+/// A schema as OpenAI's API names it.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields)]
 pub struct NamedSchema {
     pub name: Option<String>,
     pub description: Option<String>,
+    #[cfg_attr(test, ts(type = "object | boolean"))]
     pub schema: Value,
+    /// Not looked at: the schema is kept whatever it says.
     pub strict: Option<bool>,
 }
 
 /// One of these.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields, default)]
 pub struct StructuredOutputs {
-    /// A schema, or its text.
+    /// A JSON schema, or its text.
+    #[cfg_attr(test, ts(type = "object | boolean | string | null"))]
     pub json: Option<Value>,
+    /// A regular expression (in the syntax of Rust's `regex`; no look-around) that the whole answer matches.
     pub regex: Option<String>,
+    /// The answer is one of these texts.
     pub choice: Option<Vec<String>>,
-    /// In llguidance's variant of Lark.
+    /// A context-free grammar in llguidance's variant of Lark; its first rule is `start`.
     pub grammar: Option<String>,
+    /// True: any JSON object.
     pub json_object: Option<bool>,
 }
 

@@ -1,0 +1,105 @@
+// The counters of the GPU runtime. Made from the Rust structs by `npm run types`: change those.
+
+/** Counters since the start or the last reset, and what is alive now. */
+export interface Stats {
+  dispatches: number;
+  passes: number;
+  encoders: number;
+  submits: number;
+  /** Waits for the GPU that were asked for by `sync()`. */
+  syncs: number;
+  /** Of these, those that had nothing to wait for or only had to wait for a read-back. */
+  syncs_without_wait: number;
+  /** Mappings of staging buffers for reading. */
+  maps: number;
+  /** Uniform buffers written, which happens only when a content is not in the cache. */
+  uniform_writes: number;
+  /** Small writes that were encoded as copies instead of forcing a submit. */
+  staged_writes: number;
+  buffers_created: number;
+  buffers_reused: number;
+  bind_groups_created: number;
+  pipelines_created: number;
+  /** Copies from buffer to buffer. */
+  copies: number;
+  bytes_copied: number;
+  bytes_uploaded: number;
+  bytes_read_back: number;
+  /** Buffers that were freed while submitted work could still use them. */
+  deferred_frees: number;
+  /** The submits again, by their reason. */
+  flushes: Flushes;
+  /** Bytes in GPU buffers that are alive or kept for reuse. */
+  live_bytes: number;
+  /** The highest that `live_bytes` has been. */
+  peak_bytes: number;
+  /** GPU buffers that are alive or kept for reuse. */
+  live_buffers: number;
+  /** Of the live bytes, those that wait for reuse. */
+  pooled_bytes: number;
+  /** Of the live bytes, those of the arenas of plans. */
+  arena_bytes: number;
+  /** What the tensors of those plans would take if none shared its bytes. */
+  arena_bytes_without_reuse: number;
+  uniforms: CacheStats;
+  bind_groups: CacheStats;
+  pipelines: CacheStats;
+}
+
+/** Submits by what made them necessary. */
+export interface Flushes {
+  /** `sync()` was called. */
+  sync: number;
+  /** A read-back was started. */
+  readback: number;
+  /** `flush()` was called, or a batch executed. */
+  explicit: number;
+  /** A large write had to come after recorded commands. */
+  write: number;
+  /** As many small writes as are staged at once were recorded. */
+  pending_writes: number;
+  /** As many dispatches as `maxBatchSize` allows were recorded. */
+  batch_limit: number;
+  /** Debug mode submits each dispatch by itself. */
+  debug: number;
+  /** The device was destroyed. */
+  end: number;
+}
+
+/** One cache since the last reset, and what lives in it now. */
+export interface CacheStats {
+  hits: number;
+  misses: number;
+  evictions: number;
+  entries: number;
+  /** Bytes of GPU memory that the entries hold, as far as that is known. */
+  bytes: number;
+}
+
+/** GPU time of one kernel. */
+export interface KernelTime {
+  /** How often it ran. */
+  dispatches: number;
+  /** What all of these took. */
+  nanoseconds: number;
+  /**
+   * Bytes of the tensors that were bound for reading only, summed over the dispatches. A kernel that reads all of its input reads this
+   * much, such as a mat-vec its weights; one that picks rows reads less.
+   */
+  read_bytes: number;
+}
+
+/** GPU time of one kernel with inputs of one size. */
+export interface KernelUse {
+  /** The kernel's name. */
+  label: string;
+  /** How often it ran. */
+  dispatches: number;
+  /** What all of these took. */
+  nanoseconds: number;
+  /**
+   * Bytes of the tensors that were bound for reading only, summed over the dispatches. A kernel that reads all of its input reads this
+   * much, such as a mat-vec its weights; one that picks rows reads less.
+   */
+  read_bytes: number;
+}

@@ -1,0 +1,42 @@
+//! Vectors of texts.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::fields::{Fields, group};
+use crate::error::Result;
+
+group! {
+    /// A request for embeddings.
+    #[derive(Clone, Debug)]
+    pub struct EmbeddingRequest {
+        /// One text or several (at most 2048), or their token ids. Texts get the tokens around them that the model wants.
+        pub input: Input,
+        /// Keep only this number of each vector's first numbers, scaled to length 1. For models that were trained for it.
+        pub dimensions: Option<usize>,
+        /// Cut a text that is too long at its end, instead of rejecting with `context_length_exceeded`. Default: false. An extension.
+        #[serde(default)]
+        #[cfg_attr(test, ts(as = "Option<bool>"))]
+        pub truncate: bool,
+    }
+}
+
+/// One or more texts, or their token ids.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(untagged)]
+pub enum Input {
+    Text(String),
+    Texts(Vec<String>),
+    Tokens(Vec<u32>),
+    ManyTokens(Vec<Vec<u32>>),
+}
+
+impl EmbeddingRequest {
+    pub fn parse(request: Value) -> Result<Self> {
+        let mut fields = Fields::of("the embedding request", request)?;
+        let request = fields.group()?;
+        fields.finish()?;
+        Ok(request)
+    }
+}

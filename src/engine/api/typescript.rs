@@ -1,0 +1,177 @@
+//! Makes the package's TypeScript types of what crosses to JavaScript, and the README's table of error codes. They are committed; a test
+//! fails where they are out of date, and `npm run types` writes them. A derive (ts-rs) reads the structs in tests only, so nothing of this
+//! is in the shipped wasm.
+
+mod print;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use ts_rs::{Config, TS};
+
+use self::print::{Role, comment, declaration, names};
+use super::chunk::{
+    Chunk, CompletionTokensDetails, FinishReason, FunctionDelta, MalformedToolCall, PromptTokensDetails, StopReason,
+    Timings, ToolCallDelta, Usage,
+};
+use super::embeddings::EmbeddingUsage;
+use super::logprobs::{TokenLogprob, TokenLogprobs};
+use super::request::*;
+use crate::engine::load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
+use crate::engine::load::inspect::{AdapterLimits, Inspection, Problem};
+use crate::engine::load::options::{Autotune, LoadOptions};
+use crate::error::Code;
+use crate::model::{KvFormat, Precision};
+use crate::tensor::{
+    AdapterInfo, CacheStats, Flushes, KernelTime, KernelUse, PowerPreference, Stats, SubgroupMatrix, Tuned,
+};
+
+/// Types that the package declares by hand and ours name, and where.
+const BY_HAND: [(&str, &str); 4] = [
+    ("ChatMessage", "../messages.js"),
+    ("ErrorCode", "../errors.js"),
+    ("Tool", "../messages.js"),
+    ("ToolChoice", "../messages.js"),
+];
+
+/// A generated file: its name, what its first line says, and its text.
+struct File {
+    name: &'static str,
+    about: &'static str,
+    text: String,
+}
+
+macro_rules! types {
+    ($role:ident: $($ty:ty),* $(,)?) => { [$(one::<$ty>(Role::$role)),*].join("\n") };
+}
+
+fn declared<T: TS>() -> String {
+    T::decl(&Config::new().with_large_int("number"))
+}
+
+fn one<T: TS>(role: Role) -> String {
+    declaration(T::docs().as_deref(), &declared::<T>(), role)
+}
+
+fn files() -> Vec<File> {
+    let load_options = declared::<LoadOptions>();
+    let load_options: String = names(&load_options).iter().map(|name| format!("  '{name}',\n")).collect();
+    let codes: String =
+        Code::ALL.iter().map(|code| format!("{}  '{}',\n", comment(&[code.meaning()], "  "), code.as_str())).collect();
+    vec![
+        File {
+            name: "requests",
+            about: "What a loaded model can be asked.",
+            text: types![
+                Request: SamplingFields, PenaltyFields, EndingFields, Stop, StructuredFields, ResponseFormat, NamedSchema,
+                StructuredOutputs, SpeculationFields, SpeculationRequest, ContextFields, ContextShiftRequest, Sinks,
+                ChoicesFields, ChatFields, ReasoningFields, ReasoningFormat, ChatLogprobsFields, CompletionFields, Prompt,
+                CompletionLogprobsFields, EmbeddingRequest, Input,
+            ] + "\n"
+                + &types![Options: TokenizeOptions],
+        },
+        File {
+            name: "answers",
+            about: "What a loaded model answers.",
+            text: types![
+                Answer: FinishReason, Usage, PromptTokensDetails, CompletionTokensDetails, Timings, Chunk, TokenLogprobs,
+                TokenLogprob, StopReason, ToolCallDelta, FunctionDelta, MalformedToolCall, EmbeddingUsage,
+            ],
+        },
+        File {
+            name: "loading",
+            about: "What a model is loaded with, and what it says of itself.",
+            text: types![Options: LoadOptions, Autotune, PowerPreference, Precision, KvFormat]
+                + &format!(
+                    "\n/** The names of these options. */\nexport const LOAD_OPTIONS = [\n{load_options}] as const;\n\n"
+                )
+                + &types![
+                    Answer: Progress, Phase, ModelInfo, Warning, DraftInfo, AutotuneInfo, AutotuneState, Tuned, AdapterInfo,
+                    SubgroupMatrix, Inspection, AdapterLimits, Problem,
+                ],
+        },
+        File {
+            name: "stats",
+            about: "The counters of the GPU runtime.",
+            text: types![Answer: Stats, Flushes, CacheStats, KernelTime, KernelUse],
+        },
+        File {
+            name: "errors",
+            about: "What can go wrong.",
+            text: format!(
+                "{}export const ERROR_CODES = [\n{codes}] as const;\n",
+                comment(
+                    &["What went wrong, as a stable name that programs may compare. Messages may change, codes don't."],
+                    ""
+                )
+            ),
+        },
+    ]
+}
+
+/// The types that a text exports.
+fn exported(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("export interface ").or_else(|| line.strip_prefix("export type ")))
+        .filter_map(|rest| rest.split([' ', '<']).next())
+        .collect()
+}
+
+/// Whether a text names a type outside of comments.
+fn uses(text: &str, name: &str) -> bool {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with(['*', '/']));
+    let mut words = code.flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || c == '_')));
+    words.any(|word| word == name)
+}
+
+/// The whole text of a file, with what it imports of the others.
+fn whole(file: &File, files: &[File]) -> String {
+    let others = files.iter().filter(|other| other.name != file.name);
+    let generated =
+        others.flat_map(|other| exported(&other.text).into_iter().map(|name| (name, format!("./{}.js", other.name))));
+    let by_hand = BY_HAND.iter().map(|(name, module)| (*name, (*module).to_owned()));
+    let used: Vec<(&str, String)> = by_hand.chain(generated).filter(|(name, _)| uses(&file.text, name)).collect();
+    let modules: BTreeSet<&String> = used.iter().map(|(_, module)| module).collect();
+    let imports: String = modules
+        .into_iter()
+        .map(|module| {
+            let names: BTreeSet<&str> = used.iter().filter(|(_, of)| of == module).map(|(name, _)| *name).collect();
+            format!("import type {{ {} }} from '{module}';\n", names.into_iter().collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    let gap = if imports.is_empty() { "" } else { "\n" };
+    format!(
+        "// {} Made from the Rust structs by `npm run types`: change those.\n\n{imports}{gap}{}",
+        file.about, file.text
+    )
+}
+
+/// The README with the table of error codes as it is now.
+fn readme(old: &str) -> String {
+    let head = "| code | meaning |\n| --- | --- |\n";
+    let start = old.find(head).expect("the README has a table of error codes") + head.len();
+    let end = start + old[start..].find("\n\n").expect("something follows the table") + 1;
+    let rows: String = Code::ALL.iter().map(|code| format!("| `{code}` | {} |\n", code.meaning())).collect();
+    format!("{}{rows}{}", &old[..start], &old[end..])
+}
+
+#[test]
+fn what_is_generated_is_up_to_date() {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("pkg-template");
+    let folder = package.join("src/generated");
+    let files = files();
+    let mut wanted: Vec<(PathBuf, String)> =
+        files.iter().map(|file| (folder.join(format!("{}.ts", file.name)), whole(file, &files))).collect();
+    let table = package.join("README.md");
+    wanted.push((table.clone(), readme(&fs::read_to_string(&table).unwrap())));
+    if std::env::var_os("RILLM_WRITE_TYPES").is_some() {
+        fs::create_dir_all(&folder).unwrap();
+        wanted.iter().for_each(|(path, text)| fs::write(path, text).unwrap());
+    }
+    for (path, text) in &wanted {
+        let found = fs::read_to_string(path).unwrap_or_default();
+        assert!(found == *text, "{} is out of date: run `npm run types`", path.display());
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), files.len(), "{} holds a file of no struct", folder.display());
+}
