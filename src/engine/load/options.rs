@@ -122,3 +122,31 @@ pub(super) fn capacity(asked: Option<usize>, config: &Config) -> Result<usize> {
         Some(asked) => Ok(asked),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn options_are_read_by_their_names_in_javascript() {
+        let read = |options| serde_json::from_value::<LoadOptions>(options);
+        let options = read(json!({
+            "quantize": "q8_0", "contextLength": 64, "maxSequences": 2, "chatTemplate": "{{ a }}", "precision": "exact",
+            "kvCache": "q8_0", "autotune": "off", "powerPreference": "low-power", "forceFallbackAdapter": true,
+        }))
+        .unwrap();
+        assert_eq!((options.context_length, options.max_sequences), (Some(64), Some(2)));
+        assert_eq!((options.quantize.as_deref(), options.chat_template.as_deref()), (Some("q8_0"), Some("{{ a }}")));
+        assert_eq!((options.precision, options.kv_cache), (Some(Precision::Exact), Some(KvFormat::Q8_0)));
+        assert_eq!(options.autotune, Autotune::Off);
+        let device = options.device();
+        assert_eq!((device.power_preference, device.force_fallback_adapter), (PowerPreference::LowPower, true));
+        let device = read(json!({})).unwrap().device();
+        assert_eq!((device.power_preference, device.force_fallback_adapter), (PowerPreference::HighPerformance, false));
+        for unknown in [json!({"context_length": 64}), json!({"tunings": "…"}), json!({"plainOps": true})] {
+            assert!(read(unknown).is_err());
+        }
+    }
+}
