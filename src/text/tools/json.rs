@@ -41,7 +41,7 @@ struct Unicode {
 }
 
 impl Unicode {
-    fn new(is_key: bool, is_second: bool) -> State {
+    fn state(is_key: bool, is_second: bool) -> State {
         State::Unicode(Self { is_key, left: 4, unit: 0, is_second })
     }
 
@@ -141,13 +141,13 @@ impl Scanner {
                 return Ok(self.fed());
             }
             State::Escape(is_key) => match c {
-                'u' => Unicode::new(is_key, false),
+                'u' => Unicode::state(is_key, false),
                 '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => State::Text(is_key),
                 _ => return Err("a string has an escape that JSON does not know"),
             },
             State::Unicode(unicode) => unicode.next(c)?,
             State::SecondHalf(is_key) if c == '\\' => State::SecondEscape(is_key),
-            State::SecondEscape(is_key) if c == 'u' => Unicode::new(is_key, true),
+            State::SecondEscape(is_key) if c == 'u' => Unicode::state(is_key, true),
             State::SecondHalf(_) | State::SecondEscape(_) => return Err(HALF),
             State::Number(number) => match number.next(c) {
                 Some(next) => State::Number(next),
