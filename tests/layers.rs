@@ -19,24 +19,19 @@ const MAY_NAME: [(&str, &[&str]); 10] = [
 ];
 
 /// Files that may import one another in a circle, and why. Everything else is a tree.
-const CIRCLES: [(&[&str], &str); 7] = [
+const CIRCLES: [(&[&str], &str); 5] = [
     (&["sampler/mod.rs", "sampler/words.rs"], "the parts of the sampler take what it is made of from its head"),
     (&["tensor/autotune/mod.rs", "tensor/tuning.rs"], "a tuning names the variants that autotuning compares"),
-    (&["text/detokenize.rs", "text/tokenizer/mod.rs"], "the tokenizer answers by a detokenizer that asks it for bytes"),
     (
         &["text/tokenizer/special.rs", "text/tokenizer/vocabulary.rs"],
         "special tokens are part of the vocabulary that finds them",
     ),
-    (&["text/tools/grammar.rs", "text/tools/mod.rs"], "a format of tool calls is named by its grammar"),
     (&["web/fetch/body.rs", "web/fetch/request.rs"], "a body that breaks off is asked for again"),
     (&["web/gpu.rs", "web/gpu_batch.rs"], "a batch makes tensors of its device, and the device makes batches"),
 ];
 
 /// Files that may ask for the target.
 const MAY_ASK_FOR_THE_TARGET: [&str; 3] = ["lib.rs", "gpu/device/mod.rs", "gpu/platform/mod.rs"];
-
-/// Layers in which no file imports itself by way of others. `pub use` hands a name on and is no import.
-const FREE_OF_CIRCLES: [&str; 3] = ["error", "gpu", "native"];
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,6 +1,13 @@
 // Answers, whole and in chunks, in OpenAI's shapes.
 
-import type { FinishReason, MalformedToolCall, Timings, TokenLogprob as EngineTokenLogprob, ToolCallDelta, Usage } from './generated/answers.js';
+import type {
+  FinishReason,
+  MalformedToolCall,
+  Timings,
+  TokenLogprob as EngineTokenLogprob,
+  ToolCallDelta,
+  Usage,
+} from './generated/answers.js';
 import type { ToolCallResult } from './messages.js';
 
 export type { FinishReason, Timings, Usage } from './generated/answers.js';

@@ -4,7 +4,16 @@ import type { LoadOptions as LoadData, Progress, Warning } from './generated/loa
 import type { Stats } from './generated/stats.js';
 import type { HubOptions, ModelSource } from './model_source.js';
 
-export type { AdapterInfo, AutotuneInfo, DraftInfo, ModelInfo, Progress as LoadProgress, SubgroupMatrix, Tuned as TunedKernel, Warning } from './generated/loading.js';
+export type {
+  AdapterInfo,
+  AutotuneInfo,
+  DraftInfo,
+  ModelInfo,
+  Progress as LoadProgress,
+  SubgroupMatrix,
+  Tuned as TunedKernel,
+  Warning,
+} from './generated/loading.js';
 export type { KernelUse } from './generated/stats.js';
 
 export interface LoadOptions extends LoadData {
