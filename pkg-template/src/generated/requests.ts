@@ -170,7 +170,7 @@ export interface SpeculationFields {
   /**
    * Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. `prompt_lookup` is
    * faster where answers repeat their prompt or themselves, `draft_model` where a much smaller model says the same; both are slower
-   * elsewhere, so they are off by default. A request that speculates decodes by itself. An extension.
+   * elsewhere, so they are off by default. An extension.
    */
   speculation?: SpeculationRequest | null | undefined;
 }
@@ -199,8 +199,7 @@ export interface ContextFields {
    * Go on where the context is full, instead of ending with `length`: the first `sinks` tokens stay, the older half of the rest is
    * dropped, and the others move up, with their keys turned to their new positions (StreamingLLM). The model forgets what was
    * dropped; `timings` say how often and how much. A prompt still has to fit the context. The next request finds no more than the
-   * sinks in the KV cache. Not for models with learned positions (GPT-2), nor where a grammar or a budget holds the answer.
-   * Default: false. An extension.
+   * sinks in the KV cache. Not for models with learned positions (GPT-2). Default: false. An extension.
    */
   context_shift?: ContextShiftRequest | null | undefined;
 }

@@ -2,9 +2,13 @@
 
 /** Counters since the start or the last reset, and what is alive now. */
 export interface Stats {
+  /** Kernels that were submitted. */
   dispatches: number;
+  /** Compute passes that were encoded. */
   passes: number;
+  /** Command encoders, one for each submit. */
   encoders: number;
+  /** Submits to the queue. */
   submits: number;
   /** Waits for the GPU that were asked for by `sync()`. */
   syncs: number;
@@ -16,14 +20,21 @@ export interface Stats {
   uniform_writes: number;
   /** Small writes that were encoded as copies instead of forcing a submit. */
   staged_writes: number;
+  /** GPU buffers that were made, of any kind. */
   buffers_created: number;
+  /** Storage buffers that came from those that wait for reuse. */
   buffers_reused: number;
+  /** Bind groups that were made. */
   bind_groups_created: number;
+  /** Pipelines that were compiled. */
   pipelines_created: number;
   /** Copies from buffer to buffer. */
   copies: number;
+  /** Bytes of these copies. */
   bytes_copied: number;
+  /** Bytes written from the CPU to storage buffers. */
   bytes_uploaded: number;
+  /** Bytes read back to the CPU. */
   bytes_read_back: number;
   /** Buffers that were freed while submitted work could still use them. */
   deferred_frees: number;
@@ -41,8 +52,11 @@ export interface Stats {
   arena_bytes: number;
   /** What the tensors of those plans would take if none shared its bytes. */
   arena_bytes_without_reuse: number;
+  /** Uniform buffers, by content. */
   uniforms: CacheStats;
+  /** Bind groups, by layout and what they bind. */
   bind_groups: CacheStats;
+  /** Compiled pipelines, by the text of their shaders. */
   pipelines: CacheStats;
 }
 
@@ -68,9 +82,13 @@ export interface Flushes {
 
 /** One cache since the last reset, and what lives in it now. */
 export interface CacheStats {
+  /** Look-ups that found an entry. */
   hits: number;
+  /** Look-ups that found none. */
   misses: number;
+  /** Entries that had to go for others. */
   evictions: number;
+  /** Entries now. */
   entries: number;
   /** Bytes of GPU memory that the entries hold, as far as that is known. */
   bytes: number;
