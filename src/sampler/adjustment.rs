@@ -10,76 +10,9 @@
 //! 2. `dry_marks`: for each token how long a repetition it would go on with. Only where DRY is on.
 //! 3. `adjust_logits`: the logits with all that, in a tensor of their own; clears the marks.
 
+use super::row::SamplerRow;
 use crate::error::Result;
-
-/// What penalties depend on, besides the text.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdjustSettings {
-    /// Position of the answer's first token.
-    pub answer_start: u32,
-    /// So many tokens at the end of the text are looked at by the three below; u32::MAX: all.
-    pub window: u32,
-    /// Of what the window holds, logits above 0 are divided by it and others multiplied with it (Keskar et al. 2019, CTRL).
-    pub repetition: f32,
-    /// Subtracted once for each time that a token stands in the part of the answer in the window.
-    pub frequency: f32,
-    /// Subtracted if it stands there at all.
-    pub presence: f32,
-    /// As long as the answer is shorter, the tokens that would end it can't come.
-    pub min_tokens: u32,
-    /// A token that goes on with a repetition of n tokens loses multiplier · base^(n - allowed_length), if n ≥ allowed_length. 0 is off.
-    pub dry_multiplier: f32,
-    pub dry_base: f32,
-    pub dry_allowed_length: u32,
-    /// As `window`.
-    pub dry_window: u32,
-}
-
-impl AdjustSettings {
-    /// Words of a row of the tensor of settings.
-    pub const WORDS: usize = 12;
-
-    /// The longest repetition that DRY may allow.
-    pub const MAX_ALLOWED_LENGTH: u32 = 1024;
-
-    /// Changes nothing.
-    pub const NEUTRAL: Self = Self {
-        answer_start: 0,
-        window: 0,
-        repetition: 1.0,
-        frequency: 0.0,
-        presence: 0.0,
-        min_tokens: 0,
-        dry_multiplier: 0.0,
-        dry_base: 1.0,
-        dry_allowed_length: 1,
-        dry_window: 0,
-    };
-
-    pub fn words(&self) -> [u32; Self::WORDS] {
-        let floats = [self.repetition, self.frequency, self.presence, self.dry_multiplier, self.dry_base];
-        let [repetition, frequency, presence, multiplier, base] = floats.map(f32::to_bits);
-        // Nothing is counted that nobody asks for.
-        let counts = self.repetition != 1.0 || self.frequency != 0.0 || self.presence != 0.0;
-        let window = if counts { self.window } else { 0 };
-        let (allowed, longest) = (self.dry_allowed_length, self.dry_longest());
-        let min_tokens = self.min_tokens;
-        let (start, dry_window) = (self.answer_start, self.dry_window);
-        [start, window, repetition, frequency, presence, min_tokens, multiplier, base, allowed, dry_window, longest, 0]
-    }
-
-    /// Repetitions are followed back for so many tokens: until a token has lost a million, or a thousand tokens further than
-    /// allowed. Longer ones count as this long.
-    fn dry_longest(&self) -> u32 {
-        if self.dry_multiplier <= 0.0 {
-            return 0;
-        }
-        let growth = f64::from(self.dry_base).ln();
-        let steps = if growth > 0.0 { (1e6 / f64::from(self.dry_multiplier)).ln() / growth } else { 0.0 };
-        // A cast of what is negative gives 0.
-        self.dry_allowed_length + (steps as u32).min(1000)
-    }
-}
+use crate::tensor::Define;
 
 /// Lists of one sequence: the tokens that would end it, and the sequences of tokens that must not come.
 pub struct AdjustLists;
@@ -187,57 +120,16 @@ impl DryBreakerWords {
 }
 
 /// Of the word that says what the text holds of a token: it stands in the window, it must not come, and how often it stands in the
-/// answer. `adjust_marks.wgsl` and `adjust_logits.wgsl` have the same.
+/// answer.
 pub(super) const IN_WINDOW: u32 = 1 << 31;
 pub(super) const BANNED: u32 = 1 << 30;
 
-/// The words of the settings again.
-pub(super) struct Words<'a>(pub &'a [u32]);
+pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
+    &[("sampler_row", SamplerRow::WGSL), ("adjustment", include_str!("wgsl/adjustment.wgsl"))]
+}
 
-impl Words<'_> {
-    pub fn answer_start(&self) -> u32 {
-        self.0[0]
-    }
-
-    pub fn window(&self) -> u32 {
-        self.0[1]
-    }
-
-    pub fn repetition(&self) -> f32 {
-        f32::from_bits(self.0[2])
-    }
-
-    pub fn frequency(&self) -> f32 {
-        f32::from_bits(self.0[3])
-    }
-
-    pub fn presence(&self) -> f32 {
-        f32::from_bits(self.0[4])
-    }
-
-    pub fn min_tokens(&self) -> u32 {
-        self.0[5]
-    }
-
-    pub fn dry_multiplier(&self) -> f32 {
-        f32::from_bits(self.0[6])
-    }
-
-    pub fn dry_base(&self) -> f32 {
-        f32::from_bits(self.0[7])
-    }
-
-    pub fn dry_allowed_length(&self) -> u32 {
-        self.0[8]
-    }
-
-    pub fn dry_window(&self) -> u32 {
-        self.0[9]
-    }
-
-    pub fn dry_longest(&self) -> u32 {
-        self.0[10]
-    }
+pub(super) fn defines() -> Vec<(&'static str, Define)> {
+    vec![("IN_WINDOW", Define::U32(IN_WINDOW)), ("BANNED", Define::U32(BANNED))]
 }
 
 /// Tokens of the text, with those that a step takes in; 0 where they are more than the history has room for, which only steps past
@@ -250,19 +142,6 @@ pub(super) fn length_of(state: &[u32], advance: usize, capacity: usize) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn repetitions_are_followed_until_they_cost_a_million() {
-        let dry = |dry_multiplier, dry_base| {
-            AdjustSettings { dry_multiplier, dry_base, dry_allowed_length: 2, ..AdjustSettings::NEUTRAL }.words()[10]
-        };
-        assert_eq!(dry(0.0, 1.75), 0);
-        // 1.75^25 = 1.19e6, 1.75^24 = 6.8e5
-        assert_eq!(dry(1.0, 1.75), 2 + 24);
-        assert_eq!(dry(0.8, 1.0), 2, "the penalty does not grow");
-        assert_eq!(dry(0.8, 1.000_1), 1002);
-        assert_eq!(dry(1e7, 2.0), 2);
-    }
 
     #[test]
     fn breakers_are_words_of_tokens_and_a_table() {

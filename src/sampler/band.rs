@@ -12,46 +12,13 @@
 //!    has the same) lets it begin at the least probable of the tokens that reach the threshold.
 //! 4. `band_partial` and `sample_merge`: Gumbel-max over the band. `mirostat_update` moves the allowed surprise on.
 
+use super::row::SamplerRow;
 use super::truncation::{
-    BINS, Border, MAX_GROUPS, NONE, REST, SampleSettings, Words, depth_of, key_of, mass_as_float, mass_bits, weight_of,
+    self, BINS, Border, MAX_GROUPS, NONE, REST, depth_of, key_of, mass_as_float, mass_bits, weight_of,
 };
 use crate::error::Result;
 use crate::tensor::ops::PCG3D;
-use crate::tensor::{DType, Desc, HostTensor, expect};
-
-/// What these truncations depend on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BandSettings {
-    /// Mass of the typical tokens; 1 keeps all.
-    pub typical_p: f32,
-    /// How often the most probable tokens are excluded; 0 never.
-    pub xtc_probability: f32,
-    /// The probability that excluded ones have at least, and so does the least of those that are not.
-    pub xtc_threshold: f32,
-    /// Mirostat's target surprise in bits; 0 is off.
-    pub tau: f32,
-    /// How fast the allowed surprise follows.
-    pub eta: f32,
-}
-
-impl BandSettings {
-    /// Words of a row of the tensor of settings.
-    pub const WORDS: usize = 8;
-
-    /// Keeps all.
-    pub const ALL: Self = Self { typical_p: 1.0, xtc_probability: 0.0, xtc_threshold: 0.1, tau: 0.0, eta: 0.0 };
-
-    pub fn words(&self) -> [u32; Self::WORDS] {
-        let Self { typical_p, xtc_probability, xtc_threshold, tau, eta } = *self;
-        [typical_p, xtc_probability, xtc_threshold, tau, eta, 0.0, 0.0, 0.0].map(f32::to_bits)
-    }
-
-    pub(super) fn of(words: &[u32]) -> Self {
-        let float = |at: usize| f32::from_bits(words[at]);
-        let (typical_p, xtc_probability, xtc_threshold) = (float(0), float(1), float(2));
-        Self { typical_p, xtc_probability, xtc_threshold, tau: float(3), eta: float(4) }
-    }
-}
+use crate::tensor::{DType, Define, Desc, HostTensor, expect};
 
 /// Words of a row of a band.
 pub(super) const BAND: usize = 4;
@@ -68,7 +35,7 @@ pub(super) fn rows_of(name: &str, inputs: &[Desc]) -> Result<usize> {
     expect(name, inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
     let (rows, _) = inputs[0].shape.matrix()?;
     let lengths = [1, 2].map(|input| inputs[input].shape.elements());
-    if lengths != [SampleSettings::WORDS, BAND].map(|words| words * rows) {
+    if lengths != [SamplerRow::WORDS, BAND].map(|words| words * rows) {
         bail!(ShapeMismatch, "{name}: inputs of {rows} rows have {lengths:?} elements");
     }
     Ok(rows)
@@ -76,6 +43,7 @@ pub(super) fn rows_of(name: &str, inputs: &[Desc]) -> Result<usize> {
 
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
+        ("sampler_row", SamplerRow::WGSL),
         ("truncation", include_str!("wgsl/truncation.wgsl")),
         ("thresholds", include_str!("wgsl/thresholds.wgsl")),
         ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
@@ -85,6 +53,12 @@ pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
         ("log2_mass", include_str!("wgsl/log2_mass.wgsl")),
         ("typical_cut", include_str!("wgsl/typical_cut.wgsl")),
     ]
+}
+
+pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
+    let number = |n: usize| Define::U32(n as u32);
+    let own = [("BAND", BAND), ("MOMENTS", MOMENTS), ("HEADER", HEADER), ("DIGITS", DIGITS), ("TYPICAL", TYPICAL)];
+    truncation::defines(vocabulary).into_iter().chain(own.map(|(name, n)| (name, number(n)))).collect()
 }
 
 /// The logits that are kept: from `least_key` on, and between two depths.
@@ -106,20 +80,13 @@ impl Band {
     }
 
     /// What a border's thresholds keep, and mirostat's allowed surprise.
-    pub fn of_border(
-        border: &Border,
-        least_key: u32,
-        words: &Words,
-        settings: &BandSettings,
-        mu: f32,
-        bits: u32,
-    ) -> Self {
-        let mut high = words.min_p_depth.min(REST - 1);
+    pub fn of_border(border: &Border, least_key: u32, row: &SamplerRow, mu: f32, bits: u32) -> Self {
+        let mut high = row.min_p_depth.min(REST - 1);
         let end = if border.p_first == NONE { border.k_bin } else { border.p_last };
         if end != NONE {
             high = high.min(((end + 1) << border.shift) - 1);
         }
-        if settings.tau > 0.0 {
+        if row.mirostat_tau > 0.0 {
             let room = mu - log2_mass(border.total, bits);
             high = high.min(if room > 0.0 { (room * 16_777_216.0) as u32 } else { 0 });
         }

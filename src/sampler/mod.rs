@@ -12,24 +12,24 @@ mod masking;
 pub mod ops;
 mod params;
 mod ring;
+mod row;
 mod rules;
 mod sampling;
 mod step_logprobs;
 mod truncation;
 mod words;
 
-pub use self::adjustment::{AdjustLists, AdjustSettings, DryBreakerWords};
-pub use self::band::BandSettings;
+pub use self::adjustment::{AdjustLists, DryBreakerWords};
 pub use self::features::{Features, Plans};
 pub use self::logprobs::{LogprobPlans, LogprobRings, Sampled, sampled};
 pub use self::mask_table::{Allowed, MaskTable};
 pub use self::masking::{MASKS, Masking, News};
 pub use self::params::{Dry, MAX_ALLOWED_LENGTH, MAX_TEMPERATURE, Mirostat, Penalties, SamplerSettings, WHOLE_TEXT};
 pub use self::ring::{RING, ring_ranges};
+pub use self::row::{Chooser, SamplerRow};
 pub use self::rules::{DryBreakers, MAX_BIAS, TokenRules};
 pub use self::sampling::Sampling;
 pub use self::step_logprobs::{MOST as MAX_TOP_LOGPROBS, StepLogprobs};
-pub use self::truncation::{Chooser, SampleSettings};
 pub use self::words::{breaker_words, check_room};
 
 use self::ops::{
@@ -37,14 +37,14 @@ use self::ops::{
     SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit, TypicalBand, TypicalHistogram, TypicalMoments,
     Xtc,
 };
-use self::words::{adjust_settings, band_settings, sample_settings, several};
+use self::words::several;
 use crate::error::Result;
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
 /// What ends a sequence on the GPU, so that steps which ran ahead leave the state and the cache as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Tokens that end it. More than `SampleSettings::MAX_STOPS` are seen by the CPU only.
+    /// Tokens that end it. More than `SamplerRow::MAX_STOPS` are seen by the CPU only.
     pub stops: Vec<u32>,
     /// The most tokens.
     pub steps: usize,
@@ -65,19 +65,18 @@ pub struct Target {
 #[derive(Clone)]
 pub struct Choosing {
     target: Target,
-    /// [rows, WORDS] u32: `SampleSettings`.
+    /// [rows, WORDS] u32: `SamplerRow`.
     settings: Tensor,
     /// Made when they are first asked for.
     adjusting: Option<Adjusting>,
-    banding: Option<Banding>,
+    /// [rows] f32: the surprise that mirostat allows.
+    mu: Option<Tensor>,
     masking: Option<Masking>,
 }
 
 /// What adjusting reads (`sampler/adjustment.rs`).
 #[derive(Clone)]
 struct Adjusting {
-    /// [rows, WORDS] u32: `AdjustSettings`.
-    settings: Tensor,
     /// [rows, WORDS] u32: `AdjustLists`.
     lists: Tensor,
     /// [rows, vocab_size] f32.
@@ -88,15 +87,6 @@ struct Adjusting {
     history: Tensor,
     /// [rows, 2 · vocab_size] u32, zero between steps.
     marks: Tensor,
-}
-
-/// What choosing from a band reads (`sampler/band.rs`).
-#[derive(Clone)]
-struct Banding {
-    /// [rows, WORDS] u32: `BandSettings`.
-    settings: Tensor,
-    /// [rows] f32: the surprise that mirostat allows.
-    mu: Tensor,
 }
 
 /// The first rows of a tensor, as many as asked for, of so many columns.
@@ -113,8 +103,8 @@ impl Choosing {
     /// For as many sequences as the target has rows.
     pub fn new(context: &Context, target: Target) -> Result<Self> {
         let rows = target.token.shape().elements();
-        let settings = context.zeros(Desc::u32(&[rows, SampleSettings::WORDS]))?;
-        Ok(Self { target, settings, adjusting: None, banding: None, masking: None })
+        let settings = context.zeros(Desc::u32(&[rows, SamplerRow::WORDS]))?;
+        Ok(Self { target, settings, adjusting: None, mu: None, masking: None })
     }
 
     /// Makes what features need and is not there yet. Texts have at most `capacity` tokens.
@@ -123,7 +113,6 @@ impl Choosing {
         let words = |columns: usize| context.zeros(Desc::u32(&[rows, columns]));
         if features.adjusts && self.adjusting.is_none() {
             self.adjusting = Some(Adjusting {
-                settings: words(AdjustSettings::WORDS)?,
                 lists: words(AdjustLists::WORDS)?,
                 biases: context.zeros(Desc::f32(&[rows, vocab_size]))?,
                 breakers: words(DryBreakerWords::words_of(vocab_size))?,
@@ -134,9 +123,8 @@ impl Choosing {
         if features.masked && self.masking.is_none() {
             self.masking = Some(Masking::new(context, rows, vocab_size)?);
         }
-        if features.banded && self.banding.is_none() {
-            let (settings, mu) = (words(BandSettings::WORDS)?, context.zeros(Desc::f32(&[rows]))?);
-            self.banding = Some(Banding { settings, mu });
+        if features.banded && self.mu.is_none() {
+            self.mu = Some(context.zeros(Desc::f32(&[rows]))?);
         }
         Ok(())
     }
@@ -146,7 +134,6 @@ impl Choosing {
         let adjusting = match &self.adjusting {
             None => None,
             Some(all) => Some(Adjusting {
-                settings: first(&all.settings, rows, columns(&all.settings)?)?,
                 lists: first(&all.lists, rows, columns(&all.lists)?)?,
                 biases: first(&all.biases, rows, columns(&all.biases)?)?,
                 breakers: first(&all.breakers, rows, columns(&all.breakers)?)?,
@@ -154,20 +141,14 @@ impl Choosing {
                 marks: first(&all.marks, rows, columns(&all.marks)?)?,
             }),
         };
-        let banding = match &self.banding {
-            None => None,
-            Some(all) => Some(Banding {
-                settings: first(&all.settings, rows, columns(&all.settings)?)?,
-                mu: all.mu.part(0, Shape::from([rows]))?,
-            }),
-        };
+        let mu = self.mu.as_ref().map(|all| all.part(0, Shape::from([rows]))).transpose()?;
         let masking = self.masking.as_ref().map(|all| all.first(rows)).transpose()?;
         let target = Target {
             state: first(&self.target.state, rows, 4)?,
             token: self.target.token.part(0, Shape::from([rows]))?,
             ring: first(&self.target.ring, rows, columns(&self.target.ring)?)?,
         };
-        Ok(Self { target, settings: first(&self.settings, rows, SampleSettings::WORDS)?, adjusting, banding, masking })
+        Ok(Self { target, settings: first(&self.settings, rows, SamplerRow::WORDS)?, adjusting, mu, masking })
     }
 
     pub fn target(&self) -> &Target {
@@ -187,9 +168,8 @@ impl Choosing {
         let write = |tensor: &Tensor, words: &[u32]| {
             context.write(tensor, row * (tensor.shape().matrix()?.1), bytemuck::cast_slice(words))
         };
-        write(&self.settings, &sample_settings(settings, rules, ending))?;
+        write(&self.settings, &SamplerRow::of(settings, rules, ending).words())?;
         if let Some(adjusting) = self.adjusting.as_ref().filter(|_| features.adjusts) {
-            write(&adjusting.settings, &adjust_settings(settings, rules).words())?;
             write(&adjusting.lists, &AdjustLists::words(&rules.ends, &several(rules))?)?;
             let vocab_size = columns(&adjusting.biases)?;
             let mut biases = vec![0f32; vocab_size];
@@ -211,18 +191,13 @@ impl Choosing {
                 write(&adjusting.breakers, &breaker_words(&rules.dry_breakers, vocab_size)?)?;
             }
         }
-        match &self.banding {
-            Some(banding) => write(&banding.settings, &band_settings(settings).words()),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Lets mirostat begin, as its authors and llama.cpp do.
     pub fn start_surprise(&self, context: &Context, row: usize, settings: &SamplerSettings) -> Result<()> {
-        match (&self.banding, settings.mirostat) {
-            (Some(banding), Some(mirostat)) => {
-                context.write(&banding.mu, row, bytemuck::bytes_of(&(2.0 * mirostat.tau)))
-            }
+        match (&self.mu, settings.mirostat) {
+            (Some(mu), Some(mirostat)) => context.write(mu, row, bytemuck::bytes_of(&(2.0 * mirostat.tau))),
             _ => Ok(()),
         }
     }
@@ -270,8 +245,8 @@ impl Choosing {
         {
             copy(&from.history, &to.history, columns(&to.history)?, 0, length)?;
         }
-        if let (true, Some(from), Some(to)) = (features.mirostat, &from.banding, &self.banding) {
-            copy(&from.mu, &to.mu, 1, 0, 1)?;
+        if let (true, Some(from), Some(to)) = (features.mirostat, &from.mu, &self.mu) {
+            copy(from, to, 1, 0, 1)?;
         }
         Ok(())
     }
@@ -312,7 +287,8 @@ impl Choosing {
         if !features.adjusts {
             return Ok(logits.clone());
         }
-        let Some(Adjusting { settings, lists, biases, breakers, history, marks }) = &self.adjusting else {
+        let settings = &self.settings;
+        let Some(Adjusting { lists, biases, breakers, history, marks }) = &self.adjusting else {
             bail!(Internal, "logits are to be adjusted, and nothing was prepared for it")
         };
         let Target { state, token, .. } = &self.target;
@@ -352,19 +328,19 @@ impl Choosing {
 
     fn choose_banded(&self, context: &Context, logits: &Tensor, features: Features, advance: usize) -> Result<()> {
         let (settings, Target { state, token, ring }) = (&self.settings, &self.target);
-        let Some(Banding { settings: band_settings, mu }) = &self.banding else {
+        let Some(mu) = &self.mu else {
             bail!(Internal, "a token is to be chosen from a band, and nothing was prepared for it")
         };
         let [_, _, border] = &self.split(context, logits)?;
-        let band = &context.run1(&SampleBand, &[logits, settings, border, band_settings, mu])?;
+        let band = &context.run1(&SampleBand, &[logits, settings, border, mu])?;
         if features.typical {
             let outputs = context.run(&TypicalMoments, &[logits, settings, band])?;
             let [moments, tally] = &outputs[..] else { bail!(Internal, "typical_moments has two outputs") };
             for digit in 0..3 {
-                let inputs = [logits, settings, band, band_settings, moments, tally];
+                let inputs = [logits, settings, band, moments, tally];
                 context.run(&TypicalHistogram { digit }, &inputs)?;
             }
-            context.run(&TypicalBand, &[band_settings, tally, band])?;
+            context.run(&TypicalBand, &[settings, tally, band])?;
         }
         let masses = if features.xtc || features.mirostat {
             Some(context.run1(&BandMass, &[logits, settings, band])?)
@@ -372,14 +348,14 @@ impl Choosing {
             None
         };
         if let Some(masses) = masses.as_ref().filter(|_| features.xtc) {
-            context.run(&Xtc, &[logits, settings, state, band_settings, masses, band])?;
+            context.run(&Xtc, &[logits, settings, state, masses, band])?;
         }
         let partial = context.run(&BandPartial, &[logits, settings, state, band])?;
         let [values, tokens] = &partial[..] else { bail!(Internal, "band_partial has two outputs") };
         let merge = SampleMerge { advance, own: Chooser::Banded };
         context.run(&merge, &[values, tokens, settings, state, token, ring])?;
         if let Some(masses) = masses.as_ref().filter(|_| features.mirostat) {
-            context.run(&MirostatUpdate, &[logits, settings, band_settings, band, masses, token, mu])?;
+            context.run(&MirostatUpdate, &[logits, settings, band, masses, token, mu])?;
         }
         Ok(())
     }

@@ -139,6 +139,18 @@ impl Dry {
     pub fn is_on(&self) -> bool {
         self.window > 0 && self.multiplier > 0.0
     }
+
+    /// Repetitions are followed back for this many tokens: until a token has lost a million, or a thousand tokens further than
+    /// allowed. Longer ones count as this long.
+    pub(super) fn longest(&self) -> u32 {
+        if self.multiplier <= 0.0 {
+            return 0;
+        }
+        let growth = f64::from(self.base).ln();
+        let steps = if growth > 0.0 { (1e6 / f64::from(self.multiplier)).ln() / growth } else { 0.0 };
+        // A cast of what is negative gives 0.
+        self.allowed_length + (steps as u32).min(1000)
+    }
 }
 
 impl SamplerSettings {

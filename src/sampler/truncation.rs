@@ -18,6 +18,7 @@
 //! are cut at the same place on every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more
 //! below the largest (2^-48 of its probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
 
+use super::row::{Chooser, SamplerRow};
 use crate::error::Result;
 use crate::tensor::ops::{PCG3D, pcg3d};
 use crate::tensor::{Define, HostTensor};
@@ -53,6 +54,8 @@ pub(super) fn is_no_logit(largest: u32) -> bool {
 
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
+        ("sampler_row", SamplerRow::WGSL),
+        ("choosers", Chooser::WGSL),
         ("truncation", include_str!("wgsl/truncation.wgsl")),
         ("four_logits", include_str!("wgsl/four_logits.wgsl")),
         ("thresholds", include_str!("wgsl/thresholds.wgsl")),
@@ -71,7 +74,15 @@ pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
         ("BINS", number(BINS)),
         ("BIN_BITS", Define::U32(BIN_BITS)),
         ("SEGMENT", number(segment(vocabulary))),
-        ("WORDS", number(SampleSettings::WORDS)),
+        ("REST", Define::U32(REST)),
+        ("NAN_KEY", Define::U32(NAN_KEY)),
+        ("LOWEST_KEY", Define::U32(LOWEST_KEY)),
+        ("NONE", Define::U32(NONE)),
+        ("K_IS_WHOLE", Define::U32(K_IS_WHOLE)),
+        ("P_IS_SINGLE", Define::U32(P_IS_SINGLE)),
+        ("HISTOGRAM", number(HISTOGRAM)),
+        ("COUNTS", number(COUNTS)),
+        ("LIST", number(LIST)),
     ]
 }
 
@@ -90,78 +101,15 @@ pub(super) fn group_of(token: usize, vocabulary: usize) -> usize {
     token / 256 % groups(vocabulary)
 }
 
-/// How tokens are chosen, as kernels read it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SampleSettings {
-    /// Logits are divided by it; 0 is greedy.
-    pub temperature: f32,
-    /// 0 keeps all.
-    pub top_k: u32,
-    /// 1 keeps all.
-    pub top_p: f32,
-    /// 0 keeps all.
-    pub min_p: f32,
-    pub seed: u64,
-}
-
-impl SampleSettings {
-    /// Words of the tensor of settings.
-    pub const WORDS: usize = STOPS + Self::MAX_STOPS;
-
-    /// The most tokens that end a sequence on the GPU.
-    pub const MAX_STOPS: usize = 15;
-
-    /// 1 / temperature (0 for greedy), the seed's words, top_k, top_p, the depth down to which min_p keeps, the octaves of
-    /// probability in a logit of 1; then what `ending` sets, which without it is: no end.
-    pub fn words(&self) -> [u32; Self::WORDS] {
-        // Below 1e-20 products would overflow; the noise has vanished long before.
-        let inverse = if self.temperature == 0.0 { 0.0 } else { (1.0 / self.temperature).min(1e20) };
-        let octaves = (f64::from(inverse) * std::f64::consts::LOG2_E) as f32;
-        // A cast of infinity is the largest number.
-        let min_p_depth = (-f64::from(self.min_p).log2() * f64::from(1 << 24)) as u32;
-        let (low, high) = (self.seed as u32, (self.seed >> 32) as u32);
-        let choice = [inverse.to_bits(), low, high, self.top_k, self.top_p.to_bits(), min_p_depth, octaves.to_bits()];
-        let mut words = [NONE; Self::WORDS];
-        words[..choice.len()].copy_from_slice(&choice);
-        words[CHOICE] = Chooser::Any as u32;
-        words
-    }
-
-    /// The same for a sequence that stops after `steps` tokens or with one of `stops`, of which the first `MAX_STOPS` count: the
-    /// GPU then leaves its state as it is, until the CPU has seen it. Only kernels of `choice` take effect.
-    pub fn ending(&self, steps: u32, stops: &[u32], choice: Chooser) -> [u32; Self::WORDS] {
-        let mut words = self.words();
-        words[LAST_STEP] = steps;
-        words[CHOICE] = choice as u32;
-        for (word, stop) in words[STOPS..].iter_mut().zip(stops) {
-            *word = *stop;
-        }
-        words
-    }
-}
-
-/// Which kernels choose the tokens of a sequence, where those of both kinds run for several sequences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chooser {
-    /// Whichever run.
-    Any = 0,
-    /// `sample_merge`, from the whole vocabulary.
-    Whole = 1,
-    /// `sample_resolve`, from what is kept of it.
-    Truncated = 2,
-    /// `sample_merge` behind `band_partial`, from what a band keeps of it (`sampler/band.rs`).
-    Banded = 3,
-}
-
-/// Where in the settings stands what ends a sequence; `advance.wgsl` has the same.
-const LAST_STEP: usize = 7;
-const CHOICE: usize = 8;
-const STOPS: usize = 9;
-
 /// What a chosen token does to one sequence: the same as `advance.wgsl`. `of` is the choice that was made.
-pub(super) fn advance([settings, state, token, ring]: [&mut [u32]; 4], chosen: u32, tokens_taken_in: u32, of: Chooser) {
-    let wanted = settings[CHOICE];
-    if state[2] != 0 || (wanted != Chooser::Any as u32 && wanted != of as u32) {
+pub(super) fn advance(
+    row: &SamplerRow,
+    [state, token, ring]: [&mut [u32]; 3],
+    chosen: u32,
+    tokens_taken_in: u32,
+    of: Chooser,
+) {
+    if state[2] != 0 || (row.chooser != Chooser::Any as u32 && row.chooser != of as u32) {
         return;
     }
     let slot = state[1] as usize % ring.len();
@@ -169,7 +117,7 @@ pub(super) fn advance([settings, state, token, ring]: [&mut [u32]; 4], chosen: u
     token[0] = chosen;
     state[0] += tokens_taken_in;
     state[1] += 1;
-    state[2] = u32::from(chosen == NONE || state[1] >= settings[LAST_STEP] || settings[STOPS..].contains(&chosen));
+    state[2] = u32::from(chosen == NONE || state[1] >= row.last_step || row.stops.contains(&chosen));
 }
 
 /// Runs a reference of one row on each of `rows` rows of tensors that all have as many.
@@ -208,40 +156,15 @@ pub(super) fn by_rows(
     Ok(outputs)
 }
 
-/// The words of the settings again.
-#[derive(Clone, Copy)]
-pub(super) struct Words {
-    pub inverse_temperature: f32,
-    pub seed: [u32; 2],
-    pub top_k: u32,
-    pub top_p: f32,
-    pub min_p_depth: u32,
-    pub octaves: f32,
-}
-
-impl Words {
-    pub fn of(settings: &HostTensor) -> Result<Self> {
-        let [inverse, low, high, top_k, top_p, min_p_depth, octaves, ..] = settings.to_u32()?[..] else {
-            bail!(ShapeMismatch, "the settings of sampling are {}, wanted {}", settings.shape, SampleSettings::WORDS);
-        };
-        Ok(Self {
-            inverse_temperature: f32::from_bits(inverse),
-            seed: [low, high],
-            top_k,
-            top_p: f32::from_bits(top_p),
-            min_p_depth,
-            octaves: f32::from_bits(octaves),
-        })
-    }
-
+impl SamplerRow {
     /// What the kept logits must weigh, of a mass of this.
-    pub fn wanted_mass(&self, mass: u64) -> f32 {
+    pub(super) fn wanted_mass(&self, mass: u64) -> f32 {
         (self.top_p * mass_as_float(mass)).max(1.0)
     }
 
     /// The logit with its temperature and Gumbel noise, less the largest: small numbers, which round little.
-    pub fn value(&self, key: u32, largest: u32, token: u32, step: u32) -> f32 {
-        let noise = gumbel([self.seed[0] ^ token, self.seed[1], step]);
+    pub(super) fn value(&self, key: u32, largest: u32, token: u32, step: u32) -> f32 {
+        let noise = gumbel([self.seed_low ^ token, self.seed_high, step]);
         below_largest(key, largest) * self.inverse_temperature + noise
     }
 }
@@ -363,7 +286,7 @@ pub(super) struct Border {
 }
 
 impl Border {
-    pub fn find(histogram: &Histogram, words: &Words) -> Self {
+    pub fn find(histogram: &Histogram, words: &SamplerRow) -> Self {
         // Each bin with what lies above it and what lies above and in it.
         let mut sum = Tally::default();
         let bins: Vec<(Tally, Tally)> = histogram
@@ -472,7 +395,7 @@ pub(super) fn candidates_of(border: &[u32], logits: &[f32]) -> Vec<(u32, u32)> {
 }
 
 /// The key from which on top_k and top_p keep, in the bins that they cut.
-pub(super) fn least_key_of(border_words: &[u32], logits: &[f32], words: &Words) -> u32 {
+pub(super) fn least_key_of(border_words: &[u32], logits: &[f32], words: &SamplerRow) -> u32 {
     let border = Border::of(border_words);
     let mut keys: Vec<u32> = candidates_of(border_words, logits).into_iter().map(|(key, _)| key).collect();
     keys.sort_unstable_by_key(|key| std::cmp::Reverse(*key));

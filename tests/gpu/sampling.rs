@@ -2,7 +2,9 @@
 //! loops over the sorted vocabulary compute. Every draw is deterministic, so these tests pass or fail the same each time.
 
 use crate::support::adapter;
-use rillm::sampler::{AdjustLists, AdjustSettings, BandSettings, Chooser, DryBreakerWords, SampleSettings, ops};
+use rillm::sampler::{
+    AdjustLists, Chooser, Dry, DryBreakerWords, Mirostat, Penalties, SamplerRow, SamplerSettings, ops,
+};
 use rillm::tensor::{Context, Desc, HostTensor, Rng, Tensor};
 
 const DRAWS: usize = 20_000;
@@ -13,37 +15,34 @@ const ROWS: usize = 50;
 /// Steps recorded before they are waited for.
 const AT_ONCE: usize = 200;
 
-const ALL: SampleSettings = SampleSettings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 7 };
+/// The whole vocabulary.
+fn all() -> SamplerSettings {
+    SamplerSettings { seed: 7, ..SamplerSettings::default() }
+}
 
 /// What a token is chosen by.
 #[derive(Clone, Copy)]
 struct Settings {
-    sample: SampleSettings,
-    band: BandSettings,
+    sampler: SamplerSettings,
     /// The surprise that mirostat allows, with a target.
     mu: f32,
 }
 
-impl From<SampleSettings> for Settings {
-    fn from(sample: SampleSettings) -> Self {
-        Self { sample, band: BandSettings::ALL, mu: 0.0 }
+impl From<SamplerSettings> for Settings {
+    fn from(sampler: SamplerSettings) -> Self {
+        Self { sampler, mu: 0.0 }
     }
-}
-
-fn is_truncated(settings: &SampleSettings) -> bool {
-    settings.top_k > 0 || settings.top_p < 1.0 || settings.min_p > 0.0
 }
 
 /// So many tokens as `count` says, drawn on the GPU by as many rows as divide it.
 fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count: usize) -> Vec<u32> {
-    let Settings { sample, band, mu } = settings.into();
+    let Settings { sampler, mu } = settings.into();
     let rows = if count.is_multiple_of(ROWS) && logits.len() < 2000 { ROWS } else { 1 };
     let count = count / rows;
     let tensor = |host: HostTensor| context.tensor(&host).unwrap();
     let logits = tensor(HostTensor::f32(&[rows, logits.len()], &logits.repeat(rows)));
-    let words = (0..rows as u64).flat_map(|row| SampleSettings { seed: sample.seed ^ row << 32, ..sample }.words());
-    let words = tensor(HostTensor::u32(&[rows, SampleSettings::WORDS], &words.collect::<Vec<u32>>()));
-    let band_words = tensor(HostTensor::u32(&[rows, BandSettings::WORDS], &band.words().repeat(rows)));
+    let of_row = |row: usize| SamplerRow::new(&SamplerSettings { seed: sampler.seed ^ (row as u64) << 32, ..sampler });
+    let words = tensor(SamplerRow::tensor(&(0..rows).map(of_row).collect::<Vec<SamplerRow>>()));
     let mu = tensor(HostTensor::f32(&[rows], &vec![mu; rows]));
     let [state, token, ring] = [4, 1, count].map(|n| context.zeros(Desc::u32(&[rows, n])).unwrap());
     let run = |op: &dyn rillm::tensor::Op, inputs: &[&Tensor]| context.run(op, inputs).unwrap();
@@ -51,24 +50,24 @@ fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count:
     let tally = run(&ops::SampleRange, &[&logits]).remove(0);
     run(&ops::SampleHistogram, &[&logits, &words, &tally]);
     let split = || run(&ops::SampleSplit, &[&logits, &words, &state, &tally]);
-    let band_before = run(&ops::SampleBand, &[&logits, &words, &split()[2], &band_words, &mu]).remove(0);
+    let band_before = run(&ops::SampleBand, &[&logits, &words, &split()[2], &mu]).remove(0);
     let typical = run(&ops::TypicalMoments, &[&logits, &words, &band_before]);
     for digit in 0..3 {
-        let inputs = [&logits, &words, &band_before, &band_words, &typical[0], &typical[1]];
+        let inputs = [&logits, &words, &band_before, &typical[0], &typical[1]];
         run(&ops::TypicalHistogram { digit }, &inputs);
     }
-    run(&ops::TypicalBand, &[&band_words, &typical[1], &band_before]);
+    run(&ops::TypicalBand, &[&words, &typical[1], &band_before]);
     let mass = run(&ops::BandMass, &[&logits, &words, &band_before]).remove(0);
     let this_band = context.zeros(Desc::u32(&[rows, 4])).unwrap();
     let step = || {
-        if band != BandSettings::ALL {
+        if sampler.is_banded() {
             // XTC cuts the band at some steps.
             context.copy(&band_before, 0..4 * rows, &this_band, 0)?;
-            run(&ops::Xtc, &[&logits, &words, &state, &band_words, &mass, &this_band]);
+            run(&ops::Xtc, &[&logits, &words, &state, &mass, &this_band]);
             let partial = run(&ops::BandPartial, &[&logits, &words, &state, &this_band]);
             let merge = ops::SampleMerge { advance: 1, own: Chooser::Banded };
             run(&merge, &[&partial[0], &partial[1], &words, &state, &token, &ring]);
-        } else if is_truncated(&sample) {
+        } else if sampler.is_truncated() {
             let split = split();
             let resolve = ops::SampleResolve { advance: 1 };
             run(&resolve, &[&logits, &words, &split[0], &split[1], &split[2], &state, &token, &ring]);
@@ -93,7 +92,7 @@ fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count:
 /// The probability of each token: temperature, top-k, top-p of what that leaves, min-p; then typical-p, XTC and mirostat's allowed
 /// surprise, each of what that leaves.
 fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
-    let settings = &all.sample;
+    let settings = &all.sampler;
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
     let largest = f64::from(logits[order[0]]);
@@ -118,7 +117,7 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
     }
     order.retain(|token| weight(*token) >= f64::from(settings.min_p));
     let total = |order: &[usize]| order.iter().map(|token| weight(*token)).sum::<f64>();
-    if all.band.typical_p < 1.0 {
+    if settings.typical_p < 1.0 {
         let total = total(&order);
         let probability = |token: usize| weight(token) / total;
         let surprise = |token: usize| -probability(token).ln();
@@ -129,14 +128,14 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
         let mut sum = 0.0;
         let reached = |(_, token): &(f64, usize)| {
             sum += probability(*token);
-            sum >= f64::from(all.band.typical_p)
+            sum >= f64::from(settings.typical_p)
         };
         let kept = by_distance.iter().position(reached).unwrap() + 1;
         // As near as the last, up to the rounding of these.
         let last = by_distance[kept - 1].0 + 1e-9;
         order = by_distance.into_iter().take_while(|(distance, _)| *distance <= last).map(|(_, token)| token).collect();
     }
-    if all.band.tau > 0.0 {
+    if settings.mirostat.is_some() {
         let least = (-f64::from(all.mu)).exp2();
         let most_probable = order[0];
         let total = total(&order);
@@ -144,11 +143,11 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
     }
     let without_top = {
         let total = total(&order);
-        let reaches = |token: &&usize| weight(**token) / total >= f64::from(all.band.xtc_threshold);
+        let reaches = |token: &&usize| weight(**token) / total >= f64::from(settings.xtc_threshold);
         let least = order.iter().filter(reaches).map(|token| weight(*token)).fold(f64::INFINITY, f64::min);
         order.iter().copied().filter(|token| weight(*token) <= least).collect::<Vec<usize>>()
     };
-    let excluded = f64::from(all.band.xtc_probability);
+    let excluded = f64::from(settings.xtc_probability);
     let mut probabilities = vec![0.0; logits.len()];
     for (order, share) in [(order, 1.0 - excluded), (without_top, excluded)] {
         let total = total(&order);
@@ -220,18 +219,21 @@ fn frequencies_follow_the_distribution() {
     let mut rng = Rng(51);
     let logits = random_logits(&mut rng, 101, 1.5);
     for (what, settings) in [
-        ("greedy", SampleSettings { temperature: 1e-30, ..ALL }),
-        ("temperature 0.7", SampleSettings { temperature: 0.7, ..ALL }),
-        ("temperature 2", SampleSettings { temperature: 2.0, ..ALL }),
-        ("top_k 7", SampleSettings { top_k: 7, ..ALL }),
-        ("top_k 60", SampleSettings { top_k: 60, temperature: 1.7, ..ALL }),
-        ("top_k beyond the vocabulary", SampleSettings { top_k: 1000, ..ALL }),
-        ("top_p 0.6", SampleSettings { top_p: 0.6, ..ALL }),
-        ("top_p 0.99", SampleSettings { top_p: 0.99, temperature: 1.3, ..ALL }),
-        ("top_p 0.0001", SampleSettings { top_p: 0.0001, ..ALL }),
-        ("min_p 0.1", SampleSettings { min_p: 0.1, ..ALL }),
-        ("top_k 20, top_p 0.8", SampleSettings { top_k: 20, top_p: 0.8, ..ALL }),
-        ("all of them", SampleSettings { top_k: 50, top_p: 0.95, min_p: 0.02, temperature: 0.8, seed: 1 << 50 }),
+        ("greedy", SamplerSettings { temperature: 1e-30, ..all() }),
+        ("temperature 0.7", SamplerSettings { temperature: 0.7, ..all() }),
+        ("temperature 2", SamplerSettings { temperature: 2.0, ..all() }),
+        ("top_k 7", SamplerSettings { top_k: 7, ..all() }),
+        ("top_k 60", SamplerSettings { top_k: 60, temperature: 1.7, ..all() }),
+        ("top_k beyond the vocabulary", SamplerSettings { top_k: 1000, ..all() }),
+        ("top_p 0.6", SamplerSettings { top_p: 0.6, ..all() }),
+        ("top_p 0.99", SamplerSettings { top_p: 0.99, temperature: 1.3, ..all() }),
+        ("top_p 0.0001", SamplerSettings { top_p: 0.0001, ..all() }),
+        ("min_p 0.1", SamplerSettings { min_p: 0.1, ..all() }),
+        ("top_k 20, top_p 0.8", SamplerSettings { top_k: 20, top_p: 0.8, ..all() }),
+        (
+            "all of them",
+            SamplerSettings { top_k: 50, top_p: 0.95, min_p: 0.02, temperature: 0.8, seed: 1 << 50, ..all() },
+        ),
     ] {
         check(&context, what, &logits, settings, DRAWS);
     }
@@ -242,36 +244,35 @@ fn bands_follow_the_distribution() {
     let context = adapter::context(true);
     let mut rng = Rng(54);
     let logits = random_logits(&mut rng, 101, 1.5);
-    let all = BandSettings::ALL;
-    let typical = |typical_p| BandSettings { typical_p, ..all };
-    let excluding = BandSettings { xtc_probability: 1.0, xtc_threshold: 0.03, ..all };
-    let some = BandSettings { xtc_probability: 0.4, xtc_threshold: 0.05, ..all };
+    let typical = |typical_p| SamplerSettings { typical_p, ..all() };
+    let excluding = SamplerSettings { xtc_probability: 1.0, xtc_threshold: 0.03, ..all() };
+    let some = SamplerSettings { xtc_probability: 0.4, xtc_threshold: 0.05, ..all() };
     // So that what is allowed stays what it is.
-    let mirostat = BandSettings { tau: 3.0, eta: 1e-20, ..all };
-    let with = |sample, band| Settings { sample, band, mu: 0.0 };
-    let cut = SampleSettings { top_k: 40, top_p: 0.95, min_p: 0.01, temperature: 1.2, ..ALL };
-    for (what, settings) in [
-        ("typical_p 0.3", with(ALL, typical(0.3))),
-        ("typical_p 0.9", with(SampleSettings { temperature: 0.6, ..ALL }, typical(0.9))),
-        ("typical_p 0.0001", with(ALL, typical(0.0001))),
-        ("typical_p 0.8 of what others keep", with(cut, typical(0.8))),
-        ("XTC always", with(ALL, excluding)),
-        ("XTC sometimes", with(ALL, some)),
-        ("XTC of what others keep", with(cut, BandSettings { typical_p: 0.9, ..some })),
-        ("XTC that no two tokens reach", with(ALL, BandSettings { xtc_threshold: 0.51, ..excluding })),
-        ("mirostat at 4 bits", Settings { sample: ALL, band: mirostat, mu: 4.0 }),
+    let mirostat = SamplerSettings { mirostat: Some(Mirostat { tau: 3.0, eta: 1e-20 }), ..all() };
+    let cut = SamplerSettings { top_k: 40, top_p: 0.95, min_p: 0.01, temperature: 1.2, ..all() };
+    for (what, sampler, mu) in [
+        ("typical_p 0.3", typical(0.3), 0.0),
+        ("typical_p 0.9", SamplerSettings { temperature: 0.6, ..typical(0.9) }, 0.0),
+        ("typical_p 0.0001", typical(0.0001), 0.0),
+        ("typical_p 0.8 of what others keep", SamplerSettings { typical_p: 0.8, ..cut }, 0.0),
+        ("XTC always", excluding, 0.0),
+        ("XTC sometimes", some, 0.0),
         (
-            "mirostat at 6.5 bits",
-            Settings { sample: SampleSettings { temperature: 1.4, ..ALL }, band: mirostat, mu: 6.5 },
+            "XTC of what others keep",
+            SamplerSettings { typical_p: 0.9, xtc_probability: 0.4, xtc_threshold: 0.05, ..cut },
+            0.0,
         ),
-        ("mirostat at none", Settings { sample: ALL, band: mirostat, mu: -1.0 }),
+        ("XTC that no two tokens reach", SamplerSettings { xtc_threshold: 0.51, ..excluding }, 0.0),
+        ("mirostat at 4 bits", mirostat, 4.0),
+        ("mirostat at 6.5 bits", SamplerSettings { temperature: 1.4, ..mirostat }, 6.5),
+        ("mirostat at none", mirostat, -1.0),
     ] {
-        check(&context, what, &logits, settings, DRAWS);
+        check(&context, what, &logits, Settings { sampler, mu }, DRAWS);
     }
     // Levels of equal logits are kept whole.
     let levels: Vec<f32> = (0..200).map(|token| (token / 40) as f32 * 0.5).collect();
-    check(&context, "levels, typical_p 0.4", &levels, with(ALL, typical(0.4)), DRAWS);
-    check(&context, "levels, XTC", &levels, with(ALL, BandSettings { xtc_threshold: 0.006, ..excluding }), DRAWS);
+    check(&context, "levels, typical_p 0.4", &levels, typical(0.4), DRAWS);
+    check(&context, "levels, XTC", &levels, SamplerSettings { xtc_threshold: 0.006, ..excluding }, DRAWS);
 }
 
 /// Logits as penalties, biases and bans change them, in plain words.
@@ -284,7 +285,12 @@ fn adjusted_logits_follow_the_distribution() {
     // Tokens 0 to 19 stand in the prompt, of which 10 to 19, and 20 to 29 twice, in the answer.
     let text: Vec<u32> = (0..20).chain(10..30).chain(20..30).collect();
     let answer = &text[20..];
-    let none = AdjustSettings { answer_start: 20, ..AdjustSettings::NEUTRAL };
+    let no_penalties = Penalties::default();
+    let with = |penalties, dry| SamplerRow {
+        answer_start: 20,
+        ..SamplerRow::new(&SamplerSettings { penalties, dry, ..all() })
+    };
+    let none = with(no_penalties, Dry::default());
     let mut biases = vec![0f32; vocabulary];
     (biases[3], biases[40], biases[41]) = (2.5, -1.5, f32::NEG_INFINITY);
     let plain = vec![0f32; vocabulary];
@@ -296,30 +302,32 @@ fn adjusted_logits_follow_the_distribution() {
         false => x,
     };
     // The text ends with 27 28 29 after having ended with it before: 20 would go on with a repetition of ten tokens.
-    let dry = AdjustSettings {
-        dry_multiplier: 0.5,
-        dry_base: 1.3,
-        dry_allowed_length: 2,
-        dry_window: u32::MAX,
-        ..AdjustSettings::NEUTRAL
-    };
+    let dry = Dry { multiplier: 0.5, base: 1.3, ..Dry::default() };
+    let penalties = |penalties| with(penalties, Dry::default());
     type Adjusted<'a> = &'a dyn Fn(usize, f32) -> f32;
-    let ends_early = AdjustSettings { min_tokens: 31, ..none };
-    let cases: [(&str, AdjustSettings, &[f32], Adjusted); 7] = [
+    let ends_early = SamplerRow { min_tokens: 31, ..none };
+    let cases: [(&str, SamplerRow, &[f32], Adjusted); 7] = [
         ("biases and a ban", none, &biases, &|token, x| x + biases[token]),
-        ("repetition", AdjustSettings { window: u32::MAX, repetition: 1.4, ..none }, &plain, &penalized),
+        ("repetition", penalties(Penalties { repetition: 1.4, ..no_penalties }), &plain, &penalized),
         (
             "frequency and presence",
-            AdjustSettings { window: u32::MAX, frequency: 0.6, presence: 0.3, ..none },
+            penalties(Penalties { frequency: 0.6, presence: 0.3, ..no_penalties }),
             &plain,
             &|token, x| {
                 if times(token) > 0.0 { x - 0.6 * times(token) - 0.3 } else { x }
             },
         ),
-        ("frequency in a window", AdjustSettings { window: 10, frequency: 0.9, ..none }, &plain, &|token, x| {
-            if (20..30).contains(&token) { x - 0.9 } else { x }
+        (
+            "frequency in a window",
+            penalties(Penalties { window: 10, frequency: 0.9, ..no_penalties }),
+            &plain,
+            &|token, x| {
+                if (20..30).contains(&token) { x - 0.9 } else { x }
+            },
+        ),
+        ("DRY", with(no_penalties, dry), &plain, &|token, x| {
+            if token == 20 { x - 0.5 * 1.3f32.powi(10 - 2) } else { x }
         }),
-        ("DRY", dry, &plain, &|token, x| if token == 20 { x - 0.5 * 1.3f32.powi(10 - 2) } else { x }),
         ("before min_tokens", ends_early, &plain, &|token, x| {
             if token == 7 || token == 9 { f32::NEG_INFINITY } else { x }
         }),
@@ -333,8 +341,8 @@ fn adjusted_logits_follow_the_distribution() {
         for (token, (got, wanted)) in adjusted.iter().zip(&wanted).enumerate() {
             assert!((got - wanted).abs() < 1e-5 || got == wanted, "{what}: token {token} has {got}, wanted {wanted}");
         }
-        let probabilities = distribution(&wanted, &ALL.into());
-        check_against(&context, what, &adjusted, ALL.into(), DRAWS, &probabilities);
+        let probabilities = distribution(&wanted, &all().into());
+        check_against(&context, what, &adjusted, all().into(), DRAWS, &probabilities);
     }
 }
 
@@ -344,13 +352,13 @@ fn adjust(
     logits: &[f32],
     text: &[u32],
     step: u32,
-    settings: &AdjustSettings,
+    settings: &SamplerRow,
     biases: &[f32],
     words: &[Vec<u32>],
 ) -> Vec<f32> {
     let tensor = |host: HostTensor| context.tensor(&host).unwrap();
     let n = logits.len();
-    let settings = tensor(HostTensor::u32(&[1, AdjustSettings::WORDS], &settings.words()));
+    let settings = tensor(SamplerRow::tensor(&[*settings]));
     let lists = tensor(HostTensor::u32(&[1, AdjustLists::WORDS], &AdjustLists::words(&[7, 9], words).unwrap()));
     let state = tensor(HostTensor::u32(&[1, 4], &[text.len() as u32 - 1, step, 0, 0]));
     let token = tensor(HostTensor::u32(&[1], &text[text.len() - 1..]));
@@ -375,23 +383,24 @@ fn nothing_and_no_number_are_no_choice() {
     let context = adapter::context(true);
     let logits = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, 1.0, -0.0, f32::MIN, 2.0];
     let biases = [f32::NEG_INFINITY, 5.0, f32::NEG_INFINITY, f32::NEG_INFINITY, 0.0, 0.0, 0.5];
-    let adjusted = adjust(&context, &logits, &[1, 2], 0, &AdjustSettings::NEUTRAL, &biases, &[]);
+    let adjusted = adjust(&context, &logits, &[1, 2], 0, &SamplerRow::new(&all()), &biases, &[]);
     let wanted = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN, 2.5];
     let bits = |logits: &[f32]| logits.iter().map(|logit| logit.to_bits()).collect::<Vec<u32>>();
     assert_eq!(bits(&adjusted), bits(&wanted));
-    let bands = [BandSettings::ALL, BandSettings { typical_p: 0.9, xtc_probability: 0.5, ..BandSettings::ALL }];
-    for sample in
-        [ALL, SampleSettings { temperature: 0.0, ..ALL }, SampleSettings { top_p: 0.9, temperature: 1.7, ..ALL }]
-    {
-        for band in bands.into_iter().filter(|_| sample.temperature > 0.0) {
-            let settings = Settings { sample, band, mu: 0.0 };
+    let banded = |sampler| SamplerSettings { typical_p: 0.9, xtc_probability: 0.5, ..sampler };
+    for sampler in [
+        all(),
+        SamplerSettings { temperature: 0.0, ..all() },
+        SamplerSettings { top_p: 0.9, temperature: 1.7, ..all() },
+    ] {
+        for settings in [sampler, banded(sampler)] {
             let none = [[f32::NEG_INFINITY; 5], [f32::MIN; 5], [0.5, 1.0, f32::NAN, 3.0, f32::NEG_INFINITY]];
             for logits in none {
                 // It says so once, and stops.
                 assert_eq!(draw(&context, &logits, settings, 3), [u32::MAX, 0, 0], "{logits:?}");
             }
             let one = [f32::MIN, f32::NEG_INFINITY, f32::MIN, -1e30, f32::NEG_INFINITY];
-            assert_eq!(draw(&context, &one, settings, 3), [3; 3], "{band:?}");
+            assert_eq!(draw(&context, &one, settings, 3), [3; 3], "{settings:?}");
         }
     }
 }
@@ -402,16 +411,16 @@ fn equal_logits_are_kept_together() {
     // Five levels of two hundred: whatever is cut is a whole level.
     let logits: Vec<f32> = (0..1000).map(|token| (token / 200) as f32 * 0.25).collect();
     for (what, settings) in [
-        ("top_k 2 of 200 equal ones", SampleSettings { top_k: 2, ..ALL }),
-        ("top_k 201", SampleSettings { top_k: 201, ..ALL }),
-        ("top_p 0.5", SampleSettings { top_p: 0.5, ..ALL }),
-        ("top_k 600, top_p 0.7", SampleSettings { top_k: 600, top_p: 0.7, ..ALL }),
+        ("top_k 2 of 200 equal ones", SamplerSettings { top_k: 2, ..all() }),
+        ("top_k 201", SamplerSettings { top_k: 201, ..all() }),
+        ("top_p 0.5", SamplerSettings { top_p: 0.5, ..all() }),
+        ("top_k 600, top_p 0.7", SamplerSettings { top_k: 600, top_p: 0.7, ..all() }),
     ] {
         check(&context, what, &logits, settings, DRAWS / 4);
     }
     // More equal ones than the list of the border holds.
     let logits: Vec<f32> = (0..20_000).map(|token| (token % 2) as f32).collect();
-    let settings = SampleSettings { top_k: 10_001, top_p: 0.95, ..ALL };
+    let settings = SamplerSettings { top_k: 10_001, top_p: 0.95, ..all() };
     check(&context, "two levels of ten thousand", &logits, settings, 500);
 }
 
@@ -426,10 +435,14 @@ fn frequencies_follow_the_distribution_of_a_large_vocabulary() {
         logits[token] = 7.0 - 0.05 * lead as f32;
     }
     for (what, settings, draws) in [
-        ("large, temperature 1", ALL, FEW_DRAWS),
-        ("large, top_k 40", SampleSettings { top_k: 40, ..ALL }, FEW_DRAWS),
-        ("large, top_p 0.9", SampleSettings { top_p: 0.9, ..ALL }, FEW_DRAWS),
-        ("large, all", SampleSettings { top_k: 90_000, top_p: 0.95, min_p: 0.0005, temperature: 1.2, seed: 3 }, 1_000),
+        ("large, temperature 1", all(), FEW_DRAWS),
+        ("large, top_k 40", SamplerSettings { top_k: 40, ..all() }, FEW_DRAWS),
+        ("large, top_p 0.9", SamplerSettings { top_p: 0.9, ..all() }, FEW_DRAWS),
+        (
+            "large, all",
+            SamplerSettings { top_k: 90_000, top_p: 0.95, min_p: 0.0005, temperature: 1.2, seed: 3, ..all() },
+            1_000,
+        ),
     ] {
         check(&context, what, &logits, settings, draws);
     }
@@ -440,10 +453,10 @@ fn frequencies_follow_the_distribution_of_a_large_vocabulary() {
 fn seeds_decide_and_truncation_does_not_disturb_them() {
     let context = adapter::context(true);
     let logits = random_logits(&mut Rng(53), 5003, 2.0);
-    let tokens = |settings: SampleSettings| draw(&context, &logits, settings, 200);
-    let truncated = SampleSettings { top_p: 0.8, top_k: 500, ..ALL };
+    let tokens = |settings: SamplerSettings| draw(&context, &logits, settings, 200);
+    let truncated = SamplerSettings { top_p: 0.8, top_k: 500, ..all() };
     assert_eq!(tokens(truncated), tokens(truncated));
-    assert_ne!(tokens(truncated), tokens(SampleSettings { seed: 8, ..truncated }));
-    assert_ne!(tokens(truncated), tokens(SampleSettings { seed: 7 | 1 << 32, ..truncated }));
-    assert_eq!(tokens(SampleSettings { top_k: 5003, ..ALL }), tokens(ALL));
+    assert_ne!(tokens(truncated), tokens(SamplerSettings { seed: 8, ..truncated }));
+    assert_ne!(tokens(truncated), tokens(SamplerSettings { seed: 7 | 1 << 32, ..truncated }));
+    assert_eq!(tokens(SamplerSettings { top_k: 5003, ..all() }), tokens(all()));
 }

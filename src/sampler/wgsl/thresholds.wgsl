@@ -55,7 +55,7 @@ fn candidate(walk: Walk, at: u32) -> Candidate {
         key = border[at];
         token = border[at + 1u];
     }
-    let depth = depth_of(key, border[border_at + LARGEST], bitcast<f32>(settings[walk.row * WORDS + OCTAVES]));
+    let depth = depth_of(key, border[border_at + LARGEST], settings[walk.row].octaves);
     return Candidate(key, token, depth, select(depth >> border[border_at + SHIFT], NONE, depth >= REST));
 }
 
@@ -156,7 +156,6 @@ fn start_thresholds(local: u32) {
 // The key from which on top_k and top_p keep, in the bins that they cut. A short list was gathered before, with a barrier behind it.
 fn least_key_of(row: u32, few: bool, walk: Walk, local: u32) -> u32 {
     let border_at = row * BORDER;
-    let settings_at = row * WORDS;
     let k_bin = border[border_at + K_BIN];
     let first = border[border_at + P_FIRST];
     let last = border[border_at + P_LAST];
@@ -175,8 +174,8 @@ fn least_key_of(row: u32, few: bool, walk: Walk, local: u32) -> u32 {
         if (is_k && finds_k) || (!is_k && finds_p) {
             let at = select(P_ABOVE - 1u, K_ABOVE, is_k);
             let above = vec4<u32>(select(0u, border[border_at + K_ABOVE], is_k), border[border_at + at + 1u], border[border_at + at + 2u], 0u);
-            let wanted_count = select(0u, settings[settings_at + TOP_K], is_k);
-            let wanted = select(wanted_mass(bitcast<f32>(settings[settings_at + TOP_P]), mass), 0.0, is_k);
+            let wanted_count = select(0u, settings[row].top_k, is_k);
+            let wanted = select(wanted_mass(settings[row].top_p, mass), 0.0, is_k);
             let from_bin = select(first, k_bin, is_k);
             let to_bin = select(last, k_bin, is_k);
             if few {

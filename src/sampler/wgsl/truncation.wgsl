@@ -1,17 +1,5 @@
 // Order and weight of logits in whole numbers; `truncation.rs` says why and computes the same.
 
-// 48 octaves: a logit at this depth or below it is never drawn.
-const REST: u32 = 48u << 24u;
-const NAN_KEY: u32 = 0xffffffffu;
-// Of the lowest finite number, which like -inf says that a token is masked.
-const LOWEST_KEY: u32 = 0x800000u;
-// Where in `settings` the truncation stands.
-const TOP_K: u32 = 3u;
-const TOP_P: u32 = 4u;
-const MIN_P_DEPTH: u32 = 5u;
-const OCTAVES: u32 = 6u;
-// Where in `tally` the histogram starts, behind the largest and the (inverted) smallest key of each workgroup.
-const HISTOGRAM: u32 = 2u * MAX_GROUPS;
 // What stands where in `border`.
 const LARGEST: u32 = 0u;
 const SHIFT: u32 = 1u;
@@ -23,11 +11,6 @@ const P_ABOVE: u32 = 8u;
 const TOTAL: u32 = 10u;
 const K_THROUGH: u32 = 12u;
 const FLAGS: u32 = 14u;
-const K_IS_WHOLE: u32 = 1u;
-const P_IS_SINGLE: u32 = 2u;
-const COUNTS: u32 = 16u;
-const LIST: u32 = COUNTS + MAX_GROUPS;
-const NONE: u32 = 0xffffffffu;
 // Words of a row's tally and border.
 const TALLY: u32 = HISTOGRAM + 3u * BINS;
 const BORDER: u32 = LIST + 2u * GROUPS * SEGMENT;

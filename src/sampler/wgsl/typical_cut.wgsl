@@ -1,8 +1,5 @@
 // How far from the mean depth typical tokens reach, digit by digit; `band.rs` says how, and what stands where in a tally. The kernel
 // binds `tally` as atomic words and imports "truncation" and "tally_sums". All invocations of a workgroup of 256 take part.
-const HEADER: u32 = 16u;
-const DIGITS: u32 = 3u;
-const TYPICAL: u32 = HEADER + 2u * DIGITS * BINS;
 const BINS_EACH: u32 = BINS / 256u;
 
 var<workgroup> cut_bin: u32;

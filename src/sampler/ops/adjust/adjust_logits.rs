@@ -3,11 +3,12 @@
 //! stay as they are.
 
 use crate::error::Result;
-use crate::sampler::adjustment::{AdjustSettings, BANNED, IN_WINDOW, Words};
+use crate::sampler::adjustment::{BANNED, IN_WINDOW, defines, modules};
+use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`AdjustSettings`), biases [rows, vocabulary] (-∞ bans), marks
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), biases [rows, vocabulary] (-∞ bans), marks
 /// [rows, 2 · vocabulary] u32 (changed: to zero). Output: logits [rows, vocabulary].
 pub struct AdjustLogits;
 
@@ -25,7 +26,7 @@ impl Op for AdjustLogits {
         expect("adjust_logits", inputs, &[f32, u32, f32, u32])?;
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
-        if lengths != [rows * AdjustSettings::WORDS, rows * vocabulary, 2 * rows * vocabulary] {
+        if lengths != [rows * SamplerRow::WORDS, rows * vocabulary, 2 * rows * vocabulary] {
             bail!(ShapeMismatch, "adjust_logits: logits {}, and the others {lengths:?} elements", inputs[0].shape);
         }
         Ok(vec![Desc::f32(&[rows, vocabulary])])
@@ -35,8 +36,8 @@ impl Op for AdjustLogits {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
             template: include_str!("adjust_logits.wgsl"),
-            modules: &[("adjustment", include_str!("../../wgsl/adjustment.wgsl"))],
-            defines: vec![],
+            modules: modules(),
+            defines: defines(),
             params: vec![vocabulary as u32],
             grid: [vocabulary.div_ceil(256) as u32, rows as u32, 1],
         })
@@ -47,11 +48,10 @@ impl Reference for AdjustLogits {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;
-            let settings = inputs[1].to_u32()?;
+            let row = SamplerRow::read(&inputs[1])?;
             let biases = inputs[2].to_f32()?;
             let marks = inputs[3].to_u32()?;
             let (counts, repeated) = marks.split_at(logits.len());
-            let words = Words(&settings);
             let adjusted = logits.iter().enumerate().map(|(token, logit)| {
                 if !logit.is_finite() {
                     return *logit;
@@ -61,15 +61,15 @@ impl Reference for AdjustLogits {
                 }
                 let mut x = logit + biases[token];
                 if counts[token] & IN_WINDOW != 0 {
-                    x = if x > 0.0 { x / words.repetition() } else { x * words.repetition() };
+                    x = if x > 0.0 { x / row.repetition_penalty } else { x * row.repetition_penalty };
                 }
                 let count = counts[token] & !(IN_WINDOW | BANNED);
                 if count > 0 {
-                    x -= count as f32 * words.frequency() + words.presence();
+                    x -= count as f32 * row.frequency_penalty + row.presence_penalty;
                 }
                 if repeated[token] > 0 {
-                    let beyond = repeated[token] - words.dry_allowed_length();
-                    x -= words.dry_multiplier() * words.dry_base().powi(beyond as i32);
+                    let beyond = repeated[token] - row.dry_allowed_length;
+                    x -= row.dry_multiplier * row.dry_base.powi(beyond as i32);
                 }
                 x
             });
@@ -86,7 +86,7 @@ pub fn cases() -> Vec<Case> {
     for (rows, vocabulary) in [(1, 7), (1, 257), (2, 5003), (1, 128_256), (1, 151_937), (3, 262_147)] {
         let settings = super::adjust_marks::settings();
         // The last has DRY.
-        let settings: Vec<u32> = (0..rows).flat_map(|row| settings[3 - row].words()).collect();
+        let settings: Vec<SamplerRow> = (0..rows).map(|row| settings[3 - row]).collect();
         let elements = rows * vocabulary;
         let logits: Vec<f32> = (0..elements).map(|_| 20.0 * rng.signed()).collect();
         let biases: Vec<f32> = (0..elements).map(|i| if i % 3 == 0 { 100.0 * rng.signed() } else { 0.0 }).collect();
@@ -102,7 +102,7 @@ pub fn cases() -> Vec<Case> {
             AdjustLogits,
             vec![
                 HostTensor::f32(&[rows, vocabulary], &logits),
-                HostTensor::u32(&[rows, AdjustSettings::WORDS], &settings),
+                SamplerRow::tensor(&settings),
                 HostTensor::f32(&[rows, vocabulary], &biases),
                 HostTensor::u32(&[rows, 2 * vocabulary], &marks),
             ],

@@ -2,12 +2,13 @@ struct Params { vocabulary: u32 }
 
 // As words: what is no finite number is not computed with.
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> biases: array<u32>;
 @group(0) @binding(3) var<storage, read_write> marks: array<u32>;
 @group(0) @binding(4) var<storage, read_write> adjusted: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "adjustment"
 
 const MINUS_INFINITY: u32 = 0xff800000u;
@@ -32,7 +33,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         return;
     }
     let at = row * params.vocabulary + token;
-    let settings_at = row * ADJUST_WORDS;
     let mark_at = 2u * row * params.vocabulary + token;
     let mark = marks[mark_at];
     let repeated = marks[mark_at + params.vocabulary];
@@ -54,16 +54,16 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
     var x = bitcast<f32>(bits) + bitcast<f32>(bias);
     if (mark & IN_WINDOW) != 0u {
-        let penalty = bitcast<f32>(settings[settings_at + REPETITION]);
+        let penalty = settings[row].repetition_penalty;
         x = select(x * penalty, x / penalty, x > 0.0);
     }
     let count = mark & ~(IN_WINDOW | BANNED);
     if count != 0u {
-        x -= f32(count) * bitcast<f32>(settings[settings_at + FREQUENCY]) + bitcast<f32>(settings[settings_at + PRESENCE]);
+        x -= f32(count) * settings[row].frequency_penalty + settings[row].presence_penalty;
     }
     if repeated != 0u {
-        let beyond = repeated - settings[settings_at + DRY_ALLOWED_LENGTH];
-        x -= bitcast<f32>(settings[settings_at + DRY_MULTIPLIER]) * power(bitcast<f32>(settings[settings_at + DRY_BASE]), beyond);
+        let beyond = repeated - settings[row].dry_allowed_length;
+        x -= settings[row].dry_multiplier * power(settings[row].dry_base, beyond);
     }
     adjusted[at] = bitcast<u32>(x);
 }

@@ -2,11 +2,13 @@
 //! is marked with how often the text holds it and whether it must not come now.
 
 use crate::error::Result;
-use crate::sampler::adjustment::{AdjustLists, AdjustSettings, BANNED, IN_WINDOW, Words, length_of};
+use crate::sampler::adjustment::{AdjustLists, BANNED, IN_WINDOW, defines, length_of, modules};
+use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
+use crate::sampler::{Dry, Penalties, SamplerSettings};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: settings [rows, WORDS] u32 (`AdjustSettings`), lists [rows, WORDS] u32 (`AdjustLists`), state [rows, 4] u32 (a row's first
+/// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), lists [rows, WORDS] u32 (`AdjustLists`), state [rows, 4] u32 (a row's first
 /// words: its position before the step, and its step), token [rows] u32, history [rows, capacity] u32 (changed), marks
 /// [rows, 2 · vocabulary] u32 (changed: the first half, which is zero before).
 pub struct AdjustMarks {
@@ -32,7 +34,7 @@ impl Op for AdjustMarks {
         expect("adjust_marks", inputs, &[Some(DType::U32); 6])?;
         let rows = inputs[3].shape.elements();
         let lengths = [0, 1, 2].map(|input| inputs[input].shape.elements());
-        let wanted = [AdjustSettings::WORDS, AdjustLists::WORDS, 4].map(|words| words * rows);
+        let wanted = [SamplerRow::WORDS, AdjustLists::WORDS, 4].map(|words| words * rows);
         let divides = [4, 5].map(|input| inputs[input].shape.elements().is_multiple_of(rows));
         if lengths != wanted || divides != [true; 2] || (self.appends && self.advance != 1) {
             bail!(ShapeMismatch, "adjust_marks: settings, lists and state of {rows} rows have {lengths:?} elements");
@@ -47,8 +49,8 @@ impl Op for AdjustMarks {
         let vocabulary = inputs[5].shape.elements() / rows / 2;
         Ok(Kernel {
             template: include_str!("adjust_marks.wgsl"),
-            modules: &[("adjustment", include_str!("../../wgsl/adjustment.wgsl"))],
-            defines: vec![("GROUPS", number(GROUPS)), ("LISTS", number(AdjustLists::WORDS))],
+            modules: modules(),
+            defines: [defines(), vec![("GROUPS", number(GROUPS)), ("LISTS", number(AdjustLists::WORDS))]].concat(),
             params: vec![vocabulary as u32, capacity as u32, self.advance as u32, u32::from(self.appends)],
             grid: [GROUPS as u32, rows as u32, 1],
         })
@@ -58,25 +60,25 @@ impl Op for AdjustMarks {
 impl Reference for AdjustMarks {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[3].shape.elements(), inputs, |inputs| {
-            let [settings, lists, state, token, mut history, mut marks] =
-                [0, 1, 2, 3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
-            let words = Words(&settings);
+            let row = SamplerRow::read(&inputs[0])?;
+            let [lists, state, token, mut history, mut marks] =
+                [1, 2, 3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
             let length = length_of(&state, self.advance, history.len());
             let vocabulary = marks.len() / 2;
             if self.appends && length > 0 {
                 history[length - 1] = token[0];
             }
             let text = &history[..length];
-            let before = length - length.min(words.window() as usize);
+            let before = length - length.min(row.penalty_window as usize);
             for (position, token) in text.iter().enumerate().skip(before) {
                 let token = *token as usize;
                 if token < vocabulary {
                     marks[token] |= IN_WINDOW;
-                    marks[token] += u32::from(position >= words.answer_start() as usize);
+                    marks[token] += u32::from(position >= row.answer_start as usize);
                 }
             }
             let (ends, sequences) = (lists[0] as usize, lists[1] as usize);
-            if state[1] < words.min_tokens() {
+            if state[1] < row.min_tokens {
                 for end in &lists[2..2 + ends] {
                     marks[*end as usize] |= BANNED;
                 }
@@ -96,24 +98,23 @@ impl Reference for AdjustMarks {
     }
 }
 
-pub(super) fn settings() -> Vec<AdjustSettings> {
-    let neutral = AdjustSettings::NEUTRAL;
+/// Changes nothing.
+pub(super) fn neutral() -> SamplerRow {
+    SamplerRow::new(&SamplerSettings::default())
+}
+
+pub(super) fn settings() -> Vec<SamplerRow> {
+    let row = |penalties, dry| SamplerRow::new(&SamplerSettings { penalties, dry, ..SamplerSettings::default() });
+    let (none, no_dry) = (Penalties::default(), Dry::default());
+    let all = Penalties { repetition: 0.7, frequency: 2.0, presence: 1.5, ..none };
     vec![
-        neutral,
-        AdjustSettings { window: u32::MAX, repetition: 1.3, min_tokens: 4, ..neutral },
-        AdjustSettings { window: 37, frequency: 0.4, presence: -0.3, answer_start: 20, ..neutral },
-        AdjustSettings {
-            window: u32::MAX,
-            repetition: 0.7,
-            frequency: 2.0,
-            presence: 1.5,
-            answer_start: 3,
-            min_tokens: 3,
-            dry_multiplier: 0.8,
-            dry_base: 1.75,
-            dry_allowed_length: 2,
-            dry_window: u32::MAX,
+        neutral(),
+        SamplerRow { min_tokens: 4, ..row(Penalties { repetition: 1.3, ..none }, no_dry) },
+        SamplerRow {
+            answer_start: 20,
+            ..row(Penalties { frequency: 0.4, presence: -0.3, window: 37, ..none }, no_dry)
         },
+        SamplerRow { answer_start: 3, min_tokens: 3, ..row(all, Dry { multiplier: 0.8, ..no_dry }) },
     ]
 }
 
@@ -140,7 +141,7 @@ pub fn cases() -> Vec<Case> {
             let advance = if appends { 1 } else { length.min(9) };
             let state = [(length - advance) as u32, 3, 0, 0];
             let inputs = vec![
-                HostTensor::u32(&[1, AdjustSettings::WORDS], &settings.words()),
+                SamplerRow::tensor(&[settings]),
                 HostTensor::u32(&[1, AdjustLists::WORDS], &lists.unwrap_or_default()),
                 HostTensor::u32(&[1, 4], &state),
                 HostTensor::u32(&[1], &[5]),
@@ -152,11 +153,10 @@ pub fn cases() -> Vec<Case> {
     }
     // Four sequences, one of them past its end.
     let (vocabulary, capacity) = (31, 300);
-    let settings: Vec<u32> = settings().iter().flat_map(AdjustSettings::words).collect();
     let lists = AdjustLists::words(&[4], &[vec![9, 8]]).unwrap_or_default().repeat(4);
     let state = [10, 5, 0, 0, 300, 2, 1, 1, 299, 0, 0, 2, 0, 2, 0, 3];
     let inputs = vec![
-        HostTensor::u32(&[4, AdjustSettings::WORDS], &settings),
+        SamplerRow::tensor(&settings()),
         HostTensor::u32(&[4, AdjustLists::WORDS], &lists),
         HostTensor::u32(&[4, 4], &state),
         HostTensor::u32(&[4], &[9, 9, 9, 30]),

@@ -1,6 +1,6 @@
 struct Params { vocabulary: u32, capacity: u32, advance: u32, appends: u32 }
 
-@group(0) @binding(0) var<storage, read> settings: array<u32>;
+@group(0) @binding(0) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(1) var<storage, read> lists: array<u32>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
 @group(0) @binding(3) var<storage, read> token: array<u32>;
@@ -8,6 +8,7 @@ struct Params { vocabulary: u32, capacity: u32, advance: u32, appends: u32 }
 @group(0) @binding(5) var<storage, read_write> marks: array<atomic<u32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "adjustment"
 
 const STRIDE: u32 = GROUPS * 256u;
@@ -24,15 +25,14 @@ fn token_at(row: u32, position: u32, length: u32) -> u32 {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let row = group.y;
     let first = group.x * 256u + local;
-    let settings_at = row * ADJUST_WORDS;
     let lists_at = row * LISTS;
     let marks_at = row * 2u * params.vocabulary;
     let length = length_of(state[row * 4u], params.advance, params.capacity);
     if first == 0u && params.appends != 0u && length > 0u {
         history[row * params.capacity + length - 1u] = token[row];
     }
-    let answer_start = settings[settings_at + ANSWER_START];
-    for (var position = length - min(length, settings[settings_at + WINDOW]) + first; position < length; position += STRIDE) {
+    let answer_start = settings[row].answer_start;
+    for (var position = length - min(length, settings[row].penalty_window) + first; position < length; position += STRIDE) {
         let id = token_at(row, position, length);
         if id < params.vocabulary {
             atomicOr(&marks[marks_at + id], IN_WINDOW);
@@ -42,7 +42,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     let ends = lists[lists_at];
-    if state[row * 4u + 1u] < settings[settings_at + MIN_TOKENS] {
+    if state[row * 4u + 1u] < settings[row].min_tokens {
         for (var i = first; i < ends; i += STRIDE) {
             atomicOr(&marks[marks_at + lists[lists_at + 2u + i]], BANNED);
         }

@@ -2,13 +2,15 @@
 //! for each token how many tokens at the end of the text also stand before one of its earlier places, that is, how long a
 //! repetition it would go on with. A sequence breaker ends what is compared; a token that is one by itself is never marked.
 
-use super::adjust_marks::{history, settings};
+use super::adjust_marks::{history, neutral, settings};
 use crate::error::Result;
-use crate::sampler::adjustment::{AdjustSettings, DryBreakerWords, Words, length_of};
+use crate::sampler::adjustment::{DryBreakerWords, length_of, modules};
+use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
+use crate::sampler::{Dry, SamplerSettings};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: settings [rows, WORDS] u32 (`AdjustSettings`), state [rows, 4] u32 (a row's first word: its position before the step),
+/// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's first word: its position before the step),
 /// history [rows, capacity] u32, breakers [rows, vocabulary + TABLE] u32 (`DryBreakerWords`), marks [rows, 2 · vocabulary] u32 (changed: the
 /// second half, which is zero before).
 pub struct DryMarks {
@@ -30,11 +32,11 @@ impl Op for DryMarks {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("dry_marks", inputs, &[Some(DType::U32); 5])?;
-        let rows = inputs[0].shape.elements() / AdjustSettings::WORDS;
+        let rows = inputs[0].shape.elements() / SamplerRow::WORDS;
         let lengths = [0, 1, 2, 3, 4].map(|input| inputs[input].shape.elements());
         let words = DryBreakerWords::words_of(lengths[4].checked_div(2 * rows).unwrap_or(0));
         let fits = rows > 0
-            && lengths[0] == rows * AdjustSettings::WORDS
+            && lengths[0] == rows * SamplerRow::WORDS
             && lengths[1] == rows * 4
             && lengths[2].is_multiple_of(rows)
             && lengths[3] == rows * words
@@ -46,12 +48,12 @@ impl Op for DryMarks {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
-        let rows = inputs[0].shape.elements() / AdjustSettings::WORDS;
+        let rows = inputs[0].shape.elements() / SamplerRow::WORDS;
         let capacity = inputs[2].shape.elements() / rows;
         let vocabulary = inputs[4].shape.elements() / rows / 2;
         Ok(Kernel {
             template: include_str!("dry_marks.wgsl"),
-            modules: &[("adjustment", include_str!("../../wgsl/adjustment.wgsl"))],
+            modules: modules(),
             defines: vec![
                 ("GROUPS", Define::U32(GROUPS as u32)),
                 ("TABLE", Define::U32(DryBreakerWords::TABLE as u32)),
@@ -65,13 +67,13 @@ impl Op for DryMarks {
 
 impl Reference for DryMarks {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        by_rows(inputs[0].shape.elements() / AdjustSettings::WORDS, inputs, |inputs| {
-            let [settings, state, history, breakers, mut marks] =
-                [0, 1, 2, 3, 4].map(|input| inputs[input].to_u32().unwrap_or_default());
-            let words = Words(&settings);
+        by_rows(inputs[0].shape.elements() / SamplerRow::WORDS, inputs, |inputs| {
+            let row = SamplerRow::read(&inputs[0])?;
+            let [state, history, breakers, mut marks] =
+                [1, 2, 3, 4].map(|input| inputs[input].to_u32().unwrap_or_default());
             let vocabulary = marks.len() / 2;
             let length = length_of(&state, self.advance, history.len());
-            let text = &history[length - length.min(words.dry_window() as usize)..length];
+            let text = &history[length - length.min(row.dry_window as usize)..length];
             let (of_tokens, table) = breakers.split_at(vocabulary);
             let breaks = |token: u32| of_tokens[token as usize] & DryBreakerWords::BREAKS != 0;
             // What may follow a token to end a repetition with it.
@@ -88,11 +90,11 @@ impl Reference for DryMarks {
                 let single = breaks(history[at]).then_some(0);
                 last_end = last_end.max(ends.max(single).map_or(0, |count| at + 1 + count));
             }
-            let comparable = (length - last_end).min(text.len()).min(words.dry_longest() as usize);
+            let comparable = (length - last_end).min(text.len()).min(row.dry_longest as usize);
             for (end, next) in text.iter().enumerate().skip(1) {
                 let pairs = text[..end].iter().rev().zip(text.iter().rev()).take(comparable);
                 let repeated = pairs.take_while(|(earlier, last)| earlier == last).count() as u32;
-                if repeated >= words.dry_allowed_length() && !breaks(*next) {
+                if repeated >= row.dry_allowed_length && !breaks(*next) {
                     let mark = &mut marks[vocabulary + *next as usize];
                     *mark = (*mark).max(repeated);
                 }
@@ -107,15 +109,17 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(82);
     let mut cases = Vec::new();
     let dry = settings()[3];
+    let row = |dry| SamplerRow::new(&SamplerSettings { dry, ..SamplerSettings::default() });
+    let slow = Dry { multiplier: 0.8, base: 1.01, ..Dry::default() };
     for (vocabulary, capacity, length, different, breaker, settings) in [
         (7, 64, 40, 2, 6, dry),
         (257, 4099, 3001, 3, 2, dry),
         // One token all along: everything repeats, as far as it is followed.
-        (257, 2003, 2003, 1, 5, AdjustSettings { dry_base: 1.01, ..dry }),
-        (257, 2003, 1501, 1, 5, AdjustSettings { dry_window: 400, dry_base: 1.01, ..dry }),
+        (257, 2003, 2003, 1, 5, row(slow)),
+        (257, 2003, 1501, 1, 5, row(Dry { window: 400, ..slow })),
         (128_256, 512, 1, 3, 7, dry),
-        (262_147, 5003, 5003, 4, 99, AdjustSettings { dry_window: 1501, dry_allowed_length: 3, ..dry }),
-        (31, 300, 300, 2, 9, AdjustSettings::NEUTRAL),
+        (262_147, 5003, 5003, 4, 99, row(Dry { window: 1501, allowed_length: 3, base: 1.75, ..slow })),
+        (31, 300, 300, 2, 9, neutral()),
     ] {
         let mut history = history(&mut rng, capacity, different);
         // The last breaker is a while ago.
@@ -125,7 +129,7 @@ pub fn cases() -> Vec<Case> {
         let breakers = DryBreakerWords::words(vocabulary, &[breaker], &[], &[], &[]).unwrap_or_default();
         let advance = length.min(4);
         let inputs = vec![
-            HostTensor::u32(&[1, AdjustSettings::WORDS], &settings.words()),
+            SamplerRow::tensor(&[settings]),
             HostTensor::u32(&[1, 4], &[(length - advance) as u32, 3, 0, 0]),
             HostTensor::u32(&[1, capacity], &history),
             HostTensor::u32(&[1, breakers.len()], &breakers),
@@ -134,11 +138,10 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(DryMarks { advance }, inputs, 0.0));
     }
     // Three sequences; the second has none, the third is past its end.
-    let settings: Vec<u32> = [dry, AdjustSettings::NEUTRAL, dry].iter().flat_map(AdjustSettings::words).collect();
     let breakers: Vec<u32> =
         [2, 3, 0].iter().flat_map(|id| DryBreakerWords::words(61, &[*id], &[], &[], &[]).unwrap_or_default()).collect();
     let inputs = vec![
-        HostTensor::u32(&[3, AdjustSettings::WORDS], &settings),
+        SamplerRow::tensor(&[dry, neutral(), dry]),
         HostTensor::u32(&[3, 4], &[99, 0, 0, 0, 150, 3, 0, 1, 200, 0, 1, 2]),
         HostTensor::u32(&[3, 200], &history(&mut rng, 600, 2)),
         HostTensor::u32(&[3, DryBreakerWords::words_of(61)], &breakers),
@@ -159,9 +162,9 @@ pub fn cases() -> Vec<Case> {
             let rests = vec![sequence[1..].to_vec(), vec![9, 9], vec![30]];
             let heads = [(sequence[0], 0), (8, 1)];
             let breakers = DryBreakerWords::words(vocabulary, &[20], &heads, &[vec![0, 1], vec![2]], &rests);
-            let settings = AdjustSettings { dry_window: window, dry_base: 1.01, ..dry };
+            let settings = row(Dry { window, ..slow });
             let inputs = vec![
-                HostTensor::u32(&[1, AdjustSettings::WORDS], &settings.words()),
+                SamplerRow::tensor(&[settings]),
                 HostTensor::u32(&[1, 4], &[length as u32 - 1, 3, 0, 0]),
                 HostTensor::u32(&[1, capacity], &history),
                 HostTensor::u32(&[1, DryBreakerWords::words_of(vocabulary)], &breakers.unwrap_or_default()),

@@ -1,12 +1,13 @@
 struct Params { vocabulary: u32, capacity: u32, advance: u32 }
 
-@group(0) @binding(0) var<storage, read> settings: array<u32>;
+@group(0) @binding(0) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(1) var<storage, read> state: array<u32>;
 @group(0) @binding(2) var<storage, read> history: array<u32>;
 @group(0) @binding(3) var<storage, read> breakers: array<u32>;
 @group(0) @binding(4) var<storage, read_write> marks: array<atomic<u32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "adjustment"
 
 const STRIDE: u32 = GROUPS * 256u;
@@ -25,11 +26,10 @@ fn word(row: u32, id: u32) -> u32 {
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let row = group.y;
-    let settings_at = row * ADJUST_WORDS;
     let text_at = row * params.capacity;
     let length = length_of(state[row * 4u], params.advance, params.capacity);
-    let start = length - min(length, settings[settings_at + DRY_WINDOW]);
-    let longest = min(length - start, settings[settings_at + DRY_LONGEST]);
+    let start = length - min(length, settings[row].dry_window);
+    let longest = min(length - start, settings[row].dry_longest);
     if local == 0u {
         atomicStore(&comparable, longest);
     }
@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     let most = atomicLoad(&comparable);
-    let allowed = settings[settings_at + DRY_ALLOWED_LENGTH];
+    let allowed = settings[row].dry_allowed_length;
     if most < allowed {
         return;
     }

@@ -2,11 +2,12 @@
 
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
-use crate::sampler::band::{Band, by_groups, modules, rows_of, weight};
-use crate::sampler::truncation::{MAX_GROUPS, Words, by_rows, defines, group_of, groups, mass_bits};
+use crate::sampler::band::{Band, by_groups, defines, modules, rows_of, weight};
+use crate::sampler::row::SamplerRow;
+use crate::sampler::truncation::{MAX_GROUPS, by_rows, group_of, groups, mass_bits};
 use crate::tensor::{Capabilities, Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), band [rows, 4] u32. Output: masses
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band [rows, 4] u32. Output: masses
 /// [rows, 2 · MAX_GROUPS] u32, low and high words.
 pub struct BandMass;
 
@@ -36,7 +37,7 @@ impl Reference for BandMass {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;
-            let octaves = Words::of(&inputs[1])?.octaves;
+            let octaves = SamplerRow::read(&inputs[1])?.octaves;
             let band = Band::of(&inputs[2].to_u32()?);
             let mut sums = vec![0u64; groups(logits.len())];
             for (token, _, depth) in band.kept(&logits, octaves) {

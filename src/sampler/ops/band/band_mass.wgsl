@@ -1,11 +1,12 @@
 struct Params { vocabulary: u32, mass_bits: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> band: array<u32>;
 @group(0) @binding(3) var<storage, read_write> masses: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "truncation"
 #import "band"
 
@@ -23,7 +24,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     let kept = vec4<u32>(band[row * BAND], band[row * BAND + 1u], band[row * BAND + 2u], band[row * BAND + 3u]);
-    let octaves = bitcast<f32>(settings[row * WORDS + OCTAVES]);
+    let octaves = settings[row].octaves;
     var mass = vec2<u32>(0u);
     for (var token = group.x * 256u + local; token < params.vocabulary; token += STRIDE) {
         let key = key_of(logits[row * params.vocabulary + token]);

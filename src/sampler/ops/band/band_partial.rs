@@ -3,12 +3,13 @@
 
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
-use crate::sampler::band::{BAND, Band, modules};
+use crate::sampler::band::{BAND, Band, defines, modules};
 use crate::sampler::ops::choice::sample_partial::SHARES;
-use crate::sampler::truncation::{SampleSettings, Words, by_rows, defines, is_no_logit};
+use crate::sampler::row::SamplerRow;
+use crate::sampler::truncation::{by_rows, is_no_logit};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32 (a row's second word is its
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word is its
 /// step), band [rows, 4] u32. Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32. A share of which nothing is kept has the
 /// least finite value and token 0; with a NaN among the logits, or nothing but -∞, tokens are u32::MAX.
 pub struct BandPartial;
@@ -22,7 +23,7 @@ impl Op for BandPartial {
         expect("band_partial", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32), Some(DType::U32)])?;
         let (rows, _) = inputs[0].shape.matrix()?;
         let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
-        if lengths != [SampleSettings::WORDS, 4, BAND].map(|words| words * rows) {
+        if lengths != [SamplerRow::WORDS, 4, BAND].map(|words| words * rows) {
             bail!(ShapeMismatch, "band_partial: inputs of {rows} rows have {lengths:?} elements");
         }
         Ok(vec![Desc::f32(&[rows, SHARES]), Desc::u32(&[rows, SHARES])])
@@ -46,13 +47,13 @@ impl Reference for BandPartial {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;
-            let words = Words::of(&inputs[1])?;
+            let row = SamplerRow::read(&inputs[1])?;
             let step = inputs[2].to_u32()?[1];
             let band = Band::of(&inputs[3].to_u32()?);
             let mut values = vec![f32::MIN; SHARES];
             let mut tokens = vec![if is_no_logit(band.largest) { u32::MAX } else { 0 }; SHARES];
-            for (token, key, _) in band.kept(&logits, words.octaves).filter(|_| !is_no_logit(band.largest)) {
-                let value = words.value(key, band.largest, token as u32, step);
+            for (token, key, _) in band.kept(&logits, row.octaves).filter(|_| !is_no_logit(band.largest)) {
+                let value = row.value(key, band.largest, token as u32, step);
                 if value > values[token % SHARES] {
                     (values[token % SHARES], tokens[token % SHARES]) = (value, token as u32);
                 }
@@ -66,11 +67,11 @@ pub fn cases() -> Vec<Case> {
     let mut inputs = inputs(&mut Rng(98)).unwrap_or_default();
     // Not a number, and nothing at all.
     for largest in [u32::MAX, 0x7f_ffff] {
-        if let Some(Inputs { logits, settings, state, border, band_settings, mu, .. }) = inputs.get(3) {
+        if let Some(Inputs { logits, settings, state, border, mu, .. }) = inputs.get(3) {
             let [logits, settings, state] = [logits, settings, state].map(HostTensor::clone);
-            let [border, band_settings, mu] = [border, band_settings, mu].map(HostTensor::clone);
+            let [border, mu] = [border, mu].map(HostTensor::clone);
             let band = HostTensor::u32(&[1, BAND], &[largest, 0, 0, u32::MAX]);
-            inputs.push(Inputs { logits, settings, state, border, band_settings, mu, band });
+            inputs.push(Inputs { logits, settings, state, border, mu, band });
         }
     }
     // Values of shares without a token are so large that the rest would not be seen beside them.

@@ -1,14 +1,14 @@
 struct Params { vocabulary: u32, mass_bits: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
-@group(0) @binding(2) var<storage, read> band_settings: array<u32>;
-@group(0) @binding(3) var<storage, read> band: array<u32>;
-@group(0) @binding(4) var<storage, read> masses: array<u32>;
-@group(0) @binding(5) var<storage, read> token: array<u32>;
-@group(0) @binding(6) var<storage, read_write> mu: array<f32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
+@group(0) @binding(2) var<storage, read> band: array<u32>;
+@group(0) @binding(3) var<storage, read> masses: array<u32>;
+@group(0) @binding(4) var<storage, read> token: array<u32>;
+@group(0) @binding(5) var<storage, read_write> mu: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "truncation"
 #import "band"
 #import "log2_mass"
@@ -16,7 +16,7 @@ struct Params { vocabulary: u32, mass_bits: u32 }
 @compute @workgroup_size(1)
 fn main(@builtin(workgroup_id) group: vec3<u32>) {
     let row = group.x;
-    let tau = bitcast<f32>(band_settings[row * BAND_WORDS + TAU]);
+    let tau = settings[row].mirostat_tau;
     if tau <= 0.0 || token[row] >= params.vocabulary {
         return;
     }
@@ -26,7 +26,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>) {
         mass = mass_sum(mass, vec2<u32>(masses[at], masses[at + 1u]));
     }
     let key = key_of(logits[row * params.vocabulary + token[row]]);
-    let depth = depth_of(key, band[row * BAND], bitcast<f32>(settings[row * WORDS + OCTAVES]));
+    let depth = depth_of(key, band[row * BAND], settings[row].octaves);
     let surprise = f32(depth) * 5.9604645e-8 + log2_mass(mass, params.mass_bits);
-    mu[row] -= bitcast<f32>(band_settings[row * BAND_WORDS + ETA]) * (surprise - tau);
+    mu[row] -= settings[row].mirostat_eta * (surprise - tau);
 }

@@ -2,13 +2,15 @@
 //! the surprise of a token is more than is allowed now.
 
 use crate::error::Result;
-use crate::sampler::band::{BAND, Band, BandSettings, modules};
+use crate::sampler::SamplerSettings;
+use crate::sampler::band::{BAND, Band, defines, modules};
 use crate::sampler::ops::{SampleHistogram, SampleRange, SampleSplit};
-use crate::sampler::truncation::{BORDER, Border, SampleSettings, Words, by_rows, defines, least_key_of, mass_bits};
+use crate::sampler::row::SamplerRow;
+use crate::sampler::truncation::{BORDER, Border, by_rows, least_key_of, mass_bits};
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SampleSettings`), border [rows, BORDER] u32, settings
-/// [rows, WORDS] u32 (`BandSettings`), mu [rows]: the surprise that mirostat allows, in bits. Output: band [rows, 4] u32.
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), border [rows, BORDER] u32,
+/// mu [rows]: the surprise that mirostat allows, in bits. Output: band [rows, 4] u32.
 pub struct SampleBand;
 
 impl Op for SampleBand {
@@ -18,10 +20,10 @@ impl Op for SampleBand {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let (f32, u32) = (Some(DType::F32), Some(DType::U32));
-        expect("sample_band", inputs, &[f32, u32, u32, u32, f32])?;
+        expect("sample_band", inputs, &[f32, u32, u32, f32])?;
         let (rows, _) = inputs[0].shape.matrix()?;
-        let lengths = [1, 2, 3, 4].map(|input| inputs[input].shape.elements());
-        if lengths != [SampleSettings::WORDS, BORDER, BandSettings::WORDS, 1].map(|words| words * rows) {
+        let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
+        if lengths != [SamplerRow::WORDS, BORDER, 1].map(|words| words * rows) {
             bail!(ShapeMismatch, "sample_band: inputs of {rows} rows have {lengths:?} elements");
         }
         Ok(vec![Desc::u32(&[rows, BAND])])
@@ -43,13 +45,12 @@ impl Reference for SampleBand {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;
-            let words = Words::of(&inputs[1])?;
+            let row = SamplerRow::read(&inputs[1])?;
             let border_words = inputs[2].to_u32()?;
             let border = Border::of(&border_words);
-            let settings = BandSettings::of(&inputs[3].to_u32()?);
-            let least_key = least_key_of(&border_words, &logits, &words);
-            let mu = inputs[4].to_f32()?[0];
-            let band = Band::of_border(&border, least_key, &words, &settings, mu, mass_bits(logits.len()));
+            let least_key = least_key_of(&border_words, &logits, &row);
+            let mu = inputs[3].to_f32()?[0];
+            let band = Band::of_border(&border, least_key, &row, mu, mass_bits(logits.len()));
             Ok(vec![HostTensor::u32(&[1, BAND], &band.words())])
         })
     }
@@ -61,34 +62,36 @@ pub(super) struct Inputs {
     pub settings: HostTensor,
     pub state: HostTensor,
     pub border: HostTensor,
-    pub band_settings: HostTensor,
     pub mu: HostTensor,
     pub band: HostTensor,
 }
 
 /// Vocabularies of several sizes and kinds, cut before and not, with settings that cut in different ways.
 pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<Inputs>> {
-    let all = SampleSettings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 5 };
-    let cut = SampleSettings { top_k: 900, top_p: 0.97, temperature: 1.3, ..all };
-    let band = BandSettings::ALL;
-    let typical = BandSettings { typical_p: 0.6, ..band };
-    let excluding = BandSettings { xtc_probability: 1.0, xtc_threshold: 0.002, ..band };
-    let both = BandSettings { typical_p: 0.95, xtc_probability: 0.6, ..excluding };
-    let mirostat = BandSettings { tau: 5.0, eta: 0.1, ..band };
+    let all = SamplerRow::new(&SamplerSettings { seed: 5, ..SamplerSettings::default() });
+    let cut = SamplerSettings { top_k: 900, top_p: 0.97, temperature: 1.3, seed: 5, ..SamplerSettings::default() };
+    let cut = SamplerRow::new(&cut);
+    let low = SamplerRow::new(&SamplerSettings { min_p: 0.01, seed: 5, ..SamplerSettings::default() });
+    let typical = |row| SamplerRow { typical_p: 0.6, ..row };
+    let excluding = |row| SamplerRow { xtc_probability: 1.0, xtc_threshold: 0.002, ..row };
+    let both = |row| SamplerRow { typical_p: 0.95, xtc_probability: 0.6, ..excluding(row) };
+    let mirostat = |row| SamplerRow { mirostat_tau: 5.0, mirostat_eta: 0.1, ..row };
     let mut inputs = Vec::new();
-    for (rows, vocabulary, scale, settings, bands, mu) in [
-        (1, 1, 1.0, all, vec![typical], 1.0),
-        (1, 257, 8.0, all, vec![typical], 1.0),
-        (1, 257, 8.0, SampleSettings { min_p: 0.01, ..all }, vec![both], 1.0),
-        (1, 3001, 3.0, all, vec![excluding], 1.0),
-        (1, 5003, 4.0, cut, vec![both], 0.0),
-        (1, 5003, 4.0, all, vec![mirostat], 7.5),
-        (1, 5003, 4.0, all, vec![mirostat], -3.0),
-        (1, 128_256, 12.0, all, vec![typical], 0.0),
-        (1, 151_937, 1.0, cut, vec![mirostat], 10.0),
-        (1, 262_147, 2.0, all, vec![both], 0.0),
-        (4, 1031, 5.0, cut, vec![typical, excluding, mirostat, band], 4.0),
+    for (vocabulary, scale, rows, mu) in [
+        (1, 1.0, vec![typical(all)], 1.0),
+        (257, 8.0, vec![typical(all)], 1.0),
+        (257, 8.0, vec![both(low)], 1.0),
+        (3001, 3.0, vec![excluding(all)], 1.0),
+        (5003, 4.0, vec![both(cut)], 0.0),
+        (5003, 4.0, vec![mirostat(all)], 7.5),
+        (5003, 4.0, vec![mirostat(all)], -3.0),
+        (128_256, 12.0, vec![typical(all)], 0.0),
+        (151_937, 1.0, vec![mirostat(cut)], 10.0),
+        (262_147, 2.0, vec![both(all)], 0.0),
+        (1031, 5.0, vec![typical(cut), excluding(cut), mirostat(cut), cut], 4.0),
     ] {
+        let settings = SamplerRow::tensor(&rows);
+        let rows = rows.len();
         let mut data: Vec<f32> = (0..rows * vocabulary).map(|_| scale * rng.signed()).collect();
         // What is not to be drawn, and what is equal.
         if vocabulary == 5003 {
@@ -96,8 +99,6 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<Inputs>> {
             data.iter_mut().step_by(5).for_each(|logit| *logit = logit.round());
         }
         let logits = HostTensor::f32(&[rows, vocabulary], &data);
-        let words: Vec<u32> = settings.words().repeat(rows);
-        let settings = HostTensor::u32(&[rows, SampleSettings::WORDS], &words);
         let state: Vec<u32> = (0..rows as u32).flat_map(|row| [7, 3 + row, 0, row]).collect();
         let state = HostTensor::u32(&[rows, 4], &state);
         let tally = SampleRange.reference(&mut [logits.clone()])?.remove(0);
@@ -105,12 +106,10 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<Inputs>> {
         SampleHistogram.reference(&mut ranged)?;
         let [_, _, tally] = ranged;
         let border = SampleSplit.reference(&mut [logits.clone(), settings.clone(), state.clone(), tally])?.remove(2);
-        let words: Vec<u32> = bands.iter().flat_map(BandSettings::words).collect();
-        let band_settings = HostTensor::u32(&[rows, BandSettings::WORDS], &words);
         let mu = HostTensor::f32(&[rows], &vec![mu; rows]);
-        let [one, two, three, four, five] = [&logits, &settings, &border, &band_settings, &mu].map(HostTensor::clone);
-        let band = SampleBand.reference(&mut [one, two, three, four, five])?.remove(0);
-        inputs.push(Inputs { logits, settings, state, border, band_settings, mu, band });
+        let [one, two, three, four] = [&logits, &settings, &border, &mu].map(HostTensor::clone);
+        let band = SampleBand.reference(&mut [one, two, three, four])?.remove(0);
+        inputs.push(Inputs { logits, settings, state, border, mu, band });
     }
     Ok(inputs)
 }
@@ -118,8 +117,8 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<Inputs>> {
 pub fn cases() -> Vec<Case> {
     let inputs = inputs(&mut Rng(92)).unwrap_or_default();
     let cases = inputs.into_iter().map(|inputs| {
-        let Inputs { logits, settings, border, band_settings, mu, .. } = inputs;
-        Case::new(SampleBand, vec![logits, settings, border, band_settings, mu], 0.0)
+        let Inputs { logits, settings, border, mu, .. } = inputs;
+        Case::new(SampleBand, vec![logits, settings, border, mu], 0.0)
     });
     cases.collect()
 }

@@ -1,13 +1,13 @@
 struct Params { vocabulary: u32, mass_bits: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> border: array<u32>;
-@group(0) @binding(3) var<storage, read> band_settings: array<u32>;
-@group(0) @binding(4) var<storage, read> mu: array<f32>;
-@group(0) @binding(5) var<storage, read_write> band: array<u32>;
+@group(0) @binding(3) var<storage, read> mu: array<f32>;
+@group(0) @binding(4) var<storage, read_write> band: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "truncation"
 #import "tally_sums"
 #import "thresholds"
@@ -30,13 +30,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if local != 0u {
         return;
     }
-    var high = min(settings[row * WORDS + MIN_P_DEPTH], REST - 1u);
+    var high = min(settings[row].min_p_depth, REST - 1u);
     let first = border[border_at + P_FIRST];
     let end = select(border[border_at + P_LAST], border[border_at + K_BIN], first == NONE);
     if end != NONE {
         high = min(high, ((end + 1u) << border[border_at + SHIFT]) - 1u);
     }
-    if bitcast<f32>(band_settings[row * BAND_WORDS + TAU]) > 0.0 {
+    if settings[row].mirostat_tau > 0.0 {
         let total = vec2<u32>(border[border_at + TOTAL], border[border_at + TOTAL + 1u]);
         let room = mu[row] - log2_mass(total, params.mass_bits);
         // Past 48 octaves nothing is drawn anyway.

@@ -2,11 +2,12 @@
 
 use super::typical_histogram::{by_digits, digits_of};
 use crate::error::Result;
-use crate::sampler::band::{BAND, BandSettings, DIGITS, TYPICAL, modules, part_of};
-use crate::sampler::truncation::{by_rows, defines};
+use crate::sampler::band::{BAND, DIGITS, TYPICAL, defines, modules, part_of};
+use crate::sampler::row::SamplerRow;
+use crate::sampler::truncation::by_rows;
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: settings [rows, WORDS] u32 (`BandSettings`), tally [rows, TYPICAL] u32, band [rows, 4] u32 (changed).
+/// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), tally [rows, TYPICAL] u32, band [rows, 4] u32 (changed).
 pub struct TypicalBand;
 
 impl Op for TypicalBand {
@@ -23,7 +24,7 @@ impl Op for TypicalBand {
         expect("typical_band", inputs, &[Some(DType::U32); 3])?;
         let rows = inputs[2].shape.elements() / BAND;
         let lengths = [0, 1, 2].map(|input| inputs[input].shape.elements());
-        if lengths != [BandSettings::WORDS, TYPICAL, BAND].map(|words| words * rows) {
+        if lengths != [SamplerRow::WORDS, TYPICAL, BAND].map(|words| words * rows) {
             bail!(ShapeMismatch, "typical_band: inputs of {rows} rows have {lengths:?} elements");
         }
         Ok(vec![])
@@ -44,12 +45,12 @@ impl Op for TypicalBand {
 impl Reference for TypicalBand {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[2].shape.elements() / BAND, inputs, |inputs| {
-            let settings = BandSettings::of(&inputs[0].to_u32()?);
+            let row = SamplerRow::read(&inputs[0])?;
             let tally = inputs[1].to_u32()?;
             let mut band = inputs[2].to_u32()?;
-            if settings.typical_p < 1.0 {
+            if row.typical_p < 1.0 {
                 let mass = u64::from(tally[2]) << 32 | u64::from(tally[1]);
-                let (distance, _) = digits_of(&tally, DIGITS, part_of(mass, settings.typical_p));
+                let (distance, _) = digits_of(&tally, DIGITS, part_of(mass, row.typical_p));
                 band[2] = band[2].max(tally[0].saturating_sub(distance));
                 band[3] = band[3].min(tally[0] + distance);
             }
@@ -61,7 +62,7 @@ impl Reference for TypicalBand {
 
 pub fn cases() -> Vec<Case> {
     let cases = by_digits(&mut Rng(95)).unwrap_or_default().into_iter().map(|[.., inputs]| {
-        let [band, settings, tally] = [2, 3, 5].map(|input| inputs[input].clone());
+        let [settings, band, tally] = [1, 2, 4].map(|input| inputs[input].clone());
         Case::new(TypicalBand, vec![settings, tally, band], 0.0)
     });
     cases.collect()

@@ -1,7 +1,8 @@
-@group(0) @binding(0) var<storage, read> band_settings: array<u32>;
+@group(0) @binding(0) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(1) var<storage, read_write> tally: array<atomic<u32>>;
 @group(0) @binding(2) var<storage, read_write> band: array<u32>;
 
+#import "sampler_row"
 #import "truncation"
 #import "tally_sums"
 #import "band"
@@ -10,7 +11,7 @@
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let row = group.x;
-    let part = bitcast<f32>(band_settings[row * BAND_WORDS + TYPICAL_P]);
+    let part = settings[row].typical_p;
     let distance = typical_cut(row, DIGITS - 1u, wanted_mass(part, typical_total(row)), local).x;
     if local == 0u && part < 1.0 {
         let mean = atomicLoad(&tally[row * TYPICAL]);

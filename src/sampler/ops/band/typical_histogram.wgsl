@@ -1,19 +1,18 @@
 struct Params { vocabulary: u32, mass_bits: u32, digit: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> band: array<u32>;
-@group(0) @binding(3) var<storage, read> band_settings: array<u32>;
-@group(0) @binding(4) var<storage, read> moments: array<u32>;
-@group(0) @binding(5) var<storage, read_write> tally: array<atomic<u32>>;
+@group(0) @binding(3) var<storage, read> moments: array<u32>;
+@group(0) @binding(4) var<storage, read_write> tally: array<atomic<u32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "truncation"
 #import "tally_sums"
 #import "band"
 #import "typical_cut"
 
-const MOMENTS: u32 = 5u;
 const STRIDE: u32 = GROUPS * 256u;
 
 var<workgroup> mean: u32;
@@ -77,7 +76,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             find_mean(row, group.x == 0u);
         }
     } else {
-        let part = bitcast<f32>(band_settings[row * BAND_WORDS + TYPICAL_P]);
+        let part = settings[row].typical_p;
         digits = typical_cut(row, params.digit - 1u, wanted_mass(part, typical_total(row)), local);
         if local == 0u {
             mean = atomicLoad(&tally[row * TYPICAL]);
@@ -91,7 +90,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     let kept = vec4<u32>(band[row * BAND], band[row * BAND + 1u], band[row * BAND + 2u], band[row * BAND + 3u]);
-    let octaves = bitcast<f32>(settings[row * WORDS + OCTAVES]);
+    let octaves = settings[row].octaves;
     let shift = 20u - 10u * params.digit;
     for (var token = group.x * 256u + local; token < params.vocabulary; token += STRIDE) {
         let key = key_of(logits[row * params.vocabulary + token]);

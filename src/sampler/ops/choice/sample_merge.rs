@@ -3,10 +3,12 @@
 
 use super::sample_partial::SHARES;
 use crate::error::Result;
-use crate::sampler::truncation::{Chooser, SampleSettings, advance, by_rows};
+use crate::sampler::SamplerSettings;
+use crate::sampler::row::{Chooser, SamplerRow};
+use crate::sampler::truncation::{advance, by_rows};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SampleSettings`), state [rows, 4] u32
+/// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32
 /// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
 /// token (+= advance), the step (+= 1), and whether the sequence has stopped: set when the token ends it by its settings or is a
 /// NaN, and from then on nothing of the row is changed. When a share holds a NaN, or none anything but -∞, the token is u32::MAX.
@@ -34,7 +36,7 @@ impl Op for SampleMerge {
         expect("sample_merge", inputs, &[Some(DType::F32), u32, u32, u32, u32, u32])?;
         let rows = inputs[4].shape.elements();
         let lengths = [0, 1, 2, 3].map(|input| inputs[input].shape.elements());
-        let wanted = [SHARES, SHARES, SampleSettings::WORDS, 4].map(|words| words * rows);
+        let wanted = [SHARES, SHARES, SamplerRow::WORDS, 4].map(|words| words * rows);
         if lengths != wanted || !inputs[5].shape.elements().is_multiple_of(rows) {
             bail!(
                 ShapeMismatch,
@@ -49,12 +51,12 @@ impl Op for SampleMerge {
         let number = |n: usize| Define::U32(n as u32);
         Ok(Kernel {
             template: include_str!("sample_merge.wgsl"),
-            modules: &[("advance", include_str!("../../wgsl/advance.wgsl"))],
-            defines: vec![
-                ("SHARES", number(SHARES)),
-                ("WORKGROUP", number(WORKGROUP)),
-                ("WORDS", number(SampleSettings::WORDS)),
+            modules: &[
+                ("sampler_row", SamplerRow::WGSL),
+                ("choosers", Chooser::WGSL),
+                ("advance", include_str!("../../wgsl/advance.wgsl")),
             ],
+            defines: vec![("SHARES", number(SHARES)), ("WORKGROUP", number(WORKGROUP))],
             params: vec![self.advance as u32, (inputs[5].shape.elements() / rows) as u32, self.own as u32],
             grid: [rows as u32, 1, 1],
         })
@@ -74,10 +76,11 @@ impl Reference for SampleMerge {
             }
             let is_nothing = best.0 <= f32::MIN || tokens.contains(&u32::MAX);
             let token = if is_nothing { u32::MAX } else { best.1 };
-            let mut sequence = [2, 3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
-            let [settings, state, next, ring] = &mut sequence;
-            advance([settings, state, next, ring], token, self.advance as u32, self.own);
-            for (input, words) in inputs[2..].iter_mut().zip(sequence) {
+            let row = SamplerRow::read(&inputs[2])?;
+            let mut sequence = [3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
+            let [state, next, ring] = &mut sequence;
+            advance(&row, [state, next, ring], token, self.advance as u32, self.own);
+            for (input, words) in inputs[3..].iter_mut().zip(sequence) {
                 input.set_u32(&words);
             }
             Ok(vec![])
@@ -87,7 +90,7 @@ impl Reference for SampleMerge {
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(12);
-    let greedy = SampleSettings { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
+    let greedy = SamplerRow::new(&SamplerSettings::greedy());
     let tokens: Vec<u32> = (0..SHARES as u32).collect();
     let ascending: Vec<f32> = (0..SHARES).map(|i| i as f32).collect();
     let last = SHARES as u32 - 1;
@@ -111,7 +114,7 @@ pub fn cases() -> Vec<Case> {
             let inputs = vec![
                 values,
                 HostTensor::u32(&[1, SHARES], &tokens),
-                HostTensor::u32(&[1, SampleSettings::WORDS], &greedy.words()),
+                SamplerRow::tensor(&[greedy]),
                 HostTensor::u32(&[4], &[11, 64 + kind, 0, 0]),
                 HostTensor::u32(&[1], &[0]),
                 HostTensor::u32(&[64], &[9; 64]),
@@ -132,7 +135,7 @@ pub fn cases() -> Vec<Case> {
     let inputs = vec![
         HostTensor::f32(&[rows, SHARES], &ascending.repeat(rows)),
         HostTensor::u32(&[rows, SHARES], &tokens.repeat(rows)),
-        HostTensor::u32(&[rows, SampleSettings::WORDS], &settings.concat()),
+        SamplerRow::tensor(&settings),
         HostTensor::u32(&[rows, 4], &state),
         HostTensor::u32(&[rows], &[0, 1, 2, 3, 4]),
         HostTensor::u32(&[rows, 5], &vec![9; 5 * rows]),

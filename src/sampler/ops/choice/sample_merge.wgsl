@@ -3,12 +3,13 @@ struct Params { advance: u32, ring: u32, own: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read> settings: array<u32>;
+@group(0) @binding(2) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(3) var<storage, read_write> state: array<u32>;
 @group(0) @binding(4) var<storage, read_write> next_token: array<u32>;
 @group(0) @binding(5) var<storage, read_write> ring: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "advance"
 
 var<workgroup> best_values: array<f32, WORKGROUP>;

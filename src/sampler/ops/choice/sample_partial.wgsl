@@ -1,21 +1,20 @@
-// `settings` is how many words of it a row has.
-struct Params { vocabulary: u32, settings: u32 }
+struct Params { vocabulary: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
 @group(0) @binding(3) var<storage, read_write> values: array<f32>;
 @group(0) @binding(4) var<storage, read_write> tokens: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "gumbel"
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let share = id.x;
     let row = id.y;
-    let settings_at = row * params.settings;
-    let inverse_temperature = bitcast<f32>(settings[settings_at]);
+    let inverse_temperature = settings[row].inverse_temperature;
     let last = params.vocabulary - 1u;
     var best_value = -3.4028234663852886e38;
     var best_token = 0u;
@@ -39,7 +38,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             if bitcast<u32>(value) >= 0xff7fffffu {
                 value = -3.4028234663852886e38;
             } else if inverse_temperature > 0.0 {
-                value = value * inverse_temperature + gumbel(vec3<u32>(settings[settings_at + 1u] ^ token, settings[settings_at + 2u], state[row * 4u + 1u]));
+                value = value * inverse_temperature + gumbel(vec3<u32>(settings[row].seed_low ^ token, settings[row].seed_high, state[row * 4u + 1u]));
             }
             if token == share || value > best_value {
                 best_value = value;

@@ -3,9 +3,10 @@
 
 use super::sample_range::{KINDS, SampleRange, logits, several};
 use crate::error::Result;
+use crate::sampler::SamplerSettings;
+use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{
-    BINS, HISTOGRAM, Histogram, REST, SampleSettings, TALLY, Words, by_rows, defines, depth_of, groups, key_of,
-    mass_bits, modules, weight_of,
+    BINS, HISTOGRAM, Histogram, REST, TALLY, by_rows, defines, depth_of, groups, key_of, mass_bits, modules, weight_of,
 };
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
@@ -25,7 +26,7 @@ impl Op for SampleHistogram {
         expect("sample_histogram", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
         let (rows, _) = inputs[0].shape.matrix()?;
         let lengths = [inputs[1].shape.elements(), inputs[2].shape.elements()];
-        if lengths != [rows * SampleSettings::WORDS, rows * TALLY] {
+        if lengths != [rows * SamplerRow::WORDS, rows * TALLY] {
             bail!(ShapeMismatch, "sample_histogram: settings {}, tally {}", inputs[1].shape, inputs[2].shape);
         }
         Ok(vec![])
@@ -47,11 +48,11 @@ impl Reference for SampleHistogram {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| {
             let logits = inputs[0].to_f32()?;
-            let words = Words::of(&inputs[1])?;
+            let row = SamplerRow::read(&inputs[1])?;
             let mut tally = inputs[2].to_u32()?;
-            let mut histogram = Histogram::of(&tally, words.octaves);
+            let mut histogram = Histogram::of(&tally, row.octaves);
             for logit in &logits {
-                let depth = depth_of(key_of(*logit), histogram.largest, words.octaves);
+                let depth = depth_of(key_of(*logit), histogram.largest, row.octaves);
                 if depth < REST {
                     let bin = &mut histogram.bins[(depth >> histogram.shift) as usize];
                     bin.count += 1;
@@ -70,17 +71,17 @@ impl Reference for SampleHistogram {
 }
 
 /// Settings that cut in different ways.
-pub(super) fn settings() -> Vec<SampleSettings> {
-    let all = SampleSettings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 5 };
+pub(super) fn settings() -> Vec<SamplerSettings> {
+    let all = SamplerSettings { seed: 5, ..SamplerSettings::default() };
     vec![
         all,
-        SampleSettings { top_k: 3, seed: 1 << 40, ..all },
-        SampleSettings { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.7, ..all },
-        SampleSettings { top_p: 0.9, ..all },
-        SampleSettings { top_k: 30_000, top_p: 0.5, temperature: 2.0, ..all },
-        SampleSettings { top_p: 1e-6, ..all },
-        SampleSettings { top_k: 5000, top_p: 0.999_999, temperature: 0.05, ..all },
-        SampleSettings { min_p: 0.3, temperature: 1.5, ..all },
+        SamplerSettings { top_k: 3, seed: 1 << 40, ..all },
+        SamplerSettings { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.7, ..all },
+        SamplerSettings { top_p: 0.9, ..all },
+        SamplerSettings { top_k: 30_000, top_p: 0.5, temperature: 2.0, ..all },
+        SamplerSettings { top_p: 1e-6, ..all },
+        SamplerSettings { top_k: 5000, top_p: 0.999_999, temperature: 0.05, ..all },
+        SamplerSettings { min_p: 0.3, temperature: 1.5, ..all },
     ]
 }
 
@@ -95,15 +96,15 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 3]>> {
         for (_, settings) in
             settings().into_iter().enumerate().filter(|(index, _)| !is_large || (index + kind) % 4 == 2)
         {
-            let settings = HostTensor::u32(&[1, SampleSettings::WORDS], &settings.words());
+            let settings = SamplerRow::tensor(&[SamplerRow::new(&settings)]);
             inputs.push([logits.clone(), settings, tally.clone()]);
         }
     }
     // Three sequences, each with settings of its own.
     let logits = several(rng);
     let tally = SampleRange.reference(&mut [logits.clone()])?.remove(0);
-    let words = settings()[1..4].iter().flat_map(SampleSettings::words).collect::<Vec<u32>>();
-    inputs.push([logits, HostTensor::u32(&[3, SampleSettings::WORDS], &words), tally]);
+    let rows: Vec<SamplerRow> = settings()[1..4].iter().map(SamplerRow::new).collect();
+    inputs.push([logits, SamplerRow::tensor(&rows), tally]);
     Ok(inputs)
 }
 

@@ -1,10 +1,11 @@
 struct Params { vocabulary: u32, mass_bits: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read_write> tally: array<atomic<u32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "truncation"
 #import "four_logits"
 
@@ -34,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     let largest = atomicLoad(&largest_key);
-    let octaves = bitcast<f32>(settings[group.y * WORDS + OCTAVES]);
+    let octaves = settings[group.y].octaves;
     let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
     for (var first = group.x * 256u + local; first < params.vocabulary; first += 4u * STRIDE) {
         let tokens = four_tokens(first);

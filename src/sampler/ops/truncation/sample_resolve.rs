@@ -3,9 +3,10 @@
 
 use super::sample_split::{SampleSplit, split_inputs};
 use crate::error::Result;
+use crate::sampler::row::{Chooser, SamplerRow};
 use crate::sampler::truncation::{
-    BORDER, Border, Chooser, MAX_GROUPS, NONE, REST, SampleSettings, Words, advance, by_rows, candidates_of, defines,
-    depth_of, is_no_logit, least_key_of, mass_bits, modules,
+    BORDER, Border, MAX_GROUPS, NONE, REST, advance, by_rows, candidates_of, defines, depth_of, is_no_logit,
+    least_key_of, mass_bits, modules,
 };
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
@@ -32,7 +33,7 @@ impl Op for SampleResolve {
         expect("sample_resolve", inputs, &[f32, u32, f32, u32, u32, u32, u32, u32])?;
         let (rows, _) = inputs[0].shape.matrix()?;
         let lengths = [1, 2, 3, 4, 5, 6].map(|input| inputs[input].shape.elements());
-        let wanted = [SampleSettings::WORDS, MAX_GROUPS, MAX_GROUPS, BORDER, 4, 1].map(|words| words * rows);
+        let wanted = [SamplerRow::WORDS, MAX_GROUPS, MAX_GROUPS, BORDER, 4, 1].map(|words| words * rows);
         if lengths != wanted || !inputs[7].shape.elements().is_multiple_of(rows) {
             bail!(
                 ShapeMismatch,
@@ -68,29 +69,29 @@ impl Reference for SampleResolve {
 impl SampleResolve {
     fn reference_of_row(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let logits = inputs[0].to_f32()?;
-        let words = Words::of(&inputs[1])?;
+        let row = SamplerRow::read(&inputs[1])?;
         let border_words = inputs[4].to_u32()?;
         let border = Border::of(&border_words);
         let mut state = inputs[5].to_u32()?;
         let candidates = candidates_of(&border_words, &logits);
-        let depth = |key: u32| depth_of(key, border.largest, words.octaves);
+        let depth = |key: u32| depth_of(key, border.largest, row.octaves);
         let bin = |key: u32| if depth(key) >= REST { NONE } else { depth(key) >> border.shift };
-        let least_key = least_key_of(&border_words, &logits, &words);
+        let least_key = least_key_of(&border_words, &logits, &row);
 
         let sure = inputs[2].to_f32()?.into_iter().zip(inputs[3].to_u32()?);
         let drawn = candidates
             .iter()
-            .filter(|(key, _)| border.drawn_from(bin(*key)) && *key >= least_key && depth(*key) <= words.min_p_depth);
-        let drawn = drawn.map(|(key, token)| (words.value(*key, border.largest, *token, state[1]), *token));
+            .filter(|(key, _)| border.drawn_from(bin(*key)) && *key >= least_key && depth(*key) <= row.min_p_depth);
+        let drawn = drawn.map(|(key, token)| (row.value(*key, border.largest, *token, state[1]), *token));
         let best = sure
             .filter(|(_, token)| *token != NONE)
             .chain(drawn)
             .reduce(|a, b| if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a });
         let token = if is_no_logit(border.largest) { NONE } else { best.map_or(NONE, |best| best.1) };
-        let (mut settings, mut ring) = (inputs[1].to_u32()?, inputs[7].to_u32()?);
+        let mut ring = inputs[7].to_u32()?;
         let mut next = inputs[6].to_u32()?;
-        let sequence: [&mut [u32]; 4] = [&mut settings, &mut state, &mut next, &mut ring];
-        advance(sequence, token, self.advance as u32, Chooser::Truncated);
+        let sequence: [&mut [u32]; 3] = [&mut state, &mut next, &mut ring];
+        advance(&row, sequence, token, self.advance as u32, Chooser::Truncated);
         inputs[5].set_u32(&state);
         inputs[6].set_u32(&next);
         inputs[7].set_u32(&ring);

@@ -1,7 +1,7 @@
 struct Params { vocabulary: u32, mass_bits: u32, advance: u32, ring: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> values: array<f32>;
 @group(0) @binding(3) var<storage, read> tokens: array<u32>;
 @group(0) @binding(4) var<storage, read> border: array<u32>;
@@ -10,6 +10,7 @@ struct Params { vocabulary: u32, mass_bits: u32, advance: u32, ring: u32 }
 @group(0) @binding(7) var<storage, read_write> ring: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "truncation"
 #import "tally_sums"
 #import "thresholds"
@@ -23,7 +24,6 @@ var<workgroup> best_inverted_token: atomic<u32>;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let row = group.x;
     let border_at = row * BORDER;
-    let settings_at = row * WORDS;
     if local == 0u {
         atomicStore(&best_key, 0u);
         atomicStore(&best_inverted_token, 0u);
@@ -53,9 +53,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if kept != NONE {
         for (var at = walk.start; at < walk.end; at += walk.stride) {
             let it = candidate(walk, at);
-            if kept <= it.bin && it.bin <= end && it.key >= least_key && it.depth <= settings[settings_at + MIN_P_DEPTH] {
-                let noise = gumbel(vec3<u32>(settings[settings_at + 1] ^ it.token, settings[settings_at + 2], step));
-                let value = below_largest(it.key, border[border_at + LARGEST]) * bitcast<f32>(settings[settings_at + 0]) + noise;
+            if kept <= it.bin && it.bin <= end && it.key >= least_key && it.depth <= settings[row].min_p_depth {
+                let noise = gumbel(vec3<u32>(settings[row].seed_low ^ it.token, settings[row].seed_high, step));
+                let value = below_largest(it.key, border[border_at + LARGEST]) * settings[row].inverse_temperature + noise;
                 if best_token == NONE || value > best_value || (value == best_value && it.token < best_token) {
                     best_value = value;
                     best_token = it.token;

@@ -3,9 +3,10 @@
 
 use super::sample_histogram::{SampleHistogram, inputs};
 use crate::error::Result;
+use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{
-    BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, SampleSettings, TALLY, Words, by_rows, defines,
-    depth_of, group_of, groups, key_of, mass_bits, modules, segment,
+    BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, TALLY, by_rows, defines, depth_of, group_of, groups,
+    key_of, mass_bits, modules, segment,
 };
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
@@ -24,7 +25,7 @@ impl Op for SampleSplit {
         expect("sample_split", inputs, &[Some(DType::F32), u32, u32, u32])?;
         let (rows, _) = inputs[0].shape.matrix()?;
         let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
-        if lengths != [rows * SampleSettings::WORDS, rows * 4, rows * TALLY] {
+        if lengths != [rows * SamplerRow::WORDS, rows * 4, rows * TALLY] {
             bail!(ShapeMismatch, "sample_split: settings, state and tally of {rows} rows have {lengths:?} elements");
         }
         Ok(vec![Desc::f32(&[rows, MAX_GROUPS]), Desc::u32(&[rows, MAX_GROUPS]), Desc::u32(&[rows, BORDER])])
@@ -50,9 +51,9 @@ impl Reference for SampleSplit {
 
 fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
     let logits = inputs[0].to_f32()?;
-    let words = Words::of(&inputs[1])?;
+    let row = SamplerRow::read(&inputs[1])?;
     let step = inputs[2].to_u32()?[1];
-    let border = Border::find(&Histogram::of(&inputs[3].to_u32()?, words.octaves), &words);
+    let border = Border::find(&Histogram::of(&inputs[3].to_u32()?, row.octaves), &row);
     let mut best = vec![(0.0, NONE); MAX_GROUPS];
     let mut lists = vec![Vec::new(); groups(logits.len())];
     // As the kernel's invocations list them: those of the first invocation first.
@@ -60,16 +61,16 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
     tokens.sort_by_key(|token| (token % 256, *token));
     for token in tokens {
         let key = key_of(logits[token]);
-        let depth = depth_of(key, border.largest, words.octaves);
+        let depth = depth_of(key, border.largest, row.octaves);
         let bin = depth >> border.shift;
         if depth >= REST || key == NAN_KEY {
             continue;
         }
         if bin < border.kept() {
-            let value = words.value(key, border.largest, token as u32, step);
+            let value = row.value(key, border.largest, token as u32, step);
             let best = &mut best[group_of(token, logits.len())];
             let is_better = best.1 == NONE || value > best.0 || (value == best.0 && (token as u32) < best.1);
-            if is_better && depth <= words.min_p_depth {
+            if is_better && depth <= row.min_p_depth {
                 *best = (value, token as u32);
             }
         } else if border.is_on_border(bin) {

@@ -1,7 +1,7 @@
 struct Params { vocabulary: u32, mass_bits: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
-@group(0) @binding(1) var<storage, read> settings: array<u32>;
+@group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
 @group(0) @binding(3) var<storage, read> tally: array<u32>;
 @group(0) @binding(4) var<storage, read_write> values: array<f32>;
@@ -9,6 +9,7 @@ struct Params { vocabulary: u32, mass_bits: u32 }
 @group(0) @binding(6) var<storage, read_write> border: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#import "sampler_row"
 #import "truncation"
 #import "four_logits"
 #import "tally_sums"
@@ -39,7 +40,6 @@ fn tally_of(row: u32, bin: u32) -> vec4<u32> {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let row = group.y;
     let logits_at = row * params.vocabulary;
-    let settings_at = row * WORDS;
     let border_at = row * BORDER;
     if local == 0u {
         atomicStore(&largest_key, 0u);
@@ -65,8 +65,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let before = tally_before(own, local);
     let total = tally_total();
-    let top_k = settings[settings_at + TOP_K];
-    let top_p = bitcast<f32>(settings[settings_at + TOP_P]);
+    let top_k = settings[row].top_k;
+    let top_p = settings[row].top_p;
     var above = before;
     for (var i = 0u; i < BINS_EACH; i++) {
         let through = tally_sum(above, tally_of(row, local * BINS_EACH + i));
@@ -107,7 +107,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let kept = min(first, k_bin);
 
     let largest = atomicLoad(&largest_key);
-    let octaves = bitcast<f32>(settings[settings_at + OCTAVES]);
+    let octaves = settings[row].octaves;
     let shift = bin_shift(~atomicLoad(&inverted_smallest), largest, octaves);
     var best_value = 0.0;
     var best_token = NONE;
@@ -124,9 +124,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 continue;
             }
             if bin < kept {
-                if depth <= settings[settings_at + MIN_P_DEPTH] {
-                    let noise = gumbel(vec3<u32>(settings[settings_at + 1u] ^ token, settings[settings_at + 2u], state[row * 4u + 1u]));
-                    let value = below_largest(key, largest) * bitcast<f32>(settings[settings_at]) + noise;
+                if depth <= settings[row].min_p_depth {
+                    let noise = gumbel(vec3<u32>(settings[row].seed_low ^ token, settings[row].seed_high, state[row * 4u + 1u]));
+                    let value = below_largest(key, largest) * settings[row].inverse_temperature + noise;
                     if best_token == NONE || value > best_value {
                         best_value = value;
                         best_token = token;
