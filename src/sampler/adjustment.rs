@@ -9,6 +9,8 @@
 //!    whether it must not come now.
 //! 2. `dry_marks`: for each token how long a repetition it would go on with. Only where DRY is on.
 //! 3. `adjust_logits`: the logits with all that, in a tensor of their own; clears the marks.
+//!
+//! After it, and after the masks of structured output, `top_n_sigma` masks what is far below the largest logit.
 
 use super::row::SamplerRow;
 use crate::error::Result;
@@ -125,7 +127,12 @@ pub(super) const IN_WINDOW: u32 = 1 << 31;
 pub(super) const BANNED: u32 = 1 << 30;
 
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
-    &[("sampler_row", SamplerRow::WGSL), ("adjustment", include_str!("wgsl/adjustment.wgsl"))]
+    &[
+        ("sampler_row", SamplerRow::WGSL),
+        ("adjustment", include_str!("wgsl/adjustment.wgsl")),
+        ("truncation", include_str!("wgsl/truncation.wgsl")),
+        ("workgroup_total", include_str!("wgsl/workgroup_total.wgsl")),
+    ]
 }
 
 pub(super) fn defines() -> Vec<(&'static str, Define)> {

@@ -1,5 +1,6 @@
 //! Which kernels the choices of a request need, and the plans that were recorded for that.
 
+use super::stages::Stages;
 use super::{Chooser, SamplerSettings, TokenRules};
 use crate::tensor::Plan;
 
@@ -11,6 +12,7 @@ pub struct Features {
     pub(super) dry: bool,
     /// Of what is left, only some tokens are allowed.
     pub(super) masked: bool,
+    pub(super) stages: Stages,
     /// Some sequence chooses from the whole vocabulary, from what thresholds keep, from a band; and what cuts the band.
     pub(super) whole: bool,
     pub(super) truncated: bool,
@@ -26,6 +28,7 @@ impl Features {
         adjusts: false,
         dry: false,
         masked: false,
+        stages: Stages::NONE,
         whole: true,
         truncated: false,
         banded: false,
@@ -42,6 +45,7 @@ impl Features {
             adjusts: dry || settings.penalties.are_on() || rules.adjust(),
             dry,
             masked: false,
+            stages: Stages::of(settings),
             whole: !banded && !truncated,
             truncated,
             banded,
@@ -57,6 +61,7 @@ impl Features {
             adjusts: self.adjusts || other.adjusts,
             dry: self.dry || other.dry,
             masked: self.masked || other.masked,
+            stages: self.stages.and(other.stages),
             whole: self.whole || other.whole,
             truncated: self.truncated || other.truncated,
             banded: self.banded || other.banded,
@@ -79,9 +84,9 @@ impl Features {
         self.adjusts
     }
 
-    /// Only from the whole vocabulary.
+    /// Only from the whole vocabulary, by a number of each token's own.
     pub fn is_whole(&self) -> bool {
-        self.whole && !self.truncated && !self.banded
+        self.whole && !self.truncated && !self.banded && self.stages == Stages::NONE
     }
 
     pub fn mirostat(&self) -> bool {

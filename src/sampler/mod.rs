@@ -15,6 +15,7 @@ mod ring;
 mod row;
 mod rules;
 mod sampling;
+mod stages;
 mod step_logprobs;
 mod truncation;
 mod words;
@@ -263,6 +264,11 @@ impl Choosing {
     ) -> Result<()> {
         let adjusted = self.adjust(context, logits, features, advance, is_step)?;
         let logits = &if features.masked { self.masking()?.apply(context, &adjusted, &self.target)? } else { adjusted };
+        let mut staged = logits.clone();
+        for op in features.stages.ops() {
+            staged = context.run1(op, &[&staged, &self.settings])?;
+        }
+        let logits = &staged;
         if features.whole {
             self.choose_whole(context, logits, advance)?;
         }

@@ -10,15 +10,21 @@ use crate::error::Result;
 /// What is set applies in this order, each to what the one before it left:
 ///
 /// 1. On the logits: biases (`TokenRules`), repetition penalty, frequency and presence penalty, DRY, bans. That is the order of llama.cpp's
-///    server, and of transformers and vLLM as far as they have them.
+///    server, and of transformers and vLLM as far as they have them. Then the mask of a grammar, and top-n-sigma.
 /// 2. Temperature, top-k, top-p, min-p, typical-p: the order of Hugging Face transformers.
 /// 3. XTC, which stands last among the truncations in llama.cpp and text-generation-webui.
+///
+/// llama.cpp's own chain is: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. So temperature is last there and
+/// truncations look at the distribution of temperature 1; at that temperature both chains differ by the place of typical-p alone.
 ///
 /// Mirostat stands in place of all truncations, behind temperature, as in llama.cpp. At temperature 0 no truncation has an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerSettings {
     /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
     pub temperature: f32,
+    /// Only tokens whose logit is at most this many standard deviations below the largest one are chosen from (Tang et al. 2024). 0 means
+    /// all.
+    pub top_n_sigma: f32,
     /// Only the `top_k` most probable tokens are chosen from; 0 means all. Tokens as probable as the last of them stay too.
     pub top_k: u32,
     /// Nucleus sampling (Holtzman et al. 2019): only the most probable tokens that together reach this probability are chosen
@@ -83,6 +89,8 @@ pub struct Dry {
 
 /// Above this the distribution is noise; OpenAI's API draws the line at the same place.
 pub const MAX_TEMPERATURE: f32 = 2.0;
+/// Far beyond what leaves any logit out.
+const MAX_SIGMAS: f32 = 100.0;
 /// As in OpenAI's API.
 const MAX_PENALTY: f32 = 2.0;
 /// Far beyond what leaves any text: 1.0 to 1.5 is usual.
@@ -94,6 +102,7 @@ impl Default for SamplerSettings {
     fn default() -> Self {
         Self {
             temperature: 1.0,
+            top_n_sigma: 0.0,
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
@@ -196,6 +205,13 @@ impl SamplerSettings {
         if !(0.0..1.0).contains(&self.min_p) {
             bail!(InvalidRequest, "min_p is {}, wanted a number from 0 (keeps all) to below 1", self.min_p);
         }
+        if !(0.0..=MAX_SIGMAS).contains(&self.top_n_sigma) {
+            bail!(
+                InvalidRequest,
+                "top_n_sigma is {}, wanted a number from 0 (keeps all) to {MAX_SIGMAS}",
+                self.top_n_sigma
+            );
+        }
         for (name, value) in [("xtc_probability", self.xtc_probability), ("xtc_threshold", self.xtc_threshold)] {
             if !(0.0..=1.0).contains(&value) {
                 bail!(InvalidRequest, "{name} is {value}, wanted a number from 0 to 1");
@@ -223,6 +239,7 @@ impl SamplerSettings {
         }
         let others = [
             ("temperature", self.temperature == 0.0),
+            ("top_n_sigma", self.top_n_sigma > 0.0),
             ("top_k", self.top_k > 0),
             ("top_p", self.top_p < 1.0),
             ("min_p", self.min_p > 0.0),
@@ -311,6 +328,9 @@ mod tests {
             refused(SamplerSettings { top_p: value, ..default }, &["top_p"]);
             refused(SamplerSettings { typical_p: value, ..default }, &["typical_p"]);
         }
+        for top_n_sigma in [-0.1, 100.5, f32::NAN, f32::INFINITY] {
+            refused(SamplerSettings { top_n_sigma, ..default }, &["top_n_sigma"]);
+        }
         for min_p in [-0.1, 1.0, f32::NAN] {
             refused(SamplerSettings { min_p, ..default }, &["min_p"]);
         }
@@ -343,6 +363,7 @@ mod tests {
         let mirostat = SamplerSettings { mirostat: Some(Mirostat::default()), ..SamplerSettings::default() };
         assert!(mirostat.validate().is_ok() && mirostat.is_banded());
         refused(SamplerSettings { temperature: 0.0, ..mirostat }, &["mirostat", "temperature"]);
+        refused(SamplerSettings { top_n_sigma: 1.0, ..mirostat }, &["mirostat", "top_n_sigma"]);
         refused(SamplerSettings { top_k: 1, ..mirostat }, &["mirostat", "top_k"]);
         refused(SamplerSettings { top_p: 0.9, ..mirostat }, &["mirostat", "top_p"]);
         refused(SamplerSettings { min_p: 0.1, ..mirostat }, &["mirostat", "min_p"]);

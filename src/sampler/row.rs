@@ -96,6 +96,8 @@ row! {
         pub seed_low: u32,
         pub seed_high: u32,
         /// 0 keeps all.
+        pub top_n_sigma: f32,
+        /// 0 keeps all.
         pub top_k: u32,
         /// 1 keeps all.
         pub top_p: f32,
@@ -182,6 +184,7 @@ impl SamplerRow {
             octaves: (f64::from(inverse_temperature) * std::f64::consts::LOG2_E) as f32,
             seed_low: seed as u32,
             seed_high: (seed >> 32) as u32,
+            top_n_sigma: settings.top_n_sigma,
             top_k: settings.top_k,
             top_p: settings.top_p,
             // A cast of infinity is the largest number.

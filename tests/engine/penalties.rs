@@ -203,6 +203,7 @@ fn drawn() -> Vec<Value> {
         json!({"typical_p": 0.9, "top_k": 50, "xtc_probability": 0.5, "xtc_threshold": 0.05, "min_p": 0.001}),
         json!({"mirostat": 2, "mirostat_tau": 2, "mirostat_eta": 0.4, "frequency_penalty": 0.5}),
         json!({"repetition_penalty": 1.2, "top_p": 0.9}),
+        json!({"top_n_sigma": 1.2}),
         json!({"dry_multiplier": 1, "temperature": 0.7}),
     ]
     .into_iter()

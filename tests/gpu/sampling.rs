@@ -47,6 +47,7 @@ fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count:
     let [state, token, ring] = [4, 1, count].map(|n| context.zeros(Desc::u32(&[rows, n])).unwrap());
     let run = |op: &dyn rillm::tensor::Op, inputs: &[&Tensor]| context.run(op, inputs).unwrap();
     // What does not depend on the step is done once.
+    let logits = if sampler.top_n_sigma > 0.0 { run(&ops::TopNSigma, &[&logits, &words]).remove(0) } else { logits };
     let tally = run(&ops::SampleRange, &[&logits]).remove(0);
     run(&ops::SampleHistogram, &[&logits, &words, &tally]);
     let split = || run(&ops::SampleSplit, &[&logits, &words, &state, &tally]);
@@ -102,6 +103,14 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
         let last = logits[order[kept - 1]];
         order.retain(|token| logits[*token] >= last);
     };
+    if settings.top_n_sigma > 0.0 {
+        // llama.cpp's `llama_sampler_top_n_sigma_apply`.
+        let count = order.len() as f64;
+        let mean = order.iter().map(|token| f64::from(logits[*token])).sum::<f64>() / count;
+        let squares = order.iter().map(|token| (f64::from(logits[*token]) - mean).powi(2)).sum::<f64>();
+        let least = largest - f64::from(settings.top_n_sigma) * (squares / count).sqrt();
+        order.retain(|token| f64::from(logits[*token]) >= least);
+    }
     if settings.top_k > 0 && (settings.top_k as usize) < order.len() {
         cut(&mut order, settings.top_k as usize);
     }
@@ -229,6 +238,9 @@ fn frequencies_follow_the_distribution() {
         ("top_p 0.99", SamplerSettings { top_p: 0.99, temperature: 1.3, ..all() }),
         ("top_p 0.0001", SamplerSettings { top_p: 0.0001, ..all() }),
         ("min_p 0.1", SamplerSettings { min_p: 0.1, ..all() }),
+        ("top_n_sigma 1", SamplerSettings { top_n_sigma: 1.0, ..all() }),
+        ("top_n_sigma 2 at a temperature", SamplerSettings { top_n_sigma: 2.0, temperature: 1.8, ..all() }),
+        ("top_p 0.7 of what top_n_sigma keeps", SamplerSettings { top_n_sigma: 1.5, top_p: 0.7, ..all() }),
         ("top_k 20, top_p 0.8", SamplerSettings { top_k: 20, top_p: 0.8, ..all() }),
         (
             "all of them",
@@ -255,6 +267,7 @@ fn bands_follow_the_distribution() {
         ("typical_p 0.9", SamplerSettings { temperature: 0.6, ..typical(0.9) }, 0.0),
         ("typical_p 0.0001", typical(0.0001), 0.0),
         ("typical_p 0.8 of what others keep", SamplerSettings { typical_p: 0.8, ..cut }, 0.0),
+        ("typical_p 0.8 of what top_n_sigma keeps", SamplerSettings { top_n_sigma: 2.0, ..typical(0.8) }, 0.0),
         ("XTC always", excluding, 0.0),
         ("XTC sometimes", some, 0.0),
         (

@@ -5,6 +5,7 @@ crate::tensor::ops::ops! {
         adjust_logits: AdjustLogits,
         adjust_marks: AdjustMarks,
         dry_marks: DryMarks,
+        top_n_sigma: TopNSigma,
     }
     band () {
         band_mass: BandMass,

@@ -19,6 +19,9 @@ group! {
         pub top_k: Option<u32>,
         /// Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension.
         pub min_p: Option<f32>,
+        /// Choose only from tokens whose logit is at most this many standard deviations below the largest, before temperature; 0 to 100,
+        /// where 0 (the default) keeps all and 1 is usual. Not with mirostat. An extension, in llama.cpp's words.
+        pub top_n_sigma: Option<f32>,
         /// Choose only from the tokens whose surprise is nearest to the entropy, as many as reach this probability together (locally typical
         /// sampling; above 0, 1 keeps all). An extension.
         pub typical_p: Option<f32>,
@@ -28,7 +31,7 @@ group! {
         /// 0 to 1; above 0.5 XTC has no effect. Default: 0.1. An extension.
         pub xtc_threshold: Option<f32>,
         /// 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may be set
-        /// then. 0 (the default) is off; the first version is not offered. Not with a grammar or `thinking_token_budget`. An extension.
+        /// then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces do not move the threshold. An extension.
         #[cfg_attr(test, ts(type = "0 | 2 | null"))]
         pub mirostat: Option<u32>,
         /// The target, in bits. Above 0, at most 100. Default: 5.
@@ -51,6 +54,7 @@ impl SamplingFields {
             top_k: self.top_k.unwrap_or(default.top_k),
             top_p: self.top_p.unwrap_or(default.top_p),
             min_p: self.min_p.unwrap_or(default.min_p),
+            top_n_sigma: self.top_n_sigma.unwrap_or(default.top_n_sigma),
             typical_p: self.typical_p.unwrap_or(default.typical_p),
             xtc_probability: self.xtc_probability.unwrap_or(default.xtc_probability),
             xtc_threshold: self.xtc_threshold.unwrap_or(default.xtc_threshold),

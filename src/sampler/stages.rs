@@ -1,0 +1,38 @@
+//! Stages between the adjusted, masked logits and the choice: each gives other logits in place of them, by a row's settings. A new one is
+//! an op with a line here.
+
+use super::SamplerSettings;
+use super::ops::TopNSigma;
+use crate::tensor::Op;
+
+/// A stage. Its op takes logits [rows, vocabulary] and settings [rows, WORDS] u32, and leaves the logits of rows as they are that do not
+/// ask for it.
+struct Stage {
+    is_on: fn(&SamplerSettings) -> bool,
+    op: &'static dyn Op,
+}
+
+/// In the order in which they run.
+const STAGES: &[Stage] = &[Stage { is_on: |settings| settings.top_n_sigma > 0.0, op: &TopNSigma }];
+
+/// Which stages run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages(u32);
+
+impl Stages {
+    pub const NONE: Self = Self(0);
+
+    /// Those that settings ask for. Without chance none of them changes the choice.
+    pub fn of(settings: &SamplerSettings) -> Self {
+        let on = |stage: &Stage| !settings.is_greedy() && (stage.is_on)(settings);
+        Self(STAGES.iter().enumerate().map(|(number, stage)| u32::from(on(stage)) << number).sum())
+    }
+
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn ops(self) -> impl Iterator<Item = &'static dyn Op> {
+        STAGES.iter().enumerate().filter(move |(number, _)| self.0 >> number & 1 == 1).map(|(_, stage)| stage.op)
+    }
+}
