@@ -11,7 +11,7 @@ use crate::error::Result;
 ///
 /// 1. On the logits: biases (`TokenRules`), repetition penalty, frequency and presence penalty, DRY, bans. That is the order of llama.cpp's
 ///    server, and of transformers and vLLM as far as they have them. Then the mask of a grammar, and top-n-sigma.
-/// 2. Temperature, top-k, top-p, min-p, typical-p: the order of Hugging Face transformers.
+/// 2. Temperature (or dynamic temperature), top-k, top-p, min-p, typical-p: the order of Hugging Face transformers.
 /// 3. XTC, which stands last among the truncations in llama.cpp and text-generation-webui.
 ///
 /// llama.cpp's own chain is: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. So temperature is last there and
@@ -22,6 +22,11 @@ use crate::error::Result;
 pub struct SamplerSettings {
     /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
     pub temperature: f32,
+    /// Dynamic temperature (Zhu et al. 2023), in place of the one above: between `temperature` less the range and `temperature` plus it, the
+    /// higher the less the model is sure of what comes. 0 is off.
+    pub dynatemp_range: f32,
+    /// How fast that rises with the entropy, which is raised to this power as a share of the most that it can be.
+    pub dynatemp_exponent: f32,
     /// Only tokens whose logit is at most this many standard deviations below the largest one are chosen from (Tang et al. 2024). 0 means
     /// all.
     pub top_n_sigma: f32,
@@ -91,6 +96,8 @@ pub struct Dry {
 pub const MAX_TEMPERATURE: f32 = 2.0;
 /// Far beyond what leaves any logit out.
 const MAX_SIGMAS: f32 = 100.0;
+/// Of the entropy, for dynamic temperature.
+const MAX_EXPONENT: f32 = 100.0;
 /// As in OpenAI's API.
 const MAX_PENALTY: f32 = 2.0;
 /// Far beyond what leaves any text: 1.0 to 1.5 is usual.
@@ -102,6 +109,8 @@ impl Default for SamplerSettings {
     fn default() -> Self {
         Self {
             temperature: 1.0,
+            dynatemp_range: 0.0,
+            dynatemp_exponent: 1.0,
             top_n_sigma: 0.0,
             top_k: 0,
             top_p: 1.0,
@@ -205,6 +214,7 @@ impl SamplerSettings {
         if !(0.0..1.0).contains(&self.min_p) {
             bail!(InvalidRequest, "min_p is {}, wanted a number from 0 (keeps all) to below 1", self.min_p);
         }
+        self.validate_dynatemp()?;
         if !(0.0..=MAX_SIGMAS).contains(&self.top_n_sigma) {
             bail!(
                 InvalidRequest,
@@ -227,6 +237,26 @@ impl SamplerSettings {
         self.validate_mirostat()?;
         self.penalties.validate()?;
         self.dry.validate()
+    }
+
+    fn validate_dynatemp(&self) -> Result<()> {
+        let Self { temperature, dynatemp_range, dynatemp_exponent, .. } = *self;
+        if !(0.0..=MAX_TEMPERATURE).contains(&dynatemp_range) {
+            bail!(
+                InvalidRequest,
+                "dynatemp_range is {dynatemp_range}, wanted a number from 0 (off) to {MAX_TEMPERATURE}"
+            );
+        }
+        if !(0.0..=MAX_EXPONENT).contains(&dynatemp_exponent) {
+            bail!(InvalidRequest, "dynatemp_exponent is {dynatemp_exponent}, wanted a number from 0 to {MAX_EXPONENT}");
+        }
+        if dynatemp_range > 0.0 && temperature == 0.0 {
+            bail!(
+                InvalidRequest,
+                "dynatemp_range is {dynatemp_range} and temperature 0, which chooses without chance; set one of them otherwise"
+            );
+        }
+        Ok(())
     }
 
     fn validate_mirostat(&self) -> Result<()> {
@@ -328,6 +358,10 @@ mod tests {
             refused(SamplerSettings { top_p: value, ..default }, &["top_p"]);
             refused(SamplerSettings { typical_p: value, ..default }, &["typical_p"]);
         }
+        for value in [-0.1, 100.5, f32::NAN] {
+            refused(SamplerSettings { dynatemp_range: value, ..default }, &["dynatemp_range"]);
+            refused(SamplerSettings { dynatemp_exponent: value, ..default }, &["dynatemp_exponent"]);
+        }
         for top_n_sigma in [-0.1, 100.5, f32::NAN, f32::INFINITY] {
             refused(SamplerSettings { top_n_sigma, ..default }, &["top_n_sigma"]);
         }
@@ -372,6 +406,8 @@ mod tests {
         for (tau, eta, name) in [(0.0, 0.1, "tau"), (f32::NAN, 0.1, "tau"), (5.0, 0.0, "eta"), (5.0, f32::NAN, "eta")] {
             refused(SamplerSettings { mirostat: Some(Mirostat { tau, eta }), ..mirostat }, &["mirostat_", name]);
         }
+        let greedy = SamplerSettings { dynatemp_range: 0.5, ..SamplerSettings::greedy() };
+        refused(greedy, &["dynatemp_range", "temperature"]);
         let greedy = SamplerSettings { xtc_probability: 0.5, ..SamplerSettings::greedy() };
         refused(greedy, &["xtc_probability", "temperature"]);
     }

@@ -95,6 +95,9 @@ row! {
         pub octaves: f32,
         pub seed_low: u32,
         pub seed_high: u32,
+        /// 0 is off.
+        pub dynatemp_range: f32,
+        pub dynatemp_exponent: f32,
         /// 0 keeps all.
         pub top_n_sigma: f32,
         /// 0 keeps all.
@@ -184,6 +187,8 @@ impl SamplerRow {
             octaves: (f64::from(inverse_temperature) * std::f64::consts::LOG2_E) as f32,
             seed_low: seed as u32,
             seed_high: (seed >> 32) as u32,
+            dynatemp_range: settings.dynatemp_range,
+            dynatemp_exponent: settings.dynatemp_exponent,
             top_n_sigma: settings.top_n_sigma,
             top_k: settings.top_k,
             top_p: settings.top_p,

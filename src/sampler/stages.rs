@@ -2,7 +2,7 @@
 //! an op with a line here.
 
 use super::SamplerSettings;
-use super::ops::TopNSigma;
+use super::ops::{Dynatemp, TopNSigma};
 use crate::tensor::Op;
 
 /// A stage. Its op takes logits [rows, vocabulary] and settings [rows, WORDS] u32, and leaves the logits of rows as they are that do not
@@ -13,7 +13,10 @@ struct Stage {
 }
 
 /// In the order in which they run.
-const STAGES: &[Stage] = &[Stage { is_on: |settings| settings.top_n_sigma > 0.0, op: &TopNSigma }];
+const STAGES: &[Stage] = &[
+    Stage { is_on: |settings| settings.top_n_sigma > 0.0, op: &TopNSigma },
+    Stage { is_on: |settings| settings.dynatemp_range > 0.0, op: &Dynatemp },
+];
 
 /// Which stages run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -101,6 +101,8 @@ fn wrong_values() -> Vec<(&'static str, Where, Vec<Value>)> {
         ("top_p", Both, numbers(&[json!(0), json!(-1), json!(1.1)])),
         ("top_k", Both, numbers(&[json!(-1), json!(1.5), json!(5_000_000_000u64)])),
         ("min_p", Both, numbers(&[json!(-0.1), json!(1)])),
+        ("dynatemp_range", Both, numbers(&[json!(-0.1), json!(2.1)])),
+        ("dynatemp_exponent", Both, numbers(&[json!(-0.1), json!(101)])),
         ("top_n_sigma", Both, numbers(&[json!(-0.1), json!(101)])),
         ("typical_p", Both, numbers(&[json!(-0.1), json!(1.1)])),
         ("xtc_probability", Both, numbers(&[json!(-0.1), json!(1.1)])),

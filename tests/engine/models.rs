@@ -370,6 +370,7 @@ fn a_warm_step_creates_and_writes_nothing() {
             (json!({"repetition_penalty": 1.1}), 4),
             (json!({"dry_multiplier": 0.8, "logit_bias": {"7": 1}, "top_k": 40}), 7),
             (json!({"top_n_sigma": 1.5}), 3),
+            (json!({"top_n_sigma": 2, "dynatemp_range": 0.3, "min_p": 0.1}), 6),
             (json!({"typical_p": 0.9}), 11),
             (json!({"xtc_probability": 0.5}), 8),
             (json!({"mirostat": 2}), 8),

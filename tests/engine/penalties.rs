@@ -204,6 +204,7 @@ fn drawn() -> Vec<Value> {
         json!({"mirostat": 2, "mirostat_tau": 2, "mirostat_eta": 0.4, "frequency_penalty": 0.5}),
         json!({"repetition_penalty": 1.2, "top_p": 0.9}),
         json!({"top_n_sigma": 1.2}),
+        json!({"dynatemp_range": 0.8, "dynatemp_exponent": 1.5, "top_p": 0.9}),
         json!({"dry_multiplier": 1, "temperature": 0.7}),
     ]
     .into_iter()

@@ -48,6 +48,7 @@ fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count:
     let run = |op: &dyn rillm::tensor::Op, inputs: &[&Tensor]| context.run(op, inputs).unwrap();
     // What does not depend on the step is done once.
     let logits = if sampler.top_n_sigma > 0.0 { run(&ops::TopNSigma, &[&logits, &words]).remove(0) } else { logits };
+    let logits = if sampler.dynatemp_range > 0.0 { run(&ops::Dynatemp, &[&logits, &words]).remove(0) } else { logits };
     let tally = run(&ops::SampleRange, &[&logits]).remove(0);
     run(&ops::SampleHistogram, &[&logits, &words, &tally]);
     let split = || run(&ops::SampleSplit, &[&logits, &words, &state, &tally]);
@@ -97,7 +98,6 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
     let largest = f64::from(logits[order[0]]);
-    let weight = |token: usize| ((f64::from(logits[token]) - largest) / f64::from(settings.temperature)).exp();
     let cut = |order: &mut Vec<usize>, kept: usize| {
         // Equal logits stay together.
         let last = logits[order[kept - 1]];
@@ -111,6 +111,18 @@ fn distribution(logits: &[f32], all: &Settings) -> Vec<f64> {
         let least = largest - f64::from(settings.top_n_sigma) * (squares / count).sqrt();
         order.retain(|token| f64::from(logits[*token]) >= least);
     }
+    let mut temperature = f64::from(settings.temperature);
+    if settings.dynatemp_range > 0.0 {
+        // llama.cpp's `llama_sampler_temp_ext_apply`.
+        let total: f64 = order.iter().map(|token| (f64::from(logits[*token]) - largest).exp()).sum();
+        let probability = |token: &usize| (f64::from(logits[*token]) - largest).exp() / total;
+        let entropy: f64 = order.iter().map(|token| -probability(token) * probability(token).ln()).sum();
+        let share = entropy / (order.len() as f64).ln();
+        let range = f64::from(settings.dynatemp_range);
+        let (low, high) = ((temperature - range).max(0.0), temperature + range);
+        temperature = low + (high - low) * share.powf(f64::from(settings.dynatemp_exponent));
+    }
+    let weight = |token: usize| ((f64::from(logits[token]) - largest) / temperature).exp();
     if settings.top_k > 0 && (settings.top_k as usize) < order.len() {
         cut(&mut order, settings.top_k as usize);
     }
@@ -241,6 +253,11 @@ fn frequencies_follow_the_distribution() {
         ("top_n_sigma 1", SamplerSettings { top_n_sigma: 1.0, ..all() }),
         ("top_n_sigma 2 at a temperature", SamplerSettings { top_n_sigma: 2.0, temperature: 1.8, ..all() }),
         ("top_p 0.7 of what top_n_sigma keeps", SamplerSettings { top_n_sigma: 1.5, top_p: 0.7, ..all() }),
+        ("dynatemp 0.5 around 0.8", SamplerSettings { dynatemp_range: 0.5, temperature: 0.8, ..all() }),
+        (
+            "min_p 0.05 at a dynatemp of what top_n_sigma keeps",
+            SamplerSettings { dynatemp_range: 1.0, dynatemp_exponent: 2.0, top_n_sigma: 2.0, min_p: 0.05, ..all() },
+        ),
         ("top_k 20, top_p 0.8", SamplerSettings { top_k: 20, top_p: 0.8, ..all() }),
         (
             "all of them",

@@ -5,6 +5,7 @@ crate::tensor::ops::ops! {
         adjust_logits: AdjustLogits,
         adjust_marks: AdjustMarks,
         dry_marks: DryMarks,
+        dynatemp: Dynatemp,
         top_n_sigma: TopNSigma,
     }
     band () {

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::sampler::{Dry, Mirostat, Penalties, SamplerSettings};
 
 group! {
-    /// Which tokens are chosen from. The order is `temperature`, `top_k`, `top_p`, `min_p`, `typical_p`, XTC, each of what the one before it
-    /// kept. Tokens exactly as likely as the last one kept stay too. At temperature 0 none of them has an effect.
+    /// Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`, `typical_p`,
+    /// XTC, each of what the one before it kept; in llama.cpp temperature is last. Tokens exactly as likely as the last one kept stay too. At temperature 0 none of them has an effect.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct SamplingFields {
         /// 0 always takes the most likely token; at most 2. Default: 1.
@@ -19,6 +19,11 @@ group! {
         pub top_k: Option<u32>,
         /// Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension.
         pub min_p: Option<f32>,
+        /// A temperature for each token, in place of `temperature`: between that less this and that plus this, low if the model is sure of
+        /// what comes and high if not. 0 (the default) to 2; 0 is off. Not with temperature 0. An extension, in llama.cpp's words.
+        pub dynatemp_range: Option<f32>,
+        /// How the temperature follows the entropy: its power. Above 0. Default: 1.
+        pub dynatemp_exponent: Option<f32>,
         /// Choose only from tokens whose logit is at most this many standard deviations below the largest, before temperature; 0 to 100,
         /// where 0 (the default) keeps all and 1 is usual. Not with mirostat. An extension, in llama.cpp's words.
         pub top_n_sigma: Option<f32>,
@@ -54,6 +59,8 @@ impl SamplingFields {
             top_k: self.top_k.unwrap_or(default.top_k),
             top_p: self.top_p.unwrap_or(default.top_p),
             min_p: self.min_p.unwrap_or(default.min_p),
+            dynatemp_range: self.dynatemp_range.unwrap_or(default.dynatemp_range),
+            dynatemp_exponent: self.dynatemp_exponent.unwrap_or(default.dynatemp_exponent),
             top_n_sigma: self.top_n_sigma.unwrap_or(default.top_n_sigma),
             typical_p: self.typical_p.unwrap_or(default.typical_p),
             xtc_probability: self.xtc_probability.unwrap_or(default.xtc_probability),

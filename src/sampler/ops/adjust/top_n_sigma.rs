@@ -67,7 +67,7 @@ pub(super) fn cases_of(settings: &[SamplerSettings], rng: &mut Rng) -> Vec<[Host
     let case = |(index, (rows, vocabulary)): (usize, (usize, usize))| {
         let mut logit = |at: usize| {
             let x = (0..4).map(|_| 3.0 * rng.signed()).sum::<f32>();
-            if vocabulary == 5003 && at % 3 == 0 { f32::MIN } else { 7.0 + x }
+            if vocabulary == 5003 && at.is_multiple_of(3) { f32::MIN } else { 7.0 + x }
         };
         let data: Vec<f32> = (0..rows * vocabulary).map(&mut logit).collect();
         let rows: Vec<SamplerRow> =
