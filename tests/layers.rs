@@ -19,8 +19,7 @@ const MAY_NAME: [(&str, &[&str]); 10] = [
 ];
 
 /// Files that may import one another in a circle, and why. Everything else is a tree.
-const CIRCLES: [(&[&str], &str); 5] = [
-    (&["sampler/mod.rs", "sampler/words.rs"], "the parts of the sampler take what it is made of from its head"),
+const CIRCLES: [(&[&str], &str); 4] = [
     (&["tensor/autotune/mod.rs", "tensor/tuning.rs"], "a tuning names the variants that autotuning compares"),
     (
         &["text/tokenizer/special.rs", "text/tokenizer/vocabulary.rs"],

@@ -1,7 +1,9 @@
 //! Which kernels the choices of a request need, and the plans that were recorded for that.
 
 use super::stages::Stages;
-use super::{Chooser, SamplerSettings, TokenRules};
+use super::chooser::Chooser;
+use super::params::SamplerSettings;
+use super::rules::TokenRules;
 use crate::tensor::Plan;
 
 /// Which kernels choices need. Plans are recorded and kept by it.

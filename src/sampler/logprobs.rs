@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use super::ops::{LogprobsMerge, LogprobsPartial};
 use super::ring::{RING, ring_ranges};
-use super::{MAX_TOP_LOGPROBS, StepLogprobs, Target};
+use super::step_logprobs::{MOST as MAX_TOP_LOGPROBS, StepLogprobs};
+use super::target::Target;
 use crate::error::Result;
 use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
 

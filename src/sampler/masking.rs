@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::ops::MaskLogits;
 use super::ring::{RING, ring_ranges};
-use super::{MaskTable, Target};
+use super::mask_table::MaskTable;
+use super::target::Target;
 use crate::error::Result;
 use crate::tensor::{Context, Desc, Shape, Tensor};
 

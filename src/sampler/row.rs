@@ -3,7 +3,11 @@
 //!
 //! Most of it is what the request says. The rest is worked out once for each request, in `SamplerRow::of`.
 
-use super::{Ending, Features, SamplerSettings, TokenRules};
+use super::chooser::Chooser;
+use super::features::Features;
+use super::params::SamplerSettings;
+use super::rules::TokenRules;
+use super::target::Ending;
 use crate::error::Result;
 use crate::tensor::HostTensor;
 
@@ -139,30 +143,6 @@ row! {
     stops: 15
 }
 
-macro_rules! choosers {
-    ($($(#[$meta:meta])* $name:ident, $in_wgsl:ident: $number:literal;)*) => {
-        /// Which kernels choose the tokens of a sequence, if those of several kinds run.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Chooser { $($(#[$meta])* $name = $number,)* }
-
-        impl Chooser {
-            /// The same as constants in WGSL.
-            pub const WGSL: &str = concat!($("const ", stringify!($in_wgsl), ": u32 = ", $number, "u;\n",)*);
-        }
-    };
-}
-
-choosers! {
-    /// Whichever run.
-    Any, ANY: 0;
-    /// `sample_merge`, from the whole vocabulary.
-    Whole, WHOLE: 1;
-    /// `sample_resolve`, from what thresholds keep of it.
-    Truncated, TRUNCATED: 2;
-    /// `sample_merge` after `band_partial`, from a band (`band.rs`).
-    Banded, BANDED: 3;
-}
-
 /// Of a list: no token.
 const NONE: u32 = u32::MAX;
 
@@ -255,7 +235,7 @@ impl SamplerRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::Dry;
+    use crate::sampler::params::Dry;
 
     #[test]
     fn words_give_the_row_back() {

@@ -3,7 +3,11 @@
 
 use std::rc::Rc;
 
-use super::{Choosing, Ending, Features, Plans, SamplerSettings, Target, TokenRules};
+use super::choosing::Choosing;
+use super::features::{Features, Plans};
+use super::params::SamplerSettings;
+use super::rules::TokenRules;
+use super::target::{Ending, Target};
 use crate::error::Result;
 use crate::tensor::{Context, Tensor};
 

@@ -1,7 +1,7 @@
 //! Stages between the adjusted, masked logits and the choice: each gives other logits in place of them, by a row's settings. A new one is
 //! an op with a line here.
 
-use super::SamplerSettings;
+use super::params::SamplerSettings;
 use super::ops::{Dynatemp, TopNSigma};
 use crate::tensor::Op;
 

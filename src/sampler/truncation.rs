@@ -18,7 +18,8 @@
 //! are cut at the same place on every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more
 //! below the largest (2^-48 of its probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
 
-use super::row::{Chooser, SamplerRow};
+use super::chooser::Chooser;
+use super::row::SamplerRow;
 use crate::error::Result;
 use crate::tensor::ops::{PCG3D, pcg3d};
 use crate::tensor::{Define, HostTensor};

@@ -1,6 +1,7 @@
 //! A request's rules about tokens as kernels read them.
 
-use super::{AdjustLists, DryBreakerWords, DryBreakers, TokenRules};
+use super::adjustment::{AdjustLists, DryBreakerWords};
+use super::rules::{DryBreakers, TokenRules};
 use crate::error::Result;
 
 /// Bad words of more than one token: the others are banned as the suppressed tokens are.

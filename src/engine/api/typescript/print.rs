@@ -156,6 +156,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -2,7 +2,7 @@
 //! the surprise of a token is more than is allowed now.
 
 use crate::error::Result;
-use crate::sampler::SamplerSettings;
+use crate::sampler::params::SamplerSettings;
 use crate::sampler::band::{BAND, Band, defines, modules};
 use crate::sampler::ops::{SampleHistogram, SampleRange, SampleSplit};
 use crate::sampler::row::SamplerRow;

@@ -3,8 +3,9 @@
 
 use super::sample_partial::SHARES;
 use crate::error::Result;
-use crate::sampler::SamplerSettings;
-use crate::sampler::row::{Chooser, SamplerRow};
+use crate::sampler::params::SamplerSettings;
+use crate::sampler::chooser::Chooser;
+use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{advance, by_rows};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 

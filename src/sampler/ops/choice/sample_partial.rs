@@ -6,7 +6,7 @@
 //! seed gives the same tokens.
 
 use crate::error::Result;
-use crate::sampler::SamplerSettings;
+use crate::sampler::params::SamplerSettings;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, gumbel};
 use crate::tensor::ops::PCG3D;

@@ -3,7 +3,7 @@
 
 use super::sample_range::{KINDS, SampleRange, logits, several};
 use crate::error::Result;
-use crate::sampler::SamplerSettings;
+use crate::sampler::params::SamplerSettings;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{
     BINS, HISTOGRAM, Histogram, REST, TALLY, by_rows, defines, depth_of, groups, key_of, mass_bits, modules, weight_of,

@@ -3,7 +3,8 @@
 
 use super::sample_split::{SampleSplit, split_inputs};
 use crate::error::Result;
-use crate::sampler::row::{Chooser, SamplerRow};
+use crate::sampler::chooser::Chooser;
+use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{
     BORDER, Border, MAX_GROUPS, NONE, REST, advance, by_rows, candidates_of, defines, depth_of, is_no_logit,
     least_key_of, mass_bits, modules,

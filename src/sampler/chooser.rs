@@ -1,0 +1,25 @@
+//! Which kernels choose, in Rust and in WGSL.
+
+macro_rules! choosers {
+    ($($(#[$meta:meta])* $name:ident, $in_wgsl:ident: $number:literal;)*) => {
+        /// Which kernels choose the tokens of a sequence, if those of several kinds run.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Chooser { $($(#[$meta])* $name = $number,)* }
+
+        impl Chooser {
+            /// The same as constants in WGSL.
+            pub const WGSL: &str = concat!($("const ", stringify!($in_wgsl), ": u32 = ", $number, "u;\n",)*);
+        }
+    };
+}
+
+choosers! {
+    /// Whichever run.
+    Any, ANY: 0;
+    /// `sample_merge`, from the whole vocabulary.
+    Whole, WHOLE: 1;
+    /// `sample_resolve`, from what thresholds keep of it.
+    Truncated, TRUNCATED: 2;
+    /// `sample_merge` after `band_partial`, from a band (`band.rs`).
+    Banded, BANDED: 3;
+}
