@@ -15,7 +15,7 @@ use super::proposal::Masks;
 use super::sequence::Sequence;
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
-use crate::sampler::{Choosing, Features, LogprobPlans, LogprobRings, MaskTable, RING, Target, ring_ranges};
+use crate::sampler::{Features, LogprobPlans, LogprobRings, MaskTable, RING, Sampler, Target, ring_ranges};
 use crate::tensor::ops::MatVecFew;
 use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
 
@@ -42,7 +42,7 @@ pub struct Batch {
     transformer: Rc<Transformer>,
     cache: KvCache,
     /// Rows are sequences; the last word of a row's state is the number of its sequence in the cache.
-    sampler: Choosing,
+    sampler: Sampler,
     /// [rows, 4] u32: keeps the states while a plan is recorded.
     saved: Tensor,
     /// Made when log probabilities are first asked for.
@@ -72,7 +72,7 @@ impl Batch {
             context: context.clone(),
             transformer,
             cache,
-            sampler: Choosing::new(context, target)?,
+            sampler: Sampler::new(context, target)?,
             saved: zeros(&[max_sequences, 4])?,
             logprobs: None,
             by_rows: Default::default(),
@@ -173,7 +173,7 @@ impl Batch {
         }
         let (step, length) = (sequence.steps + sequence.in_flight, slot.capacity() - sequence.room());
         let own = params.features();
-        self.sampler.take_row(context, row, (slot.choosing()?, 0), (step, length), own)?;
+        self.sampler.take_row(context, row, (slot.sampler()?, 0), (step, length), own)?;
         if features.is_masked() && !own.is_masked() {
             self.sampler.masking()?.enter(context, row, step, MaskTable::FREE)?;
         }
@@ -184,7 +184,7 @@ impl Batch {
     pub fn store(&self, row: usize, sequence: &Sequence) -> Result<()> {
         let (step, length) = (sequence.steps + sequence.in_flight, sequence.slot.capacity() - sequence.room());
         let own = sequence.params.features();
-        sequence.slot.choosing()?.take_row(&self.context, 0, (&self.sampler, row), (step, length), own)
+        sequence.slot.sampler()?.take_row(&self.context, 0, (&self.sampler, row), (step, length), own)
     }
 
     /// Lets the next step of a row take in the last token of a sequence, whose slot knows where it stands.

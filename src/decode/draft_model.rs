@@ -9,7 +9,7 @@ use super::prefill_pace::PrefillPace;
 use super::slot::{Slot, common_prefix};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
-use crate::sampler::{Ending, SamplerSettings};
+use crate::sampler::{Ending, SamplingParams};
 use crate::tensor::{Context, Tensor};
 
 /// Up to so many tokens are taken in one by one, by the step that is recorded anyway.
@@ -26,7 +26,7 @@ impl DraftModel {
     pub async fn new(context: &Context, transformer: Transformer, cache: KvCache, capacity: usize) -> Result<Self> {
         let mut slot = Slot::new(context, cache, capacity, 0)?;
         let unending = Ending { stops: vec![], steps: usize::MAX };
-        slot.configure(&transformer, &SamplerSettings::greedy(), &Rc::default(), &unending).await?;
+        slot.configure(&transformer, &SamplingParams::greedy(), &Rc::default(), &unending).await?;
         Ok(Self { transformer, slot, pace: PrefillPace::default() })
     }
 

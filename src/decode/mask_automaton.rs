@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::constraint::{Advance, Constraint, TokenBytes};
 use crate::error::Result;
-use crate::sampler::{Allowed, MASKS, MaskTable, News};
+use crate::sampler::{Allowed, MASKS, MaskDelta, MaskTable};
 
 /// One that no edge is of.
 const NO_TOKEN: u32 = u32::MAX;
@@ -405,7 +405,7 @@ impl MaskAutomaton {
     }
 
     /// What the GPU has not got yet.
-    pub fn news(&self, uploaded: &mut Uploaded) -> News<'_> {
+    pub fn news(&self, uploaded: &mut Uploaded) -> MaskDelta<'_> {
         let (words, masks) = (self.table.words(), self.masks.len() / self.words);
         let mut runs = Vec::new();
         if uploaded.is_scratch_stale && uploaded.masks > 0 {
@@ -420,7 +420,7 @@ impl MaskAutomaton {
             vec![(0, words)]
         };
         *uploaded = Uploaded { table: true, changes: self.changes.len(), masks, is_scratch_stale: false };
-        News { masks: runs, table }
+        MaskDelta { masks: runs, table }
     }
 }
 

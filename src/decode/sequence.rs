@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::slot::Slot;
 use crate::error::Result;
 use crate::model::Transformer;
-use crate::sampler::{Ending, Features, Sampled, SamplerSettings, TokenRules};
+use crate::sampler::{Ending, Features, Sampled, SamplingParams, TokenRules};
 use crate::tensor::{Context, Tensor};
 
 /// A sequence that goes on past the end of the context: of a full one the first `sinks` tokens stay, and the newer half of the others.
@@ -21,7 +21,7 @@ pub struct ContextShift {
 /// How a sequence samples, and what ends it.
 #[derive(Clone)]
 pub struct SequenceParams {
-    pub sampler: SamplerSettings,
+    pub sampler: SamplingParams,
     pub rules: Rc<TokenRules>,
     pub ending: Ending,
     pub context_shift: Option<ContextShift>,
@@ -231,7 +231,7 @@ impl Sequence {
             let answer_start = answer_start.saturating_sub(dropped).max(shift.sinks).min(answer_start);
             self.params.rules = Rc::new(TokenRules { answer_start, ..(*self.params.rules).clone() });
             let SequenceParams { sampler, rules, ending, .. } = &self.params;
-            self.slot.choosing()?.configure(transformer.context(), 0, features, sampler, rules, ending)?;
+            self.slot.sampler()?.configure(transformer.context(), 0, features, sampler, rules, ending)?;
         }
         self.cursor = Cursor::Host;
         Ok(())

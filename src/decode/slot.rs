@@ -12,7 +12,7 @@ use super::verification::{Draft, Verification};
 use crate::error::Result;
 use crate::model::{KvCache, Logits, Transformer};
 use crate::sampler::{
-    Choosing, Ending, LogprobPlans, LogprobRings, RING, SamplerSettings, Sampling, Target, TokenRules, ring_ranges,
+    Ending, LogprobPlans, LogprobRings, RING, Sampler, Sampling, SamplingParams, Target, TokenRules, ring_ranges,
 };
 use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
 
@@ -174,7 +174,7 @@ impl Slot {
     pub async fn configure(
         &mut self,
         transformer: &Transformer,
-        settings: &SamplerSettings,
+        settings: &SamplingParams,
         rules: &Rc<TokenRules>,
         ending: &Ending,
     ) -> Result<()> {
@@ -378,8 +378,8 @@ impl Slot {
     }
 
     /// What its choices read and write, in one row.
-    pub fn choosing(&self) -> Result<&Choosing> {
-        Ok(self.decode()?.sampling.choosing())
+    pub fn sampler(&self) -> Result<&Sampler> {
+        Ok(self.decode()?.sampling.sampler())
     }
 
     /// Where the tokens of `steps` steps from `first` on stand, and their log probabilities if they are wanted: `sampled` reads it.

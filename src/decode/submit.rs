@@ -467,7 +467,7 @@ fn is_masked(asked: &Asked) -> bool {
 /// Tells a slot's masks what the automaton knows now.
 fn mask_slot(context: &Context, sequence: &Sequence, masks: Option<&Masks>) -> Result<()> {
     let Some(masks) = masks else { return Ok(()) };
-    let masking = sequence.slot.choosing()?.masking()?;
+    let masking = sequence.slot.sampler()?.masking()?;
     masks.grammar.borrow_mut().upload(context, masking, MaskPlace::Slot)?;
     match masks.enter {
         Some(state) => masking.enter(context, 0, sequence.steps, state),
@@ -499,7 +499,7 @@ fn choose(context: &Context, sequence: &mut Sequence, masked: bool) -> Result<()
 fn slot_ranges(sequence: &Sequence, first: usize, steps: usize, masked: bool) -> Result<Vec<(&Tensor, Range<usize>)>> {
     let mut ranges = sequence.slot.token_ranges(first, steps);
     if masked {
-        ranges.extend(sequence.slot.choosing()?.masking()?.ranges(0, first, steps));
+        ranges.extend(sequence.slot.sampler()?.masking()?.ranges(0, first, steps));
     }
     Ok(ranges)
 }

@@ -21,7 +21,7 @@ use crate::decode::{
     Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
 };
 use crate::error::Result;
-use crate::sampler::{Ending, Features, Sampled, SamplerSettings, TokenRules};
+use crate::sampler::{Ending, Features, Sampled, SamplingParams, TokenRules};
 use crate::text::answer::AnswerSettings;
 use crate::text::detokenize::StreamDecoder;
 use crate::text::tools::End;
@@ -31,7 +31,7 @@ use crate::text::tools::End;
 pub(super) struct Request {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<usize>,
-    pub sampler: SamplerSettings,
+    pub sampler: SamplingParams,
     pub rules: Rc<TokenRules>,
     /// How it is read, and what ends it.
     pub answer: AnswerRequest,

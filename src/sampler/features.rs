@@ -1,9 +1,9 @@
 //! Which kernels the choices of a request need, and the plans that were recorded for that.
 
-use super::stages::Stages;
-use super::chooser::Chooser;
-use super::params::SamplerSettings;
+use super::params::SamplingParams;
+use super::path::SamplerPath;
 use super::rules::TokenRules;
+use super::stages::Stages;
 use crate::tensor::Plan;
 
 /// Which kernels choices need. Plans are recorded and kept by it.
@@ -40,7 +40,7 @@ impl Features {
     };
 
     /// Those of a request.
-    pub fn of(settings: &SamplerSettings, rules: &TokenRules) -> Self {
+    pub fn of(settings: &SamplingParams, rules: &TokenRules) -> Self {
         let (dry, banded) = (settings.dry.is_on(), settings.is_banded());
         let truncated = settings.is_truncated() && !banded;
         Self {
@@ -96,11 +96,11 @@ impl Features {
     }
 
     /// The choice of one sequence.
-    pub(super) fn chooser(&self) -> Chooser {
+    pub(super) fn path(&self) -> SamplerPath {
         match (self.truncated, self.banded) {
-            (_, true) => Chooser::Banded,
-            (true, false) => Chooser::Truncated,
-            (false, false) => Chooser::Whole,
+            (_, true) => SamplerPath::Banded,
+            (true, false) => SamplerPath::Truncated,
+            (false, false) => SamplerPath::Whole,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::mask_table::MaskTable;
 use super::ops::MaskLogits;
 use super::ring::{RING, ring_ranges};
-use super::mask_table::MaskTable;
 use super::target::Target;
 use crate::error::Result;
 use crate::tensor::{Context, Desc, Shape, Tensor};
@@ -13,7 +13,7 @@ use crate::tensor::{Context, Desc, Shape, Tensor};
 pub const MASKS: usize = 256;
 
 /// What the GPU is to be told: runs of masks by the first's row, and runs of words of the table by where they begin.
-pub struct News<'a> {
+pub struct MaskDelta<'a> {
     pub masks: Vec<(usize, &'a [u32])>,
     pub table: Vec<(usize, &'a [u32])>,
 }
@@ -55,7 +55,7 @@ impl Masking {
     }
 
     /// Takes over what the automaton of a sequence has learned.
-    pub fn update(&self, context: &Context, sequence: usize, news: News<'_>) -> Result<()> {
+    pub fn update(&self, context: &Context, sequence: usize, news: MaskDelta<'_>) -> Result<()> {
         let words = self.masks.shape().matrix()?.1;
         for (row, masks) in news.masks {
             context.write(&self.masks, (sequence * MASKS + row) * words, bytemuck::cast_slice(masks))?;

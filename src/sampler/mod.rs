@@ -2,14 +2,14 @@
 
 mod adjustment;
 mod band;
-mod chooser;
-mod choosing;
 mod features;
+mod kernels;
 mod logprobs;
 mod mask_table;
 mod masking;
 pub mod ops;
 mod params;
+mod path;
 mod ring;
 mod row;
 mod rules;
@@ -21,13 +21,13 @@ mod truncation;
 mod words;
 
 pub use self::adjustment::{AdjustLists, DryBreakerWords};
-pub use self::chooser::Chooser;
-pub use self::choosing::Choosing;
 pub use self::features::{Features, Plans};
+pub use self::kernels::Sampler;
 pub use self::logprobs::{LogprobPlans, LogprobRings, Sampled, sampled};
 pub use self::mask_table::{Allowed, MaskTable};
-pub use self::masking::{MASKS, Masking, News};
-pub use self::params::{Dry, MAX_ALLOWED_LENGTH, MAX_TEMPERATURE, Mirostat, Penalties, SamplerSettings, WHOLE_TEXT};
+pub use self::masking::{MASKS, MaskDelta, Masking};
+pub use self::params::{Dry, MAX_ALLOWED_LENGTH, MAX_TEMPERATURE, Mirostat, Penalties, SamplingParams, WHOLE_TEXT};
+pub use self::path::SamplerPath;
 pub use self::ring::{RING, ring_ranges};
 pub use self::row::SamplerRow;
 pub use self::rules::{DryBreakers, MAX_BIAS, TokenRules};

@@ -19,7 +19,7 @@ use crate::error::Result;
 ///
 /// Mirostat stands in place of all truncations, behind temperature, as in llama.cpp. At temperature 0 no truncation has an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SamplerSettings {
+pub struct SamplingParams {
     /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
     pub temperature: f32,
     /// Dynamic temperature (Zhu et al. 2023), in place of the one above: between `temperature` less the range and `temperature` plus it, the
@@ -105,7 +105,7 @@ const MAX_REPETITION: f32 = 100.0;
 /// The longest repetition that may be allowed.
 pub const MAX_ALLOWED_LENGTH: u32 = 1024;
 
-impl Default for SamplerSettings {
+impl Default for SamplingParams {
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -171,7 +171,7 @@ impl Dry {
     }
 }
 
-impl SamplerSettings {
+impl SamplingParams {
     /// Settings that always take the most probable token.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, ..Self::default() }
@@ -335,13 +335,13 @@ mod tests {
 
     #[test]
     fn default_and_greedy_settings_are_valid() {
-        assert!(SamplerSettings::default().validate().is_ok());
-        assert!(SamplerSettings::greedy().validate().is_ok());
-        assert!(SamplerSettings::greedy().is_greedy());
-        assert!(!SamplerSettings::default().is_greedy());
+        assert!(SamplingParams::default().validate().is_ok());
+        assert!(SamplingParams::greedy().validate().is_ok());
+        assert!(SamplingParams::greedy().is_greedy());
+        assert!(!SamplingParams::default().is_greedy());
     }
 
-    fn refused(settings: SamplerSettings, names: &[&str]) {
+    fn refused(settings: SamplingParams, names: &[&str]) {
         let error = settings.validate().unwrap_err();
         assert_eq!(error.code(), Code::InvalidRequest, "{settings:?}");
         assert!(error.message().starts_with(names[0]), "{error}");
@@ -350,29 +350,29 @@ mod tests {
 
     #[test]
     fn settings_out_of_range_are_refused_by_name() {
-        let default = SamplerSettings::default();
+        let default = SamplingParams::default();
         for temperature in [-0.1, 2.1, f32::NAN, f32::INFINITY] {
-            refused(SamplerSettings { temperature, ..default }, &["temperature"]);
+            refused(SamplingParams { temperature, ..default }, &["temperature"]);
         }
         for value in [0.0, -0.5, 1.1, f32::NAN] {
-            refused(SamplerSettings { top_p: value, ..default }, &["top_p"]);
-            refused(SamplerSettings { typical_p: value, ..default }, &["typical_p"]);
+            refused(SamplingParams { top_p: value, ..default }, &["top_p"]);
+            refused(SamplingParams { typical_p: value, ..default }, &["typical_p"]);
         }
         for value in [-0.1, 100.5, f32::NAN] {
-            refused(SamplerSettings { dynatemp_range: value, ..default }, &["dynatemp_range"]);
-            refused(SamplerSettings { dynatemp_exponent: value, ..default }, &["dynatemp_exponent"]);
+            refused(SamplingParams { dynatemp_range: value, ..default }, &["dynatemp_range"]);
+            refused(SamplingParams { dynatemp_exponent: value, ..default }, &["dynatemp_exponent"]);
         }
         for top_n_sigma in [-0.1, 100.5, f32::NAN, f32::INFINITY] {
-            refused(SamplerSettings { top_n_sigma, ..default }, &["top_n_sigma"]);
+            refused(SamplingParams { top_n_sigma, ..default }, &["top_n_sigma"]);
         }
         for min_p in [-0.1, 1.0, f32::NAN] {
-            refused(SamplerSettings { min_p, ..default }, &["min_p"]);
+            refused(SamplingParams { min_p, ..default }, &["min_p"]);
         }
         for value in [-0.1, 1.1, f32::NAN] {
-            refused(SamplerSettings { xtc_probability: value, ..default }, &["xtc_probability"]);
-            refused(SamplerSettings { xtc_threshold: value, ..default }, &["xtc_threshold"]);
+            refused(SamplingParams { xtc_probability: value, ..default }, &["xtc_probability"]);
+            refused(SamplingParams { xtc_threshold: value, ..default }, &["xtc_threshold"]);
         }
-        let penalties = |penalties| SamplerSettings { penalties, ..default };
+        let penalties = |penalties| SamplingParams { penalties, ..default };
         let none = Penalties::default();
         for repetition in [0.0, -1.0, 101.0, f32::NAN] {
             refused(penalties(Penalties { repetition, ..none }), &["repetition_penalty"]);
@@ -381,7 +381,7 @@ mod tests {
             refused(penalties(Penalties { frequency: value, ..none }), &["frequency_penalty"]);
             refused(penalties(Penalties { presence: value, ..none }), &["presence_penalty"]);
         }
-        let dry = |dry| SamplerSettings { dry, ..default };
+        let dry = |dry| SamplingParams { dry, ..default };
         let none = Dry::default();
         refused(dry(Dry { multiplier: -1.0, ..none }), &["dry_multiplier"]);
         refused(dry(Dry { multiplier: f32::NAN, ..none }), &["dry_multiplier"]);
@@ -389,48 +389,48 @@ mod tests {
         refused(dry(Dry { base: f32::NAN, ..none }), &["dry_base"]);
         refused(dry(Dry { allowed_length: 0, ..none }), &["dry_allowed_length"]);
         refused(dry(Dry { allowed_length: 1025, ..none }), &["dry_allowed_length"]);
-        assert!(SamplerSettings { top_k: 40, top_p: 1e-9, min_p: 0.99, ..default }.validate().is_ok());
+        assert!(SamplingParams { top_k: 40, top_p: 1e-9, min_p: 0.99, ..default }.validate().is_ok());
     }
 
     #[test]
     fn settings_that_contradict_each_other_are_refused_by_both_names() {
-        let mirostat = SamplerSettings { mirostat: Some(Mirostat::default()), ..SamplerSettings::default() };
+        let mirostat = SamplingParams { mirostat: Some(Mirostat::default()), ..SamplingParams::default() };
         assert!(mirostat.validate().is_ok() && mirostat.is_banded());
-        refused(SamplerSettings { temperature: 0.0, ..mirostat }, &["mirostat", "temperature"]);
-        refused(SamplerSettings { top_n_sigma: 1.0, ..mirostat }, &["mirostat", "top_n_sigma"]);
-        refused(SamplerSettings { top_k: 1, ..mirostat }, &["mirostat", "top_k"]);
-        refused(SamplerSettings { top_p: 0.9, ..mirostat }, &["mirostat", "top_p"]);
-        refused(SamplerSettings { min_p: 0.1, ..mirostat }, &["mirostat", "min_p"]);
-        refused(SamplerSettings { typical_p: 0.9, ..mirostat }, &["mirostat", "typical_p"]);
-        refused(SamplerSettings { xtc_probability: 0.5, ..mirostat }, &["mirostat", "xtc_probability"]);
+        refused(SamplingParams { temperature: 0.0, ..mirostat }, &["mirostat", "temperature"]);
+        refused(SamplingParams { top_n_sigma: 1.0, ..mirostat }, &["mirostat", "top_n_sigma"]);
+        refused(SamplingParams { top_k: 1, ..mirostat }, &["mirostat", "top_k"]);
+        refused(SamplingParams { top_p: 0.9, ..mirostat }, &["mirostat", "top_p"]);
+        refused(SamplingParams { min_p: 0.1, ..mirostat }, &["mirostat", "min_p"]);
+        refused(SamplingParams { typical_p: 0.9, ..mirostat }, &["mirostat", "typical_p"]);
+        refused(SamplingParams { xtc_probability: 0.5, ..mirostat }, &["mirostat", "xtc_probability"]);
         for (tau, eta, name) in [(0.0, 0.1, "tau"), (f32::NAN, 0.1, "tau"), (5.0, 0.0, "eta"), (5.0, f32::NAN, "eta")] {
-            refused(SamplerSettings { mirostat: Some(Mirostat { tau, eta }), ..mirostat }, &["mirostat_", name]);
+            refused(SamplingParams { mirostat: Some(Mirostat { tau, eta }), ..mirostat }, &["mirostat_", name]);
         }
-        let greedy = SamplerSettings { dynatemp_range: 0.5, ..SamplerSettings::greedy() };
+        let greedy = SamplingParams { dynatemp_range: 0.5, ..SamplingParams::greedy() };
         refused(greedy, &["dynatemp_range", "temperature"]);
-        let greedy = SamplerSettings { xtc_probability: 0.5, ..SamplerSettings::greedy() };
+        let greedy = SamplingParams { xtc_probability: 0.5, ..SamplingParams::greedy() };
         refused(greedy, &["xtc_probability", "temperature"]);
     }
 
     #[test]
     fn truncation_is_on_when_something_can_be_cut() {
-        let default = SamplerSettings::default();
+        let default = SamplingParams::default();
         assert!(!default.is_truncated() && !default.is_banded());
         for settings in [
-            SamplerSettings { top_k: 2, ..default },
-            SamplerSettings { top_p: 0.9, ..default },
-            SamplerSettings { min_p: 0.1, ..default },
+            SamplingParams { top_k: 2, ..default },
+            SamplingParams { top_p: 0.9, ..default },
+            SamplingParams { min_p: 0.1, ..default },
         ] {
             assert!(settings.is_truncated() && !settings.is_greedy() && !settings.is_banded());
-            assert!(!SamplerSettings { temperature: 0.0, ..settings }.is_truncated());
+            assert!(!SamplingParams { temperature: 0.0, ..settings }.is_truncated());
         }
         for settings in
-            [SamplerSettings { typical_p: 0.9, ..default }, SamplerSettings { xtc_probability: 0.1, ..default }]
+            [SamplingParams { typical_p: 0.9, ..default }, SamplingParams { xtc_probability: 0.1, ..default }]
         {
             assert!(settings.is_banded());
-            assert!(!SamplerSettings { temperature: 0.0, ..settings }.is_banded());
+            assert!(!SamplingParams { temperature: 0.0, ..settings }.is_banded());
         }
-        assert!(SamplerSettings { top_k: 1, ..default }.is_greedy());
+        assert!(SamplingParams { top_k: 1, ..default }.is_greedy());
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //!
 //! Most of it is what the request says. The rest is worked out once for each request, in `SamplerRow::of`.
 
-use super::chooser::Chooser;
 use super::features::Features;
-use super::params::SamplerSettings;
+use super::params::SamplingParams;
+use super::path::SamplerPath;
 use super::rules::TokenRules;
 use super::target::Ending;
 use crate::error::Result;
@@ -137,8 +137,8 @@ row! {
         pub dry_longest: u32,
         /// The sequence stops after this many tokens.
         pub last_step: u32,
-        /// The `Chooser` whose kernels take effect.
-        pub chooser: u32,
+        /// The `SamplerPath` whose kernels take effect.
+        pub path: u32,
     }
     stops: 15
 }
@@ -157,7 +157,7 @@ fn mixed(seed: u64) -> u64 {
 
 impl SamplerRow {
     /// Without rules about tokens, without an end, and for whichever kernels run.
-    pub fn new(settings: &SamplerSettings) -> Self {
+    pub fn new(settings: &SamplingParams) -> Self {
         // Below 1e-20 products would overflow; the noise has vanished long before.
         let inverse_temperature = if settings.is_greedy() { 0.0 } else { (1.0 / settings.temperature).min(1e20) };
         let seed = mixed(settings.seed);
@@ -191,28 +191,28 @@ impl SamplerRow {
             dry_window: dry.window,
             dry_longest: dry.longest(),
             last_step: u32::MAX,
-            chooser: Chooser::Any as u32,
+            path: SamplerPath::Any as u32,
             stops: [NONE; Self::MAX_STOPS],
         }
     }
 
     /// For a request. The sequence stops at its end, until the CPU has seen it.
-    pub(super) fn of(settings: &SamplerSettings, rules: &TokenRules, ending: &Ending) -> Self {
+    pub(super) fn of(settings: &SamplingParams, rules: &TokenRules, ending: &Ending) -> Self {
         Self {
             answer_start: u32::try_from(rules.answer_start).unwrap_or(u32::MAX),
             min_tokens: rules.min_tokens,
             ..Self::new(settings).ending(
                 u32::try_from(ending.steps).unwrap_or(u32::MAX),
                 &ending.stops,
-                Features::of(settings, rules).chooser(),
+                Features::of(settings, rules).path(),
             )
         }
     }
 
     /// The same for a sequence that stops after `steps` tokens or with one of `stops`, of which the first `MAX_STOPS` count. Only kernels
-    /// of `chooser` take effect.
-    pub(super) fn ending(self, steps: u32, stops: &[u32], chooser: Chooser) -> Self {
-        let mut row = Self { last_step: steps, chooser: chooser as u32, ..self };
+    /// of `path` take effect.
+    pub(super) fn ending(self, steps: u32, stops: &[u32], path: SamplerPath) -> Self {
+        let mut row = Self { last_step: steps, path: path as u32, ..self };
         for (word, stop) in row.stops.iter_mut().zip(stops) {
             *word = *stop;
         }
@@ -239,16 +239,15 @@ mod tests {
 
     #[test]
     fn words_give_the_row_back() {
-        let settings = SamplerSettings { temperature: 0.7, top_k: 5, min_p: 0.25, seed: 9, ..Default::default() };
-        let row = SamplerRow::new(&settings).ending(7, &[1, 2], Chooser::Banded);
+        let settings = SamplingParams { temperature: 0.7, top_k: 5, min_p: 0.25, seed: 9, ..Default::default() };
+        let row = SamplerRow::new(&settings).ending(7, &[1, 2], SamplerPath::Banded);
         assert_eq!(row.words().len(), SamplerRow::WORDS);
         assert_eq!(SamplerRow::read(&SamplerRow::tensor(&[row])).unwrap(), row);
         assert_eq!((row.min_p_depth, row.last_step, row.stops[..3].to_vec()), (2 << 24, 7, vec![1, 2, NONE]));
         assert!(SamplerRow::read(&HostTensor::u32(&[3], &[0; 3])).is_err());
         assert!(SamplerRow::WGSL.starts_with("struct SamplerRow {\n    inverse_temperature: f32,\n"));
         assert!(
-            SamplerRow::WGSL
-                .ends_with("    chooser: u32,\n    stops: array<u32, 15>,\n}\nconst MAX_STOPS: u32 = 15u;\n")
+            SamplerRow::WGSL.ends_with("    path: u32,\n    stops: array<u32, 15>,\n}\nconst MAX_STOPS: u32 = 15u;\n")
         );
     }
 
@@ -256,7 +255,7 @@ mod tests {
     fn repetitions_are_followed_until_they_cost_a_million() {
         let longest = |multiplier, base| {
             let dry = Dry { multiplier, base, allowed_length: 2, ..Dry::default() };
-            SamplerRow::new(&SamplerSettings { dry, ..Default::default() }).dry_longest
+            SamplerRow::new(&SamplingParams { dry, ..Default::default() }).dry_longest
         };
         assert_eq!(longest(0.0, 1.75), 0);
         // 1.75^25 = 1.19e6, 1.75^24 = 6.8e5

@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use super::choosing::Choosing;
 use super::features::{Features, Plans};
-use super::params::SamplerSettings;
+use super::kernels::Sampler;
+use super::params::SamplingParams;
 use super::rules::TokenRules;
 use super::target::{Ending, Target};
 use crate::error::Result;
@@ -16,7 +16,7 @@ pub struct Sampling {
     logits: Tensor,
     /// The most tokens of a text.
     capacity: usize,
-    choosing: Choosing,
+    sampler: Sampler,
     plans: Plans,
     features: Features,
 }
@@ -24,9 +24,9 @@ pub struct Sampling {
 impl Sampling {
     /// Records the choice among the logits of a decode step.
     pub async fn new(context: &Context, logits: Tensor, target: Target, capacity: usize) -> Result<Self> {
-        let choosing = Choosing::new(context, target)?;
+        let sampler = Sampler::new(context, target)?;
         let features = Features::PLAIN;
-        let mut sampling = Self { logits, capacity, choosing, plans: Plans::default(), features };
+        let mut sampling = Self { logits, capacity, sampler, plans: Plans::default(), features };
         sampling.plan(context, features).await?;
         Ok(sampling)
     }
@@ -35,22 +35,22 @@ impl Sampling {
     pub async fn configure(
         &mut self,
         context: &Context,
-        settings: &SamplerSettings,
+        settings: &SamplingParams,
         rules: &Rc<TokenRules>,
         ending: &Ending,
     ) -> Result<()> {
         self.features = Features::of(settings, rules);
         self.plan(context, self.features).await?;
-        self.choosing.configure(context, 0, self.features, settings, rules, ending)?;
-        self.choosing.start_surprise(context, 0, settings)
+        self.sampler.configure(context, 0, self.features, settings, rules, ending)?;
+        self.sampler.start_mu(context, 0, settings)
     }
 
     /// Records what was not recorded yet.
     async fn plan(&mut self, context: &Context, features: Features) -> Result<()> {
         let vocab_size = self.logits.shape().matrix()?.1;
-        self.choosing.prepare(context, features, vocab_size, self.capacity)?;
+        self.sampler.prepare(context, features, vocab_size, self.capacity)?;
         if self.plans.get(features).is_none() {
-            let choose = || self.choosing.choose(context, &self.logits, features, 1, true);
+            let choose = || self.sampler.choose(context, &self.logits, features, 1, true);
             let ((), plan) = context.plan(choose).await?;
             self.plans.keep(features, plan);
         }
@@ -75,7 +75,7 @@ impl Sampling {
     /// Chooses among other logits, of a pass that put the last `advance` tokens of `text` into the KV cache.
     pub fn record(&self, context: &Context, logits: &Tensor, advance: usize, text: &[u32], masked: bool) -> Result<()> {
         self.set_text(context, text)?;
-        self.choosing.choose(context, logits, self.features(masked), advance, false)
+        self.sampler.choose(context, logits, self.features(masked), advance, false)
     }
 
     fn features(&self, masked: bool) -> Features {
@@ -90,11 +90,11 @@ impl Sampling {
 
     /// Tells what penalties look at that the text is this now: after it was cut back, or went on where this session did not see it.
     pub fn set_text(&self, context: &Context, text: &[u32]) -> Result<()> {
-        if self.features.adjusts() { self.choosing.set_text(context, 0, text) } else { Ok(()) }
+        if self.features.adjusts() { self.sampler.set_text(context, 0, text) } else { Ok(()) }
     }
 
     /// What its kernels read and write, in one row.
-    pub fn choosing(&self) -> &Choosing {
-        &self.choosing
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
     }
 }

@@ -1,14 +1,14 @@
 //! Stages between the adjusted, masked logits and the choice: each gives other logits in place of them, by a row's settings. A new one is
 //! an op with a line here.
 
-use super::params::SamplerSettings;
 use super::ops::{Dynatemp, TopNSigma};
+use super::params::SamplingParams;
 use crate::tensor::Op;
 
 /// A stage. Its op takes logits [rows, vocabulary] and settings [rows, WORDS] u32, and leaves the logits of rows as they are that do not
 /// ask for it.
 struct Stage {
-    is_on: fn(&SamplerSettings) -> bool,
+    is_on: fn(&SamplingParams) -> bool,
     op: &'static dyn Op,
 }
 
@@ -26,7 +26,7 @@ impl Stages {
     pub const NONE: Self = Self(0);
 
     /// Those that settings ask for. Without chance none of them changes the choice.
-    pub fn of(settings: &SamplerSettings) -> Self {
+    pub fn of(settings: &SamplingParams) -> Self {
         let on = |stage: &Stage| !settings.is_greedy() && (stage.is_on)(settings);
         Self(STAGES.iter().enumerate().map(|(number, stage)| u32::from(on(stage)) << number).sum())
     }

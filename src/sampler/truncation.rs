@@ -18,7 +18,7 @@
 //! are cut at the same place on every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more
 //! below the largest (2^-48 of its probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
 
-use super::chooser::Chooser;
+use super::path::SamplerPath;
 use super::row::SamplerRow;
 use crate::error::Result;
 use crate::tensor::ops::{PCG3D, pcg3d};
@@ -56,7 +56,7 @@ pub(super) fn is_no_logit(largest: u32) -> bool {
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
         ("sampler_row", SamplerRow::WGSL),
-        ("choosers", Chooser::WGSL),
+        ("sampler_paths", SamplerPath::WGSL),
         ("truncation", include_str!("wgsl/truncation.wgsl")),
         ("four_logits", include_str!("wgsl/four_logits.wgsl")),
         ("thresholds", include_str!("wgsl/thresholds.wgsl")),
@@ -108,9 +108,9 @@ pub(super) fn advance(
     [state, token, ring]: [&mut [u32]; 3],
     chosen: u32,
     tokens_taken_in: u32,
-    of: Chooser,
+    of: SamplerPath,
 ) {
-    if state[2] != 0 || (row.chooser != Chooser::Any as u32 && row.chooser != of as u32) {
+    if state[2] != 0 || (row.path != SamplerPath::Any as u32 && row.path != of as u32) {
         return;
     }
     let slot = state[1] as usize % ring.len();

@@ -60,7 +60,7 @@ fn settings() -> Vec<Value> {
     ]
 }
 
-/// What the engine is to do, by the logits of whole texts and without any of its kernels for choosing.
+/// What the engine is to do, by the logits of whole texts and without any of its kernels for sampler.
 fn reference(engine: &Engine, settings: &Value) -> Vec<u32> {
     let number = |name: &str, default: f64| settings[name].as_f64().unwrap_or(default) as f32;
     let window = |name: &str, length: usize| match settings[name].as_i64().unwrap_or(-1) {

@@ -3,7 +3,7 @@
 
 use crate::support::adapter;
 use rillm::sampler::{
-    AdjustLists, Chooser, Dry, DryBreakerWords, Mirostat, Penalties, SamplerRow, SamplerSettings, ops,
+    AdjustLists, Dry, DryBreakerWords, Mirostat, Penalties, SamplerPath, SamplerRow, SamplingParams, ops,
 };
 use rillm::tensor::{Context, Desc, HostTensor, Rng, Tensor};
 
@@ -16,20 +16,20 @@ const ROWS: usize = 50;
 const AT_ONCE: usize = 200;
 
 /// The whole vocabulary.
-fn all() -> SamplerSettings {
-    SamplerSettings { seed: 7, ..SamplerSettings::default() }
+fn all() -> SamplingParams {
+    SamplingParams { seed: 7, ..SamplingParams::default() }
 }
 
 /// What a token is chosen by.
 #[derive(Clone, Copy)]
 struct Settings {
-    sampler: SamplerSettings,
+    sampler: SamplingParams,
     /// The surprise that mirostat allows, with a target.
     mu: f32,
 }
 
-impl From<SamplerSettings> for Settings {
-    fn from(sampler: SamplerSettings) -> Self {
+impl From<SamplingParams> for Settings {
+    fn from(sampler: SamplingParams) -> Self {
         Self { sampler, mu: 0.0 }
     }
 }
@@ -41,7 +41,7 @@ fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count:
     let count = count / rows;
     let tensor = |host: HostTensor| context.tensor(&host).unwrap();
     let logits = tensor(HostTensor::f32(&[rows, logits.len()], &logits.repeat(rows)));
-    let of_row = |row: usize| SamplerRow::new(&SamplerSettings { seed: sampler.seed ^ (row as u64) << 32, ..sampler });
+    let of_row = |row: usize| SamplerRow::new(&SamplingParams { seed: sampler.seed ^ (row as u64) << 32, ..sampler });
     let words = tensor(SamplerRow::tensor(&(0..rows).map(of_row).collect::<Vec<SamplerRow>>()));
     let mu = tensor(HostTensor::f32(&[rows], &vec![mu; rows]));
     let [state, token, ring] = [4, 1, count].map(|n| context.zeros(Desc::u32(&[rows, n])).unwrap());
@@ -67,7 +67,7 @@ fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count:
             context.copy(&band_before, 0..4 * rows, &this_band, 0)?;
             run(&ops::Xtc, &[&logits, &words, &state, &mass, &this_band]);
             let partial = run(&ops::BandPartial, &[&logits, &words, &state, &this_band]);
-            let merge = ops::SampleMerge { advance: 1, own: Chooser::Banded };
+            let merge = ops::SampleMerge { advance: 1, own: SamplerPath::Banded };
             run(&merge, &[&partial[0], &partial[1], &words, &state, &token, &ring]);
         } else if sampler.is_truncated() {
             let split = split();
@@ -75,7 +75,7 @@ fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count:
             run(&resolve, &[&logits, &words, &split[0], &split[1], &split[2], &state, &token, &ring]);
         } else {
             let partial = run(&ops::SamplePartial, &[&logits, &words, &state]);
-            let merge = ops::SampleMerge { advance: 1, own: Chooser::Whole };
+            let merge = ops::SampleMerge { advance: 1, own: SamplerPath::Whole };
             run(&merge, &[&partial[0], &partial[1], &words, &state, &token, &ring]);
         }
         Ok(())
@@ -240,28 +240,28 @@ fn frequencies_follow_the_distribution() {
     let mut rng = Rng(51);
     let logits = random_logits(&mut rng, 101, 1.5);
     for (what, settings) in [
-        ("greedy", SamplerSettings { temperature: 1e-30, ..all() }),
-        ("temperature 0.7", SamplerSettings { temperature: 0.7, ..all() }),
-        ("temperature 2", SamplerSettings { temperature: 2.0, ..all() }),
-        ("top_k 7", SamplerSettings { top_k: 7, ..all() }),
-        ("top_k 60", SamplerSettings { top_k: 60, temperature: 1.7, ..all() }),
-        ("top_k beyond the vocabulary", SamplerSettings { top_k: 1000, ..all() }),
-        ("top_p 0.6", SamplerSettings { top_p: 0.6, ..all() }),
-        ("top_p 0.99", SamplerSettings { top_p: 0.99, temperature: 1.3, ..all() }),
-        ("top_p 0.0001", SamplerSettings { top_p: 0.0001, ..all() }),
-        ("min_p 0.1", SamplerSettings { min_p: 0.1, ..all() }),
-        ("top_n_sigma 1", SamplerSettings { top_n_sigma: 1.0, ..all() }),
-        ("top_n_sigma 2 at a temperature", SamplerSettings { top_n_sigma: 2.0, temperature: 1.8, ..all() }),
-        ("top_p 0.7 of what top_n_sigma keeps", SamplerSettings { top_n_sigma: 1.5, top_p: 0.7, ..all() }),
-        ("dynatemp 0.5 around 0.8", SamplerSettings { dynatemp_range: 0.5, temperature: 0.8, ..all() }),
+        ("greedy", SamplingParams { temperature: 1e-30, ..all() }),
+        ("temperature 0.7", SamplingParams { temperature: 0.7, ..all() }),
+        ("temperature 2", SamplingParams { temperature: 2.0, ..all() }),
+        ("top_k 7", SamplingParams { top_k: 7, ..all() }),
+        ("top_k 60", SamplingParams { top_k: 60, temperature: 1.7, ..all() }),
+        ("top_k beyond the vocabulary", SamplingParams { top_k: 1000, ..all() }),
+        ("top_p 0.6", SamplingParams { top_p: 0.6, ..all() }),
+        ("top_p 0.99", SamplingParams { top_p: 0.99, temperature: 1.3, ..all() }),
+        ("top_p 0.0001", SamplingParams { top_p: 0.0001, ..all() }),
+        ("min_p 0.1", SamplingParams { min_p: 0.1, ..all() }),
+        ("top_n_sigma 1", SamplingParams { top_n_sigma: 1.0, ..all() }),
+        ("top_n_sigma 2 at a temperature", SamplingParams { top_n_sigma: 2.0, temperature: 1.8, ..all() }),
+        ("top_p 0.7 of what top_n_sigma keeps", SamplingParams { top_n_sigma: 1.5, top_p: 0.7, ..all() }),
+        ("dynatemp 0.5 around 0.8", SamplingParams { dynatemp_range: 0.5, temperature: 0.8, ..all() }),
         (
             "min_p 0.05 at a dynatemp of what top_n_sigma keeps",
-            SamplerSettings { dynatemp_range: 1.0, dynatemp_exponent: 2.0, top_n_sigma: 2.0, min_p: 0.05, ..all() },
+            SamplingParams { dynatemp_range: 1.0, dynatemp_exponent: 2.0, top_n_sigma: 2.0, min_p: 0.05, ..all() },
         ),
-        ("top_k 20, top_p 0.8", SamplerSettings { top_k: 20, top_p: 0.8, ..all() }),
+        ("top_k 20, top_p 0.8", SamplingParams { top_k: 20, top_p: 0.8, ..all() }),
         (
             "all of them",
-            SamplerSettings { top_k: 50, top_p: 0.95, min_p: 0.02, temperature: 0.8, seed: 1 << 50, ..all() },
+            SamplingParams { top_k: 50, top_p: 0.95, min_p: 0.02, temperature: 0.8, seed: 1 << 50, ..all() },
         ),
     ] {
         check(&context, what, &logits, settings, DRAWS);
@@ -273,28 +273,28 @@ fn bands_follow_the_distribution() {
     let context = adapter::context(true);
     let mut rng = Rng(54);
     let logits = random_logits(&mut rng, 101, 1.5);
-    let typical = |typical_p| SamplerSettings { typical_p, ..all() };
-    let excluding = SamplerSettings { xtc_probability: 1.0, xtc_threshold: 0.03, ..all() };
-    let some = SamplerSettings { xtc_probability: 0.4, xtc_threshold: 0.05, ..all() };
+    let typical = |typical_p| SamplingParams { typical_p, ..all() };
+    let excluding = SamplingParams { xtc_probability: 1.0, xtc_threshold: 0.03, ..all() };
+    let some = SamplingParams { xtc_probability: 0.4, xtc_threshold: 0.05, ..all() };
     // So that what is allowed stays what it is.
-    let mirostat = SamplerSettings { mirostat: Some(Mirostat { tau: 3.0, eta: 1e-20 }), ..all() };
-    let cut = SamplerSettings { top_k: 40, top_p: 0.95, min_p: 0.01, temperature: 1.2, ..all() };
+    let mirostat = SamplingParams { mirostat: Some(Mirostat { tau: 3.0, eta: 1e-20 }), ..all() };
+    let cut = SamplingParams { top_k: 40, top_p: 0.95, min_p: 0.01, temperature: 1.2, ..all() };
     for (what, sampler, mu) in [
         ("typical_p 0.3", typical(0.3), 0.0),
-        ("typical_p 0.9", SamplerSettings { temperature: 0.6, ..typical(0.9) }, 0.0),
+        ("typical_p 0.9", SamplingParams { temperature: 0.6, ..typical(0.9) }, 0.0),
         ("typical_p 0.0001", typical(0.0001), 0.0),
-        ("typical_p 0.8 of what others keep", SamplerSettings { typical_p: 0.8, ..cut }, 0.0),
-        ("typical_p 0.8 of what top_n_sigma keeps", SamplerSettings { top_n_sigma: 2.0, ..typical(0.8) }, 0.0),
+        ("typical_p 0.8 of what others keep", SamplingParams { typical_p: 0.8, ..cut }, 0.0),
+        ("typical_p 0.8 of what top_n_sigma keeps", SamplingParams { top_n_sigma: 2.0, ..typical(0.8) }, 0.0),
         ("XTC always", excluding, 0.0),
         ("XTC sometimes", some, 0.0),
         (
             "XTC of what others keep",
-            SamplerSettings { typical_p: 0.9, xtc_probability: 0.4, xtc_threshold: 0.05, ..cut },
+            SamplingParams { typical_p: 0.9, xtc_probability: 0.4, xtc_threshold: 0.05, ..cut },
             0.0,
         ),
-        ("XTC that no two tokens reach", SamplerSettings { xtc_threshold: 0.51, ..excluding }, 0.0),
+        ("XTC that no two tokens reach", SamplingParams { xtc_threshold: 0.51, ..excluding }, 0.0),
         ("mirostat at 4 bits", mirostat, 4.0),
-        ("mirostat at 6.5 bits", SamplerSettings { temperature: 1.4, ..mirostat }, 6.5),
+        ("mirostat at 6.5 bits", SamplingParams { temperature: 1.4, ..mirostat }, 6.5),
         ("mirostat at none", mirostat, -1.0),
     ] {
         check(&context, what, &logits, Settings { sampler, mu }, DRAWS);
@@ -302,7 +302,7 @@ fn bands_follow_the_distribution() {
     // Levels of equal logits are kept whole.
     let levels: Vec<f32> = (0..200).map(|token| (token / 40) as f32 * 0.5).collect();
     check(&context, "levels, typical_p 0.4", &levels, typical(0.4), DRAWS);
-    check(&context, "levels, XTC", &levels, SamplerSettings { xtc_threshold: 0.006, ..excluding }, DRAWS);
+    check(&context, "levels, XTC", &levels, SamplingParams { xtc_threshold: 0.006, ..excluding }, DRAWS);
 }
 
 /// Logits as penalties, biases and bans change them, in plain words.
@@ -318,7 +318,7 @@ fn adjusted_logits_follow_the_distribution() {
     let no_penalties = Penalties::default();
     let with = |penalties, dry| SamplerRow {
         answer_start: 20,
-        ..SamplerRow::new(&SamplerSettings { penalties, dry, ..all() })
+        ..SamplerRow::new(&SamplingParams { penalties, dry, ..all() })
     };
     let none = with(no_penalties, Dry::default());
     let mut biases = vec![0f32; vocabulary];
@@ -417,12 +417,10 @@ fn nothing_and_no_number_are_no_choice() {
     let wanted = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN, 2.5];
     let bits = |logits: &[f32]| logits.iter().map(|logit| logit.to_bits()).collect::<Vec<u32>>();
     assert_eq!(bits(&adjusted), bits(&wanted));
-    let banded = |sampler| SamplerSettings { typical_p: 0.9, xtc_probability: 0.5, ..sampler };
-    for sampler in [
-        all(),
-        SamplerSettings { temperature: 0.0, ..all() },
-        SamplerSettings { top_p: 0.9, temperature: 1.7, ..all() },
-    ] {
+    let banded = |sampler| SamplingParams { typical_p: 0.9, xtc_probability: 0.5, ..sampler };
+    for sampler in
+        [all(), SamplingParams { temperature: 0.0, ..all() }, SamplingParams { top_p: 0.9, temperature: 1.7, ..all() }]
+    {
         for settings in [sampler, banded(sampler)] {
             let none = [[f32::NEG_INFINITY; 5], [f32::MIN; 5], [0.5, 1.0, f32::NAN, 3.0, f32::NEG_INFINITY]];
             for logits in none {
@@ -441,16 +439,16 @@ fn equal_logits_are_kept_together() {
     // Five levels of two hundred: whatever is cut is a whole level.
     let logits: Vec<f32> = (0..1000).map(|token| (token / 200) as f32 * 0.25).collect();
     for (what, settings) in [
-        ("top_k 2 of 200 equal ones", SamplerSettings { top_k: 2, ..all() }),
-        ("top_k 201", SamplerSettings { top_k: 201, ..all() }),
-        ("top_p 0.5", SamplerSettings { top_p: 0.5, ..all() }),
-        ("top_k 600, top_p 0.7", SamplerSettings { top_k: 600, top_p: 0.7, ..all() }),
+        ("top_k 2 of 200 equal ones", SamplingParams { top_k: 2, ..all() }),
+        ("top_k 201", SamplingParams { top_k: 201, ..all() }),
+        ("top_p 0.5", SamplingParams { top_p: 0.5, ..all() }),
+        ("top_k 600, top_p 0.7", SamplingParams { top_k: 600, top_p: 0.7, ..all() }),
     ] {
         check(&context, what, &logits, settings, DRAWS / 4);
     }
     // More equal ones than the list of the border holds.
     let logits: Vec<f32> = (0..20_000).map(|token| (token % 2) as f32).collect();
-    let settings = SamplerSettings { top_k: 10_001, top_p: 0.95, ..all() };
+    let settings = SamplingParams { top_k: 10_001, top_p: 0.95, ..all() };
     check(&context, "two levels of ten thousand", &logits, settings, 500);
 }
 
@@ -466,11 +464,11 @@ fn frequencies_follow_the_distribution_of_a_large_vocabulary() {
     }
     for (what, settings, draws) in [
         ("large, temperature 1", all(), FEW_DRAWS),
-        ("large, top_k 40", SamplerSettings { top_k: 40, ..all() }, FEW_DRAWS),
-        ("large, top_p 0.9", SamplerSettings { top_p: 0.9, ..all() }, FEW_DRAWS),
+        ("large, top_k 40", SamplingParams { top_k: 40, ..all() }, FEW_DRAWS),
+        ("large, top_p 0.9", SamplingParams { top_p: 0.9, ..all() }, FEW_DRAWS),
         (
             "large, all",
-            SamplerSettings { top_k: 90_000, top_p: 0.95, min_p: 0.0005, temperature: 1.2, seed: 3, ..all() },
+            SamplingParams { top_k: 90_000, top_p: 0.95, min_p: 0.0005, temperature: 1.2, seed: 3, ..all() },
             1_000,
         ),
     ] {
@@ -483,10 +481,10 @@ fn frequencies_follow_the_distribution_of_a_large_vocabulary() {
 fn seeds_decide_and_truncation_does_not_disturb_them() {
     let context = adapter::context(true);
     let logits = random_logits(&mut Rng(53), 5003, 2.0);
-    let tokens = |settings: SamplerSettings| draw(&context, &logits, settings, 200);
-    let truncated = SamplerSettings { top_p: 0.8, top_k: 500, ..all() };
+    let tokens = |settings: SamplingParams| draw(&context, &logits, settings, 200);
+    let truncated = SamplingParams { top_p: 0.8, top_k: 500, ..all() };
     assert_eq!(tokens(truncated), tokens(truncated));
-    assert_ne!(tokens(truncated), tokens(SamplerSettings { seed: 8, ..truncated }));
-    assert_ne!(tokens(truncated), tokens(SamplerSettings { seed: 7 | 1 << 32, ..truncated }));
-    assert_eq!(tokens(SamplerSettings { top_k: 5003, ..all() }), tokens(all()));
+    assert_ne!(tokens(truncated), tokens(SamplingParams { seed: 8, ..truncated }));
+    assert_ne!(tokens(truncated), tokens(SamplingParams { seed: 7 | 1 << 32, ..truncated }));
+    assert_eq!(tokens(SamplingParams { top_k: 5003, ..all() }), tokens(all()));
 }

@@ -3,8 +3,8 @@
 import type { ChatMessage, Tool, ToolChoice } from '../messages.js';
 
 /**
- * Which tokens are chosen from. The order is `temperature`, `top_k`, `top_p`, `min_p`, `typical_p`, XTC, each of what the one before it
- * kept. Tokens exactly as likely as the last one kept stay too. At temperature 0 none of them has an effect.
+ * Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`, `typical_p`,
+ * XTC, each of what the one before it kept; in llama.cpp temperature is last. Tokens exactly as likely as the last one kept stay too. At temperature 0 none of them has an effect.
  */
 export interface SamplingFields {
   /** 0 always takes the most likely token; at most 2. Default: 1. */
@@ -15,6 +15,18 @@ export interface SamplingFields {
   top_k?: number | null | undefined;
   /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
   min_p?: number | null | undefined;
+  /**
+   * A temperature for each token, in place of `temperature`: between that less this and that plus this, low if the model is sure of
+   * what comes and high if not. 0 (the default) to 2; 0 is off. Not with temperature 0. An extension, in llama.cpp's words.
+   */
+  dynatemp_range?: number | null | undefined;
+  /** How the temperature follows the entropy: its power. Above 0. Default: 1. */
+  dynatemp_exponent?: number | null | undefined;
+  /**
+   * Choose only from tokens whose logit is at most this many standard deviations below the largest, before temperature; 0 to 100,
+   * where 0 (the default) keeps all and 1 is usual. Not with mirostat. An extension, in llama.cpp's words.
+   */
+  top_n_sigma?: number | null | undefined;
   /**
    * Choose only from the tokens whose surprise is nearest to the entropy, as many as reach this probability together (locally typical
    * sampling; above 0, 1 keeps all). An extension.
@@ -29,7 +41,7 @@ export interface SamplingFields {
   xtc_threshold?: number | null | undefined;
   /**
    * 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may be set
-   * then. 0 (the default) is off; the first version is not offered. Not with a grammar or `thinking_token_budget`. An extension.
+   * then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces do not move the threshold. An extension.
    */
   mirostat?: 0 | 2 | null | undefined;
   /** The target, in bits. Above 0, at most 100. Default: 5. */

@@ -123,7 +123,7 @@ const BYTES: [u8; 256] = {
 fn run(
     decoder: &Rc<Decoder>,
     grammar: &Texts,
-    settings: &SamplerSettings,
+    settings: &SamplingParams,
     mode: Option<Mode>,
     known: Option<MaskAutomaton>,
     longest: usize,
@@ -144,15 +144,15 @@ fn run(
     Run { tokens, counts, full_automata: state.full_automata, automaton: state.automaton }
 }
 
-fn samplers() -> Vec<SamplerSettings> {
-    let warm = |seed| SamplerSettings { temperature: 1.3, seed, ..SamplerSettings::default() };
+fn samplers() -> Vec<SamplingParams> {
+    let warm = |seed| SamplingParams { temperature: 1.3, seed, ..SamplingParams::default() };
     let penalties = Penalties { repetition: 1.3, presence: 0.4, window: 20, ..Penalties::default() };
     vec![
-        SamplerSettings::greedy(),
+        SamplingParams::greedy(),
         warm(1),
-        SamplerSettings { penalties, ..warm(2) },
-        SamplerSettings { top_p: 0.8, top_k: 30, ..warm(3) },
-        SamplerSettings { typical_p: 0.7, ..warm(4) },
+        SamplingParams { penalties, ..warm(2) },
+        SamplingParams { top_p: 0.8, top_k: 30, ..warm(3) },
+        SamplingParams { typical_p: 0.7, ..warm(4) },
     ]
 }
 
@@ -181,7 +181,7 @@ fn steps_that_ran_ahead_take_what_single_steps_take() {
 fn a_repeated_answer_misses_no_mask() {
     let decoder = tiny(1);
     let grammar = Texts { longest: 1000, shortest: 0, place: Place::Text(0), fickle: None, texts: 5, can_fork: true };
-    for settings in [SamplerSettings::greedy(), SamplerSettings { temperature: 1.3, seed: 7, ..Default::default() }] {
+    for settings in [SamplingParams::greedy(), SamplingParams { temperature: 1.3, seed: 7, ..Default::default() }] {
         let mut known = None;
         let counts: Vec<SequenceCounts> = (0..4)
             .map(|_| {
@@ -229,7 +229,7 @@ fn an_automaton_that_is_full_begins_anew() {
     let decoder = tiny(1);
     let (mut known, mut full_automata) = (None, 0);
     for seed in 0..8 {
-        let settings = SamplerSettings { temperature: 1.5, seed, ..SamplerSettings::default() };
+        let settings = SamplingParams { temperature: 1.5, seed, ..SamplingParams::default() };
         let mut grammar = fickle(100 * seed as u32);
         let by_steps = run(&decoder, &grammar, &settings, Some(Mode::StepByStep(None)), None, 100);
         let ahead = run(&decoder, &grammar, &settings, Some(Mode::Ahead), known.take(), 100);

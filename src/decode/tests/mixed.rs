@@ -138,7 +138,7 @@ fn prompt(index: usize) -> Vec<u32> {
 }
 
 fn begin(decoder: &Rc<Decoder>, index: usize, kind: Kind) -> SequenceHandle {
-    let (settings, vocab_size) = (SamplerSettings::greedy(), decoder.transformer.config().vocab_size);
+    let (settings, vocab_size) = (SamplingParams::greedy(), decoder.transformer.config().vocab_size);
     start(decoder, &prompt(index), &settings, 30 + 5 * index, methods(kind, vocab_size)).unwrap().sequence
 }
 

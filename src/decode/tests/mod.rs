@@ -14,7 +14,7 @@ use crate::model::config::Config;
 use crate::model::folder::OneFile;
 use crate::model::source::MemorySource;
 use crate::model::{KvCache, KvFormat, Layout, Precision, Transformer, Weights};
-use crate::sampler::{Ending, SamplerSettings, TokenRules};
+use crate::sampler::{Ending, SamplingParams, TokenRules};
 use crate::tensor::{Context, Device, DeviceOptions};
 
 /// Tokens that a sequence has room for.
@@ -47,7 +47,7 @@ struct Started {
 fn start(
     decoder: &Rc<Decoder>,
     prompt: &[u32],
-    sampler: &SamplerSettings,
+    sampler: &SamplingParams,
     longest: usize,
     methods: Methods,
 ) -> Result<Started> {

@@ -7,7 +7,7 @@ use crate::tensor::HostTensor;
 fn run(
     decoder: &Rc<Decoder>,
     prompt: &[u32],
-    settings: &SamplerSettings,
+    settings: &SamplingParams,
     ending: &Ending,
     steps: usize,
 ) -> Vec<Vec<u32>> {
@@ -32,8 +32,8 @@ fn run(
 #[test]
 fn nothing_moves_past_the_end() {
     let decoder = tiny(1);
-    let truncated = SamplerSettings { top_p: 0.9, seed: 5, temperature: 1.5, ..SamplerSettings::default() };
-    for settings in [SamplerSettings::greedy(), SamplerSettings { seed: 3, ..Default::default() }, truncated] {
+    let truncated = SamplingParams { top_p: 0.9, seed: 5, temperature: 1.5, ..SamplingParams::default() };
+    for settings in [SamplingParams::greedy(), SamplingParams { seed: 3, ..Default::default() }, truncated] {
         let unending = Ending { stops: vec![], steps: usize::MAX };
         let prompt = [11, 45, 78, 102];
         // What stands in the ring and in the caches before: of another text.

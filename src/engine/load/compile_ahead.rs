@@ -13,7 +13,7 @@ use super::autotune;
 use super::options::LoadOptions;
 use crate::error::{Code, Result};
 use crate::model::{KvCache, KvFormat, Logits, Transformer};
-use crate::sampler::{Choosing, Features, RING, Target};
+use crate::sampler::{Features, RING, Sampler, Target};
 use crate::tensor::{self, Context, Desc, StoredTunings};
 
 /// Tokens of the prompts that are looked at: kernels for a few tokens are others than those for many.
@@ -66,7 +66,7 @@ async fn compile(
             ring: context.zeros(Desc::u32(&[RING]))?,
         };
         if let Some(logits) = transformer.forward(&target.token, &target.state, &cache, Logits::Last)? {
-            Choosing::new(context, target.clone())?.choose(context, &logits, Features::PLAIN, 1, true)?;
+            Sampler::new(context, target.clone())?.choose(context, &logits, Features::PLAIN, 1, true)?;
         }
         for tokens in PROMPTS.into_iter().filter(|tokens| *tokens <= capacity) {
             let prompt = context.empty(Desc::u32(&[tokens]), "prompt")?;

@@ -2,12 +2,12 @@
 // its sequence moves on. A sequence that has stopped stays as it is, whatever runs ahead of its end.
 //
 // The kernel binds `settings` [rows], `state` [rows, 4] (position, step, whether it has stopped), `next_token` [rows] and
-// `ring` [rows, params.ring], and defines `params.advance`. `truncation.rs` says the same. `own` is the chooser that the kernel is.
-#import "choosers"
+// `ring` [rows, params.ring], and defines `params.advance`. `truncation.rs` says the same. `own` is the path that the kernel is.
+#import "sampler_paths"
 
 fn advance(row: u32, token: u32, own: u32) {
     let at = row * 4u;
-    let wanted = settings[row].chooser;
+    let wanted = settings[row].path;
     if state[at + 2u] != 0u || (wanted != ANY && wanted != own) {
         return;
     }

@@ -4,7 +4,7 @@ use web_time::SystemTime;
 
 use super::group;
 use crate::error::Result;
-use crate::sampler::{Dry, Mirostat, Penalties, SamplerSettings};
+use crate::sampler::{Dry, Mirostat, Penalties, SamplingParams};
 
 group! {
     /// Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`, `typical_p`,
@@ -52,9 +52,9 @@ group! {
 
 impl SamplingFields {
     /// With the penalties of the same request. Refuses what can't be sampled with.
-    pub(in crate::engine::api) fn settings(&self, penalties: Penalties, dry: Dry) -> Result<SamplerSettings> {
-        let default = SamplerSettings::default();
-        let settings = SamplerSettings {
+    pub(in crate::engine::api) fn settings(&self, penalties: Penalties, dry: Dry) -> Result<SamplingParams> {
+        let default = SamplingParams::default();
+        let settings = SamplingParams {
             temperature: self.temperature.unwrap_or(default.temperature),
             top_k: self.top_k.unwrap_or(default.top_k),
             top_p: self.top_p.unwrap_or(default.top_p),

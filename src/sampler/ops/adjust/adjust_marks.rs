@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::sampler::adjustment::{AdjustLists, BANNED, IN_WINDOW, defines, length_of, modules};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
-use crate::sampler::params::{Dry, Penalties, SamplerSettings};
+use crate::sampler::params::{Dry, Penalties, SamplingParams};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), lists [rows, WORDS] u32 (`AdjustLists`), state [rows, 4] u32 (a row's first
@@ -100,11 +100,11 @@ impl Reference for AdjustMarks {
 
 /// Changes nothing.
 pub(super) fn neutral() -> SamplerRow {
-    SamplerRow::new(&SamplerSettings::default())
+    SamplerRow::new(&SamplingParams::default())
 }
 
 pub(super) fn settings() -> Vec<SamplerRow> {
-    let row = |penalties, dry| SamplerRow::new(&SamplerSettings { penalties, dry, ..SamplerSettings::default() });
+    let row = |penalties, dry| SamplerRow::new(&SamplingParams { penalties, dry, ..SamplingParams::default() });
     let (none, no_dry) = (Penalties::default(), Dry::default());
     let all = Penalties { repetition: 0.7, frequency: 2.0, presence: 1.5, ..none };
     vec![

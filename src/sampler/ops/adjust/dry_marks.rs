@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::sampler::adjustment::{DryBreakerWords, length_of, modules};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
-use crate::sampler::params::{Dry, SamplerSettings};
+use crate::sampler::params::{Dry, SamplingParams};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's first word: its position before the step),
@@ -109,7 +109,7 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(82);
     let mut cases = Vec::new();
     let dry = settings()[3];
-    let row = |dry| SamplerRow::new(&SamplerSettings { dry, ..SamplerSettings::default() });
+    let row = |dry| SamplerRow::new(&SamplingParams { dry, ..SamplingParams::default() });
     let slow = Dry { multiplier: 0.8, base: 1.01, ..Dry::default() };
     for (vocabulary, capacity, length, different, breaker, settings) in [
         (7, 64, 40, 2, 6, dry),

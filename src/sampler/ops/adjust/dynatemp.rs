@@ -9,7 +9,7 @@ use super::top_n_sigma::cases_of;
 use crate::error::Result;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, defines, is_no_logit, key_of};
-use crate::sampler::params::SamplerSettings;
+use crate::sampler::params::SamplingParams;
 use crate::sampler::adjustment;
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
@@ -76,11 +76,11 @@ impl Reference for Dynatemp {
 }
 
 pub fn cases() -> Vec<Case> {
-    let of = |temperature, dynatemp_range, dynatemp_exponent| SamplerSettings {
+    let of = |temperature, dynatemp_range, dynatemp_exponent| SamplingParams {
         temperature,
         dynatemp_range,
         dynatemp_exponent,
-        ..SamplerSettings::default()
+        ..SamplingParams::default()
     };
     let settings = [of(1.0, 0.5, 1.0), of(0.7, 0.0, 1.0), of(0.4, 0.6, 2.0), of(1.5, 1.0, 0.5)];
     let mut cases = cases_of(&settings, &mut Rng(102));

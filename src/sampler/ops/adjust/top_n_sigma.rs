@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, defines, is_no_logit, key_of};
-use crate::sampler::params::SamplerSettings;
+use crate::sampler::params::SamplingParams;
 use crate::sampler::adjustment;
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
@@ -63,7 +63,7 @@ impl Reference for TopNSigma {
 }
 
 /// Rows of logits, some masked, each with a setting.
-pub(super) fn cases_of(settings: &[SamplerSettings], rng: &mut Rng) -> Vec<[HostTensor; 2]> {
+pub(super) fn cases_of(settings: &[SamplingParams], rng: &mut Rng) -> Vec<[HostTensor; 2]> {
     let shapes = [(1, 1), (1, 2), (1, 257), (3, 5003), (1, 32_003), (2, 128_256)];
     let case = |(index, (rows, vocabulary)): (usize, (usize, usize))| {
         let mut logit = |at: usize| {
@@ -79,7 +79,7 @@ pub(super) fn cases_of(settings: &[SamplerSettings], rng: &mut Rng) -> Vec<[Host
 }
 
 pub fn cases() -> Vec<Case> {
-    let of = |top_n_sigma| SamplerSettings { top_n_sigma, ..SamplerSettings::default() };
+    let of = |top_n_sigma| SamplingParams { top_n_sigma, ..SamplingParams::default() };
     let settings = [of(1.0), of(0.0), of(2.5)];
     let mut cases = cases_of(&settings, &mut Rng(103));
     // Nothing but what is masked; equal ones; all of them far from 0.

@@ -2,7 +2,7 @@
 //! the surprise of a token is more than is allowed now.
 
 use crate::error::Result;
-use crate::sampler::params::SamplerSettings;
+use crate::sampler::params::SamplingParams;
 use crate::sampler::band::{BAND, Band, defines, modules};
 use crate::sampler::ops::{SampleHistogram, SampleRange, SampleSplit};
 use crate::sampler::row::SamplerRow;
@@ -68,10 +68,10 @@ pub(super) struct Inputs {
 
 /// Vocabularies of several sizes and kinds, cut before and not, with settings that cut in different ways.
 pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<Inputs>> {
-    let all = SamplerRow::new(&SamplerSettings { seed: 5, ..SamplerSettings::default() });
-    let cut = SamplerSettings { top_k: 900, top_p: 0.97, temperature: 1.3, seed: 5, ..SamplerSettings::default() };
+    let all = SamplerRow::new(&SamplingParams { seed: 5, ..SamplingParams::default() });
+    let cut = SamplingParams { top_k: 900, top_p: 0.97, temperature: 1.3, seed: 5, ..SamplingParams::default() };
     let cut = SamplerRow::new(&cut);
-    let low = SamplerRow::new(&SamplerSettings { min_p: 0.01, seed: 5, ..SamplerSettings::default() });
+    let low = SamplerRow::new(&SamplingParams { min_p: 0.01, seed: 5, ..SamplingParams::default() });
     let typical = |row| SamplerRow { typical_p: 0.6, ..row };
     let excluding = |row| SamplerRow { xtc_probability: 1.0, xtc_threshold: 0.002, ..row };
     let both = |row| SamplerRow { typical_p: 0.95, xtc_probability: 0.6, ..excluding(row) };

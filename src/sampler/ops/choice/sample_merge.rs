@@ -3,8 +3,8 @@
 
 use super::sample_partial::SHARES;
 use crate::error::Result;
-use crate::sampler::params::SamplerSettings;
-use crate::sampler::chooser::Chooser;
+use crate::sampler::params::SamplingParams;
+use crate::sampler::path::SamplerPath;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{advance, by_rows};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
@@ -17,7 +17,7 @@ pub struct SampleMerge {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
     /// What the shares were chosen from: of sequences that choose otherwise nothing is changed.
-    pub own: Chooser,
+    pub own: SamplerPath,
 }
 
 const WORKGROUP: usize = 256;
@@ -54,7 +54,7 @@ impl Op for SampleMerge {
             template: include_str!("sample_merge.wgsl"),
             modules: &[
                 ("sampler_row", SamplerRow::WGSL),
-                ("choosers", Chooser::WGSL),
+                ("sampler_paths", SamplerPath::WGSL),
                 ("advance", include_str!("../../wgsl/advance.wgsl")),
             ],
             defines: vec![("SHARES", number(SHARES)), ("WORKGROUP", number(WORKGROUP))],
@@ -91,7 +91,7 @@ impl Reference for SampleMerge {
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(12);
-    let greedy = SamplerRow::new(&SamplerSettings::greedy());
+    let greedy = SamplerRow::new(&SamplingParams::greedy());
     let tokens: Vec<u32> = (0..SHARES as u32).collect();
     let ascending: Vec<f32> = (0..SHARES).map(|i| i as f32).collect();
     let last = SHARES as u32 - 1;
@@ -120,16 +120,16 @@ pub fn cases() -> Vec<Case> {
                 HostTensor::u32(&[1], &[0]),
                 HostTensor::u32(&[64], &[9; 64]),
             ];
-            Case::new(SampleMerge { advance: 1 + kind as usize * 5, own: Chooser::Whole }, inputs, 0.0)
+            Case::new(SampleMerge { advance: 1 + kind as usize * 5, own: SamplerPath::Whole }, inputs, 0.0)
         })
         .collect();
     // Sequences that go on, end with a token, after so many tokens, have ended before, and are of the other kernels.
     let settings = [
-        greedy.ending(9, &[1, 2, last - 1], Chooser::Whole),
-        greedy.ending(9, &[1, 2, last], Chooser::Any),
-        greedy.ending(8, &[], Chooser::Whole),
-        greedy.ending(9, &[last], Chooser::Whole),
-        greedy.ending(9, &[last], Chooser::Truncated),
+        greedy.ending(9, &[1, 2, last - 1], SamplerPath::Whole),
+        greedy.ending(9, &[1, 2, last], SamplerPath::Any),
+        greedy.ending(8, &[], SamplerPath::Whole),
+        greedy.ending(9, &[last], SamplerPath::Whole),
+        greedy.ending(9, &[last], SamplerPath::Truncated),
     ];
     let rows = settings.len();
     let state: Vec<u32> = (0..rows as u32).flat_map(|row| [20 + row, 7, u32::from(row == 3), row]).collect();
@@ -141,7 +141,7 @@ pub fn cases() -> Vec<Case> {
         HostTensor::u32(&[rows], &[0, 1, 2, 3, 4]),
         HostTensor::u32(&[rows, 5], &vec![9; 5 * rows]),
     ];
-    for own in [Chooser::Whole, Chooser::Banded] {
+    for own in [SamplerPath::Whole, SamplerPath::Banded] {
         cases.push(Case::new(SampleMerge { advance: 1, own }, inputs.clone(), 0.0));
     }
     cases

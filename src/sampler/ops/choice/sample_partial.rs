@@ -6,7 +6,7 @@
 //! seed gives the same tokens.
 
 use crate::error::Result;
-use crate::sampler::params::SamplerSettings;
+use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, gumbel};
 use crate::tensor::ops::PCG3D;
@@ -86,7 +86,7 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(11);
     let mut cases = Vec::new();
-    let row = |temperature, seed| SamplerRow::new(&SamplerSettings { temperature, seed, ..SamplerSettings::default() });
+    let row = |temperature, seed| SamplerRow::new(&SamplingParams { temperature, seed, ..SamplingParams::default() });
     for (vocabulary, temperature, seed) in
         [(1, 0.0, 0), (257, 0.0, 0), (5003, 0.0, 0), (262_208, 0.0, 0), (257, 1.0, 7), (32_003, 0.8, (1 << 40) | 9)]
     {

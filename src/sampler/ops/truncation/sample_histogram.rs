@@ -3,7 +3,7 @@
 
 use super::sample_range::{KINDS, SampleRange, logits, several};
 use crate::error::Result;
-use crate::sampler::params::SamplerSettings;
+use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{
     BINS, HISTOGRAM, Histogram, REST, TALLY, by_rows, defines, depth_of, groups, key_of, mass_bits, modules, weight_of,
@@ -71,17 +71,17 @@ impl Reference for SampleHistogram {
 }
 
 /// Settings that cut in different ways.
-pub(super) fn settings() -> Vec<SamplerSettings> {
-    let all = SamplerSettings { seed: 5, ..SamplerSettings::default() };
+pub(super) fn settings() -> Vec<SamplingParams> {
+    let all = SamplingParams { seed: 5, ..SamplingParams::default() };
     vec![
         all,
-        SamplerSettings { top_k: 3, seed: 1 << 40, ..all },
-        SamplerSettings { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.7, ..all },
-        SamplerSettings { top_p: 0.9, ..all },
-        SamplerSettings { top_k: 30_000, top_p: 0.5, temperature: 2.0, ..all },
-        SamplerSettings { top_p: 1e-6, ..all },
-        SamplerSettings { top_k: 5000, top_p: 0.999_999, temperature: 0.05, ..all },
-        SamplerSettings { min_p: 0.3, temperature: 1.5, ..all },
+        SamplingParams { top_k: 3, seed: 1 << 40, ..all },
+        SamplingParams { top_k: 40, top_p: 0.95, min_p: 0.05, temperature: 0.7, ..all },
+        SamplingParams { top_p: 0.9, ..all },
+        SamplingParams { top_k: 30_000, top_p: 0.5, temperature: 2.0, ..all },
+        SamplingParams { top_p: 1e-6, ..all },
+        SamplingParams { top_k: 5000, top_p: 0.999_999, temperature: 0.05, ..all },
+        SamplingParams { min_p: 0.3, temperature: 1.5, ..all },
     ]
 }
 

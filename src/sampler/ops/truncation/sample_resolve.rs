@@ -3,7 +3,7 @@
 
 use super::sample_split::{SampleSplit, split_inputs};
 use crate::error::Result;
-use crate::sampler::chooser::Chooser;
+use crate::sampler::path::SamplerPath;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{
     BORDER, Border, MAX_GROUPS, NONE, REST, advance, by_rows, candidates_of, defines, depth_of, is_no_logit,
@@ -92,7 +92,7 @@ impl SampleResolve {
         let mut ring = inputs[7].to_u32()?;
         let mut next = inputs[6].to_u32()?;
         let sequence: [&mut [u32]; 3] = [&mut state, &mut next, &mut ring];
-        advance(&row, sequence, token, self.advance as u32, Chooser::Truncated);
+        advance(&row, sequence, token, self.advance as u32, SamplerPath::Truncated);
         inputs[5].set_u32(&state);
         inputs[6].set_u32(&next);
         inputs[7].set_u32(&ring);

@@ -1,19 +1,19 @@
 //! Which kernels choose, in Rust and in WGSL.
 
-macro_rules! choosers {
+macro_rules! sampler_paths {
     ($($(#[$meta:meta])* $name:ident, $in_wgsl:ident: $number:literal;)*) => {
         /// Which kernels choose the tokens of a sequence, if those of several kinds run.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Chooser { $($(#[$meta])* $name = $number,)* }
+        pub enum SamplerPath { $($(#[$meta])* $name = $number,)* }
 
-        impl Chooser {
+        impl SamplerPath {
             /// The same as constants in WGSL.
             pub const WGSL: &str = concat!($("const ", stringify!($in_wgsl), ": u32 = ", $number, "u;\n",)*);
         }
     };
 }
 
-choosers! {
+sampler_paths! {
     /// Whichever run.
     Any, ANY: 0;
     /// `sample_merge`, from the whole vocabulary.

@@ -3,9 +3,7 @@
 //! is chosen from the whole vocabulary, which greedy is too, from what thresholds keep of it (`sampler/truncation.rs`), or from a band
 //! (`sampler/band.rs`).
 
-
 use super::adjustment::{AdjustLists, DryBreakerWords};
-use super::chooser::Chooser;
 use super::features::Features;
 use super::masking::Masking;
 use super::ops::{
@@ -13,7 +11,8 @@ use super::ops::{
     SampleMerge, SamplePartial, SampleRange, SampleResolve, SampleSplit, TypicalBand, TypicalHistogram, TypicalMoments,
     Xtc,
 };
-use super::params::SamplerSettings;
+use super::params::SamplingParams;
+use super::path::SamplerPath;
 use super::ring::RING;
 use super::row::SamplerRow;
 use super::rules::TokenRules;
@@ -24,7 +23,7 @@ use crate::tensor::{Context, Desc, Shape, Tensor};
 
 /// What choices of some sequences read and write. Rows are sequences.
 #[derive(Clone)]
-pub struct Choosing {
+pub struct Sampler {
     target: Target,
     /// [rows, WORDS] u32: `SamplerRow`.
     settings: Tensor,
@@ -60,7 +59,7 @@ fn columns(tensor: &Tensor) -> Result<usize> {
     Ok(tensor.shape().matrix()?.1)
 }
 
-impl Choosing {
+impl Sampler {
     /// For as many sequences as the target has rows.
     pub fn new(context: &Context, target: Target) -> Result<Self> {
         let rows = target.token.shape().elements();
@@ -122,7 +121,7 @@ impl Choosing {
         context: &Context,
         row: usize,
         features: Features,
-        settings: &SamplerSettings,
+        settings: &SamplingParams,
         rules: &TokenRules,
         ending: &Ending,
     ) -> Result<()> {
@@ -156,7 +155,7 @@ impl Choosing {
     }
 
     /// Lets mirostat begin, as its authors and llama.cpp do.
-    pub fn start_surprise(&self, context: &Context, row: usize, settings: &SamplerSettings) -> Result<()> {
+    pub fn start_mu(&self, context: &Context, row: usize, settings: &SamplingParams) -> Result<()> {
         match (&self.mu, settings.mirostat) {
             (Some(mu), Some(mirostat)) => context.write(mu, row, bytemuck::bytes_of(&(2.0 * mirostat.tau))),
             _ => Ok(()),
@@ -270,7 +269,7 @@ impl Choosing {
         let (settings, Target { state, token, ring }) = (&self.settings, &self.target);
         let partial = context.run(&SamplePartial, &[logits, settings, state])?;
         let [values, tokens] = &partial[..] else { bail!(Internal, "sample_partial has two outputs") };
-        let merge = SampleMerge { advance, own: Chooser::Whole };
+        let merge = SampleMerge { advance, own: SamplerPath::Whole };
         context.run(&merge, &[values, tokens, settings, state, token, ring])?;
         Ok(())
     }
@@ -318,7 +317,7 @@ impl Choosing {
         }
         let partial = context.run(&BandPartial, &[logits, settings, state, band])?;
         let [values, tokens] = &partial[..] else { bail!(Internal, "band_partial has two outputs") };
-        let merge = SampleMerge { advance, own: Chooser::Banded };
+        let merge = SampleMerge { advance, own: SamplerPath::Banded };
         context.run(&merge, &[values, tokens, settings, state, token, ring])?;
         if let Some(masses) = masses.as_ref().filter(|_| features.mirostat) {
             context.run(&MirostatUpdate, &[logits, settings, band, masses, token, mu])?;
