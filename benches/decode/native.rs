@@ -29,7 +29,10 @@ pub fn main() {
         ("plain", json!({"temperature": 0, "ignore_eos": true})),
         ("top_k 40", json!({"temperature": 1, "top_k": 40, "seed": 7, "ignore_eos": true})),
         ("JSON schema", json!({"temperature": 0, "structured_outputs": {"json": schema}})),
-        ("regular expression", json!({"temperature": 1, "seed": 5, "structured_outputs": {"regex": "([a-z]{2,9} ){200}"}})),
+        (
+            "regular expression",
+            json!({"temperature": 1, "seed": 5, "structured_outputs": {"regex": "([a-z]{2,9} ){200}"}}),
+        ),
         (
             "prompt lookup",
             json!({"temperature": 0, "ignore_eos": true, "speculation": {"type": "prompt_lookup", "min_ngram": 2}}),

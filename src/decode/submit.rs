@@ -151,7 +151,10 @@ impl Scheduler {
     /// Members that go through the model once in this submit, besides the runners.
     fn forwards(&self, wishes: &Wishes) -> Vec<usize> {
         let wants_logits = |index: &&usize| self.members[**index].sequence.logits.is_none();
-        let follows = |index: &&usize| self.members[**index].sequence.goes_on_after_single();
+        let follows = |index: &&usize| {
+            let Member { asked, sequence, .. } = &self.members[**index];
+            matches!(asked, Asked::Ready(Proposal::Single { takes_in: true, .. })) && sequence.goes_on_after_single()
+        };
         let singles = wishes.singles.iter().filter(follows);
         singles.chain(wishes.taking_in.iter().filter(wants_logits)).copied().collect()
     }
@@ -248,13 +251,13 @@ impl Scheduler {
         let context = transformer.context();
         for &index in members {
             let member = &mut self.members[index];
-            let Asked::Ready(Proposal::Single { masks, logits, reads_logits }) =
+            let Asked::Ready(Proposal::Single { masks, logits, reads_logits, takes_in }) =
                 std::mem::replace(&mut member.asked, Asked::Nothing)
             else {
                 continue;
             };
             let sequence = &mut member.sequence;
-            let is_taken_in = sequence.goes_on_after_single();
+            let is_taken_in = takes_in && sequence.goes_on_after_single();
             if let Some(logits) = logits {
                 context.write(logits_tensor(sequence)?, 0, bytemuck::cast_slice(&logits))?;
             }

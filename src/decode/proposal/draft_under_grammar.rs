@@ -54,6 +54,10 @@ impl Proposer for DraftUnderGrammar {
         // Steps that run ahead would leave nothing to draft from.
         match self.grammar.propose(sequence, pace)? {
             Proposal::Steps { .. } if sequence.in_flight > 0 => Ok(Proposal::Wait),
+            // A draft begins with the forward pass over the last token.
+            Proposal::Single { masks, logits, reads_logits, .. } => {
+                Ok(Proposal::Single { masks, logits, reads_logits, takes_in: false })
+            }
             proposal => Ok(proposal),
         }
     }

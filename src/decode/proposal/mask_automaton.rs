@@ -44,7 +44,7 @@ impl Proposer for GrammarProposer {
             Mode::StepByStep(_) if sequence.logits.is_none() => Ok(Proposal::TakeIn),
             Mode::StepByStep(_) => {
                 let masks = single(grammar, &self.grammar, sequence)?;
-                Ok(Proposal::Single { masks: Some(masks), logits: None, reads_logits: false })
+                Ok(Proposal::Single { masks: Some(masks), logits: None, reads_logits: false, takes_in: true })
             }
         }
     }

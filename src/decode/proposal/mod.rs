@@ -35,8 +35,8 @@ pub enum Proposal {
     TakeIn,
     /// The logits that follow the last token, to the host.
     ReadLogits,
-    /// One choice among the logits that are ready, and then the forward pass over what was chosen.
-    Single { masks: Option<Masks>, logits: Option<Vec<f32>>, reads_logits: bool },
+    /// One choice among the logits that are ready, and with `takes_in` the forward pass over what was chosen.
+    Single { masks: Option<Masks>, logits: Option<Vec<f32>>, reads_logits: bool, takes_in: bool },
     /// A pass over the last token and a draft, which says what the model chooses after each.
     Draft(Draft),
     /// Tokens that are certain: a pass takes them in.

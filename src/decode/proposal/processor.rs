@@ -60,7 +60,7 @@ impl Proposer for ProcessorProposer {
         let processed = async move {
             let Some(logits) = processor.process(raw, tokens, step).await? else { return Ok(Proposal::Cancel) };
             check(&logits, vocabulary, step)?;
-            Ok(Proposal::Single { masks, logits: Some(logits), reads_logits: true })
+            Ok(Proposal::Single { masks, logits: Some(logits), reads_logits: true, takes_in: true })
         };
         Ok(Proposal::Later(processed.boxed_local()))
     }
