@@ -88,5 +88,6 @@ pub fn cases() -> Vec<Case> {
     for data in [vec![f32::MIN; 300], vec![-2.5; 300], (0..300).map(|i| if i == 7 { 90.0 } else { 0.0 }).collect()] {
         cases.push([HostTensor::f32(&[1, 300], &data), SamplerRow::tensor(&[SamplerRow::new(&settings[2])])]);
     }
-    cases.into_iter().map(|inputs| Case::new(Dynatemp, inputs.into(), 1e-5)).collect()
+    // WGSL lets log be off by 2^-21 near 1, and pow multiplies that with its exponent.
+    cases.into_iter().map(|inputs| Case::new(Dynatemp, inputs.into(), 3e-5)).collect()
 }
