@@ -49,7 +49,7 @@ pub fn main() {
     }
 }
 
-/// Tokens of so many answers at once.
+/// How many tokens `count` answers have that run at once.
 fn answers(engine: &Engine, more: &Value, count: usize) -> usize {
     let runs = (0..count).map(|index| async move {
         let prompt: Vec<u32> = (0..32).map(|at| (at * 7 + index as u32 * 13) % 200 + 20).collect();

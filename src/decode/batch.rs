@@ -51,7 +51,7 @@ pub struct Batch {
     owners: Vec<Option<Owner>>,
 }
 
-/// The forward pass of so many rows, and what may follow it.
+/// The forward pass of one number of rows, and what may follow it.
 struct Recorded {
     forward: Plan,
     /// [rows, vocab_size]

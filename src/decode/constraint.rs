@@ -17,7 +17,7 @@ pub trait Constraint {
 /// What became of some tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advance {
-    /// So many of them were allowed, and are taken in.
+    /// How many of them were allowed; these are taken in.
     pub taken: usize,
     /// The only tokens that may follow, one after the other, as far as the grammar leaves no choice. They are not taken in.
     pub forced: Vec<u32>,

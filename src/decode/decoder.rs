@@ -31,7 +31,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Caches for so many sequences of `capacity` tokens. Compiles what a step takes.
+    /// Caches for `max_sequences` sequences of `capacity` tokens. Compiles what a step takes.
     pub async fn new(
         context: &Context,
         transformer: Transformer,
@@ -100,8 +100,8 @@ impl Decoder {
         }
     }
 
-    /// Lets a sequence decode, whose prompt is in the caches. `last` is the last token of the prompt with what is forced of the
-    /// answer, so many tokens. Returns the state of its grammar, too, if it has one.
+    /// Lets a sequence decode, whose prompt is in the caches. `last` is the last token of the prompt, or of the
+    /// `forced` first tokens of the answer that went in with it. Returns the state of its grammar, too, if it has one.
     pub fn start(
         self: &Rc<Self>,
         prefilled: Prefilled,

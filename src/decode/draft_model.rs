@@ -12,7 +12,7 @@ use crate::model::{KvCache, Logits, Transformer};
 use crate::sampler::{Ending, SamplingParams};
 use crate::tensor::{Context, Tensor};
 
-/// Up to so many tokens are taken in one by one, by the step that is recorded anyway.
+/// No more tokens than these are taken in one by one, by the step that is recorded anyway.
 const FEW_TOKENS: usize = 4;
 
 pub struct DraftModel {
@@ -68,7 +68,7 @@ impl DraftModel {
         Ok(Some(slot.ring().clone()))
     }
 
-    /// So many of its `draft` were right. All but the last have been taken in.
+    /// The first `count` tokens of its `draft` were right. All but the last have been taken in.
     pub fn accepted(&mut self, draft: &[u32], count: usize) {
         for token in &draft[..count.min(draft.len().saturating_sub(1))] {
             self.slot.decoded(*token);

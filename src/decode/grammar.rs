@@ -47,7 +47,7 @@ pub struct GrammarCursor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Ahead,
-    /// For so many tokens, or for good.
+    /// For a number of tokens, or for good.
     StepByStep(Option<usize>),
 }
 
