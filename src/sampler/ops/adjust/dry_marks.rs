@@ -5,9 +5,9 @@
 use super::adjust_marks::{history, neutral, settings};
 use crate::error::Result;
 use crate::sampler::adjustment::{DryBreakerWords, length_of, modules};
+use crate::sampler::params::{Dry, SamplingParams};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
-use crate::sampler::params::{Dry, SamplingParams};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's first word: its position before the step),

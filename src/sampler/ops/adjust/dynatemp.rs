@@ -7,10 +7,10 @@
 
 use super::top_n_sigma::cases_of;
 use crate::error::Result;
+use crate::sampler::adjustment;
+use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, defines, is_no_logit, key_of};
-use crate::sampler::params::SamplingParams;
-use crate::sampler::adjustment;
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`). Output: logits [rows, vocabulary], for rows with a range

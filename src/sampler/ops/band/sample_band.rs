@@ -2,9 +2,9 @@
 //! the surprise of a token is more than is allowed now.
 
 use crate::error::Result;
-use crate::sampler::params::SamplingParams;
 use crate::sampler::band::{BAND, Band, defines, modules};
 use crate::sampler::ops::{SampleHistogram, SampleRange, SampleSplit};
+use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{BORDER, Border, by_rows, least_key_of, mass_bits};
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};

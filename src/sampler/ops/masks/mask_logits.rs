@@ -103,7 +103,9 @@ impl Reference for MaskLogits {
                 let is_allowed = match table.allowed(now) {
                     Allowed::All => true,
                     Allowed::One(one) => one as usize == token,
-                    Allowed::Mask(mask) => masks[(owner * masks_of_each + mask as usize) * words + token / 32] >> (token % 32) & 1 == 1,
+                    Allowed::Mask(mask) => {
+                        masks[(owner * masks_of_each + mask as usize) * words + token / 32] >> (token % 32) & 1 == 1
+                    }
                 };
                 if !is_allowed && !logit.is_nan() {
                     *logit = f32::MIN;
