@@ -14,7 +14,7 @@ use super::grammar::MaskPlace;
 use super::proposal::Masks;
 use super::sequence::Sequence;
 use crate::error::Result;
-use crate::model::{KvCache, Logits, Transformer};
+use crate::model::{LayerStates, Logits, Transformer};
 use crate::sampler::{Features, LogprobPlans, LogprobRings, MaskTable, RING, Sampler, Target, ring_ranges};
 use crate::tensor::ops::MatVecFew;
 use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
@@ -40,7 +40,7 @@ type Owner = (u64, Features, usize);
 pub struct Batch {
     context: Context,
     transformer: Rc<Transformer>,
-    cache: KvCache,
+    states: LayerStates,
     /// Rows are sequences; the last word of a row's state is the number of its sequence in the cache.
     sampler: Sampler,
     /// [rows, 4] u32: keeps the states while a plan is recorded.
@@ -61,7 +61,12 @@ struct Recorded {
 }
 
 impl Batch {
-    pub fn new(context: &Context, transformer: Rc<Transformer>, cache: KvCache, max_sequences: usize) -> Result<Self> {
+    pub fn new(
+        context: &Context,
+        transformer: Rc<Transformer>,
+        states: LayerStates,
+        max_sequences: usize,
+    ) -> Result<Self> {
         let zeros = |dims: &[usize]| context.zeros(Desc::u32(dims));
         let target = Target {
             state: zeros(&[max_sequences, 4])?,
@@ -71,7 +76,7 @@ impl Batch {
         Ok(Self {
             context: context.clone(),
             transformer,
-            cache,
+            states,
             sampler: Sampler::new(context, target)?,
             saved: zeros(&[max_sequences, 4])?,
             logprobs: None,
@@ -100,7 +105,7 @@ impl Batch {
             bail!(Internal, "a step of {} sequences, wanted 2 to {MAX_SEQUENCES}", shape.rows);
         }
         let context = self.context.clone();
-        let (vocab_size, capacity) = (self.transformer.config().vocab_size, self.cache.capacity());
+        let (vocab_size, capacity) = (self.transformer.config().vocab_size, self.states.capacity());
         self.sampler.prepare(&context, shape.features, vocab_size, capacity)?;
         if shape.logprobs && self.logprobs.is_none() {
             self.logprobs = Some(LogprobRings::new(&context, self.owners.len())?);
@@ -121,12 +126,8 @@ impl Batch {
         if self.by_rows[shape.rows].is_none() {
             let of_rows = self.sampler.first(shape.rows)?;
             let Target { state, token, .. } = of_rows.target();
-            let (logits, forward) = context
-                .plan(|| match self.transformer.forward(token, state, &self.cache, Logits::All)? {
-                    Some(logits) => Ok(logits),
-                    None => bail!(Internal, "a step of several sequences gave no logits"),
-                })
-                .await?;
+            let (logits, forward) =
+                context.plan(|| self.transformer.forward(token, state, &self.states, Logits::All)).await?;
             self.by_rows[shape.rows] = Some(Recorded { forward, logits, choices: vec![], logprobs: vec![] });
         }
         if shape.sampled == 0 {
@@ -173,7 +174,7 @@ impl Batch {
         }
         let (step, length) = (sequence.steps + sequence.in_flight, slot.capacity() - sequence.room());
         let own = params.features();
-        self.sampler.take_row(context, row, (slot.sampler()?, 0), (step, length), own)?;
+        self.sampler.take_row(context, row, (slot.sampler(), 0), (step, length), own)?;
         if features.is_masked() && !own.is_masked() {
             self.sampler.masking()?.enter(context, row, step, MaskTable::FREE)?;
         }
@@ -184,7 +185,7 @@ impl Batch {
     pub fn store(&self, row: usize, sequence: &Sequence) -> Result<()> {
         let (step, length) = (sequence.steps + sequence.in_flight, sequence.slot.capacity() - sequence.room());
         let own = sequence.params.features();
-        sequence.slot.sampler()?.take_row(&self.context, 0, (&self.sampler, row), (step, length), own)
+        sequence.slot.sampler().take_row(&self.context, 0, (&self.sampler, row), (step, length), own)
     }
 
     /// Lets the next step of a row take in the last token of a sequence, whose slot knows where it stands.
@@ -231,7 +232,7 @@ impl Batch {
     pub fn store_logits(&self, shape: StepShape, row: usize, sequence: &Sequence) -> Result<()> {
         let logits = &self.recorded(shape.rows)?.logits;
         let width = logits.shape().matrix()?.1;
-        self.context.copy(logits, row * width..(row + 1) * width, sequence.slot.logits()?, 0)
+        self.context.copy(logits, row * width..(row + 1) * width, sequence.slot.logits(), 0)
     }
 
     /// Where the tokens of a row's steps stand, from step `first` on, with log probabilities and states of masks if they are wanted.

@@ -12,12 +12,13 @@ use super::methods::{Decided, Methods};
 use super::prefill::{Prefill, Prefilled, Prompt};
 use super::prefill_pace::PrefillPace;
 use super::proposal::draft::DraftModelHome;
+use super::saved_sequence::{self, Snapshot};
 use super::scheduler::{Progress, Scheduler, Tokens};
 use super::sequence::{Sequence, SequenceCounts, SequenceParams};
-use super::slot::{ContextShifts, PrefillResult, Slot};
+use super::slot::{ContextShifts, PrefillResult};
 use super::slots::{SlotLease, Slots};
 use crate::error::Result;
-use crate::model::{KvCache, Logits, Transformer};
+use crate::model::{LayerStates, Transformer};
 use crate::tensor::{Context, Tensor};
 
 pub struct Decoder {
@@ -31,30 +32,25 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Caches for `max_sequences` sequences of `capacity` tokens. Compiles what a step takes.
+    /// `states` are of `max_sequences` sequences of `capacity` tokens. Compiles what a step takes.
     pub async fn new(
         context: &Context,
         transformer: Transformer,
-        cache: KvCache,
+        states: LayerStates,
         capacity: usize,
         max_sequences: usize,
     ) -> Result<Rc<Self>> {
-        let mut slots = (0..max_sequences)
-            .map(|sequence| Slot::new(context, cache.sequence(sequence)?, capacity, sequence))
-            .collect::<Result<Vec<Slot>>>()?;
-        if let Some(first) = slots.first_mut() {
-            first.prepare(context, &transformer).await?;
-        }
         let transformer = Rc::new(transformer);
+        let slots = Slots::new(transformer.clone(), &states, capacity, max_sequences).await?;
         let batch = if max_sequences > 1 && transformer.is_fused() {
-            Some(Batch::new(context, transformer.clone(), cache, max_sequences)?)
+            Some(Batch::new(context, transformer.clone(), states, max_sequences)?)
         } else {
             None
         };
         Ok(Rc::new(Self {
             context: context.clone(),
             transformer,
-            slots: Rc::new(Slots::new(slots)),
+            slots: Rc::new(slots),
             scheduler: RefCell::new(Scheduler::new(batch)),
             pace: RefCell::default(),
             draft_model: Rc::default(),
@@ -67,21 +63,28 @@ impl Decoder {
     }
 
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size]. What the slot held is forgotten.
-    pub fn forward(&self, ids: &[u32]) -> Result<Tensor> {
-        let mut slot = SlotLease::new(&self.slots, &[])?;
+    pub async fn forward(&self, ids: &[u32]) -> Result<Tensor> {
+        let mut slot = SlotLease::new(&self.slots, &[]).await?;
         slot.forget();
-        let Some(logits) = slot.forward(&self.transformer, ids, Logits::All)? else {
-            bail!(Internal, "a forward pass over all tokens gave no logits")
-        };
-        self.slots.give_back(slot.into_slot()?);
+        let logits = slot.forward(&self.transformer, ids)?;
+        self.slots.give_back(slot.into_slot());
         Ok(logits)
     }
 
     /// The same pass for what the head would take, [n_tokens, n_embd].
-    pub fn states(&self, ids: &[u32]) -> Result<Tensor> {
-        let mut slot = SlotLease::new(&self.slots, &[])?;
+    pub async fn states(&self, ids: &[u32]) -> Result<Tensor> {
+        let mut slot = SlotLease::new(&self.slots, &[]).await?;
         slot.forget();
         slot.states(&self.transformer, ids)
+    }
+
+    /// Puts a sequence that was saved to a free slot. Prompts that begin with its tokens need not take those in. Returns their number.
+    pub async fn restore(&self, bytes: &[u8]) -> Result<usize> {
+        let mut slot = SlotLease::new(&self.slots, &[]).await?;
+        saved_sequence::restore(&self.transformer, &mut slot, bytes)?;
+        let tokens = slot.tokens().len();
+        self.slots.give_back(slot.into_slot());
+        Ok(tokens)
     }
 
     /// Takes a prompt in, or over from another sequence that did.
@@ -115,7 +118,7 @@ impl Decoder {
         methods.draft_model = self.draft_model.clone();
         let Prefilled { slot, result, .. } = prefilled;
         let logits = (result.logits, result.advance);
-        let mut sequence = Sequence::new(slot.into_slot()?, params, logits, last, forced);
+        let mut sequence = Sequence::new(slot.into_slot(), params, logits, last, forced);
         let step = self.scheduler.borrow().step();
         let Decided { proposer, acceptor, grammar } = match methods.decide(&mut sequence, step) {
             Ok(decided) => decided,
@@ -179,6 +182,16 @@ impl SequenceHandle {
     /// Whether nothing follows what was taken.
     pub fn is_complete(&self) -> bool {
         self.decoder.scheduler.borrow().is_complete(self.id)
+    }
+
+    /// Its tokens and what the layers keep of them, for `Decoder::restore`. It may go on meanwhile. After a context shift, only what came
+    /// before the dropped tokens is saved.
+    pub async fn save(&self) -> Result<Vec<u8>> {
+        let snapshot = match self.decoder.scheduler.borrow().sequence(self.id) {
+            Some(sequence) => Snapshot::new(&self.decoder.transformer, &sequence.slot),
+            None => bail!(Internal, "sequence {} decodes and has left", self.id),
+        };
+        snapshot.bytes(&self.decoder.context).await
     }
 
     pub fn counts(&self) -> SequenceCounts {

@@ -8,9 +8,9 @@ use web_time::Instant;
 use super::prefill_pace::PrefillPace;
 use super::slot::{Slot, common_prefix};
 use crate::error::Result;
-use crate::model::{KvCache, Logits, Transformer};
+use crate::model::{LayerStates, Transformer};
 use crate::sampler::{Ending, SamplingParams};
-use crate::tensor::{Context, Tensor};
+use crate::tensor::Tensor;
 
 /// No more tokens than these are taken in one by one, by the step that is recorded anyway.
 const FEW_TOKENS: usize = 4;
@@ -22,9 +22,9 @@ pub struct DraftModel {
 }
 
 impl DraftModel {
-    /// With a cache for one sequence of `capacity` tokens. Compiles what a step takes.
-    pub async fn new(context: &Context, transformer: Transformer, cache: KvCache, capacity: usize) -> Result<Self> {
-        let mut slot = Slot::new(context, cache, capacity, 0)?;
+    /// `states` are of one sequence of `capacity` tokens. Compiles what a step takes.
+    pub async fn new(transformer: Transformer, states: LayerStates, capacity: usize) -> Result<Self> {
+        let mut slot = Slot::new(&transformer, states, capacity, 0).await?;
         let unending = Ending { stops: vec![], steps: usize::MAX };
         slot.configure(&transformer, &SamplingParams::greedy(), &Rc::default(), &unending).await?;
         Ok(Self { transformer, slot, pace: PrefillPace::default() })
@@ -39,7 +39,8 @@ impl DraftModel {
         if sequence.len() + count > slot.capacity() || last as usize >= known {
             return Ok(None);
         }
-        slot.truncate(common_prefix(slot.tokens(), sequence));
+        let common = slot.recoverable(common_prefix(slot.tokens(), sequence));
+        slot.truncate(common);
         let missing = &sequence[slot.tokens().len()..];
         if missing.iter().any(|id| *id as usize >= known) {
             return Ok(None);
@@ -53,15 +54,18 @@ impl DraftModel {
             while done < missing.len() {
                 let begin = Instant::now();
                 let tokens = self.pace.part_of(missing.len() - done, true);
-                slot.forward(transformer, &missing[done..done + tokens], Logits::None)?;
+                slot.prefill(transformer, &missing[done..done + tokens])?;
                 done += tokens;
                 transformer.context().device().sync().await?;
                 self.pace.took(tokens, begin.elapsed());
             }
         }
         let context = transformer.context();
+        slot.settle(transformer, 0)?;
+        slot.checkpoint(context, 0)?;
         slot.resume(context, last, 0)?;
         slot.decoded(last);
+        slot.wrote(count);
         for _ in 0..count {
             slot.step(context)?;
         }

@@ -133,7 +133,7 @@ impl GrammarState {
             run: 0,
             recent_run: 2 * SHORT_RUN,
             chooses_each: sequence.params.logprobs.is_some(),
-            best_of_all: sequence.slot.chooses_best_of_all()?,
+            best_of_all: sequence.slot.chooses_best_of_all(),
         })
     }
 

@@ -16,6 +16,7 @@ mod prefill;
 mod prefill_pace;
 mod proposal;
 mod run_ahead;
+mod saved_sequence;
 mod scheduler;
 mod sequence;
 mod slot;

@@ -45,8 +45,12 @@ pub struct Prefill<'a> {
 impl Prefill<'_> {
     /// Takes a prompt in, but for the beginning that a slot already holds.
     pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Prefilled> {
+        let lease = self.lease(prompt, params).await?;
+        self.take_in(lease, prompt).await
+    }
+
+    async fn take_in(&self, mut lease: SlotLease, prompt: &Prompt<'_>) -> Result<Prefilled> {
         let tokens = prompt.tokens;
-        let mut lease = self.lease(prompt, params).await?;
         let slot = &mut *lease;
         // The last token is always taken in anew: its logits are wanted.
         let mut common = common_prefix(slot.reusable(), &tokens[..tokens.len() - 1]);
@@ -55,6 +59,7 @@ impl Prefill<'_> {
             // of them a token of the prompt takes.
             common = common.min(slot.by_passes()).min(tokens.len().saturating_sub(2));
         }
+        common = slot.recoverable(common);
         slot.truncate(common);
         let mut done = common;
         loop {
@@ -81,13 +86,16 @@ impl Prefill<'_> {
     /// Takes over what another sequence's prefill left.
     pub async fn adopt(&self, prompt: &Prompt<'_>, params: &SequenceParams, from: &PrefillResult) -> Result<Prefilled> {
         let mut lease = self.lease(prompt, params).await?;
+        if !lease.can_adopt(prompt.tokens, from) {
+            return self.take_in(lease, prompt).await;
+        }
         lease.adopt(self.transformer.context(), prompt.tokens, prompt.forced, from)?;
         let cached = prompt.tokens.len();
         Ok(Prefilled { slot: lease, result: from.clone(), cached, last_pass: None })
     }
 
     async fn lease(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<SlotLease> {
-        let mut lease = SlotLease::new(self.slots, prompt.tokens)?;
+        let mut lease = SlotLease::new(self.slots, prompt.tokens).await?;
         let slot = &mut *lease;
         slot.configure(self.transformer, &params.sampler, &params.rules, &params.ending).await?;
         if params.masked {

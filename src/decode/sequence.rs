@@ -213,6 +213,22 @@ impl Sequence {
         Ok(())
     }
 
+    /// Comes before steps are submitted: they follow what was accepted, and the states can return to where these begin.
+    pub fn settle(&mut self, transformer: &Transformer) -> Result<()> {
+        let in_flight = self.forwards_in_flight;
+        if self.slot.settle(transformer, in_flight)? {
+            self.cursor = Cursor::Host;
+        }
+        self.slot.checkpoint(transformer.context(), in_flight)
+    }
+
+    /// Steps were submitted, of which so many come back, and so many tokens are taken in by them.
+    pub fn submitted(&mut self, steps: usize, forwards: usize) {
+        self.in_flight += steps;
+        self.forwards_in_flight += forwards;
+        self.slot.wrote(forwards);
+    }
+
     /// Tells the slot's tensors where the next step begins.
     pub fn place(&mut self, context: &Context) -> Result<()> {
         if self.cursor == Cursor::Host {
@@ -231,7 +247,7 @@ impl Sequence {
             let answer_start = answer_start.saturating_sub(dropped).max(shift.sinks).min(answer_start);
             self.params.rules = Rc::new(TokenRules { answer_start, ..(*self.params.rules).clone() });
             let SequenceParams { sampler, rules, ending, .. } = &self.params;
-            self.slot.sampler()?.configure(transformer.context(), 0, features, sampler, rules, ending)?;
+            self.slot.sampler().configure(transformer.context(), 0, features, sampler, rules, ending)?;
         }
         self.cursor = Cursor::Host;
         Ok(())

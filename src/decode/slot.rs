@@ -1,16 +1,17 @@
-//! A sequence's part of the caches: its keys and values, the state that kernels read and advance, and the recorded step of one token
-//! (llama.cpp's server calls it a slot).
+//! A sequence's part of what the layers keep, the tensors that kernels read and advance, and the recorded step of one token (llama.cpp's
+//! server calls it a slot).
 //!
-//! Invariant: `tokens` are exactly the tokens whose keys and values stand in the cache from position 0 on; after a context shift
-//! without those that were dropped. Steps that ran ahead of the text's end write after them; that is overwritten before it is read.
-//! If the end is a token of the model's, they write nothing: the kernel that chooses it sets a flag in the state, and the others leave
-//! the cache and the state as they are.
+//! Invariant: `tokens` are exactly the tokens that the layers' states have seen from position 0 on; after a context shift without those
+//! that were dropped. Steps that ran ahead of the text's end have written more (`written`). Of keys and values that is overwritten before it is
+//! read, and a recurrent state is rolled back before anything follows (`settle`). If the end is a token of the model's, they write
+//! nothing: the kernel that chooses it sets a flag in the state, and the others leave all states as they are.
 
 use std::rc::Rc;
 
 use super::verification::{Draft, Verification};
 use crate::error::Result;
-use crate::model::{KvCache, Logits, Transformer};
+use crate::model::state::{self, SequenceState, Shift};
+use crate::model::{LayerStates, Logits, Transformer};
 use crate::sampler::{
     Ending, LogprobPlans, LogprobRings, RING, Sampler, Sampling, SamplingParams, Target, TokenRules, ring_ranges,
 };
@@ -19,7 +20,8 @@ use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
 pub struct Slot {
     /// Its number in the cache of all.
     pub sequence: usize,
-    cache: Rc<KvCache>,
+    /// What the layers keep: this sequence's part.
+    states: LayerStates,
     capacity: usize,
     /// [4] u32: position of the next token, step of the generation, whether it has stopped, number of the sequence in the cache.
     state: Tensor,
@@ -27,12 +29,13 @@ pub struct Slot {
     token: Tensor,
     /// [RING] u32: sampled tokens by step.
     ring: Tensor,
-    /// Recorded before the first use.
-    decode: Option<Decode>,
+    step: Step,
     verification: Verification,
     /// Log probabilities come with the tokens: of how many of the most probable ones.
     logprobs: Option<usize>,
     tokens: Vec<u32>,
+    /// Tokens that passes have been submitted for, from position 0 on: `tokens`, and what ran ahead of them.
+    written: usize,
     /// So many of them were taken in by passes over several tokens, as the tokens of a prompt are. Kernels for one token round otherwise.
     by_passes: usize,
     /// After a context shift, so many of them are as a pass over them alone would leave them: the others have seen tokens that were
@@ -62,7 +65,7 @@ pub struct ContextShifts {
 }
 
 /// The decode step of one token.
-struct Decode {
+struct Step {
     /// [1, vocab_size], which `forward` gives.
     logits: Tensor,
     forward: Plan,
@@ -72,48 +75,39 @@ struct Decode {
 }
 
 impl Slot {
-    /// `cache` has room for `capacity` tokens.
-    pub fn new(context: &Context, cache: KvCache, capacity: usize, sequence: usize) -> Result<Self> {
+    /// `states` has room for `capacity` tokens. Compiles all kernels and records the decode step.
+    pub async fn new(transformer: &Transformer, states: LayerStates, capacity: usize, sequence: usize) -> Result<Self> {
+        let context = transformer.context();
+        let state = context.tensor(&HostTensor::u32(&[4], &[0, 0, 0, sequence as u32]))?;
+        let token = context.zeros(Desc::u32(&[1]))?;
+        let ring = context.zeros(Desc::u32(&[RING]))?;
+        let (logits, forward) = context.plan(|| transformer.forward(&token, &state, &states, Logits::Last)).await?;
+        let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
+        let sampling = Sampling::new(context, logits.clone(), target, capacity).await?;
+        // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
+        let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
+        context.prepare(|| transformer.forward(&prompt, &state, &states, Logits::Last)).await?;
+        context.device().sync().await?;
         Ok(Self {
             sequence,
-            cache: Rc::new(cache),
+            states,
             capacity,
-            state: context.tensor(&HostTensor::u32(&[4], &[0, 0, 0, sequence as u32]))?,
-            token: context.zeros(Desc::u32(&[1]))?,
-            ring: context.zeros(Desc::u32(&[RING]))?,
-            decode: None,
+            state,
+            token,
+            ring,
+            step: Step { logits, forward, sampling, logprobs: None },
             verification: Verification::default(),
             logprobs: None,
             tokens: Vec::new(),
+            written: 0,
             by_passes: 0,
             unshifted: None,
             shifts: ContextShifts::default(),
         })
     }
 
-    /// Compiles all kernels and records the decode step, where that was not done yet.
-    pub async fn prepare(&mut self, context: &Context, transformer: &Transformer) -> Result<()> {
-        if self.decode.is_some() {
-            return Ok(());
-        }
-        let Self { state, token, cache, .. } = &*self;
-        let (logits, forward) = context.plan(|| transformer.forward(token, state, cache, Logits::Last)).await?;
-        let logits = logits_of(logits)?;
-        let sampling = Sampling::new(context, logits.clone(), self.target(), self.capacity).await?;
-        // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
-        let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
-        context.prepare(|| transformer.forward(&prompt, state, cache, Logits::Last)).await?;
-        context.device().sync().await?;
-        self.decode = Some(Decode { logits, forward, sampling, logprobs: None });
-        Ok(())
-    }
-
     fn target(&self) -> Target {
         Target { state: self.state.clone(), token: self.token.clone(), ring: self.ring.clone() }
-    }
-
-    fn decode(&self) -> Result<&Decode> {
-        self.decode.as_ref().ok_or_else(|| err!(Internal, "a slot is used before it was prepared"))
     }
 
     pub fn capacity(&self) -> usize {
@@ -129,16 +123,55 @@ impl Slot {
         &self.tokens[..self.unshifted.unwrap_or(usize::MAX).min(self.tokens.len())]
     }
 
-    /// Forgets what the cache holds.
+    /// Forgets what the states hold.
     pub fn forget(&mut self) {
         self.truncate(0);
     }
 
-    /// Keeps only the first `length` tokens.
+    /// Keeps only the first `length` tokens. The states follow with the next pass.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
         self.unshifted = self.unshifted.filter(|unshifted| *unshifted < length);
         self.by_passes = self.by_passes.min(length);
+    }
+
+    /// Of the first `length` tokens, those that the states can return to without another pass.
+    pub fn recoverable(&self, length: usize) -> usize {
+        if length == self.tokens.len() && self.written == length { length } else { self.states.recoverable(length) }
+    }
+
+    /// Steps were submitted that take in so many tokens.
+    pub fn wrote(&mut self, tokens: usize) {
+        self.written += tokens;
+    }
+
+    /// Comes before a pass is submitted while passes over `in_flight` tokens are: makes the states those of `tokens` again if passes ran
+    /// ahead of them that count no more.
+    /// Returns whether that was so: the tensors that say where the next step stands have to be written then.
+    pub fn settle(&mut self, transformer: &Transformer, in_flight: usize) -> Result<bool> {
+        let length = self.tokens.len();
+        if self.written == length + in_flight {
+            return Ok(false);
+        }
+        let context = transformer.context();
+        let at = self.states.recoverable(length);
+        self.states.roll_back(context, at)?;
+        self.written = at;
+        if at < length {
+            // The passes before were over the same tokens, but in other parts.
+            self.by_passes = self.by_passes.min(at);
+            self.place_at(context, at, 0)?;
+            let ids = &self.tokens[at..];
+            let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
+            transformer.append(&tokens, &self.state, &self.states)?;
+            self.written = length;
+        }
+        Ok(true)
+    }
+
+    /// Lets the states return to where they stand, with `in_flight` tokens on the way.
+    pub fn checkpoint(&self, context: &Context, in_flight: usize) -> Result<()> {
+        self.states.checkpoint(context, self.tokens.len() + in_flight)
     }
 
     /// How many tokens from the first on have keys and values that another pass over them, in whatever parts, would give to the bit.
@@ -151,8 +184,10 @@ impl Slot {
     pub fn shift(&mut self, transformer: &Transformer, sinks: usize) -> Result<usize> {
         let length = self.tokens.len();
         let dropped = (length.saturating_sub(sinks) / 2).max(1);
-        transformer.shift(&self.cache, sinks, dropped, length)?;
+        self.settle(transformer, 0)?;
+        transformer.shift(&self.states, Shift { sinks, dropped, length })?;
         self.tokens.drain(sinks..sinks + dropped);
+        self.written -= dropped;
         self.unshifted = Some(self.unshifted.unwrap_or(usize::MAX).min(sinks));
         self.by_passes = self.by_passes.min(sinks);
         self.shifts.count += 1;
@@ -180,28 +215,22 @@ impl Slot {
     ) -> Result<()> {
         let context = transformer.context();
         self.shifts = ContextShifts::default();
-        self.prepare(context, transformer).await?;
-        match &mut self.decode {
-            Some(decode) => decode.sampling.configure(context, settings, rules, ending).await,
-            None => bail!(Internal, "a slot that was prepared has no step"),
-        }
+        self.step.sampling.configure(context, settings, rules, ending).await
     }
 
     /// Lets log probabilities come with the tokens of the next generation: of so many of the most probable ones besides the chosen.
     pub async fn configure_logprobs(&mut self, context: &Context, wanted: Option<usize>) -> Result<()> {
         self.logprobs = wanted;
         let Some(wanted) = wanted else { return Ok(()) };
-        let target = self.target();
-        let Some(decode) = &mut self.decode else { bail!(Internal, "a slot is used before it was prepared") };
-        if decode.logprobs.is_none() {
-            let rings = LogprobRings::new(context, 1)?;
-            let plans = LogprobPlans::new(context, &rings, &decode.logits, &target).await?;
-            decode.logprobs = Some((rings, plans));
-        }
-        match &decode.logprobs {
-            Some((rings, _)) => rings.configure(context, &[wanted as u32]),
-            None => Ok(()),
-        }
+        let rings = match self.step.logprobs.take() {
+            Some(rings) => rings,
+            None => {
+                let rings = LogprobRings::new(context, 1)?;
+                let plans = LogprobPlans::new(context, &rings, &self.step.logits, &self.target()).await?;
+                (rings, plans)
+            }
+        };
+        self.step.logprobs.insert(rings).0.configure(context, &[wanted as u32])
     }
 
     /// Of how many of the most probable tokens log probabilities come with the tokens.
@@ -209,56 +238,101 @@ impl Slot {
         self.logprobs
     }
 
-    /// One forward pass over `ids`, appended to what the cache holds.
-    pub fn forward(&mut self, transformer: &Transformer, ids: &[u32], logits: Logits) -> Result<Option<Tensor>> {
+    /// What a pass over `ids` takes, appended to what the states hold: its tokens. The slot counts them as taken in.
+    fn begin_pass(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
         self.check(transformer, ids)?;
+        self.settle(transformer, 0)?;
         let context = transformer.context();
         self.place(context, 0)?;
         let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
-        // Where all logits are wanted, few tokens take kernels of their own.
-        if ids.len() > 1 && logits != Logits::All && self.by_passes == self.tokens.len() {
+        self.tokens.extend_from_slice(ids);
+        self.written += ids.len();
+        Ok(tokens)
+    }
+
+    /// As `begin_pass`, by the kernels of prompts.
+    fn begin_prompt_pass(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
+        let before = self.tokens.len();
+        let tokens = self.begin_pass(transformer, ids)?;
+        if ids.len() > 1 && self.by_passes == before {
             self.by_passes += ids.len();
         }
-        let logits = transformer.forward(&tokens, &self.state, &self.cache, logits)?;
-        self.tokens.extend_from_slice(ids);
-        Ok(logits)
+        Ok(tokens)
+    }
+
+    /// The logits after each of `ids`, [ids, vocab_size].
+    pub fn forward(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
+        // A small batch takes kernels of its own.
+        let tokens = self.begin_pass(transformer, ids)?;
+        transformer.forward(&tokens, &self.state, &self.states, Logits::All)
     }
 
     /// The same pass for what the head would take, [ids, n_embd].
     pub fn states(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
-        self.check(transformer, ids)?;
-        self.place(transformer.context(), 0)?;
-        let tokens = transformer.context().tensor(&HostTensor::u32(&[ids.len()], ids))?;
-        let states = transformer.states(&tokens, &self.state, &self.cache)?;
-        self.tokens.extend_from_slice(ids);
-        Ok(states)
+        let tokens = self.begin_pass(transformer, ids)?;
+        transformer.states(&tokens, &self.state, &self.states)
     }
 
     /// Takes in a part of a prompt that is not the last.
     pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<()> {
-        self.forward(transformer, ids, Logits::None).map(|_| ())
+        let tokens = self.begin_prompt_pass(transformer, ids)?;
+        transformer.append(&tokens, &self.state, &self.states)?;
+        self.checkpoint(transformer.context(), 0)
     }
 
-    /// Takes over a prompt, with `steps` tokens of the answer behind it, that another sequence's session took in.
+    /// Whether `adopt` can take over all of a prompt.
+    pub fn can_adopt(&self, prompt: &[u32], from: &PrefillResult) -> bool {
+        self.states.copyable(from.sequence, prompt.len()) == prompt.len()
+    }
+
+    /// Takes over a prompt that another sequence took in, with `steps` tokens of the answer after it.
     pub fn adopt(&mut self, context: &Context, prompt: &[u32], steps: usize, from: &PrefillResult) -> Result<()> {
         self.forget();
-        self.cache.copy_from(context, from.sequence, prompt.len())?;
+        self.states.copy_from(context, from.sequence, prompt.len())?;
         self.tokens.extend_from_slice(prompt);
+        self.written = prompt.len();
         self.by_passes = from.by_passes;
         self.place_at(context, prompt.len() - from.advance, steps as u32)
     }
 
+    /// What the layers keep of this sequence.
+    pub fn layer_states(&self) -> &LayerStates {
+        &self.states
+    }
+
+    /// Lets the slot hold tokens whose states were saved (`state::save`). After an error it holds nothing.
+    pub fn restore(&mut self, transformer: &Transformer, ids: Vec<u32>, by_passes: usize, bytes: &[u8]) -> Result<()> {
+        self.forget();
+        // What it held is gone, whatever comes of this.
+        self.written = usize::MAX;
+        if ids.len() > self.capacity {
+            bail!(
+                ContextLengthExceeded,
+                "{} tokens were saved, and the context holds {}; load with a larger contextLength",
+                ids.len(),
+                self.capacity
+            );
+        }
+        if let Some(id) = ids.iter().find(|id| **id as usize >= transformer.config().vocab_size) {
+            bail!(InvalidFile, "token id {id} was saved, and the vocabulary has {}", transformer.config().vocab_size);
+        }
+        state::restore(transformer.context(), &self.states, ids.len(), bytes)?;
+        self.written = ids.len();
+        self.by_passes = by_passes.min(ids.len());
+        self.tokens = ids;
+        Ok(())
+    }
+
     /// Lets choices among what a mask leaves follow; after `configure`.
     pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
-        match &mut self.decode {
-            Some(decode) => decode.sampling.prepare_masks(context).await,
-            None => bail!(Internal, "a slot is used before it was prepared"),
-        }
+        self.step.sampling.prepare_masks(context).await
     }
 
     /// One pass over `ids`, whose logits a choice is to be made from; it is step `step`.
     pub fn pass(&mut self, transformer: &Transformer, ids: &[u32], step: usize) -> Result<Tensor> {
-        let logits = logits_of(self.forward(transformer, ids, Logits::Last)?)?;
+        let tokens = self.begin_prompt_pass(transformer, ids)?;
+        let logits = transformer.forward(&tokens, &self.state, &self.states, Logits::Last)?;
+        self.checkpoint(transformer.context(), 0)?;
         // The pass left the state as it was, at step 0: the choice moves it on.
         if step > 0 {
             self.place_at(transformer.context(), self.tokens.len() - ids.len(), step as u32)?;
@@ -268,7 +342,7 @@ impl Slot {
 
     /// Chooses after a pass over `ids` tokens: from all tokens, or from what the state of the step allows.
     pub fn choose_after(&self, context: &Context, logits: &Tensor, ids: usize, masked: bool) -> Result<()> {
-        let Decode { sampling, logprobs, .. } = self.decode()?;
+        let Step { sampling, logprobs, .. } = &self.step;
         let choose = || sampling.record(context, logits, ids, &self.tokens, masked);
         match logprobs {
             Some((rings, _)) if self.logprobs.is_some() => rings.around(context, logits, &self.target(), choose),
@@ -278,12 +352,12 @@ impl Slot {
 
     /// The first half of a decode step: takes in the token that was chosen last, where state and token say so.
     pub fn forward_step(&self, context: &Context) -> Result<()> {
-        context.replay(&self.decode()?.forward)
+        context.replay(&self.step.forward)
     }
 
     /// The second half: chooses from all tokens, or from what the state of the step allows.
     pub fn choose_step(&self, context: &Context, masked: bool) -> Result<()> {
-        let Decode { sampling, logprobs, .. } = self.decode()?;
+        let Step { sampling, logprobs, .. } = &self.step;
         let choose = || sampling.replay(context, masked);
         match logprobs {
             Some((_, plans)) if self.logprobs.is_some() => plans.around(context, choose),
@@ -292,8 +366,8 @@ impl Slot {
     }
 
     /// Whether fewer allowed tokens change nothing as long as the chosen one is among them.
-    pub fn chooses_best_of_all(&self) -> Result<bool> {
-        Ok(self.decode()?.sampling.is_best_of_all())
+    pub fn chooses_best_of_all(&self) -> bool {
+        self.step.sampling.is_best_of_all()
     }
 
     /// Whether drafts of `count` tokens can be verified at once.
@@ -302,40 +376,46 @@ impl Slot {
     }
 
     /// What recording passes that verify drafts takes: everything of it outlives the slot's borrow. `keep_verification` takes it back.
-    pub fn lend_verification(&mut self, context: &Context) -> Result<(Verification, Tensor, Rc<KvCache>)> {
-        // Recording runs a pass: it may write after the tokens only.
+    pub fn lend_verification(&mut self, context: &Context) -> Result<(Verification, Tensor, LayerStates)> {
+        // Recording runs a pass: it may write after the tokens only, and of a sequence that has stopped nothing else moves.
         self.place(context, 0)?;
-        Ok((std::mem::take(&mut self.verification), self.state.clone(), self.cache.clone()))
+        context.write(&self.state, 2, bytemuck::bytes_of(&1u32))?;
+        Ok((std::mem::take(&mut self.verification), self.state.clone(), self.states.clone()))
     }
 
     pub fn keep_verification(&mut self, verification: Verification) {
         self.verification = verification;
     }
 
-    /// One pass over a token that follows what the cache holds, and a draft. What is to be read: the greedy token after each, and the
+    /// Comes before `verify`: the states can return to where it begins.
+    pub fn begin_verification(&mut self, transformer: &Transformer, last: u32, draft: &Draft) -> Result<()> {
+        self.check(transformer, &[&[last], draft.known()].concat())?;
+        let context = transformer.context();
+        self.settle(transformer, 0)?;
+        self.checkpoint(context, 0)?;
+        self.place(context, 0)
+    }
+
+    /// One pass over a token that follows what the states hold, and a draft. What is to be read: the greedy token after each, and the
     /// tokens that it took in. The caller says which of them count, by `decoded`.
     pub fn verify(
         &self,
-        transformer: &Transformer,
+        context: &Context,
         last: u32,
         draft: &Draft,
     ) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
-        self.check(transformer, &[&[last], draft.known()].concat())?;
-        let length = self.tokens.len() + 1 + draft.len();
-        if length > self.capacity {
-            bail!(Internal, "a draft up to token {length} of {}", self.capacity);
-        }
-        self.place(transformer.context(), 0)?;
-        self.verification.run(transformer.context(), last, draft)
+        self.verification.run(context, last, draft)
     }
 
     /// Takes a token in without asking what follows.
     pub fn take_in(&mut self, transformer: &Transformer, token: u32) -> Result<()> {
         self.check(transformer, &[token])?;
         let context = transformer.context();
+        self.settle(transformer, 0)?;
         self.resume(context, token, 0)?;
-        context.replay(&self.decode()?.forward)?;
+        context.replay(&self.step.forward)?;
         self.tokens.push(token);
+        self.written += 1;
         Ok(())
     }
 
@@ -347,7 +427,7 @@ impl Slot {
     /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
     pub fn resume(&self, context: &Context, token: u32, step: usize) -> Result<()> {
         self.place(context, step as u32)?;
-        self.decode()?.sampling.set_text(context, &self.tokens)?;
+        self.step.sampling.set_text(context, &self.tokens)?;
         context.write(&self.token, 0, bytemuck::bytes_of(&token))
     }
 
@@ -358,13 +438,13 @@ impl Slot {
     }
 
     /// What a decode step chooses from, [1, vocab_size].
-    pub fn logits(&self) -> Result<&Tensor> {
-        Ok(&self.decode()?.logits)
+    pub fn logits(&self) -> &Tensor {
+        &self.step.logits
     }
 
     #[cfg(test)]
     pub(super) fn tensors(&self, layers: usize) -> Vec<&Tensor> {
-        let caches = (0..layers).map(|layer| self.cache.layer(layer)).flat_map(|(k, v)| [k, v]);
+        let caches = (0..layers).map(|layer| self.states.kv().layer(layer)).flat_map(|(k, v)| [k, v]);
         [&self.state, &self.token, &self.ring].into_iter().chain(caches).collect()
     }
 
@@ -378,14 +458,14 @@ impl Slot {
     }
 
     /// What its choices read and write, in one row.
-    pub fn sampler(&self) -> Result<&Sampler> {
-        Ok(self.decode()?.sampling.sampler())
+    pub fn sampler(&self) -> &Sampler {
+        self.step.sampling.sampler()
     }
 
     /// Where the tokens of `steps` steps from `first` on stand, and their log probabilities if they are wanted: `sampled` reads it.
     pub fn token_ranges(&self, first: usize, steps: usize) -> Vec<(&Tensor, std::ops::Range<usize>)> {
         let mut ranges: Vec<_> = ring_ranges(first, steps).map(|range| (&self.ring, range)).collect();
-        if let (Some(_), Some(Decode { logprobs: Some((rings, _)), .. })) = (self.logprobs, &self.decode) {
+        if let (Some(_), Some((rings, _))) = (self.logprobs, &self.step.logprobs) {
             ranges.extend(rings.ranges(0, first, steps));
         }
         ranges
@@ -419,10 +499,6 @@ impl Slot {
         }
         Ok(())
     }
-}
-
-fn logits_of(logits: Option<Tensor>) -> Result<Tensor> {
-    logits.ok_or_else(|| err!(Internal, "there are no logits to sample from"))
 }
 
 /// How many tokens two sequences begin with in common.

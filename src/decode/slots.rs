@@ -1,4 +1,4 @@
-//! The slots of a model's caches that nobody uses, and leases of them.
+//! The slots that nobody uses, and leases of them.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -6,24 +6,73 @@ use std::rc::Rc;
 
 use super::slot::{Slot, common_prefix};
 use crate::error::Result;
+use crate::model::{LayerStates, Transformer};
+
+/// A slot that waits for a sequence.
+enum Free {
+    /// Its steps are recorded when it is first used.
+    New {
+        states: LayerStates,
+        sequence: usize,
+    },
+    Used(Box<Slot>),
+}
+
+impl Free {
+    fn reusable(&self) -> &[u32] {
+        match self {
+            Self::New { .. } => &[],
+            Self::Used(slot) => slot.reusable(),
+        }
+    }
+}
 
 /// Slots wait here for a sequence. The one that was given back last is the last.
 pub struct Slots {
-    free: RefCell<Vec<Slot>>,
+    transformer: Rc<Transformer>,
+    capacity: usize,
+    free: RefCell<Vec<Free>>,
     max_sequences: usize,
 }
 
 impl Slots {
-    pub fn new(slots: Vec<Slot>) -> Self {
-        Self { max_sequences: slots.len(), free: RefCell::new(slots) }
+    /// Slots for `max_sequences` sequences of `capacity` tokens. The steps of the first are recorded at once.
+    pub async fn new(
+        transformer: Rc<Transformer>,
+        states: &LayerStates,
+        capacity: usize,
+        max_sequences: usize,
+    ) -> Result<Self> {
+        let mut free = Vec::with_capacity(max_sequences);
+        for sequence in 0..max_sequences {
+            let states = states.sequence(sequence)?;
+            free.push(if sequence == 0 {
+                Free::Used(Box::new(Slot::new(&transformer, states, capacity, sequence).await?))
+            } else {
+                Free::New { states, sequence }
+            });
+        }
+        Ok(Self { transformer, capacity, free: RefCell::new(free), max_sequences })
     }
 
-    /// The slot that holds most of the beginning of a prompt; among equals the one that was used longest ago.
-    pub fn take(&self, prompt: &[u32]) -> Result<Slot> {
-        let mut slots = self.free.borrow_mut();
-        let best = (0..slots.len()).rev().max_by_key(|index| common_prefix(slots[*index].reusable(), prompt));
-        match best {
-            Some(index) => Ok(slots.remove(index)),
+    /// The slot that holds most of the beginning of a prompt; among equals one whose steps are recorded, and then the one that was used
+    /// longest ago.
+    pub async fn take(&self, prompt: &[u32]) -> Result<Slot> {
+        let taken = {
+            let mut free = self.free.borrow_mut();
+            let key =
+                |index: &usize| (common_prefix(free[*index].reusable(), prompt), matches!(free[*index], Free::Used(_)));
+            let best = (0..free.len()).rev().max_by_key(key);
+            best.map(|index| free.remove(index))
+        };
+        match taken {
+            Some(Free::Used(slot)) => Ok(*slot),
+            Some(Free::New { states, sequence }) => {
+                let back = NewAgain { slots: self, of: Some((states.clone(), sequence)) };
+                let slot = Slot::new(&self.transformer, states, self.capacity, sequence).await?;
+                back.keep();
+                Ok(slot)
+            }
             None => bail!(
                 InvalidRequest,
                 "as many generations run on this engine as it was loaded for ({}); wait for one, cancel one, or load with a \
@@ -34,12 +83,32 @@ impl Slots {
     }
 
     pub fn give_back(&self, slot: Slot) {
-        self.free.borrow_mut().push(slot);
+        self.free.borrow_mut().push(Free::Used(Box::new(slot)));
     }
 
     /// Whether another sequence can begin now.
     pub fn has_free(&self) -> bool {
         !self.free.borrow().is_empty()
+    }
+}
+
+/// Gives a slot back whose steps could not be recorded, or nobody waited for.
+struct NewAgain<'a> {
+    slots: &'a Slots,
+    of: Option<(LayerStates, usize)>,
+}
+
+impl NewAgain<'_> {
+    fn keep(mut self) {
+        self.of = None;
+    }
+}
+
+impl Drop for NewAgain<'_> {
+    fn drop(&mut self) {
+        if let Some((states, sequence)) = self.of.take() {
+            self.slots.free.borrow_mut().insert(0, Free::New { states, sequence });
+        }
     }
 }
 
@@ -51,13 +120,16 @@ pub struct SlotLease {
 
 impl SlotLease {
     /// The slot that holds most of the beginning of a prompt.
-    pub fn new(slots: &Rc<Slots>, prompt: &[u32]) -> Result<Self> {
-        Ok(Self { slot: Some(slots.take(prompt)?), slots: slots.clone() })
+    pub async fn new(slots: &Rc<Slots>, prompt: &[u32]) -> Result<Self> {
+        Ok(Self { slot: Some(slots.take(prompt).await?), slots: slots.clone() })
     }
 
     /// The slot, for somebody who gives it back in another way.
-    pub fn into_slot(mut self) -> Result<Slot> {
-        self.slot.take().ok_or_else(|| err!(Internal, "a slot was taken twice"))
+    pub fn into_slot(mut self) -> Slot {
+        match self.slot.take() {
+            Some(slot) => slot,
+            None => unreachable!("a lease has its slot until it is consumed"),
+        }
     }
 }
 

@@ -96,6 +96,9 @@ impl Scheduler {
         if self.prepare_batch(shape, steps) {
             return Ok(true);
         }
+        for index in wishes.runners.iter().chain(&forwards) {
+            self.members[*index].sequence.settle(transformer)?;
+        }
         let mut reading = Reading::default();
         self.choose_singles(transformer, &wishes.singles, &mut reading)?;
         for &index in &forwards {
@@ -270,13 +273,12 @@ impl Scheduler {
             let sequence = &member.sequence;
             let mut ranges = sequence.slot.token_ranges(step, 1);
             if reads_logits {
-                let logits = sequence.slot.logits()?;
+                let logits = sequence.slot.logits();
                 ranges.push((logits, 0..logits.shape().elements()));
             }
             reading.add(member, kind, forwards, ranges);
             let sequence = &mut member.sequence;
-            sequence.in_flight += 1;
-            sequence.forwards_in_flight += forwards;
+            sequence.submitted(1, forwards);
             if is_taken_in {
                 sequence.logits = NextLogits::Step;
             }
@@ -339,8 +341,7 @@ impl Scheduler {
             let ranges = batch.ranges(row, first, together, logprobs.is_some(), masked)?;
             reading.add(member, kind, together, ranges);
             let sequence = &mut member.sequence;
-            sequence.in_flight += together;
-            sequence.forwards_in_flight += together;
+            sequence.submitted(together, together);
             if !goes_on_alone {
                 member.asked = Asked::Nothing;
             }
@@ -419,8 +420,7 @@ impl Scheduler {
         let kind = PartKind::Steps { first, steps, logprobs };
         let ranges = slot_ranges(&member.sequence, first, steps, masks.is_some())?;
         reading.add(member, kind, steps, ranges);
-        member.sequence.in_flight += steps;
-        member.sequence.forwards_in_flight += steps;
+        member.sequence.submitted(steps, steps);
         Ok(())
     }
 
@@ -432,6 +432,7 @@ impl Scheduler {
             let sequence = &mut member.sequence;
             if sequence.logits.is_none() {
                 sequence.took_in_last();
+                sequence.slot.wrote(1);
                 sequence.logits = NextLogits::Step;
             }
             if matches!(proposal, Proposal::ReadLogits) {
@@ -452,12 +453,12 @@ impl Scheduler {
             };
             // The slot's tensors say where the pass stands, and not where the next step does.
             member.sequence.cursor = Cursor::Host;
-            let sequence = &member.sequence;
-            let ranges = sequence.slot.verify(transformer, sequence.last, &draft)?;
             let forwards = 1 + Draft::len(&draft);
+            let last = member.sequence.last;
+            member.sequence.slot.begin_verification(transformer, last, &draft)?;
+            let ranges = member.sequence.slot.verify(transformer.context(), last, &draft)?;
             reading.add(member, PartKind::Draft, forwards, ranges);
-            member.sequence.in_flight += 1;
-            member.sequence.forwards_in_flight += forwards;
+            member.sequence.submitted(1, forwards);
         }
         Ok(())
     }
@@ -470,7 +471,7 @@ fn is_masked(asked: &Asked) -> bool {
 /// Tells a slot's masks what the automaton knows now.
 fn mask_slot(context: &Context, sequence: &Sequence, masks: Option<&Masks>) -> Result<()> {
     let Some(masks) = masks else { return Ok(()) };
-    let masking = sequence.slot.sampler()?.masking()?;
+    let masking = sequence.slot.sampler().masking()?;
     masks.grammar.borrow_mut().upload(context, masking, MaskPlace::Slot)?;
     match masks.enter {
         Some(state) => masking.enter(context, 0, sequence.steps, state),
@@ -482,7 +483,7 @@ fn mask_slot(context: &Context, sequence: &Sequence, masks: Option<&Masks>) -> R
 fn logits_tensor(sequence: &Sequence) -> Result<&Tensor> {
     match &sequence.logits {
         NextLogits::Pass(logits, _) => Ok(logits),
-        NextLogits::Step => sequence.slot.logits(),
+        NextLogits::Step => Ok(sequence.slot.logits()),
         NextLogits::None => bail!(Internal, "a choice without logits"),
     }
 }
@@ -502,7 +503,7 @@ fn choose(context: &Context, sequence: &mut Sequence, masked: bool) -> Result<()
 fn slot_ranges(sequence: &Sequence, first: usize, steps: usize, masked: bool) -> Result<Vec<(&Tensor, Range<usize>)>> {
     let mut ranges = sequence.slot.token_ranges(first, steps);
     if masked {
-        ranges.extend(sequence.slot.sampler()?.masking()?.ranges(0, first, steps));
+        ranges.extend(sequence.slot.sampler().masking()?.ranges(0, first, steps));
     }
     Ok(ranges)
 }

@@ -1,10 +1,8 @@
 //! Passes that verify a draft: the tokens go through the model at once, and it says which one it would have chosen after each (greedy).
 //! Recorded once for each number of tokens.
 
-use std::rc::Rc;
-
 use crate::error::Result;
-use crate::model::{KvCache, Logits, Transformer};
+use crate::model::{LayerStates, Logits, Transformer};
 use crate::tensor::ops::{Argmax, MatVecFew};
 use crate::tensor::{Context, Desc, Plan, Tensor};
 
@@ -61,7 +59,7 @@ impl Verification {
         &mut self,
         transformer: &Transformer,
         state: &Tensor,
-        cache: &Rc<KvCache>,
+        states: &LayerStates,
         n: usize,
     ) -> Result<()> {
         let context = transformer.context();
@@ -70,10 +68,7 @@ impl Verification {
         };
         let tokens = context.zeros(Desc::u32(&[n]))?;
         let (greedy, plan) = context
-            .plan(|| match transformer.forward(&tokens, state, cache, Logits::All)? {
-                Some(logits) => context.run1(&Argmax, &[&logits]),
-                None => bail!(Internal, "a pass over all tokens gave no logits"),
-            })
+            .plan(|| context.run1(&Argmax, &[&transformer.forward(&tokens, state, states, Logits::All)?]))
             .await?;
         *recorded = Some(Recorded { tokens, greedy, plan });
         Ok(())

@@ -117,7 +117,7 @@ impl Engine {
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
     /// forgotten.
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
-        let tensor = self.0.decoder()?.forward(ids)?;
+        let tensor = self.0.decoder()?.forward(ids).await?;
         self.0.context.device().flush();
         Ok(EngineTensor { context: self.0.context.clone(), tensor })
     }
@@ -125,6 +125,13 @@ impl Engine {
     /// Where the grammar engine comes from, for requests that want structured output. Without it they are refused.
     pub fn set_grammars(&self, loader: Rc<dyn GrammarLoader>) {
         self.0.grammars.set_loader(loader);
+    }
+
+    /// Takes over a sequence that [`Generation::save`](super::Generation::save) gave, of the same model with the same caches: prompts that
+    /// begin with its tokens need not take those in. Returns their number. Bytes of another model, or damaged ones, are
+    /// `invalid_file`, and change nothing but what the slot held that was used longest ago.
+    pub async fn restore(&self, bytes: &[u8]) -> Result<usize> {
+        self.0.decoder()?.restore(bytes).await
     }
 
     /// Frees everything on the GPU. What runs is rejected; later calls end in `disposed`.

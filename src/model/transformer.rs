@@ -2,6 +2,7 @@
 //! model's name. What a layer is stands in `layer.rs`; one token goes through it by the ops of `decode.rs` and many by those of
 //! `prefill.rs`, or both by those of `unfused.rs`.
 
+use super::Weights;
 use super::config::Config;
 use super::decode::Decode;
 use super::fused::{Fused, FusedPass};
@@ -10,8 +11,8 @@ use super::matrix::Matrix;
 use super::norm::Norm;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
+use super::state::{KvCache, KvFormat, LayerStates, RecurrentLayer, RecurrentStates};
 use super::unfused::{Tokens, Unfused};
-use super::{KvCache, Weights};
 use crate::error::Result;
 use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap, Splits};
 use crate::tensor::{Context, Tensor};
@@ -25,6 +26,8 @@ pub struct Transformer {
     layers: Vec<Layer>,
     /// If the ops of a layer can be fused.
     fused: Option<Fused>,
+    /// What a layer does besides, by the number of that layer.
+    recurrent: Vec<(usize, Box<dyn RecurrentLayer>)>,
     positions: Option<Matrix>, // [context_length, n_embd]
     output_norm: Norm,         // [n_embd]
     output: Matrix,            // [vocab_size, n_embd]; the embedding again when tied
@@ -40,8 +43,6 @@ const LONG: usize = 128;
 /// Whose logits a forward pass computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
-    /// Of no token: the pass only fills the KV cache.
-    None,
     Last,
     All,
 }
@@ -83,6 +84,7 @@ impl Transformer {
             token_embedding,
             layers,
             fused,
+            recurrent: Vec::new(),
             positions: weights.optional_matrix("position_embd.weight"),
             output_norm,
             output,
@@ -92,6 +94,19 @@ impl Transformer {
             parameters: weights.parameters(),
             config,
         })
+    }
+
+    /// The same model with a recurrent layer at the end of its layer `index`.
+    pub fn with_recurrent(mut self, index: usize, layer: Box<dyn RecurrentLayer>) -> Self {
+        self.recurrent.push((index, layer));
+        self
+    }
+
+    /// Memory for what its layers keep of `capacity` tokens, or a little more, of each of some sequences.
+    pub fn layer_states(&self, capacity: usize, sequences: usize, format: KvFormat) -> Result<LayerStates> {
+        let recurrent: Vec<usize> = self.recurrent.iter().map(|(_, layer)| layer.state_len()).collect();
+        let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
+        Ok(LayerStates::new(kv, RecurrentStates::new(&self.context, &recurrent, sequences)?))
     }
 
     pub fn config(&self) -> &Config {
@@ -158,8 +173,8 @@ impl Transformer {
 
     /// Records one forward pass over `tokens` [n], as [`Transformer::forward`], and returns what the head would take: the residual
     /// stream after the last norm, [n, n_embd].
-    pub fn states(&self, tokens: &Tensor, state: &Tensor, cache: &KvCache) -> Result<Tensor> {
-        let x = self.many(tokens, state, cache, false)?;
+    pub fn states(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<Tensor> {
+        let x = self.many(tokens, state, states, false)?;
         self.output_norm.run(&self.context, &x)
     }
 
@@ -171,21 +186,17 @@ impl Transformer {
     ///
     /// Nothing in it depends on the position but what kernels read from `state`, so the commands for one token are the same
     /// at every step.
-    pub fn forward(&self, tokens: &Tensor, state: &Tensor, cache: &KvCache, logits: Logits) -> Result<Option<Tensor>> {
+    pub fn forward(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, logits: Logits) -> Result<Tensor> {
         let n = tokens.shape().elements();
         if let (1, Some(fused)) = (n, &self.fused) {
-            let ops = Decode(self.fused_pass(fused, state, cache));
-            let x = self.through_layers(&ops, self.embed(tokens, state, true)?)?; // [1, n_embd] in SoA
-            return match logits {
-                Logits::None => Ok(None),
-                _ => Ok(Some(self.finish_logits(ops.logits(&x, &self.output_norm, &self.output)?)?)),
-            };
+            let ops = Decode(self.fused_pass(fused, state, states.kv()));
+            let x = self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true)?; // [1, n_embd] in SoA
+            return self.finish_logits(ops.logits(&x, &self.output_norm, &self.output)?);
         }
-        // The kernels for a small batch are compiled for each number of tokens. That pays where drafts are verified, whose
+        // The kernels for a small batch are compiled for each number of tokens. That pays if drafts are verified, whose
         // logits are all wanted, and not for the short rest of a prompt.
-        let x = self.many(tokens, state, cache, logits == Logits::All && MatVecFew::takes(n))?; // [n, n_embd]
+        let x = self.many(tokens, state, states, logits == Logits::All && MatVecFew::takes(n))?; // [n, n_embd]
         let x = match logits {
-            Logits::None => return Ok(None),
             Logits::Last if n > 1 => self.context.run1(&SliceRows { first: n - 1, count: 1 }, &[&x])?, // [1, n_embd]
             _ => x,
         };
@@ -201,23 +212,37 @@ impl Transformer {
                 self.output.multiply(&self.context, ops::linear(rows), &[&h])?
             }
         }; // [rows, vocab_size]
-        Ok(Some(self.finish_logits(logits)?))
+        self.finish_logits(logits)
+    }
+
+    /// The same pass without the head: it only appends to the states.
+    pub fn append(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<()> {
+        match &self.fused {
+            Some(fused) if tokens.shape().elements() == 1 => {
+                let ops = Decode(self.fused_pass(fused, state, states.kv()));
+                self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true)
+            }
+            _ => self.many(tokens, state, states, false),
+        }
+        .map(|_| ())
     }
 
     /// The residual stream of `tokens` [n] after the last layer, [n, n_embd]. `small_batch` counts where ops are fused, and takes no more
     /// tokens than `MatVecFew` does.
-    fn many(&self, tokens: &Tensor, state: &Tensor, cache: &KvCache, small_batch: bool) -> Result<Tensor> {
+    fn many(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, small_batch: bool) -> Result<Tensor> {
         let x = self.embed(tokens, state, false)?; // [n, n_embd]
         match &self.fused {
             Some(fused) => {
-                let pass = self.fused_pass(fused, state, cache);
-                self.through_layers(&Prefill { pass, precision: self.precision, small_batch }, x)
+                let pass = self.fused_pass(fused, state, states.kv());
+                let ops = Prefill { pass, precision: self.precision, small_batch };
+                self.through_layers(&ops, x, (state, states), false)
             }
             None => {
                 let (context, config) = (&self.context, &self.config);
                 let product = ops::linear(tokens.shape().elements());
-                let tokens = Tokens::After { cache, state };
-                self.through_layers(&Unfused { context, config, ropes: &self.ropes, tokens, product }, x)
+                let tokens = Tokens::After { cache: states.kv(), state };
+                let ops = Unfused { context, config, ropes: &self.ropes, tokens, product };
+                self.through_layers(&ops, x, (state, states), false)
             }
         }
     }
@@ -227,10 +252,23 @@ impl Transformer {
         FusedPass { context: &self.context, config: &self.config, fused, cache, state, splits }
     }
 
-    fn through_layers(&self, ops: &impl LayerOps, mut x: Tensor) -> Result<Tensor> {
+    /// The residual stream `x` after the last layer; `soa` says how it lies.
+    fn through_layers(
+        &self,
+        ops: &impl LayerOps,
+        mut x: Tensor,
+        (state, states): (&Tensor, &LayerStates),
+        soa: bool,
+    ) -> Result<Tensor> {
         let is_long = self.is_fused() && x.shape().dims()[0] >= LONG;
         for (index, layer) in self.layers.iter().enumerate() {
             x = layer.run(ops, &x)?;
+            for (number, (_, recurrent)) in self.recurrent.iter().enumerate().filter(|(_, (of, _))| *of == index) {
+                let Some(of_layer) = states.recurrent().layer(number) else {
+                    bail!(Internal, "the states have no recurrent layer {number}")
+                };
+                recurrent.run(&self.context, &x, soa, state, of_layer)?;
+            }
             if is_long && (index + 1).is_power_of_two() {
                 // The GPU works while other layers are recorded: about as many as it has been given, so that it never waits and
                 // there are few submits.

@@ -1,7 +1,6 @@
 //! The layers of a model run one op at a time: encoders, models with what the fused ops don't compute or whose matrices can't be
 //! joined, and the reference that `decode.rs` and `prefill.rs` are held to.
 
-use super::KvCache;
 use super::arch::RopeKind;
 use super::config::Config;
 use super::layer::{Layer, LayerOps};
@@ -9,6 +8,7 @@ use super::linear::Linear;
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use super::rope::RopeTensor;
+use super::state::KvCache;
 use crate::error::Result;
 use crate::tensor::ops::{
     Add, Attention, AttentionSpans, CombineExperts, KvAppend, Rope, RopePositions, Scale, SliceColumns, Swiglu,

@@ -12,7 +12,7 @@ use rillm::model::arch::{ARCHS, Need, expected_tensors};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvFormat, LayerStates, Layout, Logits, Precision, Transformer, Weights};
 use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, DeviceOptions, HostTensor, Tensor};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn read(folder: &Path) -> Golden {
 struct Loaded {
     context: Context,
     transformer: Transformer,
-    cache: KvCache,
+    cache: LayerStates,
 }
 
 impl Loaded {
@@ -89,7 +89,7 @@ impl Loaded {
                 .unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
             assert_eq!(transformer.is_fused(), joined && !UNFUSED.contains(&model), "{model}/{file}");
-            let cache = KvCache::new(context, transformer.config(), capacity, 1, KvFormat::F32).unwrap();
+            let cache = transformer.layer_states(capacity, 1, KvFormat::F32).unwrap();
             Loaded { context: context.clone(), transformer, cache }
         })
     }
@@ -103,7 +103,7 @@ impl Loaded {
     fn pass(&self, ids: &[u32], position: usize, which: Logits) -> Vec<f32> {
         let state = self.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0])).unwrap();
         let tokens = self.context.tensor(&HostTensor::u32(&[ids.len()], ids)).unwrap();
-        let logits: Tensor = self.transformer.forward(&tokens, &state, &self.cache, which).unwrap().unwrap();
+        let logits: Tensor = self.transformer.forward(&tokens, &state, &self.cache, which).unwrap();
         pollster::block_on(self.context.readback(&[&logits])).unwrap()[0].to_f32().unwrap()
     }
 }
@@ -387,8 +387,8 @@ fn an_f16_cache_costs_little() {
     for model in models() {
         let file = files(&model)[0];
         let mut loaded = Loaded::new(&context, &model.name, file, true, model.ids.len() + model.greedy.len());
-        let (config, capacity) = (loaded.transformer.config(), model.ids.len() + model.greedy.len());
-        loaded.cache = KvCache::new(&context, config, capacity, 1, KvFormat::F16).unwrap();
+        let capacity = model.ids.len() + model.greedy.len();
+        loaded.cache = loaded.transformer.layer_states(capacity, 1, KvFormat::F16).unwrap();
         let mut got = Vec::new();
         for (part, ids) in model.ids.chunks(19).enumerate() {
             got.extend(loaded.forward(ids, part * 19));

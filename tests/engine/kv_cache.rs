@@ -12,7 +12,7 @@ use rillm::engine::{Engine, LoadOptions, Precision};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, KvFormat, Layout, Logits, Transformer, Weights};
+use rillm::model::{KvFormat, LayerStates, Layout, Logits, Transformer, Weights};
 use rillm::tensor::{Context, HostTensor};
 
 fn golden() -> PathBuf {
@@ -63,7 +63,7 @@ fn worst_row(a: &[f32], b: &[f32], columns: usize) -> f64 {
 struct Loaded {
     context: Context,
     transformer: Transformer,
-    cache: KvCache,
+    cache: LayerStates,
 }
 
 impl Loaded {
@@ -87,16 +87,16 @@ impl Loaded {
             let weights =
                 Weights::load(context, &checkpoint, &config, &layout.of(&config), &mut |_, _| Ok(())).await.unwrap();
             let transformer = Transformer::new(context, config, &weights, capacity, Precision::Exact).unwrap();
-            let cache = KvCache::new(context, transformer.config(), capacity, 1, format).unwrap();
+            let cache = transformer.layer_states(capacity, 1, format).unwrap();
             Loaded { context: context.clone(), transformer, cache }
         })
     }
 
     /// The logits of a pass over `ids`, the first at `position`, on a cache.
-    fn forward_on(&self, cache: &KvCache, ids: &[u32], position: usize) -> Vec<f32> {
+    fn forward_on(&self, cache: &LayerStates, ids: &[u32], position: usize) -> Vec<f32> {
         let state = self.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0])).unwrap();
         let tokens = self.context.tensor(&HostTensor::u32(&[ids.len()], ids)).unwrap();
-        let logits = self.transformer.forward(&tokens, &state, cache, Logits::All).unwrap().unwrap();
+        let logits = self.transformer.forward(&tokens, &state, cache, Logits::All).unwrap();
         pollster::block_on(self.context.readback(&[&logits])).unwrap()[0].to_f32().unwrap()
     }
 

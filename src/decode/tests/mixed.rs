@@ -85,7 +85,7 @@ impl LogitsProcessor for Slowly {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Plain,
     Ahead,
     Single,
@@ -96,7 +96,7 @@ enum Kind {
     ProcessorUnderGrammar,
 }
 
-const KINDS: [Kind; 8] = [
+pub(super) const KINDS: [Kind; 8] = [
     Kind::Plain,
     Kind::Ahead,
     Kind::Processor,
@@ -107,7 +107,7 @@ const KINDS: [Kind; 8] = [
     Kind::AnyMode,
 ];
 
-fn methods(kind: Kind, vocab_size: usize) -> Methods {
+pub(super) fn methods(kind: Kind, vocab_size: usize) -> Methods {
     let grammar = |mode| Grammar {
         cursor: GrammarCursor { constraint: Box::new(Evens(0)), name: None },
         known: None,
@@ -133,11 +133,11 @@ fn methods(kind: Kind, vocab_size: usize) -> Methods {
     }
 }
 
-fn prompt(index: usize) -> Vec<u32> {
+pub(super) fn prompt(index: usize) -> Vec<u32> {
     (0..3 + 7 * index as u32).map(|at| (at * at * 3 + index as u32 * 17) % 250).collect()
 }
 
-fn begin(decoder: &Rc<Decoder>, index: usize, kind: Kind) -> SequenceHandle {
+pub(super) fn begin(decoder: &Rc<Decoder>, index: usize, kind: Kind) -> SequenceHandle {
     let (settings, vocab_size) = (SamplingParams::greedy(), decoder.transformer.config().vocab_size);
     start(decoder, &prompt(index), &settings, 30 + 5 * index, methods(kind, vocab_size)).unwrap().sequence
 }

@@ -2,6 +2,7 @@
 
 mod grammar;
 mod mixed;
+mod recurrent;
 mod slot;
 
 use std::path::Path;
@@ -13,15 +14,19 @@ use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
 use crate::model::folder::OneFile;
 use crate::model::source::MemorySource;
-use crate::model::{KvCache, KvFormat, Layout, Precision, Transformer, Weights};
+use crate::model::{KvFormat, Layout, Precision, Transformer, Weights};
 use crate::sampler::{Ending, SamplingParams, TokenRules};
 use crate::tensor::{Context, Device, DeviceOptions};
 
 /// Tokens that a sequence has room for.
 const CAPACITY: usize = 192;
 
-/// A decoder of so many sequences.
+/// A decoder of some sequences.
 fn tiny(max_sequences: usize) -> Rc<Decoder> {
+    tiny_with(max_sequences, KvFormat::F16, |transformer| transformer)
+}
+
+fn tiny_with(max_sequences: usize, format: KvFormat, change: impl FnOnce(Transformer) -> Transformer) -> Rc<Decoder> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny_llama/tied-q4_0.gguf");
     let source = MemorySource::new(std::fs::read(path).unwrap());
     pollster::block_on(async {
@@ -32,7 +37,8 @@ fn tiny(max_sequences: usize) -> Rc<Decoder> {
         let layout = Layout { join: true, quantize: None };
         let weights = Weights::load(&context, &checkpoint, &config, &layout, &mut |_, _| Ok(())).await.unwrap();
         let transformer = Transformer::new(&context, config, &weights, CAPACITY, Precision::Exact).unwrap();
-        let cache = KvCache::new(&context, transformer.config(), CAPACITY, max_sequences, KvFormat::F16).unwrap();
+        let transformer = change(transformer);
+        let cache = transformer.layer_states(CAPACITY, max_sequences, format).unwrap();
         Decoder::new(&context, transformer, cache, CAPACITY, max_sequences).await.unwrap()
     })
 }
@@ -43,6 +49,24 @@ struct Started {
     grammar: Option<Rc<std::cell::RefCell<GrammarState>>>,
 }
 
+/// What an answer to a prompt takes.
+fn asked<'a>(
+    prompt: &'a [u32],
+    sampler: &SamplingParams,
+    longest: usize,
+    masked: bool,
+) -> (SequenceParams, Prompt<'a>) {
+    let params = SequenceParams {
+        sampler: *sampler,
+        rules: Rc::new(TokenRules { answer_start: prompt.len(), ..TokenRules::default() }),
+        ending: Ending { stops: vec![], steps: longest },
+        context_shift: None,
+        logprobs: None,
+        masked,
+    };
+    (params, Prompt { tokens: prompt, forced: 0, is_reproducible: false, logprobs: None })
+}
+
 /// Prefills a prompt, and begins to decode.
 fn start(
     decoder: &Rc<Decoder>,
@@ -51,17 +75,9 @@ fn start(
     longest: usize,
     methods: Methods,
 ) -> Result<Started> {
-    let rules = Rc::new(TokenRules { answer_start: prompt.len(), ..TokenRules::default() });
-    let params = SequenceParams {
-        sampler: *sampler,
-        rules,
-        ending: Ending { stops: vec![], steps: longest },
-        context_shift: None,
-        logprobs: None,
-        masked: methods.grammar.is_some(),
-    };
+    let (params, asked) = asked(prompt, sampler, longest, methods.grammar.is_some());
+    let asked = Prompt { is_reproducible: true, ..asked };
     let last = prompt[prompt.len() - 1];
-    let asked = Prompt { tokens: prompt, forced: 0, is_reproducible: true, logprobs: None };
     let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None))?;
     let (sequence, grammar) = decoder.start(prefilled, params, last, 0, methods)?;
     Ok(Started { sequence, grammar })

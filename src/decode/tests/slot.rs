@@ -11,7 +11,7 @@ fn run(
     ending: &Ending,
     steps: usize,
 ) -> Vec<Vec<u32>> {
-    let mut slot = decoder.slots.take(&[]).unwrap();
+    let mut slot = pollster::block_on(decoder.slots.take(&[])).unwrap();
     slot.forget();
     let (context, transformer) = (&decoder.context, &decoder.transformer);
     let left = pollster::block_on(async {

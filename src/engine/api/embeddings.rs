@@ -112,7 +112,7 @@ impl Inner {
 
     /// A decoder takes one text at a time.
     async fn embed_by_decoder(&self, ids: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
-        let states = self.decoder()?.states(ids)?;
+        let states = self.decoder()?.states(ids).await?;
         let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
         let spans = self.context.tensor(&spans)?;
         read(&self.context, &self.context.run1(&ops::MeanRows, &[&states, &spans])?).await

@@ -5,7 +5,7 @@ use web_time::Duration;
 use super::info::{AutotuneInfo, AutotuneState};
 use super::options::{Autotune, LoadOptions};
 use crate::error::Result;
-use crate::model::{KvCache, KvFormat, Logits, Transformer};
+use crate::model::{KvFormat, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, Subject, Tensor, TuningReport};
 
 /// What all of it may take, less what the last step that was begun may take longer than expected: a second in all.
@@ -41,7 +41,7 @@ pub(super) fn subjects(
     let (last, first) = (state(positions - 1)?, state(0)?);
     let (token, prompt) = (tokens(1)?, tokens(prompt)?);
     let step = |tokens: &Tensor, state: &Tensor| {
-        let cache = KvCache::new(context, transformer.config(), positions, 1, kv_format)?;
+        let cache = transformer.layer_states(positions, 1, kv_format)?;
         transformer.forward(tokens, state, &cache, Logits::Last).map(|_| ())
     };
     let decode = || step(&token, &last);

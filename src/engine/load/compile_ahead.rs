@@ -12,7 +12,7 @@ use futures_util::future::join;
 use super::autotune;
 use super::options::LoadOptions;
 use crate::error::{Code, Result};
-use crate::model::{KvCache, KvFormat, Logits, Transformer};
+use crate::model::{KvFormat, Logits, Transformer};
 use crate::sampler::{Features, RING, Sampler, Target};
 use crate::tensor::{self, Context, Desc, StoredTunings};
 
@@ -59,15 +59,14 @@ async fn compile(
     };
     let new = tensor::take_over(context, &subjects, &stored);
     let steps = || {
-        let cache = KvCache::new(context, transformer.config(), capacity, 1, kv_format)?;
+        let cache = transformer.layer_states(capacity, 1, kv_format)?;
         let target = Target {
             state: context.zeros(Desc::u32(&[4]))?,
             token: context.zeros(Desc::u32(&[1]))?,
             ring: context.zeros(Desc::u32(&[RING]))?,
         };
-        if let Some(logits) = transformer.forward(&target.token, &target.state, &cache, Logits::Last)? {
-            Sampler::new(context, target.clone())?.choose(context, &logits, Features::PLAIN, 1, true)?;
-        }
+        let logits = transformer.forward(&target.token, &target.state, &cache, Logits::Last)?;
+        Sampler::new(context, target.clone())?.choose(context, &logits, Features::PLAIN, 1, true)?;
         for tokens in PROMPTS.into_iter().filter(|tokens| *tokens <= capacity) {
             let prompt = context.empty(Desc::u32(&[tokens]), "prompt")?;
             transformer.forward(&prompt, &target.state, &cache, Logits::Last)?;

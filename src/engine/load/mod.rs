@@ -23,7 +23,7 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Embeds, Encoder, KvCache, KvFormat, Pooling, Transformer, Unloaded, Weights};
+use crate::model::{Embeds, Encoder, KvFormat, Pooling, Transformer, Unloaded, Weights};
 use crate::tensor::{CacheSizes, Context, Device, DeviceOptions};
 
 /// The least sizes of a model's caches. A pass over a prompt has a bind group for each of its dispatches, ten for a layer, for each
@@ -50,7 +50,7 @@ impl Ready {
         options: &LoadOptions,
     ) -> Result<Self> {
         let (autotune, tunings) = autotune::run(context, &transformer, capacity, kv_format, options).await?;
-        let cache = KvCache::new(context, transformer.config(), capacity, max_sequences, kv_format)?;
+        let cache = transformer.layer_states(capacity, max_sequences, kv_format)?;
         let kv_cache_bytes = cache.bytes();
         let decoder = Decoder::new(context, transformer, cache, capacity, max_sequences).await?;
         Ok(Self { model: Model::Decoder(decoder), kv_cache_bytes, autotune, tunings })
@@ -262,7 +262,7 @@ impl Engine {
         let capacity = own.context_length.min(config.context_length);
         let weights = Weights::load(context, &checkpoint, &config, &inner.layout, &mut on_bytes).await?;
         let transformer = Transformer::new(context, config, &weights, capacity, own.precision)?;
-        let cache = KvCache::new(context, transformer.config(), capacity, 1, own.kv_cache)?;
+        let cache = transformer.layer_states(capacity, 1, own.kv_cache)?;
         let info = DraftInfo {
             architecture: transformer.config().arch.name.to_owned(),
             parameters: transformer.parameters(),
@@ -270,7 +270,7 @@ impl Engine {
             weight_bytes: transformer.weight_bytes(),
             kv_cache_bytes: cache.bytes(),
         };
-        let model = DraftModel::new(context, transformer, cache, capacity).await?;
+        let model = DraftModel::new(transformer, cache, capacity).await?;
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok((model, info))
     }

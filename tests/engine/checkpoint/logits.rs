@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rillm::model::checkpoint::Checkpoint;
 use rillm::model::config::Config;
 use rillm::model::folder::DirectoryFolder;
-use rillm::model::{KvCache, KvFormat, Layout, Logits, Precision, Transformer, Weights};
+use rillm::model::{KvFormat, Layout, Logits, Precision, Transformer, Weights};
 use rillm::tensor::quant::Format;
 use rillm::tensor::{Context, Desc, HostTensor};
 
@@ -36,10 +36,10 @@ fn logits(context: &Context, name: &str, joined: bool, quantize: Option<&'static
         let weights = Weights::load(context, &checkpoint, &config, &layout, &mut progress).await.unwrap();
         assert!(last == total && total > 0);
         let transformer = Transformer::new(context, config, &weights, ids.len(), Precision::Exact).unwrap();
-        let cache = KvCache::new(context, transformer.config(), ids.len(), 1, KvFormat::F32).unwrap();
+        let cache = transformer.layer_states(ids.len(), 1, KvFormat::F32).unwrap();
         let state = context.zeros(Desc::u32(&[4])).unwrap();
         let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids)).unwrap();
-        let logits = transformer.forward(&tokens, &state, &cache, Logits::All).unwrap().unwrap();
+        let logits = transformer.forward(&tokens, &state, &cache, Logits::All).unwrap();
         context.readback(&[&logits]).await.unwrap()[0].to_f32().unwrap()
     })
 }

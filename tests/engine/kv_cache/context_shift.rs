@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::{Chunk, Engine, FinishReason, KvFormat, LoadOptions};
+use rillm::model::state::Shift;
 use serde_json::{Value, json};
 
 use super::{Loaded, adapter, exact, file_of, load, models, prompt};
@@ -55,7 +56,7 @@ fn by_hand(model: &str, prompt: &[u32], max_tokens: usize, penalty: f32) -> (Vec
     while tokens.len() < max_tokens {
         if text.len() == CAPACITY {
             let dropped = (CAPACITY - SINKS) / 2;
-            loaded.transformer.shift(&loaded.cache, SINKS, dropped, text.len()).unwrap();
+            loaded.transformer.shift(&loaded.cache, Shift { sinks: SINKS, dropped, length: text.len() }).unwrap();
             text.drain(SINKS..SINKS + dropped);
             (shifts, all_dropped) = (shifts + 1, all_dropped + dropped);
         }

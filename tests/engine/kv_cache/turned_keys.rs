@@ -2,6 +2,7 @@
 
 use rillm::Code;
 use rillm::model::KvFormat;
+use rillm::model::state::Shift;
 
 use super::{Loaded, adapter, models, prompt, worst_row};
 
@@ -18,7 +19,7 @@ fn a_shift_is_a_window(model: &str, joined: bool, format: KvFormat, dropped: usi
     whole.forward(text, 0);
     let windowed = Loaded::new(&context, model, joined, format, CAPACITY, Some(LENGTH - dropped + 1));
     let wanted = windowed.forward_on(&whole.cache, next, LENGTH);
-    whole.transformer.shift(&whole.cache, 0, dropped, LENGTH).unwrap();
+    whole.transformer.shift(&whole.cache, Shift { sinks: 0, dropped, length: LENGTH }).unwrap();
     let got = whole.forward(next, LENGTH - dropped);
     worst_row(&got, &wanted, wanted.len())
 }
@@ -53,14 +54,14 @@ fn sinks_stay_where_they_are() {
     for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
         let loaded = Loaded::new(&context, "qwen3", true, format, 20, None);
         loaded.forward(&prompt(19), 0);
-        let (k, v) = loaded.cache.layer(1);
+        let (k, v) = loaded.cache.kv().layer(1);
         let read = || {
             let read = pollster::block_on(context.readback(&[k, v])).unwrap();
             read.iter().map(|tensor| tensor.to_f32().unwrap()).collect::<Vec<_>>()
         };
         let row = k.shape().dims()[1];
         let before = read();
-        loaded.transformer.shift(&loaded.cache, 4, 7, 18).unwrap();
+        loaded.transformer.shift(&loaded.cache, Shift { sinks: 4, dropped: 7, length: 18 }).unwrap();
         let after = read();
         for (before, after) in before.iter().zip(&after) {
             assert_eq!(before[..4 * row], after[..4 * row], "{format:?}");
@@ -68,7 +69,7 @@ fn sinks_stay_where_they_are() {
         }
         assert_eq!(before[1][11 * row..18 * row], after[1][4 * row..11 * row], "values are only moved, {format:?}");
         assert_ne!(before[0][11 * row..18 * row], after[0][4 * row..11 * row], "keys are turned, {format:?}");
-        loaded.transformer.shift(&loaded.cache, 4, 14, 18).unwrap();
+        loaded.transformer.shift(&loaded.cache, Shift { sinks: 4, dropped: 14, length: 18 }).unwrap();
         assert_eq!(read(), after, "all but the sinks are dropped, {format:?}");
     }
 }
@@ -77,7 +78,7 @@ fn sinks_stay_where_they_are() {
 fn learned_positions_are_refused() {
     let context = adapter::context(true);
     let loaded = Loaded::new(&context, "gpt2", true, KvFormat::F32, 20, None);
-    let error = loaded.transformer.shift(&loaded.cache, 4, 7, 18).unwrap_err();
+    let error = loaded.transformer.shift(&loaded.cache, Shift { sinks: 4, dropped: 7, length: 18 }).unwrap_err();
     assert_eq!(error.code(), Code::InvalidRequest);
     assert!(error.message().contains("context_shift: the positions of gpt2 are learned"), "{error}");
 }

@@ -1,10 +1,13 @@
 //! The keys and values of the tokens that a model has seen, one pair of tensors per layer.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
-use super::config::Config;
+use super::{KeyRope, SequenceState, Shift};
 use crate::error::Result;
-use crate::tensor::ops::{CopySequence, cache_columns};
+use crate::model::config::Config;
+use crate::tensor::ops::{CopySequence, KvShift, cache_columns};
 use crate::tensor::{Context, DType, Desc, Shape, Tensor};
 
 /// How keys and values are stored.
@@ -41,11 +44,14 @@ impl KvFormat {
     }
 }
 
+/// The keys and values of all layers, of one sequence or several. Cloning clones the handle.
+#[derive(Clone)]
 pub struct KvCache {
     /// Keys and values of each layer, [capacity, columns], or [sequences, capacity, columns]; columns are n_kv_heads · head_dim, in q8_0 with
     /// heads of whole blocks.
     layers: Vec<(Tensor, Tensor)>,
     capacity: usize,
+    head_dim: usize,
     /// Of the part of one sequence: the number of that, and the layers of all.
     part_of: Option<(usize, Vec<(Tensor, Tensor)>)>,
 }
@@ -64,7 +70,7 @@ impl KvCache {
         let layers = (0..config.n_layers)
             .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;
-        Ok(Self { layers, capacity, part_of: None })
+        Ok(Self { layers, capacity, head_dim: config.head_dim, part_of: None })
     }
 
     /// The part of one sequence: the same memory.
@@ -75,19 +81,7 @@ impl KvCache {
         };
         let layers = self.layers.iter().map(|(k, v)| Ok((of_sequence(k)?, of_sequence(v)?))).collect::<Result<_>>()?;
         let part_of = Some((index, self.layers.clone()));
-        Ok(Self { layers, capacity: self.capacity, part_of })
-    }
-
-    /// Copies the first positions of another sequence to this one.
-    pub fn copy_from(&self, context: &Context, sequence: usize, positions: usize) -> Result<()> {
-        let Some((own, layers)) = &self.part_of else { bail!(Internal, "a cache of one sequence has no others") };
-        if *own != sequence {
-            let copy = CopySequence { from: sequence, to: *own, positions };
-            for cache in layers.iter().flat_map(|(k, v)| [k, v]) {
-                context.run(&copy, &[cache])?;
-            }
-        }
-        Ok(())
+        Ok(Self { layers, capacity: self.capacity, head_dim: self.head_dim, part_of })
     }
 
     /// Of the keys or the values of a layer, and how many tokens there is room for.
@@ -124,5 +118,74 @@ impl KvCache {
     pub fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
         let (k, v) = &self.layers[index];
         (k, v)
+    }
+}
+
+impl SequenceState for KvCache {
+    fn recoverable(&self, length: usize) -> usize {
+        length
+    }
+
+    fn checkpoint(&self, _: &Context, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// What stands after the end is overwritten before it is read.
+    fn roll_back(&self, _: &Context, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn copy_from(&self, context: &Context, sequence: usize, length: usize) -> Result<()> {
+        let Some((own, layers)) = &self.part_of else { bail!(Internal, "a cache of one sequence has no others") };
+        if *own != sequence && length > 0 {
+            let copy = CopySequence { from: sequence, to: *own, positions: length };
+            for cache in layers.iter().flat_map(|(k, v)| [k, v]) {
+                context.run(&copy, &[cache])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copyable(&self, _: usize, length: usize) -> usize {
+        length
+    }
+
+    fn shift(&self, context: &Context, shift: Shift, rope: &dyn Fn(usize) -> Result<KeyRope>) -> Result<()> {
+        let Shift { sinks, dropped, length } = shift;
+        if dropped == 0 || length > self.capacity || sinks + dropped > length {
+            bail!(Internal, "{shift:?} of {} positions", self.capacity);
+        }
+        for (index, (k_cache, v_cache)) in self.layers.iter().enumerate() {
+            let KeyRope { frequencies, interleaved } = rope(index)?;
+            let mut first_to = sinks;
+            while first_to + dropped < length {
+                // No more at once than the gap has room for: what is read is not what is written.
+                let rows = dropped.min(length - dropped - first_to);
+                let op =
+                    KvShift { head_dim: self.head_dim, first_from: first_to + dropped, first_to, rows, interleaved };
+                let mut keys = vec![k_cache];
+                keys.extend(&frequencies);
+                context.run(&op, &keys)?;
+                context.run(&op, &[v_cache])?;
+                first_to += rows;
+            }
+        }
+        Ok(())
+    }
+
+    fn positions(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let part = |cache: &Tensor| {
+            let (_, columns) = cache.shape().matrix()?;
+            cache.part(range.start * columns, Shape::from([range.len(), columns]))
+        };
+        self.layers.iter().flat_map(|(k, v)| [k, v]).map(part).collect()
+    }
+
+    fn snapshot(&self, _: usize) -> Result<Vec<Tensor>> {
+        Ok(vec![])
+    }
+
+    fn load(&self, _: &Context, _: usize, _: &[Tensor]) -> Result<()> {
+        Ok(())
     }
 }

@@ -1,0 +1,225 @@
+//! The decode loop over a model with recurrent layers beside attention: exponential moving averages over the residual stream. A state
+//! that changes with every token shows whoever goes on from a wrong one.
+
+use futures_util::future::join_all;
+
+use super::mixed::{KINDS, Kind, begin, methods, prompt};
+use super::*;
+use crate::Code;
+use crate::model::state::RecurrentLayer;
+use crate::tensor::{Capabilities, DType, Desc, Kernel, Op, Tensor};
+
+const COLUMNS: usize = 64;
+
+/// Inputs: x [n, COLUMNS] (changed), position [4] or [n, 4], averages [COLUMNS] or [sequences, COLUMNS] (changed).
+struct Ema {
+    planar: bool,
+}
+
+impl Op for Ema {
+    fn name(&self) -> &'static str {
+        "ema"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[0, 2]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        assert!(inputs.len() == 3 && inputs[1].dtype == DType::U32, "{inputs:?}");
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
+        let (tokens, columns) = inputs[0].shape.matrix()?;
+        let own_sequences = inputs[2].shape.dims().len() == 2 && inputs[1].shape.dims().len() == 2;
+        Ok(Kernel {
+            template: include_str!("ema.wgsl"),
+            modules: &[],
+            defines: vec![],
+            params: vec![tokens as u32, columns as u32, own_sequences.into(), self.planar.into()],
+            grid: [columns.div_ceil(64) as u32, 1, 1],
+        })
+    }
+}
+
+impl RecurrentLayer for Ema {
+    fn state_len(&self) -> usize {
+        COLUMNS
+    }
+
+    fn run(&self, context: &Context, x: &Tensor, soa: bool, position: &Tensor, state: &Tensor) -> Result<()> {
+        context.run(&Ema { planar: soa }, &[x, position, state]).map(|_| ())
+    }
+}
+
+fn recurrent(max_sequences: usize) -> Rc<Decoder> {
+    let layer = || Box::new(Ema { planar: false });
+    tiny_with(max_sequences, KvFormat::F32, |transformer| {
+        assert_eq!(transformer.config().n_embd, COLUMNS);
+        transformer.with_recurrent(0, layer()).with_recurrent(1, layer())
+    })
+}
+
+/// The greedy answer by a pass over the whole text for each token: nothing is kept that could be wrong.
+fn reference(decoder: &Decoder, prompt: &[u32], longest: usize) -> Vec<u32> {
+    let mut text = prompt.to_vec();
+    for _ in 0..longest {
+        let logits = pollster::block_on(async {
+            let logits = decoder.forward(&text).await?;
+            decoder.context.readback(&[&logits]).await
+        });
+        let logits = logits.unwrap()[0].to_f32().unwrap();
+        let last = &logits[logits.len() - decoder.transformer.config().vocab_size..];
+        let best = (0..last.len()).max_by(|a, b| last[*a].total_cmp(&last[*b])).unwrap();
+        text.push(best as u32);
+    }
+    text.split_off(prompt.len())
+}
+
+fn begin_plain(decoder: &Rc<Decoder>, prompt: &[u32], longest: usize) -> (SequenceHandle, usize) {
+    let (params, asked) = asked(prompt, &SamplingParams::greedy(), longest, false);
+    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap();
+    let cached = prefilled.cached;
+    let last = prompt[prompt.len() - 1];
+    let (sequence, _) = decoder.start(prefilled, params, last, 0, Methods::default()).unwrap();
+    (sequence, cached)
+}
+
+fn answer(decoder: &Rc<Decoder>, prompt: &[u32], longest: usize) -> (Vec<u32>, usize) {
+    let (sequence, cached) = begin_plain(decoder, prompt, longest);
+    (rest(&sequence).unwrap(), cached)
+}
+
+#[test]
+fn the_average_changes_the_answer_and_steps_ahead_agree_with_whole_passes() {
+    let decoder = recurrent(1);
+    let wanted = reference(&decoder, &prompt(2), 24);
+    assert_eq!(answer(&decoder, &prompt(2), 24).0, wanted);
+    assert_ne!(answer(&tiny(1), &prompt(2), 24).0, wanted);
+}
+
+/// Run-ahead that is dropped, drafts that are half right, forced tokens, processors: alone and beside one another.
+#[test]
+fn each_kind_gives_what_it_gives_alone() {
+    let decoder = recurrent(8);
+    let of_kind = |kind: Kind| rest(&begin(&decoder, 2, kind)).unwrap();
+    assert_eq!(of_kind(Kind::Plain), reference(&decoder, &prompt(2), 40));
+    assert_eq!(of_kind(Kind::Lookup), of_kind(Kind::Plain), "a draft changes nothing");
+    for kind in [Kind::Ahead, Kind::AnyMode, Kind::LookupUnderGrammar] {
+        assert_eq!(of_kind(kind), of_kind(Kind::Single), "{kind:?}");
+    }
+    let alone: Vec<Vec<u32>> =
+        KINDS.iter().enumerate().map(|(index, kind)| rest(&begin(&decoder, index, *kind)).unwrap()).collect();
+    for chosen in [vec![0, 3], vec![0, 1, 2, 3], vec![1, 6, 7], (0..8).collect()] {
+        let running: Vec<SequenceHandle> = chosen.iter().map(|index| begin(&decoder, *index, KINDS[*index])).collect();
+        let given = pollster::block_on(join_all(running.iter().map(all)));
+        for (index, given) in chosen.iter().zip(given) {
+            assert_eq!(given.unwrap(), alone[*index], "{:?} of {chosen:?}", KINDS[*index]);
+        }
+    }
+}
+
+/// Whatever a slot went through, a text that shares its beginning goes on as if it came to an empty slot.
+#[test]
+fn prefixes_are_reused_from_checkpoints() {
+    let decoder = recurrent(1);
+    let prompt = prompt(5);
+    let (whole, _) = answer(&decoder, &prompt, 30);
+    let text = [&prompt[..], &whole].concat();
+    let mut cached_most = 0;
+    for (shared, kind) in
+        [(50, Kind::Plain), (60, Kind::Lookup), (45, Kind::Ahead), (20, Kind::Plain), (3, Kind::Single)]
+    {
+        // Something of the text stands in the slot, and an answer that may be left in the middle.
+        let vocab_size = decoder.transformer.config().vocab_size;
+        let begun = start(&decoder, &prompt, &SamplingParams::greedy(), 30, methods(kind, vocab_size)).unwrap();
+        for _ in 0..shared % 7 {
+            pollster::block_on(begun.sequence.next()).unwrap();
+        }
+        drop(begun);
+        let mut next = text[..shared].to_vec();
+        next.extend([201, 7, 33]);
+        let (given, cached) = answer(&decoder, &next, 12);
+        assert_eq!(given, answer(&recurrent(1), &next, 12).0, "{shared} tokens after {kind:?}");
+        assert!(cached <= shared);
+        cached_most = cached_most.max(cached);
+    }
+    assert!(cached_most >= prompt.len(), "{cached_most} tokens were reused");
+}
+
+#[test]
+fn a_prompt_is_taken_over_by_other_choices() {
+    let decoder = recurrent(3);
+    let prompt = prompt(4);
+    let (params, asked) = asked(&prompt, &SamplingParams::greedy(), 20, false);
+    let first = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap();
+    let (result, last) = (first.result.clone(), prompt[prompt.len() - 1]);
+    let (first, _) = decoder.start(first, params.clone(), last, 0, Methods::default()).unwrap();
+    // The first goes on before the others take its prompt over.
+    let Tokens::Some(mut given) = pollster::block_on(first.next()).unwrap() else { panic!() };
+    let others: Vec<SequenceHandle> = (0..2)
+        .map(|_| {
+            let other = pollster::block_on(decoder.prefill(&asked, &params, Some(&result))).unwrap();
+            assert_eq!(other.cached, prompt.len());
+            decoder.start(other, params.clone(), last, 0, Methods::default()).unwrap().0
+        })
+        .collect();
+    let all = pollster::block_on(join_all(std::iter::once(&first).chain(&others).map(all)));
+    let wanted = answer(&recurrent(1), &prompt, 20).0;
+    let before: Vec<u32> = given.drain(..).map(|sampled| sampled.token).collect();
+    for (index, rest) in all.into_iter().enumerate() {
+        let begun = if index == 0 { &before[..] } else { &[] };
+        assert_eq!([begun, &rest.unwrap()].concat(), wanted, "choice {index}");
+    }
+}
+
+#[test]
+fn a_sequence_that_was_saved_goes_on_elsewhere() {
+    for new in [recurrent as fn(usize) -> Rc<Decoder>, tiny] {
+        let decoder = new(2);
+        let prompt = prompt(6);
+        let (sequence, _) = begin_plain(&decoder, &prompt, 40);
+        let mut given = Vec::new();
+        while given.len() < 9 {
+            let Tokens::Some(next) = pollster::block_on(sequence.next()).unwrap() else { panic!() };
+            given.extend(next.iter().map(|sampled| sampled.token));
+        }
+        let bytes = pollster::block_on(sequence.save()).unwrap();
+        assert_eq!(pollster::block_on(sequence.save()).unwrap(), bytes, "nothing moved");
+        given.extend(rest(&sequence).unwrap());
+
+        let other = new(1);
+        let restored = pollster::block_on(other.restore(&bytes)).unwrap();
+        assert!(restored >= prompt.len(), "{restored} tokens");
+        let known = restored + 2 - prompt.len();
+        let text = [&prompt[..], &given[..known]].concat();
+        let (rest, cached) = answer(&other, &text, 40 - known);
+        assert_eq!((rest, cached), (given[known..].to_vec(), restored));
+
+        for (cut, wanted) in [
+            (0, "cut off"),
+            (5, "cut off"),
+            (20, "cut off"),
+            (bytes.len() - 1, "cut off"),
+            (bytes.len() - 700, "cut off"),
+        ] {
+            let error = pollster::block_on(other.restore(&bytes[..cut])).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidFile, "{error}");
+            assert!(error.to_string().contains(wanted), "{cut}: {error}");
+        }
+        for at in (0..400).chain(bytes.len() - 400..bytes.len()) {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 0x55;
+            let error = pollster::block_on(other.restore(&wrong)).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidFile, "byte {at}: {error}");
+        }
+        // What comes after works.
+        assert_eq!(answer(&other, &text, 40 - known).0, given[known..]);
+    }
+    let (saved, other) = (recurrent(1), tiny(1));
+    let (sequence, _) = begin_plain(&saved, &prompt(1), 3);
+    let bytes = pollster::block_on(sequence.save()).unwrap();
+    let error = pollster::block_on(other.restore(&bytes)).unwrap_err();
+    assert!(error.to_string().contains("another model"), "{error}");
+}

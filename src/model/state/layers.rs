@@ -1,0 +1,100 @@
+//! The states of all layers of a model, of one sequence or several: what passes read and write.
+
+use std::ops::Range;
+
+use super::{KeyRope, KvCache, RecurrentStates, SequenceState, Shift};
+use crate::error::Result;
+use crate::tensor::{Context, Tensor};
+
+/// Cloning clones the handle.
+#[derive(Clone)]
+pub struct LayerStates {
+    kv: KvCache,
+    recurrent: RecurrentStates,
+}
+
+impl LayerStates {
+    pub fn new(kv: KvCache, recurrent: RecurrentStates) -> Self {
+        Self { kv, recurrent }
+    }
+
+    /// The part of one sequence: the same memory.
+    pub fn sequence(&self, index: usize) -> Result<Self> {
+        Ok(Self { kv: self.kv.sequence(index)?, recurrent: self.recurrent.sequence(index)? })
+    }
+
+    pub fn kv(&self) -> &KvCache {
+        &self.kv
+    }
+
+    pub fn recurrent(&self) -> &RecurrentStates {
+        &self.recurrent
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.kv.bytes() + self.recurrent.bytes()
+    }
+
+    /// Tokens of a sequence.
+    pub fn capacity(&self) -> usize {
+        self.kv.capacity()
+    }
+
+    fn each(&self) -> [&dyn SequenceState; 2] {
+        [&self.kv, &self.recurrent]
+    }
+}
+
+/// The greatest length that all of them give, at most `length`.
+fn common(mut length: usize, states: &[&dyn SequenceState], of: impl Fn(&dyn SequenceState, usize) -> usize) -> usize {
+    loop {
+        let least = states.iter().fold(length, |length, state| of(*state, length));
+        if least == length {
+            return length;
+        }
+        length = least;
+    }
+}
+
+impl SequenceState for LayerStates {
+    fn recoverable(&self, length: usize) -> usize {
+        common(length, &self.each(), |state, length| state.recoverable(length))
+    }
+
+    fn checkpoint(&self, context: &Context, length: usize) -> Result<()> {
+        self.each().into_iter().try_for_each(|state| state.checkpoint(context, length))
+    }
+
+    fn roll_back(&self, context: &Context, length: usize) -> Result<()> {
+        self.each().into_iter().try_for_each(|state| state.roll_back(context, length))
+    }
+
+    fn copy_from(&self, context: &Context, sequence: usize, length: usize) -> Result<()> {
+        self.each().into_iter().try_for_each(|state| state.copy_from(context, sequence, length))
+    }
+
+    fn copyable(&self, sequence: usize, length: usize) -> usize {
+        common(length, &self.each(), |state, length| state.copyable(sequence, length))
+    }
+
+    fn shift(&self, context: &Context, shift: Shift, rope: &dyn Fn(usize) -> Result<KeyRope>) -> Result<()> {
+        self.each().into_iter().try_for_each(|state| state.shift(context, shift, rope))
+    }
+
+    fn positions(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let each: Vec<Vec<Tensor>> =
+            self.each().into_iter().map(|state| state.positions(range.clone())).collect::<Result<_>>()?;
+        Ok(each.concat())
+    }
+
+    fn snapshot(&self, length: usize) -> Result<Vec<Tensor>> {
+        let each: Vec<Vec<Tensor>> =
+            self.each().into_iter().map(|state| state.snapshot(length)).collect::<Result<_>>()?;
+        Ok(each.concat())
+    }
+
+    fn load(&self, context: &Context, length: usize, snapshot: &[Tensor]) -> Result<()> {
+        // Keys and values have nothing but positions.
+        self.recurrent.load(context, length, snapshot)
+    }
+}
