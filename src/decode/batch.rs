@@ -60,6 +60,17 @@ struct Recorded {
     logprobs: Vec<(usize, LogprobPlans)>,
 }
 
+/// What the steps of a shape replay.
+struct StepPlans<'a> {
+    forward: &'a Plan,
+    /// [rows, vocab_size]
+    logits: &'a Tensor,
+    /// None if no row is sampled.
+    choice: Option<&'a Plan>,
+    /// None if no log probabilities are wanted.
+    logprobs: Option<&'a LogprobPlans>,
+}
+
 impl Batch {
     pub fn new(
         context: &Context,
@@ -85,25 +96,33 @@ impl Batch {
         })
     }
 
-    fn recorded(&self, rows: usize) -> Result<&Recorded> {
-        let recorded = self.by_rows.get(rows).and_then(Option::as_ref);
-        recorded.ok_or_else(|| err!(Internal, "a step of {rows} sequences, which nobody recorded"))
+    /// What such steps replay, if it is recorded.
+    fn plans(&self, shape: StepShape) -> Option<StepPlans<'_>> {
+        let recorded = self.by_rows.get(shape.rows)?.as_ref()?;
+        let choice = match shape.sampled {
+            0 => None,
+            _ => Some(recorded.choice(shape)?),
+        };
+        let logprobs = match choice {
+            Some(_) if shape.logprobs => {
+                Some(recorded.logprobs.iter().find(|(sampled, _)| *sampled == shape.sampled).map(|(_, plans)| plans)?)
+            }
+            _ => None,
+        };
+        Some(StepPlans { forward: &recorded.forward, logits: &recorded.logits, choice, logprobs })
+    }
+
+    fn recorded(&self, shape: StepShape) -> Result<StepPlans<'_>> {
+        self.plans(shape).ok_or_else(|| err!(Internal, "steps that nobody recorded: {shape:?}"))
     }
 
     /// Whether such steps are recorded.
     pub fn is_prepared(&self, shape: StepShape) -> bool {
-        self.recorded(shape.rows).is_ok_and(|recorded| {
-            let has_choice = recorded.choice(shape).is_some();
-            let has_logprobs = recorded.logprobs.iter().any(|(sampled, _)| *sampled == shape.sampled);
-            shape.sampled == 0 || (has_choice && (!shape.logprobs || has_logprobs))
-        })
+        self.plans(shape).is_some()
     }
 
     /// Records such steps. Recording runs them once: the states are stopped meanwhile, and so nothing moves.
     pub async fn prepare(&mut self, shape: StepShape) -> Result<()> {
-        if !MatVecFew::takes(shape.rows) {
-            bail!(Internal, "a step of {} sequences, wanted 2 to {MAX_SEQUENCES}", shape.rows);
-        }
         let context = self.context.clone();
         let (vocab_size, capacity) = (self.transformer.config().vocab_size, self.states.capacity());
         self.sampler.prepare(&context, shape.features, vocab_size, capacity)?;
@@ -123,35 +142,33 @@ impl Batch {
 
     async fn record(&mut self, shape: StepShape) -> Result<()> {
         let context = self.context.clone();
-        if self.by_rows[shape.rows].is_none() {
-            let of_rows = self.sampler.first(shape.rows)?;
-            let Target { state, token, .. } = of_rows.target();
-            let (logits, forward) =
-                context.plan(|| self.transformer.forward(token, state, &self.states, Logits::All)).await?;
-            self.by_rows[shape.rows] = Some(Recorded { forward, logits, choices: vec![], logprobs: vec![] });
-        }
+        let recorded = match &mut self.by_rows[shape.rows] {
+            Some(recorded) => recorded,
+            none => {
+                let of_rows = self.sampler.first(shape.rows)?;
+                let Target { state, token, .. } = of_rows.target();
+                let (logits, forward) =
+                    context.plan(|| self.transformer.forward(token, state, &self.states, Logits::All)).await?;
+                none.insert(Recorded { forward, logits, choices: vec![], logprobs: vec![] })
+            }
+        };
         if shape.sampled == 0 {
             return Ok(());
         }
         let sampler = self.sampler.first(shape.sampled)?;
-        let logits = first_rows(&self.recorded(shape.rows)?.logits, shape.sampled)?;
-        if self.recorded(shape.rows)?.choice(shape).is_none() {
+        let logits = first_rows(&recorded.logits, shape.sampled)?;
+        if recorded.choice(shape).is_none() {
             let ((), plan) = context.plan(|| sampler.choose(&context, &logits, shape.features, 1, true)).await?;
-            if let Some(recorded) = &mut self.by_rows[shape.rows] {
-                if recorded.choices.len() == MOST_PLANS {
-                    recorded.choices.remove(0);
-                }
-                recorded.choices.push((shape.sampled, shape.features, plan));
+            if recorded.choices.len() == MOST_PLANS {
+                recorded.choices.remove(0);
             }
+            recorded.choices.push((shape.sampled, shape.features, plan));
         }
-        let is_missing = |recorded: &Recorded| recorded.logprobs.iter().all(|(sampled, _)| *sampled != shape.sampled);
         if let Some(rings) = self.logprobs.as_ref().filter(|_| shape.logprobs)
-            && self.by_rows[shape.rows].as_ref().is_some_and(is_missing)
+            && recorded.logprobs.iter().all(|(sampled, _)| *sampled != shape.sampled)
         {
             let plans = LogprobPlans::new(&context, &rings.first(shape.sampled)?, &logits, sampler.target()).await?;
-            if let Some(recorded) = &mut self.by_rows[shape.rows] {
-                recorded.logprobs.push((shape.sampled, plans));
-            }
+            recorded.logprobs.push((shape.sampled, plans));
         }
         Ok(())
     }
@@ -209,28 +226,23 @@ impl Batch {
 
     /// The forward pass of all rows.
     pub fn forward(&self, shape: StepShape) -> Result<()> {
-        self.context.replay(&self.recorded(shape.rows)?.forward)
+        self.context.replay(self.recorded(shape)?.forward)
     }
 
     /// Chooses the next token of the rows that are sampled.
     pub fn choose(&self, shape: StepShape) -> Result<()> {
-        let recorded = self.recorded(shape.rows)?;
-        let choose = || match recorded.choice(shape) {
-            Some(plan) => self.context.replay(plan),
-            None => bail!(Internal, "a choice that nobody recorded: {shape:?}"),
-        };
-        if shape.sampled == 0 {
-            return Ok(());
-        }
-        match recorded.logprobs.iter().find(|(sampled, _)| *sampled == shape.sampled) {
-            Some((_, plans)) if shape.logprobs => plans.around(&self.context, choose),
-            _ => choose(),
+        let StepPlans { choice, logprobs, .. } = self.recorded(shape)?;
+        let Some(choice) = choice else { return Ok(()) };
+        let choose = || self.context.replay(choice);
+        match logprobs {
+            Some(plans) => plans.around(&self.context, choose),
+            None => choose(),
         }
     }
 
     /// Copies the logits of a row to where a sequence's own step has them.
     pub fn store_logits(&self, shape: StepShape, row: usize, sequence: &Sequence) -> Result<()> {
-        let logits = &self.recorded(shape.rows)?.logits;
+        let logits = self.recorded(shape)?.logits;
         let width = logits.shape().matrix()?.1;
         self.context.copy(logits, row * width..(row + 1) * width, sequence.slot.logits(), 0)
     }

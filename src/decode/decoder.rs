@@ -12,7 +12,7 @@ use super::methods::{Decided, Methods};
 use super::prefill::{Prefill, Prefilled, Prompt};
 use super::prefill_pace::PrefillPace;
 use super::proposal::draft::DraftModelHome;
-use super::saved_sequence::{self, Snapshot};
+use super::saved_sequence;
 use super::scheduler::{Progress, Scheduler, Tokens};
 use super::sequence::{Sequence, SequenceCounts, SequenceParams};
 use super::slot::{ContextShifts, PrefillResult};
@@ -187,10 +187,7 @@ impl SequenceHandle {
     /// Its tokens and what the layers keep of them, for `Decoder::restore`. It may go on meanwhile. After a context shift, only what came
     /// before the dropped tokens is saved.
     pub async fn save(&self) -> Result<Vec<u8>> {
-        let snapshot = match self.decoder.scheduler.borrow().sequence(self.id) {
-            Some(sequence) => Snapshot::new(&self.decoder.transformer, &sequence.slot),
-            None => bail!(Internal, "sequence {} decodes and has left", self.id),
-        };
+        let snapshot = self.decoder.scheduler.borrow_mut().snapshot(self.id, &self.decoder.transformer)?;
         snapshot.bytes(&self.decoder.context).await
     }
 

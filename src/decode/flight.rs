@@ -36,26 +36,29 @@ pub enum PartKind {
 impl Part {
     /// What came back, from the pieces that are its own.
     pub fn outcome<'a>(&self, pieces: &mut impl Iterator<Item = &'a Vec<u8>>) -> Result<Outcome> {
-        let one = |pieces: &mut dyn Iterator<Item = &'a Vec<u8>>| match pieces.next() {
-            Some(bytes) => Ok(bytes),
-            None => bail!(Internal, "a result was read back without its bytes"),
-        };
-        Ok(match self.kind {
+        let parsed = match self.kind {
             PartKind::Steps { first, steps, logprobs, .. } => {
                 let sampled = sampled(pieces, first, steps, logprobs);
-                Outcome::Steps { sampled, states: pieces.flat_map(|piece| words(piece)).collect() }
+                Some(Outcome::Steps { sampled, states: pieces.flat_map(|piece| words(piece)).collect() })
             }
             PartKind::Single { step, logprobs, is_taken_in, reads_logits } => {
-                let Some(sampled) = sampled(pieces, step, 1, logprobs).pop() else {
-                    bail!(Internal, "a read-back of one token gave none")
-                };
-                let logits = if reads_logits { Some(bytemuck::pod_collect_to_vec(one(pieces)?)) } else { None };
-                Outcome::Single { sampled, is_taken_in, logits }
+                sampled(pieces, step, 1, logprobs).pop().map(|sampled| {
+                    let logits = pieces.next().filter(|_| reads_logits).map(|bytes| numbers(bytes));
+                    Outcome::Single { sampled, is_taken_in, logits }
+                })
             }
-            PartKind::Logits => Outcome::Logits(bytemuck::pod_collect_to_vec(one(pieces)?)),
-            PartKind::Draft => Outcome::Draft { greedy: words(one(pieces)?), taken_in: words(one(pieces)?) },
-        })
+            PartKind::Logits => pieces.next().map(|bytes| Outcome::Logits(numbers(bytes))),
+            PartKind::Draft => pieces
+                .next()
+                .zip(pieces.next())
+                .map(|(greedy, taken_in)| Outcome::Draft { greedy: words(greedy), taken_in: words(taken_in) }),
+        };
+        parsed.ok_or_else(|| err!(Internal, "what was submitted for a sequence came back without its bytes"))
     }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<f32> {
+    bytemuck::pod_collect_to_vec(bytes)
 }
 
 fn words(bytes: &[u8]) -> Vec<u32> {

@@ -16,6 +16,7 @@ use super::batch::Batch;
 use super::flight::{Flight, Part};
 use super::proposal::{Pace, Proposal, Proposer};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
+use super::saved_sequence::Snapshot;
 use super::sequence::{Cursor, Sequence};
 use super::slot::Slot;
 use super::verification::Verification;
@@ -179,16 +180,24 @@ impl Scheduler {
         self.members.iter().find(|member| member.id == id).map(|member| &member.sequence)
     }
 
+    fn member(&mut self, id: u64) -> Result<&mut Member> {
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        member.ok_or_else(|| err!(Internal, "sequence {id} decodes and has left"))
+    }
+
     /// Whether a member's grammar leaves nothing but the end, and all before it was taken.
     pub fn is_complete(&self, id: u64) -> bool {
         self.sequence(id).is_some_and(|sequence| sequence.is_complete && sequence.accepted.is_empty())
     }
 
+    /// What is to be saved of a member.
+    pub fn snapshot(&mut self, id: u64, transformer: &Transformer) -> Result<Snapshot> {
+        Ok(Snapshot::new(transformer, &self.member(id)?.sequence.slot))
+    }
+
     /// What a member has to hand out, if there is anything.
     pub fn take_tokens(&mut self, id: u64) -> Result<Option<Tokens>> {
-        let Some(member) = self.members.iter_mut().find(|member| member.id == id) else {
-            bail!(Internal, "sequence {id} decodes and has left")
-        };
+        let member = self.member(id)?;
         let sequence = &mut member.sequence;
         if !sequence.accepted.is_empty() {
             return Ok(Some(Tokens::Some(std::mem::take(&mut sequence.accepted))));
@@ -323,10 +332,7 @@ impl Scheduler {
         for member in members.iter_mut() {
             while member.goes_on() && matches!(member.asked, Asked::Nothing) {
                 let sequence = &mut member.sequence;
-                if sequence.is_full() {
-                    let Some(shift) = sequence.params.context_shift else {
-                        bail!(Internal, "a sequence goes on in a full context")
-                    };
+                if let (true, Some(shift)) = (sequence.is_full(), sequence.params.context_shift) {
                     sequence.shift(transformer, shift)?;
                 }
                 let epoch = sequence.epoch;

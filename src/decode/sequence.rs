@@ -137,7 +137,12 @@ impl Sequence {
     /// Nothing can follow.
     pub fn is_over(&self) -> bool {
         let has_ended = || self.last == u32::MAX || self.params.ending.stops.contains(&self.last);
-        self.is_complete || self.is_cancelled || self.steps >= self.longest() || (self.steps > 0 && has_ended())
+        let has_no_room = || self.params.context_shift.is_none() && self.is_full();
+        self.is_complete
+            || self.is_cancelled
+            || self.steps >= self.longest()
+            || (self.steps > 0 && has_ended())
+            || has_no_room()
     }
 
     /// Steps that may still be submitted before the answer is as long as it may get.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 use web_time::Duration;
 
-use super::batch::StepShape;
+use super::batch::{Batch, StepShape};
 use super::flight::{Flight, Part, PartKind};
 use super::grammar::MaskPlace;
 use super::proposal::{Masks, Proposal};
@@ -102,12 +102,20 @@ impl Scheduler {
         let mut reading = Reading::default();
         self.choose_singles(transformer, &wishes.singles, &mut reading)?;
         for &index in &forwards {
-            self.store_row(index)?;
+            store_row(self.batch.as_ref(), &mut self.members[index].sequence)?;
             self.members[index].sequence.place(transformer.context())?;
         }
-        match shape {
-            Some(shape) => self.step_together(transformer, shape, &wishes.runners, &forwards, steps, &mut reading)?,
-            None => self.step_alone(transformer, &wishes.runners, &forwards, steps, &mut reading)?,
+        match (shape, self.batch.take()) {
+            (Some(shape), Some(mut batch)) => {
+                let (of, runners) = (&mut batch, &wishes.runners);
+                let submitted = self.step_together(transformer, of, (shape, steps), runners, &forwards, &mut reading);
+                self.batch = Some(batch);
+                submitted?;
+            }
+            (_, batch) => {
+                self.batch = batch;
+                self.step_alone(transformer, &wishes.runners, &forwards, steps, &mut reading)?;
+            }
         }
         self.finish_forwards(&wishes, &mut reading)?;
         self.verify(transformer, &wishes.drafts, &mut reading)?;
@@ -262,7 +270,7 @@ impl Scheduler {
             let sequence = &mut member.sequence;
             let is_taken_in = takes_in && sequence.goes_on_after_single();
             if let Some(logits) = logits {
-                context.write(logits_tensor(sequence)?, 0, bytemuck::cast_slice(&logits))?;
+                context.write(next_logits(sequence)?.0, 0, bytemuck::cast_slice(&logits))?;
             }
             mask_slot(context, sequence, masks.as_ref())?;
             choose(context, sequence, masks.is_some())?;
@@ -286,36 +294,24 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Brings a sequence that stands in a row of the batch back to its slot.
-    fn store_row(&mut self, index: usize) -> Result<()> {
-        let sequence = &mut self.members[index].sequence;
-        if let (Cursor::Row(row), Some(batch)) = (sequence.cursor, &self.batch) {
-            batch.store(row, sequence)?;
-            sequence.cursor = Cursor::Slot;
-        }
-        Ok(())
-    }
-
     /// Steps of several: in the first one all rows take part, and in those that follow the runners alone.
     fn step_together(
         &mut self,
         transformer: &Rc<Transformer>,
-        shape: StepShape,
+        batch: &mut Batch,
+        (shape, steps): (StepShape, usize),
         runners: &[usize],
         forwards: &[usize],
-        steps: usize,
         reading: &mut Reading,
     ) -> Result<()> {
-        self.seat(transformer, shape, runners)?;
+        self.seat(transformer, batch, shape, runners)?;
+        let members = &mut self.members;
         for (row, &index) in runners.iter().enumerate() {
-            let member = &self.members[index];
-            if let (Asked::Ready(Proposal::Steps { masks: Some(masks), .. }), Some(batch)) =
-                (&member.asked, &self.batch)
-            {
+            let member = &members[index];
+            if let Asked::Ready(Proposal::Steps { masks: Some(masks), .. }) = &member.asked {
                 batch.mask(row, &member.sequence, masks)?;
             }
         }
-        let Self { batch: Some(batch), members, .. } = self else { bail!(Internal, "a batch that is not there") };
         for (at, &index) in forwards.iter().enumerate() {
             batch.load_forward(runners.len() + at, &members[index].sequence)?;
         }
@@ -349,32 +345,34 @@ impl Scheduler {
         if let [runner] = runners
             && goes_on_alone
         {
-            self.store_row(*runner)?;
+            store_row(Some(batch), &mut self.members[*runner].sequence)?;
             self.run(transformer, *runner, steps - 1, reading)?;
         }
         Ok(())
     }
 
     /// Lets the first rows of the batch be those of the runners.
-    fn seat(&mut self, transformer: &Rc<Transformer>, shape: StepShape, runners: &[usize]) -> Result<()> {
+    fn seat(
+        &mut self,
+        transformer: &Rc<Transformer>,
+        batch: &mut Batch,
+        shape: StepShape,
+        runners: &[usize],
+    ) -> Result<()> {
         let row_of = |index: usize| runners.iter().position(|runner| *runner == index);
         for index in 0..self.members.len() {
             if let Cursor::Row(row) = self.members[index].sequence.cursor
                 && row_of(index) != Some(row)
                 && row < shape.rows
             {
-                self.store_row(index)?;
+                store_row(Some(batch), &mut self.members[index].sequence)?;
             }
         }
         for (row, &index) in runners.iter().enumerate() {
-            let Self { batch: Some(batch), members, .. } = self else { bail!(Internal, "a batch that is not there") };
-            let Member { id, sequence, .. } = &mut members[index];
+            let Member { id, sequence, .. } = &mut self.members[index];
             let is_there = sequence.cursor == Cursor::Row(row) && batch.is_of(row, *id, sequence, shape.features);
             if !is_there {
-                if let Cursor::Row(row) = sequence.cursor {
-                    batch.store(row, sequence)?;
-                    sequence.cursor = Cursor::Slot;
-                }
+                store_row(Some(batch), sequence)?;
                 sequence.place(transformer.context())?;
                 batch.load(row, *id, sequence, shape.features)?;
                 sequence.cursor = Cursor::Row(row);
@@ -396,7 +394,7 @@ impl Scheduler {
             self.members[index].sequence.slot.forward_step(transformer.context())?;
         }
         for &index in runners {
-            self.store_row(index)?;
+            store_row(self.batch.as_ref(), &mut self.members[index].sequence)?;
             self.run(transformer, index, steps, reading)?;
         }
         Ok(())
@@ -436,7 +434,7 @@ impl Scheduler {
                 sequence.logits = NextLogits::Step;
             }
             if matches!(proposal, Proposal::ReadLogits) {
-                let logits = logits_tensor(&member.sequence)?;
+                let logits = next_logits(&member.sequence)?.0;
                 reading.add(member, PartKind::Logits, 0, [(logits, 0..logits.shape().elements())]);
                 member.sequence.in_flight += 1;
             }
@@ -464,6 +462,15 @@ impl Scheduler {
     }
 }
 
+/// Brings a sequence that stands in a row of the batch back to its slot.
+fn store_row(batch: Option<&Batch>, sequence: &mut Sequence) -> Result<()> {
+    if let (Cursor::Row(row), Some(batch)) = (sequence.cursor, batch) {
+        batch.store(row, sequence)?;
+        sequence.cursor = Cursor::Slot;
+    }
+    Ok(())
+}
+
 fn is_masked(asked: &Asked) -> bool {
     matches!(asked, Asked::Ready(Proposal::Steps { masks: Some(_), .. }))
 }
@@ -479,22 +486,22 @@ fn mask_slot(context: &Context, sequence: &Sequence, masks: Option<&Masks>) -> R
     }
 }
 
-/// The logits that a sequence chooses from next.
-fn logits_tensor(sequence: &Sequence) -> Result<&Tensor> {
+/// The logits that a sequence chooses from next: a step's, or those of a pass over some tokens.
+fn next_logits(sequence: &Sequence) -> Result<(&Tensor, Option<usize>)> {
     match &sequence.logits {
-        NextLogits::Pass(logits, _) => Ok(logits),
-        NextLogits::Step => Ok(sequence.slot.logits()),
+        NextLogits::Pass(logits, advance) => Ok((logits, Some(*advance))),
+        NextLogits::Step => Ok((sequence.slot.logits(), None)),
         NextLogits::None => bail!(Internal, "a choice without logits"),
     }
 }
 
 /// One choice on a sequence's slot.
 fn choose(context: &Context, sequence: &mut Sequence, masked: bool) -> Result<()> {
-    match std::mem::replace(&mut sequence.logits, NextLogits::None) {
-        NextLogits::Pass(logits, advance) => sequence.slot.choose_after(context, &logits, advance, masked)?,
-        NextLogits::Step => sequence.slot.choose_step(context, masked)?,
-        NextLogits::None => bail!(Internal, "a choice without logits"),
+    match next_logits(sequence)? {
+        (logits, Some(advance)) => sequence.slot.choose_after(context, logits, advance, masked)?,
+        (_, None) => sequence.slot.choose_step(context, masked)?,
     }
+    sequence.logits = NextLogits::None;
     sequence.cursor = Cursor::Slot;
     Ok(())
 }

@@ -12,7 +12,8 @@ pub const MAX_DRAFT: usize = MatVecFew::MAX_TOKENS - 1;
 /// The passes that were recorded so far.
 #[derive(Default)]
 pub struct Verification {
-    by_tokens: [Option<Recorded>; MatVecFew::MAX_TOKENS + 1],
+    /// With the number of tokens of each.
+    recorded: Vec<(usize, Recorded)>,
 }
 
 struct Recorded {
@@ -51,7 +52,11 @@ impl Draft {
 impl Verification {
     /// Whether passes over `n` tokens are recorded.
     pub fn is_prepared(&self, n: usize) -> bool {
-        self.by_tokens.get(n).is_some_and(Option::is_some)
+        self.of(n).is_some()
+    }
+
+    fn of(&self, n: usize) -> Option<&Recorded> {
+        self.recorded.iter().find(|(of, _)| *of == n).map(|(_, recorded)| recorded)
     }
 
     /// Records passes over `n` tokens, 2 to 8, from position `state[0]` on. Recording runs one, over whatever tokens.
@@ -63,21 +68,18 @@ impl Verification {
         n: usize,
     ) -> Result<()> {
         let context = transformer.context();
-        let Some(recorded) = self.by_tokens.get_mut(n) else {
-            bail!(Internal, "{n} tokens are too many to verify at once")
-        };
         let tokens = context.zeros(Desc::u32(&[n]))?;
         let (greedy, plan) = context
             .plan(|| context.run1(&Argmax, &[&transformer.forward(&tokens, state, states, Logits::All)?]))
             .await?;
-        *recorded = Some(Recorded { tokens, greedy, plan });
+        self.recorded.push((n, Recorded { tokens, greedy, plan }));
         Ok(())
     }
 
     /// Runs a pass over `last` and a draft. Returns what is to be read: the greedy token after each, and the tokens themselves.
     pub fn run(&self, context: &Context, last: u32, draft: &Draft) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
         let n = 1 + draft.len();
-        let Some(Recorded { tokens, greedy, plan }) = self.by_tokens.get(n).and_then(Option::as_ref) else {
+        let Some(Recorded { tokens, greedy, plan }) = self.of(n) else {
             bail!(Internal, "a pass over {n} tokens that nobody recorded")
         };
         let ids = [&[last], draft.known()].concat();

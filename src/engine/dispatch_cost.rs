@@ -132,7 +132,7 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     // Every dispatch added one, or what was measured is not what was meant.
     let sums = context.readback(&[&x]).await?.remove(0).to_f32()?;
     if let Some(wrong) = sums.iter().find(|sum| **sum != dispatches as f32) {
-        bail!(Internal, "{dispatches} dispatches added up to {wrong}");
+        bail!(NumericalError, "{dispatches} dispatches added up to {wrong}");
     }
     let adapter = device.adapter().clone();
     device.destroy();

@@ -156,10 +156,7 @@ impl EngineTensor {
     }
 
     pub async fn readback(&self) -> Result<Vec<f32>> {
-        match &self.context.readback(&[&self.tensor]).await?[..] {
-            [host] => host.to_f32(),
-            _ => bail!(Internal, "a read-back of one tensor gave another number of them"),
-        }
+        self.context.readback_one(&self.tensor).await?.to_f32()
     }
 }
 

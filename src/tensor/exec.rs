@@ -363,6 +363,14 @@ impl Context {
         Ok(host.map(|(tensor, bytes)| HostTensor { shape: tensor.shape(), dtype: tensor.dtype(), bytes }).collect())
     }
 
+    /// Reads one tensor back.
+    pub async fn readback_one(&self, tensor: &Tensor) -> Result<HostTensor> {
+        match self.readback(&[tensor]).await?.pop() {
+            Some(host) => Ok(host),
+            None => bail!(Internal, "a read-back of one tensor gave none"),
+        }
+    }
+
     /// Starts reading ranges of 4-byte elements of tensors: one submit, one map for all of them.
     pub fn start_readback(&self, ranges: &[(&Tensor, std::ops::Range<usize>)]) -> Result<crate::gpu::Readback> {
         let slices: Vec<BufferSlice> = ranges

@@ -27,7 +27,7 @@ impl Acceptor for AcceptGrammar {
             Outcome::Steps { sampled, states } => steps(grammar, sequence, sampled, &states),
             Outcome::Single { sampled, is_taken_in, .. } => single(grammar, sequence, sampled, is_taken_in),
             Outcome::Draft { greedy, taken_in } => {
-                let kept = matching(sequence, self.model.as_deref(), &greedy, &taken_in)?;
+                let kept = matching(sequence, self.model.as_deref(), &greedy, &taken_in);
                 if !draft(grammar, sequence, kept)? {
                     self.refused.set(Some(sequence.steps));
                 }

@@ -113,7 +113,7 @@ impl Engine {
             (_, None) => return Ok(None),
         };
         if ending.is_empty() {
-            bail!(Internal, "the end of reasoning has no tokens");
+            bail!(InvalidRequest, "thinking_token_budget: the tokenizer has no tokens for the end of reasoning");
         }
         Ok(Some(Budget { tokens: usize::try_from(tokens).unwrap_or(usize::MAX), ending }))
     }

@@ -130,10 +130,7 @@ async fn embed_by_encoder(
 }
 
 async fn read(context: &Context, tensor: &Tensor) -> Result<Vec<f32>> {
-    match &context.readback(&[tensor]).await?[..] {
-        [host] => host.to_f32(),
-        _ => bail!(Internal, "a read-back of one tensor gave another number of them"),
-    }
+    context.readback_one(tensor).await?.to_f32()
 }
 
 /// Cuts the texts into runs that go through one pass each.
