@@ -1,7 +1,7 @@
 // What a model is loaded with, and what a loaded one says of itself.
 
 import type { LoadOptions as LoadData, Progress, Warning } from './generated/loading.js';
-import type { Stats } from './generated/stats.js';
+import type { CacheStats, Stats } from './generated/stats.js';
 import type { HubOptions, ModelSource } from './model_source.js';
 
 export type {
@@ -45,6 +45,11 @@ export interface LoadOptions extends LoadData {
 
 /** Counters since the engine was loaded. The difference of two readings tells what happened between them. */
 export interface EngineStats extends Stats {
+  /**
+   * What is kept of texts that no request runs on any more, in blocks of up to 64 tokens. Hits and misses are of prompts: whether tokens of
+   * them were taken from here.
+   */
+  prompt_cache: CacheStats;
   /** Size of the WebAssembly heap. Weights never pass through it. */
   wasm_memory_bytes: number;
 }

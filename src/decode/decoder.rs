@@ -11,12 +11,13 @@ use super::grammar::GrammarState;
 use super::methods::{Decided, Methods};
 use super::prefill::{Prefill, Prefilled, Prompt};
 use super::prefill_pace::PrefillPace;
+use super::prompt_cache::PromptCache;
 use super::proposal::draft::DraftModelHome;
 use super::saved_sequence;
 use super::scheduler::{Progress, Scheduler, Tokens};
 use super::sequence::{Sequence, SequenceCounts, SequenceParams};
 use super::slot::{ContextShifts, PrefillResult};
-use super::slots::{SlotLease, Slots};
+use super::slots::Slots;
 use crate::error::Result;
 use crate::model::{LayerStates, Transformer};
 use crate::tensor::{Context, Tensor};
@@ -25,6 +26,7 @@ pub struct Decoder {
     pub context: Context,
     pub transformer: Rc<Transformer>,
     pub(super) slots: Rc<Slots>,
+    pub prompt_cache: RefCell<PromptCache>,
     pub(super) scheduler: RefCell<Scheduler>,
     pub(super) pace: RefCell<PrefillPace>,
     /// Taken out while a sequence drafts with it.
@@ -32,13 +34,14 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// `states` are of `max_sequences` sequences of `capacity` tokens. Compiles what a step takes.
+    /// `states` are of `max_sequences` sequences of `capacity` tokens. The prompt cache takes up to `prompt_cache_bytes`. Compiles what a step takes.
     pub async fn new(
         context: &Context,
         transformer: Transformer,
         states: LayerStates,
         capacity: usize,
         max_sequences: usize,
+        prompt_cache_bytes: u64,
     ) -> Result<Rc<Self>> {
         let transformer = Rc::new(transformer);
         let slots = Slots::new(transformer.clone(), &states, capacity, max_sequences).await?;
@@ -51,6 +54,7 @@ impl Decoder {
             context: context.clone(),
             transformer,
             slots: Rc::new(slots),
+            prompt_cache: RefCell::new(PromptCache::new(prompt_cache_bytes)),
             scheduler: RefCell::new(Scheduler::new(batch)),
             pace: RefCell::default(),
             draft_model: Rc::default(),
@@ -64,8 +68,7 @@ impl Decoder {
 
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size]. What the slot held is forgotten.
     pub async fn forward(&self, ids: &[u32]) -> Result<Tensor> {
-        let mut slot = SlotLease::new(&self.slots, &[]).await?;
-        slot.forget();
+        let mut slot = self.slots.emptied(&self.prompt_cache).await?;
         let logits = slot.forward(&self.transformer, ids)?;
         self.slots.give_back(slot.into_slot());
         Ok(logits)
@@ -73,14 +76,13 @@ impl Decoder {
 
     /// The same pass for what the head would take, [n_tokens, n_embd].
     pub async fn states(&self, ids: &[u32]) -> Result<Tensor> {
-        let mut slot = SlotLease::new(&self.slots, &[]).await?;
-        slot.forget();
+        let mut slot = self.slots.emptied(&self.prompt_cache).await?;
         slot.states(&self.transformer, ids)
     }
 
     /// Puts a sequence that was saved to a free slot. Prompts that begin with its tokens need not take those in. Returns their number.
     pub async fn restore(&self, bytes: &[u8]) -> Result<usize> {
-        let mut slot = SlotLease::new(&self.slots, &[]).await?;
+        let mut slot = self.slots.emptied(&self.prompt_cache).await?;
         saved_sequence::restore(&self.transformer, &mut slot, bytes)?;
         let tokens = slot.tokens().len();
         self.slots.give_back(slot.into_slot());
@@ -95,8 +97,8 @@ impl Decoder {
         from: Option<&PrefillResult>,
     ) -> Result<Prefilled> {
         let is_decoding = || !self.scheduler.borrow().is_idle();
-        let (transformer, slots, pace) = (&self.transformer, &self.slots, &self.pace);
-        let prefill = Prefill { transformer, slots, pace, is_decoding: &is_decoding };
+        let Self { transformer, slots, prompt_cache: cache, pace, .. } = self;
+        let prefill = Prefill { transformer, slots, cache, pace, is_decoding: &is_decoding };
         match from {
             Some(from) => prefill.adopt(prompt, params, from).await,
             None => prefill.run(prompt, params).await,

@@ -14,6 +14,8 @@ mod mask_automaton;
 mod methods;
 mod prefill;
 mod prefill_pace;
+mod prefix_tree;
+mod prompt_cache;
 mod proposal;
 mod run_ahead;
 mod saved_sequence;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use web_time::Instant;
 
 use super::prefill_pace::PrefillPace;
+use super::prompt_cache::PromptCache;
 use super::sequence::SequenceParams;
 use super::slot::{PrefillResult, common_prefix};
 use super::slots::{SlotLease, Slots};
@@ -37,6 +38,7 @@ pub struct Prompt<'a> {
 pub struct Prefill<'a> {
     pub transformer: &'a Transformer,
     pub slots: &'a Rc<Slots>,
+    pub cache: &'a RefCell<PromptCache>,
     pub pace: &'a RefCell<PrefillPace>,
     /// Others wait for their next tokens meanwhile.
     pub is_decoding: &'a dyn Fn() -> bool,
@@ -45,7 +47,7 @@ pub struct Prefill<'a> {
 impl Prefill<'_> {
     /// Takes a prompt in, but for the beginning that a slot already holds.
     pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Prefilled> {
-        let lease = self.lease(prompt, params).await?;
+        let lease = self.configured(self.with_prefix(prompt.tokens).await?, prompt, params).await?;
         self.take_in(lease, prompt).await
     }
 
@@ -85,7 +87,7 @@ impl Prefill<'_> {
 
     /// Takes over what another sequence's prefill left.
     pub async fn adopt(&self, prompt: &Prompt<'_>, params: &SequenceParams, from: &PrefillResult) -> Result<Prefilled> {
-        let mut lease = self.lease(prompt, params).await?;
+        let mut lease = self.configured(self.slots.emptied(self.cache).await?, prompt, params).await?;
         if !lease.can_adopt(prompt.tokens, from) {
             return self.take_in(lease, prompt).await;
         }
@@ -94,14 +96,36 @@ impl Prefill<'_> {
         Ok(Prefilled { slot: lease, result: from.clone(), cached, last_pass: None })
     }
 
-    async fn lease(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<SlotLease> {
-        let mut lease = SlotLease::new(self.slots, prompt.tokens).await?;
-        let slot = &mut *lease;
+    /// A slot that holds as much of a prompt's beginning as any or the cache does. What it loses by that is kept.
+    async fn with_prefix(&self, tokens: &[u32]) -> Result<SlotLease> {
+        let context = self.transformer.context();
+        // The last token is always taken in anew: its logits are wanted.
+        let tokens = &tokens[..tokens.len() - 1];
+        let (held, known) = (self.slots.held(tokens), self.cache.borrow().known(tokens));
+        let loads = known > held;
+        // What is loaded takes the place of what was used longest ago.
+        let mut lease = SlotLease::new(self.slots, if loads { &[] } else { tokens }).await?;
+        let mut cache = self.cache.borrow_mut();
+        cache.keep(context, &lease, if loads { 0 } else { held })?;
+        if loads {
+            cache.load(context, &mut lease, tokens)?;
+        }
+        cache.count(if loads { known } else { 0 });
+        Ok(lease)
+    }
+
+    async fn configured(
+        &self,
+        mut lease: SlotLease,
+        prompt: &Prompt<'_>,
+        params: &SequenceParams,
+    ) -> Result<SlotLease> {
+        let (slot, context) = (&mut *lease, self.transformer.context());
         slot.configure(self.transformer, &params.sampler, &params.rules, &params.ending).await?;
         if params.masked {
-            slot.prepare_masks(self.transformer.context()).await?;
+            slot.prepare_masks(context).await?;
         }
-        slot.configure_logprobs(self.transformer.context(), prompt.logprobs).await?;
+        slot.configure_logprobs(context, prompt.logprobs).await?;
         Ok(lease)
     }
 }

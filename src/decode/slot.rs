@@ -295,6 +295,14 @@ impl Slot {
         self.place_at(context, prompt.len() - from.advance, steps as u32)
     }
 
+    /// The states have become those of `ids`, of which passes over several tokens took in the first `by_passes`.
+    pub fn loaded(&mut self, ids: &[u32], by_passes: usize) {
+        self.tokens = ids.to_vec();
+        self.written = ids.len();
+        self.by_passes = by_passes.min(ids.len());
+        self.unshifted = None;
+    }
+
     /// What the layers keep of this sequence.
     pub fn layer_states(&self) -> &LayerStates {
         &self.states
@@ -317,9 +325,7 @@ impl Slot {
             bail!(InvalidFile, "token id {id} was saved, and the vocabulary has {}", transformer.config().vocab_size);
         }
         state::restore(transformer.context(), &self.states, ids.len(), bytes)?;
-        self.written = ids.len();
-        self.by_passes = by_passes.min(ids.len());
-        self.tokens = ids;
+        self.loaded(&ids, by_passes);
         Ok(())
     }
 

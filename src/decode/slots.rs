@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
+use super::prompt_cache::PromptCache;
 use super::slot::{Slot, common_prefix};
 use crate::error::Result;
 use crate::model::{LayerStates, Transformer};
@@ -55,6 +56,11 @@ impl Slots {
         Ok(Self { transformer, capacity, free: RefCell::new(free), max_sequences })
     }
 
+    /// How many tokens of a prompt the best slot holds.
+    pub fn held(&self, prompt: &[u32]) -> usize {
+        self.free.borrow().iter().map(|free| common_prefix(free.reusable(), prompt)).max().unwrap_or(0)
+    }
+
     /// The slot that holds most of the beginning of a prompt; among equals one whose steps are recorded, and then the one that was used
     /// longest ago.
     pub async fn take(&self, prompt: &[u32]) -> Result<Slot> {
@@ -84,6 +90,14 @@ impl Slots {
 
     pub fn give_back(&self, slot: Slot) {
         self.free.borrow_mut().push(Free::Used(Box::new(slot)));
+    }
+
+    /// The slot that was used longest ago. What it held is in the prompt cache then.
+    pub async fn emptied(self: &Rc<Self>, cache: &RefCell<PromptCache>) -> Result<SlotLease> {
+        let mut slot = SlotLease::new(self, &[]).await?;
+        cache.borrow_mut().keep(self.transformer.context(), &slot, 0)?;
+        slot.forget();
+        Ok(slot)
     }
 
     /// Whether another sequence can begin now.

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use serde::Serialize;
+
 use super::api::chat_prompt::Templates;
 use super::grammars::{GrammarLoader, Grammars};
 use super::load::info::ModelInfo;
@@ -9,8 +11,26 @@ use crate::decode::Decoder;
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::model::{Embeds, Encoder, Layout, Precision};
-use crate::tensor::{Context, KernelUse, Stats, Tensor};
+use crate::tensor::{CacheStats, Context, KernelUse, Stats, Tensor};
 use crate::text::tokenizer::Tokenizer;
+
+/// Counters of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EngineStats {
+    /// Of the GPU runtime.
+    #[serde(flatten)]
+    pub device: Stats,
+    /// Of texts that no request runs on any more, by blocks of up to 64 tokens. Hits and misses are of prompts.
+    pub prompt_cache: CacheStats,
+}
+
+impl std::ops::Deref for EngineStats {
+    type Target = Stats;
+
+    fn deref(&self) -> &Stats {
+        &self.device
+    }
+}
 
 /// A loaded model.
 pub struct Engine(pub(super) Rc<Inner>);
@@ -91,12 +111,19 @@ impl Engine {
         &self.0.tokenizer
     }
 
-    pub fn stats(&self) -> Stats {
-        self.0.context.device().stats()
+    pub fn stats(&self) -> EngineStats {
+        let prompt_cache = match &self.0.model {
+            Model::Decoder(decoder) => decoder.prompt_cache.borrow().stats(),
+            Model::Encoder(_) => CacheStats::default(),
+        };
+        EngineStats { device: self.0.context.device().stats(), prompt_cache }
     }
 
     pub fn reset_stats(&self) {
         self.0.context.device().reset_stats();
+        if let Model::Decoder(decoder) = &self.0.model {
+            decoder.prompt_cache.borrow_mut().reset_stats();
+        }
     }
 
     /// Switches the timing of kernels on or off. While it is on, everything takes longer.

@@ -28,7 +28,7 @@ pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, P
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::options::{Autotune, LoadOptions};
 pub use load::{file_bytes, hub};
-pub use loaded::{Engine, EngineTensor};
+pub use loaded::{Engine, EngineStats, EngineTensor};
 
 // What bindings need of the layers below.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};

@@ -241,6 +241,35 @@ impl Context {
         self.device.copy(&slice(from, range.start), &slice(to, first))
     }
 
+    /// Records a copy of all bytes of a tensor to 4-byte elements of another, from its element `first` on.
+    pub fn pack(&self, from: &Tensor, to: &Tensor, first: usize) -> Result<()> {
+        self.copy_bytes(from, 0, to, 4 * first as u64, from.bytes())
+    }
+
+    /// The way back: overwrites all bytes of `to`.
+    pub fn unpack(&self, from: &Tensor, first: usize, to: &Tensor) -> Result<()> {
+        self.copy_bytes(from, 4 * first as u64, to, 0, to.bytes())
+    }
+
+    fn copy_bytes(&self, from: &Tensor, first: u64, to: &Tensor, to_first: u64, bytes: u64) -> Result<()> {
+        let is_plain = |tensor: &Tensor| !matches!(tensor.desc.dtype, DType::Weight(_));
+        let fits = first + bytes <= from.bytes() && to_first + bytes <= to.bytes();
+        if !fits || !is_plain(from) || !is_plain(to) {
+            bail!(
+                ShapeMismatch,
+                "a copy of {bytes} bytes of {:?} from {first} to {:?} at {to_first}",
+                from.desc,
+                to.desc
+            );
+        }
+        let slice = |tensor: &Tensor, at: u64| BufferSlice {
+            buffer: tensor.buffer.clone(),
+            offset: tensor.offset + at,
+            size: bytes,
+        };
+        self.device.copy(&slice(from, first), &slice(to, to_first))
+    }
+
     /// Records an op and returns its outputs.
     pub fn run(&self, op: &dyn Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let descs: Vec<Desc> = inputs.iter().map(|tensor| tensor.desc).collect();

@@ -30,6 +30,12 @@ export interface LoadOptions {
    */
   kvCache?: KvFormat | undefined;
   /**
+   * Bytes of GPU memory for what the model has made of texts that no request runs on any more: several conversations, their edits and
+   * branches, of which later prompts then take in only what is new (`cached_tokens`, and `prompt_cache` of `stats()`). What was used
+   * longest ago goes first; 0 keeps none. It is taken as it is needed. Default: what the KV cache of one request takes.
+   */
+  promptCacheBytes?: number | undefined;
+  /**
    * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and the browser keeps
    * what was found (per GPU, shape and version), so that later loads take it over at once. `auto`: on GPUs only, for up to a second of a
    * model's first load (and of the next, where that was not enough); `always`: also on software adapters, where it gains little; `off`:
@@ -62,6 +68,7 @@ export const LOAD_OPTIONS = [
   'chatTemplate',
   'precision',
   'kvCache',
+  'promptCacheBytes',
   'autotune',
   'powerPreference',
   'forceFallbackAdapter',

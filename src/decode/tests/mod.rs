@@ -2,6 +2,7 @@
 
 mod grammar;
 mod mixed;
+mod prompt_cache;
 mod recurrent;
 mod slot;
 
@@ -16,10 +17,13 @@ use crate::model::folder::OneFile;
 use crate::model::source::MemorySource;
 use crate::model::{KvFormat, Layout, Precision, Transformer, Weights};
 use crate::sampler::{Ending, SamplingParams, TokenRules};
-use crate::tensor::{Context, Device, DeviceOptions};
+use crate::tensor::{CacheStats, Context, Device, DeviceOptions};
 
 /// Tokens that a sequence has room for.
 const CAPACITY: usize = 192;
+
+/// Bytes of the prompt cache.
+const PROMPT_CACHE: u64 = 1 << 20;
 
 /// A decoder of some sequences.
 fn tiny(max_sequences: usize) -> Rc<Decoder> {
@@ -39,7 +43,7 @@ fn tiny_with(max_sequences: usize, format: KvFormat, change: impl FnOnce(Transfo
         let transformer = Transformer::new(&context, config, &weights, CAPACITY, Precision::Exact).unwrap();
         let transformer = change(transformer);
         let cache = transformer.layer_states(CAPACITY, max_sequences, format).unwrap();
-        Decoder::new(&context, transformer, cache, CAPACITY, max_sequences).await.unwrap()
+        Decoder::new(&context, transformer, cache, CAPACITY, max_sequences, PROMPT_CACHE).await.unwrap()
     })
 }
 

@@ -53,7 +53,7 @@ impl RecurrentLayer for Ema {
     }
 }
 
-fn recurrent(max_sequences: usize) -> Rc<Decoder> {
+pub(super) fn recurrent_of(max_sequences: usize) -> Rc<Decoder> {
     let layer = || Box::new(Ema { planar: false });
     tiny_with(max_sequences, KvFormat::F32, |transformer| {
         assert_eq!(transformer.config().n_embd, COLUMNS);
@@ -93,7 +93,7 @@ fn answer(decoder: &Rc<Decoder>, prompt: &[u32], longest: usize) -> (Vec<u32>, u
 
 #[test]
 fn the_average_changes_the_answer_and_steps_ahead_agree_with_whole_passes() {
-    let decoder = recurrent(1);
+    let decoder = recurrent_of(1);
     let wanted = reference(&decoder, &prompt(2), 24);
     assert_eq!(answer(&decoder, &prompt(2), 24).0, wanted);
     assert_ne!(answer(&tiny(1), &prompt(2), 24).0, wanted);
@@ -102,7 +102,7 @@ fn the_average_changes_the_answer_and_steps_ahead_agree_with_whole_passes() {
 /// Run-ahead that is dropped, drafts that are half right, forced tokens, processors: alone and beside one another.
 #[test]
 fn each_kind_gives_what_it_gives_alone() {
-    let decoder = recurrent(8);
+    let decoder = recurrent_of(8);
     let of_kind = |kind: Kind| rest(&begin(&decoder, 2, kind)).unwrap();
     assert_eq!(of_kind(Kind::Plain), reference(&decoder, &prompt(2), 40));
     assert_eq!(of_kind(Kind::Lookup), of_kind(Kind::Plain), "a draft changes nothing");
@@ -123,7 +123,7 @@ fn each_kind_gives_what_it_gives_alone() {
 /// Whatever a slot went through, a text that shares its beginning goes on as if it came to an empty slot.
 #[test]
 fn prefixes_are_reused_from_checkpoints() {
-    let decoder = recurrent(1);
+    let decoder = recurrent_of(1);
     let prompt = prompt(5);
     let (whole, _) = answer(&decoder, &prompt, 30);
     let text = [&prompt[..], &whole].concat();
@@ -141,7 +141,7 @@ fn prefixes_are_reused_from_checkpoints() {
         let mut next = text[..shared].to_vec();
         next.extend([201, 7, 33]);
         let (given, cached) = answer(&decoder, &next, 12);
-        assert_eq!(given, answer(&recurrent(1), &next, 12).0, "{shared} tokens after {kind:?}");
+        assert_eq!(given, answer(&recurrent_of(1), &next, 12).0, "{shared} tokens after {kind:?}");
         assert!(cached <= shared);
         cached_most = cached_most.max(cached);
     }
@@ -150,7 +150,7 @@ fn prefixes_are_reused_from_checkpoints() {
 
 #[test]
 fn a_prompt_is_taken_over_by_other_choices() {
-    let decoder = recurrent(3);
+    let decoder = recurrent_of(3);
     let prompt = prompt(4);
     let (params, asked) = asked(&prompt, &SamplingParams::greedy(), 20, false);
     let first = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap();
@@ -166,7 +166,7 @@ fn a_prompt_is_taken_over_by_other_choices() {
         })
         .collect();
     let all = pollster::block_on(join_all(std::iter::once(&first).chain(&others).map(all)));
-    let wanted = answer(&recurrent(1), &prompt, 20).0;
+    let wanted = answer(&recurrent_of(1), &prompt, 20).0;
     let before: Vec<u32> = given.drain(..).map(|sampled| sampled.token).collect();
     for (index, rest) in all.into_iter().enumerate() {
         let begun = if index == 0 { &before[..] } else { &[] };
@@ -176,7 +176,7 @@ fn a_prompt_is_taken_over_by_other_choices() {
 
 #[test]
 fn a_sequence_that_was_saved_goes_on_elsewhere() {
-    for new in [recurrent as fn(usize) -> Rc<Decoder>, tiny] {
+    for new in [recurrent_of as fn(usize) -> Rc<Decoder>, tiny] {
         let decoder = new(2);
         let prompt = prompt(6);
         let (sequence, _) = begin_plain(&decoder, &prompt, 40);
@@ -217,7 +217,7 @@ fn a_sequence_that_was_saved_goes_on_elsewhere() {
         // What comes after works.
         assert_eq!(answer(&other, &text, 40 - known).0, given[known..]);
     }
-    let (saved, other) = (recurrent(1), tiny(1));
+    let (saved, other) = (recurrent_of(1), tiny(1));
     let (sequence, _) = begin_plain(&saved, &prompt(1), 3);
     let bytes = pollster::block_on(sequence.save()).unwrap();
     let error = pollster::block_on(other.restore(&bytes)).unwrap_err();

@@ -52,7 +52,9 @@ impl Ready {
         let (autotune, tunings) = autotune::run(context, &transformer, capacity, kv_format, options).await?;
         let cache = transformer.layer_states(capacity, max_sequences, kv_format)?;
         let kv_cache_bytes = cache.bytes();
-        let decoder = Decoder::new(context, transformer, cache, capacity, max_sequences).await?;
+        let of_one = kv_cache_bytes / max_sequences as u64;
+        let prompt_cache_bytes = options.prompt_cache_bytes.unwrap_or(of_one);
+        let decoder = Decoder::new(context, transformer, cache, capacity, max_sequences, prompt_cache_bytes).await?;
         Ok(Self { model: Model::Decoder(decoder), kv_cache_bytes, autotune, tunings })
     }
 

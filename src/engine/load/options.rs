@@ -49,6 +49,10 @@ pub struct LoadOptions {
     /// of a head, in 0.53 of the memory of `f16` (heads whose length is no multiple of 32 are filled up to one). Default: `f16`, and
     /// `f32` with the precision `exact`.
     pub kv_cache: Option<KvFormat>,
+    /// Bytes of GPU memory for what the model has made of texts that no request runs on any more: several conversations, their edits and
+    /// branches, of which later prompts then take in only what is new (`cached_tokens`, and `prompt_cache` of `stats()`). What was used
+    /// longest ago goes first; 0 keeps none. It is taken as it is needed. Default: what the KV cache of one request takes.
+    pub prompt_cache_bytes: Option<u64>,
     /// Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and the browser keeps
     /// what was found (per GPU, shape and version), so that later loads take it over at once. `auto`: on GPUs only, for up to a second of a
     /// model's first load (and of the next, where that was not enough); `always`: also on software adapters, where it gains little; `off`:
@@ -134,13 +138,13 @@ mod tests {
         let read = |options| serde_json::from_value::<LoadOptions>(options);
         let options = read(json!({
             "quantize": "q8_0", "contextLength": 64, "maxSequences": 2, "chatTemplate": "{{ a }}", "precision": "exact",
-            "kvCache": "q8_0", "autotune": "off", "powerPreference": "low-power", "forceFallbackAdapter": true,
+            "kvCache": "q8_0", "promptCacheBytes": 5_000_000_000_u64, "autotune": "off", "powerPreference": "low-power", "forceFallbackAdapter": true,
         }))
         .unwrap();
         assert_eq!((options.context_length, options.max_sequences), (Some(64), Some(2)));
         assert_eq!((options.quantize.as_deref(), options.chat_template.as_deref()), (Some("q8_0"), Some("{{ a }}")));
         assert_eq!((options.precision, options.kv_cache), (Some(Precision::Exact), Some(KvFormat::Q8_0)));
-        assert_eq!(options.autotune, Autotune::Off);
+        assert_eq!((options.autotune, options.prompt_cache_bytes), (Autotune::Off, Some(5_000_000_000)));
         let device = options.device();
         assert_eq!((device.power_preference, device.force_fallback_adapter), (PowerPreference::LowPower, true));
         let device = read(json!({})).unwrap().device();

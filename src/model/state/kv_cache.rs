@@ -126,6 +126,10 @@ impl SequenceState for KvCache {
         length
     }
 
+    fn checkpoints(&self) -> Option<Vec<usize>> {
+        None
+    }
+
     fn checkpoint(&self, _: &Context, _: usize) -> Result<()> {
         Ok(())
     }

@@ -61,6 +61,11 @@ impl SequenceState for LayerStates {
         common(length, &self.each(), |state, length| state.recoverable(length))
     }
 
+    fn checkpoints(&self) -> Option<Vec<usize>> {
+        // Keys and values are recoverable at every length.
+        self.recurrent.checkpoints()
+    }
+
     fn checkpoint(&self, context: &Context, length: usize) -> Result<()> {
         self.each().into_iter().try_for_each(|state| state.checkpoint(context, length))
     }

@@ -24,6 +24,9 @@ pub trait SequenceState {
     /// The greatest recoverable length that is at most `length`.
     fn recoverable(&self, length: usize) -> usize;
 
+    /// The lengths that are recoverable besides 0; None if all are.
+    fn checkpoints(&self) -> Option<Vec<usize>>;
+
     /// Makes `length`, at which the state stands, recoverable. Of many checkpoints some are forgotten.
     fn checkpoint(&self, context: &Context, length: usize) -> Result<()>;
 

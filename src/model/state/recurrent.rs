@@ -153,6 +153,12 @@ impl SequenceState for RecurrentStates {
         self.recoverable_of(self.sequence, length)
     }
 
+    fn checkpoints(&self) -> Option<Vec<usize>> {
+        let all = self.checkpoints.borrow();
+        let own = all.get(self.sequence).filter(|_| !self.layers.is_empty())?;
+        Some(own.kept.iter().map(|checkpoint| checkpoint.length).collect())
+    }
+
     fn checkpoint(&self, context: &Context, length: usize) -> Result<()> {
         if length == 0 || self.layers.is_empty() {
             return Ok(());

@@ -1,0 +1,176 @@
+//! What the layers keep of texts that no slot holds any more: several conversations, their edits and branches (vLLM: automatic prefix
+//! caching; llama.cpp: `--cache-ram`). A slot's tokens come here before it loses them, and go back by copies on the GPU.
+
+use super::prefix_tree::{BLOCK, Found, PrefixTree};
+use super::slot::Slot;
+use crate::error::Result;
+use crate::model::LayerStates;
+use crate::model::state::SequenceState;
+use crate::tensor::{CacheStats, Context, Desc, Tensor};
+
+/// Fewer tokens are taken in about as fast as they are copied.
+const FEWEST_TOKENS: usize = 16;
+
+pub struct PromptCache {
+    tree: PrefixTree<Kept>,
+    hits: u64,
+    misses: u64,
+}
+
+/// What is kept of a block.
+struct Kept {
+    /// The parts of its positions, one after the other, as words.
+    positions: Tensor,
+    /// How many of its tokens passes over several tokens took in (`Slot::by_passes`).
+    by_passes: usize,
+    /// States that have no part for each position, by the number of tokens before them.
+    snapshots: Vec<(usize, Vec<Tensor>)>,
+    /// A sequence can begin only where there is a snapshot.
+    needs_snapshot: bool,
+}
+
+impl PromptCache {
+    /// A budget of 0 keeps nothing.
+    pub fn new(budget: u64) -> Self {
+        Self { tree: PrefixTree::new(budget), hits: 0, misses: 0 }
+    }
+
+    /// Hits and misses are of prompts: whether tokens were taken from here. Entries are blocks of up to 64 tokens.
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
+            hits: self.hits,
+            misses: self.misses,
+            evictions: self.tree.evictions(),
+            entries: self.tree.len() as u64,
+            bytes: self.tree.bytes(),
+        }
+    }
+
+    pub fn reset_stats(&mut self) {
+        (self.hits, self.misses) = (0, 0);
+        self.tree.reset_evictions();
+    }
+
+    /// How many tokens of a prompt can be taken from here.
+    pub fn known(&self, prompt: &[u32]) -> usize {
+        let path = self.tree.longest(prompt);
+        self.loadable(&path, path.iter().map(|found| found.tokens).sum())
+    }
+
+    /// Of the first `length` tokens of a path those with which a slot can begin.
+    fn loadable(&self, path: &[Found], length: usize) -> usize {
+        let snapshots: Vec<usize> = path
+            .iter()
+            .filter_map(|found| self.tree.kept(found.block))
+            .flat_map(|kept| kept.snapshots.iter().map(|(at, _)| *at))
+            .collect();
+        // A model has such states or has none.
+        let first = path.first().and_then(|found| self.tree.kept(found.block));
+        if first.is_some_and(|kept| kept.needs_snapshot) {
+            snapshots.into_iter().filter(|at| *at <= length).max().unwrap_or(0)
+        } else {
+            length
+        }
+    }
+
+    /// Keeps what a slot holds, unless that is here or the first `stays` tokens, which it goes on with, are all of it.
+    pub fn keep(&mut self, context: &Context, slot: &Slot, stays: usize) -> Result<()> {
+        let text = slot.reusable();
+        if self.tree.budget() == 0 || text.len() < FEWEST_TOKENS || text.len() <= stays {
+            return Ok(());
+        }
+        let states = slot.layer_states();
+        let (mut path, is_known) = self.tree.whole_blocks(text);
+        if is_known {
+            return Ok(());
+        }
+        let mut first = path.len() * BLOCK;
+        while first < text.len() {
+            let range = first..text.len().min(first + BLOCK);
+            // The last positions of a block may be of no token yet. They are written before they are read, here as in the slot.
+            let positions = states.positions(first..states.capacity().min(first + BLOCK))?;
+            let snapshots = snapshots_within(states, &range)?;
+            let words = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.bytes().div_ceil(4)).sum::<u64>();
+            let bytes = 4 * (words(&positions) + snapshots.iter().map(|(_, of)| words(of)).sum::<u64>());
+            let by_passes = slot.by_passes().clamp(range.start, range.end) - range.start;
+            let kept = || Kept::new(context, &positions, by_passes, snapshots, states.checkpoints().is_some());
+            if !self.tree.insert(&mut path, &text[range.clone()], bytes, kept)? {
+                return Ok(());
+            }
+            first = range.end;
+        }
+        Ok(())
+    }
+
+    /// Lets a slot begin with as many tokens of a prompt as are known here, in place of what it held.
+    pub fn load(&mut self, context: &Context, slot: &mut Slot, prompt: &[u32]) -> Result<()> {
+        let path = self.tree.longest(prompt);
+        self.tree.touch(&path);
+        let length = self.loadable(&path, path.iter().map(|found| found.tokens).sum());
+        slot.forget();
+        let states = slot.layer_states().clone();
+        let mut by_passes = 0;
+        let mut snapshot: &[Tensor] = &[];
+        for (index, found) in path.iter().enumerate() {
+            let first = index * BLOCK;
+            let Some(kept) = self.tree.kept(found.block).filter(|_| first < length) else { break };
+            let mut word = 0;
+            for part in states.positions(first..states.capacity().min(first + BLOCK))? {
+                context.unpack(&kept.positions, word, &part)?;
+                word += part.bytes().div_ceil(4) as usize;
+            }
+            if by_passes == first {
+                by_passes += kept.by_passes;
+            }
+            let of_length = kept.snapshots.iter().find(|(at, _)| *at == length);
+            snapshot = of_length.map_or(snapshot, |(_, tensors)| tensors);
+        }
+        states.load(context, length, snapshot)?;
+        slot.loaded(&prompt[..length], by_passes);
+        Ok(())
+    }
+
+    /// Counts a prompt that took so many tokens from here.
+    pub fn count(&mut self, tokens: usize) {
+        if tokens > 0 {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+    }
+}
+
+impl Kept {
+    fn new(
+        context: &Context,
+        positions: &[Tensor],
+        by_passes: usize,
+        snapshots: Vec<(usize, Vec<Tensor>)>,
+        needs_snapshot: bool,
+    ) -> Result<Self> {
+        let words: u64 = positions.iter().map(|part| part.bytes().div_ceil(4)).sum();
+        let packed = context.lasting(Desc::u32(&[words as usize]), "prompt_cache")?;
+        let mut word = 0;
+        for part in positions {
+            context.pack(part, &packed, word)?;
+            word += part.bytes().div_ceil(4) as usize;
+        }
+        let mut copies = Vec::with_capacity(snapshots.len());
+        for (at, tensors) in snapshots {
+            let copy = |tensor: &Tensor| {
+                let copy = context.lasting(tensor.desc(), "prompt_cache")?;
+                context.copy(tensor, 0..tensor.shape().elements(), &copy, 0)?;
+                Ok(copy)
+            };
+            copies.push((at, tensors.iter().map(copy).collect::<Result<_>>()?));
+        }
+        Ok(Self { positions: packed, by_passes, snapshots: copies, needs_snapshot })
+    }
+}
+
+/// The states without positions at the lengths that end in a range.
+fn snapshots_within(states: &LayerStates, range: &std::ops::Range<usize>) -> Result<Vec<(usize, Vec<Tensor>)>> {
+    let lengths = states.checkpoints().unwrap_or_default();
+    let within = lengths.into_iter().filter(|at| range.start < *at && *at <= range.end);
+    within.map(|at| Ok((at, states.snapshot(at)?))).collect()
+}
