@@ -89,6 +89,7 @@ pub struct MaskAutomaton {
     changes: Vec<usize>,
 }
 
+#[derive(Clone)]
 struct State {
     children: Vec<u32>,
     is_explored: bool,
@@ -397,6 +398,35 @@ impl MaskAutomaton {
     /// An answer ended so many tokens after a wrong guess, or its beginning: who knows how long it would have gone well.
     pub fn ended_after(&mut self, tokens: usize) {
         self.usual_run = self.usual_run.max((self.usual_run + 2 * tokens) / 2);
+    }
+
+    /// Another that knows as much.
+    pub fn copy(&self) -> Result<Self> {
+        let mut frontier = VecDeque::with_capacity(self.frontier.len());
+        for (place, state, forced) in &self.frontier {
+            frontier.extend(place.fork()?.map(|place| (place, *state, forced.clone())));
+        }
+        Ok(Self {
+            words: self.words,
+            masks: self.masks.clone(),
+            rows: self.rows.clone(),
+            table: self.table.clone(),
+            states: self.states.clone(),
+            by_text: self.by_text.clone(),
+            by_forced: self.by_forced.clone(),
+            untold: self.untold.clone(),
+            vocabulary: self.vocabulary.clone(),
+            root: self.root,
+            frontier,
+            usual_run: self.usual_run,
+            changes: Vec::new(),
+        })
+    }
+
+    /// Whether it says more of a grammar than one that another answer under it learned.
+    pub fn knows_more_than(&self, other: &Self) -> bool {
+        let is_full = self.states.len() == MaskTable::STATES;
+        !is_full && self.states.len() > other.states.len()
     }
 
     /// Another table will hold it: what changed until now comes with the whole.

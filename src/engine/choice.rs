@@ -273,22 +273,26 @@ impl Choice {
         let Prefilled { last_pass, .. } = prefilled;
         let result = prefilled.result.clone();
         let last = tokens.last().copied().unwrap_or_default();
-        let (sequence, grammar) = decoder.start(prefilled, params, last, forced.len(), self.methods(grammar))?;
+        let methods = self.methods(grammar)?;
+        let (sequence, grammar) = decoder.start(prefilled, params, last, forced.len(), methods)?;
         self.read = forced.into_iter().map(Sampled::from).collect();
         self.phase = Phase::Running(Running { sequence, grammar, last_pass });
         Ok(Some(result).filter(|_| prompted.is_none()))
     }
 
-    fn methods(&self, grammar: Option<GrammarCursor>) -> Methods {
-        let grammar = grammar.map(|cursor| Grammar {
-            known: self.engine.grammars.take_automaton(&cursor),
-            cursor,
-            vocabulary: self.engine.tokenizer.clone(),
-            vocab_size: self.engine.info.vocab_size,
-            mode: None,
-        });
+    fn methods(&self, grammar: Option<GrammarCursor>) -> Result<Methods> {
+        let grammar = match grammar {
+            Some(cursor) => Some(Grammar {
+                known: self.engine.grammars.automaton(&cursor)?,
+                cursor,
+                vocabulary: self.engine.tokenizer.clone(),
+                vocab_size: self.engine.info.vocab_size,
+                mode: None,
+            }),
+            None => None,
+        };
         let Request { speculation, processor, .. } = &self.request;
-        Methods { speculation: *speculation, grammar, processor: processor.clone(), ..Methods::default() }
+        Ok(Methods { speculation: *speculation, grammar, processor: processor.clone(), ..Methods::default() })
     }
 
     /// What the answer begins with by its grammar. None if that is all of it.

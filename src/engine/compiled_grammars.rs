@@ -16,7 +16,7 @@ pub struct CompiledGrammars(Vec<Compiled>);
 struct Compiled {
     grammar: Rc<str>,
     beginning: Box<dyn Constraint>,
-    /// Taken out while an answer follows it.
+    /// Each answer begins with a copy of it.
     automaton: Option<MaskAutomaton>,
 }
 
@@ -44,14 +44,19 @@ impl CompiledGrammars {
         Ok(GrammarCursor { constraint, name: Some(grammar) })
     }
 
-    /// What is known of a grammar's masks, unless another answer has it.
-    pub fn take_automaton(&mut self, grammar: &str) -> Option<MaskAutomaton> {
-        self.0.iter_mut().find(|compiled| &*compiled.grammar == grammar)?.automaton.take()
+    /// What is known of a grammar's masks.
+    pub fn automaton(&self, grammar: &str) -> Result<Option<MaskAutomaton>> {
+        let of_grammar = self.0.iter().find(|compiled| &*compiled.grammar == grammar);
+        of_grammar.and_then(|compiled| compiled.automaton.as_ref()).map(MaskAutomaton::copy).transpose()
     }
 
+    /// What an answer knew of its grammar's masks in the end. Of several at once the one that learned most counts.
     pub fn keep_automaton(&mut self, grammar: &str, automaton: MaskAutomaton) {
-        if let Some(compiled) = self.0.iter_mut().find(|compiled| &*compiled.grammar == grammar) {
-            compiled.automaton = Some(automaton);
+        let of_grammar = self.0.iter_mut().find(|compiled| &*compiled.grammar == grammar);
+        if let Some(kept) = of_grammar.map(|compiled| &mut compiled.automaton)
+            && kept.as_ref().is_none_or(|kept| !kept.knows_more_than(&automaton))
+        {
+            *kept = Some(automaton);
         }
     }
 }

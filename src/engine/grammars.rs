@@ -130,9 +130,12 @@ impl Grammars {
         self.compiled.borrow_mut().keep(grammar, beginning)
     }
 
-    /// What is known of a grammar's masks, unless another answer has it.
-    pub fn take_automaton(&self, cursor: &GrammarCursor) -> Option<MaskAutomaton> {
-        self.compiled.borrow_mut().take_automaton(cursor.name.as_ref()?)
+    /// What is known of a grammar's masks.
+    pub fn automaton(&self, cursor: &GrammarCursor) -> Result<Option<MaskAutomaton>> {
+        match &cursor.name {
+            Some(name) => self.compiled.borrow().automaton(name),
+            None => Ok(None),
+        }
     }
 
     /// Keeps what an answer learned about its grammar's masks.

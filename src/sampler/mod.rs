@@ -3,6 +3,7 @@
 mod adjustment;
 mod band;
 mod features;
+pub(crate) mod fields;
 mod kernels;
 mod logprobs;
 mod mask_table;

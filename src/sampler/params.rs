@@ -1,57 +1,71 @@
 //! What decides how the next token is chosen from the logits, as plain data. The choosing itself is not done here.
 
+use super::fields::sampling_fields;
 use crate::error::Result;
 
-/// Settings of one generation.
-///
-/// The defaults are those of OpenAI's API where it documents one: `temperature` 1.0 takes the model's distribution as it
-/// is. All else is off. `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
-///
-/// What is set applies in this order, each to what the one before it left:
-///
-/// 1. On the logits: biases (`TokenRules`), repetition penalty, frequency and presence penalty, DRY, bans. That is the order of llama.cpp's
-///    server, and of transformers and vLLM as far as they have them. Then the mask of a grammar, and top-n-sigma.
-/// 2. Temperature (or dynamic temperature), top-k, top-p, min-p, typical-p: the order of Hugging Face transformers.
-/// 3. XTC, which stands last among the truncations in llama.cpp and text-generation-webui.
-///
-/// llama.cpp's own chain is: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. So temperature is last there and
-/// truncations look at the distribution of temperature 1; at that temperature both chains differ by the place of typical-p alone.
-///
-/// Mirostat stands in place of all truncations, behind temperature, as in llama.cpp. At temperature 0 no truncation has an effect.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SamplingParams {
-    /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
-    pub temperature: f32,
-    /// Dynamic temperature (Zhu et al. 2023), in place of the one above: between `temperature` less the range and `temperature` plus it, the
-    /// higher the less the model is sure of what comes. 0 is off.
-    pub dynatemp_range: f32,
-    /// How fast that rises with the entropy, which is raised to this power as a share of the most that it can be.
-    pub dynatemp_exponent: f32,
-    /// Only tokens whose logit is at most this many standard deviations below the largest one are chosen from (Tang et al. 2024). 0 means
-    /// all.
-    pub top_n_sigma: f32,
-    /// Only the `top_k` most probable tokens are chosen from; 0 means all. Tokens as probable as the last of them stay too.
-    pub top_k: u32,
-    /// Nucleus sampling (Holtzman et al. 2019): only the most probable tokens that together reach this probability are chosen
-    /// from, of what `top_k` keeps. 1 means all. Tokens as probable as the last of them stay too.
-    pub top_p: f32,
-    /// Only tokens at least this times as probable as the most probable one are chosen from (Nguyen et al. 2024). 0 means all.
-    pub min_p: f32,
-    /// Locally typical sampling (Meister et al. 2022): only the tokens whose surprise is nearest to the entropy, as many as reach this
-    /// probability together, are chosen from. 1 means all. Tokens as near as the last of them stay too.
-    pub typical_p: f32,
-    /// XTC, "exclude top choices" (p-e-w 2024): with this probability, at each token, only the least probable of those that have
-    /// `xtc_threshold` or more is kept of them, so that an unlikely way is taken where there are several good ones. 0 is off.
-    pub xtc_probability: f32,
-    /// Above 0.5 no two tokens can reach it, and XTC has no effect.
-    pub xtc_threshold: f32,
-    /// Mirostat in its second version (Basu et al. 2020).
-    pub mirostat: Option<Mirostat>,
-    pub penalties: Penalties,
-    pub dry: Dry,
-    /// Start of the random sequence. Without effect at temperature 0.
-    pub seed: u64,
+macro_rules! params {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr, $valid:expr, $wanted:literal;)*) => {
+        /// Settings of one generation.
+        ///
+        /// The defaults are those of OpenAI's API where it documents one: `temperature` 1.0 takes the model's distribution as it
+        /// is. All else is off. `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
+        ///
+        /// What is set applies in this order, each to what the one before it left:
+        ///
+        /// 1. On the logits: biases (`TokenRules`), repetition penalty, frequency and presence penalty, DRY, bans. That is the order of llama.cpp's
+        ///    server, and of transformers and vLLM as far as they have them. Then the mask of a grammar, and top-n-sigma.
+        /// 2. Temperature (or dynamic temperature), top-k, top-p, min-p, typical-p: the order of Hugging Face transformers.
+        /// 3. XTC, which stands last among the truncations in llama.cpp and text-generation-webui.
+        ///
+        /// llama.cpp's own chain is: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. So temperature is last there and
+        /// truncations look at the distribution of temperature 1; at that temperature both chains differ by the place of typical-p alone.
+        ///
+        /// Mirostat stands in place of all truncations, after temperature, as in llama.cpp. At temperature 0 no truncation has an effect.
+        ///
+        /// Sources: dynamic temperature (Zhu et al. 2023), top-n-sigma (Tang et al. 2024), nucleus sampling (Holtzman et al. 2019), min-p (Nguyen et
+        /// al. 2024), locally typical sampling (Meister et al. 2022), XTC, "exclude top choices" (p-e-w 2024). Tokens as probable as the last one that
+        /// a truncation keeps stay too.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct SamplingParams {
+            /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
+            pub temperature: f32,
+            /// Only tokens at least this times as probable as the most probable one are chosen from. 0 means all.
+            pub min_p: f32,
+            $($(#[$doc])* pub $name: $type,)*
+            /// Mirostat in its second version (Basu et al. 2020).
+            pub mirostat: Option<Mirostat>,
+            pub penalties: Penalties,
+            pub dry: Dry,
+            /// Start of the random sequence. Without effect at temperature 0.
+            pub seed: u64,
+        }
+
+        impl Default for SamplingParams {
+            fn default() -> Self {
+                Self {
+                    temperature: 1.0,
+                    min_p: 0.0,
+                    $($name: $default,)*
+                    mirostat: None,
+                    penalties: Penalties::default(),
+                    dry: Dry::default(),
+                    seed: 0,
+                }
+            }
+        }
+
+        impl SamplingParams {
+            /// Refuses a field of the list that is out of its range. What is no number is in none.
+            fn validate_fields(&self) -> Result<()> {
+                $(if !($valid)(self.$name) {
+                    bail!(InvalidRequest, "{} is {}, wanted {}", stringify!($name), self.$name, $wanted);
+                })*
+                Ok(())
+            }
+        }
+    };
 }
+sampling_fields!(params);
 
 /// Keeps the surprise of the tokens near a target: tokens with more than an allowed surprise are cut off, which starts at twice the
 /// target and after each token moves by `eta` times what that one's surprise missed the target by.
@@ -94,37 +108,12 @@ pub struct Dry {
 
 /// Above this the distribution is noise; OpenAI's API draws the line at the same place.
 pub const MAX_TEMPERATURE: f32 = 2.0;
-/// Far beyond what leaves any logit out.
-const MAX_SIGMAS: f32 = 100.0;
-/// Of the entropy, for dynamic temperature.
-const MAX_EXPONENT: f32 = 100.0;
 /// As in OpenAI's API.
 const MAX_PENALTY: f32 = 2.0;
 /// Far beyond what leaves any text: 1.0 to 1.5 is usual.
 const MAX_REPETITION: f32 = 100.0;
 /// The longest repetition that may be allowed.
 pub const MAX_ALLOWED_LENGTH: u32 = 1024;
-
-impl Default for SamplingParams {
-    fn default() -> Self {
-        Self {
-            temperature: 1.0,
-            dynatemp_range: 0.0,
-            dynatemp_exponent: 1.0,
-            top_n_sigma: 0.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            typical_p: 1.0,
-            xtc_probability: 0.0,
-            xtc_threshold: 0.1,
-            mirostat: None,
-            penalties: Penalties::default(),
-            dry: Dry::default(),
-            seed: 0,
-        }
-    }
-}
 
 impl Default for Mirostat {
     /// llama.cpp's.
@@ -202,30 +191,16 @@ impl SamplingParams {
                 self.temperature
             );
         }
-        let above_0 = |name: &str, value: f32| {
-            if value > 0.0 && value <= 1.0 {
-                Ok(())
-            } else {
-                bail!(InvalidRequest, "{name} is {value}, wanted a number above 0 and at most 1 (keeps all)")
-            }
-        };
-        above_0("top_p", self.top_p)?;
-        above_0("typical_p", self.typical_p)?;
+        self.validate_fields()?;
         if !(0.0..1.0).contains(&self.min_p) {
             bail!(InvalidRequest, "min_p is {}, wanted a number from 0 (keeps all) to below 1", self.min_p);
         }
-        self.validate_dynatemp()?;
-        if !(0.0..=MAX_SIGMAS).contains(&self.top_n_sigma) {
+        if self.dynatemp_range > 0.0 && self.temperature == 0.0 {
             bail!(
                 InvalidRequest,
-                "top_n_sigma is {}, wanted a number from 0 (keeps all) to {MAX_SIGMAS}",
-                self.top_n_sigma
+                "dynatemp_range is {} and temperature 0, which chooses without chance; set one of them otherwise",
+                self.dynatemp_range
             );
-        }
-        for (name, value) in [("xtc_probability", self.xtc_probability), ("xtc_threshold", self.xtc_threshold)] {
-            if !(0.0..=1.0).contains(&value) {
-                bail!(InvalidRequest, "{name} is {value}, wanted a number from 0 to 1");
-            }
         }
         if self.xtc_probability > 0.0 && self.temperature == 0.0 {
             bail!(
@@ -237,26 +212,6 @@ impl SamplingParams {
         self.validate_mirostat()?;
         self.penalties.validate()?;
         self.dry.validate()
-    }
-
-    fn validate_dynatemp(&self) -> Result<()> {
-        let Self { temperature, dynatemp_range, dynatemp_exponent, .. } = *self;
-        if !(0.0..=MAX_TEMPERATURE).contains(&dynatemp_range) {
-            bail!(
-                InvalidRequest,
-                "dynatemp_range is {dynatemp_range}, wanted a number from 0 (off) to {MAX_TEMPERATURE}"
-            );
-        }
-        if !(0.0..=MAX_EXPONENT).contains(&dynatemp_exponent) {
-            bail!(InvalidRequest, "dynatemp_exponent is {dynatemp_exponent}, wanted a number from 0 to {MAX_EXPONENT}");
-        }
-        if dynatemp_range > 0.0 && temperature == 0.0 {
-            bail!(
-                InvalidRequest,
-                "dynatemp_range is {dynatemp_range} and temperature 0, which chooses without chance; set one of them otherwise"
-            );
-        }
-        Ok(())
     }
 
     fn validate_mirostat(&self) -> Result<()> {

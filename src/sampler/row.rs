@@ -4,6 +4,7 @@
 //! Most of it is what the request says. The rest is worked out once for each request, in `SamplerRow::of`.
 
 use super::features::Features;
+use super::fields::sampling_fields;
 use super::params::SamplingParams;
 use super::path::SamplerPath;
 use super::rules::TokenRules;
@@ -90,58 +91,85 @@ macro_rules! row {
     };
 }
 
-row! {
-    /// A row, in the order of its words.
-    pub struct SamplerRow {
-        /// 1 / temperature; 0 is greedy.
-        pub inverse_temperature: f32,
-        /// Octaves of probability in a logit of 1.
-        pub octaves: f32,
-        pub seed_low: u32,
-        pub seed_high: u32,
-        /// 0 is off.
-        pub dynatemp_range: f32,
-        pub dynatemp_exponent: f32,
-        /// 0 keeps all.
-        pub top_n_sigma: f32,
-        /// 0 keeps all.
-        pub top_k: u32,
-        /// 1 keeps all.
-        pub top_p: f32,
-        /// The depth below the largest logit down to which min-p keeps tokens (`truncation.rs`).
-        pub min_p_depth: u32,
-        /// 1 keeps all.
-        pub typical_p: f32,
-        /// 0 is off.
-        pub xtc_probability: f32,
-        pub xtc_threshold: f32,
-        /// Mirostat's target surprise in bits; 0 is off.
-        pub mirostat_tau: f32,
-        pub mirostat_eta: f32,
-        /// Position of the answer's first token.
-        pub answer_start: u32,
-        /// Tokens at the end of the text that the three penalties look at; u32::MAX: all, 0: nothing is to be counted.
-        pub penalty_window: u32,
-        pub repetition_penalty: f32,
-        pub frequency_penalty: f32,
-        pub presence_penalty: f32,
-        /// While the answer is shorter, the tokens that would end it can't come.
-        pub min_tokens: u32,
-        /// 0 is off.
-        pub dry_multiplier: f32,
-        pub dry_base: f32,
-        pub dry_allowed_length: u32,
-        /// As `penalty_window`.
-        pub dry_window: u32,
-        /// Repetitions are followed back for this many tokens. Longer ones count as this long.
-        pub dry_longest: u32,
-        /// The sequence stops after this many tokens.
-        pub last_step: u32,
-        /// The `SamplerPath` whose kernels take effect.
-        pub path: u32,
-    }
-    stops: 15
+macro_rules! row_with_fields {
+    ($($(#[$doc:meta])* $name:ident: $type:ident = $default:expr, $valid:expr, $wanted:literal;)*) => {
+        row! {
+            /// A row, in the order of its words.
+            pub struct SamplerRow {
+                /// 1 / temperature; 0 is greedy.
+                pub inverse_temperature: f32,
+                /// Octaves of probability in a logit of 1.
+                pub octaves: f32,
+                pub seed_low: u32,
+                pub seed_high: u32,
+                /// The depth below the largest logit down to which min-p keeps tokens (`truncation.rs`).
+                pub min_p_depth: u32,
+                $($(#[$doc])* pub $name: $type,)*
+                /// Mirostat's target surprise in bits; 0 is off.
+                pub mirostat_tau: f32,
+                pub mirostat_eta: f32,
+                /// Position of the answer's first token.
+                pub answer_start: u32,
+                /// Tokens at the end of the text that the three penalties look at; u32::MAX: all, 0: nothing is to be counted.
+                pub penalty_window: u32,
+                pub repetition_penalty: f32,
+                pub frequency_penalty: f32,
+                pub presence_penalty: f32,
+                /// While the answer is shorter, the tokens that would end it can't come.
+                pub min_tokens: u32,
+                /// 0 is off.
+                pub dry_multiplier: f32,
+                pub dry_base: f32,
+                pub dry_allowed_length: u32,
+                /// As `penalty_window`.
+                pub dry_window: u32,
+                /// Repetitions are followed back for this many tokens. Longer ones count as this long.
+                pub dry_longest: u32,
+                /// The sequence stops after this many tokens.
+                pub last_step: u32,
+                /// The `SamplerPath` whose kernels take effect.
+                pub path: u32,
+            }
+            stops: 15
+        }
+
+        impl SamplerRow {
+            /// Without rules about tokens, without an end, and for whichever kernels run.
+            pub fn new(settings: &SamplingParams) -> Self {
+                // Below 1e-20 products would overflow; the noise has vanished long before.
+                let inverse_temperature = if settings.is_greedy() { 0.0 } else { (1.0 / settings.temperature).min(1e20) };
+                let seed = mixed(settings.seed);
+                let (penalties, dry) = (&settings.penalties, &settings.dry);
+                Self {
+                    inverse_temperature,
+                    octaves: (f64::from(inverse_temperature) * std::f64::consts::LOG2_E) as f32,
+                    seed_low: seed as u32,
+                    seed_high: (seed >> 32) as u32,
+                    // A cast of infinity is the largest number.
+                    min_p_depth: (-f64::from(settings.min_p).log2() * f64::from(1 << 24)) as u32,
+                    mirostat_tau: settings.mirostat.map_or(0.0, |mirostat| mirostat.tau),
+                    mirostat_eta: settings.mirostat.map_or(0.0, |mirostat| mirostat.eta),
+                    penalty_window: if penalties.are_on() { penalties.window } else { 0 },
+                    repetition_penalty: penalties.repetition,
+                    frequency_penalty: penalties.frequency,
+                    presence_penalty: penalties.presence,
+                    dry_multiplier: dry.multiplier,
+                    dry_base: dry.base,
+                    dry_allowed_length: dry.allowed_length,
+                    dry_window: dry.window,
+                    dry_longest: dry.longest(),
+                    answer_start: 0,
+                    min_tokens: 0,
+                    last_step: u32::MAX,
+                    path: SamplerPath::Any as u32,
+                    stops: [NONE; Self::MAX_STOPS],
+                    $($name: settings.$name,)*
+                }
+            }
+        }
+    };
 }
+sampling_fields!(row_with_fields);
 
 /// Of a list: no token.
 const NONE: u32 = u32::MAX;
@@ -156,46 +184,6 @@ fn mixed(seed: u64) -> u64 {
 }
 
 impl SamplerRow {
-    /// Without rules about tokens, without an end, and for whichever kernels run.
-    pub fn new(settings: &SamplingParams) -> Self {
-        // Below 1e-20 products would overflow; the noise has vanished long before.
-        let inverse_temperature = if settings.is_greedy() { 0.0 } else { (1.0 / settings.temperature).min(1e20) };
-        let seed = mixed(settings.seed);
-        let (penalties, dry) = (&settings.penalties, &settings.dry);
-        Self {
-            inverse_temperature,
-            octaves: (f64::from(inverse_temperature) * std::f64::consts::LOG2_E) as f32,
-            seed_low: seed as u32,
-            seed_high: (seed >> 32) as u32,
-            dynatemp_range: settings.dynatemp_range,
-            dynatemp_exponent: settings.dynatemp_exponent,
-            top_n_sigma: settings.top_n_sigma,
-            top_k: settings.top_k,
-            top_p: settings.top_p,
-            // A cast of infinity is the largest number.
-            min_p_depth: (-f64::from(settings.min_p).log2() * f64::from(1 << 24)) as u32,
-            typical_p: settings.typical_p,
-            xtc_probability: settings.xtc_probability,
-            xtc_threshold: settings.xtc_threshold,
-            mirostat_tau: settings.mirostat.map_or(0.0, |mirostat| mirostat.tau),
-            mirostat_eta: settings.mirostat.map_or(0.0, |mirostat| mirostat.eta),
-            answer_start: 0,
-            penalty_window: if penalties.are_on() { penalties.window } else { 0 },
-            repetition_penalty: penalties.repetition,
-            frequency_penalty: penalties.frequency,
-            presence_penalty: penalties.presence,
-            min_tokens: 0,
-            dry_multiplier: dry.multiplier,
-            dry_base: dry.base,
-            dry_allowed_length: dry.allowed_length,
-            dry_window: dry.window,
-            dry_longest: dry.longest(),
-            last_step: u32::MAX,
-            path: SamplerPath::Any as u32,
-            stops: [NONE; Self::MAX_STOPS],
-        }
-    }
-
     /// For a request. The sequence stops at its end, until the CPU has seen it.
     pub(super) fn of(settings: &SamplingParams, rules: &TokenRules, ending: &Ending) -> Self {
         Self {

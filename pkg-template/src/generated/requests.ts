@@ -3,45 +3,47 @@
 import type { ChatMessage, Tool, ToolChoice } from '../messages.js';
 
 /**
- * Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`, `typical_p`,
- * XTC, each of what the one before it kept; in llama.cpp temperature is last. Tokens exactly as likely as the last one kept stay too. At temperature 0 none of them has an effect.
+ * Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`,
+ * `typical_p`, XTC, each of what the one before it kept; in llama.cpp temperature is last. Tokens exactly as likely as the last one
+ * kept stay too. At temperature 0 none of them has an effect.
  */
 export interface SamplingFields {
   /** 0 always takes the most likely token; at most 2. Default: 1. */
   temperature?: number | null | undefined;
+  /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
+  min_p?: number | null | undefined;
   /** Choose only from the most likely tokens that together reach this probability (above 0; 1 keeps all). */
   top_p?: number | null | undefined;
   /** Choose only from this number of the most likely tokens; 0 keeps all, 1 is greedy. An extension. */
   top_k?: number | null | undefined;
-  /** Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension. */
-  min_p?: number | null | undefined;
   /**
-   * A temperature for each token, in place of `temperature`: between that less this and that plus this, low if the model is sure of
-   * what comes and high if not. 0 (the default) to 2; 0 is off. Not with temperature 0. An extension, in llama.cpp's words.
+   * A temperature for each token, in place of `temperature`: between that less this and that plus this, low if the model is sure
+   * of what comes and high if not. 0 (the default) to 2; 0 is off. Not with temperature 0. An extension, in llama.cpp's words.
    */
   dynatemp_range?: number | null | undefined;
   /** How the temperature follows the entropy: its power. Above 0. Default: 1. */
   dynatemp_exponent?: number | null | undefined;
   /**
-   * Choose only from tokens whose logit is at most this many standard deviations below the largest, before temperature; 0 to 100,
-   * where 0 (the default) keeps all and 1 is usual. Not with mirostat. An extension, in llama.cpp's words.
+   * Choose only from tokens whose logit is at most this many standard deviations below the largest, before temperature; 0 to
+   * 100, where 0 (the default) keeps all and 1 is usual. Not with mirostat. An extension, in llama.cpp's words.
    */
   top_n_sigma?: number | null | undefined;
   /**
-   * Choose only from the tokens whose surprise is nearest to the entropy, as many as reach this probability together (locally typical
-   * sampling; above 0, 1 keeps all). An extension.
+   * Choose only from the tokens whose surprise is nearest to the entropy, as many as reach this probability together (locally
+   * typical sampling; above 0, 1 keeps all). An extension.
    */
   typical_p?: number | null | undefined;
   /**
-   * XTC: with this probability, 0 to 1, at each token, all that reach `xtc_threshold` except the least likely of them are left out.
-   * Not with temperature 0. An extension.
+   * XTC: with this probability, 0 to 1, at each token, all that reach `xtc_threshold` except the least likely of them are left
+   * out. Not with temperature 0. An extension.
    */
   xtc_probability?: number | null | undefined;
   /** 0 to 1; above 0.5 XTC has no effect. Default: 0.1. An extension. */
   xtc_threshold?: number | null | undefined;
   /**
-   * 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may be set
-   * then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces do not move the threshold. An extension.
+   * 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may
+   * be set then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces do not move the
+   * threshold. An extension.
    */
   mirostat?: 0 | 2 | null | undefined;
   /** The target, in bits. Above 0, at most 100. Default: 5. */
@@ -49,9 +51,10 @@ export interface SamplingFields {
   /** How fast what is allowed follows what came. Above 0, at most 1. Default: 0.1. */
   mirostat_eta?: number | null | undefined;
   /**
-   * The same seed, prompt and settings give the same text on the same adapter. A request with a seed takes only those parts of its
-   * prompt from the KV cache that other prompts left there, and not answers, because single tokens round otherwise. Beside other
-   * requests (`maxSequences`) a text can differ from the one alone where two tokens come within rounding of each other.
+   * The same seed, prompt and settings give the same text on the same adapter. A request with a seed takes only those parts of
+   * its prompt from the KV cache that other prompts left there, and not answers, because single tokens round otherwise.
+   * Beside other requests (`maxSequences`) a text can differ from the one alone if two tokens come within rounding of each
+   * other.
    */
   seed?: number | null | undefined;
 }

@@ -4,73 +4,63 @@ use web_time::SystemTime;
 
 use super::group;
 use crate::error::Result;
+use crate::sampler::fields::sampling_fields;
 use crate::sampler::{Dry, Mirostat, Penalties, SamplingParams};
 
-group! {
-    /// Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`, `typical_p`,
-    /// XTC, each of what the one before it kept; in llama.cpp temperature is last. Tokens exactly as likely as the last one kept stay too. At temperature 0 none of them has an effect.
-    #[derive(Clone, Copy, Debug, Default)]
-    pub struct SamplingFields {
-        /// 0 always takes the most likely token; at most 2. Default: 1.
-        pub temperature: Option<f32>,
-        /// Choose only from the most likely tokens that together reach this probability (above 0; 1 keeps all).
-        pub top_p: Option<f32>,
-        /// Choose only from this number of the most likely tokens; 0 keeps all, 1 is greedy. An extension.
-        pub top_k: Option<u32>,
-        /// Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension.
-        pub min_p: Option<f32>,
-        /// A temperature for each token, in place of `temperature`: between that less this and that plus this, low if the model is sure of
-        /// what comes and high if not. 0 (the default) to 2; 0 is off. Not with temperature 0. An extension, in llama.cpp's words.
-        pub dynatemp_range: Option<f32>,
-        /// How the temperature follows the entropy: its power. Above 0. Default: 1.
-        pub dynatemp_exponent: Option<f32>,
-        /// Choose only from tokens whose logit is at most this many standard deviations below the largest, before temperature; 0 to 100,
-        /// where 0 (the default) keeps all and 1 is usual. Not with mirostat. An extension, in llama.cpp's words.
-        pub top_n_sigma: Option<f32>,
-        /// Choose only from the tokens whose surprise is nearest to the entropy, as many as reach this probability together (locally typical
-        /// sampling; above 0, 1 keeps all). An extension.
-        pub typical_p: Option<f32>,
-        /// XTC: with this probability, 0 to 1, at each token, all that reach `xtc_threshold` except the least likely of them are left out.
-        /// Not with temperature 0. An extension.
-        pub xtc_probability: Option<f32>,
-        /// 0 to 1; above 0.5 XTC has no effect. Default: 0.1. An extension.
-        pub xtc_threshold: Option<f32>,
-        /// 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may be set
-        /// then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces do not move the threshold. An extension.
-        #[cfg_attr(test, ts(type = "0 | 2 | null"))]
-        pub mirostat: Option<u32>,
-        /// The target, in bits. Above 0, at most 100. Default: 5.
-        pub mirostat_tau: Option<f32>,
-        /// How fast what is allowed follows what came. Above 0, at most 1. Default: 0.1.
-        pub mirostat_eta: Option<f32>,
-        /// The same seed, prompt and settings give the same text on the same adapter. A request with a seed takes only those parts of its
-        /// prompt from the KV cache that other prompts left there, and not answers, because single tokens round otherwise. Beside other
-        /// requests (`maxSequences`) a text can differ from the one alone where two tokens come within rounding of each other.
-        pub seed: Option<i64>,
-    }
+macro_rules! request {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr, $valid:expr, $wanted:literal;)*) => {
+        group! {
+            /// Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`,
+            /// `typical_p`, XTC, each of what the one before it kept; in llama.cpp temperature is last. Tokens exactly as likely as the last one
+            /// kept stay too. At temperature 0 none of them has an effect.
+            #[derive(Clone, Copy, Debug, Default)]
+            pub struct SamplingFields {
+                /// 0 always takes the most likely token; at most 2. Default: 1.
+                pub temperature: Option<f32>,
+                /// Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension.
+                pub min_p: Option<f32>,
+                $($(#[$doc])* pub $name: Option<$type>,)*
+                /// 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may
+                /// be set then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces do not move the
+                /// threshold. An extension.
+                #[cfg_attr(test, ts(type = "0 | 2 | null"))]
+                pub mirostat: Option<u32>,
+                /// The target, in bits. Above 0, at most 100. Default: 5.
+                pub mirostat_tau: Option<f32>,
+                /// How fast what is allowed follows what came. Above 0, at most 1. Default: 0.1.
+                pub mirostat_eta: Option<f32>,
+                /// The same seed, prompt and settings give the same text on the same adapter. A request with a seed takes only those parts of
+                /// its prompt from the KV cache that other prompts left there, and not answers, because single tokens round otherwise.
+                /// Beside other requests (`maxSequences`) a text can differ from the one alone if two tokens come within rounding of each
+                /// other.
+                pub seed: Option<i64>,
+            }
+        }
+
+        impl SamplingFields {
+            /// The fields that go to the kernels as they are, over `params`.
+            fn over(&self, params: SamplingParams) -> SamplingParams {
+                SamplingParams { $($name: self.$name.unwrap_or(params.$name),)* ..params }
+            }
+        }
+    };
 }
+sampling_fields!(request);
 
 impl SamplingFields {
     /// With the penalties of the same request. Refuses what can't be sampled with.
     pub(in crate::engine::api) fn settings(&self, penalties: Penalties, dry: Dry) -> Result<SamplingParams> {
         let default = SamplingParams::default();
-        let settings = SamplingParams {
+        let settings = self.over(SamplingParams {
             temperature: self.temperature.unwrap_or(default.temperature),
-            top_k: self.top_k.unwrap_or(default.top_k),
-            top_p: self.top_p.unwrap_or(default.top_p),
             min_p: self.min_p.unwrap_or(default.min_p),
-            dynatemp_range: self.dynatemp_range.unwrap_or(default.dynatemp_range),
-            dynatemp_exponent: self.dynatemp_exponent.unwrap_or(default.dynatemp_exponent),
-            top_n_sigma: self.top_n_sigma.unwrap_or(default.top_n_sigma),
-            typical_p: self.typical_p.unwrap_or(default.typical_p),
-            xtc_probability: self.xtc_probability.unwrap_or(default.xtc_probability),
-            xtc_threshold: self.xtc_threshold.unwrap_or(default.xtc_threshold),
             mirostat: self.mirostat()?,
             penalties,
             dry,
             // Without a seed every generation draws its own; two equal requests then differ, as users expect.
             seed: self.seed.map_or_else(fresh_seed, |seed| seed as u64),
-        };
+            ..default
+        });
         settings.validate()?;
         Ok(settings)
     }
