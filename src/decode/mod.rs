@@ -15,8 +15,10 @@ mod methods;
 mod prefill;
 mod prefill_pace;
 mod prefix_tree;
+mod prepare;
 mod prompt_cache;
 mod proposal;
+mod reading;
 mod run_ahead;
 mod saved_sequence;
 mod scheduler;
@@ -27,6 +29,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod verification;
+mod wishes;
 
 pub use batch::MAX_SEQUENCES;
 pub use decoder::{Decoder, SequenceHandle};

@@ -3,67 +3,18 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::FutureExt;
-use web_time::Duration;
-
 use super::batch::{Batch, StepShape};
-use super::flight::{Flight, Part, PartKind};
+use super::flight::PartKind;
 use super::grammar::MaskPlace;
 use super::proposal::{Masks, Proposal};
-use super::scheduler::{Asked, Member, Prepared, Scheduler};
+use super::reading::Reading;
+use super::scheduler::{Asked, Member, Scheduler};
 use super::sequence::{Cursor, NextLogits, Sequence};
 use super::verification::Draft;
+use super::wishes::Wishes;
 use crate::error::Result;
 use crate::model::Transformer;
-use crate::sampler::Features;
 use crate::tensor::{Context, Tensor};
-
-/// Work of a submit beside sequences that wait for its results: about what a read-back takes.
-const WORK_AMONG_WAITING: Duration = Duration::from_millis(2);
-
-/// What a submit reads, as it is recorded.
-#[derive(Default)]
-struct Reading {
-    ranges: Vec<(Tensor, Range<usize>)>,
-    parts: Vec<Part>,
-}
-
-impl Reading {
-    fn add<'a>(
-        &mut self,
-        member: &Member,
-        kind: PartKind,
-        forwards: usize,
-        ranges: impl IntoIterator<Item = (&'a Tensor, Range<usize>)>,
-    ) {
-        let before = self.ranges.len();
-        self.ranges.extend(ranges.into_iter().map(|(tensor, range)| (tensor.clone(), range)));
-        let pieces = self.ranges.len() - before;
-        self.parts.push(Part { id: member.id, epoch: member.sequence.epoch, kind, forwards, pieces });
-    }
-
-    fn start(self, context: &Context, steps: usize) -> Result<Option<Flight>> {
-        if self.parts.is_empty() {
-            return Ok(None);
-        }
-        let ranges: Vec<_> = self.ranges.iter().map(|(tensor, range)| (tensor, range.clone())).collect();
-        let bytes = context.start_readback(&ranges)?.bytes().boxed_local();
-        Ok(Some(Flight { bytes, parts: self.parts, steps, is_waited_for: false }))
-    }
-}
-
-/// What the members want of the next submit, by their index.
-#[derive(Default)]
-struct Wishes {
-    /// A first choice from logits that are there, and then steps.
-    first: Vec<usize>,
-    /// Steps that follow one another on the GPU.
-    runners: Vec<usize>,
-    singles: Vec<usize>,
-    /// A forward pass whose logits wait for the host, or for a choice.
-    taking_in: Vec<usize>,
-    drafts: Vec<usize>,
-}
 
 impl Scheduler {
     /// Submits what the members want, as far as there is room for flights. Returns whether anything was done.
@@ -137,96 +88,6 @@ impl Scheduler {
             }
         }
         Ok(())
-    }
-
-    fn wishes(&self) -> Wishes {
-        let mut wishes = Wishes::default();
-        for (index, member) in self.members.iter().enumerate() {
-            let sequence = &member.sequence;
-            let Asked::Ready(proposal) = &member.asked else { continue };
-            if sequence.is_over() {
-                continue;
-            }
-            match proposal {
-                Proposal::Steps { .. } if !sequence.logits.is_none() => wishes.first.push(index),
-                Proposal::Steps { .. } if sequence.room() > 0 => wishes.runners.push(index),
-                Proposal::Single { .. } => wishes.singles.push(index),
-                Proposal::TakeIn | Proposal::ReadLogits => wishes.taking_in.push(index),
-                Proposal::Draft(_) => wishes.drafts.push(index),
-                _ => {}
-            }
-        }
-        wishes
-    }
-
-    /// Members that go through the model once in this submit, besides the runners.
-    fn forwards(&self, wishes: &Wishes) -> Vec<usize> {
-        let wants_logits = |index: &&usize| self.members[**index].sequence.logits.is_none();
-        let follows = |index: &&usize| {
-            let Member { asked, sequence, .. } = &self.members[**index];
-            matches!(asked, Asked::Ready(Proposal::Single { takes_in: true, .. })) && sequence.goes_on_after_single()
-        };
-        let singles = wishes.singles.iter().filter(follows);
-        singles.chain(wishes.taking_in.iter().filter(wants_logits)).copied().collect()
-    }
-
-    /// How many steps the runners take.
-    fn steps(&self, wishes: &Wishes) -> usize {
-        let of = |index: &usize| &self.members[*index];
-        let most = wishes.runners.iter().map(|index| match &of(index).asked {
-            Asked::Ready(Proposal::Steps { most, .. }) => *most,
-            _ => 0,
-        });
-        let most = most.max().unwrap_or(0);
-        let room = wishes.runners.iter().map(|index| of(index).sequence.room()).min().unwrap_or(0);
-        let somebody_waits = !(wishes.singles.is_empty() && wishes.taking_in.is_empty() && wishes.drafts.is_empty());
-        let steps = self.run_ahead.steps_per_submit();
-        let steps = if somebody_waits { steps.min(self.run_ahead.steps_of(WORK_AMONG_WAITING)) } else { steps };
-        steps.min(most).min(room)
-    }
-
-    fn shape(&self, runners: &[usize], rows: usize) -> StepShape {
-        let params = || runners.iter().map(|index| &self.members[*index].sequence.params);
-        let features = params().map(|params| params.features()).reduce(Features::and).unwrap_or(Features::PLAIN);
-        let logprobs = params().any(|params| params.logprobs.is_some());
-        StepShape { rows, sampled: runners.len(), features, logprobs }
-    }
-
-    /// Begins to record what the steps take, if that was not done yet.
-    fn prepare_batch(&mut self, shape: Option<StepShape>, steps: usize) -> bool {
-        let Some(shape) = shape else { return false };
-        let later = StepShape { rows: shape.sampled, ..shape };
-        let shapes = if steps > 1 && shape.sampled > 1 { vec![shape, later] } else { vec![shape] };
-        let missing = |shape: &StepShape| self.batch.as_ref().is_some_and(|batch| !batch.is_prepared(*shape));
-        let Some(missing) = shapes.into_iter().find(missing) else { return false };
-        let Some(mut batch) = self.batch.take() else { return false };
-        let preparing = async move {
-            let result = batch.prepare(missing).await;
-            Prepared::Batch(Box::new(batch), result)
-        };
-        self.preparing = Some(preparing.boxed_local());
-        true
-    }
-
-    /// Begins to record passes that verify drafts of these lengths, if that was not done yet.
-    fn prepare_drafts(&mut self, transformer: &Rc<Transformer>, wishes: &Wishes) -> Result<bool> {
-        for &index in &wishes.drafts {
-            let member = &mut self.members[index];
-            let Asked::Ready(Proposal::Draft(draft)) = &member.asked else { continue };
-            let count = draft.len();
-            if member.sequence.slot.can_verify(count) {
-                continue;
-            }
-            let (mut verification, state, cache) = member.sequence.slot.lend_verification(transformer.context())?;
-            let (id, transformer) = (member.id, transformer.clone());
-            let preparing = async move {
-                let result = verification.prepare(&transformer, &state, &cache, 1 + count).await;
-                Prepared::Verification(id, Box::new(verification), result)
-            };
-            self.preparing = Some(preparing.boxed_local());
-            return Ok(true);
-        }
-        Ok(false)
     }
 
     /// One choice from the logits that are there, for each of these.

@@ -1,0 +1,54 @@
+//! Plans that have to be recorded before a submit. Recording waits for the compiler, and nothing is submitted meanwhile.
+
+use std::rc::Rc;
+
+use futures_util::FutureExt;
+
+use super::batch::StepShape;
+use super::proposal::Proposal;
+use super::scheduler::{Asked, Prepared, Scheduler};
+use super::sequence::Cursor;
+use super::wishes::Wishes;
+use crate::error::Result;
+use crate::model::Transformer;
+
+impl Scheduler {
+    /// Begins to record what the steps take, if that was not done yet.
+    pub(super) fn prepare_batch(&mut self, shape: Option<StepShape>, steps: usize) -> bool {
+        let Some(shape) = shape else { return false };
+        let later = StepShape { rows: shape.sampled, ..shape };
+        let shapes = if steps > 1 && shape.sampled > 1 { vec![shape, later] } else { vec![shape] };
+        let missing = |shape: &StepShape| self.batch.as_ref().is_some_and(|batch| !batch.is_prepared(*shape));
+        let Some(missing) = shapes.into_iter().find(missing) else { return false };
+        let Some(mut batch) = self.batch.take() else { return false };
+        let preparing = async move {
+            let result = batch.prepare(missing).await;
+            Prepared::Batch(Box::new(batch), result)
+        };
+        self.preparing = Some(preparing.boxed_local());
+        true
+    }
+
+    /// Begins to record passes that verify drafts of these lengths, if that was not done yet.
+    pub(super) fn prepare_drafts(&mut self, transformer: &Rc<Transformer>, wishes: &Wishes) -> Result<bool> {
+        for &index in &wishes.drafts {
+            let member = &mut self.members[index];
+            let Asked::Ready(Proposal::Draft(draft)) = &member.asked else { continue };
+            let count = draft.len();
+            if member.sequence.slot.can_verify(count) {
+                continue;
+            }
+            let (mut verification, state, states) = member.sequence.slot.lend_verification(transformer.context())?;
+            // The slot's tensors are used for the recording.
+            member.sequence.cursor = Cursor::Host;
+            let (id, transformer) = (member.id, transformer.clone());
+            let preparing = async move {
+                let result = verification.prepare(&transformer, &state, &states, 1 + count).await;
+                Prepared::Verification(id, Box::new(verification), result)
+            };
+            self.preparing = Some(preparing.boxed_local());
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}

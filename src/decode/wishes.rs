@@ -1,0 +1,79 @@
+//! What the members want of the next submit, and what that comes to.
+
+use web_time::Duration;
+
+use super::batch::StepShape;
+use super::proposal::Proposal;
+use super::scheduler::{Asked, Member, Scheduler};
+use crate::sampler::Features;
+
+/// Work of a submit beside sequences that wait for its results: about what a read-back takes.
+const WORK_AMONG_WAITING: Duration = Duration::from_millis(2);
+
+/// What the members want of the next submit, by their index.
+#[derive(Default)]
+pub struct Wishes {
+    /// A first choice from logits that are there, and then steps.
+    pub first: Vec<usize>,
+    /// Steps that follow one another on the GPU.
+    pub runners: Vec<usize>,
+    pub singles: Vec<usize>,
+    /// A forward pass whose logits wait for the host, or for a choice.
+    pub taking_in: Vec<usize>,
+    pub drafts: Vec<usize>,
+}
+
+impl Scheduler {
+    pub(super) fn wishes(&self) -> Wishes {
+        let mut wishes = Wishes::default();
+        for (index, member) in self.members.iter().enumerate() {
+            let sequence = &member.sequence;
+            let Asked::Ready(proposal) = &member.asked else { continue };
+            if sequence.is_over() {
+                continue;
+            }
+            match proposal {
+                Proposal::Steps { .. } if !sequence.logits.is_none() => wishes.first.push(index),
+                Proposal::Steps { .. } if sequence.room() > 0 => wishes.runners.push(index),
+                Proposal::Single { .. } => wishes.singles.push(index),
+                Proposal::TakeIn | Proposal::ReadLogits => wishes.taking_in.push(index),
+                Proposal::Draft(_) => wishes.drafts.push(index),
+                _ => {}
+            }
+        }
+        wishes
+    }
+
+    /// Members that go through the model once in this submit, besides the runners.
+    pub(super) fn forwards(&self, wishes: &Wishes) -> Vec<usize> {
+        let wants_logits = |index: &&usize| self.members[**index].sequence.logits.is_none();
+        let follows = |index: &&usize| {
+            let Member { asked, sequence, .. } = &self.members[**index];
+            matches!(asked, Asked::Ready(Proposal::Single { takes_in: true, .. })) && sequence.goes_on_after_single()
+        };
+        let singles = wishes.singles.iter().filter(follows);
+        singles.chain(wishes.taking_in.iter().filter(wants_logits)).copied().collect()
+    }
+
+    /// How many steps the runners take.
+    pub(super) fn steps(&self, wishes: &Wishes) -> usize {
+        let of = |index: &usize| &self.members[*index];
+        let most = wishes.runners.iter().map(|index| match &of(index).asked {
+            Asked::Ready(Proposal::Steps { most, .. }) => *most,
+            _ => 0,
+        });
+        let most = most.max().unwrap_or(0);
+        let room = wishes.runners.iter().map(|index| of(index).sequence.room()).min().unwrap_or(0);
+        let somebody_waits = !(wishes.singles.is_empty() && wishes.taking_in.is_empty() && wishes.drafts.is_empty());
+        let steps = self.run_ahead.steps_per_submit();
+        let steps = if somebody_waits { steps.min(self.run_ahead.steps_of(WORK_AMONG_WAITING)) } else { steps };
+        steps.min(most).min(room)
+    }
+
+    pub(super) fn shape(&self, runners: &[usize], rows: usize) -> StepShape {
+        let params = || runners.iter().map(|index| &self.members[*index].sequence.params);
+        let features = params().map(|params| params.features()).reduce(Features::and).unwrap_or(Features::PLAIN);
+        let logprobs = params().any(|params| params.logprobs.is_some());
+        StepShape { rows, sampled: runners.len(), features, logprobs }
+    }
+}
