@@ -95,10 +95,12 @@ impl PromptCache {
             let by_passes = slot.by_passes().clamp(range.start, range.end) - range.start;
             let kept = || Kept::new(context, &positions, by_passes, snapshots, states.checkpoints().is_some());
             if !self.tree.insert(&mut path, &text[range.clone()], bytes, kept)? {
-                return Ok(());
+                break;
             }
             first = range.end;
         }
+        // What a prompt writes next need not wait for these copies to be submitted.
+        context.device().flush();
         Ok(())
     }
 

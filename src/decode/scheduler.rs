@@ -359,7 +359,7 @@ impl Scheduler {
         Ok(made)
     }
 
-    fn poll_flight(&mut self, task: &mut TaskContext<'_>) -> Result<Progress> {
+    pub(super) fn poll_flight(&mut self, task: &mut TaskContext<'_>) -> Result<Progress> {
         let Self { flights, members, .. } = self;
         let Some(flight) = flights.front_mut() else { return Ok(Progress::Nothing) };
         if !std::mem::replace(&mut flight.is_waited_for, true) {

@@ -1,6 +1,7 @@
 //! Tests of the decode loop on a tiny model.
 
 mod grammar;
+mod hostile;
 mod mixed;
 mod prompt_cache;
 mod recurrent;
