@@ -1,17 +1,16 @@
 //! The one error type. Imports nothing of ours.
 //!
 //! An error carries a stable [`Code`] for programs and a message for people. A message says what was found, what was
-//! wanted and, where there is something, what to do.
-#![warn(missing_docs)]
+//! wanted and, if possible, what to do.
 
 use std::fmt;
 
-/// A result whose error is ours.
+/// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal,)*) => {
-        /// What went wrong, as a stable name that programs may compare (`Code::as_str`).
+        /// The kind of an error, with a stable name that programs may compare (`Code::as_str`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Code { $($(#[doc = $doc])* $variant,)* }
@@ -25,7 +24,7 @@ macro_rules! codes {
                 match self { $(Code::$variant => $name,)* }
             }
 
-            /// What its documentation says, which goes to JavaScript and to the README.
+            /// Its documentation, which goes to JavaScript and to the README.
             #[cfg(test)]
             pub fn meaning(self) -> &'static str {
                 match self { $(Code::$variant => concat!($($doc),*).trim(),)* }
@@ -39,7 +38,7 @@ codes! {
     WebgpuUnavailable = "webgpu_unavailable",
     /// WebGPU is there, but it offers no adapter.
     AdapterUnavailable = "adapter_unavailable",
-    /// The adapter's limits are too small for what was asked.
+    /// The adapter's limits are too small for the request.
     AdapterLimits = "adapter_limits",
     /// The GPU device was lost; everything in flight is rejected.
     DeviceLost = "device_lost",
@@ -47,7 +46,7 @@ codes! {
     OutOfMemory = "out_of_memory",
     /// A buffer or tensor of one device was used on another.
     WrongDevice = "wrong_device",
-    /// A slice or an index lies outside of what it is taken from.
+    /// A slice or an index is out of range.
     OutOfRange = "out_of_range",
     /// A shader did not compile.
     ShaderCompilation = "shader_compilation",
@@ -55,13 +54,13 @@ codes! {
     GpuValidation = "gpu_validation",
     /// Shapes of tensors don't fit each other or the operation.
     ShapeMismatch = "shape_mismatch",
-    /// An element type that the operation does not take.
+    /// An element type that the operation does not support.
     DtypeMismatch = "dtype_mismatch",
-    /// The file does not begin as a GGUF file does.
+    /// The file does not begin like a GGUF file.
     NotGguf = "not_gguf",
-    /// A GGUF version that is not read.
+    /// A GGUF version that is not supported.
     UnsupportedGgufVersion = "unsupported_gguf_version",
-    /// The file ends before what its header promises.
+    /// The file is shorter than its header says.
     Truncated = "truncated",
     /// The file contradicts itself or its format.
     InvalidFile = "invalid_file",
@@ -73,21 +72,21 @@ codes! {
     MissingTensor = "missing_tensor",
     /// A metadata key that the architecture needs is not in the file, or has another type.
     InvalidMetadata = "invalid_metadata",
-    /// The tokenizer of the model is of a kind that is not supported, or is broken.
+    /// The model's tokenizer is of an unsupported kind, or is broken.
     UnsupportedTokenizer = "unsupported_tokenizer",
-    /// The draft model's tokens are not the model's.
+    /// The draft model has other tokens than the model.
     VocabularyMismatch = "vocabulary_mismatch",
     /// The chat template does not compile or failed while rendering.
     ChatTemplate = "chat_template",
-    /// The request could not be sent or broke off.
+    /// The request could not be sent, or its connection broke.
     Network = "network",
     /// The server answered with an HTTP error status.
     Http = "http",
-    /// The server wants a right that the caller has not shown: a login, a token, accepted conditions.
+    /// The server requires a right that the caller lacks: a login, a token, accepted conditions.
     AccessDenied = "access_denied",
     /// There is no such file, repository or revision.
     NotFound = "not_found",
-    /// The server does not serve byte ranges.
+    /// The server does not support byte ranges.
     RangeNotSupported = "range_not_supported",
     /// Reading a file or Blob failed.
     Read = "read",
@@ -97,9 +96,9 @@ codes! {
     InvalidRequest = "invalid_request",
     /// The prompt does not fit the context.
     ContextLengthExceeded = "context_length_exceeded",
-    /// Logits or weights hold NaN or infinity where a number is needed.
+    /// Logits or weights hold NaN or infinity where a finite number is needed.
     NumericalError = "numerical_error",
-    /// A logits processor threw (`cause` is what it threw), or gave something else than logits.
+    /// A logits processor threw (`cause` is what it threw), or did not return logits.
     LogitsProcessor = "logits_processor",
     /// The WebAssembly file could not be fetched or compiled.
     WasmUnavailable = "wasm_unavailable",
@@ -117,7 +116,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// What went wrong: a stable code, and a message for people that says what was found and what was wanted.
+/// An error: a stable code, and a message for people that says what was found and what was wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: Code,
@@ -130,17 +129,17 @@ impl Error {
         Self { code, message: message.into() }
     }
 
-    /// What programs may compare.
+    /// The code, for programs.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// What people read.
+    /// The message, for people.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The same error with what was being done in front: `loading blk.0.attn_q.weight: …`.
+    /// The same error with the current action before its message: `loading blk.0.attn_q.weight: …`.
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message);
         self

@@ -1,5 +1,4 @@
-//! What programs that run outside of a browser link where a page loads it: the grammar engine.
-#![warn(missing_docs)]
+//! The grammar engine for native programs: they link it, while a page loads it as a second wasm.
 
 use std::future::ready;
 use std::rc::Rc;

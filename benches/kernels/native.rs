@@ -116,7 +116,7 @@ impl Bench {
         self.producers().await?;
         self.attention().await?;
         for [rows, columns] in MAT_VEC_SHAPES {
-            let bytes = self.options.format.planes(rows, columns).bytes;
+            let bytes = self.options.format.soa_layout(rows, columns).bytes;
             let name = format!("mat_vec [{rows}, {columns}]");
             self.time(&name, &ops::MatVec, Work::Bytes(bytes as f64), async |bench| {
                 let x = bench.random(&[1, columns])?;
@@ -124,12 +124,12 @@ impl Bench {
                 (0..copies).map(|_| Ok(vec![x.clone(), bench.weight(rows, columns)?])).collect()
             })
             .await?;
-            for (few, planar) in [(2, true), (5, true), (8, true), (8, false)] {
-                let order = if planar { "planes" } else { "rows" };
-                let name = format!("mat_vec_few {few} × [{rows}, {columns}] in {order}");
-                let op = ops::MatVecFew { planar, ..Default::default() };
+            for (batch, soa) in [(2, true), (5, true), (8, true), (8, false)] {
+                let order = if soa { "SoA" } else { "rows" };
+                let name = format!("mat_vec_small_batch {batch} × [{rows}, {columns}] in {order}");
+                let op = ops::MatVecSmallBatch { soa, ..Default::default() };
                 self.time(&name, &op, Work::Bytes(bytes as f64), async |bench| {
-                    let x = bench.random(&[few, columns])?;
+                    let x = bench.random(&[batch, columns])?;
                     let copies = ROTATION_BYTES.div_ceil(bytes).min(bench.options.chain as u64 * 2);
                     (0..copies).map(|_| Ok(vec![x.clone(), bench.weight(rows, columns)?])).collect()
                 })

@@ -18,7 +18,7 @@ pub struct Grammars {
 
 impl Grammars {
     /// Makes the trie, which takes about 4 µs for each token. `tokenize` is the model's tokenizer for text in the middle of other text:
-    /// it adds nothing, and takes nothing for a control token.
+    /// without special tokens around it, and without control tokens in it.
     pub fn new(vocabulary: &Vocabulary, tokenize: impl Fn(&str) -> Vec<u32> + 'static) -> Result<Self, String> {
         let env: TokEnv = Arc::new(Trie::new(vocabulary, tokenize)?);
         let slices = llguidance::earley::SlicedBiasComputer::general_slices();
@@ -29,20 +29,20 @@ impl Grammars {
     }
 
     /// Reads `"json_object"`, `{"json_schema": …}`, `{"regex": …}`, `{"choice": […]}` or `{"lark": …}`. The error says what is
-    /// wrong with it, or what llguidance can't do.
+    /// wrong with it, or what llguidance does not support.
     pub fn compile(&self, grammar: &str) -> Result<Matching, String> {
         let grammar: Value = serde_json::from_str(grammar).map_err(|error| error.to_string())?;
         let mut matcher = Matcher::new(self.factory.create_parser(grammar_of(&grammar)?));
         if let Some(error) = matcher.get_error() {
             let error = reason(&error);
-            // A regular expression was put into a grammar of one rule, which its author has not seen.
+            // A regular expression becomes a grammar of one rule, which its author does not know.
             let own = error.find("regex parse error:").filter(|_| grammar.get("regex").is_some());
             return Err(match own {
                 Some(begin) => error[begin..].split("\n   1 | ").next().unwrap_or(&error).to_owned(),
                 None => error,
             });
         }
-        // A grammar can be well-formed and still admit no text that this vocabulary can write.
+        // A grammar can be well-formed although this vocabulary can't write any of its texts.
         let ends_at_once = matcher.is_accepting().unwrap_or(false);
         if !ends_at_once && matcher.compute_mask().is_err() {
             return Err(match matcher.get_error() {
@@ -79,7 +79,7 @@ fn grammar_of(grammar: &Value) -> Result<TopLevelGrammar, String> {
     }
 }
 
-/// A whole match begins at `^` and ends at `$` anyway, and llguidance has no anchors.
+/// Removes anchors: a whole match needs none, and llguidance has none.
 fn without_anchors(pattern: &str) -> &str {
     let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
     match pattern.strip_suffix('$') {

@@ -1,4 +1,4 @@
-//! Which tokens a grammar allows: llguidance behind a small interface of plain data, so that it can be a wasm of its own, which pages
+//! The tokens that a grammar allows: llguidance with a small interface of plain data, so that it can be a wasm of its own, which pages
 //! load when a request first asks for structured output. Natively it is a library that the engine's tests link.
 //!
 //! - `vocabulary`: the model's tokens, in the trie that masks are computed on; made once for a model.

@@ -1,11 +1,11 @@
-//! Where in a grammar a text stands.
+//! The state of a text in a grammar.
 
 use llguidance::Matcher;
 use toktrie::SimpleVob;
 
 use crate::compile::reason;
 
-/// A grammar, and the tokens that were taken into it so far.
+/// A grammar, and its state after the tokens so far.
 #[derive(Clone)]
 pub struct Matching {
     matcher: Matcher,
@@ -13,19 +13,19 @@ pub struct Matching {
     vocab_size: usize,
     /// The text has ended, by a token that ends texts.
     is_ended: bool,
-    /// What is forced next, and what is allowed, where that was computed for this place.
+    /// The next forced tokens, and the mask, if they were computed for this state.
     forced: Option<Vec<u32>>,
     allowed: Option<SimpleVob>,
 }
 
-/// What became of some tokens.
+/// The result of `advance`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advance {
-    /// So many of them were allowed, and are taken in.
+    /// The number of tokens that were allowed and are now part of the text.
     pub taken: usize,
-    /// The tokens that must follow, one after the other, as far as the grammar leaves no choice. They are not taken in.
+    /// The tokens that must follow in order, as far as the grammar leaves no choice. They are not part of the text yet.
     pub forced: Vec<u32>,
-    /// The text is complete: nothing but its end may follow.
+    /// The text is complete: only its end may follow.
     pub is_complete: bool,
 }
 
@@ -34,7 +34,7 @@ impl Matching {
         Self { matcher, ends, vocab_size, is_ended: false, forced: None, allowed: None }
     }
 
-    /// Takes tokens in as long as they are allowed: where some are forced, these alone, and where the text may end, what ends it.
+    /// Appends tokens while they are allowed: if some are forced, only these; if the text may end, also those that end it.
     pub fn advance(&mut self, tokens: &[u32]) -> Result<Advance, String> {
         let mut taken = 0;
         loop {
@@ -74,20 +74,20 @@ impl Matching {
             }
             self.matcher.consume_token(token).map_err(|error| reason(&error.to_string()))?;
             self.allowed = None;
-            // What was forced as a whole is written as a whole.
+            // Text that is forced as a whole is tokenized as a whole.
             self.forced = forced.get(1..).filter(|rest| !rest.is_empty()).map(<[u32]>::to_vec);
             taken += 1;
         }
     }
 
-    /// The tokens that may follow, as bits, the first token's the lowest of the first word; tokens beyond the vocabulary may not.
+    /// The tokens that may follow, a bit for each, from the lowest bit of the first word; ids beyond the vocabulary have 0.
     pub fn mask(&mut self, bits: &mut [u32]) -> Result<(), String> {
         bits.fill(0);
         let set = match self.allowed.take() {
             Some(set) => set,
             None => self.matcher.compute_mask_or_eos().map_err(|error| reason(&error.to_string()))?,
         };
-        // The set may have more bits, after the vocabulary.
+        // The set may have more bits than the vocabulary.
         for (at, (word, allowed)) in bits.iter_mut().zip(set.as_slice()).enumerate() {
             let inside = self.vocab_size.saturating_sub(32 * at);
             *word = if inside >= 32 { *allowed } else { allowed & ((1u32 << inside) - 1) };
@@ -96,7 +96,7 @@ impl Matching {
         Ok(())
     }
 
-    /// A matcher says no by errors, and keeps them.
+    /// A matcher reports refusals as errors, and keeps them.
     fn check(&self) -> Result<(), String> {
         match self.matcher.get_error() {
             Some(error) => Err(reason(&error)),

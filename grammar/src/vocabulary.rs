@@ -1,7 +1,7 @@
 //! The model's tokens as bytes, in a trie.
 //!
-//! What a grammar forces is written with the model's own tokenizer, so that the model sees the tokens that it would have written
-//! itself. That is a function of whoever made the vocabulary; it lives beside the trie, by thread, because the trie has to be
+//! Forced text is tokenized with the model's own tokenizer, so that the model sees the tokens that it would have written itself. The
+//! maker of the vocabulary passes the tokenizer as a function. It is stored beside the trie, by thread, because the trie must be
 //! `Send` and a function of JavaScript is not.
 
 use std::cell::RefCell;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use toktrie::{TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
-/// Longer tokens are left out, as if the model had none: the trie counts the bytes of a token in ten bits.
+/// Longer tokens are left out, because the trie counts the bytes of a token in ten bits.
 const MAX_TOKEN_BYTES: usize = 1000;
-/// The trie counts its nodes in 22 bits; there are at most as many as bytes.
+/// The trie counts its nodes in 22 bits; there are at most as many nodes as bytes.
 const MAX_BYTES: usize = (1 << 22) - 1;
-/// And token ids in 24.
+/// The trie counts token ids in 24 bits.
 const MAX_TOKENS: usize = (1 << 24) - 1;
 
 type Tokenize = Rc<dyn Fn(&str) -> Vec<u32>>;
@@ -26,17 +26,17 @@ thread_local! {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What the trie is made of.
+/// The vocabulary of which the trie is made.
 pub struct Vocabulary<'a> {
-    /// The bytes of each token, by id; none where it has no text. A control token's are the text that it is written as.
+    /// The bytes of each token, by id; empty without text. Those of a control token are its name.
     pub words: Vec<&'a [u8]>,
-    /// Whether each is a control token, which text never means.
+    /// Whether each is a control token, which text never makes.
     pub control: &'a [bool],
-    /// What ends a text.
+    /// The tokens that end a text.
     pub ends: &'a [u32],
 }
 
-/// The words whose bytes lie one after the other.
+/// Splits concatenated words by their lengths.
 pub fn words_of<'a>(bytes: &'a [u8], lengths: &[u32]) -> Result<Vec<&'a [u8]>, String> {
     let mut rest = bytes;
     let mut words = Vec::with_capacity(lengths.len());
@@ -72,7 +72,7 @@ impl Trie {
             } else if *control {
                 [&[TokTrie::SPECIAL_TOKEN_MARKER], *word].concat()
             } else if word.contains(&TokTrie::SPECIAL_TOKEN_MARKER) {
-                // The marker of special tokens is a byte that no text has.
+                // The marker of special tokens is a byte that does not occur in text.
                 Vec::new()
             } else {
                 word.to_vec()
@@ -90,7 +90,7 @@ impl Trie {
         Ok(Self { trie, id })
     }
 
-    /// The tokens of a text: the tokenizer's, if they are this text byte by byte, or else the longest that fit.
+    /// The tokens of a text: the tokenizer's, if their bytes are this text, or else greedily the longest.
     fn tokens(&self, text: &str) -> Vec<TokenId> {
         let tokenize = TOKENIZERS.with_borrow(|tokenizers| tokenizers.get(&self.id).cloned());
         let ids = tokenize.map(|tokenize| tokenize(text)).unwrap_or_default();
@@ -101,7 +101,7 @@ impl Trie {
 
 impl Drop for Trie {
     fn drop(&mut self) {
-        // While the thread ends there is nothing left to remove from.
+        // At the end of the thread the map may be gone.
         let _ = TOKENIZERS.try_with(|tokenizers| tokenizers.borrow_mut().remove(&self.id));
     }
 }

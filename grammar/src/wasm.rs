@@ -14,7 +14,7 @@ fn start() {
 #[wasm_bindgen]
 pub struct WasmGrammars(Grammars);
 
-/// Where in a grammar a text stands.
+/// The state of a text in a grammar.
 #[wasm_bindgen]
 pub struct WasmMatching(Matching);
 
@@ -53,12 +53,12 @@ impl WasmMatching {
         Ok([&head[..], &advance.forced].concat())
     }
 
-    /// The same place once more.
+    /// A copy of the state.
     pub fn fork(&self) -> WasmMatching {
         Self(self.0.clone())
     }
 
-    /// The tokens that may follow, as so many words of bits.
+    /// The tokens that may follow, a bit for each, in `words` words.
     pub fn mask(&mut self, words: usize) -> Result<Vec<u32>, JsValue> {
         let mut bits = vec![0; words];
         self.0.mask(&mut bits)?;

@@ -24,7 +24,7 @@ export class ProcessorCalls {
       if (processed instanceof Float32Array) return processed.slice();
       throw new EngineError(
         'logits_processor',
-        `the logits processor gave ${processed === null ? 'null' : typeof processed}, wanted a Float32Array, or nothing where it changed the one it got`,
+        `the logits processor gave ${processed === null ? 'null' : typeof processed}, wanted a Float32Array, or nothing if it changed the one it got`,
       );
     } catch (thrown) {
       this.#failed ??= { thrown };

@@ -16,11 +16,11 @@ use super::sequence::Sequence;
 use crate::error::Result;
 use crate::model::{LayerStates, Logits, Transformer};
 use crate::sampler::{Features, LogprobPlans, LogprobRings, MaskTable, RING, Sampler, Target, ring_ranges};
-use crate::tensor::ops::MatVecFew;
+use crate::tensor::ops::MatVecSmallBatch;
 use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
 
 /// The most sequences of a step.
-pub const MAX_SEQUENCES: usize = MatVecFew::MAX_TOKENS;
+pub const MAX_SEQUENCES: usize = MatVecSmallBatch::MAX_TOKENS;
 
 /// What is kept of plans of choices for one number of rows.
 const MOST_PLANS: usize = 16;

@@ -3,11 +3,11 @@
 
 use crate::error::Result;
 use crate::model::{LayerStates, Logits, Transformer};
-use crate::tensor::ops::{Argmax, MatVecFew};
+use crate::tensor::ops::{Argmax, MatVecSmallBatch};
 use crate::tensor::{Context, Desc, Plan, Tensor};
 
 /// The most tokens of a draft: with the token before it, they are as many as share each read of the weights.
-pub const MAX_DRAFT: usize = MatVecFew::MAX_TOKENS - 1;
+pub const MAX_DRAFT: usize = MatVecSmallBatch::MAX_TOKENS - 1;
 
 /// The passes that were recorded so far.
 #[derive(Default)]

@@ -17,11 +17,11 @@ pub struct AdapterInfo {
     pub device: String,
     /// The adapter's name for people; empty in most browsers.
     pub description: String,
-    /// True where the adapter runs in software.
+    /// True if the adapter runs in software.
     pub is_fallback: bool,
     /// The optional features that are switched on.
     pub features: Vec<String>,
-    /// Products of small matrices that a subgroup computes at once, where the browser tells of them. They are not used yet.
+    /// Matrix products that one subgroup can compute, if the browser lists them. No kernel uses them yet.
     pub subgroup_matrices: Vec<SubgroupMatrix>,
 }
 
@@ -44,13 +44,13 @@ pub struct SubgroupMatrix {
 /// What kernels may use and how large things may be.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capabilities {
-    /// WGSL's `f16` is there.
+    /// WGSL's `f16` is available.
     pub shader_f16: bool,
-    /// The smallest and the largest number of lanes that a subgroup can have, where subgroups are there.
+    /// The smallest and the largest number of lanes of a subgroup; `None` without subgroups.
     pub subgroups: Option<(u32, u32)>,
-    /// Shaders run on the CPU, where a workgroup barrier is dear and memory of a workgroup is no faster than any other.
+    /// Shaders run on the CPU: a workgroup barrier is expensive there, and workgroup memory is no faster than other memory.
     pub software: bool,
-    /// WGSL's language feature `packed_4x8_integer_dot_product` is there.
+    /// WGSL's language feature `packed_4x8_integer_dot_product` is available.
     pub packed_dot: bool,
     /// GPU time can be measured.
     pub timestamp_query: bool,
@@ -69,7 +69,7 @@ pub struct Capabilities {
     pub max_workgroup_storage_size: u32,
 }
 
-/// What is known of the adapter before the device is there.
+/// What is known of the adapter before a device exists.
 pub(super) struct Adapter {
     pub info: AdapterInfo,
     pub subgroup_sizes: (u32, u32),

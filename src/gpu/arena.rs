@@ -1,7 +1,7 @@
 //! Lays the tensors of a recorded step out in few buffers, so that tensors which never live at the same time share bytes.
 //!
 //! WebGPU tracks hazards by whole buffers: a dispatch may not read and write one buffer, not even different ranges of it. So
-//! there are several banks, and whatever one dispatch writes lies in another bank than all else that it binds.
+//! there are several banks, and what a dispatch writes is in another bank than everything else that it binds.
 //!
 //! Greedy by size (Pisarchyk, Lee 2020, "Efficient Memory Management for Deep Neural Net Inference"): the largest tensor
 //! first, each into the lowest gap that fits. Invariant, held by the property test below: two tensors that share a byte never

@@ -1,5 +1,5 @@
-//! Bind groups, kept in a FIFO keyed by layout and by buffer ids, offsets and sizes. It knows ids and no buffers, so that
-//! whoever destroys a buffer can have it forgotten here.
+//! Bind groups, kept in a FIFO keyed by layout and by buffer ids, offsets and sizes. It holds ids and no buffers, so the pool
+//! can drop a destroyed buffer's entries here.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -15,7 +15,7 @@ use crate::error::Result;
 /// What is bound at one binding number of a dispatch.
 #[derive(Clone)]
 pub enum Binding<'a> {
-    /// `var<storage, read>`. Weights are bound like this, so that they are never a hazard.
+    /// `var<storage, read>`. Weights are bound like this, so they are never a hazard.
     Read(u32, BufferSlice),
     /// `var<storage, read_write>`.
     ReadWrite(u32, BufferSlice),
@@ -32,7 +32,7 @@ impl Binding<'_> {
         }
     }
 
-    /// What is bound, where that is a buffer.
+    /// The slice that is bound; `None` for a uniform.
     pub(super) fn slice(&self) -> Option<&BufferSlice> {
         match self {
             Binding::Read(_, slice) | Binding::ReadWrite(_, slice) => Some(slice),

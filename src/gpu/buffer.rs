@@ -20,7 +20,7 @@ struct Handle {
     pool: Weak<BufferPool>,
 }
 
-/// What stands behind a handle.
+/// What a handle refers to.
 enum Place {
     /// A buffer from the pool, which goes back there. `None` only while the handle is dropped.
     Own(Option<RawBuffer>),
@@ -62,7 +62,7 @@ impl Buffer {
         Self::of_class(pool, size_class(size), label)
     }
 
-    /// No larger than `size` has to be, and so not kept for reuse.
+    /// Of `size` bytes, not rounded up to a size class, and so not kept for reuse.
     pub(super) fn lasting(pool: &Rc<BufferPool>, size: u64, label: &str) -> Result<Self> {
         Self::of_class(pool, size.next_multiple_of(16), label)
     }
@@ -124,7 +124,7 @@ impl Buffer {
         }
     }
 
-    /// Whether there is memory behind it: one that a step makes while it is only traced has none.
+    /// Whether it has memory. A buffer that a step makes while it is only traced has none.
     pub fn has_memory(&self) -> bool {
         self.traced().is_none()
     }
@@ -136,7 +136,7 @@ impl Buffer {
         }
     }
 
-    /// Whether somebody besides `self` holds the buffer.
+    /// Whether another handle of the buffer exists.
     pub(super) fn is_shared(&self) -> bool {
         Rc::strong_count(&self.0) > 1
     }
@@ -173,7 +173,7 @@ pub struct BufferSlice {
 }
 
 impl BufferSlice {
-    /// An error when the slice is not of the device of this pool or reaches out of its buffer.
+    /// An error if the slice belongs to another device than `pool`'s, or reaches past the end of its buffer.
     pub(super) fn check(&self, what: &str, pool: &Rc<BufferPool>) -> Result<()> {
         if !self.buffer.belongs_to(pool) {
             bail!(WrongDevice, "{what}: the buffer was made on another device");

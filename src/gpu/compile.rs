@@ -74,7 +74,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Compiles at once. What goes wrong is reported by the error scope that is open.
+    /// Compiles at once. The open error scope reports what goes wrong.
     pub fn compile(&self, device: &wgpu::Device) -> wgpu::ComputePipeline {
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(&self.label),

@@ -1,5 +1,5 @@
-//! What goes wrong on a device. WebGPU reports it some time after the call at fault, so it is collected here and handed out at
-//! the next wait.
+//! Errors of a device. WebGPU reports an error some time after the call that caused it, so errors are collected here and
+//! returned by the next wait.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub(super) struct Faults {
 struct Reported {
     first: Option<Error>,
     lost: Option<String>,
-    /// Who waits for the device to be lost.
+    /// The futures that wait for the device to be lost.
     waiting: Vec<oneshot::Sender<String>>,
 }
 
@@ -43,7 +43,7 @@ impl Faults {
         device.set_device_lost_callback(move |_, reason| {
             if let Ok(mut reported) = sink.lock() {
                 for waiting in std::mem::take(&mut reported.waiting) {
-                    // Who stopped waiting is not told.
+                    // A receiver that was dropped stopped waiting.
                     let _ = waiting.send(reason.clone());
                 }
                 reported.lost = Some(reason);
@@ -76,13 +76,13 @@ impl Faults {
         async move {
             match receiver.await {
                 Ok(reason) => reason,
-                // The device went without a word; then nobody is left who could be told.
+                // The device was dropped without a callback.
                 Err(_) => std::future::pending().await,
             }
         }
     }
 
-    /// Runs `compile` and keeps watch on what it compiles: the next wait reports what went wrong, by the shader's name.
+    /// Runs `compile` inside an error scope. The next wait reports its error, with the shader's name.
     pub fn watch_compilation<T>(&self, device: &wgpu::Device, label: &str, compile: impl FnOnce() -> T) -> T {
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
         let compiled = compile();
@@ -95,7 +95,7 @@ impl Faults {
         compiled
     }
 
-    /// Keeps watch on a submit, whose kernels were noted.
+    /// Watches a submit, whose kernels were noted.
     pub fn watch_submit(&self, scope: wgpu::ErrorScopeGuard) {
         let outcome = scope.pop();
         let kernels = self.last_kernel_names();
@@ -131,9 +131,9 @@ impl Faults {
     }
 }
 
-/// The error for a shader that was not accepted.
+/// The error for a shader that does not compile.
 pub(super) fn compilation_failed(label: &str, message: &str) -> Error {
-    err!(ShaderCompilation, "the kernel {label} was not accepted: {message}")
+    err!(ShaderCompilation, "the kernel {label} did not compile: {message}")
 }
 
 fn lost(reason: &str) -> Error {

@@ -1,10 +1,10 @@
 //! A cache with a fixed number of entries that evicts in the order of insertion.
 //!
-//! FIFO rather than LRU: a hit touches nothing but the map, and a decode step asks for the same entries in the same
-//! order every time, where both evict alike.
+//! FIFO rather than LRU: a hit only reads the map. A decode step asks for the same entries in the same order every time, so both
+//! would evict the same entries.
 //!
 //! Invariant: an entry that somebody else holds (its `Rc` count is above one: the open step or a recording) is pinned
-//! and never evicted. When every entry is pinned, a new value is handed out without being kept, so the limit holds.
+//! and never evicted. If every entry is pinned, a new value is returned without being kept, so the limit holds.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -38,8 +38,8 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
         found
     }
 
-    /// Keeps `value`, which holds `bytes` of GPU memory, under `key`; returns the evicted values, whose owner may release
-    /// what they hold.
+    /// Keeps `value`, which holds `bytes` of GPU memory, under `key`. Returns the evicted values; the caller may release what they
+    /// hold.
     pub fn insert(&mut self, key: K, value: Rc<V>, bytes: u64) -> Vec<Rc<V>> {
         let mut evicted = Vec::new();
         if self.limit == 0 {
@@ -66,7 +66,7 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
         evicted
     }
 
-    /// Drops the entries whose key says so, such as those that name a buffer which is gone.
+    /// Drops the entries for whose keys `gone` holds, such as those that name a destroyed buffer.
     pub fn remove_where(&mut self, gone: impl Fn(&K) -> bool) {
         let mut freed = 0;
         self.entries.retain(|key, (_, bytes)| {

@@ -1,7 +1,6 @@
 //! The GPU runtime: device, buffers, pipelines, recorded commands, read-back and counters.
 //!
 //! This layer knows bytes, WGSL text and dispatches. It never sees a shape, a dtype or a model.
-#![warn(missing_docs)]
 
 mod adapter;
 mod arena;

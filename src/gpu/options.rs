@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// Which adapter to take where there are several.
+/// Which adapter to take if there are several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
@@ -31,26 +31,26 @@ impl Default for CacheSizes {
     }
 }
 
-/// How a device is made. The default takes the fastest adapter and everything that it has.
+/// How a device is made. The default takes the fastest adapter with all its features.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOptions {
-    /// Which adapter to take where there are several.
+    /// Which adapter to take if there are several.
     pub power_preference: PowerPreference,
     /// Take the software adapter.
     pub force_fallback_adapter: bool,
-    /// Use no subgroups where there are some, to test and compare the kernels that do without.
+    /// Use no subgroups even if the adapter has them, to test and compare the kernels without them.
     pub without_subgroups: bool,
-    /// Take the kernels for software adapters (true) or those for GPUs (false), whatever the adapter is, to test both.
+    /// Take the kernels for software adapters (true) or those for GPUs (false) on any adapter, to test both.
     pub software_kernels: Option<bool>,
-    /// Use no packed dot products where there are some, to test the kernels that do without.
+    /// Use no packed dot products even if the adapter has them, to test the kernels without them.
     pub without_packed_dot: bool,
-    /// Use no more bytes of workgroup memory than these, to test the kernels of smaller adapters.
+    /// The most bytes of workgroup memory to use, to test the kernels of smaller adapters.
     pub workgroup_storage: Option<u32>,
-    /// Bind no more bytes at once than these, to test what larger tensors come to on smaller adapters.
+    /// The most bytes of one binding, to test large tensors as smaller adapters see them.
     pub storage_binding: Option<u64>,
     /// Submit each dispatch by itself, so that an error names its kernel.
     pub debug: bool,
-    /// Submit after so many dispatches; 0 for no limit.
+    /// Submit after this number of dispatches; 0 for no limit.
     pub max_batch: usize,
     /// How many entries the caches keep.
     pub caches: CacheSizes,

@@ -1,10 +1,10 @@
 //! Compute pipelines, cached by their final source text: each unique text is compiled once in the device's life.
 //!
-//! Putting a text together costs more than a dispatch should, so a memo from the template, its defines and its bindings to
-//! the pipeline stands before it. The memo can only save work: two keys with one text share one pipeline.
+//! Putting a text together costs more than a dispatch should, so a memo maps the template, its defines and its bindings to
+//! the pipeline. The memo only saves work: two keys with one text share one pipeline.
 //!
-//! A pipeline that is needed at once is compiled at once. Those that a step will need are compiled ahead, all at the same time
-//! and without blocking the page (`Device::prepare`).
+//! A pipeline that is needed now is compiled now. Those that a step will need are compiled ahead, all at the same time and
+//! without blocking the page (`Device::prepare`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -106,7 +106,7 @@ impl Pipelines {
         Ok(self.keep(request, wgpu))
     }
 
-    /// What is to be compiled for a shader, or nothing when that has happened.
+    /// What a shader still needs compiled; `None` if its pipeline exists.
     pub fn request(&self, shader: &Shader<'_>, signature: Signature) -> Result<Option<PipelineRequest>> {
         let key = memo_key(shader, signature);
         if self.cache.borrow().memo.contains_key(&key) {
@@ -115,7 +115,7 @@ impl Pipelines {
         self.assemble(shader, key).map(Some)
     }
 
-    /// Compiles pipelines, all at the same time where the browser can; the first that fails is the error.
+    /// Compiles pipelines, in browsers all at the same time. Returns the first error.
     pub async fn compile(&self, requests: Vec<PipelineRequest>) -> Result<()> {
         let mut new: Vec<PipelineRequest> = Vec::new();
         for request in requests {

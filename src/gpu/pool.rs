@@ -1,8 +1,7 @@
-//! The memory behind storage buffers: GPU buffers that wait for reuse, by size, and those that wait for the GPU to be done
-//! with them.
+//! The memory of storage buffers: GPU buffers that wait for reuse, by size, and those that the GPU still uses.
 //!
 //! Invariants:
-//! - The id names one GPU buffer for the device's whole life and is never given to another, so whatever is keyed by it
+//! - The id names one GPU buffer for the device's whole life and is never given to another, so what is keyed by it
 //!   (bind groups) can't be stale: a reused buffer keeps its id, a destroyed one takes its id with it.
 //! - A buffer may come back while commands that use it are recorded, or submitted and not done. Reuse is safe, because
 //!   commands run in program order; destruction waits until the GPU has finished the submission.
@@ -46,8 +45,8 @@ struct State {
 }
 
 /// Sizes are rounded up so that close sizes share buffers. Three classes: small ones (below 4 KiB) to powers of two, middle
-/// ones (below 1 MiB) to eighths of their power of two, large ones to whole MiB up to what is pooled, and beyond that not
-/// at all (but to 16 bytes).
+/// ones (below 1 MiB) to eighths of their power of two, large ones to whole MiB up to the largest pooled size, and larger
+/// ones only to 16 bytes.
 pub(super) fn size_class(size: u64) -> u64 {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
@@ -105,7 +104,7 @@ impl BufferPool {
         RawBuffer { wgpu, id: state.last_id }
     }
 
-    /// Takes a buffer back that no handle names any more.
+    /// Takes a buffer back after its last handle is gone.
     pub fn release(&self, raw: RawBuffer) {
         let mut state = self.state.borrow_mut();
         let size = raw.wgpu.size();
@@ -119,7 +118,7 @@ impl BufferPool {
         }
     }
 
-    /// Takes back what an arena's tensors lay in, which is not kept for reuse.
+    /// Takes back an arena's bank, which is not kept for reuse.
     pub fn release_bank(&self, raw: RawBuffer) {
         let arena = &self.raw.counters.arena_bytes;
         arena.set(arena.get() - raw.wgpu.size());
@@ -134,7 +133,7 @@ impl BufferPool {
     }
 
     /// Destroys a buffer once nothing can use it any more. Without `destroy` a browser frees GPU memory only when its
-    /// garbage collector comes by.
+    /// garbage collector runs.
     fn retire(&self, raw: RawBuffer) {
         let last_use = self.raw.timeline.last_use();
         if last_use > self.raw.timeline.finished() {
@@ -165,7 +164,7 @@ impl BufferPool {
         }
     }
 
-    /// Frees buffers that wait for reuse, the largest first, until these are no more than `bytes`.
+    /// Frees buffers that wait for reuse, the largest first, until at most `bytes` are left.
     pub fn shrink(&self, bytes: u64) {
         let mut state = self.state.borrow_mut();
         let mut sizes: Vec<u64> = state.free.keys().copied().collect();

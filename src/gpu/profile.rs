@@ -20,12 +20,12 @@ const MAX_QUERIES: u32 = 4096;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct KernelTime {
-    /// How often it ran.
+    /// The number of its dispatches.
     pub dispatches: u64,
-    /// What all of these took.
+    /// The time of all of them together.
     pub nanoseconds: u64,
-    /// Bytes of the tensors that were bound for reading only, summed over the dispatches. A kernel that reads all of its input reads this
-    /// much, such as a mat-vec its weights; one that picks rows reads less.
+    /// Bytes of the tensors bound for reading only, summed over the dispatches. A kernel that reads its whole input, such as a
+    /// mat-vec, reads this much; a kernel that picks rows reads less.
     pub read_bytes: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct KernelTime {
 pub struct KernelUse {
     /// The kernel's name.
     pub label: String,
-    /// What its dispatches took.
+    /// Its dispatches and their time.
     #[serde(flatten)]
     pub time: KernelTime,
 }
@@ -128,7 +128,7 @@ impl Profiler {
         self.pending.borrow_mut().push(Pending { kernels: queries.kernels, timestamps: queries.timestamps });
     }
 
-    /// Takes what was kept, and keeps `instead`.
+    /// Returns what was kept, and keeps `instead`.
     pub fn replace_pending(&self, instead: Vec<Pending>) -> Vec<Pending> {
         self.pending.replace(instead)
     }

@@ -1,5 +1,5 @@
-//! wgpu's device and queue with what every part of the runtime needs besides: what the adapter can do, the options, the
-//! counters, which submissions are done, and what went wrong. It knows none of the parts.
+//! wgpu's device and queue, with what every part of the runtime needs: capabilities, options, counters, the timeline of
+//! submissions, and errors. It does not know the parts.
 
 use std::cell::Cell;
 
@@ -85,7 +85,7 @@ impl RawDevice {
         }
     }
 
-    /// An error when the device can't be used any more.
+    /// An error if the device was disposed of or lost.
     pub fn check_usable(&self) -> Result<()> {
         if self.disposed.get() {
             bail!(Disposed, "the GPU device was disposed of; request a new one, or load the model again");
@@ -98,7 +98,7 @@ impl RawDevice {
         self.options.debug || self.is_foreign
     }
 
-    /// Waits until all submitted work is done; false when the device went away meanwhile.
+    /// Waits until all submitted work is done. False if the device was lost meanwhile.
     pub async fn work_done(&self) -> bool {
         let (sender, done) = oneshot::channel();
         let report = self.timeline.report();
@@ -110,16 +110,15 @@ impl RawDevice {
         done.await.is_ok()
     }
 
-    /// Has the timeline told when what is submitted is done, without waiting for it.
+    /// Asks for a report to the timeline when the submitted work is done, without waiting.
     pub fn report_when_done(&self) {
         let report = self.timeline.report();
         self.queue.on_submitted_work_done(move || report.done(true));
-        // Lets callbacks run that are due. A failed poll is a lost device, which the callbacks report.
+        // Runs the callbacks that are due. If the poll fails, the device is lost, and the callbacks report that.
         let _ = self.wgpu.poll(wgpu::PollType::Poll);
     }
 
-    /// Lets callbacks run, and waits for them. A browser does that itself, and there this does nothing; natively nobody else
-    /// polls the device.
+    /// Runs callbacks and waits for them. Natively nothing else polls the device; a browser does, and there this does nothing.
     pub fn drive(&self) {
         // A failed poll is a lost device, which the callbacks report.
         let _ = self.wgpu.poll(wgpu::PollType::wait_indefinitely());
@@ -130,8 +129,8 @@ impl RawDevice {
         let failed = self.faults.take_failed().await;
         let fault = self.faults.take_first();
         if failed.is_some() || fault.is_some() {
-            // What follows from an error is one as well, such as the submit that used a broken pipeline. It arrives before a
-            // wait that starts now ends, and must not be taken for one of a later call.
+            // One error causes others, such as that of the submit that used a broken pipeline. They arrive before a wait that
+            // starts now ends, and must not be taken for errors of later calls.
             self.work_done().await;
             self.faults.take_first();
         }

@@ -46,7 +46,7 @@ impl State {
         Some(self.free.swap_remove(best))
     }
 
-    /// Keeps a buffer; returns the one that is to go, the smallest, when there are too many.
+    /// Keeps a buffer. If there are too many, returns the smallest, to be destroyed.
     fn put(&mut self, buffer: wgpu::Buffer) -> Option<wgpu::Buffer> {
         if buffer.size() <= TINY {
             self.tiny.push(buffer);
@@ -115,7 +115,7 @@ pub struct Readback {
     told: Told,
 }
 
-/// Who is told when the mapping comes; taken by whoever learns of it first. Natively the callback may run on another thread.
+/// Reports the mapping to the timeline; taken by the first that learns of it. Natively the callback may run on another thread.
 type Told = Arc<Mutex<Option<(oneshot::Sender<Result<(), wgpu::BufferAsyncError>>, Report)>>>;
 
 impl Readback {
@@ -124,7 +124,7 @@ impl Readback {
         let Recorder { raw, pool, .. } = recorder;
         raw.check_usable()?;
         if recorder.is_tracing() || recorder.is_capturing() {
-            bail!(Internal, "a step that is planned must not read");
+            bail!(Internal, "a planned step must not read");
         }
         let mut parts = Vec::with_capacity(slices.len());
         let mut total = 0u64;
@@ -153,7 +153,7 @@ impl Readback {
         staging.slice(..length).map_async(wgpu::MapMode::Read, move |result| {
             if let Some((sender, report)) = teller.lock().ok().and_then(|mut told| told.take()) {
                 report.done(result.is_ok());
-                // Nobody waits when the read-back was dropped.
+                // The receiver is gone if the read-back was dropped.
                 let _ = sender.send(result);
             }
         });
@@ -225,7 +225,7 @@ pub(super) async fn sync(recorder: &Recorder) -> Result<()> {
     } else {
         false
     };
-    // A read-back that was dropped tells nothing.
+    // A dropped read-back reports nothing.
     let is_done = is_done || raw.work_done().await;
     raw.take_fault().await?;
     if !is_done {

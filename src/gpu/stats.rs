@@ -13,7 +13,7 @@ pub struct CacheStats {
     pub hits: u64,
     /// Look-ups that found none.
     pub misses: u64,
-    /// Entries that had to go for others.
+    /// Entries dropped to make room for others.
     pub evictions: u64,
     /// Entries now.
     pub entries: u64,
@@ -30,7 +30,7 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FlushReason { $($(#[$flush_doc])* $Flush,)* }
 
-        /// Submits by what made them necessary.
+        /// Submits by their reason.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         #[cfg_attr(test, derive(ts_rs::TS))]
         pub struct Flushes { $($(#[$flush_doc])* pub $flush: u64,)* }
@@ -40,7 +40,7 @@ macro_rules! counters {
         #[cfg_attr(test, derive(ts_rs::TS))]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
-            /// The submits again, by their reason.
+            /// The same submits, by their reason.
             pub flushes: Flushes,
             /// Bytes in GPU buffers that are alive or kept for reuse.
             pub live_bytes: u64,
@@ -114,9 +114,9 @@ counters! {
         explicit: Explicit,
         /// A large write had to come after recorded commands.
         write: Write,
-        /// As many small writes as are staged at once were recorded.
+        /// The ring of staged writes was full.
         pending_writes: PendingWrites,
-        /// As many dispatches as `maxBatchSize` allows were recorded.
+        /// `maxBatchSize` dispatches were recorded.
         batch_limit: BatchLimit,
         /// Debug mode submits each dispatch by itself.
         debug: Debug,
@@ -132,15 +132,15 @@ counters! {
         encoders,
         /// Submits to the queue.
         submits,
-        /// Waits for the GPU that were asked for by `sync()`.
+        /// Calls of `sync()`.
         syncs,
-        /// Of these, those that had nothing to wait for or only had to wait for a read-back.
+        /// Of these, those that waited for nothing or only for a read-back.
         syncs_without_wait,
         /// Mappings of staging buffers for reading.
         maps,
-        /// Uniform buffers written, which happens only when a content is not in the cache.
+        /// Uniform buffers written, which happens only if a content is not in the cache.
         uniform_writes,
-        /// Small writes that were encoded as copies instead of forcing a submit.
+        /// Small writes encoded as copies, which force no submit.
         staged_writes,
         /// GPU buffers that were made, of any kind.
         buffers_created,

@@ -1,4 +1,4 @@
-//! Turns a list of commands into one encoder and one submit, with one compute pass where no copy stands between dispatches.
+//! Turns a list of commands into one encoder and one submit, with one compute pass between copies.
 
 use std::rc::Rc;
 
@@ -22,14 +22,14 @@ pub(super) fn submit(
     let mut profile = profiler.begin(raw, pool, commands);
     let mut pass: Option<wgpu::ComputePass<'static>> = None;
     let (mut dispatches, mut copies, mut bytes) = (0, 0, 0);
-    // Setting again what is set costs as much as setting something new.
+    // Setting what is already set costs as much as a change.
     let mut last_pipeline: *const Pipeline = std::ptr::null();
     let mut last_bind_group = std::ptr::null();
     for command in commands {
         match command {
             Command::Dispatch { pipeline, bind_group, grid } => {
                 if profile.as_ref().is_some_and(|profile| profile.by_dispatch) {
-                    // Timestamps come at the borders of passes, so a profiled dispatch has one of its own.
+                    // Timestamps are taken at the borders of passes, so a profiled dispatch has a pass of its own.
                     pass = None;
                 }
                 let pass = pass.get_or_insert_with(|| {

@@ -1,7 +1,6 @@
 //! Which submissions the GPU has finished.
 //!
-//! Submissions finish in order, so one number says it all. It moves on when somebody hears from the GPU: a wait for work done,
-//! or a read-back whose mapping came.
+//! Submissions finish in order, so one number is enough. It moves on when a wait for the GPU ends or a read-back is mapped.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -16,7 +15,7 @@ struct Finished {
     number: u64,
     /// The submission that a read-back under way will report.
     expected: Option<u64>,
-    /// Who waits for a submission; told whether it is known to be done.
+    /// Those who wait for a submission; they learn whether it is known to be done.
     waiting: Vec<(u64, oneshot::Sender<bool>)>,
 }
 
@@ -28,7 +27,7 @@ pub(super) struct Timeline {
     finished: Shared,
 }
 
-/// Reports one submission as done, or as one of which nothing will be heard.
+/// Reports a submission as done, or as one that nothing will report any more.
 pub(super) struct Report {
     number: u64,
     finished: Shared,
@@ -46,7 +45,7 @@ impl Timeline {
         self.is_open.set(false);
     }
 
-    /// The last submission that can use what nobody names any more.
+    /// The last submission that can use a buffer that was dropped now.
     pub fn last_use(&self) -> u64 {
         self.submitted.get() + u64::from(self.is_open.get())
     }
@@ -59,7 +58,7 @@ impl Timeline {
         self.finished.lock().map_or(0, |finished| finished.number)
     }
 
-    /// Who will report the last submission.
+    /// What will report the last submission.
     pub fn report(&self) -> Report {
         Report { number: self.submitted.get(), finished: self.finished.clone() }
     }
@@ -72,7 +71,7 @@ impl Timeline {
         self.report()
     }
 
-    /// A wait for the last submission that asks nothing of the GPU, where somebody will report it anyway.
+    /// A wait for the last submission that asks nothing of the GPU; `None` if nothing else will report the submission.
     pub fn wait_for_readback(&self) -> Option<oneshot::Receiver<bool>> {
         let mut finished = self.finished.lock().ok()?;
         if finished.expected != Some(self.submitted.get()) {
@@ -99,7 +98,7 @@ impl Report {
         finished.waiting = waiting;
         let told: Vec<(u64, oneshot::Sender<bool>)> = told;
         for (_, sender) in told {
-            // Who stopped waiting is not told.
+            // A receiver that was dropped stopped waiting.
             let _ = sender.send(is_done);
         }
     }
@@ -116,7 +115,7 @@ mod tests {
         let first = timeline.reported_by_readback();
         let mut wait = timeline.wait_for_readback().unwrap();
         timeline.submit();
-        assert!(timeline.wait_for_readback().is_none(), "nobody will report the second");
+        assert!(timeline.wait_for_readback().is_none(), "nothing will report the second");
         timeline.report().done(true);
         assert_eq!(timeline.finished(), 2);
         assert_eq!(wait.try_recv(), Ok(Some(true)));

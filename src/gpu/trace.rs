@@ -1,5 +1,5 @@
-//! A step that is only looked at: which tensors it makes and uses, and which pipelines it needs. From that come the arena's
-//! layout, and the pipelines are compiled before the step first runs.
+//! A traced step: which tensors it makes and uses, and which pipelines it needs. The arena is laid out from this, and the
+//! pipelines are compiled before the step first runs.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ pub(super) struct Trace {
     /// The traced buffers that each command binds, and whether it writes them.
     commands: Vec<Vec<(usize, bool)>>,
     pub pipelines: Vec<PipelineRequest>,
-    /// Where somebody asks for it.
+    /// The transcript, if the caller asks for one.
     pub transcript: Option<Transcript>,
 }
 

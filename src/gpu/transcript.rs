@@ -1,4 +1,4 @@
-//! What a step would have the GPU do, as text: shaders, grids, uniforms, places in buffers. Two steps with one text give the same
+//! What a step would run on the GPU, as text: shaders, grids, uniforms, places in buffers. Two steps with one text give the same
 //! results from the same bytes on the same adapter, so tests check such a step once.
 
 use std::fmt::Write;
@@ -43,7 +43,7 @@ impl Transcript {
     }
 }
 
-/// Which buffer of the step a slice is of, or that it is none of the step's, and where the slice lies in it.
+/// The place of a slice: which buffer of the step, or that the buffer is not the step's, and the range in it.
 fn place(slice: &BufferSlice) -> String {
     let buffer = match slice.buffer.traced() {
         Some(number) => format!("buffer {number}"),

@@ -1,7 +1,7 @@
 //! Uniform buffers, kept in a FIFO keyed by their exact content.
 //!
-//! Invariant: a uniform's buffer is written once, when it is made, and never again. So no step that is recorded or in
-//! flight can see another content.
+//! Invariant: a uniform's buffer is written once, when it is made, and never again. So a step that is recorded or in flight
+//! always sees the same content.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -49,7 +49,7 @@ impl Uniforms {
         self.entries.borrow_mut().reset_stats();
     }
 
-    /// A uniform buffer with this content. Uniform blocks are padded to 16 bytes, as WGSL's layout rules want.
+    /// A uniform buffer with this content. Uniform blocks are padded to 16 bytes, as WGSL's layout rules require.
     pub fn get(&self, content: &[u8]) -> Rc<Uniform> {
         let mut entries = self.entries.borrow_mut();
         let key = content.to_vec();

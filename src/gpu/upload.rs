@@ -6,12 +6,12 @@ use super::buffer::Buffer;
 use super::device::Device;
 use crate::error::Result;
 
-/// Bytes outside of the GPU: in Rust memory, or in a JavaScript typed array that never enters the wasm heap.
+/// Bytes on the host: in Rust memory, or in a JavaScript typed array that never enters the wasm heap.
 pub trait HostBytes {
-    /// How many bytes there are.
+    /// The number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -19,8 +19,8 @@ pub trait HostBytes {
     /// Copies `out.len()` bytes from `offset` into Rust memory.
     fn copy_to(&self, offset: usize, out: &mut [u8]);
 
-    /// Writes `range` of the bytes to `buffer` at `offset`; the range's length and the offset are multiples of 4. As every
-    /// write, it lands after all commands that were recorded before it.
+    /// Writes `range` of the bytes to `buffer` at `offset`; the range's length and the offset are multiples of 4. Like every
+    /// write, it takes effect after all commands recorded before it.
     fn write_to_buffer(&self, range: Range<usize>, device: &Device, buffer: &Buffer, offset: u64) -> Result<()>;
 }
 

@@ -1,14 +1,14 @@
 //! Puts the final text of a shader together from a template, the modules that it imports and its constants.
 //!
-//! A template is plain WGSL with four kinds of lines of ours:
+//! A template is plain WGSL with four directives:
 //!
 //! - `#import "name"`: the module's text, once, however often it is imported
-//! - `#ifdef NAME` / `#ifndef NAME` / `#else` / `#endif`: by whether a define of that name was given
+//! - `#ifdef NAME` / `#ifndef NAME` / `#else` / `#endif`: text that depends on whether the define is given
 //! - `#require subgroups` or `#require f16`: the directive `enable …;`, placed at the very top
-//! - every define with a number becomes a WGSL `const` of that name
+//! - each define with a number also becomes a WGSL `const` of that name
 //!
-//! `enable` lines are added here, last, because targets differ: browsers demand `enable subgroups;`, naga (native) rejects
-//! it, both take `enable f16;`.
+//! `enable` lines are added last, because targets differ: browsers require `enable subgroups;`, naga (native) rejects it, and
+//! both take `enable f16;`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -31,7 +31,7 @@ pub enum Define {
 pub enum Template<'a> {
     /// A text of the program itself, which its address names.
     Static(&'static str),
-    /// Any text, compared whole and taken as it stands: it has no lines of ours.
+    /// Any text, compared whole. It is used as it is, without directives.
     Text(&'a str),
 }
 
@@ -40,7 +40,7 @@ pub enum Template<'a> {
 pub struct Shader<'a> {
     /// Names the pipeline in error messages and labels.
     pub label: &'a str,
-    /// Its text, with lines of ours.
+    /// Its text, with directives.
     pub template: Template<'a>,
     /// Modules that `#import` finds, by name.
     pub modules: &'a [(&'a str, &'static str)],

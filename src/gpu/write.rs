@@ -18,7 +18,7 @@ const MAX_PENDING: usize = 64;
 const RING_BYTES: u64 = (SMALL * MAX_PENDING) as u64;
 
 /// The bytes of staged writes. They are uploaded together at the flush, each time from the start of the ring: the queue's order
-/// puts the upload behind the last submit, which read the bytes before.
+/// puts the upload after the last submit, which read the bytes before.
 #[derive(Default)]
 pub(super) struct StagedWrites(RefCell<State>);
 
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl StagedWrites {
-    /// Keeps a small write; gives the buffer and the offset to copy it from, or nothing where it does not fit any more.
+    /// Keeps a small write. Returns the buffer and the offset to copy it from, or `None` if it does not fit any more.
     pub fn stage(&self, raw: &RawDevice, bytes: &[u8]) -> Option<(wgpu::Buffer, u64)> {
         let mut state = self.0.borrow_mut();
         if state.pending == MAX_PENDING || state.bytes.len() + bytes.len() > RING_BYTES as usize {

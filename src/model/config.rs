@@ -1,8 +1,8 @@
-//! The hyperparameters of a model, read from its metadata and held against its tensors.
+//! The hyperparameters of a model, read from its metadata and checked against its tensors.
 //!
-//! A variant that the forward pass does not compute is refused by name here: a wrong answer is worse than an error. So
-//! a `Config` is proof that the file holds what the architecture needs, in the right shapes, and nothing that changes
-//! the computation besides. Knows no GPU; whether a kernel takes a tensor's type is decided where weights are loaded.
+//! Variants that the forward pass does not support are refused here by name: a wrong answer is worse than an error. So a
+//! `Config` proves that the file holds all that the architecture needs, in the right shapes, and nothing else that would
+//! change the computation. Knows no GPU; `weights.rs` decides whether kernels support a tensor's type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,72 +15,81 @@ use super::{
 };
 use crate::error::Result;
 
-/// What the forward pass needs to know.
+/// The configuration of a forward pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// The architecture.
     pub arch: &'static Arch,
+    /// Number of layers ("num_hidden_layers").
     pub n_layers: usize,
     /// The length of the residual stream ("hidden size").
     pub n_embd: usize,
+    /// The length of the feed-forward's inner vector ("intermediate_size"); that of the experts is in `experts`.
     pub n_ff: usize,
+    /// Query heads of a layer.
     pub n_heads: usize,
     /// Divides `n_heads`; each is shared by `n_heads / n_kv_heads` query heads (GQA).
     pub n_kv_heads: usize,
     /// The length of a head's query, key and value. `n_heads * head_dim` may differ from `n_embd`.
     pub head_dim: usize,
-    /// The ropes that layers have: that of the model, and one of layers with a window, where it differs. None with learned positions.
+    /// The model's rope, then that of layers with a window, if it differs. Empty with learned positions.
     pub ropes: Vec<Rope>,
-    /// What differs from layer to layer.
+    /// The settings that differ from layer to layer.
     pub layers: Vec<LayerConfig>,
-    /// What scores q·k are multiplied with.
+    /// The factor of the scores q·k.
     pub attention_scale: f32,
     /// Scores become softcap · tanh(score / softcap).
     pub attention_softcap: Option<f32>,
-    /// The same of logits.
+    /// The same for logits.
     pub logit_softcap: Option<f32>,
-    /// What the embedding, all that is added to the residual stream, and the logits are multiplied with.
+    /// The factor of the embedding.
     pub embedding_scale: f32,
+    /// The factor of all that is added to the residual stream.
     pub residual_scale: f32,
+    /// The factor of the logits.
     pub logit_scale: f32,
-    /// Of layers with a mixture of experts.
+    /// The mixture of experts of every layer; `None` for dense models.
     pub experts: Option<Experts>,
-    /// What norms add to the variance.
+    /// ε of all norms.
     pub norm_eps: f32,
-    /// How many tokens the model was trained for.
+    /// The longest context of training, in tokens; with a dynamic rope scaling, multiplied by its factor.
     pub context_length: usize,
+    /// Rows of the embedding, which may be more than the tokenizer's tokens.
     pub vocab_size: usize,
-    /// Types of tokens that an encoder tells apart; 0 where there are none.
+    /// The number of token types of an encoder; 0 if it has none.
     pub token_types: usize,
     /// The embedding serves as output matrix too.
     pub tie_embeddings: bool,
 }
 
-/// A layer where it may differ from others.
+/// The settings in which layers may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerConfig {
-    /// A token sees so many positions, of which its own is the last; `None`: all.
+    /// The number of positions that a token sees, its own included and last (sliding window); `None`: all.
     pub window: Option<usize>,
-    /// Which of the model's ropes turns queries and keys.
+    /// The index in `Config::ropes`; `None` for a layer without rope.
     pub rope: Option<usize>,
 }
 
 /// A mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
+    /// Experts of a layer.
     pub count: usize,
-    /// How many a token uses.
+    /// Experts that a token uses.
     pub used: usize,
+    /// The length of an expert's inner vector.
     pub n_ff: usize,
-    /// The weights of those chosen are the softmax over them, rather than over all.
+    /// The weights are the softmax over the chosen experts, rather than over all.
     pub normalize: bool,
-    /// What their weights are multiplied with.
+    /// The factor of the weights.
     pub scale: f32,
 }
 
 const TOKEN_EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
 
-/// Beyond these a file is broken rather than large.
+/// A file beyond these limits is broken rather than large.
 const MAX_LAYERS: usize = 4096;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_HEADS: usize = 4096;
@@ -98,7 +107,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The same of a GGUF file's metadata: rope turns what it does in such files.
+    /// The same for a GGUF file, with the pairs of rope of such files.
     pub fn from_metadata(metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Self> {
         if let Some(kind @ ("adapter" | "mmproj" | "imatrix")) = metadata.optional_str("general.type")? {
             bail!(
@@ -135,7 +144,7 @@ impl Config {
                 tensors.len()
             );
         };
-        // Taken from the tensor, since that is what tokens index; the tokenizer is held against it.
+        // From the tensor, because tokens are indices in it; the tokenizer is checked against it.
         let rows_of =
             |tensor: &TensorInfo| tensor.dims.get(1).map_or(1, |&rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let vocab_size = rows_of(embedding);
@@ -146,7 +155,7 @@ impl Config {
 
         let trained = keys.dim("context_length", MAX_CONTEXT)?;
         let window = keys.dim_or_zero("attention.sliding_window", MAX_CONTEXT)?;
-        // Zero is how converters write that there is none.
+        // Converters write zero for no window.
         let window = if window == Some(0) { None } else { window.or(arch.default_window) };
         let ropes = keys.ropes(head_dim, trained, window.is_some(), &|name| by_name.contains_key(name))?;
         let [attention_softcap, logit_softcap] = keys.softcaps()?;
@@ -169,7 +178,7 @@ impl Config {
             experts: experts(&keys, n_ff)?,
             norm_eps: keys.norm_epsilon()?,
             context_length: match ropes.first().map(|rope| &rope.scaling) {
-                // What the factor stretches it to.
+                // The stretched context.
                 Some(RopeScaling::Dynamic { factor, original }) => trained.max((*original as f32 * factor) as usize),
                 _ => trained,
             },
@@ -255,7 +264,7 @@ fn layers(keys: &Keys, n_layers: usize, window: Option<usize>, ropes: usize) -> 
                 Some(with_rope) => with_rope[layer],
                 None => keys.arch.no_rope_every.is_none_or(|every| !(layer + 1).is_multiple_of(every)),
             };
-        // The second rope, if there is one, is that of layers with a window.
+        // A second rope is that of layers with a window.
         let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
         LayerConfig { window, rope: has_rope.then_some(rope) }
     };

@@ -2,7 +2,7 @@
 //! norms of heads take two more, a norm after attention or feed-forward one each, and projections that are joined but of different
 //! types one for each type.
 //!
-//! The residual stream is in SoA (`tensor/planar.rs`). Products norm what they read, and add what they give to the residual stream.
+//! The residual stream is in SoA (`tensor/soa.rs`). Products norm what they read, and add what they give to the residual stream.
 
 use super::fused::FusedPass;
 use super::layer::{Layer, LayerOps};
@@ -13,7 +13,7 @@ use super::norm::Norm;
 use crate::error::Result;
 use crate::tensor::ops::{
     AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormMatVec, NormQkv, NormUp,
-    Residual, RmsNorm, SwigluPlanes,
+    Residual, RmsNorm, SwigluSoa,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -67,7 +67,7 @@ impl LayerOps for Decode<'_> {
             }
             _ => bail!(Internal, "gate and up in {} matrices", gate_up.len()),
         }; // [1, 2 · n_ff]
-        context.run1(&SwigluPlanes { activation }, &[&gate_up]).map(Inner::Activations)
+        context.run1(&SwigluSoa { activation }, &[&gate_up]).map(Inner::Activations)
     }
 
     fn ungated(&self, h: &Normed<'_>, up: &Linear, _: &Linear) -> Result<Inner> {
@@ -119,7 +119,7 @@ impl LayerOps for Decode<'_> {
     }
 
     fn add_experts(&self, x: &Tensor, Combined { outputs, weights }: Combined, _: &Norm) -> Result<()> {
-        self.0.context.run(&CombineExperts { adds: true, planar: true }, &[&outputs, &weights, x]).map(|_| ())
+        self.0.context.run(&CombineExperts { adds: true, soa: true }, &[&outputs, &weights, x]).map(|_| ())
     }
 }
 

@@ -1,5 +1,5 @@
-//! The forward pass of an encoder: from the tokens of several texts to a vector for each text. Every token sees all of its own
-//! text. The layers are those of `layer.rs`, one op at a time.
+//! The forward pass of an encoder: from the tokens of several texts to a vector for each text. Every token attends to its
+//! whole text. The layers are those of `layer.rs`, with unfused ops.
 
 use super::Weights;
 use super::config::Config;
@@ -28,7 +28,7 @@ pub struct Encoder {
     parameters: u64,
 }
 
-/// Texts that go through one pass, as kernels want them.
+/// The texts of one pass, as kernels read them.
 struct Batch {
     tokens: Tensor,    // [n] u32
     positions: Tensor, // [n] u32: of each token in its text
@@ -92,7 +92,7 @@ impl Encoder {
             config: &self.config,
             ropes: &self.ropes,
             tokens: Tokens::Within { spans: &batch.spans, positions: &batch.positions },
-            // The kernels for few tokens are compiled for each number of them, which texts don't wait for.
+            // The kernels for small batches would be compiled for each number of tokens.
             product: &MatMul { epilogue: Epilogue::NONE },
         };
         for layer in &self.layers {

@@ -1,12 +1,12 @@
-//! Where the files of a model lie: a folder whose files are opened by their names. It may be a folder on a disk, a repository on
-//! a server, or a single file, which is a folder of one.
+//! A folder with the files of a model, which are opened by name: a folder on a disk, a repository on a server, or a single file,
+//! which is a folder of one.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::source::{ByteSource, FileSource, LocalFuture, MemorySource};
 use crate::error::Result;
 
-/// A file of a folder, open; it lives as long as the folder.
+/// An open file of a folder; it lives as long as the folder.
 pub type OpenFile<'f> = Box<dyn ByteSource + 'f>;
 
 /// Files by name. Names are relative and separate their parts by `/`.
@@ -14,10 +14,10 @@ pub trait Folder {
     /// A path or an address, for messages.
     fn name(&self) -> String;
 
-    /// Opens a file, or gives `None` where there is no such file.
+    /// Opens a file; `None` if there is no such file.
     fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>>;
 
-    /// The whole of a file that may have at most `limit` bytes, or `None` where there is no such file.
+    /// The contents of a file of at most `limit` bytes; `None` if there is no such file.
     fn read<'f>(&'f self, path: String, limit: u64) -> LocalFuture<'f, Result<Option<Vec<u8>>>> {
         Box::pin(async move {
             let Some(file) = self.open(path).await? else { return Ok(None) };
@@ -26,20 +26,20 @@ pub trait Folder {
         })
     }
 
-    /// The names of all files, or `None` where a folder can't tell, as a plain web server can't.
+    /// The names of all files; `None` if they are not known, as with a simple web server.
     fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>>;
 }
 
-/// Refuses a name that would lead out of a folder, as one in a file from elsewhere may.
+/// Refuses a name that would lead out of the folder. Names in files of other authors may do that.
 pub fn check_path(path: &str) -> Result<()> {
     let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
     if path.is_empty() || path.contains(['\\', '\0', '?', '#', ':']) || !Path::new(path).components().all(normal) {
-        bail!(InvalidFile, "{path:?} names no file of the model's folder, wanted a relative path");
+        bail!(InvalidFile, "{path:?} can't be a file of the model's folder, wanted a relative path");
     }
     Ok(())
 }
 
-/// The check before the whole of a file is read.
+/// The check before a whole file is read.
 pub fn check_size(name: &str, size: u64, limit: u64) -> Result<()> {
     if size > limit {
         bail!(InvalidFile, "{name}: the file has {size} bytes, wanted at most {limit}");
@@ -71,6 +71,7 @@ pub struct MemoryFolder {
 }
 
 impl MemoryFolder {
+    /// Files by their names and contents.
     pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
         let source = |(name, bytes): (String, Vec<u8>)| {
             let source = MemorySource::new(bytes).with_name(name.clone());
@@ -95,12 +96,13 @@ impl Folder for MemoryFolder {
     }
 }
 
-/// A folder of the operating system; of its sub-folders, files can be opened but are not listed.
+/// A folder of the operating system. Files of its sub-folders can be opened but are not listed.
 pub struct DirectoryFolder {
     path: PathBuf,
 }
 
 impl DirectoryFolder {
+    /// The folder at `path`. It is not opened here, so a missing one is an error only when files are listed.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self { path: path.as_ref().to_owned() }
     }

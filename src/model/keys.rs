@@ -6,7 +6,7 @@ use super::gguf::{Array, Metadata, Value};
 use super::rope::{Rope, RopeScaling};
 use crate::error::{Error, Result};
 
-/// No model comes near it; more is a damaged file.
+/// Far above any model; a file with more is damaged.
 const MAX_HEAD_DIM: usize = 4096;
 
 pub(super) struct Keys<'m> {
@@ -41,7 +41,7 @@ impl Keys<'_> {
         self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 1, max)).transpose()
     }
 
-    /// The same where zero is how converters write that there is none: then zero.
+    /// The same for keys where converters write zero for "none": then zero.
     pub fn dim_or_zero(&self, key: &str, max: usize) -> Result<Option<usize>> {
         self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 0, max)).transpose()
     }
@@ -51,7 +51,7 @@ impl Keys<'_> {
         value.map(|value| self.in_range(key, value, 1, max)).transpose()
     }
 
-    /// An integer or a float, which writers differ in.
+    /// An integer or a float: writers differ.
     pub fn number(&self, key: &str) -> Result<Option<f32>> {
         let name = self.name(key);
         let value = match self.metadata.get(&name) {
@@ -75,7 +75,7 @@ impl Keys<'_> {
         }
     }
 
-    /// The same where zero is how converters write that there is none.
+    /// The same for keys where converters write zero for "none".
     fn positive_or_none(&self, key: &str) -> Result<Option<f32>> {
         if self.number(key)? == Some(0.0) { Ok(None) } else { self.positive(key) }
     }
@@ -122,7 +122,7 @@ impl Keys<'_> {
         Ok(1.0 / (width as f32).sqrt())
     }
 
-    /// Of the scores of attention, and of logits.
+    /// The soft caps of attention scores and of logits.
     pub fn softcaps(&self) -> Result<[Option<f32>; 2]> {
         let default = |index: usize| self.arch.default_softcaps.map(|caps| caps[index]);
         let read = |key: &str, index: usize| match self.number(key)? {
@@ -132,7 +132,7 @@ impl Keys<'_> {
         Ok([read("attn_logit_softcapping", 0)?, read("final_logit_softcapping", 1)?])
     }
 
-    /// What embedding, residuals and logits are multiplied with.
+    /// The factors of embedding, residuals and logits.
     pub fn scales(&self, n_embd: usize) -> Result<[f32; 3]> {
         if !self.arch.has_scales {
             return Ok([if self.arch.scales_embedding { (n_embd as f32).sqrt() } else { 1.0 }, 1.0, 1.0]);
@@ -141,7 +141,7 @@ impl Keys<'_> {
         Ok([read("embedding_scale")?, read("residual_scale")?, 1.0 / read("logit_scale")?])
     }
 
-    /// Which layers have a window, if the metadata says it: by an array, or by each how many the last has none.
+    /// Which layers have a window, if the metadata says it: by an array, or by a number n, where every n-th layer has none.
     pub fn windowed_layers(&self, n_layers: usize) -> Result<Option<Vec<bool>>> {
         let name = self.name("attention.sliding_window_pattern");
         match self.metadata.get(&name) {
@@ -171,7 +171,7 @@ impl Keys<'_> {
         }
     }
 
-    /// The ropes of the model: its own, and one of layers with a window, where that differs.
+    /// The model's rope, then that of layers with a window, if it differs.
     pub fn ropes(
         &self,
         head_dim: usize,
@@ -211,7 +211,7 @@ impl Keys<'_> {
         let needed_factor =
             || self.positive_or_none("rope.scaling.factor")?.ok_or_else(|| self.missing("rope.scaling.factor"));
         let attention_factor = self.positive_or_none("rope.scaling.attn_factor")?;
-        // llama.cpp goes by the tensors, whatever the kind.
+        // llama.cpp looks at the tensors, not at the kind.
         if has_tensor(LONG) && has_tensor(SHORT) {
             let original = original(trained)?;
             let stretch = (trained as f64 / original as f64).max(1.0);
@@ -226,7 +226,7 @@ impl Keys<'_> {
         }
         let scaling = match kind {
             Some("none") => RopeScaling::None,
-            // A factor without a kind is linear scaling. One is no scaling; zero is how llama.cpp writes "not set".
+            // A factor without a kind is linear scaling. One is no scaling; llama.cpp writes zero for "not set".
             None | Some("linear") => {
                 let old = self.positive_or_none("rope.scale_linear")?;
                 match self.positive_or_none("rope.scaling.factor")?.or(old).filter(|&factor| factor != 1.0) {
@@ -290,7 +290,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Refuses what changes the computation and is not computed.
+    /// Refuses settings that change the computation and are not supported.
     pub fn refuse_unsupported(&self) -> Result<()> {
         self.refuse_number("expert_shared_count", "experts that all tokens use", |v| v != 0.0)?;
         self.refuse_number("expert_group_count", "experts in groups", |v| v != 0.0 && v != 1.0)?;
@@ -312,7 +312,7 @@ impl Keys<'_> {
             switches.push(("use_parallel_residual", true, "parallel residuals"));
         }
         if self.arch.has_scales {
-            // llama.cpp takes it as the switch of rope in the architecture that has these scales.
+            // In the architecture with these scales, llama.cpp uses it as the switch of rope.
             switches.push(("rope.scaling.finetuned", false, "a model without rope"));
         }
         for (key, refused, what) in switches {

@@ -1,4 +1,4 @@
-//! A product with a matrix of weights, and what is added to it.
+//! A product with a matrix of weights, and its bias.
 
 use super::Weights;
 use super::matrix::Matrix;
@@ -13,7 +13,7 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    /// Of the stem's `.weight` and, if there is one, its `.bias`.
+    /// From `STEM.weight` and, if it exists, `STEM.bias`.
     pub fn of(weights: &Weights, stem: &str) -> Result<Self> {
         let weight = weights.matrix(&format!("{stem}.weight"))?;
         Ok(Self { weight, bias: weights.optional(&format!("{stem}.bias")).cloned() })

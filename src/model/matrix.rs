@@ -1,5 +1,5 @@
-//! A matrix of weights [rows, columns]: in one tensor, or in several of consecutive rows where it is larger than what an adapter binds
-//! at once (`weight_layout.rs` decides). Products run over the parts, and each gives its columns of the result.
+//! A matrix of weights [rows, columns]: one tensor, or several of consecutive rows if it is larger than an adapter's bindings
+//! (`weight_layout.rs` decides). Products run over the parts, and each part gives its columns of the result.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::tensor::{Context, DType, Op, Shape, Tensor};
 
 #[derive(Clone)]
 pub struct Matrix {
-    /// At least one. Each but the last has as many rows as the first.
+    /// At least one. All except the last have the same number of rows.
     parts: Rc<[Tensor]>,
 }
 
@@ -29,7 +29,7 @@ impl Matrix {
         }
     }
 
-    /// Of all parts.
+    /// The type of all parts.
     pub(super) fn dtype(&self) -> DType {
         self.parts[0].dtype()
     }
@@ -51,20 +51,20 @@ impl Matrix {
         })
     }
 
-    /// The rows of the embedding for `tokens` [n]: [n, columns], of one token in planes if wanted.
-    pub(super) fn embed(&self, context: &Context, tokens: &Tensor, planar: bool) -> Result<Tensor> {
-        // Of a token beyond the first part this takes some row of it, and the token's own part overwrites that.
-        let x = context.run1(&Embedding { planar }, &[tokens, &self.parts[0]])?;
+    /// The rows of the embedding for `tokens` [n]: [n, columns]; with `soa`, for one token, in SoA.
+    pub(super) fn embed(&self, context: &Context, tokens: &Tensor, soa: bool) -> Result<Tensor> {
+        // For a token beyond the first part this reads some row of it, which the token's own part then overwrites.
+        let x = context.run1(&Embedding { soa }, &[tokens, &self.parts[0]])?;
         for (first_row, part) in self.parts().skip(1) {
-            context.run(&EmbeddingPart { first_row, planar }, &[tokens, part, &x])?;
+            context.run(&EmbeddingPart { first_row, soa }, &[tokens, part, &x])?;
         }
         Ok(x)
     }
 
     /// x [n, columns] += the rows for the positions of tokens, as `state` has them.
-    pub(super) fn add_positions(&self, context: &Context, x: &Tensor, state: &Tensor, planar: bool) -> Result<()> {
+    pub(super) fn add_positions(&self, context: &Context, x: &Tensor, state: &Tensor, soa: bool) -> Result<()> {
         for (first_row, part) in self.parts() {
-            context.run(&AddPositions { first_row, rows: self.rows(), planar }, &[x, part, state])?;
+            context.run(&AddPositions { first_row, rows: self.rows(), soa }, &[x, part, state])?;
         }
         Ok(())
     }

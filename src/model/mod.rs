@@ -30,11 +30,11 @@ mod weight_layout;
 mod weight_stream;
 mod weights;
 
-pub use encoder::Encoder;
-pub use matrix::Matrix;
-pub use pooling::{Embeds, Pooling};
+pub(crate) use encoder::Encoder;
+pub(crate) use pooling::{Embeds, Pooling};
 pub use prefill::Precision;
 pub use state::{KvCache, KvFormat, LayerStates};
 pub use transformer::{Logits, Transformer};
-pub use weight_layout::{Layout, Needs};
-pub use weights::{Progress, Run, Unloaded, Weights};
+pub use weight_layout::Layout;
+pub use weights::Weights;
+pub(crate) use weights::{Run, Unloaded};

@@ -1,23 +1,23 @@
-//! A norm of the residual stream, of what is added to it, or of heads.
+//! A norm of the residual stream, of an addend to it, or of heads.
 
 use super::Weights;
 use super::arch;
 use super::config::Config;
 use crate::error::Result;
 use crate::tensor::ops::{LayerNorm, RmsNorm, RowNorm};
-use crate::tensor::{Context, HostTensor, Tensor, to_planar};
+use crate::tensor::{Context, HostTensor, Tensor, to_soa};
 
-/// A norm; where the model has no such tensors, none, and then it changes nothing.
+/// A norm. Without tensors in the model it is `None`, and changes nothing.
 pub(super) struct Norm {
     pub kind: RowNorm,
     weight: Option<Tensor>,
     bias: Option<Tensor>,
-    /// Weight and bias one after the other, each in SoA: as the ops take them that norm and multiply at once.
+    /// The weight, then the bias, each in SoA: for ops that norm and multiply in one.
     soa: Option<Tensor>,
 }
 
 impl Norm {
-    /// Of the stem's `.weight` and `.bias`.
+    /// From `STEM.weight` and `STEM.bias`.
     pub fn of(config: &Config, weights: &Weights, stem: &str) -> Self {
         let get = |end: &str| weights.optional(&format!("{stem}.{end}")).cloned();
         let epsilon = config.norm_eps;
@@ -41,9 +41,9 @@ impl Norm {
     pub fn soa_values(config: &Config, weights: &Weights, stem: &str) -> Result<Vec<f32>> {
         let named = |end: &str| {
             let name = format!("{stem}.{end}");
-            weights.optional(&name).map(|_| weights.vector(&name).map(to_planar)).transpose()
+            weights.optional(&name).map(|_| weights.vector(&name).map(to_soa)).transpose()
         };
-        // Kernels want a vector, whatever it holds.
+        // Kernels need a vector; its contents don't matter.
         let Some(weight) = named("weight")? else { return Ok(vec![1.0; config.n_embd]) };
         match config.arch.norm {
             arch::Norm::Rms => Ok(weight),
@@ -58,12 +58,12 @@ impl Norm {
         self.weight.is_none()
     }
 
-    /// What fused ops take.
+    /// The vectors for fused ops.
     pub fn soa(&self) -> Result<&Tensor> {
         self.soa.as_ref().ok_or_else(|| err!(Internal, "a norm that was not loaded for fused ops"))
     }
 
-    /// The norm's weight, if RMS is all there is to it.
+    /// The norm's weight, if it is an RMS norm without a bias.
     pub fn rms_weight(&self) -> Option<(f32, &Tensor)> {
         match (self.kind, &self.weight, &self.bias) {
             (RowNorm::Rms { epsilon }, Some(weight), None) => Some((epsilon, weight)),

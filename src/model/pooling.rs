@@ -1,4 +1,4 @@
-//! How the vectors of a text's tokens become one: what the model's files say of it.
+//! How the vectors of a text's tokens become one, by the model's files.
 //!
 //! Sources: llama.cpp's `pooling_type`, and the files of sentence-transformers (`modules.json`, `1_Pooling/config.json`,
 //! `sentence_bert_config.json`).
@@ -11,24 +11,27 @@ use serde::de::DeserializeOwned;
 use super::checkpoint::{Checkpoint, Origin};
 use crate::error::Result;
 
+/// How the vectors of a text's tokens become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
+    /// The mean of all tokens' vectors.
     Mean,
-    /// The first token's, which is `[CLS]`.
+    /// The vector of the first token, `[CLS]`.
     First,
-    /// The last token's.
+    /// The vector of the last token.
     Last,
 }
 
-/// What the files say about the way from tokens to a vector.
+/// The settings of the files for embeddings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Embeds {
+    /// `None` if the files don't say it.
     pub pooling: Option<Pooling>,
-    /// The most tokens of a text that the model's makers took.
+    /// The most tokens of a text; `None` for the whole context.
     pub max_tokens: Option<usize>,
 }
 
-/// Newer files name the mode, or several whose vectors stand side by side; older ones have a flag for each mode.
+/// Newer files name the mode, or several modes whose vectors are concatenated; older ones have a flag for each mode.
 #[derive(Deserialize)]
 struct PoolingConfig {
     pooling_mode: Option<Modes>,
@@ -59,15 +62,15 @@ struct SentenceConfig {
 
 #[derive(Deserialize)]
 struct TokenizerConfig {
-    /// A huge float where there is no limit.
+    /// A huge float if there is no limit.
     model_max_length: Option<serde_json::Value>,
 }
 
-/// Where sentence-transformers keeps what it says of the pooling.
+/// The file of sentence-transformers with the pooling.
 const POOLING_FILE: &str = "1_Pooling/config.json";
 
 impl Pooling {
-    /// Which rows are averaged for texts of these lengths that stand one behind the other: pairs of begin and end.
+    /// The rows to average for consecutive texts of these lengths: pairs of begin and end.
     pub fn spans(self, lengths: impl Iterator<Item = usize>) -> Vec<u32> {
         let mut begin = 0;
         lengths
@@ -85,7 +88,7 @@ impl Pooling {
 }
 
 impl Embeds {
-    /// What a model's files say. An encoder without a word on it takes the mean, as sentence-transformers does.
+    /// Reads a model's files. An encoder whose files don't say it uses the mean, as in sentence-transformers.
     pub fn of(checkpoint: &Checkpoint<'_>, is_encoder: bool) -> Result<Self> {
         let mut embeds = match checkpoint.origin {
             Origin::Gguf => Self::of_gguf(checkpoint)?,
@@ -126,7 +129,7 @@ impl Embeds {
                 ),
                 _ => bail!(
                     UnsupportedArchitecture,
-                    "modules.json has a {:?} behind the model, supported are Transformer, Pooling and Normalize",
+                    "modules.json has a {:?} after the model, supported are Transformer, Pooling and Normalize",
                     module.kind
                 ),
             }
@@ -141,7 +144,7 @@ impl Embeds {
         };
         let length =
             match read::<SentenceConfig>(files, "sentence_bert_config.json")?.map(|config| config.max_seq_length) {
-                // Newer files leave it to the tokenizer.
+                // Newer files leave it to the tokenizer's configuration.
                 None | Some(None) if modules.is_some() => read::<TokenizerConfig>(files, "tokenizer_config.json")?
                     .and_then(|config| config.model_max_length?.as_u64())
                     .map(|max| usize::try_from(max).unwrap_or(usize::MAX)),

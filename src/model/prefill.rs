@@ -16,8 +16,8 @@ use super::norm::Norm;
 use crate::error::Result;
 use crate::tensor::ops::{
     self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
-    Epilogue, MatMul, MatMulInt8, MatVecFew, Quantize, RmsNorm, RmsNormInt8, RmsNormPlanes, Scale, SwigluFused,
-    SwigluInt8, SwigluPlanes, Unary, UnaryKind,
+    Epilogue, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale, SwigluFused,
+    SwigluInt8, SwigluSoa, Unary, UnaryKind,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -35,7 +35,7 @@ pub enum Precision {
 pub(super) struct Prefill<'a> {
     pub pass: FusedPass<'a>,
     pub precision: Precision,
-    /// So few tokens that products are mat-vecs, no more than `MatVecFew` takes.
+    /// So few tokens that products are mat-vecs, no more than `MatVecSmallBatch` takes.
     pub small_batch: bool,
 }
 
@@ -119,7 +119,7 @@ impl LayerOps for Prefill<'_> {
         }; // [n, 2 · n_ff]
         let swiglu = Producer {
             f32: &SwigluFused { activation },
-            soa: &SwigluPlanes { activation },
+            soa: &SwigluSoa { activation },
             int8: &SwigluInt8 { activation },
         };
         self.produce(&swiglu, &[gate_up], &down.weight)
@@ -153,7 +153,7 @@ impl LayerOps for Prefill<'_> {
     }
 
     fn add_experts(&self, x: &Tensor, Combined { outputs, weights }: Combined, _: &Norm) -> Result<()> {
-        self.context().run(&CombineExperts { adds: true, planar: false }, &[&outputs, &weights, x]).map(|_| ())
+        self.context().run(&CombineExperts { adds: true, soa: false }, &[&outputs, &weights, x]).map(|_| ())
     }
 }
 
@@ -189,7 +189,7 @@ impl Prefill<'_> {
     fn normed_for(&self, Normed { x, norm }: &Normed<'_>, weight: &Matrix) -> Result<Activations> {
         match norm.rms_weight() {
             Some((epsilon, norm)) => {
-                let (f32, soa, int8) = (RmsNorm { epsilon }, RmsNormPlanes { epsilon }, RmsNormInt8 { epsilon });
+                let (f32, soa, int8) = (RmsNorm { epsilon }, RmsNormSoa { epsilon }, RmsNormInt8 { epsilon });
                 self.produce(&Producer { f32: &f32, soa: &soa, int8: &int8 }, &[x, norm], weight)
             }
             None => self.quantize(norm.run(self.context(), x)?, weight),
@@ -245,9 +245,9 @@ impl Prefill<'_> {
     ) -> Result<Vec<Tensor>> {
         let run = |op: &dyn Op, inputs: &[&Tensor]| self.context().run(op, &[inputs, &[weight], more].concat());
         match activations {
-            Activations::F32(x) if self.small_batch => run(&MatVecFew { epilogue, planar: false }, &[x]),
+            Activations::F32(x) if self.small_batch => run(&MatVecSmallBatch { epilogue, soa: false }, &[x]),
             Activations::F32(x) => run(&MatMul { epilogue }, &[x]),
-            Activations::Soa(x) => run(&MatVecFew { epilogue, planar: true }, &[x]),
+            Activations::Soa(x) => run(&MatVecSmallBatch { epilogue, soa: true }, &[x]),
             Activations::Int8(quants, scales) => run(&MatMulInt8 { epilogue }, &[quants, scales]),
         }
     }

@@ -1,5 +1,5 @@
-//! How fast rotary position embedding (Su et al. 2021, RoFormer) turns each pair of a head, with the scalings by which models were
-//! stretched to longer contexts. The kernels take the result as a table.
+//! The frequencies of rotary position embedding (Su et al. 2021, RoFormer), with the scalings that stretch models to longer
+//! contexts. Kernels read them as a table.
 //!
 //! Sources: linear scaling (Chen et al. 2023, "Extending context window of LLMs via positional interpolation"), dynamic NTK (its
 //! form in transformers' `modeling_rope_utils`), YaRN (Peng et al. 2023), factors of each pair (Llama 3.1's model card), LongRoPE
@@ -12,54 +12,72 @@ use crate::tensor::{Context, HostTensor, Tensor};
 /// Rope of some layers of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
+    /// Which elements are pairs.
     pub kind: RopeKind,
-    /// How many elements of a head are turned; even.
+    /// The number of a head's elements that are rotated; even.
     pub dim: usize,
+    /// The base of the frequencies: pair i has theta^(−2i / dim).
     pub theta: f32,
+    /// The scaling of the frequencies.
     pub scaling: RopeScaling,
 }
 
+/// How a model was stretched to a longer context.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
+    /// Not at all.
     None,
     /// All frequencies divided.
     Linear {
+        /// The divisor; above 0.
         factor: f32,
     },
-    /// The base grows with what the context is beyond the original one.
+    /// The base grows with the context beyond the original one.
     Dynamic {
+        /// How many times the original context the model is stretched to.
         factor: f32,
+        /// The context length of training, in tokens.
         original: usize,
     },
-    /// Slow pairs divided, fast ones not, and those between partly.
+    /// Slow pairs are divided, fast ones are not, and those between are partly.
     Yarn {
+        /// The divisor of slow pairs.
         factor: f32,
+        /// The context length of training, in tokens.
         original: usize,
+        /// Pairs with more rotations within the original context are not divided; usually 32.
         beta_fast: f32,
+        /// Pairs with fewer rotations are divided by all of `factor`; usually 1.
         beta_slow: f32,
-        /// Where those between begin and end is rounded to whole pairs.
+        /// Both limits are rounded to whole pairs.
         truncate: bool,
+        /// The factor of sine and cosine.
         attention_factor: f32,
     },
     /// Each frequency divided by its element of a tensor.
     Factors {
+        /// Its name.
         tensor: String,
     },
     /// The same with one tensor for contexts up to the original one, and another for longer ones.
     Long {
+        /// The tensor for contexts up to `original`.
         short: String,
+        /// The tensor for longer ones.
         long: String,
+        /// The context length of training, in tokens.
         original: usize,
+        /// The factor of sine and cosine.
         attention_factor: f32,
     },
 }
 
-/// What kernels want.
+/// What kernels read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeTable {
     /// The angle of each pair at position 1, [dim / 2].
     pub frequencies: Vec<f32>,
-    /// Sine and cosine are multiplied with it.
+    /// The factor of sine and cosine.
     pub scale: f32,
 }
 
@@ -77,7 +95,7 @@ impl RopeTensor {
 }
 
 impl Rope {
-    /// What sine and cosine are multiplied with.
+    /// The factor of sine and cosine.
     pub fn attention_factor(&self) -> f32 {
         match self.scaling {
             RopeScaling::Yarn { attention_factor, .. } | RopeScaling::Long { attention_factor, .. } => attention_factor,
@@ -85,7 +103,7 @@ impl Rope {
         }
     }
 
-    /// The table for a context of so many tokens. `factors` gives tensors by name.
+    /// The table for a context of `context` tokens. `factors` returns tensors by name.
     pub fn table<'w>(&self, context: usize, factors: impl Fn(&str) -> Result<&'w [f32]>) -> Result<RopeTable> {
         let dim = self.dim as f64;
         let theta = match self.scaling {
@@ -105,7 +123,7 @@ impl Rope {
             RopeScaling::None | RopeScaling::Dynamic { .. } => pairs.map(frequency).collect(),
             RopeScaling::Linear { factor } => pairs.map(|i| frequency(i) / f64::from(*factor)).collect(),
             RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } => {
-                // The pair that turns so many times within the original context.
+                // The pair that makes `turns` rotations within the original context.
                 let pair_of = |turns: f32| {
                     let length = *original as f64 / (f64::from(turns) * std::f64::consts::TAU);
                     dim * length.ln() / (2.0 * theta.ln())
@@ -124,7 +142,7 @@ impl Rope {
             RopeScaling::Long { short, long, original, .. } => divided(if context > *original { long } else { short })?,
         };
         if frequencies.len() != self.dim / 2 || !frequencies.iter().all(|frequency| frequency.is_finite()) {
-            bail!(InvalidFile, "the factors of rope's {} frequencies are no {0} numbers above 0", self.dim / 2);
+            bail!(InvalidFile, "the factors of rope's {} frequencies are not {0} numbers above 0", self.dim / 2);
         }
         let frequencies = frequencies.into_iter().map(|frequency| frequency as f32).collect();
         Ok(RopeTable { frequencies, scale: self.attention_factor() })
@@ -157,7 +175,7 @@ mod tests {
     fn dynamic_scaling_leaves_short_contexts_alone() {
         let dynamic = RopeScaling::Dynamic { factor: 2.0, original: 64 };
         assert_eq!(table(dynamic.clone(), 64).frequencies, table(RopeScaling::None, 64).frequencies);
-        // At twice the context the base is multiplied with 3^(8/6).
+        // At twice the context the base is multiplied by 3^(8/6).
         let base = 10000.0 * 3f64.powf(8.0 / 6.0);
         near(&table(dynamic, 128), [1.0, base.powf(-0.25), base.powf(-0.5), base.powf(-0.75)]);
     }
@@ -173,7 +191,7 @@ mod tests {
             attention_factor: 1.5,
         };
         let table = table(yarn, 64);
-        // Pairs turn 652, 65, 6.5 and 0.65 times; from pair 1 on (32 turns are at 1.3) to pair 3 (one turn is at 2.8).
+        // The pairs rotate 652, 65, 6.5 and 0.65 times. Between are those from pair 1 (32 rotations are at 1.3) to pair 3 (one is at 2.8).
         near(&table, [1.0, 0.1, 0.01 * (0.5 + 0.125), 0.00025]);
         assert_eq!(table.scale, 1.5);
     }

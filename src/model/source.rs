@@ -16,6 +16,7 @@ use crate::{error::Result, tensor::HostBytes};
 /// A piece of a stream. It may be Rust memory or a JavaScript array that never enters the wasm heap.
 pub type Chunk = Box<dyn HostBytes>;
 
+/// A boxed future that stays on its thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The default length of a chunk of [`MemorySource`] and [`FileSource`].
@@ -26,6 +27,7 @@ pub trait ByteSource {
     /// A file name or an address, for messages.
     fn name(&self) -> String;
 
+    /// Length in bytes.
     fn size(&self) -> u64;
 
     /// Exactly `length` bytes from `offset`, or an error; a range beyond the end is `Code::Truncated`.
@@ -53,9 +55,10 @@ impl<S: ByteSource + ?Sized> ByteSource for &S {
     }
 }
 
-/// Chunks in order, each of at least one byte, together exactly the asked length, then `None`.
-/// A source that ends early gives an error and never a short stream. Dropping the stream cancels what is under way.
+/// Chunks in order, each of at least one byte, together exactly the requested length, then `None`. A source that ends early
+/// returns an error, never a short stream. Dropping the stream cancels its request.
 pub trait ChunkStream {
+    /// The next chunk, or `None` at the end.
     fn next<'a>(&'a mut self) -> LocalFuture<'a, Result<Option<Chunk>>>;
 }
 
@@ -79,10 +82,12 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
+    /// A source named "memory".
     pub fn new(bytes: Vec<u8>) -> Self {
         Self { name: "memory".to_owned(), bytes, chunk_bytes: CHUNK_BYTES }
     }
 
+    /// The same with a name for messages; it also is the file's name in `OneFile`.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
@@ -139,6 +144,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
+    /// Opens a file. `Code::Read` if it can't be opened or is a folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let failed = |error| err!(Read, "{}: the file can't be opened: {error}", path.display());

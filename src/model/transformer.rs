@@ -14,7 +14,7 @@ use super::rope::{RopeTable, RopeTensor};
 use super::state::{KvCache, KvFormat, LayerStates, RecurrentLayer, RecurrentStates};
 use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
-use crate::tensor::ops::{self, Epilogue, MatVecFew, RmsNormPlanes, Scale, SliceRows, Softcap, Splits};
+use crate::tensor::ops::{self, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap, Splits};
 use crate::tensor::{Context, Tensor};
 
 /// A model that is ready to run.
@@ -43,7 +43,9 @@ const LONG: usize = 128;
 /// Whose logits a forward pass computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
+    /// Of the last token, [1, vocab_size].
     Last,
+    /// Of every token, [n, vocab_size].
     All,
 }
 
@@ -109,18 +111,22 @@ impl Transformer {
         Ok(LayerStates::new(kv, RecurrentStates::new(&self.context, &recurrent, sequences)?))
     }
 
+    /// The model's dimensions and constants.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
+    /// How exact activations of prompts are.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
+    /// Bytes of the weights on the GPU.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
     }
 
+    /// The number of weights.
     pub fn parameters(&self) -> u64 {
         self.parameters
     }
@@ -139,6 +145,7 @@ impl Transformer {
         self.positions.is_some()
     }
 
+    /// Where its tensors live.
     pub fn context(&self) -> &Context {
         &self.context
     }
@@ -195,17 +202,17 @@ impl Transformer {
         }
         // The kernels for a small batch are compiled for each number of tokens. That pays if drafts are verified, whose
         // logits are all wanted, and not for the short rest of a prompt.
-        let x = self.many(tokens, state, states, logits == Logits::All && MatVecFew::takes(n))?; // [n, n_embd]
+        let x = self.many(tokens, state, states, logits == Logits::All && MatVecSmallBatch::takes(n))?; // [n, n_embd]
         let x = match logits {
             Logits::Last if n > 1 => self.context.run1(&SliceRows { first: n - 1, count: 1 }, &[&x])?, // [1, n_embd]
             _ => x,
         };
         let rows = x.shape().dims()[0];
-        let in_soa = MatVecFew::takes(rows) && MatVecFew::has_planes(self.config.n_embd);
+        let in_soa = MatVecSmallBatch::takes(rows) && MatVecSmallBatch::can_be_soa(self.config.n_embd);
         let logits = match self.output_norm.rms_weight().filter(|_| in_soa) {
             Some((epsilon, weight)) => {
-                let h = self.context.run1(&RmsNormPlanes { epsilon }, &[&x, weight])?; // [rows, n_embd] in SoA
-                self.output.multiply(&self.context, &MatVecFew { planar: true, epilogue: Epilogue::NONE }, &[&h])?
+                let h = self.context.run1(&RmsNormSoa { epsilon }, &[&x, weight])?; // [rows, n_embd] in SoA
+                self.output.multiply(&self.context, &MatVecSmallBatch { soa: true, epilogue: Epilogue::NONE }, &[&h])?
             }
             None => {
                 let h = self.output_norm.run(&self.context, &x)?; // [rows, n_embd]
@@ -228,7 +235,7 @@ impl Transformer {
     }
 
     /// The residual stream of `tokens` [n] after the last layer, [n, n_embd]. `small_batch` counts where ops are fused, and takes no more
-    /// tokens than `MatVecFew` does.
+    /// tokens than `MatVecSmallBatch` does.
     fn many(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, small_batch: bool) -> Result<Tensor> {
         let x = self.embed(tokens, state, false)?; // [n, n_embd]
         match &self.fused {

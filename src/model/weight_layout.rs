@@ -1,5 +1,5 @@
-//! What becomes of the tensors of a model's files on the GPU: vectors of f32, or matrices of which format, in how many parts, and which
-//! of them as one. Decides; `weights.rs` does it.
+//! Decides the form of a model's tensors on the GPU: vectors of f32, or matrices with their formats, their parts, and which are
+//! joined. `weights.rs` loads them so.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,30 +11,33 @@ use crate::error::Result;
 use crate::tensor::Capabilities;
 use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
-/// Matrices that stay as they are when a model is quantised: small ones that much depends on.
+/// Matrices that are not quantised: they are small and sensitive.
 const NOT_QUANTIZED: &[&str] = &["ffn_gate_inp", "position_embd", "token_types"];
 
-/// What is asked of the weights.
+/// The form that the caller asks for.
 #[derive(Clone, Copy, Default)]
 pub struct Layout {
-    /// Where types and shapes allow it, matrices that kernels read as one become one.
+    /// Join the matrices that kernels can read as one, if types and shapes allow it.
     pub join: bool,
-    /// Quantise matrices of plain numbers to this format.
+    /// Quantise unquantised matrices (F32, F16, BF16) to this format.
     pub quantize: Option<&'static Format>,
 }
 
-/// What weights take on the GPU.
+/// The GPU memory of the weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
+    /// Bytes of all weights.
     pub bytes: u64,
-    /// What needs the largest binding.
+    /// The name of what needs the largest binding.
     pub largest: String,
+    /// The bytes of the largest binding.
     pub largest_binding: u64,
+    /// The bytes of the largest buffer.
     pub largest_buffer: u64,
 }
 
 impl Layout {
-    /// What of it holds for a model: encoders run one op at a time.
+    /// The form that applies to a model: encoders use unfused ops.
     pub fn of(self, config: &Config) -> Self {
         Self { join: self.join && !config.arch.is_encoder, ..self }
     }
@@ -48,7 +51,7 @@ impl Layout {
         if NOT_QUANTIZED.contains(&stem) || !columns.is_multiple_of(BLOCK) {
             return Ok(format);
         }
-        // What gives the logits is worth more than four bits, as others hold too (llama.cpp gives it six).
+        // The output matrix deserves more than four bits (llama.cpp gives it six).
         let gives_logits = stem == "output" || (stem == "token_embd" && config.tie_embeddings);
         if wanted.name == "q4_0" && gives_logits {
             wanted = Format::by_name("q8_0").unwrap_or(wanted);
@@ -56,8 +59,8 @@ impl Layout {
         Ok(wanted)
     }
 
-    /// The rows of each part of a matrix: all in one, unless an adapter that has these limits can't bind that. What can't be divided
-    /// so that it fits is left in parts that are too large, which is refused where room is made for them.
+    /// The rows of each part of a matrix: all in one, unless an adapter with these limits can't bind that. A matrix that can't be
+    /// divided into parts that fit keeps parts that are too large, and their allocation fails.
     pub(super) fn rows_of_parts(
         &self,
         tensor: &TensorInfo,
@@ -73,7 +76,7 @@ impl Layout {
         Ok(rows_of_parts(self.format(tensor, config)?, rows, columns, unit, capabilities))
     }
 
-    /// What the tensors that the configuration uses take on the GPU. All types are checked. Without limits, nothing is in parts.
+    /// The GPU memory of the tensors that the configuration uses. All types are checked. Without limits, no matrix is divided.
     pub fn needs(
         &self,
         checkpoint: &Checkpoint<'_>,
@@ -98,8 +101,8 @@ impl Layout {
             let (_, columns) = matrix_of(group.parts[0])?;
             group.format.row_bytes(columns)?;
             for rows in group.rows_of_parts(capabilities)? {
-                let planes = group.format.planes(rows, columns);
-                count(&group.parts[0].name, planes.bytes, planes.largest());
+                let layout = group.format.soa_layout(rows, columns);
+                count(&group.parts[0].name, layout.bytes, layout.largest());
             }
         }
         for tensor in tensors {
@@ -115,15 +118,15 @@ impl Layout {
             let format = self.format(tensor, config)?;
             format.row_bytes(columns)?;
             for rows in self.rows_of_parts(tensor, config, capabilities)? {
-                let planes = format.planes(rows, columns);
-                count(&tensor.name, planes.bytes, planes.largest());
+                let layout = format.soa_layout(rows, columns);
+                count(&tensor.name, layout.bytes, layout.largest());
             }
         }
         Ok(needs)
     }
 
-    /// What is to be joined, if that is wanted and the fused ops, which take joined matrices, take the shapes of this model, which are whole
-    /// blocks: neighbours of an entry of `JOINED`, as far as they are of one type.
+    /// What to join: neighbours of an entry of `JOINED` that have one type. Nothing, unless it is asked for, the shapes are whole
+    /// blocks, and fused ops, which read joined matrices, support the model.
     pub(super) fn joinable<'a>(
         &self,
         tensors: &[&'a TensorInfo],
@@ -142,14 +145,14 @@ impl Layout {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for layer in 0..config.n_layers {
             for JoinedMatrices { name, parts, whole } in JOINED {
-                // The only projection of a feed-forward without a gate stays by itself.
+                // The only projection of a feed-forward without a gate stays alone.
                 if *whole == "ffn_up" && config.experts.is_none() && config.arch.has_ungated_feed_forward() {
                     continue;
                 }
                 let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
                 let name = format!("blk.{layer}.{name}");
                 let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
-                // The file may have them as one already.
+                // The file may already hold them as one.
                 if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
                     let format = self.format(whole, config)?;
                     groups.push(Group { name, first: 0, count: parts.len(), format, parts: vec![whole] });
@@ -181,23 +184,23 @@ impl Layout {
         Ok(groups)
     }
 
-    /// The format of most bytes among the matrices, on the GPU.
+    /// The format with the most bytes on the GPU, of all matrices.
     pub(super) fn most_common_format(&self, tensors: &[&TensorInfo], config: &Config) -> Result<&'static Format> {
         let mut bytes: HashMap<&str, u64> = HashMap::new();
         for tensor in tensors.iter().filter(|tensor| tensor.dims.len() > 1) {
             let format = self.format(tensor, config)?;
             let (rows, columns) = matrix_of(tensor)?;
-            *bytes.entry(format.name).or_default() += format.planes(rows, columns).bytes;
+            *bytes.entry(format.name).or_default() += format.soa_layout(rows, columns).bytes;
         }
         let format = FORMATS.iter().copied().max_by_key(|format| bytes.get(format.name).copied().unwrap_or(0));
         format.ok_or_else(|| err!(Internal, "there are no formats"))
     }
 }
 
-/// Matrices of a file that become one: neighbours in an entry of `JOINED`, from the one of number `first` on. There is at least one.
+/// Matrices of a file that become one: neighbours in an entry of `JOINED`, from index `first` on. There is at least one.
 pub(super) struct Group<'a> {
     pub name: String,
-    /// The number of the first one, and how many there are. A file may have them as one part.
+    /// The index of the first one, and their number. A file may have them as one part.
     pub first: usize,
     pub count: usize,
     pub format: &'static Format,
@@ -214,28 +217,28 @@ impl Group<'_> {
             && fits(format, rows + more, columns, capabilities))
     }
 
-    /// Of each of its matrices.
+    /// The rows of each of its matrices.
     pub fn rows(&self) -> Result<Vec<usize>> {
         self.parts.iter().map(|part| Ok(matrix_of(part)?.0)).collect()
     }
 
-    /// The rows of each part that it lies in: of one, unless it is a single matrix that is too large.
+    /// The rows of each of its parts: one part, unless it is a single matrix that is too large.
     pub fn rows_of_parts(&self, capabilities: Option<&Capabilities>) -> Result<Vec<usize>> {
         let (_, columns) = matrix_of(self.parts[0])?;
         Ok(rows_of_parts(self.format, self.rows()?.iter().sum(), columns, 1, capabilities))
     }
 }
 
-/// Whether an adapter of these limits binds so many rows at once.
+/// Whether an adapter with these limits can bind this number of rows at once.
 fn fits(format: &Format, rows: usize, columns: usize, capabilities: Option<&Capabilities>) -> bool {
-    let planes = format.planes(rows, columns);
+    let layout = format.soa_layout(rows, columns);
     capabilities.is_none_or(|capabilities| {
-        planes.largest() <= capabilities.max_storage_binding_size && planes.bytes <= capabilities.max_buffer_size
+        layout.largest() <= capabilities.max_storage_binding_size && layout.bytes <= capabilities.max_buffer_size
     })
 }
 
-/// The rows of each part of a matrix: multiples of `unit`, and so many that what was joined begins in a part where the format wants it.
-/// Halves until one fits.
+/// The rows of each part of a matrix: a multiple of `unit`, such that every part begins with a whole unit of the format. Halves the
+/// number until a part fits.
 fn rows_of_parts(
     format: &Format,
     rows: usize,
@@ -280,7 +283,7 @@ pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
     }
 }
 
-/// Whether a tensor is small and wanted as numbers: those of one dimension, and the norms of each head.
+/// Whether a tensor is kept as f32: those of one dimension, and the norms of each head.
 pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
     tensor.dims.len() == 1 || [".attn_q_norm.", ".attn_k_norm."].iter().any(|part| tensor.name.contains(part))
 }

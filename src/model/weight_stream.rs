@@ -4,15 +4,15 @@ use super::checkpoint::{Checkpoint, Part};
 use super::source::{Chunk, ChunkStream};
 use crate::error::Result;
 
-/// Told about bytes read of a total; an error of it ends the load.
+/// Called with the bytes read and their total; its error ends the load.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> Result<()> + 'a;
 
-/// Bytes between two parts that are read and dropped rather than asked around: a request takes as long as so many bytes.
+/// Up to this number of bytes between two parts is read and dropped, because a new request takes as long.
 const MAX_GAP: u64 = 256 << 10;
-/// Often enough for a smooth bar and for an abort to be felt, rarely enough to cost nothing.
+/// Often enough for a smooth bar and a quick abort, rarely enough to cost nothing.
 const REPORT_BYTES: u64 = 256 << 10;
 
-/// Hands the bytes of parts on, which are asked for in the order of `new`.
+/// Passes on the bytes of parts, which must be asked for in the order given to `new`.
 pub(super) struct WeightStream<'c> {
     checkpoint: &'c Checkpoint<'c>,
     runs: std::vec::IntoIter<Part>,
@@ -27,7 +27,7 @@ struct Open<'c> {
     stream: Box<dyn ChunkStream + 'c>,
     file: usize,
     position: u64,
-    /// The open chunk and how much of it is used.
+    /// The open chunk and how many of its bytes are used.
     chunk: Option<(Chunk, usize)>,
 }
 
@@ -68,14 +68,14 @@ impl<'c> WeightStream<'c> {
         let Some((run, source)) = self.runs.next().and_then(|run| Some((run, checkpoint.files.get(run.file)?))) else {
             bail!(Internal, "parts of tensors were asked for in another order than they were announced");
         };
-        // The old one first, so that no two requests are under way.
+        // The old stream is dropped first, so that there is only one request at a time.
         self.open = None;
         let stream = source.stream(run.offset, run.bytes).await?;
         self.open = Some(Open { stream, file: run.file, position: run.offset, chunk: None });
         Ok(())
     }
 
-    /// Passes the next `length` bytes to `sink`, chunk by chunk: the chunk, and where in it they start and end.
+    /// Passes the next `length` bytes to `sink`, chunk by chunk: the chunk, and where in it the bytes start and end.
     pub async fn take(
         &mut self,
         length: u64,

@@ -1,7 +1,7 @@
-//! Loads the tensors of a checkpoint to the GPU, in the order in which they lie in its files.
+//! Loads the tensors of a checkpoint to the GPU, in the order of its files.
 //!
-//! Bytes of matrices go from the source's chunks straight to the GPU and are repacked there. Vectors (norms, factors) are
-//! small; they come through memory and are kept as f32.
+//! Bytes of matrices go from the source's chunks directly to the GPU and are repacked there. Vectors (norms, factors) are small;
+//! they go through memory and are kept as f32.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,10 +16,10 @@ use crate::error::Result;
 use crate::tensor::quant::Format;
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
-/// After this many bytes the upload waits for the GPU, so that the browser's copies in flight stay bounded.
+/// After this number of bytes the upload waits for the GPU, which bounds the browser's copies in flight.
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
 
-/// Vectors above this many elements are no norms or factors.
+/// A vector with more elements is not a norm or a factor.
 const MAX_VECTOR: u64 = 1 << 24;
 
 /// The tensors of a model by their names in the file.
@@ -27,23 +27,25 @@ const MAX_VECTOR: u64 = 1 << 24;
 pub struct Weights {
     matrices: HashMap<String, Matrix>,
     vectors: HashMap<String, (Tensor, Vec<f32>)>,
-    /// What became of the matrices of `JOINED`, by names such as `blk.0.attn_qkv`; empty if they were not joined.
+    /// The joined matrices of `JOINED`, by names such as `blk.0.attn_qkv`; empty if they were not joined.
     joined: HashMap<String, Vec<Run>>,
     quantization: &'static str,
     bytes: u64,
     parameters: u64,
 }
 
-/// Neighbours among the matrices of an entry of `JOINED` that are one matrix, because they are of one type: mostly all of them.
+/// Neighbours of an entry of `JOINED` that were joined to one matrix, because they have one type: mostly all of them.
 #[derive(Clone)]
 pub struct Run {
-    /// The number of the first one, and how many there are.
+    /// The index of the first one in the entry.
     pub first: usize,
+    /// The number of joined matrices.
     pub count: usize,
+    /// The joined matrix.
     pub matrix: Matrix,
 }
 
-/// A model's matrices, for which there is room on the GPU, and which are still in their files.
+/// A model's matrices, allocated on the GPU but not yet read from their files.
 pub struct Unloaded<'a> {
     weights: Weights,
     checkpoint: &'a Checkpoint<'a>,
@@ -52,7 +54,7 @@ pub struct Unloaded<'a> {
 }
 
 impl<'a> Unloaded<'a> {
-    /// Makes room for every tensor that the configuration uses. All types are checked before.
+    /// Allocates every tensor that the configuration uses. All types are checked first.
     pub fn new(context: &Context, checkpoint: &'a Checkpoint<'a>, config: &Config, layout: &Layout) -> Result<Self> {
         let wanted: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
         for tensor in &wanted {
@@ -75,7 +77,7 @@ impl<'a> Unloaded<'a> {
         Ok(Self { weights, checkpoint, wanted, places })
     }
 
-    /// The weights to look at before they are there: matrices hold nothing yet, and vectors ones.
+    /// The weights before they are read, for planning: matrices have unspecified contents, and vectors are ones.
     pub fn preview(&self, context: &Context) -> Result<Weights> {
         let mut weights = self.weights.clone();
         for tensor in self.wanted.iter().filter(|tensor| is_vector(tensor)) {
@@ -128,7 +130,7 @@ impl<'a> Unloaded<'a> {
             }
         }
         context.device().sync().await?;
-        // The staging buffers and whatever else is not needed any more.
+        // Staging buffers and other memory that is not needed any more.
         context.device().trim();
         Ok(weights)
     }
@@ -153,7 +155,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Makes room for every matrix that has no place yet: in one tensor, or in several of consecutive rows.
+    /// Allocates every matrix that has no place yet: as one tensor, or as several of consecutive rows.
     fn place(
         &mut self,
         context: &Context,
@@ -182,7 +184,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Makes room for matrices that kernels read as one, and tells where in them the tensors of the file go: matrix and row.
+    /// Allocates the joined matrices, and returns where the tensors of the file go: matrix and row.
     fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<Places> {
         let mut places = HashMap::new();
         for group in groups {
@@ -206,12 +208,12 @@ impl Weights {
         Ok(places)
     }
 
-    /// A matrix that the configuration promised.
+    /// A matrix that `Config` checked to exist.
     pub fn matrix(&self, name: &str) -> Result<Matrix> {
         self.optional_matrix(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))
     }
 
-    /// A matrix that not every model has.
+    /// A matrix that some models lack.
     pub fn optional_matrix(&self, name: &str) -> Option<Matrix> {
         self.matrices.get(name).cloned()
     }
@@ -221,12 +223,12 @@ impl Weights {
         !self.joined.is_empty()
     }
 
-    /// The runs of a name such as `blk.0.attn_qkv`, in order, if matrices were joined to it.
+    /// The runs of an entry of `JOINED`, by names such as `blk.0.attn_qkv`, in order; `None` if nothing was joined.
     pub fn joined(&self, name: &str) -> Option<&[Run]> {
         self.joined.get(name).map(Vec::as_slice)
     }
 
-    /// The type of most bytes of the matrices.
+    /// The type with the most bytes, of all matrices.
     pub fn quantization(&self) -> &'static str {
         self.quantization
     }
@@ -249,12 +251,13 @@ impl Weights {
         self.bytes
     }
 
+    /// The number of weights in the model's files.
     pub fn parameters(&self) -> u64 {
         self.parameters
     }
 }
 
-/// A part of a tensor on its way.
+/// A part of a tensor that is being read.
 struct Piece<'a> {
     tensor: &'a TensorInfo,
     part: Part,
@@ -264,7 +267,7 @@ struct Piece<'a> {
     change: Option<Change>,
 }
 
-/// Where a matrix goes: to the rows of another, or of itself, from `first_row` on.
+/// The place of a matrix: the rows of another, or its own, from `first_row` on.
 struct Place {
     matrix: Matrix,
     first_row: usize,
@@ -277,7 +280,7 @@ enum Loaded {
     Vector(Vec<f32>),
 }
 
-/// Takes parts off the stream.
+/// Reads parts from the stream.
 struct Loader<'a> {
     context: &'a Context,
     stream: WeightStream<'a>,
@@ -286,7 +289,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Reads a part of a file; of a matrix, to its place.
+    /// Reads a part of a file; matrices go to their places.
     async fn load(&mut self, piece: &Piece<'_>, place: Option<&Place>, progress: &mut Progress<'_>) -> Result<Loaded> {
         let Piece { tensor, part, number, count, change } = *piece;
         let format = format_of(tensor)?;
@@ -314,7 +317,7 @@ impl Loader<'_> {
         };
         for (part_start, target) in place.matrix.parts() {
             let part_end = part_start + target.shape().dims()[0];
-            // The rows of this part of the file that stand in this part of the matrix.
+            // The rows of this part of the file that belong to this part of the matrix.
             let (from, to) = (first.max(part_start), end.min(part_end));
             if from < to {
                 let mut upload =
@@ -332,7 +335,7 @@ impl Loader<'_> {
         Ok(Loaded::Matrix)
     }
 
-    /// Takes as many bytes off the stream as an upload wants.
+    /// Reads as many bytes from the stream as an upload needs.
     async fn stream_to(&mut self, upload: &mut WeightUpload<'_>, progress: &mut Progress<'_>) -> Result<()> {
         while upload.missing() > 0 {
             let some = upload.missing().min(BYTES_IN_FLIGHT - self.in_flight);

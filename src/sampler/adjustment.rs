@@ -1,30 +1,29 @@
-//! What changes logits before a token is chosen, as kernels read it: biases and bans of a request, penalties for what the text
-//! holds already, DRY.
+//! The data that kernels read to adjust logits before a token is chosen: biases and bans of a request, penalties for tokens that the
+//! text already holds, DRY.
 //!
-//! The text so far lies in a tensor `history`, a token at each position, as keys and values lie in the KV cache: what stands behind
-//! the position of the state counts for nothing, so that a text can be cut back without touching it. From it each step finds its
-//! counts anew, which costs as much as the window is long, and nothing is to be kept in step when the text changes.
+//! The tensor `history` holds the text so far, a token at each position, like the KV cache: entries after the position of the state
+//! are ignored, so that rolling back does not change it. Each step counts the tokens again, at a cost that grows with the window, so
+//! no counts have to be kept in step with the text.
 //!
 //! 1. `adjust_marks`: puts the step's token into the history; marks for each token of the vocabulary how often the text holds it, and
-//!    whether it must not come now.
-//! 2. `dry_marks`: for each token how long a repetition it would go on with. Only where DRY is on.
-//! 3. `adjust_logits`: the logits with all that, in a tensor of their own; clears the marks.
+//!    whether it is banned now.
+//! 2. `dry_marks`: for each token, the length of the repetition that it would continue. Only if DRY is on.
+//! 3. `adjust_logits`: the adjusted logits, in a tensor of their own; clears the marks.
 //!
-//! After it, and after the masks of structured output, `top_n_sigma` masks what is far below the largest logit.
+//! After it, and after the masks of structured output, `top_n_sigma` masks logits far below the largest one.
 
 use super::row::SamplerRow;
 use crate::error::Result;
 use crate::tensor::Define;
 
-/// Lists of one sequence: the tokens that would end it, and the sequences of tokens that must not come.
+/// Lists of one sequence: the tokens that would end it, and the banned sequences of tokens.
 pub struct AdjustLists;
 
 impl AdjustLists {
-    /// Words of a row: how many of the first and how many of the second; the first; where the sequences begin in the row, and the
-    /// end; the sequences.
+    /// Words of a row: the lengths of both lists; the first list; where the sequences begin in the row, and the end; the sequences.
     pub const WORDS: usize = 4096;
 
-    /// As kernels read them, if they fit. Sequences have at least one token.
+    /// The form that kernels read, if they fit. Sequences have at least one token.
     pub fn words(ends: &[u32], sequences: &[Vec<u32>]) -> Result<Vec<u32>> {
         let tokens: usize = sequences.iter().map(Vec::len).sum();
         let mut words = vec![ends.len() as u32, sequences.len() as u32];
@@ -49,7 +48,7 @@ impl AdjustLists {
     }
 }
 
-/// What ends repetitions for DRY, of one sequence: tokens that do, and tokens that do with what may follow them.
+/// DRY's breakers of one sequence: tokens that end repetitions, and tokens that do so with certain tokens after them.
 pub struct DryBreakerWords;
 
 impl DryBreakerWords {
@@ -58,13 +57,14 @@ impl DryBreakerWords {
         vocab_size + Self::TABLE
     }
 
-    /// Words of the table: the longest rest; where the list of each beginning stands in it, and the end; the lists, of where rests stand;
-    /// the rests, each behind its length.
+    /// Words of the table: the longest rest; the places of the lists in it, and the end; the lists, with the places of rests; the rests,
+    /// each after its length.
     pub const TABLE: usize = 4096;
-    /// Of a token's word: it ends a repetition. The rest is a number of a list from 1, or 0: of the rests that do so behind the token.
+    /// The bit of a token's word for a token that ends a repetition. The other bits are 0, or the number, from 1, of the list of rests
+    /// that do so after the token.
     pub const BREAKS: u32 = 1 << 31;
 
-    /// As kernels read them, if they fit. `heads` are tokens with the number of their list from 0, and lists hold numbers of rests.
+    /// The form that kernels read, if they fit. `heads` are tokens with the number of their list from 0, and lists hold numbers of rests.
     pub fn words(
         vocab_size: usize,
         tokens: &[u32],
@@ -92,7 +92,7 @@ impl DryBreakerWords {
         };
         tokens.iter().try_for_each(|id| mark(*id, Self::BREAKS))?;
         heads.iter().try_for_each(|(id, list)| mark(*id, *list as u32 + 1))?;
-        // Where each rest stands.
+        // The place of each rest.
         let starts: Vec<usize> = rests
             .iter()
             .scan(rests_at, |at, rest| {
@@ -121,8 +121,7 @@ impl DryBreakerWords {
     }
 }
 
-/// Of the word that says what the text holds of a token: it stands in the window, it must not come, and how often it stands in the
-/// answer.
+/// The bits of a token's mark: it is in the window, it is banned, and how often it is in the answer.
 pub(super) const IN_WINDOW: u32 = 1 << 31;
 pub(super) const BANNED: u32 = 1 << 30;
 
@@ -139,8 +138,7 @@ pub(super) fn defines() -> Vec<(&'static str, Define)> {
     vec![("IN_WINDOW", Define::U32(IN_WINDOW)), ("BANNED", Define::U32(BANNED))]
 }
 
-/// Tokens of the text, with those that a step takes in; 0 where they are more than the history has room for, which only steps past
-/// the end are.
+/// Tokens of the text, with those of this step; 0 if the history has no room for them, as with steps past the end.
 pub(super) fn length_of(state: &[u32], advance: usize, capacity: usize) -> usize {
     let length = state[0] as usize + advance;
     if length > capacity { 0 } else { length }

@@ -1,16 +1,16 @@
-//! Truncations that are no threshold on the logit alone, in whole numbers like those of `truncation.rs`: typical sampling, XTC and
-//! mirostat 2. What they keep is a band: the logits between two depths below the largest.
+//! Truncations that are more than a threshold on the logit, in whole numbers like those of `truncation.rs`: typical sampling, XTC and
+//! mirostat 2. They keep a band: the logits between two depths below the largest.
 //!
 //! Depths are octaves of probability times 2^24. So the surprise of a token, -log2 of its probability, is its depth plus log2 of the
-//! mass of all that is kept, and how far a token's surprise is from the entropy is how far its depth is from the mean depth.
+//! mass of all kept tokens, and the distance of its surprise from the entropy is the distance of its depth from the mean depth.
 //!
 //! 1. `sample_range`, `sample_histogram`, `sample_split` as for the thresholds; `sample_band`: these as a band. With mirostat 2
-//!    (Basu et al. 2020; the second version, of the authors' code) the band ends at the surprise that is allowed now.
-//! 2. Typical sampling (Meister et al. 2022): `typical_moments` sums masses and depths, `typical_histogram` finds in three digits of
-//!    10 bits how far from the mean depth the typical tokens reach that weigh enough together, `typical_band` cuts the band to it.
-//! 3. `band_mass`: what the band weighs. `xtc` (p-e-w 2024, https://github.com/oobabooga/text-generation-webui/pull/6335; llama.cpp
-//!    has the same) lets it begin at the least probable of the tokens that reach the threshold.
-//! 4. `band_partial` and `sample_merge`: Gumbel-max over the band. `mirostat_update` moves the allowed surprise on.
+//!    (Basu et al. 2020; the second version, of the authors' code) the band ends at the currently allowed surprise.
+//! 2. Typical sampling (Meister et al. 2022): `typical_moments` sums masses and depths, `typical_histogram` finds, in three digits of
+//!    10 bits, the distance from the mean depth within which tokens weigh enough together, `typical_band` cuts the band to it.
+//! 3. `band_mass`: the mass of the band. `xtc` (p-e-w 2024, https://github.com/oobabooga/text-generation-webui/pull/6335; llama.cpp
+//!    has the same) begins it at the least probable of the tokens that reach the threshold.
+//! 4. `band_partial` and `sample_merge`: Gumbel-max over the band. `mirostat_update` updates the allowed surprise.
 
 use super::row::SamplerRow;
 use super::truncation::{
@@ -22,10 +22,10 @@ use crate::tensor::{DType, Define, Desc, HostTensor, expect};
 
 /// Words of a row of a band.
 pub(super) const BAND: usize = 4;
-/// Words that a workgroup leaves of its moments: the mass, and the sum of mass times depth.
+/// Words of a workgroup's moments: the mass, and the sum of mass times depth.
 pub(super) const MOMENTS: usize = 5;
 /// Words of a row of the tally of typical sampling: the mean depth and the mass; for each digit after the first, the digits before it and
-/// the mass of what is more typical; the masses of the bins of each digit, low words and high words.
+/// the mass of more typical tokens; the masses of the bins of each digit, low words and high words.
 pub(super) const TYPICAL: usize = HEADER + 2 * DIGITS * BINS;
 pub(super) const HEADER: usize = 16;
 pub(super) const DIGITS: usize = 3;
@@ -61,7 +61,7 @@ pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
     truncation::defines(vocabulary).into_iter().chain(own.map(|(name, n)| (name, number(n)))).collect()
 }
 
-/// The logits that are kept: from `least_key` on, and between two depths.
+/// The kept logits: from `least_key` on, and between two depths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub largest: u32,
@@ -79,7 +79,7 @@ impl Band {
         [self.largest, self.least_key, self.low, self.high]
     }
 
-    /// What a border's thresholds keep, and mirostat's allowed surprise.
+    /// The band of a border's thresholds and mirostat's allowed surprise.
     pub fn of_border(border: &Border, least_key: u32, row: &SamplerRow, mu: f32, bits: u32) -> Self {
         let mut high = row.min_p_depth.min(REST - 1);
         let end = if border.p_first == NONE { border.k_bin } else { border.p_last };
@@ -97,7 +97,7 @@ impl Band {
         key >= self.least_key && (self.low..=self.high).contains(&depth)
     }
 
-    /// Token, key and depth of what it keeps of the logits.
+    /// Token, key and depth of the logits that it keeps.
     pub fn kept(&self, logits: &[f32], octaves: f32) -> impl Iterator<Item = (usize, u32, u32)> {
         let with_depths = logits.iter().enumerate().map(move |(token, logit)| {
             let key = key_of(*logit);
@@ -107,7 +107,7 @@ impl Band {
     }
 }
 
-/// Binary logarithm of a mass in units of 2^mass_bits, to 19 bits behind the point, rounded down: by squaring the mantissa.
+/// Binary logarithm of a mass in units of 2^mass_bits, to 19 bits after the point, rounded down: by squaring the mantissa.
 pub(super) fn log2_mass(mass: u64, mass_bits: u32) -> f32 {
     if mass == 0 {
         return 0.0;
@@ -134,8 +134,8 @@ pub(super) fn moments_of(words: &[u32]) -> (u64, u128) {
     })
 }
 
-/// What the next digit of the typical distance is: the digits so far and the mass of what is more typical, from the bins of a digit
-/// (low words, high words) and the same of the digits before.
+/// The next digit of the typical distance: the digits so far and the mass of more typical tokens, from the bins of a digit (low
+/// words, high words) and the result for the digits before.
 pub(super) fn typical_cut(bins: &[u32], (digits, above): (u32, u64), wanted: f32) -> (u32, u64) {
     let mut sum = above;
     for bin in 0..BINS {
@@ -148,7 +148,7 @@ pub(super) fn typical_cut(bins: &[u32], (digits, above): (u32, u64), wanted: f32
     (digits << 10, 0)
 }
 
-/// What a mass must be to be a part of another, in whole numbers at least 1.
+/// The given part of a mass, at least 1.
 pub(super) fn part_of(mass: u64, part: f32) -> f32 {
     (part * mass_as_float(mass)).max(1.0)
 }
@@ -162,14 +162,14 @@ pub(super) fn weight(depth: u32, vocabulary: usize) -> u64 {
     weight_of(depth, mass_bits(vocabulary))
 }
 
-/// A tensor of words for each workgroup that may be there.
+/// A tensor of words for each possible workgroup.
 pub(super) fn by_groups(sums: &[Vec<u32>], words: usize) -> HostTensor {
     let mut all = sums.concat();
     all.resize(MAX_GROUPS * words, 0);
     HostTensor::u32(&[1, MAX_GROUPS * words], &all)
 }
 
-/// How far a depth is from the mean, in the digit that a histogram is of, where the digits before agree.
+/// A digit of the distance of a depth from the mean; `None` if the digits before differ.
 pub(super) fn typical_bin(depth: u32, mean: u32, digit: usize, digits: u32) -> Option<usize> {
     let distance = depth.abs_diff(mean);
     let shift = 20 - 10 * digit;

@@ -1,4 +1,4 @@
-//! Which kernels the choices of a request need, and the plans that were recorded for that.
+//! Which kernels the choices of a request need, and the plans recorded for them.
 
 use super::params::SamplingParams;
 use super::path::SamplerPath;
@@ -6,18 +6,21 @@ use super::rules::TokenRules;
 use super::stages::Stages;
 use crate::tensor::Plan;
 
-/// Which kernels choices need. Plans are recorded and kept by it.
+/// Which kernels choices need: the key of recorded plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// Logits are adjusted before, and by DRY.
+    /// Logits are adjusted first.
     pub(super) adjusts: bool,
+    /// Also by DRY.
     pub(super) dry: bool,
-    /// Of what is left, only some tokens are allowed.
+    /// A mask allows only some tokens.
     pub(super) masked: bool,
     pub(super) stages: Stages,
-    /// Some sequence chooses from the whole vocabulary, from what thresholds keep, from a band; and what cuts the band.
+    /// Some sequence chooses from the whole vocabulary.
     pub(super) whole: bool,
+    /// Some sequence chooses from the tokens that thresholds keep.
     pub(super) truncated: bool,
+    /// Some sequence chooses from a band. The other fields say what cuts it.
     pub(super) banded: bool,
     pub(super) typical: bool,
     pub(super) xtc: bool,
@@ -25,7 +28,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// What every session is prepared for.
+    /// The features that every session is prepared for.
     pub const PLAIN: Self = Self {
         adjusts: false,
         dry: false,
@@ -39,7 +42,7 @@ impl Features {
         mirostat: false,
     };
 
-    /// Those of a request.
+    /// The features of a request.
     pub fn of(settings: &SamplingParams, rules: &TokenRules) -> Self {
         let (dry, banded) = (settings.dry.is_on(), settings.is_banded());
         let truncated = settings.is_truncated() && !banded;
@@ -57,7 +60,7 @@ impl Features {
         }
     }
 
-    /// Those of sequences that choose in one step.
+    /// The features of sequences that choose in one step.
     pub fn and(self, other: Self) -> Self {
         Self {
             adjusts: self.adjusts || other.adjusts,
@@ -73,24 +76,27 @@ impl Features {
         }
     }
 
-    /// The same among the tokens that a mask leaves.
+    /// The same with a mask.
     pub fn masked(self) -> Self {
         Self { masked: true, ..self }
     }
 
+    /// Whether a mask allows only some tokens.
     pub fn is_masked(&self) -> bool {
         self.masked
     }
 
+    /// Whether logits are adjusted first.
     pub fn adjusts(&self) -> bool {
         self.adjusts
     }
 
-    /// Only from the whole vocabulary, by a number of each token's own.
+    /// Whether every choice is from the whole vocabulary, by a number that depends on the token alone.
     pub fn is_whole(&self) -> bool {
         self.whole && !self.truncated && !self.banded && self.stages == Stages::NONE
     }
 
+    /// Whether some sequence uses mirostat.
     pub fn mirostat(&self) -> bool {
         self.mirostat
     }
@@ -105,11 +111,11 @@ impl Features {
     }
 }
 
-/// Plans by features; of many, those recorded last.
+/// Plans by features; the latest ones.
 #[derive(Default)]
 pub struct Plans(Vec<(Features, Plan)>);
 
-/// More than one user's requests differ in, and few enough to keep.
+/// More combinations than the requests of one user need.
 const MOST_PLANS: usize = 8;
 
 impl Plans {
@@ -119,7 +125,7 @@ impl Plans {
 
     pub fn keep(&mut self, features: Features, plan: Plan) {
         if self.0.len() == MOST_PLANS {
-            // The first is what sessions are prepared for.
+            // The first one is for the features that sessions are prepared for.
             self.0.remove(1);
         }
         self.0.push((features, plan));

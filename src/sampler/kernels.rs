@@ -1,6 +1,6 @@
 //! The kernels that choose tokens, for one sequence or for several in a step: which of them a request's settings need, and the tensors
-//! that they read. Logits are adjusted first where that is asked for (`sampler/adjustment.rs`), in a tensor of their own; then a token
-//! is chosen from the whole vocabulary, which greedy is too, from what thresholds keep of it (`sampler/truncation.rs`), or from a band
+//! that they read. If requested, logits are adjusted first (`sampler/adjustment.rs`), in a tensor of their own. Then a token is chosen
+//! from the whole vocabulary (greedy or not), from the tokens that thresholds keep (`sampler/truncation.rs`), or from a band
 //! (`sampler/band.rs`).
 
 use super::adjustment::{AdjustLists, DryBreakerWords};
@@ -21,20 +21,20 @@ use super::words::{breaker_words, several};
 use crate::error::Result;
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
-/// What choices of some sequences read and write. Rows are sequences.
+/// The tensors that choices of some sequences read and write. Rows are sequences.
 #[derive(Clone)]
 pub struct Sampler {
     target: Target,
     /// [rows, WORDS] u32: `SamplerRow`.
     settings: Tensor,
-    /// Made when they are first asked for.
+    /// Made on first use.
     adjusting: Option<Adjusting>,
-    /// [rows] f32: the surprise that mirostat allows.
+    /// [rows] f32: the surprise that mirostat allows, in bits.
     mu: Option<Tensor>,
     masking: Option<Masking>,
 }
 
-/// What adjusting reads (`sampler/adjustment.rs`).
+/// The tensors for adjusting logits (`sampler/adjustment.rs`).
 #[derive(Clone)]
 struct Adjusting {
     /// [rows, WORDS] u32: `AdjustLists`.
@@ -49,7 +49,7 @@ struct Adjusting {
     marks: Tensor,
 }
 
-/// The first rows of a tensor, as many as asked for, of so many columns.
+/// The first `rows` rows of a tensor with this number of columns.
 fn first(tensor: &Tensor, rows: usize, columns: usize) -> Result<Tensor> {
     tensor.part(0, Shape::from([rows, columns]))
 }
@@ -60,14 +60,14 @@ fn columns(tensor: &Tensor) -> Result<usize> {
 }
 
 impl Sampler {
-    /// For as many sequences as the target has rows.
+    /// For the sequences of the target's rows.
     pub fn new(context: &Context, target: Target) -> Result<Self> {
         let rows = target.token.shape().elements();
         let settings = context.zeros(Desc::u32(&[rows, SamplerRow::WORDS]))?;
         Ok(Self { target, settings, adjusting: None, mu: None, masking: None })
     }
 
-    /// Makes what features need and is not there yet. Texts have at most `capacity` tokens.
+    /// Makes the tensors that features need, unless they exist. Texts have at most `capacity` tokens.
     pub fn prepare(&mut self, context: &Context, features: Features, vocab_size: usize, capacity: usize) -> Result<()> {
         let rows = self.target.token.shape().elements();
         let words = |columns: usize| context.zeros(Desc::u32(&[rows, columns]));
@@ -154,7 +154,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Lets mirostat begin, as its authors and llama.cpp do.
+    /// Starts mirostat as its authors and llama.cpp do.
     pub fn start_mu(&self, context: &Context, row: usize, settings: &SamplingParams) -> Result<()> {
         match (&self.mu, settings.mirostat) {
             (Some(mu), Some(mirostat)) => context.write(mu, row, bytemuck::bytes_of(&(2.0 * mirostat.tau))),
@@ -162,12 +162,12 @@ impl Sampler {
         }
     }
 
-    /// What masked choices read; after they were prepared.
+    /// The tensors of masked choices, after they were prepared.
     pub fn masking(&self) -> Result<&Masking> {
         self.masking.as_ref().ok_or_else(|| err!(Internal, "a mask before masks were prepared"))
     }
 
-    /// Tells adjusting what stands before the next token that a step takes in, or a choice that follows it.
+    /// Sets the text before the next step or choice, for adjusting.
     pub fn set_text(&self, context: &Context, row: usize, text: &[u32]) -> Result<()> {
         match &self.adjusting {
             Some(adjusting) => {
@@ -178,8 +178,8 @@ impl Sampler {
         }
     }
 
-    /// Lets a row go on where a row of another sampler stands: its step `step` comes next, after `length` tokens of text. Settings are
-    /// not taken over. `features` are the sequence's own.
+    /// Copies the state of a row of another sampler to a row: its step `step` comes next, after `length` tokens of text. Settings are
+    /// not copied. `features` are those of the sequence.
     pub fn take_row(
         &self,
         context: &Context,
@@ -195,7 +195,7 @@ impl Sampler {
         copy(&from.target.state, &self.target.state, 4, 0, 4)?;
         copy(&from.target.token, &self.target.token, 1, 0, 1)?;
         if features.masked {
-            // The state of a step follows from the token and the state of the one before.
+            // The state of a step follows from the token and state of the previous step.
             let before = (step + RING - 1) % RING;
             copy(&from.target.ring, &self.target.ring, RING, before, 1)?;
             copy(from.masking()?.states(), self.masking()?.states(), RING, before, 1)?;
@@ -212,7 +212,7 @@ impl Sampler {
     }
 
     /// Chooses among the logits of each row, [rows, vocab_size], of a pass that put `advance` tokens of each sequence into the KV cache.
-    /// With `is_step` that is the token of the target, otherwise `set_text` has said them all.
+    /// With `is_step` that is the target's token; otherwise `set_text` was called with all of them.
     pub fn choose(
         &self,
         context: &Context,
@@ -282,7 +282,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Where the thresholds lie: the outputs of `sample_split`.
+    /// The bins of the thresholds: the outputs of `sample_split`.
     fn split(&self, context: &Context, logits: &Tensor) -> Result<[Tensor; 3]> {
         let (settings, state) = (&self.settings, &self.target.state);
         let tally = context.run1(&SampleRange, &[logits])?;

@@ -1,8 +1,7 @@
-//! Log probabilities of the tokens of an answer: the commands around a choice that compute them on the GPU, and the rings that they
-//! come back by.
+//! Log probabilities of an answer's tokens: the commands around a choice that compute them on the GPU, and the rings from which they
+//! are read.
 //!
-//! They are those of the model: of softmax over its logits as they are, before temperature, penalties, truncation or whatever else
-//! decides what is chosen. So they say how probable the model finds a token, whatever the settings.
+//! They are the model's own: softmax over its unchanged logits, before temperature, penalties, truncation and other settings.
 
 use std::ops::Range;
 
@@ -17,9 +16,9 @@ use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
 const VALUES: usize = 1 + MAX_TOP_LOGPROBS;
 const TOKENS: usize = MAX_TOP_LOGPROBS;
 
-/// Where the log probabilities of some sequences are asked for and written to.
+/// The requests for log probabilities of some sequences, and where they are written.
 pub struct LogprobRings {
-    /// [rows] u32: of how many of the most probable tokens.
+    /// [rows] u32: the number of most probable tokens to report.
     wanted: Tensor,
     /// [rows, RING, VALUES] f32
     values: Tensor,
@@ -36,7 +35,7 @@ impl LogprobRings {
         })
     }
 
-    /// The first so many rows.
+    /// The first `rows` rows.
     pub fn first(&self, rows: usize) -> Result<Self> {
         Ok(Self {
             wanted: self.wanted.part(0, Shape::from([rows]))?,
@@ -45,7 +44,7 @@ impl LogprobRings {
         })
     }
 
-    /// Says for each row of how many tokens log probabilities are wanted besides that of the chosen one.
+    /// Sets, for each row, the number of tokens to report besides the chosen one.
     pub fn configure(&self, context: &Context, wanted: &[u32]) -> Result<()> {
         context.write(&self.wanted, 0, bytemuck::cast_slice(wanted))
     }
@@ -55,7 +54,7 @@ impl LogprobRings {
         context.write(&self.wanted, row, bytemuck::bytes_of(&wanted))
     }
 
-    /// Where those of `steps` steps of a row stand, from step `first` on.
+    /// The places of `steps` steps of a row, from step `first` on.
     pub fn ranges(&self, row: usize, first: usize, steps: usize) -> Vec<(&Tensor, Range<usize>)> {
         let of = |tensor, width: usize| {
             let begin = row * RING;
@@ -65,7 +64,7 @@ impl LogprobRings {
         of(&self.values, VALUES).chain(of(&self.tokens, TOKENS)).collect()
     }
 
-    /// Records what computes them around what chooses from the logits, [rows, vocab_size].
+    /// Records the kernels that compute them before and after `choose`, for logits [rows, vocab_size].
     pub fn around(
         &self,
         context: &Context,
@@ -96,7 +95,7 @@ pub struct LogprobPlans {
 }
 
 impl LogprobPlans {
-    /// Recording runs them once, which writes to slots of the rings that nobody has read from yet, or will again.
+    /// Recording runs them once, which writes to slots of the rings that are not in use.
     pub async fn new(context: &Context, rings: &LogprobRings, logits: &Tensor, target: &Target) -> Result<Self> {
         let (partial, before) = context.plan(|| rings.before(context, logits, target)).await?;
         let ((), after) = context.plan(|| rings.after(context, logits, target, &partial)).await?;
@@ -123,8 +122,8 @@ impl From<u32> for Sampled {
     }
 }
 
-/// What was read back of `steps` steps from `first` on: pieces of the ring of tokens, and where log probabilities are `wanted` of the
-/// rings of these.
+/// The results of `steps` steps from `first` on: from pieces of the ring of tokens, and, if log probabilities are `wanted`, of their
+/// rings.
 pub fn sampled<'a>(
     pieces: &mut impl Iterator<Item = &'a Vec<u8>>,
     first: usize,

@@ -1,9 +1,9 @@
-//! Which tokens may be chosen, by the state of an automaton that every chosen token moves on: so steps can be masked that were
-//! submitted before anybody read the tokens before them. The kernel `mask_logits` reads the table; whoever fills it looks at each step's
-//! state afterwards, so a table that is wrong or incomplete costs time and gives no wrong token.
+//! The allowed tokens, by the state of an automaton that every chosen token advances. So steps can be masked that were submitted before
+//! the tokens before them were read. The kernel `mask_logits` reads the table. The CPU checks the state of each step afterwards, so a
+//! wrong or incomplete table costs time and never gives a wrong token.
 //!
-//! The table is `STATES` pairs of words, what is allowed in a state and the state that follows any token without an edge, and then
-//! `SLOTS` pairs of an edge's key and the state that it leads to: a hash table with open addressing and linear probing (Knuth, The
+//! The table is `STATES` pairs of words (what a state allows, and the state after any token without an edge), and then `SLOTS` pairs
+//! of an edge's key and the state that it leads to: a hash table with open addressing and linear probing (Knuth, The
 //! Art of Computer Programming, volume 3, section 6.4), with multiplicative hashing.
 
 use crate::tensor::Define;
@@ -11,7 +11,7 @@ use crate::tensor::Define;
 const TOKEN_BITS: u32 = 22;
 const SLOT_BITS: u32 = 12;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Slots that a key may be in.
+/// The number of slots that a key may be in.
 const PROBES: usize = 16;
 /// 2^32 divided by the golden ratio.
 const MULTIPLIER: u32 = 0x9E37_79B9;
@@ -26,7 +26,7 @@ pub enum Allowed {
     All,
     /// A single token.
     One(u32),
-    /// Those of a mask, by its row.
+    /// The tokens of a mask, by its row.
     Mask(u32),
 }
 
@@ -55,12 +55,12 @@ pub struct MaskTable(Vec<u32>);
 impl MaskTable {
     pub const STATES: usize = 1 << (32 - TOKEN_BITS);
     pub const WORDS: usize = 2 * Self::STATES + 2 * SLOTS;
-    /// Set in a step's state where this is the state of the next step, whatever token was chosen.
+    /// Set in a step's state to make it the state of the next step, whatever token was chosen.
     pub const ENTRY: u32 = 1 << 31;
-    /// The state of a sequence without a grammar beside others with one: everything is allowed, and it stays.
+    /// The state of a sequence without a grammar in a batch with grammars: it allows everything, and stays.
     pub const FREE: u32 = LAST_STATE;
 
-    /// A table whose states allow everything, and follow themselves.
+    /// A table whose states allow everything and lead to themselves.
     pub fn new() -> Self {
         let mut words = vec![EMPTY; Self::WORDS];
         for state in 0..Self::STATES {
@@ -77,7 +77,7 @@ impl MaskTable {
         &self.0
     }
 
-    /// Sets what a state allows, and what follows it. Returns the first of the two words that changed.
+    /// Sets what a state allows, and its default next state. Returns the index of the first of the two changed words.
     pub fn set_state(&mut self, state: u32, allowed: Allowed, fallback: u32) -> usize {
         let at = 2 * state as usize;
         self.0[at] = allowed.word();
@@ -89,7 +89,8 @@ impl MaskTable {
         Allowed::of(self.0[2 * state as usize])
     }
 
-    /// Lets a token lead from a state to another. Returns the first of the two words that changed; none where there is no room.
+    /// Adds an edge from a state to another with a token. Returns the index of the first of the two changed words; `None` if there is no
+    /// room.
     pub fn set_edge(&mut self, state: u32, token: u32, to: u32) -> Option<usize> {
         let key = key(state, token)?;
         let at = slots(key).find(|at| matches!(self.0[*at], EMPTY) || self.0[*at] == key)?;
@@ -98,7 +99,7 @@ impl MaskTable {
         Some(at)
     }
 
-    /// The state behind a token, and whether an edge leads to it.
+    /// The state after a token, and whether an edge leads to it.
     pub fn next(&self, state: u32, token: u32) -> (u32, bool) {
         let fallback = (self.0[2 * state as usize + 1], false);
         let Some(key) = key(state, token) else { return fallback };
@@ -178,7 +179,7 @@ mod tests {
         let mut table = MaskTable::new();
         assert_eq!(table.set_edge(1, 1 << TOKEN_BITS, 5), None);
         assert_eq!(table.next(1, 1 << TOKEN_BITS), (1, false));
-        // The key that would read as an empty slot.
+        // The key that would equal an empty slot.
         assert_eq!(table.set_edge(MaskTable::STATES as u32 - 1, (1 << TOKEN_BITS) - 1, 5), None);
     }
 }

@@ -9,12 +9,14 @@ use super::target::Target;
 use crate::error::Result;
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
-/// Masks that differ, at most.
+/// The most different masks of a sequence.
 pub const MASKS: usize = 256;
 
-/// What the GPU is to be told: runs of masks by the first's row, and runs of words of the table by where they begin.
+/// Changes for the GPU.
 pub struct MaskDelta<'a> {
+    /// Runs of masks, by the row of the first.
     pub masks: Vec<(usize, &'a [u32])>,
+    /// Runs of words of the table, by the index of the first.
     pub table: Vec<(usize, &'a [u32])>,
 }
 
@@ -29,7 +31,7 @@ pub struct Masking {
 }
 
 impl Masking {
-    /// For so many sequences, each with masks and a table of its own.
+    /// For `sequences` sequences, each with its own masks and table.
     pub fn new(context: &Context, rows: usize, vocab_size: usize) -> Result<Self> {
         Ok(Self {
             masks: context.zeros(Desc::u32(&[rows * MASKS, MaskLogits::words(vocab_size)]))?,
@@ -43,7 +45,7 @@ impl Masking {
         Ok(Self { states: self.states.part(0, Shape::from([rows, RING]))?, ..self.clone() })
     }
 
-    /// The logits of a step, [rows, vocab_size], with what its states do not allow at the bottom.
+    /// The logits of a step, [rows, vocab_size]; tokens that its states don't allow have the lowest number.
     pub fn apply(&self, context: &Context, logits: &Tensor, target: &Target) -> Result<Tensor> {
         let Target { state, ring, .. } = target;
         context.run1(&MaskLogits, &[logits, &self.masks, &self.table, state, ring, &self.states])
@@ -54,7 +56,7 @@ impl Masking {
         &self.states
     }
 
-    /// Takes over what the automaton of a sequence has learned.
+    /// Writes changes of a sequence's automaton.
     pub fn update(&self, context: &Context, sequence: usize, news: MaskDelta<'_>) -> Result<()> {
         let words = self.masks.shape().matrix()?.1;
         for (row, masks) in news.masks {
@@ -66,13 +68,13 @@ impl Masking {
         Ok(())
     }
 
-    /// Lets step `step` of a row choose in a state.
+    /// Sets the state of step `step` of a row.
     pub fn enter(&self, context: &Context, row: usize, step: usize, state: u32) -> Result<()> {
         let before = row * RING + (step + RING - 1) % RING;
         context.write(&self.states, before, bytemuck::bytes_of(&(MaskTable::ENTRY | state)))
     }
 
-    /// Where the states of `steps` steps of a row stand, from step `first` on.
+    /// The places of the states of `steps` steps of a row, from step `first` on.
     pub fn ranges(&self, row: usize, first: usize, steps: usize) -> Vec<(&Tensor, Range<usize>)> {
         let begin = row * RING;
         let ranges = ring_ranges(first, steps);

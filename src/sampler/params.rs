@@ -1,4 +1,4 @@
-//! What decides how the next token is chosen from the logits, as plain data. The choosing itself is not done here.
+//! The settings of sampling, as plain data. Kernels do the sampling.
 
 use super::fields::sampling_fields;
 use crate::error::Result;
@@ -7,36 +7,39 @@ macro_rules! params {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr, $valid:expr, $wanted:literal;)*) => {
         /// Settings of one generation.
         ///
-        /// The defaults are those of OpenAI's API where it documents one: `temperature` 1.0 takes the model's distribution as it
-        /// is. All else is off. `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
+        /// The defaults are those of OpenAI's API, if it documents one: `temperature` 1.0 is the model's own distribution. All else is off.
+        /// `seed` 0 is a fixed seed: the same request gives the same text unless the caller draws a seed.
         ///
-        /// What is set applies in this order, each to what the one before it left:
+        /// Settings apply in this order, each to the result of the one before:
         ///
         /// 1. On the logits: biases (`TokenRules`), repetition penalty, frequency and presence penalty, DRY, bans. That is the order of llama.cpp's
-        ///    server, and of transformers and vLLM as far as they have them. Then the mask of a grammar, and top-n-sigma.
+        ///    server, and of the settings that transformers and vLLM have. Then the mask of a grammar, and top-n-sigma.
         /// 2. Temperature (or dynamic temperature), top-k, top-p, min-p, typical-p: the order of Hugging Face transformers.
-        /// 3. XTC, which stands last among the truncations in llama.cpp and text-generation-webui.
+        /// 3. XTC, the last truncation, as in llama.cpp and text-generation-webui.
         ///
-        /// llama.cpp's own chain is: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. So temperature is last there and
-        /// truncations look at the distribution of temperature 1; at that temperature both chains differ by the place of typical-p alone.
+        /// llama.cpp's own chain is: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. So temperature is last
+        /// there, and truncations use the distribution at temperature 1; at that temperature the two chains differ only in the place of
+        /// typical-p.
         ///
-        /// Mirostat stands in place of all truncations, after temperature, as in llama.cpp. At temperature 0 no truncation has an effect.
+        /// Mirostat replaces all truncations, after temperature, as in llama.cpp. At temperature 0 no truncation has an effect.
         ///
-        /// Sources: dynamic temperature (Zhu et al. 2023), top-n-sigma (Tang et al. 2024), nucleus sampling (Holtzman et al. 2019), min-p (Nguyen et
-        /// al. 2024), locally typical sampling (Meister et al. 2022), XTC, "exclude top choices" (p-e-w 2024). Tokens as probable as the last one that
-        /// a truncation keeps stay too.
+        /// Sources: dynamic temperature (Zhu et al. 2023), top-n-sigma (Tang et al. 2024), nucleus sampling (Holtzman et al. 2019), min-p (Nguyen
+        /// et al. 2024), locally typical sampling (Meister et al. 2022), XTC, "exclude top choices" (p-e-w 2024). Tokens as probable as the last
+        /// one that a truncation keeps stay too.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub struct SamplingParams {
             /// The logits are divided by it before softmax. 0 means greedy: always the most probable token.
             pub temperature: f32,
-            /// Only tokens at least this times as probable as the most probable one are chosen from. 0 means all.
+            /// Keeps only tokens with at least this share of the probability of the most probable one. 0 keeps all.
             pub min_p: f32,
             $($(#[$doc])* pub $name: $type,)*
-            /// Mirostat in its second version (Basu et al. 2020).
+            /// The second version of mirostat (Basu et al. 2020).
             pub mirostat: Option<Mirostat>,
+            /// Penalties for tokens that occurred before.
             pub penalties: Penalties,
+            /// DRY, a penalty for repeated sequences.
             pub dry: Dry,
-            /// Start of the random sequence. Without effect at temperature 0.
+            /// The seed of the random numbers. No effect at temperature 0.
             pub seed: u64,
         }
 
@@ -67,52 +70,55 @@ macro_rules! params {
 }
 sampling_fields!(params);
 
-/// Keeps the surprise of the tokens near a target: tokens with more than an allowed surprise are cut off, which starts at twice the
-/// target and after each token moves by `eta` times what that one's surprise missed the target by.
+/// Keeps the surprise of the tokens near a target: tokens above an allowed surprise are cut off. It starts at twice the target and
+/// changes after each token by `eta` times the difference between target and surprise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mirostat {
     /// The target, in bits.
     pub tau: f32,
+    /// The learning rate: the allowed surprise moves by this part of the error.
     pub eta: f32,
 }
 
-/// What tokens lose that have come before.
+/// Penalties for tokens that occurred before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Penalties {
-    /// Logits of tokens in the prompt or the answer are divided by it if they are positive, and multiplied with it if not (Keskar et al.
-    /// 2019, CTRL). The prompt counts, as in transformers, vLLM and llama.cpp. 1 is off; below 1 repetitions are liked.
+    /// Logits of tokens in the prompt or the answer are divided by it if they are positive, and multiplied by it otherwise (Keskar et al.
+    /// 2019, CTRL). The prompt counts, as in transformers, vLLM and llama.cpp. 1 is off; below 1 encourages repetition.
     pub repetition: f32,
-    /// Subtracted from a token's logit for each time that it stands in the answer. The prompt does not count, as in OpenAI's API.
+    /// Subtracted from a token's logit for each occurrence in the answer. The prompt does not count, as in OpenAI's API.
     pub frequency: f32,
-    /// Subtracted if it stands there at all.
+    /// Subtracted once if the answer holds the token.
     pub presence: f32,
-    /// So many tokens at the end of the text are looked at, `WHOLE_TEXT` for all, 0 for none.
+    /// The number of tokens at the end of the text that count; `WHOLE_TEXT` for all, 0 for none.
     pub window: u32,
 }
 
-/// Of a window: it is as long as the text.
+/// A window as long as the text.
 pub const WHOLE_TEXT: u32 = u32::MAX;
 
-/// DRY, "don't repeat yourself" (p-e-w 2024): a token that would go on with a repetition of n tokens, n ≥ `allowed_length`, loses
-/// `multiplier` · `base`^(n - `allowed_length`). Prompt and answer count. Where repetitions end is said by `TokenRules::dry_breakers`.
-/// What a repetition costs grows up to a million, or to a thousand tokens beyond `allowed_length`.
+/// DRY, "don't repeat yourself" (p-e-w 2024): a token that would continue a repetition of n tokens, n ≥ `allowed_length`, loses
+/// `multiplier` · `base`^(n - `allowed_length`). Prompt and answer count. `TokenRules::dry_breakers` end repetitions. The penalty
+/// grows up to a million, or up to a thousand tokens beyond `allowed_length`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dry {
     /// 0 is off.
     pub multiplier: f32,
+    /// The base of the exponential growth, at least 1.
     pub base: f32,
+    /// The shortest repetition that costs, in tokens: 1 to 1024.
     pub allowed_length: u32,
     /// As `Penalties::window`.
     pub window: u32,
 }
 
-/// Above this the distribution is noise; OpenAI's API draws the line at the same place.
+/// The distribution is noise above this; OpenAI's API has the same limit.
 pub const MAX_TEMPERATURE: f32 = 2.0;
 /// As in OpenAI's API.
 const MAX_PENALTY: f32 = 2.0;
-/// Far beyond what leaves any text: 1.0 to 1.5 is usual.
+/// Far more than is useful: 1.0 to 1.5 is usual.
 const MAX_REPETITION: f32 = 100.0;
-/// The longest repetition that may be allowed.
+/// The largest `Dry::allowed_length`.
 pub const MAX_ALLOWED_LENGTH: u32 = 1024;
 
 impl Default for Mirostat {
@@ -136,26 +142,27 @@ impl Default for Dry {
 }
 
 impl Penalties {
-    /// Whether some token can lose by them.
+    /// Whether they can change a logit.
     pub fn are_on(&self) -> bool {
         self.window > 0 && (self.repetition != 1.0 || self.frequency != 0.0 || self.presence != 0.0)
     }
 }
 
 impl Dry {
+    /// Whether it can change a logit.
     pub fn is_on(&self) -> bool {
         self.window > 0 && self.multiplier > 0.0
     }
 
-    /// Repetitions are followed back for this many tokens: until a token has lost a million, or a thousand tokens further than
-    /// allowed. Longer ones count as this long.
+    /// Repetitions are followed back for this number of tokens: until the penalty is a million, or a thousand tokens beyond
+    /// `allowed_length`. Longer ones count as this long.
     pub(super) fn longest(&self) -> u32 {
         if self.multiplier <= 0.0 {
             return 0;
         }
         let growth = f64::from(self.base).ln();
         let steps = if growth > 0.0 { (1e6 / f64::from(self.multiplier)).ln() / growth } else { 0.0 };
-        // A cast of what is negative gives 0.
+        // A cast of a negative number gives 0.
         self.allowed_length + (steps as u32).min(1000)
     }
 }
@@ -166,24 +173,24 @@ impl SamplingParams {
         Self { temperature: 0.0, ..Self::default() }
     }
 
-    /// Whether always the most probable token is taken, the first among equals.
+    /// Whether the most probable token is always chosen, the first among equals.
     pub fn is_greedy(&self) -> bool {
         self.temperature == 0.0 || self.top_k == 1
     }
 
-    /// Whether some tokens are never chosen by a threshold on their probability.
+    /// Whether a threshold on the probability excludes tokens.
     pub fn is_truncated(&self) -> bool {
         !self.is_greedy() && (self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0)
     }
 
-    /// Whether tokens are cut off by something else than such a threshold.
+    /// Whether another truncation than such a threshold excludes tokens.
     pub fn is_banded(&self) -> bool {
         !self.is_greedy() && (self.typical_p < 1.0 || self.xtc_probability > 0.0 || self.mirostat.is_some())
     }
 
-    /// Refuses what can't be sampled with. Errors name the fields of a request.
+    /// Refuses settings out of their ranges. Errors name the fields of a request.
     pub fn validate(&self) -> Result<()> {
-        // Not written as `<` and `>`: NaN must be refused as well.
+        // Not with `<` and `>`, because NaN must be refused as well.
         if !(0.0..=MAX_TEMPERATURE).contains(&self.temperature) {
             bail!(
                 InvalidRequest,

@@ -1,8 +1,8 @@
-//! Which kernels choose, in Rust and in WGSL.
+//! The paths of sampling, in Rust and in WGSL.
 
 macro_rules! sampler_paths {
     ($($(#[$meta:meta])* $name:ident, $in_wgsl:ident: $number:literal;)*) => {
-        /// Which kernels choose the tokens of a sequence, if those of several kinds run.
+        /// Which kernels choose the tokens of a sequence, if kernels of several kinds run.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum SamplerPath { $($(#[$meta])* $name = $number,)* }
 
@@ -14,11 +14,11 @@ macro_rules! sampler_paths {
 }
 
 sampler_paths! {
-    /// Whichever run.
+    /// Those that run.
     Any, ANY: 0;
     /// `sample_merge`, from the whole vocabulary.
     Whole, WHOLE: 1;
-    /// `sample_resolve`, from what thresholds keep of it.
+    /// `sample_resolve`, from the tokens that thresholds keep.
     Truncated, TRUNCATED: 2;
     /// `sample_merge` after `band_partial`, from a band (`band.rs`).
     Banded, BANDED: 3;

@@ -1,9 +1,9 @@
-//! The rings that steps write to, a slot for each step: sampled tokens, and what comes back with them.
+//! The rings that steps write to, a slot for each step: sampled tokens, and what is read with them.
 
 /// Slots of a ring; more than steps can be in flight.
 pub const RING: usize = 128;
 
-/// Where in a ring the slots of some steps stand: at most as many as it has slots.
+/// The places of the slots of some steps in a ring: at most as many as it has slots.
 pub fn ring_ranges(first: usize, steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let begin = first % RING;
     let before_wrap = steps.min(RING - begin);

@@ -1,7 +1,7 @@
-//! What kernels read of a sequence's sampling parameters: a row of a tensor. One list below gives the Rust struct, its words and the
-//! struct of the shaders (the module "sampler_row"), so that they cannot differ.
+//! A sequence's sampling parameters in the form that kernels read: a row of a tensor. One list below makes the Rust struct, its words and
+//! the struct of the shaders (the module "sampler_row"), so that they cannot differ.
 //!
-//! Most of it is what the request says. The rest is worked out once for each request, in `SamplerRow::of`.
+//! Most of it is from the request. The rest is computed once for each request, in `SamplerRow::of`.
 
 use super::features::Features;
 use super::fields::sampling_fields;
@@ -50,7 +50,7 @@ macro_rules! row {
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub struct $name {
             $($(#[$of_field])* pub $field: $kind,)*
-            /// Tokens that stop the sequence on the GPU; u32::MAX if there are no more.
+            /// Tokens that stop the sequence on the GPU; unused ones are u32::MAX.
             pub stops: [u32; $most],
         }
 
@@ -68,6 +68,7 @@ macro_rules! row {
                 "    stops: array<u32, ", $most, ">,\n}\nconst MAX_STOPS: u32 = ", $most, "u;\n",
             );
 
+            /// The words of the row, in the order of `WGSL`; floats as their bits.
             pub fn words(&self) -> Vec<u32> {
                 let mut words = vec![$(Word::word(self.$field)),*];
                 words.extend(self.stops);
@@ -98,34 +99,42 @@ macro_rules! row_with_fields {
             pub struct SamplerRow {
                 /// 1 / temperature; 0 is greedy.
                 pub inverse_temperature: f32,
-                /// Octaves of probability in a logit of 1.
+                /// Octaves of probability per unit of a logit.
                 pub octaves: f32,
+                /// The lower half of the mixed seed.
                 pub seed_low: u32,
+                /// Its upper half.
                 pub seed_high: u32,
-                /// The depth below the largest logit down to which min-p keeps tokens (`truncation.rs`).
+                /// The largest depth below the largest logit that min-p keeps (`truncation.rs`).
                 pub min_p_depth: u32,
                 $($(#[$doc])* pub $name: $type,)*
                 /// Mirostat's target surprise in bits; 0 is off.
                 pub mirostat_tau: f32,
+                /// Mirostat's learning rate.
                 pub mirostat_eta: f32,
                 /// Position of the answer's first token.
                 pub answer_start: u32,
-                /// Tokens at the end of the text that the three penalties look at; u32::MAX: all, 0: nothing is to be counted.
+                /// The number of tokens at the end of the text that the three penalties count; u32::MAX: all, 0: none.
                 pub penalty_window: u32,
+                /// 1 is off.
                 pub repetition_penalty: f32,
+                /// 0 is off.
                 pub frequency_penalty: f32,
+                /// 0 is off.
                 pub presence_penalty: f32,
-                /// While the answer is shorter, the tokens that would end it can't come.
+                /// While the answer is shorter, tokens that would end it are never chosen.
                 pub min_tokens: u32,
                 /// 0 is off.
                 pub dry_multiplier: f32,
+                /// `Dry::base`.
                 pub dry_base: f32,
+                /// `Dry::allowed_length`.
                 pub dry_allowed_length: u32,
                 /// As `penalty_window`.
                 pub dry_window: u32,
-                /// Repetitions are followed back for this many tokens. Longer ones count as this long.
+                /// `Dry::longest`.
                 pub dry_longest: u32,
-                /// The sequence stops after this many tokens.
+                /// The sequence stops after this number of tokens.
                 pub last_step: u32,
                 /// The `SamplerPath` whose kernels take effect.
                 pub path: u32,
@@ -171,11 +180,11 @@ macro_rules! row_with_fields {
 }
 sampling_fields!(row_with_fields);
 
-/// Of a list: no token.
+/// An unused entry of a list of tokens.
 const NONE: u32 = u32::MAX;
 
-/// Kernels combine the seed with a token's id by exclusive or: without this, neighbouring seeds, which the choices of a request have,
-/// would share their noise among other tokens. The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+/// Mixes a seed. Kernels XOR the seed with a token's id: without mixing, neighbouring seeds, such as those of a request's choices, would
+/// share their noise between different tokens. The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -197,7 +206,7 @@ impl SamplerRow {
         }
     }
 
-    /// The same for a sequence that stops after `steps` tokens or with one of `stops`, of which the first `MAX_STOPS` count. Only kernels
+    /// The same for a sequence that stops after `steps` tokens or at one of `stops`, of which the first `MAX_STOPS` count. Only kernels
     /// of `path` take effect.
     pub(super) fn ending(self, steps: u32, stops: &[u32], path: SamplerPath) -> Self {
         let mut row = Self { last_step: steps, path: path as u32, ..self };
@@ -207,7 +216,7 @@ impl SamplerRow {
         row
     }
 
-    /// The row that a reference of one row was given.
+    /// The row in the input of a reference of one row.
     pub(super) fn read(rows: &HostTensor) -> Result<Self> {
         Self::of_words(&rows.to_u32()?)
             .ok_or_else(|| err!(ShapeMismatch, "a sampler row is {}, wanted {} words", rows.shape, Self::WORDS))

@@ -1,4 +1,4 @@
-//! What a request says about single tokens, as plain data: which are more or less likely, which must not come, and what ends a
+//! A request's rules about single tokens, as plain data: which are more or less likely, which are banned, and what ends a
 //! repetition.
 
 use std::collections::BTreeSet;
@@ -8,17 +8,17 @@ use crate::error::Result;
 /// Rules of one generation. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenRules {
-    /// Added to the logits of tokens, from -`MAX_BIAS` to `MAX_BIAS`. OpenAI's `logit_bias`.
+    /// Added to the logits of tokens, from -100 to 100. OpenAI's `logit_bias`.
     pub biases: Vec<(u32, f32)>,
-    /// Tokens that never come.
+    /// Tokens that are never chosen.
     pub suppressed: Vec<u32>,
-    /// Sequences of tokens that never come: the last token of one is banned where the text ends with the others, be they of the prompt
-    /// or of the answer. As Hugging Face transformers bans bad words. The same text in other tokens is another sequence.
+    /// Banned sequences of tokens: the last token of one is banned while the text (prompt or answer) ends with the others, like bad words
+    /// in Hugging Face transformers. The same text in other tokens is another sequence.
     pub bad_words: Vec<Vec<u32>>,
-    /// As long as the answer has fewer tokens, none of `ends` comes.
+    /// While the answer has fewer tokens, none of `ends` is chosen.
     pub min_tokens: u32,
     pub ends: Vec<u32>,
-    /// What no repetition reaches across, for DRY.
+    /// DRY's sequence breakers, which end repetitions.
     pub dry_breakers: DryBreakers,
     /// Tokens of the text before the answer.
     pub answer_start: usize,
@@ -27,33 +27,33 @@ pub struct TokenRules {
 /// Breakers of one generation. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryBreakers {
-    /// Tokens in whose text a breaker stands.
+    /// Tokens whose text contains a breaker.
     pub tokens: Vec<u32>,
-    /// Tokens that end with the beginning of one, with the number of the list of what may follow; a token stands here once.
+    /// Tokens that end with the beginning of a breaker, with the number of the list of its rests; each token once.
     pub heads: Vec<(u32, usize)>,
-    /// Numbers of rests.
+    /// Lists of numbers of rests.
     pub lists: Vec<Vec<usize>>,
-    /// Tokens that write a breaker from somewhere in it to its end.
+    /// The tokens of the rest of a breaker, up to its end.
     pub rests: Vec<Vec<u32>>,
 }
 
-/// The most that a bias may add or take, as in OpenAI's API.
+/// The largest absolute bias, as in OpenAI's API.
 pub const MAX_BIAS: f32 = 100.0;
 
 impl TokenRules {
-    /// Whether some token is more or less likely by them, or must not come.
+    /// Whether they can change or ban a token.
     pub fn adjust(&self) -> bool {
         let Self { biases, suppressed, bad_words, min_tokens, .. } = self;
         !biases.is_empty() || !suppressed.is_empty() || !bad_words.is_empty() || *min_tokens > 0
     }
 
-    /// Tokens that never come, whatever stands before them.
+    /// Tokens that are banned independently of the text.
     pub fn banned(&self) -> impl Iterator<Item = u32> {
         let alone = self.bad_words.iter().filter(|word| word.len() == 1).flatten();
         self.suppressed.iter().chain(alone).copied()
     }
 
-    /// Refuses what a vocabulary of this size does not have, and what leaves nothing of it. Errors name the fields of a request.
+    /// Refuses ids beyond a vocabulary of this size, and rules that leave no token. Errors name the fields of a request.
     pub fn validate(&self, vocab_size: usize) -> Result<()> {
         let known = |id: &u32| (*id as usize) < vocab_size;
         for (id, bias) in &self.biases {
@@ -63,7 +63,7 @@ impl TokenRules {
                     "logit_bias has token id {id}, wanted ids below {vocab_size}, the vocabulary's size"
                 );
             }
-            // Not written as `<` and `>`: NaN must be refused as well.
+            // Not with `<` and `>`, because NaN must be refused as well.
             if !(-MAX_BIAS..=MAX_BIAS).contains(bias) {
                 bail!(
                     InvalidRequest,

@@ -1,5 +1,5 @@
-//! How a session chooses tokens on the GPU: the settings of its generation, and the recorded commands of one choice. There is a plan
-//! for each set of kernels that requests have asked for (`features.rs`).
+//! Sampling of a session on the GPU: the settings of its generation, and the recorded commands of one choice. There is a plan for each
+//! set of kernels that requests need (`features.rs`).
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ impl Sampling {
         Ok(sampling)
     }
 
-    /// Sets what the next choices depend on. A plan that is recorded here runs once: it changes the state and the token.
+    /// Sets the parameters of the next choices. A plan recorded here runs once, which changes the state and the token.
     pub async fn configure(
         &mut self,
         context: &Context,
@@ -45,7 +45,7 @@ impl Sampling {
         self.sampler.start_mu(context, 0, settings)
     }
 
-    /// Records what was not recorded yet.
+    /// Records the plan of these features, unless it exists.
     async fn plan(&mut self, context: &Context, features: Features) -> Result<()> {
         let vocab_size = self.logits.shape().matrix()?.1;
         self.sampler.prepare(context, features, vocab_size, self.capacity)?;
@@ -57,17 +57,17 @@ impl Sampling {
         Ok(())
     }
 
-    /// Chooses among the logits of the decode step: the commands are the same every time. `masked`: from what the state of the step
+    /// Chooses among the logits of the decode step, always with the same commands. `masked`: from the tokens that the state of the step
     /// allows.
     pub fn replay(&self, context: &Context, masked: bool) -> Result<()> {
         let features = self.features(masked);
         match self.plans.get(features) {
             Some(plan) => context.replay(plan),
-            None => bail!(Internal, "a choice that nobody recorded: {features:?}"),
+            None => bail!(Internal, "a choice that was not recorded: {features:?}"),
         }
     }
 
-    /// Prepares choices among what a mask leaves, by the settings that `configure` got last. What is recorded runs once.
+    /// Prepares masked choices with the last settings of `configure`. A plan recorded here runs once.
     pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
         self.plan(context, self.features.masked()).await
     }
@@ -82,18 +82,18 @@ impl Sampling {
         if masked { self.features.masked() } else { self.features }
     }
 
-    /// Whether a choice looks at all tokens that are left, and is the best of them by a number of each token's own: then fewer tokens
-    /// change nothing as long as the chosen one is among them.
+    /// Whether a choice is the best of all allowed tokens by a number that depends on the token alone: then fewer allowed tokens change
+    /// nothing, as long as the chosen one is allowed.
     pub fn is_best_of_all(&self) -> bool {
         self.features.is_whole()
     }
 
-    /// Tells what penalties look at that the text is this now: after it was cut back, or went on where this session did not see it.
+    /// Sets the text for penalties, after it was cut or was continued elsewhere.
     pub fn set_text(&self, context: &Context, text: &[u32]) -> Result<()> {
         if self.features.adjusts() { self.sampler.set_text(context, 0, text) } else { Ok(()) }
     }
 
-    /// What its kernels read and write, in one row.
+    /// The tensors of its kernels, with one row.
     pub fn sampler(&self) -> &Sampler {
         &self.sampler
     }

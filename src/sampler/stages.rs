@@ -1,18 +1,17 @@
-//! Stages between the adjusted, masked logits and the choice: each gives other logits in place of them, by a row's settings. A new one is
-//! an op with a line here.
+//! Stages between the adjusted, masked logits and the choice: each replaces the logits, by a row's settings. A new one is an op and a
+//! line here.
 
 use super::ops::{Dynatemp, TopNSigma};
 use super::params::SamplingParams;
 use crate::tensor::Op;
 
-/// A stage. Its op takes logits [rows, vocabulary] and settings [rows, WORDS] u32, and leaves the logits of rows as they are that do not
-/// ask for it.
+/// A stage. Its op takes logits [rows, vocabulary] and settings [rows, WORDS] u32, and does not change the logits of rows without it.
 struct Stage {
     is_on: fn(&SamplingParams) -> bool,
     op: &'static dyn Op,
 }
 
-/// In the order in which they run.
+/// All stages, in the order in which they run.
 const STAGES: &[Stage] = &[
     Stage { is_on: |settings| settings.top_n_sigma > 0.0, op: &TopNSigma },
     Stage { is_on: |settings| settings.dynatemp_range > 0.0, op: &Dynatemp },
@@ -25,7 +24,7 @@ pub struct Stages(u32);
 impl Stages {
     pub const NONE: Self = Self(0);
 
-    /// Those that settings ask for. Without chance none of them changes the choice.
+    /// The stages that settings need. None changes a greedy choice.
     pub fn of(settings: &SamplingParams) -> Self {
         let on = |stage: &Stage| !settings.is_greedy() && (stage.is_on)(settings);
         Self(STAGES.iter().enumerate().map(|(number, stage)| u32::from(on(stage)) << number).sum())

@@ -1,15 +1,15 @@
-//! Log probabilities of a step's tokens: what the kernels `logprobs_partial` and `logprobs_merge` compute, on the CPU. References of
-//! these kernels are made of it, and so are the log probabilities of logits that are here anyway.
+//! Log probabilities of a step's tokens on the CPU, like the kernels `logprobs_partial` and `logprobs_merge`. The references of these
+//! kernels use it, and so do the log probabilities of logits that are read back anyway.
 //!
-//! Logits are compared as words that have their order (`wgsl/logit_order.wgsl`), so that kernels find the largest by atomic
-//! operations. Sums are of exp(logit - largest), the common way to keep a softmax from overflowing.
+//! Logits are compared as words with the same order (`wgsl/logit_order.wgsl`), so that kernels can find the largest with atomic
+//! operations. Sums are of exp(logit - largest), so that they don't overflow.
 
 use crate::tensor::Define;
 
-/// The most tokens whose log probabilities come back with that of the chosen one.
+/// The most tokens to report besides the chosen one.
 pub const MOST: usize = 20;
 
-/// What stands for the logarithm of 0, as in OpenAI's API; JSON has no infinity.
+/// The logarithm of 0, as in OpenAI's API; JSON has no infinity.
 pub const LEAST: f32 = -9999.0;
 
 /// Workgroups that may share a vocabulary: as many as `logprobs_merge` has invocations.
@@ -32,12 +32,12 @@ pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
     ]
 }
 
-/// Workgroups that share a vocabulary, so that eight logits and more go to an invocation.
+/// Workgroups that share a vocabulary, so that each invocation has at least eight logits.
 pub(super) fn groups(vocabulary: usize) -> usize {
     vocabulary.div_ceil(2048).clamp(1, MAX_GROUPS)
 }
 
-/// A word that orders as the logit does; -0 is 0.
+/// A word with the order of the logits; -0 is 0.
 pub(super) fn key_of(logit: f32) -> u32 {
     let bits = logit.to_bits();
     match logit {
@@ -47,10 +47,10 @@ pub(super) fn key_of(logit: f32) -> u32 {
     }
 }
 
-/// What a workgroup finds in its share.
+/// The result of a workgroup for its share.
 pub(super) struct Best {
     largest: u32,
-    /// Of exp(logit - largest).
+    /// The sum of exp(logit - largest).
     pub sum: f64,
     /// Keys and tokens, the best first.
     entries: Vec<(u32, u32)>,
@@ -88,7 +88,7 @@ impl Best {
     }
 }
 
-/// A logit less the largest; 0 for the largest itself, be it infinite.
+/// A logit minus the largest; 0 for the largest itself, even if it is infinite.
 fn below(logit: f32, largest: f32) -> f64 {
     if logit == largest { 0.0 } else { f64::from(logit) - f64::from(largest) }
 }
@@ -96,14 +96,14 @@ fn below(logit: f32, largest: f32) -> f64 {
 /// The log probabilities of one step: natural logarithms of softmax(logits).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepLogprobs {
-    /// Of the token that was chosen.
+    /// Of the chosen token.
     pub chosen: f32,
     /// Of the most probable tokens, the most probable first and among equals the lower id.
     pub top: Vec<(u32, f32)>,
 }
 
 impl StepLogprobs {
-    /// Of the logits of a whole vocabulary, in f64.
+    /// From the logits of a whole vocabulary, in f64.
     pub fn of(logits: &[f32], chosen: u32, wanted: usize) -> Self {
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let log_sum = logits.iter().map(|logit| below(*logit, largest).exp()).sum::<f64>().ln();
@@ -121,7 +121,7 @@ impl StepLogprobs {
         Self { chosen, top: order.into_iter().map(|token| (token, logprob(logits[token as usize]))).collect() }
     }
 
-    /// Those of consecutive slots of the rings of `logprobs_merge`, of which the first `wanted` of the most probable are kept.
+    /// From consecutive slots of the rings of `logprobs_merge`, with the first `wanted` of the most probable tokens.
     pub fn of_slots(values: &[f32], tokens: &[u32], wanted: usize) -> impl Iterator<Item = Self> {
         values.chunks_exact(1 + MOST).zip(tokens.chunks_exact(MOST)).map(move |(values, tokens)| {
             let top = tokens.iter().copied().zip(values[1..].iter().copied());

@@ -1,22 +1,21 @@
-//! Truncated sampling (top-k, top-p, min-p) in whole numbers: what orders logits, what they weigh, and how a vocabulary is
-//! cut. The kernels `sample_range`, `sample_histogram`, `sample_split` and `sample_resolve` compute it with the module
-//! `truncation.wgsl`; here is the same for their references.
+//! Truncated sampling (top-k, top-p, min-p) in whole numbers: the order and the masses of logits, and the cut of a vocabulary.
+//! The kernels `sample_range`, `sample_histogram`, `sample_split` and `sample_resolve` compute it with the module
+//! `truncation.wgsl`; this is the same for their references.
 //!
-//! Every truncation keeps the logits from a threshold on. Finding it is a selection, by count for top-k and by mass for
-//! top-p, which is done by histograms of ever finer digits (radix selection; Alabi, Blanchard, Gordon, Steinbach 2012, "Fast
-//! K-Selection Algorithms for Graphics Processing Units"). Then Gumbel-max chooses among what is kept (Gumbel 1954;
+//! Every truncation keeps the logits from a threshold on. The threshold is found by selection, by count for top-k and by mass
+//! for top-p, with histograms of ever finer digits (radix selection; Alabi, Blanchard, Gordon, Steinbach 2012, "Fast
+//! K-Selection Algorithms for Graphics Processing Units"). Then Gumbel-max chooses among the kept tokens (Gumbel 1954;
 //! Maddison, Tarlow, Minka 2014, "A* Sampling").
 //!
 //! 1. `sample_range`: the largest and the smallest logit.
 //! 2. `sample_histogram`: count and mass of the vocabulary in bins of equal width, from the largest logit down.
-//! 3. `sample_split`: the bins that the thresholds lie in. What is above them takes part in Gumbel-max, what is in them goes
-//!    to a list.
-//! 4. `sample_resolve`: the exact thresholds by radix selection in the list, and Gumbel-max over what they keep of it. Where
-//!    the list was too short for the border bins (hundreds of nearly equal logits), it goes through the vocabulary instead.
+//! 3. `sample_split`: the bins of the thresholds. Logits above them take part in Gumbel-max, logits in them go to a list.
+//! 4. `sample_resolve`: the exact thresholds by radix selection in the list, and Gumbel-max over the tokens that they keep. If
+//!    the list was too short for the border bins (hundreds of nearly equal logits), it reads the whole vocabulary instead.
 //!
-//! Masses are sums of integers, so that they don't depend on the order in which invocations add to them, and the same logits
-//! are cut at the same place on every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more
-//! below the largest (2^-48 of its probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
+//! Masses are sums of integers, so they don't depend on the order of additions, and the same logits are cut at the same place on
+//! every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more below the largest (2^-48 of its
+//! probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
 
 use super::path::SamplerPath;
 use super::row::SamplerRow;
@@ -34,21 +33,21 @@ const ENTRIES: usize = 8192;
 /// words of masses.
 pub(super) const TALLY: usize = HISTOGRAM + 3 * BINS;
 pub(super) const HISTOGRAM: usize = 2 * MAX_GROUPS;
-/// Words of `border`: what `Border` holds, the length of each workgroup's part of the list, and the list: key and token.
+/// Words of `border`: the fields of `Border`, the length of each workgroup's part of the list, and the list: key and token.
 pub(super) const BORDER: usize = LIST + 2 * ENTRIES;
 const COUNTS: usize = 16;
 const LIST: usize = COUNTS + MAX_GROUPS;
-/// The border bin is kept to its last entry; the bin of the nucleus' border has a single entry.
+/// The border bin is kept entirely; the bin of the nucleus' border has a single entry.
 const K_IS_WHOLE: u32 = 1;
 const P_IS_SINGLE: u32 = 2;
-/// A depth that is out of reach.
+/// A depth that counts as unreachable.
 pub(super) const REST: u32 = 48 << 24;
 pub(super) const NAN_KEY: u32 = u32::MAX;
 pub(super) const NONE: u32 = u32::MAX;
-/// Of the lowest finite number, which like -∞ says that a token is masked.
+/// The key of the lowest finite number, which like -∞ marks a masked token.
 const LOWEST_KEY: u32 = 0x80_0000;
 
-/// Of the largest logit: there is nothing to choose from.
+/// Whether, with this largest logit, there is nothing to choose from.
 pub(super) fn is_no_logit(largest: u32) -> bool {
     largest == NAN_KEY || largest <= LOWEST_KEY
 }
@@ -87,7 +86,7 @@ pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {
     ]
 }
 
-/// Workgroups that share a vocabulary: a power of two, so that eight logits and more go to an invocation.
+/// Workgroups that share a vocabulary: a power of two, so that each invocation has at least eight logits.
 pub(super) fn groups(vocabulary: usize) -> usize {
     vocabulary.div_ceil(2048).next_power_of_two().min(MAX_GROUPS)
 }
@@ -102,7 +101,7 @@ pub(super) fn group_of(token: usize, vocabulary: usize) -> usize {
     token / 256 % groups(vocabulary)
 }
 
-/// What a chosen token does to one sequence: the same as `advance.wgsl`. `of` is the choice that was made.
+/// The effect of a chosen token on one sequence, like `advance.wgsl`. `of` is the path that chose.
 pub(super) fn advance(
     row: &SamplerRow,
     [state, token, ring]: [&mut [u32]; 3],
@@ -121,7 +120,7 @@ pub(super) fn advance(
     state[2] = u32::from(chosen == NONE || state[1] >= row.last_step || row.stops.contains(&chosen));
 }
 
-/// Runs a reference of one row on each of `rows` rows of tensors that all have as many.
+/// Runs a reference of one row on each row of tensors with `rows` rows.
 pub(super) fn by_rows(
     rows: usize,
     inputs: &mut [HostTensor],
@@ -158,25 +157,25 @@ pub(super) fn by_rows(
 }
 
 impl SamplerRow {
-    /// What the kept logits must weigh, of a mass of this.
+    /// The mass that the kept logits must reach, of a total mass.
     pub(super) fn wanted_mass(&self, mass: u64) -> f32 {
         (self.top_p * mass_as_float(mass)).max(1.0)
     }
 
-    /// The logit with its temperature and Gumbel noise, less the largest: small numbers, which round little.
+    /// The logit with temperature and Gumbel noise, minus the largest: small numbers, which round little.
     pub(super) fn value(&self, key: u32, largest: u32, token: u32, step: u32) -> f32 {
         let noise = gumbel([self.seed_low ^ token, self.seed_high, step]);
         below_largest(key, largest) * self.inverse_temperature + noise
     }
 }
 
-/// Gumbel noise of a key: -ln(-ln(1 - v)) with v uniform in (0, 1), in multiples of 2^-33 near 0, where what wins lies.
+/// Gumbel noise of a key: -ln(-ln(1 - v)) with v uniform in (0, 1), in multiples of 2^-33 near 0, where the winners are.
 pub(super) fn gumbel(key: [u32; 3]) -> f32 {
     let v = ((pcg3d(key)[0] as f32 + 0.5) * 2f32.powi(-32)).min(0.999_999_94);
     -(-(-f64::from(v)).ln_1p()).ln() as f32
 }
 
-/// A word that orders as the logit does; -0 is 0. An infinite logit has no softmax, it counts as NaN.
+/// A word with the order of the logits; -0 is 0. An infinite logit has no softmax, so it counts as NaN.
 pub(super) fn key_of(logit: f32) -> u32 {
     let bits = logit.to_bits();
     if logit.is_nan() || logit == f32::INFINITY {
@@ -192,19 +191,19 @@ fn logit_of(key: u32) -> f32 {
     f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
 }
 
-/// A logit less the largest. Also where both are -inf.
+/// A logit minus the largest, also if both are -inf.
 fn below_largest(key: u32, largest: u32) -> f32 {
     if key == largest { 0.0 } else { logit_of(key) - logit_of(largest) }
 }
 
-/// How far below the largest logit, in octaves of probability times 2^24, rounded down; at most `REST`.
+/// The depth: the distance below the largest logit, in octaves of probability times 2^24, rounded down; at most `REST`.
 pub(super) fn depth_of(key: u32, largest: u32, octaves: f32) -> u32 {
     let octaves_below = -below_largest(key, largest) * octaves;
     if octaves_below < 48.0 {
         // A product by a power of two is exact.
         (octaves_below * 16_777_216.0) as u32
     } else {
-        // NaN, which the distance of infinities is, too.
+        // Also for NaN, the distance of infinities.
         REST
     }
 }
@@ -214,7 +213,7 @@ pub(super) fn bin_shift(smallest: u32, largest: u32, octaves: f32) -> u32 {
     bits.saturating_sub(BIN_BITS)
 }
 
-/// The binary logarithm of the weight of the largest logit, so that a whole vocabulary weighs less than 2^63.
+/// The binary logarithm of the mass of the largest logit, so that a whole vocabulary's mass is below 2^63.
 pub(super) fn mass_bits(vocabulary: usize) -> u32 {
     63 - vocabulary.next_power_of_two().ilog2().clamp(17, 24)
 }
@@ -249,7 +248,7 @@ impl std::ops::Add for Tally {
     }
 }
 
-/// What `sample_histogram` leaves.
+/// The tally after `sample_histogram`.
 pub(super) struct Histogram {
     pub largest: u32,
     pub shift: u32,
@@ -258,7 +257,7 @@ pub(super) struct Histogram {
 
 impl Histogram {
     pub fn of(tally: &[u32], octaves: f32) -> Self {
-        // Workgroups that are not there have left zeros.
+        // The entries of other workgroups are zero.
         let largest = tally[..MAX_GROUPS].iter().copied().fold(0, u32::max);
         let inverted_smallest = tally[MAX_GROUPS..HISTOGRAM].iter().copied().fold(0, u32::max);
         let bins = &tally[HISTOGRAM..];
@@ -271,7 +270,7 @@ impl Histogram {
     }
 }
 
-/// Where the thresholds lie, as `sample_split` writes it in front of the list. Bins are `NONE` where nothing is cut.
+/// The places of the thresholds, as `sample_split` writes them in front of the list. Bins are `NONE` without a cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Border {
     pub largest: u32,
@@ -288,7 +287,7 @@ pub(super) struct Border {
 
 impl Border {
     pub fn find(histogram: &Histogram, words: &SamplerRow) -> Self {
-        // Each bin with what lies above it and what lies above and in it.
+        // Each bin with the tallies above it, and above it and in it.
         let mut sum = Tally::default();
         let bins: Vec<(Tally, Tally)> = histogram
             .bins
@@ -357,7 +356,7 @@ impl Border {
         }
     }
 
-    /// Bins before it are kept whole.
+    /// Bins before it are kept entirely.
     pub fn kept(&self) -> u32 {
         self.p_first.min(self.k_bin)
     }
@@ -366,13 +365,13 @@ impl Border {
         bin == self.k_bin || (self.p_first..=self.p_last).contains(&bin)
     }
 
-    /// The bins in which something is kept only from the thresholds on.
+    /// The bins that contain a threshold.
     pub fn drawn_from(&self, bin: u32) -> bool {
         if self.p_first == NONE { bin == self.k_bin } else { (self.p_first..=self.p_last).contains(&bin) }
     }
 }
 
-/// The entries (key, token) of a border's list, unless the border has more than fit.
+/// The entries (key, token) of a border's list; `None` if they did not fit.
 pub(super) fn list_of(border: &[u32], vocabulary: usize) -> Option<Vec<(u32, u32)>> {
     let segment = segment(vocabulary);
     let mut entries = Vec::new();
@@ -388,8 +387,7 @@ pub(super) fn list_of(border: &[u32], vocabulary: usize) -> Option<Vec<(u32, u32
     Some(entries)
 }
 
-/// Keys and tokens of a border's list, or of the whole vocabulary where the list was too short. The list says nothing that the logits
-/// don't.
+/// Keys and tokens of a border's list, or of the whole vocabulary if the list was too short. Both give the same result.
 pub(super) fn candidates_of(border: &[u32], logits: &[f32]) -> Vec<(u32, u32)> {
     let whole = || logits.iter().enumerate().map(|(token, logit)| (key_of(*logit), token as u32)).collect();
     list_of(border, logits.len()).unwrap_or_else(whole)
@@ -436,7 +434,7 @@ mod tests {
             assert_eq!(weight_of(0, bits), 1 << bits);
             assert!((vocabulary as u64).checked_mul(1 << bits).is_some_and(|mass| mass <= 1 << 63));
             for _ in 0..20_000 {
-                // Down to where rounding to a whole number is more than the polynomial's error.
+                // Down to where rounding to a whole number exceeds the polynomial's error.
                 let depth = rng.below(13 << 24) as u32;
                 let wanted = 2f64.powf(f64::from(bits) - f64::from(depth) / f64::from(1 << 24));
                 let error = weight_of(depth, bits) as f64 / wanted - 1.0;

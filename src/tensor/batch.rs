@@ -1,33 +1,34 @@
-//! A batch: operations that are written down first, checked as they come, and recorded together when they are executed.
+//! A batch: operations are noted and checked one by one, and recorded together when the batch is executed.
 //!
-//! Results have shapes before they have numbers, so mistakes show at the call that makes them. A batch keeps all of its
-//! tensors until it is dropped; those that were handed in are shared.
+//! Results have shapes before they have contents, so a mistake is reported by the call that makes it. A batch keeps all its
+//! tensors until it is dropped; the tensors of the caller are shared.
 
 use super::{Context, Desc, Op, Shape, Tensor};
 use crate::error::Result;
 
-/// Operations on tensors that are numbered in the order in which they came.
+/// Operations on tensors, which are numbered in their order.
 pub struct Batch {
     context: Context,
     buffers: Vec<Slot>,
-    /// Written down and not executed yet.
+    /// Noted and not executed yet.
     operations: Vec<Operation>,
 }
 
 enum Slot {
     Tensor(Tensor),
-    /// The result of an operation that waits.
+    /// The result of an operation that is not executed yet.
     Awaited(Desc),
 }
 
 struct Operation {
     op: Box<dyn Op>,
-    /// The buffers that it reads, and the shapes as which it reads them.
+    /// The buffers that it reads, and the shapes in which it reads them.
     inputs: Vec<(u32, Shape)>,
     output: u32,
 }
 
 impl Batch {
+    /// An empty batch.
     pub fn new(context: Context) -> Self {
         Self { context, buffers: Vec::new(), operations: Vec::new() }
     }
@@ -37,15 +38,17 @@ impl Batch {
         self.operations.len()
     }
 
+    /// The number of tensors, results included. Numbers are below this.
     pub fn buffers(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Takes a tensor in and returns its number.
+    /// Adds a tensor and returns its number.
     pub fn insert(&mut self, tensor: Tensor) -> u32 {
         self.push(Slot::Tensor(tensor))
     }
 
+    /// The shape and dtype of a tensor, also before its operation was executed. An error if there is no such number.
     pub fn desc(&self, buffer: u32) -> Result<Desc> {
         match self.buffers.get(buffer as usize) {
             Some(Slot::Tensor(tensor)) => Ok(tensor.desc()),
@@ -54,7 +57,7 @@ impl Batch {
         }
     }
 
-    /// The tensor of a number, once it was executed.
+    /// The tensor of a number. An error if its operation was not executed yet.
     pub fn tensor(&self, buffer: u32) -> Result<&Tensor> {
         self.desc(buffer)?;
         match &self.buffers[buffer as usize] {
@@ -65,13 +68,13 @@ impl Batch {
         }
     }
 
-    /// Writes an operation with one output down and returns the output's number.
+    /// Notes an operation with one output and returns the output's number.
     pub fn record(&mut self, op: impl Op + 'static, inputs: &[u32]) -> Result<u32> {
         let shapes = inputs.iter().map(|input| Ok(self.desc(*input)?.shape)).collect::<Result<Vec<Shape>>>()?;
         self.record_as(op, inputs, &shapes)
     }
 
-    /// The same, with inputs that are read as if they had other shapes of as many elements.
+    /// The same, with inputs read in other shapes of as many elements.
     pub fn record_as(&mut self, op: impl Op + 'static, inputs: &[u32], shapes: &[Shape]) -> Result<u32> {
         let mut descs = Vec::with_capacity(inputs.len());
         for (input, shape) in inputs.iter().zip(shapes) {
@@ -97,8 +100,8 @@ impl Batch {
         Ok(output)
     }
 
-    /// Records all operations that wait on the device and submits them, in one submit with whatever was recorded before.
-    /// After an error, what was not recorded still waits.
+    /// Records all noted operations and submits them, in one submit with everything recorded before. After an error, the
+    /// operations that were not recorded stay noted.
     pub fn execute(&mut self) -> Result<()> {
         let mut done = 0;
         let result = self.record_waiting(&mut done);

@@ -5,22 +5,25 @@ use std::fmt;
 use super::kv_blocks;
 use super::quant::Format;
 
-/// What a tensor's elements are.
+/// The type of a tensor's elements.
 #[derive(Clone, Copy)]
 pub enum DType {
+    /// IEEE 754 single precision.
     F32,
     /// Two f16 in a word; an even number of them. Keys and values in a KV cache.
     F16,
     /// Blocks of 32 int8 with an f16 scale each, two blocks in 17 words (`kv_blocks.rs`). Keys and values in a KV cache.
     Q8_0,
+    /// Unsigned 32-bit integers, such as tokens.
     U32,
     /// Four int8 in a word, the first in the lowest byte; shapes count words.
     I8x4,
-    /// A weight matrix in one of the formats of `tensor/quant`, laid out in planes.
+    /// A weight matrix in one of the formats of `tensor/quant`, laid out in SoA.
     Weight(&'static Format),
 }
 
 impl DType {
+    /// The name in messages and tuning keys, lower case; of a weight that of its format.
     pub fn name(&self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -34,7 +37,7 @@ impl DType {
 }
 
 impl DType {
-    /// Bytes of so many elements; not of a weight's, whose planes say that.
+    /// Bytes of `elements` elements. Not for weights, whose `SoaLayout` holds their bytes.
     pub fn bytes(&self, elements: u64) -> u64 {
         match self {
             DType::F16 => elements.saturating_mul(2).div_ceil(4).saturating_mul(4),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::quant::quantize::kernel;
-use super::quant::{Format, Planes};
+use super::quant::{Format, SoaLayout};
 use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload, kv_blocks};
 use crate::error::Result;
 use crate::gpu::{Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template};
@@ -29,7 +29,7 @@ const MODULES: &[(&str, &str)] = &[
     ("softcap", include_str!("wgsl/softcap.wgsl")),
     ("subgroup_sum", include_str!("wgsl/subgroup_sum.wgsl")),
     ("cos_sin", include_str!("wgsl/cos_sin.wgsl")),
-    ("planar", include_str!("wgsl/planar.wgsl")),
+    ("soa", include_str!("wgsl/soa.wgsl")),
     ("numbers", include_str!("wgsl/numbers.wgsl")),
     ("dot_rows", include_str!("wgsl/dot_rows.wgsl")),
     ("normed_rows", include_str!("wgsl/normed_rows.wgsl")),
@@ -42,7 +42,7 @@ const MODULES: &[(&str, &str)] = &[
     ("placement", include_str!("wgsl/placement.wgsl")),
 ];
 
-pub(super) const FIRST_PLANE: u32 = 10;
+pub(super) const FIRST_WEIGHT_ARRAY: u32 = 10;
 pub(super) const PARAMS: u32 = 20;
 
 /// A tensor on the GPU. Cloning clones the handle.
@@ -52,36 +52,39 @@ pub struct Tensor {
     buffer: Buffer,
     /// Bytes of the buffer before the first element.
     offset: u64,
-    planes: Option<Planes>,
+    weight_layout: Option<SoaLayout>,
 }
 
 impl Tensor {
+    /// Shape and dtype.
     pub fn desc(&self) -> Desc {
         self.desc
     }
 
+    /// The shape; of a weight [rows, columns].
     pub fn shape(&self) -> Shape {
         self.desc.shape
     }
 
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.desc.dtype
     }
 
     /// Bytes of the elements on the GPU.
     pub fn bytes(&self) -> u64 {
-        match &self.planes {
-            Some(planes) => planes.bytes,
+        match &self.weight_layout {
+            Some(layout) => layout.bytes,
             None => self.desc.dtype.bytes(self.desc.shape.elements() as u64),
         }
     }
 
-    /// Not so while a step is only rehearsed, for what is made in it.
+    /// Whether it has memory. A tensor made in a traced step has none.
     pub(super) fn has_memory(&self) -> bool {
         self.buffer.has_memory()
     }
 
-    /// Where its elements are.
+    /// The bytes of its elements.
     pub fn slice(&self) -> BufferSlice {
         BufferSlice { buffer: self.buffer.clone(), offset: self.offset, size: (self.bytes()).max(4) }
     }
@@ -94,7 +97,7 @@ impl Tensor {
         Ok(Tensor { desc: Desc { shape, ..self.desc }, ..self.clone() })
     }
 
-    /// A view of the elements from `first` on, with this shape. Kernels can bind it where it begins at a multiple of 256 bytes.
+    /// A view of the elements from `first` on, with this shape. Kernels can bind it if it begins at a multiple of 256 bytes.
     pub fn part(&self, first: usize, shape: Shape) -> Result<Tensor> {
         if matches!(self.desc.dtype, DType::Weight(_)) || first + shape.elements() > self.desc.shape.elements() {
             bail!(ShapeMismatch, "{:?} has no {shape} from element {first} on", self.desc);
@@ -106,9 +109,9 @@ impl Tensor {
         Ok(Tensor { desc: Desc { shape, ..self.desc }, offset, ..self.clone() })
     }
 
-    pub(super) fn plane_slices(&self) -> Vec<BufferSlice> {
-        let planes = self.planes.iter().flat_map(|planes| &planes.planes);
-        planes.map(|(offset, size)| BufferSlice { buffer: self.buffer.clone(), offset: *offset, size: *size }).collect()
+    pub(super) fn array_slices(&self) -> Vec<BufferSlice> {
+        let arrays = self.weight_layout.iter().flat_map(|layout| &layout.arrays);
+        arrays.map(|(offset, size)| BufferSlice { buffer: self.buffer.clone(), offset: *offset, size: *size }).collect()
     }
 }
 
@@ -116,21 +119,22 @@ impl Tensor {
 pub struct Plan(Recording);
 
 impl Plan {
+    /// The dispatches of one replay.
     pub fn dispatches(&self) -> usize {
         self.0.dispatches()
     }
 
-    /// Bytes of the arena that the step's tensors lie in, and what they would take if none shared its bytes.
+    /// Bytes of the arena of the step's tensors, and the bytes that they would take without sharing.
     pub fn arena_bytes(&self) -> (u64, u64) {
         (self.0.arena_bytes(), self.0.arena_bytes_without_reuse())
     }
 }
 
 fn quantizer(from: &Format, to: &Format) -> Result<(&'static str, &'static str)> {
-    kernel(from, to).ok_or_else(|| err!(DtypeMismatch, "weights of {} can't be made {}", from.name, to.name))
+    kernel(from, to).ok_or_else(|| err!(DtypeMismatch, "weights of {} can't be quantised to {}", from.name, to.name))
 }
 
-/// Where tensors live and ops run.
+/// A device with what ops need on it: makes tensors and runs ops.
 #[derive(Clone)]
 pub struct Context {
     device: Device,
@@ -138,10 +142,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// A context whose kernels are all the defaults.
     pub fn new(device: Device) -> Self {
         Self { device, tunings: Rc::default() }
     }
 
+    /// The device that it runs on.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -156,23 +162,24 @@ impl Context {
         self.allocate(desc, label, matches!(desc.dtype, DType::Weight(_)))
     }
 
-    /// The same for what stays as long as a model does.
+    /// The same for a tensor that lives as long as a model, such as a weight or a cache: exact in size, not pooled.
     pub fn lasting(&self, desc: Desc, label: &str) -> Result<Tensor> {
         self.allocate(desc, label, true)
     }
 
     fn allocate(&self, desc: Desc, label: &str, lasts: bool) -> Result<Tensor> {
-        let planes = match desc.dtype {
+        let weight_layout = match desc.dtype {
             DType::Weight(format) => {
                 let (rows, columns) = desc.shape.matrix()?;
-                Some(format.planes(rows, columns))
+                Some(format.soa_layout(rows, columns))
             }
             _ => None,
         };
-        let bytes = planes.as_ref().map_or(desc.dtype.bytes(desc.shape.elements() as u64), |planes| planes.bytes);
+        let bytes =
+            weight_layout.as_ref().map_or(desc.dtype.bytes(desc.shape.elements() as u64), |layout| layout.bytes);
         let limit = self.device.capabilities().max_storage_binding_size;
-        let largest = match &planes {
-            Some(planes) => planes.largest(),
+        let largest = match &weight_layout {
+            Some(layout) => layout.largest(),
             None => bytes,
         };
         if largest > limit {
@@ -187,7 +194,7 @@ impl Context {
         } else {
             self.device.buffer(bytes.max(4), label)?
         };
-        Ok(Tensor { desc, buffer, offset: 0, planes })
+        Ok(Tensor { desc, buffer, offset: 0, weight_layout })
     }
 
     /// A tensor in a buffer that exists, such as one of the application.
@@ -196,7 +203,7 @@ impl Context {
         if matches!(desc.dtype, DType::Weight(_)) || buffer.size() < bytes || bytes == 0 {
             bail!(ShapeMismatch, "{:?} does not fit a buffer of {} bytes", desc, buffer.size());
         }
-        Ok(Tensor { desc, buffer, offset: 0, planes: None })
+        Ok(Tensor { desc, buffer, offset: 0, weight_layout: None })
     }
 
     /// A tensor of these elements.
@@ -212,6 +219,7 @@ impl Context {
         Ok(tensor)
     }
 
+    /// A tensor of zeros.
     pub fn zeros(&self, desc: Desc) -> Result<Tensor> {
         self.tensor(&HostTensor::zeros(&desc))
     }
@@ -280,7 +288,7 @@ impl Context {
         Ok(outputs)
     }
 
-    /// The kernel that runs: the default, or what was chosen in place of it.
+    /// The kernel that runs: the default, or the variant chosen by tuning.
     fn kernel(&self, op: &dyn Op, tensors: &[&Tensor], inputs: &[Desc], outputs: &[Desc]) -> Result<Kernel> {
         let capabilities = self.device.capabilities();
         if self.tunings.is_idle() {
@@ -296,7 +304,7 @@ impl Context {
         }
     }
 
-    /// Records a kernel of an op by its name.
+    /// Records a kernel under the op's name.
     pub(super) fn dispatch(
         &self,
         name: &str,
@@ -309,13 +317,13 @@ impl Context {
         modules.extend_from_slice(kernel.modules);
         let mut defines = kernel.defines.clone();
         let mut bindings = Vec::with_capacity(inputs.len() + outputs.len() + 2);
-        let mut planes = Vec::new();
+        let mut arrays = Vec::new();
         let mut number = 0;
         for (index, tensor) in inputs.iter().enumerate() {
             if let DType::Weight(format) = tensor.desc.dtype {
                 modules.push(("weight", format.wgsl));
                 defines.extend(format.int8.iter().flat_map(|view| view.defines()));
-                planes = tensor.plane_slices();
+                arrays = tensor.array_slices();
                 continue;
             }
             bindings.push(if mutates.contains(&index) {
@@ -329,8 +337,8 @@ impl Context {
             bindings.push(Binding::ReadWrite(number, tensor.slice()));
             number += 1;
         }
-        for (plane, slice) in planes.into_iter().enumerate() {
-            bindings.push(Binding::Read(FIRST_PLANE + plane as u32, slice));
+        for (array, slice) in arrays.into_iter().enumerate() {
+            bindings.push(Binding::Read(FIRST_WEIGHT_ARRAY + array as u32, slice));
         }
         if !kernel.params.is_empty() {
             bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&kernel.params)));
@@ -348,7 +356,7 @@ impl Context {
         }
     }
 
-    /// Records the kernel that turns a run of a file's rows in `file` into the planes of `weight`.
+    /// Records the kernel that turns a run of a file's rows in `file` into the arrays of `weight`.
     pub(super) fn repack(
         &self,
         weight: &Tensor,
@@ -360,8 +368,8 @@ impl Context {
             bail!(DtypeMismatch, "only weights are repacked, not {:?}", weight.desc)
         };
         let mut bindings = vec![Binding::Read(0, file)];
-        for (plane, slice) in weight.plane_slices().into_iter().enumerate() {
-            bindings.push(Binding::ReadWrite(FIRST_PLANE + plane as u32, slice));
+        for (array, slice) in weight.array_slices().into_iter().enumerate() {
+            bindings.push(Binding::ReadWrite(FIRST_WEIGHT_ARRAY + array as u32, slice));
         }
         bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
         let (label, kernel, value) = if from.name == format.name {
@@ -373,7 +381,7 @@ impl Context {
         let mut modules = MODULES.to_vec();
         modules.extend(value);
         let shader = Shader { label: &label, template: Template::Static(kernel), modules: &modules, defines: &[] };
-        // One block an invocation, or two, of which then the second half returns at once.
+        // One block per invocation, or two; with two, the second half of the invocations returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))
     }
@@ -425,11 +433,12 @@ impl Context {
         Ok((result, Plan(recording)))
     }
 
+    /// Records all commands of a plan again.
     pub fn replay(&self, plan: &Plan) -> Result<()> {
         self.device.replay(&plan.0)
     }
 
-    /// Runs a case's op on the GPU: the outputs and then the inputs that it changed.
+    /// Runs a case's op on the GPU. Returns the outputs, then the inputs that it changed.
     pub async fn run_case(&self, case: &Case) -> Result<Vec<HostTensor>> {
         let inputs = case.inputs.iter().map(|host| self.tensor(host)).collect::<Result<Vec<Tensor>>>()?;
         let outputs = self.run(&*case.op, &inputs.iter().collect::<Vec<_>>())?;
@@ -445,10 +454,10 @@ pub fn grid_2d(n: usize, limit: u32) -> [u32; 3] {
     [n.div_ceil(rows), rows, 1]
 }
 
-/// The define for kernels that sum over a subgroup, when there is one, and the lanes that may share a sum.
+/// The define for kernels that sum over a subgroup, if there is one, and the number of lanes that may share a sum.
 pub(super) fn subgroup_lanes(capabilities: &Capabilities, most: u32) -> Option<u32> {
     let (smallest, _) = capabilities.subgroups?;
-    // A power of two, as the butterfly sum needs.
+    // A power of two, which the butterfly sum needs.
     (smallest >= 2).then(|| most.min(1 << smallest.ilog2()))
 }
 

@@ -1,30 +1,35 @@
-//! Tensors in Rust memory: what references compute on and what tests compare.
+//! Tensors in Rust memory, which references compute on and tests compare.
 
 use super::{DType, Desc, Shape, kv_blocks};
 use crate::error::Result;
 
+/// A tensor in Rust memory.
 #[derive(Clone, Debug)]
 pub struct HostTensor {
+    /// The shape, in elements.
     pub shape: Shape,
+    /// The type of the elements.
     pub dtype: DType,
-    /// Little-endian elements; for weights the bytes as they stand in a file, rows one after the other.
+    /// Little-endian elements; for weights the bytes of a file, row by row.
     pub bytes: Vec<u8>,
 }
 
 impl HostTensor {
+    /// f32 elements. Panics if `data` does not fill the shape.
     pub fn f32(dims: &[usize], data: &[f32]) -> Self {
         let shape = Shape::new(dims);
         assert_eq!(shape.elements(), data.len());
         Self { shape, dtype: DType::F32, bytes: bytemuck::cast_slice(data).to_vec() }
     }
 
+    /// u32 elements. Panics if `data` does not fill the shape.
     pub fn u32(dims: &[usize], data: &[u32]) -> Self {
         let shape = Shape::new(dims);
         assert_eq!(shape.elements(), data.len());
         Self { shape, dtype: DType::U32, bytes: bytemuck::cast_slice(data).to_vec() }
     }
 
-    /// Words of four int8; `data` holds the single ones.
+    /// Words of four int8. `data` holds the single int8, four times the elements of `dims`.
     pub fn i8x4(dims: &[usize], data: &[i8]) -> Self {
         let shape = Shape::new(dims);
         assert_eq!(shape.elements() * 4, data.len());
@@ -39,11 +44,13 @@ impl HostTensor {
         Self { shape, dtype: DType::F16, bytes: halves(data) }
     }
 
+    /// A tensor of zero bytes.
     pub fn zeros(desc: &Desc) -> Self {
         let bytes = desc.dtype.bytes(desc.shape.elements() as u64) as usize;
         Self { shape: desc.shape, dtype: desc.dtype, bytes: vec![0; bytes] }
     }
 
+    /// Shape and dtype.
     pub fn desc(&self) -> Desc {
         Desc { shape: self.shape, dtype: self.dtype }
     }
@@ -57,7 +64,7 @@ impl HostTensor {
                 Ok(halves.map(half::f16::to_f32).collect())
             }
             DType::Q8_0 => Ok(kv_blocks::dequantize(&self.bytes, self.shape.elements())),
-            DType::U32 => bail!(DtypeMismatch, "f32 elements are wanted, these are u32"),
+            DType::U32 => bail!(DtypeMismatch, "f32 elements are needed, these are u32"),
             DType::I8x4 => Ok(self.bytes.iter().map(|byte| f32::from(*byte as i8)).collect()),
             DType::Weight(format) => {
                 let mut values = vec![0.0; self.shape.elements()];
@@ -67,14 +74,15 @@ impl HostTensor {
         }
     }
 
+    /// The elements. An error for other dtypes than u32.
     pub fn to_u32(&self) -> Result<Vec<u32>> {
         match self.dtype {
             DType::U32 => Ok(bytemuck::pod_collect_to_vec(&self.bytes)),
-            _ => bail!(DtypeMismatch, "u32 elements are wanted, these are {:?}", self.dtype),
+            _ => bail!(DtypeMismatch, "u32 elements are needed, these are {:?}", self.dtype),
         }
     }
 
-    /// The same dtype, or the nearest numbers in it.
+    /// The same values in another dtype, each rounded to the nearest.
     pub fn set_f32(&mut self, data: &[f32]) {
         self.bytes = match self.dtype {
             DType::F16 => halves(data),
@@ -83,6 +91,7 @@ impl HostTensor {
         };
     }
 
+    /// Replaces the elements by `data`, as many u32 as the shape has.
     pub fn set_u32(&mut self, data: &[u32]) {
         self.bytes = bytemuck::cast_slice(data).to_vec();
     }
@@ -96,6 +105,7 @@ fn halves(data: &[f32]) -> Vec<u8> {
 pub struct Rng(pub u64);
 
 impl Rng {
+    /// The next number, uniform over all of u64.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -109,6 +119,7 @@ impl Rng {
         (self.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
+    /// Uniform in 0..n; `n` is not 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next_u64() % n as u64) as usize
     }

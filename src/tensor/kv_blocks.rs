@@ -1,8 +1,8 @@
-//! How a KV cache of q8_0 stands in memory, on the CPU; `wgsl/kv_cache.wgsl` and `wgsl/kv_store.wgsl` are the same for kernels.
+//! The memory layout of a KV cache of q8_0, on the CPU; `wgsl/kv_cache.wgsl` and `wgsl/kv_store.wgsl` are the same for kernels.
 //!
-//! Blocks of 32 numbers along a head become int8 with an f16 scale, as llama.cpp's blocks of that name. Two blocks that follow each
-//! other are 16 words of int8, four in a word, and a word with both scales: so every word is aligned, and a number takes 8.5 bits.
-//! A head whose length is no multiple of 32 is filled up with zeros.
+//! Each 32 numbers along a head become int8 with an f16 scale, like llama.cpp's block of that name. Two neighbouring blocks are
+//! 16 words of int8, four in a word, and a word with both scales. So every word is aligned, and a number takes 8.5 bits. A head
+//! whose length is not a multiple of 32 is padded with zeros.
 
 use super::DType;
 
@@ -13,7 +13,7 @@ pub const BLOCK: usize = 32;
 pub const PAIR: u64 = 2 * BLOCK as u64;
 pub const PAIR_BYTES: u64 = PAIR + 4;
 
-/// The bytes of some blocks, filled up to an even number of them.
+/// The bytes of the blocks of `values`, padded to an even number of blocks.
 pub fn quantize(values: &[f32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(DType::Q8_0.bytes(values.len() as u64) as usize);
     for pair in values.chunks(PAIR as usize) {
@@ -22,7 +22,7 @@ pub fn quantize(values: &[f32]) -> Vec<u8> {
         for (scale, block) in scales.iter_mut().zip(pair.chunks(BLOCK)) {
             *scale = scale_of(block);
             let divisor = scale.to_f32();
-            // A scale of no number makes the whole block none.
+            // With a NaN as scale the whole block is NaN.
             let quant =
                 |value: &f32| if divisor > 0.0 { (value / divisor).round().clamp(-127.0, 127.0) as i8 } else { 0 };
             bytes.extend(block.iter().map(|value| quant(value) as u8));
@@ -33,7 +33,7 @@ pub fn quantize(values: &[f32]) -> Vec<u8> {
     bytes
 }
 
-/// The largest number is 127 of it.
+/// The scale of a block: its largest magnitude divided by 127.
 fn scale_of(block: &[f32]) -> half::f16 {
     if block.iter().any(|value| value.is_nan()) {
         return half::f16::NAN;
@@ -72,7 +72,7 @@ mod tests {
                 let step = wanted.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
                 assert!(got.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() <= step * 0.57));
             }
-            // What was quantised once stays as it is.
+            // Quantising twice changes nothing.
             assert_eq!(quantize(&got), bytes);
         }
     }

@@ -10,17 +10,16 @@ mod host;
 mod kv_blocks;
 mod op;
 pub mod ops;
-mod planar;
 pub mod quant;
 mod shape;
 mod shape_cache;
+mod soa;
 mod team;
 mod tuning;
 mod upload;
 
-pub use autotune::{
-    Autotune, Chain, Clock, DeviceClock, Subject, Tuned, TuningReport, compile_ahead, survey, take_over,
-};
+pub use autotune::{Autotune, Chain, Clock, Subject, Tuned, TuningReport, survey};
+pub(crate) use autotune::{DeviceClock, compile_ahead, take_over};
 pub use batch::Batch;
 pub use dtype::DType;
 pub(crate) use exec::grid_2d;
@@ -28,9 +27,9 @@ pub use exec::{Context, Plan, Tensor};
 pub use host::{HostTensor, Rng};
 pub(crate) use op::expect;
 pub use op::{Case, Desc, Kernel, Op, Reference};
-pub use planar::{from_planar, to_planar};
 pub use shape::Shape;
 pub use shape_cache::ShapeCache;
+pub(crate) use soa::to_soa;
 pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};
 pub use upload::WeightUpload;
 

@@ -1,4 +1,4 @@
-//! What an operation is: shape inference and a kernel; and, for tests, a plain CPU reference that they hold the kernel to.
+//! What an operation is: shape inference and a kernel; and, for tests, a simple CPU reference to compare the kernel with.
 
 use super::{DType, HostTensor, Shape, Variant};
 use crate::error::Result;
@@ -7,20 +7,24 @@ use crate::gpu::{Capabilities, Define, Grid};
 /// A tensor's shape and dtype, without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Desc {
+    /// The shape, in elements; in words for `DType::I8x4`.
     pub shape: Shape,
+    /// The type of the elements.
     pub dtype: DType,
 }
 
 impl Desc {
+    /// f32 of this shape.
     pub fn f32(dims: &[usize]) -> Self {
         Self { shape: Shape::new(dims), dtype: DType::F32 }
     }
 
+    /// u32 of this shape.
     pub fn u32(dims: &[usize]) -> Self {
         Self { shape: Shape::new(dims), dtype: DType::U32 }
     }
 
-    /// Of so many words of four int8.
+    /// A shape counted in words of four int8.
     pub fn i8x4(dims: &[usize]) -> Self {
         Self { shape: Shape::new(dims), dtype: DType::I8x4 }
     }
@@ -28,7 +32,7 @@ impl Desc {
 
 /// How an op runs on the GPU for given inputs.
 ///
-/// Bindings follow from the op's tensors: inputs in order and then outputs at 0, 1, 2 …, leaving out weights; the planes of
+/// Bindings follow from the op's tensors: inputs in order and then outputs at 0, 1, 2 …, leaving out weights; the arrays of
 /// the weight input (an op takes at most one) at 10, 11 …; the parameters at 20.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
@@ -36,9 +40,11 @@ pub struct Kernel {
     pub template: &'static str,
     /// Further modules that the template imports, by name.
     pub modules: &'static [(&'static str, &'static str)],
+    /// Names for `#ifdef`, and constants of the kernel.
     pub defines: Vec<(&'static str, Define)>,
     /// The uniform block, as 32-bit words.
     pub params: Vec<u32>,
+    /// Workgroups in x, y and z.
     pub grid: Grid,
 }
 
@@ -47,23 +53,24 @@ pub trait Op {
     /// The one name of the op: of its file, its kernel, its pipeline and its tests.
     fn name(&self) -> &'static str;
 
-    /// Which inputs the kernel writes, by index. They are bound read-write and are no other input of the same call.
+    /// The indices of the inputs that the kernel writes. They are bound read-write, so no other input of a call may be the same.
     fn mutates(&self) -> &'static [usize] {
         &[]
     }
 
-    /// The outputs, or why the inputs don't fit.
+    /// The descriptions of the outputs, or an error if the inputs don't fit.
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>>;
 
+    /// The default kernel for inputs and outputs that `infer` accepted. An error if the adapter's limits don't allow it.
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel>;
 
-    /// Ways to run the kernel that give the same and may be faster on some GPU: what autotuning compares with `kernel`. That one may
-    /// be among them.
+    /// Other ways to run the kernel, with the same results, that may be faster on some GPUs. Autotuning compares them with
+    /// `kernel`, which may be among them.
     fn variants(&self, _inputs: &[Desc], _capabilities: &Capabilities) -> Vec<Variant> {
         Vec::new()
     }
 
-    /// The kernel as one of the `variants` for such inputs.
+    /// The kernel of one of the `variants` for these inputs.
     fn kernel_as(
         &self,
         _variant: &Variant,
@@ -74,7 +81,7 @@ pub trait Op {
         self.kernel(inputs, outputs, capabilities)
     }
 
-    /// The sizes that decide which variant is the fastest: what was chosen for them holds wherever they are the same.
+    /// The sizes that decide which variant is fastest. Calls with equal sizes share a choice.
     fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
         let weight = inputs.iter().find(|input| matches!(input.dtype, DType::Weight(_)));
         match weight.map(|weight| weight.shape.dims()) {
@@ -84,22 +91,25 @@ pub trait Op {
     }
 }
 
-/// What tests hold an op's kernel to. Only test cases name it, and they only stand in the lists that tests walk: so nothing of it is
-/// linked into the wasm that users download.
+/// The reference that tests compare an op's kernel with. Only test cases name it, and only tests walk the lists of cases, so
+/// nothing of it is linked into the wasm that users download.
 pub trait Reference: Op {
-    /// The same on the CPU, in plain loops: returns the outputs and changes the mutated inputs in place.
+    /// The same on the CPU, in simple loops: returns the outputs and changes the mutated inputs in place.
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>>;
 }
 
 /// An op with inputs that tests run on the GPU and on the CPU.
 pub struct Case {
+    /// The op under test.
     pub op: Box<dyn Reference>,
+    /// All inputs, those that it changes included.
     pub inputs: Vec<HostTensor>,
-    /// The most that ‖gpu − reference‖ / ‖reference‖ may be.
+    /// The largest allowed ‖gpu − reference‖ / ‖reference‖.
     pub tolerance: f64,
 }
 
 impl Case {
+    /// A case whose relative error may be up to `tolerance`.
     pub fn new(op: impl Reference + 'static, inputs: Vec<HostTensor>, tolerance: f64) -> Self {
         Self { op: Box::new(op), inputs, tolerance }
     }

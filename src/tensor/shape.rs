@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::error::Result;
 
+/// A shape of up to four dimensions; a scalar has none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     dims: [usize; 4],
@@ -11,6 +12,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Panics above four dimensions.
     pub fn new(dims: &[usize]) -> Self {
         assert!(dims.len() <= 4, "a shape has at most four dimensions, not {dims:?}");
         let mut shape = Self { dims: [1; 4], rank: dims.len() };
@@ -18,10 +20,12 @@ impl Shape {
         shape
     }
 
+    /// The dimensions, outermost first.
     pub fn dims(&self) -> &[usize] {
         &self.dims[..self.rank]
     }
 
+    /// The product of the dimensions; 1 for a scalar.
     pub fn elements(&self) -> usize {
         self.dims.iter().product()
     }

@@ -1,6 +1,6 @@
 //! Shapes by number, so that one crosses from JavaScript as a small integer instead of an array.
 //!
-//! First in, first out. Invariant: a number means one shape for ever; one whose shape was evicted is an error and never
+//! First in, first out. Invariant: a number means one shape for ever. If its shape was evicted, the number is an error and never
 //! another shape.
 
 use std::collections::{HashMap, VecDeque};
@@ -8,25 +8,27 @@ use std::collections::{HashMap, VecDeque};
 use super::{CacheStats, Shape};
 use crate::error::Result;
 
+/// The cache of shapes.
 pub struct ShapeCache {
     limit: usize,
     numbers: HashMap<Shape, u32>,
-    /// The shapes that are kept, with their numbers, oldest first; numbers ascend.
+    /// The kept shapes with their numbers, oldest first; numbers ascend.
     shapes: VecDeque<(u32, Shape)>,
     next: u32,
     stats: CacheStats,
 }
 
 impl ShapeCache {
-    /// Shapes that are kept unless another limit is set.
+    /// The default limit.
     pub const DEFAULT_LIMIT: usize = 256;
 
+    /// A cache of at most `limit` shapes; at least one.
     pub fn new(limit: usize) -> Self {
         let (numbers, shapes) = (HashMap::new(), VecDeque::new());
         Self { limit: limit.max(1), numbers, shapes, next: 0, stats: CacheStats::default() }
     }
 
-    /// The number of a shape, which is the same as long as the shape is kept.
+    /// The number of a shape. It stays the same while the shape is kept.
     pub fn intern(&mut self, dims: &[usize]) -> Result<u32> {
         if dims.len() > 4 {
             bail!(ShapeMismatch, "a shape has at most four dimensions, not {dims:?}");
@@ -50,6 +52,7 @@ impl ShapeCache {
         Ok(number)
     }
 
+    /// The shape of a number. An error if it was evicted or never given out.
     pub fn shape(&self, number: u32) -> Result<Shape> {
         match self.shapes.binary_search_by_key(&number, |(number, _)| *number) {
             Ok(index) => Ok(self.shapes[index].1),
@@ -61,10 +64,12 @@ impl ShapeCache {
         }
     }
 
+    /// Hits, misses, evictions and entries. The shapes take no GPU memory.
     pub fn stats(&self) -> CacheStats {
         CacheStats { entries: self.shapes.len() as u64, ..self.stats }
     }
 
+    /// Sets the counts to zero.
     pub fn reset_stats(&mut self) {
         self.stats = CacheStats::default();
     }

@@ -1,24 +1,24 @@
-//! Teams: the invocations that together sum over the columns of some rows, in the kernels that read a weight once for one
-//! token. Their sizes are chosen by rule; autotuning compares them with others.
+//! Teams: the invocations that together sum over the columns of some rows, in mat-vec kernels. A rule chooses their sizes;
+//! autotuning compares them with others.
 
 use super::Variant;
 use super::exec::{lanes_defines, subgroup_lanes};
 use super::quant::BLOCK;
 use crate::gpu::{Capabilities, Define};
 
-/// Invocations that together sum over the columns of some rows: lanes of a subgroup, or several times as many where rows are so
-/// long that each lane would take many blocks one after the other.
+/// Invocations that together sum over the columns of some rows: the lanes of a subgroup, or several subgroups if rows are so long that
+/// each lane would have many blocks.
 pub(super) struct Team {
     lanes: Option<u32>,
     size: u32,
     workgroup: u32,
-    /// Blocks of a row that the workgroup brings to its memory.
+    /// Blocks of a row that the workgroup stages in its memory.
     staged: Option<u32>,
 }
 
 impl Team {
-    /// On a GPU a read takes about as long as some thousand operations, so what counts is how few follow each other. On a CPU
-    /// barriers cost more.
+    /// On a GPU a read takes about as long as a thousand operations, so the fewest consecutive reads are best. On a CPU barriers cost
+    /// more.
     pub fn for_columns(columns: usize, capabilities: &Capabilities) -> Self {
         const LEAST_WORKGROUP: u32 = 64;
         let lanes = subgroup_lanes(capabilities, 32);
@@ -35,14 +35,14 @@ impl Team {
         Self { lanes, size, workgroup: size.max(LEAST_WORKGROUP), staged: None }
     }
 
-    /// The same in a workgroup of so many invocations, where there are subgroups.
+    /// The same in a workgroup of this number of invocations, if there are subgroups.
     pub fn in_workgroup(columns: usize, invocations: u32, capabilities: &Capabilities) -> Self {
         let team = Self::for_columns(columns, capabilities);
         Self { workgroup: if team.lanes.is_some() { invocations.max(team.size) } else { team.workgroup }, ..team }
     }
 
-    /// For kernels of many rows that prepare their activations: several teams of a large workgroup share what was prepared, in
-    /// workgroup memory, where there are subgroups and room for it.
+    /// For kernels of many rows that prepare their activations: several teams of a large workgroup share the prepared activations in
+    /// workgroup memory, if there are subgroups and enough room.
     pub fn staged(columns: usize, capabilities: &Capabilities) -> Self {
         const STAGING_WORKGROUP: u32 = 256;
         let team = Self::for_columns(columns, capabilities);
@@ -59,7 +59,7 @@ impl Team {
         }
     }
 
-    /// The team that a variant names, whose knobs are those of `candidates`.
+    /// The team of a variant, which has the knobs of `candidates`.
     pub fn of(variant: &Variant, columns: usize, capabilities: &Capabilities) -> Self {
         let size = variant.get("team");
         Self {
@@ -70,7 +70,7 @@ impl Team {
         }
     }
 
-    /// Teams worth a try, of all adapters that are known of: as variants with the knobs `team` and `workgroup`.
+    /// Teams to compare, on all known adapters: variants with the knobs `team` and `workgroup`.
     pub fn candidates(capabilities: &Capabilities) -> Vec<Variant> {
         let Some(lanes) = subgroup_lanes(capabilities, 32) else {
             // All of a workgroup sum together.
@@ -78,13 +78,13 @@ impl Team {
         };
         [(8, 64), (16, 64), (32, 64), (32, 128), (64, 64), (64, 128), (128, 128)]
             .into_iter()
-            // Fewer than the lanes of a subgroup read less side by side than the memory gives at once.
+            // Fewer than the lanes of a subgroup would not use the width of memory reads.
             .filter(|(team, workgroup)| *team >= lanes && *workgroup <= capabilities.max_invocations_per_workgroup)
             .map(|(team, workgroup)| Variant::new(&[("team", team), ("workgroup", workgroup)]))
             .collect()
     }
 
-    /// The same with those that stage their activations, with the further knob `staged`, as far as there is room.
+    /// The same, and if there is room also those that stage their activations, with the further knob `staged`.
     pub fn staged_candidates(columns: usize, capabilities: &Capabilities) -> Vec<Variant> {
         let plain = Self::candidates(capabilities).into_iter().map(|variant| variant.with("staged", 0));
         let fits = columns * 4 <= capabilities.max_workgroup_storage_size as usize * 3 / 4;
@@ -97,8 +97,7 @@ impl Team {
             .collect()
     }
 
-    /// For kernels whose workgroups compute the 16 pairs of rows of a block: as many side by side as a workgroup can have, in a power of
-    /// two.
+    /// For kernels whose workgroups compute the 16 pairs of rows of a block: as many teams as fit a workgroup, a power of two.
     pub fn of_blocks(self) -> Self {
         const PAIRS: u32 = 16;
         const MOST: u32 = 256;
@@ -109,7 +108,7 @@ impl Team {
         }
     }
 
-    /// How many there are in a workgroup.
+    /// The number of teams in a workgroup.
     pub fn teams(&self) -> usize {
         (self.workgroup / self.size) as usize
     }

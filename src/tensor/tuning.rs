@@ -1,8 +1,7 @@
-//! Which variant of a kernel runs: what was chosen for this adapter, and the text in which choices outlive the page.
+//! Which variant of a kernel runs: the choices for this adapter, and the text that stores them beyond the page.
 //!
-//! Invariant: a choice that comes from a text is taken only where it names one of the variants that the op itself offers for
-//! these shapes on this adapter. So a text may hold anything and can't make a wrong kernel; what it says that can't be used is
-//! passed over.
+//! Invariant: a choice from a text is used only if it names one of the variants that the op offers for these shapes on this adapter.
+//! So a text may hold anything without making a wrong kernel; unusable entries are ignored.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -13,21 +12,22 @@ use serde::{Deserialize, Serialize};
 use super::autotune::Survey;
 use super::{Context, DType, Desc, Op};
 
-/// To be raised when variants or kernels change so that old measurements say nothing about them any more.
+/// Raise it when variants or kernels change so much that old measurements don't apply.
 const CANDIDATES_VERSION: u32 = 1;
 
-/// Texts above this many bytes are none of ours.
+/// The most bytes of a stored text; longer ones are not ours.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Adapters, and kernels of one, that a text keeps.
+/// The adapters in a text, and the kernels of each.
 const MAX_ADAPTERS: usize = 8;
 const MAX_KERNELS: usize = 512;
 
-/// How a kernel divides its work, where that is a matter of speed alone: named numbers, which only the op itself reads.
+/// How a kernel divides its work, if that only affects speed: named numbers ("knobs"), which only the op reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Variant(Vec<(&'static str, u32)>);
 
 impl Variant {
+    /// A variant of these knobs and their values.
     pub fn new(knobs: &[(&'static str, u32)]) -> Self {
         Self(knobs.to_vec())
     }
@@ -38,7 +38,7 @@ impl Variant {
         self
     }
 
-    /// A knob's value; 0 for one that the variant does not have.
+    /// A knob's value; 0 if the variant does not have it.
     pub fn get(&self, name: &str) -> u32 {
         self.0.iter().find(|(knob, _)| *knob == name).map_or(0, |(_, value)| *value)
     }
@@ -53,16 +53,19 @@ impl fmt::Display for Variant {
     }
 }
 
-/// What a choice holds for: an op, the sizes that it names, and the format of its weight.
+/// What a choice applies to: an op, its sizes, and the format of its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TuningKey {
+    /// The op's name.
     pub op: &'static str,
+    /// `Op::tuning_sizes`.
     pub sizes: [usize; 3],
-    /// Of the weight; none where there is no weight.
+    /// The format of the weight, or of a q8_0 cache; `None` for other ops.
     pub format: Option<&'static str>,
 }
 
 impl TuningKey {
+    /// The key of an op with these inputs.
     pub fn of(op: &dyn Op, inputs: &[Desc]) -> Self {
         let format = inputs.iter().find_map(|input| match input.dtype {
             DType::Weight(format) => Some(format.name),
@@ -80,28 +83,28 @@ impl fmt::Display for TuningKey {
     }
 }
 
-/// What a measurement found, as it is kept.
+/// The stored result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Choice {
-    /// What runs; null for the default.
+    /// The variant that runs; null for the default.
     pub variant: Option<String>,
-    /// Microseconds of one dispatch of the default; 0 where nothing could be measured.
+    /// Microseconds of one dispatch of the default; 0 if nothing could be measured.
     pub default_us: f64,
-    /// Microseconds of one dispatch of what runs; 0 where nothing could be measured.
+    /// Microseconds of one dispatch of the variant that runs; 0 if nothing could be measured.
     pub us: f64,
     /// Variants that the default was compared with.
     pub candidates: usize,
-    /// Of these, those that were thrown away because they gave another result or did not compile.
+    /// Of these, those that were discarded because they gave another result or did not compile.
     pub rejected: usize,
 }
 
-/// A text, as it is kept.
+/// The stored text.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Text {
     rillm: String,
     candidates: u32,
-    /// The one that was used last comes first.
+    /// The last used one first.
     adapters: Vec<AdapterTunings>,
 }
 
@@ -126,7 +129,7 @@ impl Text {
     }
 }
 
-/// The choices of one context. There are none until something was tuned or a text was taken in.
+/// The choices of one context. Empty until kernels are tuned or a text is loaded.
 #[derive(Default)]
 pub struct Tunings {
     chosen: RefCell<HashMap<TuningKey, Variant>>,
@@ -139,12 +142,12 @@ impl Tunings {
         self.chosen.borrow().get(key).cloned()
     }
 
-    /// Whether all kernels are the defaults and nobody looks at what runs.
+    /// Whether all kernels are the defaults and there is no survey.
     pub(super) fn is_idle(&self) -> bool {
         self.chosen.borrow().is_empty() && self.survey.borrow().is_none()
     }
 
-    /// Lets `variant` run from now on; plans that were made before keep what they have.
+    /// Sets the variant that runs from now on. Existing plans keep theirs.
     pub fn choose(&self, key: TuningKey, variant: Option<Variant>) {
         match variant {
             Some(variant) => self.chosen.borrow_mut().insert(key, variant),
@@ -162,7 +165,7 @@ pub struct StoredTunings {
 }
 
 impl StoredTunings {
-    /// Takes in what `text` said, for the adapter of `context`. A text that can't be read counts as an empty one.
+    /// Reads `text` for the adapter of `context`. A text that can't be read counts as empty.
     pub fn new(text: Option<&str>, context: &Context) -> Self {
         let adapter = adapter_key(context);
         let mut text = Text::parse(text.unwrap_or_default());
@@ -174,10 +177,12 @@ impl StoredTunings {
         Self { text, adapter, kernels, is_changed: false }
     }
 
+    /// The stored choice for a kernel.
     pub fn get(&self, key: &TuningKey) -> Option<&Choice> {
         self.kernels.get(&key.to_string())
     }
 
+    /// Stores a choice. If `MAX_KERNELS` are stored, they are dropped first.
     pub fn insert(&mut self, key: &TuningKey, choice: Choice) {
         self.is_changed = true;
         if self.kernels.len() >= MAX_KERNELS {
@@ -186,7 +191,7 @@ impl StoredTunings {
         self.kernels.insert(key.to_string(), choice);
     }
 
-    /// The text to be kept, if it says something new.
+    /// The text to store, if it has changed.
     pub fn into_text(mut self) -> Option<String> {
         if !self.is_changed {
             return None;
@@ -197,7 +202,7 @@ impl StoredTunings {
     }
 }
 
-/// What a measurement depends on besides kernel and shapes: the adapter as WebGPU names it, and what kernels are chosen by.
+/// What a measurement depends on besides kernel and shapes: the adapter's names in WebGPU, and the capabilities that select kernels.
 fn adapter_key(context: &Context) -> String {
     let info = context.device().adapter();
     let capabilities = context.device().capabilities();

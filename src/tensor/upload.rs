@@ -1,5 +1,5 @@
-//! Streams a weight matrix to the GPU: bytes of a file go to a staging buffer as they come, in pieces of any length, and a
-//! kernel turns each full run of rows into the planes of the format.
+//! Streams a weight matrix to the GPU: bytes of a file go to a staging buffer in pieces of any length, and a kernel repacks each full
+//! run of rows into the arrays of the format.
 
 use super::quant::{BLOCK, Format};
 use super::{Context, DType, Desc, HostBytes, Shape, Tensor};
@@ -16,18 +16,19 @@ fn format_of(tensor: &Tensor) -> Result<&'static Format> {
     }
 }
 
+/// A weight matrix, or some of its rows, on the way to the GPU.
 pub struct WeightUpload<'a> {
     context: &'a Context,
     tensor: Tensor,
-    /// The format of the bytes that come.
+    /// The format of the file's bytes.
     from: &'static Format,
     staging: Buffer,
-    /// Of the tensor, where the rows of this upload begin.
+    /// The tensor's row at which this upload begins.
     first_row: usize,
     rows: usize,
     columns: usize,
     row_bytes: usize,
-    /// Rows in a full run: so many that a run begins with a whole unit of the format.
+    /// Rows in a full run, such that each run begins with a whole unit of the format.
     rows_per_run: usize,
     rows_done: usize,
     /// Bytes of the open run that are in the staging buffer.
@@ -37,6 +38,7 @@ pub struct WeightUpload<'a> {
 }
 
 impl<'a> WeightUpload<'a> {
+    /// A new matrix [rows, columns] in the file's own format. An error if its rows are not whole blocks, or if there is no room.
     pub fn new(
         context: &'a Context,
         format: &'static Format,
@@ -44,19 +46,19 @@ impl<'a> WeightUpload<'a> {
         columns: usize,
         label: &str,
     ) -> Result<Self> {
-        // Before memory is asked for.
+        // Checked before the allocation.
         format.row_bytes(columns)?;
         let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
         Self::into_rows(context, context.empty(desc, label)?, 0, rows)
     }
 
-    /// Into `rows` rows of a weight that has its place, from `first_row` on, where the format can be split (`Format::splits_at`).
+    /// Into `rows` rows of an existing weight, from `first_row` on, where the format can be split (`Format::splits_at`).
     pub fn into_rows(context: &'a Context, tensor: Tensor, first_row: usize, rows: usize) -> Result<Self> {
         let format = format_of(&tensor)?;
         Self::quantizing(context, format, tensor, first_row, rows)
     }
 
-    /// The same for bytes of another format than the weight's, to which they are quantised on the way (`Format::quantizes_to`).
+    /// The same for bytes of another format, which are quantised to the weight's (`Format::quantizes_to`).
     pub fn quantizing(
         context: &'a Context,
         from: &'static Format,
@@ -66,7 +68,7 @@ impl<'a> WeightUpload<'a> {
     ) -> Result<Self> {
         let format = format_of(&tensor)?;
         if from.name != format.name && !from.quantizes_to(format) {
-            bail!(DtypeMismatch, "weights of {} can't be made {}", from.name, format.name);
+            bail!(DtypeMismatch, "weights of {} can't be quantised to {}", from.name, format.name);
         }
         let (all_rows, columns) = tensor.shape().matrix()?;
         if first_row + rows > all_rows || !format.splits_at(first_row, columns) {
@@ -80,7 +82,7 @@ impl<'a> WeightUpload<'a> {
         }
         format.row_bytes(columns)?;
         let row_bytes = from.row_bytes(columns)?;
-        // Units are powers of two of at most 16 blocks: so many rows are whole ones.
+        // Units are powers of two of at most 16 blocks, so this number of rows has whole units.
         let fewest = (1..=format.unit).find(|rows| format.splits_at(*rows, columns)).unwrap_or(format.unit);
         let rows_per_run = STAGING_BYTES / row_bytes / fewest * fewest;
         if rows_per_run == 0 {
@@ -104,17 +106,17 @@ impl<'a> WeightUpload<'a> {
         })
     }
 
-    /// Bytes that are still to come.
+    /// Bytes that are still missing.
     pub fn missing(&self) -> u64 {
         (self.rows - self.rows_done) as u64 * self.row_bytes as u64 - (self.filled + self.carry.len()) as u64
     }
 
-    /// Takes all of `bytes`.
+    /// Writes all of `bytes`.
     pub fn write(&mut self, bytes: &dyn HostBytes) -> Result<()> {
         self.write_range(bytes, 0, bytes.len())
     }
 
-    /// Takes `bytes[start..end]`.
+    /// Writes `bytes[start..end]`.
     pub fn write_range(&mut self, bytes: &dyn HostBytes, mut start: usize, end: usize) -> Result<()> {
         if (end - start) as u64 > self.missing() {
             bail!(Internal, "{} bytes for a weight that lacks {}", end - start, self.missing());
@@ -181,7 +183,7 @@ impl<'a> WeightUpload<'a> {
         Ok(())
     }
 
-    /// The whole matrix, once all bytes of this upload have come.
+    /// The matrix. `Code::Truncated` if bytes of this upload are missing.
     pub fn finish(self) -> Result<Tensor> {
         if self.missing() > 0 {
             bail!(Truncated, "{} bytes of the weight are missing", self.missing());

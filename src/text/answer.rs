@@ -1,19 +1,20 @@
-//! From the text that a model writes to the parts of its answer: reasoning, content and tool calls. Whatever pieces the text comes in,
-//! the parts together are the same.
+//! From the text that a model writes to the parts of its answer: reasoning, content and tool calls. The parts together don't
+//! depend on the pieces in which the text comes.
 
 use std::rc::Rc;
 
 use super::reasoning::{Beginning, ReasoningMarkers, ReasoningSplitter};
 use super::tools::{End, Feed, Part, ToolFormat, Tools, channel_parser};
 
-/// How a model's answers are to be read.
+/// How a model's answers are read.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerSettings {
-    /// Functions that may be called, and how the model writes calls; `None` makes a call plain text.
+    /// Functions that may be called, and how the model writes calls; with `None` a call is plain text.
     pub tools: Option<(&'static ToolFormat, Rc<Tools>)>,
-    /// Markers of the reasoning, and how the answer begins; `None` leaves the reasoning in the content.
+    /// Markers of the reasoning, and how the answer begins; with `None` the reasoning stays in the content.
     pub reasoning: Option<(ReasoningMarkers, Beginning)>,
-    /// For a model that writes in channels: what the prompt holds of the first message, and whether reasoning stays in the content.
+    /// For a model that writes in channels: the part of the first message that the prompt holds, and whether reasoning stays in the
+    /// content.
     pub channels: Option<(String, bool)>,
 }
 
@@ -24,6 +25,7 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// A reader at the beginning of an answer.
     pub fn new(settings: AnswerSettings) -> Self {
         let parser = match (settings.channels, settings.tools) {
             (Some((prompt, keeps_reasoning)), tools) => {
@@ -55,7 +57,7 @@ impl Answer {
         parts
     }
 
-    /// The rest, once the text is over.
+    /// The rest, after the end of the text.
     pub fn finish(&mut self, end: End) -> Vec<Part> {
         let split = self.reasoning.as_mut().map(ReasoningSplitter::finish).unwrap_or_default();
         let mut parts = reasoning_part(split.reasoning);

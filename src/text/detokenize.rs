@@ -1,7 +1,7 @@
-//! Token ids to text, token by token: what is handed out is final.
+//! Token ids to text, token by token. Text that was returned is final.
 //!
 //! A token may end in the middle of a UTF-8 character, so bytes wait here until their character is complete or can't be
-//! completed any more. Must not know how ids came about or where the text goes.
+//! completed any more. Must not know where ids come from or where the text goes.
 
 use super::tokenizer::{Joining, Tokenizer};
 use crate::error::Result;
@@ -13,13 +13,13 @@ use crate::error::Result;
 pub struct StreamDecoder {
     /// The beginning of a character: at most three bytes.
     pending: Vec<u8>,
-    /// A character to take away from the beginning of the text, and how often.
+    /// A character to remove from the beginning of the text, and how often.
     strip: Option<(char, usize)>,
     /// Set until the first token with text.
     first: bool,
-    /// Control tokens are written out.
+    /// All control tokens are written out.
     control: bool,
-    /// Or these of them.
+    /// Control tokens that are written out even without `control`.
     shown: Vec<u32>,
     /// The last token's bytes if another token follows, and if none does.
     held: Option<(Vec<u8>, Vec<u8>)>,
@@ -28,7 +28,7 @@ pub struct StreamDecoder {
 }
 
 impl StreamDecoder {
-    /// A decoder for ids that stand at the beginning of a text, such as the answer in a chat.
+    /// A decoder for ids at the beginning of a text, such as the answer in a chat.
     pub fn new(tokenizer: &Tokenizer) -> Self {
         let strip = match tokenizer.joining() {
             Joining::Plain { content, n } if n > 0 => Some((content, n)),
@@ -42,7 +42,7 @@ impl StreamDecoder {
         Self::default()
     }
 
-    /// Like [`StreamDecoder::new`], but control tokens are the text that they are written as.
+    /// Like [`StreamDecoder::new`], but control tokens are written out.
     fn with_control(tokenizer: &Tokenizer) -> Self {
         Self { control: true, ..Self::new(tokenizer) }
     }
@@ -88,7 +88,7 @@ impl StreamDecoder {
         Ok(self.take_final())
     }
 
-    /// The rest: a character that stayed incomplete becomes U+FFFD.
+    /// The rest: an incomplete character becomes U+FFFD.
     pub fn finish(&mut self) -> String {
         if let Some((_, last)) = self.held.take() {
             self.pending.extend(last);
@@ -139,7 +139,7 @@ impl StreamDecoder {
 }
 
 impl Tokenizer {
-    /// The text of `ids` as `encode` with `parse_special` reads it: control tokens are written out.
+    /// The text of `ids` in the form that `encode` with `parse_special` reads: control tokens are written out.
     pub fn decode_with_control(&self, ids: &[u32]) -> Result<String> {
         self.decode_by(StreamDecoder::with_control(self), ids)
     }

@@ -1,15 +1,15 @@
-//! What a text must look like, as plain data. The grammar engine that reads it (llguidance) is no part of this crate.
+//! Grammars of answers, as plain data. The grammar engine that reads them (llguidance) is not part of this crate.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A formal language that an answer is held to.
+/// A formal language that an answer must obey.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grammar {
     /// JSON that a schema admits (https://json-schema.org, as far as llguidance implements it), laid out as in [`laid_out`].
     JsonSchema(Value),
-    /// What a regular expression matches as a whole, in the syntax of Rust's crate `regex`.
+    /// Texts that a regular expression matches as a whole, in the syntax of Rust's crate `regex`.
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
@@ -28,15 +28,15 @@ impl Grammar {
         Self::json_schema(json!({"type": "object"}))
     }
 
-    /// How it travels to the grammar engine: `{"regex": "[a-z]+"}`.
+    /// The JSON for the grammar engine: `{"regex": "[a-z]+"}`.
     pub fn to_json(&self) -> String {
         json!(self).to_string()
     }
 }
 
 /// The schema with llguidance's options for white space: a space after each comma and colon and none elsewhere, as Python's `json`
-/// writes and models have read most. Where white space is free, small models lose themselves in it, and what is not free is forced
-/// and costs no step. A schema that has `x-guidance` of its own keeps it.
+/// writes, which models have read most. If white space is free, small models may write it without end; fixed white space is forced
+/// and costs no step. A schema with its own `x-guidance` keeps it.
 pub fn laid_out(schema: Value) -> Value {
     let mut schema = match schema {
         // Everything is allowed.

@@ -1,7 +1,7 @@
 //! Text in, text out: tokenizer, streaming detokenizer, stop strings, chat templates, reasoning, tool calls.
 //!
-//! Runs without a GPU and without a file: what it needs is handed over as plain data. Uses nothing of this crate but the
-//! error type; must not know tensors, models, file formats, requests or the browser, and never asks for the time itself.
+//! Runs without a GPU and without files: callers pass plain data. Uses only the error type of this crate; must not know tensors,
+//! models, file formats, requests or the browser, and has no clock.
 
 pub mod answer;
 pub mod chat;

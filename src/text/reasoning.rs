@@ -1,14 +1,16 @@
-//! What a model thinks before it answers, set apart from the answer: `<think>…</think>` and the like, at the beginning of the answer
-//! or opened by the template already.
+//! Separates the reasoning of a model from its answer: `<think>…</think>` and the like, at the beginning of the answer or already
+//! opened by the template.
 //!
 //! Must not know tokens. White space around the reasoning is dropped, as vLLM's and llama.cpp's clients expect.
 
 use super::tools::markers::{Found, find};
 
-/// The markers of a family.
+/// The markers of a family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasoningMarkers {
+    /// What the reasoning begins with, such as `<think>`.
     pub open: &'static str,
+    /// What it ends with, such as `</think>`.
     pub close: &'static str,
 }
 
@@ -22,19 +24,19 @@ const KNOWN: [ReasoningMarkers; 5] = [
 ];
 
 impl ReasoningMarkers {
-    /// Those of a model, by its chat template.
+    /// The markers that a chat template contains.
     pub fn of_template(source: &str) -> Option<Self> {
         KNOWN.into_iter().find(|markers| source.contains(markers.open) || source.contains(markers.close))
     }
 
-    /// Texts that may be control tokens, which the splitter has to see all the same.
+    /// Texts that may be control tokens and that the splitter must see nevertheless.
     pub fn tokens(self) -> [&'static str; 2] {
         // Gemma 4 opens a channel, and then names it.
         let open = if self.open == "<|channel>thought" { "<|channel>" } else { self.open };
         [open, self.close]
     }
 
-    /// How an answer begins after a prompt. `continued` is the part of the answer that the prompt holds already.
+    /// How an answer begins after a prompt. `continued` is the part of the answer that the prompt already holds.
     pub fn beginning(self, prompt: &str, continued: Option<&str>) -> Beginning {
         let prompt = prompt.trim_end();
         match continued {
@@ -57,14 +59,14 @@ pub enum Beginning {
     Inside,
     /// There is none, or it is over.
     Outside,
-    /// The model opens it, or does not.
+    /// The model decides.
     Undecided,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Undecided,
-    /// Whether something has been handed out.
+    /// Whether some of it was returned.
     Inside {
         begun: bool,
     },
@@ -75,17 +77,17 @@ enum State {
 
 /// Cuts an answer in two as it comes.
 #[derive(Clone, Debug)]
-pub struct ReasoningSplitter {
+pub(super) struct ReasoningSplitter {
     markers: ReasoningMarkers,
     state: State,
-    /// White space that stands before the buffer. It is handed out with what follows it, or dropped.
+    /// White space before the buffer. It is returned with the text after it, or dropped.
     space: String,
     buffer: String,
 }
 
 /// What became certain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Split {
+pub(super) struct Split {
     pub reasoning: String,
     pub answer: String,
 }
@@ -100,7 +102,7 @@ impl ReasoningSplitter {
         Self { markers, state, space: String::new(), buffer: String::new() }
     }
 
-    /// Whether what follows is reasoning, as far as is known.
+    /// Whether the next text is reasoning, as far as is known.
     pub fn is_inside(&self) -> bool {
         matches!(self.state, State::Inside { .. })
     }

@@ -9,32 +9,33 @@ use crate::error::Result;
 /// What became final with a piece of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopProgress {
-    /// Text to hand out: it lies before any stop string.
+    /// Text before any stop string, to be returned.
     pub text: String,
-    /// The stop string that was found. What follows it is dropped, as is every later piece.
+    /// The stop string that was found. Text after it is dropped, as is every later piece.
     pub matched: Option<String>,
 }
 
-/// Looks for stop strings in a stream of text. The one that begins first ends the text, and of those that begin at the
-/// same place the shortest, because it is complete first.
+/// Looks for stop strings in a stream of text. The one that begins first ends the text; of several that begin at the same
+/// place, the shortest does, because it is complete first.
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
     finder: Option<AhoCorasick>,
     /// Text that could be the beginning of a stop string.
     held: String,
-    /// Bytes of it that no stop string may end in.
+    /// Bytes of `held` in which no stop string may end.
     exempt: usize,
     stopped: bool,
 }
 
 impl StopStrings {
+    /// `Code::InvalidRequest` if a string is empty.
     pub fn new(stops: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
         let stops: Vec<String> = stops.into_iter().map(Into::into).collect();
         if stops.iter().any(String::is_empty) {
             bail!(InvalidRequest, "a stop string is empty, wanted at least one character");
         }
-        // Shortest first: leftmost-first takes the earlier pattern among those that begin at the same place.
+        // Shortest first: of patterns that begin at the same place, leftmost-first takes the earlier in the list.
         let mut by_length = stops;
         by_length.sort_by_key(String::len);
         let finder = if by_length.is_empty() {
@@ -46,7 +47,7 @@ impl StopStrings {
         Ok(Self { stops: by_length, finder, held: String::new(), exempt: 0, stopped: false })
     }
 
-    /// Takes the next piece and gives the text that can't be part of a stop string any more.
+    /// Takes the next piece. Returns the text that can't be part of a stop string any more.
     pub fn push(&mut self, piece: &str) -> StopProgress {
         if self.stopped {
             return StopProgress::default();
@@ -58,7 +59,7 @@ impl StopStrings {
         self.decide()
     }
 
-    /// Takes the next piece, in which no stop string may end: one that does is text. It may begin here and end in a later piece.
+    /// Takes a piece in which no stop string may end; one that does is text. A stop string may begin here and end in a later piece.
     pub fn push_exempt(&mut self, piece: &str) -> StopProgress {
         if self.stopped || self.finder.is_none() {
             return self.push(piece);
@@ -87,7 +88,7 @@ impl StopStrings {
         }
     }
 
-    /// The end of the stream: text that was held back is handed out, unless it holds a whole stop string that waited for a longer one.
+    /// The end of the stream. Returns the text that was held back, unless it holds a whole stop string that waited for a longer one.
     pub fn finish(&mut self) -> StopProgress {
         if self.stopped {
             return StopProgress::default();
@@ -104,7 +105,7 @@ impl StopStrings {
         }
     }
 
-    /// The first stop string in the held text that may end where it does: where it begins, and which it is.
+    /// The first stop string in the held text whose end is allowed: where it begins, and its index.
     fn first(&self) -> Option<(usize, usize)> {
         let mut across = (0..self.exempt).filter(|&start| self.held.is_char_boundary(start));
         let across = across.find_map(|start| {

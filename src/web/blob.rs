@@ -1,4 +1,4 @@
-//! Reads a Blob or File by slices. Nothing of it enters the wasm heap besides what `read` returns.
+//! Reads a Blob or File by slices. Only the results of `read` enter the wasm heap.
 
 use js_sys::{Reflect, Uint8Array};
 use wasm_bindgen::JsValue;
@@ -23,13 +23,13 @@ pub struct BlobSource {
 
 impl BlobSource {
     pub fn new(blob: Blob, signal: Option<AbortSignal>) -> Self {
-        // A File has a name, a plain Blob has none.
+        // A File has a name, other Blobs have none.
         let name = Reflect::get(&blob, &JsValue::from_str("name")).ok().and_then(|name| name.as_string());
         let size = blob.size() as u64;
         Self { blob, name: name.unwrap_or_else(|| "Blob".to_owned()), size, signal }
     }
 
-    /// The bytes of a range that lies in the Blob, as JavaScript has them.
+    /// The bytes of a range of the Blob, in JavaScript's memory.
     async fn slice(&self, offset: u64, length: u64) -> Result<Uint8Array> {
         check_abort(self.signal.as_ref(), &self.name)?;
         let failed = |value: JsValue| self.failed(offset, length, &value);

@@ -21,12 +21,12 @@ pub fn to_js<T: Serialize + ?Sized>(value: &T) -> Result<JsValue, JsValue> {
     value.serialize(&serializer).map_err(|error| js_error(Error::new(Code::Internal, error.to_string())))
 }
 
-/// A value of a caller, whose mistakes are `invalid_request`.
+/// A value from a caller. Mistakes in it are `invalid_request`.
 pub fn from_js<T: DeserializeOwned>(what: &str, value: JsValue) -> Result<T> {
     serde_wasm_bindgen::from_value(value).map_err(|error| err!(InvalidRequest, "{what}: {error}"))
 }
 
-/// A JSON value by JavaScript's own serialisation, so that what JSON can't hold is left out as users know it.
+/// A JSON value by `JSON.stringify`, which leaves out values that JSON can't hold.
 pub fn json_from_js(what: &str, value: &JsValue) -> Result<serde_json::Value> {
     let text = js_sys::JSON::stringify(value)
         .ok()

@@ -1,4 +1,4 @@
-//! The engine's face in JavaScript.
+//! The engine's bindings for JavaScript.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -32,12 +32,12 @@ impl WasmEngine {
         to_js(self.engine()?.info())
     }
 
-    /// What autotuning found that the option `tunings` did not say, to be handed to the next load.
+    /// New results of autotuning, for the option `tunings` of the next load.
     pub fn tunings(&self) -> Result<Option<String>, JsValue> {
         Ok(self.engine()?.tunings().map(str::to_owned))
     }
 
-    /// Resolves when the request was accepted: a grammar in it is compiled.
+    /// Resolves when the request is accepted and its grammar is compiled.
     pub async fn chat(&self, request: JsValue, logits_processor: Option<Function>) -> Result<WasmGeneration, JsValue> {
         let start = || self.get()?.chat(ChatRequest::parse(json_from_js("the chat request", &request)?)?);
         accepted(processed(start(), logits_processor)).await.map_err(js_error)
@@ -53,7 +53,7 @@ impl WasmEngine {
         accepted(processed(start(), logits_processor)).await.map_err(js_error)
     }
 
-    /// Vectors for texts: `{values, dimensions, usage}`, the vectors of all inputs one after the other.
+    /// Embeddings of texts: `{values, dimensions, usage}`, with the vectors of all inputs in order.
     pub async fn embed(&self, request: JsValue) -> Result<JsValue, JsValue> {
         let parse = || EmbeddingRequest::parse(json_from_js("the embedding request", &request)?);
         let request = parse().map_err(js_error)?;
@@ -139,10 +139,10 @@ fn processed(generation: Result<Generation>, logits_processor: Option<Function>)
     }
 }
 
-/// The options of `load` and `inspect`, and the signal to stop by.
+/// The options of `load` and `inspect`, and the abort signal.
 fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
-    // The signal, the draft model's source and the grammars are objects of the browser, and the tunings are not the caller's; the rest is
-    // data.
+    // The signal, the draft model's source and the grammars are objects of the browser, and the tunings are not from the caller; the rest
+    // is data.
     let signal = js_sys::Reflect::get(&options, &"signal".into()).ok();
     let signal = signal.and_then(|signal| signal.dyn_into::<AbortSignal>().ok());
     let tunings = js_sys::Reflect::get(&options, &"tunings".into()).ok().and_then(|tunings| tunings.as_string());
@@ -157,7 +157,7 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
     Ok((options, signal))
 }
 
-/// Reads the headers of a model: what it is and what it takes to run it.
+/// Reads the headers of a model: its properties and the memory to run it.
 #[wasm_bindgen(js_name = inspectModel)]
 pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue, JsValue> {
     let inspect = async {
@@ -193,7 +193,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         }
         Ok(())
     };
-    // Both models are one load: their bytes add up, and only the last is the end.
+    // Both models are one load: their bytes are added, and only the end of the second is the end.
     let mut own_bytes = 0;
     let mut progress = |progress: Progress| {
         let phase = match progress.phase {
@@ -224,17 +224,17 @@ async fn accepted(generation: Result<Generation>) -> Result<WasmGeneration> {
     Ok(WasmGeneration::new(generation))
 }
 
-/// A shallow copy without the fields that are not the caller's data.
+/// A shallow copy without the fields that are not data of the caller.
 fn without_objects(options: &JsValue) -> JsValue {
     let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
     for name in ["signal", "draft", "grammars", "tunings"] {
-        // A field that is not there is deleted as well.
+        // Deleting a missing field does nothing.
         let _ = js_sys::Reflect::delete_property(&copy, &name.into());
     }
     copy.into()
 }
 
-/// A generation under way. `cancel` may be called while `next` is pending; it ends with the chunk after it.
+/// A running generation. `cancel` may be called while `next` is pending; the generation ends with the next chunk.
 #[wasm_bindgen]
 pub struct WasmGeneration {
     /// Taken out while `next` is pending.
@@ -275,7 +275,7 @@ impl WasmGeneration {
     }
 }
 
-/// A tensor on the GPU until it is read.
+/// A tensor on the GPU, until it is read.
 #[wasm_bindgen]
 pub struct WasmTensor {
     tensor: RefCell<Option<Rc<EngineTensor>>>,

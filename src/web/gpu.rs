@@ -1,6 +1,6 @@
-//! A GPU device's face in JavaScript. Tensors and kernels are numbers there: `pkg-template/src/gpu` gives them classes.
+//! A GPU device's bindings for JavaScript. Tensors and kernels are numbers there: `pkg-template/src/gpu` has classes for them.
 //!
-//! What is asynchronous records its commands before it returns the promise, so that calls take effect in program order.
+//! Asynchronous calls record their commands before they return the promise, so that calls take effect in program order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::tensor::{Context, DType, Desc, Shape, ShapeCache, Tensor, ops};
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Options {
-    /// The GPUDevice is an application's.
+    /// The GPUDevice belongs to the application.
     shared: bool,
     debug: bool,
     caches: Caches,
@@ -38,7 +38,7 @@ struct Caches {
     staging: Option<usize>,
 }
 
-/// What JavaScript is told of a tensor.
+/// The description of a tensor for JavaScript.
 #[derive(Serialize)]
 struct TensorInfo<'a> {
     shape: &'a [usize],
@@ -55,7 +55,7 @@ struct MemoryStats {
     peak_bytes: u64,
 }
 
-/// How JavaScript names a binding.
+/// The description of a binding from JavaScript.
 #[derive(Clone, Copy)]
 enum Kind {
     Read,
@@ -115,7 +115,7 @@ impl WasmGpu {
         adopt.await.map_err(js_error)
     }
 
-    /// The number of a shape, as long as it is kept.
+    /// The number of a shape. It is valid while the shape is kept.
     pub fn shape(&self, dims: &[u32]) -> Result<u32, JsValue> {
         let dims: Vec<usize> = dims.iter().map(|dim| *dim as usize).collect();
         self.registry.shapes.borrow_mut().intern(&dims).map_err(js_error)
@@ -303,7 +303,7 @@ impl Registry {
         Ok(tensor)
     }
 
-    /// Small writes pass through the wasm heap, to be staged; of larger ones the bytes never do.
+    /// Small writes go through the wasm heap, to be staged; the bytes of larger ones never do.
     fn write(&self, tensor: &Tensor, first: usize, bytes: Uint8Array) -> Result<()> {
         let (length, elements) = (bytes.length() as usize, tensor.shape().elements());
         if !length.is_multiple_of(4) || first.checked_add(length / 4).is_none_or(|end| end > elements) {
@@ -319,13 +319,13 @@ impl Registry {
     fn fill(&self, shape: u32, dtype: &str, value: u32) -> Result<u32> {
         let desc = self.desc(shape, dtype)?;
         let tensor = match desc.dtype {
-            // All bits of zero are zero, whatever the dtype.
+            // Zero has zero bits in all dtypes.
             _ if value == 0 => {
                 let zeros = self.context.run1(&ops::Fill { shape: desc.shape, value: 0.0 }, &[])?;
                 self.context.tensor_from_buffer(desc, zeros.slice().buffer)?
             }
             DType::F32 => self.context.run1(&ops::Fill { shape: desc.shape, value: value as f32 }, &[])?,
-            // The kernel's number is an f32, and a small whole number's bits would be a denormal one, which GPUs may flush.
+            // The kernel's number is an f32. The bits of a small integer would be a denormal, which GPUs may flush to zero.
             _ => {
                 const PIECE: usize = 1 << 18;
                 let tensor = self.context.empty(desc, "tensor")?;
@@ -416,7 +416,7 @@ impl Registry {
     pub fn sync(&self) -> Promise {
         let device = self.context.device().clone();
         let mut sync = Box::pin(async move { device.sync().await });
-        // A promise's work begins after the call has returned; the first part must not be late.
+        // A promise's work begins after the call has returned, but the submit must happen at once.
         let at_once = (&mut sync).now_or_never();
         future_to_promise(async move {
             let result = match at_once {
@@ -451,7 +451,7 @@ impl Kernel {
                 _ => bail!(InvalidRequest, "{label}: a binding is read, read_write or uniform, not {kind}"),
             })
             .collect::<Result<Vec<Kind>>>()?;
-        // At the end, so that the numbers of the caller's lines stay.
+        // At the end, so that line numbers of the caller's text stay the same.
         let wgsl = format!(
             "{wgsl}\nconst WORKGROUP_X: u32 = {x}u;\nconst WORKGROUP_Y: u32 = {y}u;\nconst WORKGROUP_Z: u32 = {z}u;\n"
         );
@@ -467,10 +467,10 @@ pub(super) fn describe(desc: Desc) -> Result<JsValue, JsValue> {
     to_js(&TensorInfo { shape: desc.shape.dims(), dtype: desc.dtype.name() })
 }
 
-/// What a promise of one value resolves to, of a promise of an array with that one value.
+/// The single value of an array to which a promise resolves.
 pub(super) fn only(values: JsValue) -> Result<JsValue, Error> {
     match values.dyn_ref::<Array>().map(|values| values.get(0)) {
         Some(value) if !value.is_undefined() => Ok(value),
-        _ => bail!(Internal, "a read-back gave nothing"),
+        _ => bail!(Internal, "a read-back returned nothing"),
     }
 }

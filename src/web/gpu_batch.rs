@@ -1,4 +1,4 @@
-//! A batch's face in JavaScript: names of operations become ops.
+//! A batch's bindings for JavaScript: names of operations become ops.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -97,7 +97,7 @@ impl WasmBatch {
         describe(self.with(|batch| batch.desc(buffer))?)
     }
 
-    /// Submits at once; the promise is for the end of the work.
+    /// Submits at once; the promise resolves at the end of the work.
     pub fn execute(&self) -> Result<Promise, JsValue> {
         self.with(Batch::execute)?;
         Ok(self.registry.sync())

@@ -1,5 +1,5 @@
-//! The grammar engine as a page has it: a second wasm, which `pkg-template/src/grammar.ts` loads when it is first asked for. Its
-//! objects are called through JavaScript; what they throw as a string is a fault of the grammar, anything else is one of theirs.
+//! The grammar engine in a page: a second wasm, which `pkg-template/src/grammar.ts` loads on first use. Its objects are called through
+//! JavaScript. If they throw a string, it is an error of the grammar; anything else is a fault of the engine.
 
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ type JsTokenize = dyn Fn(String) -> Uint32Array;
 
 struct Compiler {
     grammars: JsGrammars,
-    /// What `grammars` calls.
+    /// The callbacks of `grammars`.
     _tokenize: Closure<JsTokenize>,
 }
 
@@ -129,7 +129,7 @@ fn followed(thrown: JsValue) -> Error {
     error_of(thrown, Code::InvalidRequest).context("the grammar can't be followed any further")
 }
 
-/// A string is what the grammar engine says; an error with a code is one of the package's own.
+/// A string is an error of the grammar engine; an error with a code is from the package.
 fn error_of(thrown: JsValue, code: Code) -> Error {
     if let Some(reason) = thrown.as_string() {
         return Error::new(code, reason);
@@ -139,7 +139,7 @@ fn error_of(thrown: JsValue, code: Code) -> Error {
         Some(code) => Error::new(*code, js_message(&thrown)),
         None => err!(
             Internal,
-            "the grammar engine stopped: {}; load the model again without it, or the page anew",
+            "the grammar engine stopped: {}; load the model again without it, or reload the page",
             js_message(&thrown)
         ),
     }

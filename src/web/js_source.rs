@@ -1,4 +1,4 @@
-//! A source of the application's own: an object with `size` and `read(offset, length)`.
+//! A source of the application: an object with `size` and `read(offset, length)`.
 
 use js_sys::{ArrayBuffer, Function, Promise, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
@@ -33,14 +33,14 @@ impl JsSource {
                 "{name}: wanted a Blob, or an object with a number size and a function read(offset, length)"
             );
         };
-        // Above this, numbers of JavaScript skip.
+        // Above this, JavaScript's numbers have gaps.
         if !(0.0..=9007199254740991.0).contains(&size) || size.fract() != 0.0 {
             bail!(InvalidRequest, "{name}: its size is {size}, wanted a whole number of bytes");
         }
         Ok(Self { name: name.to_owned(), object, read, size: size as u64, signal })
     }
 
-    /// Starts reading; the promise is for a `Uint8Array` or an `ArrayBuffer`.
+    /// Starts reading; the promise resolves to a `Uint8Array` or an `ArrayBuffer`.
     fn start(&self, offset: u64, length: u64) -> Result<Promise> {
         check_abort(self.signal.as_ref(), &self.name)?;
         let (offset, length) = (js_number(offset).into(), js_number(length).into());
@@ -137,7 +137,7 @@ impl ChunkStream for JsStream<'_> {
 
 impl Drop for JsStream<'_> {
     fn drop(&mut self) {
-        // What fails of a read that nobody waits for is nobody's concern, and no unhandled rejection.
+        // An error of a read that was dropped is ignored, and must not become an unhandled rejection.
         if let Some(read) = self.ahead.take() {
             wasm_bindgen_futures::spawn_local(async move { drop(JsFuture::from(read).await) });
         }

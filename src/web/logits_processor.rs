@@ -27,7 +27,7 @@ impl LogitsProcessor for JsLogitsProcessor {
                 Ok(processed) => Ok(Some(processed.to_vec())),
                 Err(other) => bail!(
                     LogitsProcessor,
-                    "the logits processor gave {}, wanted a Float32Array, or nothing where it changed the one it got",
+                    "the logits processor gave {}, wanted a Float32Array, or nothing if it changed the one it got",
                     other.js_typeof().as_string().unwrap_or_default()
                 ),
             }

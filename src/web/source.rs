@@ -1,5 +1,5 @@
-//! From what the package says a model's source is (`ModelSource` of `pkg-template/src/source.ts`) to a folder and a file of it, and
-//! what the browser's sources share. Converts and reports; knows nothing of formats.
+//! From the package's source of a model (`ModelSource` of `pkg-template/src/source.ts`) to a folder and one of its files, and functions
+//! that the browser's sources share. Converts and reports; knows nothing of formats.
 
 use js_sys::Reflect;
 use wasm_bindgen::{JsCast, JsValue};
@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Opens an object with `kind` and what belongs to it. The signal holds for the opening and for every later read.
+/// Opens an object with `kind` and its fields. The signal applies to the opening and to every later read.
 pub async fn open(source: &JsValue, signal: Option<AbortSignal>) -> Result<(Box<dyn Folder>, Option<String>)> {
     let field = |name: &str| Reflect::get(source, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED);
     let text = |name: &str| match field(name).as_string() {
@@ -38,11 +38,11 @@ pub async fn open(source: &JsValue, signal: Option<AbortSignal>) -> Result<(Box<
             Ok((Box::new(DirectoryHandleFolder::new(field("handle").unchecked_into(), name, signal)), file))
         }
         Some("files") => Ok((Box::new(FilesFolder::new(&field("files"), signal)?), file)),
-        _ => bail!(InvalidRequest, "the source of a model is of no kind that is known"),
+        _ => bail!(InvalidRequest, "the source of a model is of an unknown kind"),
     }
 }
 
-/// What a promise was rejected with, in words.
+/// The message of a promise's rejection.
 pub(super) fn js_message(value: &JsValue) -> String {
     match value.dyn_ref::<js_sys::Error>() {
         Some(error) => format!("{}: {}", String::from(error.name()), String::from(error.message())),
@@ -50,7 +50,7 @@ pub(super) fn js_message(value: &JsValue) -> String {
     }
 }
 
-/// The number of a JavaScript API that takes and gives sizes as doubles; files are far below 2^53 bytes.
+/// A number for a JavaScript API that uses doubles for sizes; files are far below 2^53 bytes.
 pub(super) fn js_number(bytes: u64) -> f64 {
     bytes as f64
 }

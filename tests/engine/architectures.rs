@@ -221,7 +221,7 @@ fn matrices_in_parts_give_the_same() {
                 let options = LoadOptions {
                     device: device.clone(),
                     context_length: Some(16),
-                    plain_ops: !joined,
+                    unfused_ops: !joined,
                     ..Default::default()
                 };
                 let folder = DirectoryFolder::new(golden().join(&model.name));

@@ -59,7 +59,7 @@ fn prompt(length: usize, start: usize) -> Vec<u32> {
 /// Choice i is what a request of its own with the seed + i gives, whether there is a sequence for each, for some, or for one.
 #[test]
 fn each_choice_is_the_answer_to_its_seed() {
-    for (name, plain_ops, kv_cache) in [
+    for (name, unfused_ops, kv_cache) in [
         ("tiny_llama/tied-f16.gguf", false, None),
         ("tiny_qwen2/tied-q8_0.gguf", false, None),
         ("tiny_llama/tied-q8_0.gguf", true, None),
@@ -70,7 +70,7 @@ fn each_choice_is_the_answer_to_its_seed() {
     ] {
         let load = |max_sequences| {
             let max_sequences = Some(max_sequences);
-            load(name, &LoadOptions { max_sequences, plain_ops, kv_cache, ..Default::default() })
+            load(name, &LoadOptions { max_sequences, unfused_ops, kv_cache, ..Default::default() })
         };
         let request = json!({"prompt": prompt(70, 3), "max_tokens": 40, "ignore_eos": true, "temperature": 1.3, "seed": 41,
             "top_p": 0.95, "repetition_penalty": 1.2, "frequency_penalty": 0.3});

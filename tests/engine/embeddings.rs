@@ -273,15 +273,15 @@ fn a_decoder_makes_vectors_only_where_its_files_say_how() {
             names.map(|name| (name.clone(), std::fs::read(path.join(name)).unwrap())).collect();
         let config = format!(r#"{{"pooling_mode_{mode}": true}}"#);
         files.push(("1_Pooling/config.json".to_owned(), config.into_bytes()));
-        for plain_ops in [false, true] {
-            let options = LoadOptions { plain_ops, precision: Some(Precision::Exact), ..LoadOptions::default() };
+        for unfused_ops in [false, true] {
+            let options = LoadOptions { unfused_ops, precision: Some(Precision::Exact), ..LoadOptions::default() };
             let folder = MemoryFolder::new(files.clone());
             let engine = pollster::block_on(Engine::load_from(&folder, None, &options, &mut |_| Ok(()))).unwrap();
             assert!(engine.info().generates && engine.info().embeds);
             let got = embed(&engine, json!({"input": wanted["ids"]})).unwrap();
             let wanted: Vec<Vec<f32>> = serde_json::from_value(wanted[pooling].clone()).unwrap();
             for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
-                check(&format!("{pooling} {n}, plain: {plain_ops}"), got, wanted);
+                check(&format!("{pooling} {n}, unfused: {unfused_ops}"), got, wanted);
             }
             // It generates as before.
             let request = CompletionRequest::parse(json!({"prompt": "Hi", "max_tokens": 3})).unwrap();

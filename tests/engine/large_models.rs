@@ -16,12 +16,12 @@ fn golden(model: &str) -> FileSource {
         .with_chunk_bytes(5003)
 }
 
-fn options(binding: Option<u64>, plain_ops: bool) -> LoadOptions {
+fn options(binding: Option<u64>, unfused_ops: bool) -> LoadOptions {
     LoadOptions {
         device: DeviceOptions { storage_binding: binding, ..Default::default() },
         context_length: Some(64),
         precision: Some(Precision::Exact),
-        plain_ops,
+        unfused_ops,
         ..Default::default()
     }
 }
@@ -50,18 +50,18 @@ fn matrices_of_the_vocabulary_lie_in_parts() {
     for (model, binding) in
         [("tiny_llama/tied-f32", 48 << 10), ("tiny_llama/tied-f16", 30 << 10), ("tiny_llama/untied-q8_0", 22 << 10)]
     {
-        for plain in [false, true] {
-            let whole = load(model, &options(None, plain)).unwrap();
-            let parts = load(model, &options(Some(binding), plain)).unwrap();
+        for unfused in [false, true] {
+            let whole = load(model, &options(None, unfused)).unwrap();
+            let parts = load(model, &options(Some(binding), unfused)).unwrap();
             assert_eq!(parts.info().parameters, whole.info().parameters);
             // Of every part of the vocabulary: the first, the last and what lies between.
             for ids in [&[0, 287 % 263, 150, 160, 261, 32, 96][..], &[200], &[5, 128, 127]] {
                 let (got, wanted) = (logits(&parts, ids), logits(&whole, ids));
                 let worst = got.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                assert!(worst < 1e-5, "{model}, plain {plain}, {ids:?}: {worst}");
+                assert!(worst < 1e-5, "{model}, unfused {unfused}, {ids:?}: {worst}");
             }
             if model.contains("/tied") {
-                assert_eq!(answer(&parts), answer(&whole), "{model}, plain {plain}");
+                assert_eq!(answer(&parts), answer(&whole), "{model}, unfused {unfused}");
             }
         }
     }

@@ -124,9 +124,9 @@ fn greedy_tokens_agree() {
 #[test]
 fn an_f16_cache_is_near_an_f32_one() {
     for (model, format, _) in models() {
-        for plain_ops in [false, true] {
+        for unfused_ops in [false, true] {
             let engine = |kv_cache| {
-                let options = LoadOptions { kv_cache: Some(kv_cache), plain_ops, ..exact() };
+                let options = LoadOptions { kv_cache: Some(kv_cache), unfused_ops, ..exact() };
                 load(golden(format!("{model}-{format}.gguf")), &options).unwrap()
             };
             let (half, full) = (engine(KvFormat::F16), engine(KvFormat::F32));
@@ -411,37 +411,37 @@ fn warm_steps_create_and_write_nothing(engine: &Engine, settings: &Value, choice
     assert_eq!((stats.live_buffers, stats.live_bytes), (before.live_buffers, before.live_bytes));
 }
 
-/// The ops that join others give what these give, for one token and for many, at every position of a long answer.
+/// Fused ops give what unfused ones give, for one token and for many, at every position of a long answer.
 #[test]
-fn joined_and_plain_ops_agree() {
+fn fused_and_unfused_ops_agree() {
     for (model, format, _) in models() {
-        let joined = engine(&format!("{model}-{format}.gguf"));
-        let plain =
-            load(golden(format!("{model}-{format}.gguf")), &LoadOptions { plain_ops: true, ..exact() }).unwrap();
+        let fused = engine(&format!("{model}-{format}.gguf"));
+        let unfused =
+            load(golden(format!("{model}-{format}.gguf")), &LoadOptions { unfused_ops: true, ..exact() }).unwrap();
         for prompt in [vec![1], vec![7, 3, 200, 11]] {
             let request = json!({"prompt": prompt, "max_tokens": 48, "temperature": 0, "ignore_eos": true});
-            let (_, wanted, _) = generate(&plain, request.clone()).unwrap();
-            let (_, tokens, _) = generate(&joined, request).unwrap();
+            let (_, wanted, _) = generate(&unfused, request.clone()).unwrap();
+            let (_, tokens, _) = generate(&fused, request).unwrap();
             assert_eq!(tokens, wanted, "{model} {format} after {prompt:?}");
         }
         for prompt in [vec![5], (0..70).map(|i| i * 3 % 200).collect()] {
             let logits = |engine: &Engine| {
                 pollster::block_on(async { engine.forward(&prompt).await?.readback().await }).unwrap()
             };
-            let wanted = logits(&plain);
-            assert!(worst_row(&logits(&joined), &wanted, wanted.len() / prompt.len()) < 1e-5, "{model} {format}");
+            let wanted = logits(&unfused);
+            assert!(worst_row(&logits(&fused), &wanted, wanted.len() / prompt.len()) < 1e-5, "{model} {format}");
         }
         let per_token = |engine: &Engine| {
             let before = engine.stats().dispatches;
             pollster::block_on(engine.forward(&[5])).unwrap();
             engine.stats().dispatches - before
         };
-        let layers = joined.info().layers as u64;
+        let layers = fused.info().layers as u64;
         // Types differ in the model of that name: in the first layer values have one of their own; in the second queries, keys and
         // values, and gate and up, which take four dispatches then.
         let more = if model.ends_with("/mixed") { 1 + 2 + 3 } else { 0 };
-        assert_eq!(per_token(&joined), 5 * layers + 2 + more, "{model} {format}");
-        assert!(per_token(&plain) >= 16 * layers, "{model} {format}");
+        assert_eq!(per_token(&fused), 5 * layers + 2 + more, "{model} {format}");
+        assert!(per_token(&unfused) >= 16 * layers, "{model} {format}");
     }
 }
 

@@ -241,7 +241,7 @@ fn answers_are_the_same_alone_and_beside_others() {
 /// Where the engine has no step of several sequences, they take turns.
 #[test]
 fn answers_are_the_same_in_turns() {
-    let options = LoadOptions { max_sequences: Some(3), plain_ops: true, ..Default::default() };
+    let options = LoadOptions { max_sequences: Some(3), unfused_ops: true, ..Default::default() };
     let engine = load(MODEL, &options);
     let requests = [&drawn()[2..4], &[request(json!({"dry_multiplier": 1.5}))]].concat();
     let wanted: Vec<_> = requests.iter().map(|request| tokens(&engine, request)).collect();

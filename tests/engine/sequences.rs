@@ -93,7 +93,7 @@ fn sampled_answers_are_those_of_each_alone() {
 /// Models whose matrices can't be joined have no step of several sequences: theirs take turns.
 #[test]
 fn what_can_not_decode_together_takes_turns() {
-    let options = LoadOptions { max_sequences: Some(8), plain_ops: true, ..Default::default() };
+    let options = LoadOptions { max_sequences: Some(8), unfused_ops: true, ..Default::default() };
     let engine = load("tiny_llama/tied-q8_0.gguf", &options).unwrap();
     each_gives_what_it_gives_alone(&engine, &requests(|_| json!({"temperature": 0})));
 }

@@ -62,7 +62,7 @@ fn on_the_gpu(context: &Context, from: &'static Format, to: &'static Format, byt
     }
     let rows: Vec<u32> = (0..ROWS as u32).collect();
     let tokens = context.tensor(&HostTensor::u32(&[ROWS], &rows)).unwrap();
-    let values = context.run1(&ops::Embedding { planar: false }, &[&tokens, &weight]).unwrap();
+    let values = context.run1(&ops::Embedding { soa: false }, &[&tokens, &weight]).unwrap();
     pollster::block_on(context.readback(&[&values])).unwrap()[0].to_f32().unwrap()
 }
 

@@ -64,7 +64,7 @@ fn dequantisation_on_the_gpu_is_that_of_gguf_to_the_bit() {
             let Some((blocks, weights)) = golden(format) else { continue };
             let weight = context.tensor(&blocks).unwrap();
             let tokens = context.tensor(&HostTensor::u32(&[ROWS], &[0, 1, 2, 3])).unwrap();
-            let rows = run(&context, &ops::Embedding { planar: false }, &[&tokens, &weight]);
+            let rows = run(&context, &ops::Embedding { soa: false }, &[&tokens, &weight]);
             let different = rows.iter().zip(&weights).position(|(a, b)| a.to_bits() != b.to_bits());
             if let Some(at) = different {
                 panic!("{}: weight {at} is {:e}, wanted {:e}", format.name, rows[at], weights[at]);

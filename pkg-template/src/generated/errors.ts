@@ -6,7 +6,7 @@ export const ERROR_CODES = [
   'webgpu_unavailable',
   /** WebGPU is there, but it offers no adapter. */
   'adapter_unavailable',
-  /** The adapter's limits are too small for what was asked. */
+  /** The adapter's limits are too small for the request. */
   'adapter_limits',
   /** The GPU device was lost; everything in flight is rejected. */
   'device_lost',
@@ -14,7 +14,7 @@ export const ERROR_CODES = [
   'out_of_memory',
   /** A buffer or tensor of one device was used on another. */
   'wrong_device',
-  /** A slice or an index lies outside of what it is taken from. */
+  /** A slice or an index is out of range. */
   'out_of_range',
   /** A shader did not compile. */
   'shader_compilation',
@@ -22,13 +22,13 @@ export const ERROR_CODES = [
   'gpu_validation',
   /** Shapes of tensors don't fit each other or the operation. */
   'shape_mismatch',
-  /** An element type that the operation does not take. */
+  /** An element type that the operation does not support. */
   'dtype_mismatch',
-  /** The file does not begin as a GGUF file does. */
+  /** The file does not begin like a GGUF file. */
   'not_gguf',
-  /** A GGUF version that is not read. */
+  /** A GGUF version that is not supported. */
   'unsupported_gguf_version',
-  /** The file ends before what its header promises. */
+  /** The file is shorter than its header says. */
   'truncated',
   /** The file contradicts itself or its format. */
   'invalid_file',
@@ -40,21 +40,21 @@ export const ERROR_CODES = [
   'missing_tensor',
   /** A metadata key that the architecture needs is not in the file, or has another type. */
   'invalid_metadata',
-  /** The tokenizer of the model is of a kind that is not supported, or is broken. */
+  /** The model's tokenizer is of an unsupported kind, or is broken. */
   'unsupported_tokenizer',
-  /** The draft model's tokens are not the model's. */
+  /** The draft model has other tokens than the model. */
   'vocabulary_mismatch',
   /** The chat template does not compile or failed while rendering. */
   'chat_template',
-  /** The request could not be sent or broke off. */
+  /** The request could not be sent, or its connection broke. */
   'network',
   /** The server answered with an HTTP error status. */
   'http',
-  /** The server wants a right that the caller has not shown: a login, a token, accepted conditions. */
+  /** The server requires a right that the caller lacks: a login, a token, accepted conditions. */
   'access_denied',
   /** There is no such file, repository or revision. */
   'not_found',
-  /** The server does not serve byte ranges. */
+  /** The server does not support byte ranges. */
   'range_not_supported',
   /** Reading a file or Blob failed. */
   'read',
@@ -64,9 +64,9 @@ export const ERROR_CODES = [
   'invalid_request',
   /** The prompt does not fit the context. */
   'context_length_exceeded',
-  /** Logits or weights hold NaN or infinity where a number is needed. */
+  /** Logits or weights hold NaN or infinity where a finite number is needed. */
   'numerical_error',
-  /** A logits processor threw (`cause` is what it threw), or gave something else than logits. */
+  /** A logits processor threw (`cause` is what it threw), or did not return logits. */
   'logits_processor',
   /** The WebAssembly file could not be fetched or compiled. */
   'wasm_unavailable',

@@ -51,7 +51,7 @@ export interface LoadOptions {
 /** When variants of kernels are compared. */
 export type Autotune = 'auto' | 'always' | 'off';
 
-/** Which adapter to take where there are several. */
+/** Which adapter to take if there are several. */
 export type PowerPreference = 'low-power' | 'high-performance';
 
 /** How exact the activations are. */
@@ -141,11 +141,13 @@ export interface DraftInfo {
 /** What autotuning did. */
 export interface AutotuneInfo {
   state: AutotuneState;
+  /** The kernels with variants, measured or from the stored choices. */
   kernels: Tuned[];
   /** Kernels that are not tuned yet. */
   left: number;
   /** Why kernels could not be measured; they run as they do without tuning. */
   failed: string[];
+  /** The time that it took, in milliseconds. */
   milliseconds: number;
 }
 
@@ -157,22 +159,23 @@ export type AutotuneState = 'off' | 'software' | 'done' | 'partial';
 
 /** A kernel of a model and what was found for it. */
 export interface Tuned {
+  /** The op's name. */
   op: string;
   /** Rows and columns of the weight and a further number; for attention heads, key-value heads and their length. */
   sizes: [number, number, number];
-  /** Of the weight, where there is one. */
+  /** The weight's format; `None` without a weight. */
   format: string | null;
   /** Not measured by this load. */
   from_cache: boolean;
-  /** What runs; null for the default. */
+  /** The variant that runs; null for the default. */
   variant: string | null;
-  /** Microseconds of one dispatch of the default; 0 where nothing could be measured. */
+  /** Microseconds of one dispatch of the default; 0 if nothing could be measured. */
   default_us: number;
-  /** Microseconds of one dispatch of what runs; 0 where nothing could be measured. */
+  /** Microseconds of one dispatch of the variant that runs; 0 if nothing could be measured. */
   us: number;
   /** Variants that the default was compared with. */
   candidates: number;
-  /** Of these, those that were thrown away because they gave another result or did not compile. */
+  /** Of these, those that were discarded because they gave another result or did not compile. */
   rejected: number;
 }
 
@@ -186,11 +189,11 @@ export interface AdapterInfo {
   device: string;
   /** The adapter's name for people; empty in most browsers. */
   description: string;
-  /** True where the adapter runs in software. */
+  /** True if the adapter runs in software. */
   is_fallback: boolean;
   /** The optional features that are switched on. */
   features: string[];
-  /** Products of small matrices that a subgroup computes at once, where the browser tells of them. They are not used yet. */
+  /** Matrix products that one subgroup can compute, if the browser lists them. No kernel uses them yet. */
   subgroup_matrices: SubgroupMatrix[];
 }
 
@@ -255,11 +258,11 @@ export interface AdapterLimits {
   device: string;
   /** The adapter's name for people; empty in most browsers. */
   description: string;
-  /** True where the adapter runs in software. */
+  /** True if the adapter runs in software. */
   is_fallback: boolean;
   /** The optional features that are switched on. */
   features: string[];
-  /** Products of small matrices that a subgroup computes at once, where the browser tells of them. They are not used yet. */
+  /** Matrix products that one subgroup can compute, if the browser lists them. No kernel uses them yet. */
   subgroup_matrices: SubgroupMatrix[];
 }
 

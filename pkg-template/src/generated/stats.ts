@@ -10,15 +10,15 @@ export interface Stats {
   encoders: number;
   /** Submits to the queue. */
   submits: number;
-  /** Waits for the GPU that were asked for by `sync()`. */
+  /** Calls of `sync()`. */
   syncs: number;
-  /** Of these, those that had nothing to wait for or only had to wait for a read-back. */
+  /** Of these, those that waited for nothing or only for a read-back. */
   syncs_without_wait: number;
   /** Mappings of staging buffers for reading. */
   maps: number;
-  /** Uniform buffers written, which happens only when a content is not in the cache. */
+  /** Uniform buffers written, which happens only if a content is not in the cache. */
   uniform_writes: number;
-  /** Small writes that were encoded as copies instead of forcing a submit. */
+  /** Small writes encoded as copies, which force no submit. */
   staged_writes: number;
   /** GPU buffers that were made, of any kind. */
   buffers_created: number;
@@ -38,7 +38,7 @@ export interface Stats {
   bytes_read_back: number;
   /** Buffers that were freed while submitted work could still use them. */
   deferred_frees: number;
-  /** The submits again, by their reason. */
+  /** The same submits, by their reason. */
   flushes: Flushes;
   /** Bytes in GPU buffers that are alive or kept for reuse. */
   live_bytes: number;
@@ -60,7 +60,7 @@ export interface Stats {
   pipelines: CacheStats;
 }
 
-/** Submits by what made them necessary. */
+/** Submits by their reason. */
 export interface Flushes {
   /** `sync()` was called. */
   sync: number;
@@ -70,9 +70,9 @@ export interface Flushes {
   explicit: number;
   /** A large write had to come after recorded commands. */
   write: number;
-  /** As many small writes as are staged at once were recorded. */
+  /** The ring of staged writes was full. */
   pending_writes: number;
-  /** As many dispatches as `maxBatchSize` allows were recorded. */
+  /** `maxBatchSize` dispatches were recorded. */
   batch_limit: number;
   /** Debug mode submits each dispatch by itself. */
   debug: number;
@@ -86,7 +86,7 @@ export interface CacheStats {
   hits: number;
   /** Look-ups that found none. */
   misses: number;
-  /** Entries that had to go for others. */
+  /** Entries dropped to make room for others. */
   evictions: number;
   /** Entries now. */
   entries: number;
@@ -96,13 +96,13 @@ export interface CacheStats {
 
 /** GPU time of one kernel. */
 export interface KernelTime {
-  /** How often it ran. */
+  /** The number of its dispatches. */
   dispatches: number;
-  /** What all of these took. */
+  /** The time of all of them together. */
   nanoseconds: number;
   /**
-   * Bytes of the tensors that were bound for reading only, summed over the dispatches. A kernel that reads all of its input reads this
-   * much, such as a mat-vec its weights; one that picks rows reads less.
+   * Bytes of the tensors bound for reading only, summed over the dispatches. A kernel that reads its whole input, such as a
+   * mat-vec, reads this much; a kernel that picks rows reads less.
    */
   read_bytes: number;
 }
@@ -111,13 +111,13 @@ export interface KernelTime {
 export interface KernelUse {
   /** The kernel's name. */
   label: string;
-  /** How often it ran. */
+  /** The number of its dispatches. */
   dispatches: number;
-  /** What all of these took. */
+  /** The time of all of them together. */
   nanoseconds: number;
   /**
-   * Bytes of the tensors that were bound for reading only, summed over the dispatches. A kernel that reads all of its input reads this
-   * much, such as a mat-vec its weights; one that picks rows reads less.
+   * Bytes of the tensors bound for reading only, summed over the dispatches. A kernel that reads its whole input, such as a
+   * mat-vec, reads this much; a kernel that picks rows reads less.
    */
   read_bytes: number;
 }

@@ -1,5 +1,5 @@
 // state = decay · state + (1 − decay) · x and then x += state, column by column, of token after token.
-struct Params { tokens: u32, columns: u32, own_sequences: u32, planar: u32 }
+struct Params { tokens: u32, columns: u32, own_sequences: u32, soa: u32 }
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> position: array<u32>;
@@ -10,7 +10,7 @@ const DECAY = 0.75;
 
 fn place(column: u32) -> u32 {
     let blocks = params.columns / 32u;
-    return select(column, ((column % 32u) / 4u * blocks + column / 32u) * 4u + column % 4u, params.planar == 1u);
+    return select(column, ((column % 32u) / 4u * blocks + column / 32u) * 4u + column % 4u, params.soa == 1u);
 }
 
 @compute @workgroup_size(64)

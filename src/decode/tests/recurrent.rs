@@ -13,7 +13,7 @@ const COLUMNS: usize = 64;
 
 /// Inputs: x [n, COLUMNS] (changed), position [4] or [n, 4], averages [COLUMNS] or [sequences, COLUMNS] (changed).
 struct Ema {
-    planar: bool,
+    soa: bool,
 }
 
 impl Op for Ema {
@@ -37,7 +37,7 @@ impl Op for Ema {
             template: include_str!("ema.wgsl"),
             modules: &[],
             defines: vec![],
-            params: vec![tokens as u32, columns as u32, own_sequences.into(), self.planar.into()],
+            params: vec![tokens as u32, columns as u32, own_sequences.into(), self.soa.into()],
             grid: [columns.div_ceil(64) as u32, 1, 1],
         })
     }
@@ -49,12 +49,12 @@ impl RecurrentLayer for Ema {
     }
 
     fn run(&self, context: &Context, x: &Tensor, soa: bool, position: &Tensor, state: &Tensor) -> Result<()> {
-        context.run(&Ema { planar: soa }, &[x, position, state]).map(|_| ())
+        context.run(&Ema { soa: soa }, &[x, position, state]).map(|_| ())
     }
 }
 
 pub(super) fn recurrent_of(max_sequences: usize) -> Rc<Decoder> {
-    let layer = || Box::new(Ema { planar: false });
+    let layer = || Box::new(Ema { soa: false });
     tiny_with(max_sequences, KvFormat::F32, |transformer| {
         assert_eq!(transformer.config().n_embd, COLUMNS);
         transformer.with_recurrent(0, layer()).with_recurrent(1, layer())

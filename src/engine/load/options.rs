@@ -72,7 +72,7 @@ pub struct LoadOptions {
     pub utc_offset_seconds: i64,
     /// Run one op at a time, to compare with the ops that join several.
     #[serde(skip)]
-    pub plain_ops: bool,
+    pub unfused_ops: bool,
     /// What else a device is asked for; the two options above are stronger.
     #[serde(skip)]
     pub device: DeviceOptions,
@@ -110,7 +110,7 @@ pub(super) fn layout(options: &LoadOptions) -> Result<Layout> {
             None => bail!(InvalidRequest, "quantize is {name:?}, wanted {}", TARGETS.join(" or ")),
         },
     };
-    Ok(Layout { join: !options.plain_ops, quantize })
+    Ok(Layout { join: !options.unfused_ops, quantize })
 }
 
 /// Tokens that the model is to hold.
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((device.power_preference, device.force_fallback_adapter), (PowerPreference::LowPower, true));
         let device = read(json!({})).unwrap().device();
         assert_eq!((device.power_preference, device.force_fallback_adapter), (PowerPreference::HighPerformance, false));
-        for unknown in [json!({"context_length": 64}), json!({"tunings": "…"}), json!({"plainOps": true})] {
+        for unknown in [json!({"context_length": 64}), json!({"tunings": "…"}), json!({"unfusedOps": true})] {
             assert!(read(unknown).is_err());
         }
     }

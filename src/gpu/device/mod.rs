@@ -1,4 +1,4 @@
-//! The device: the parts of the runtime put together, behind one handle. The parts know nothing of it.
+//! The device: one handle for all parts of the runtime. The parts don't know it.
 
 #[cfg(target_arch = "wasm32")]
 mod browser;
@@ -90,7 +90,7 @@ impl Device {
         recorder.pipelines.reset_stats();
     }
 
-    /// Frees memory that waits for reuse until it is no more than `bytes`.
+    /// Frees memory that waits for reuse until at most `bytes` are left.
     pub fn trim_to(&self, bytes: u64) {
         self.0.pool.shrink(bytes);
     }
@@ -154,29 +154,29 @@ impl Device {
         self.0.recorder.write(buffer, offset, bytes)
     }
 
-    /// Submits what was recorded: one encoder, one submit, and one pass where no copy stands between dispatches.
+    /// Submits what was recorded: one encoder, one submit, and one pass between copies.
     pub fn flush(&self) {
         self.0.recorder.flush(FlushReason::Explicit);
     }
 
-    /// Runs `step` only for what it does besides: nothing of it is recorded, compiled or given memory.
+    /// Runs `step` without recording, compiling or allocating anything, for its other effects.
     pub fn rehearse<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
         self.0.recorder.trace(step).map(|_| ())
     }
 
-    /// All that `step` would have the GPU do, as text that two steps share if they do the same. Nothing of it runs.
+    /// What `step` would run on the GPU, as text. Two steps that do the same have the same text. Nothing runs.
     pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<String> {
         self.0.recorder.transcript(step)
     }
 
-    /// Runs `step` only to learn what pipelines it needs, and compiles those. Nothing runs on the GPU; what the step writes
-    /// or reads is left out.
+    /// Runs `step` to find the pipelines that it needs, and compiles them. Nothing runs on the GPU: the step's writes and
+    /// reads are left out.
     pub async fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
         self.0.recorder.prepare(step).await
     }
 
-    /// Prepares `step` and records it to be replayed, besides recording it once to run. The tensors that it makes lie in an
-    /// arena, in which they share bytes as far as their lifetimes allow. The step must do the same each time it is called.
+    /// Prepares `step`, records it once to run, and keeps the recording for replays. Its tensors lie in an arena, where tensors
+    /// that never live at the same time share bytes. The step must do the same each time it is called.
     pub async fn capture<T>(&self, step: impl Fn() -> Result<T>) -> Result<(T, Recording)> {
         self.0.recorder.capture(step).await
     }
@@ -187,7 +187,7 @@ impl Device {
     }
 
     /// Starts reading these slices: one staging buffer, one submit together with all that was recorded, one map. Offsets
-    /// must be multiples of 4; lengths may be anything.
+    /// must be multiples of 4 bytes; lengths may be anything.
     pub fn read(&self, slices: &[BufferSlice]) -> Result<Readback> {
         Readback::start(&self.0.recorder, &self.0.staging, slices)
     }

@@ -20,9 +20,9 @@ impl Device {
         Ok(())
     }
 
-    /// How long chains of dispatches take, each recorded by one call of `record` with its number. By timestamps of the GPU where
-    /// the adapter has them, which browsers round to tenths of a millisecond; else by the clock, from before a chain is recorded
-    /// until the wait for it ends, which is some milliseconds too long. A time of zero says that nothing was measured.
+    /// How long chains of dispatches take. `record` is called once for each chain, with its number. If the adapter has
+    /// timestamps, they are used; browsers round them to tenths of a millisecond. Otherwise the clock is used, from before the
+    /// chain is recorded until the wait for it ends, which is a few milliseconds too long. Zero means not measured.
     pub async fn time_chains(
         &self,
         chains: usize,
@@ -67,7 +67,7 @@ impl Device {
         let submits = self.read(&slices)?.bytes().await?;
         let times = |bytes: Vec<u8>| {
             let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
-            // Some drivers let the clock jump back; such a pair says nothing.
+            // On some drivers the clock jumps back; such a pair counts as zero.
             ticks.chunks_exact(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 * period) as u64).collect()
         };
         Ok(submits.into_iter().map(times).collect())
@@ -90,7 +90,7 @@ impl Device {
     pub async fn kernel_uses(&self) -> Result<Vec<KernelUse>> {
         let profiler = self.profiler();
         self.parts().recorder.flush(FlushReason::Readback);
-        // The read-back itself is not to be timed.
+        // The read-back itself is not timed.
         let timing = profiler.timing.take();
         let pending = profiler.replace_pending(Vec::new());
         let read = self.read_timestamps(&pending).await;

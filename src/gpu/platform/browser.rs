@@ -22,7 +22,7 @@ fn get(object: &JsValue, key: &str) -> JsValue {
 }
 
 fn set(object: &JsValue, key: &str, value: &JsValue) {
-    // Setting a property fails only on frozen objects; callers check what came of it.
+    // Setting a property fails only on frozen objects; callers check the result.
     let _ = Reflect::set(object, &key.into(), value);
 }
 
@@ -59,8 +59,8 @@ const LIMITS: [&str; 9] = [
 
 const FEATURES: [&str; 3] = ["shader-f16", "subgroups", "timestamp-query"];
 
-/// Products of matrices in subgroups (Dawn, docs/dawn/features/subgroup_matrix.md). Only looked for: there is no kernel for them,
-/// and a feature that is an experiment is not asked for in vain.
+/// Products of matrices in subgroups (Dawn, docs/dawn/features/subgroup_matrix.md). Only reported: no kernel uses them,
+/// and an experimental feature is not requested without use.
 const SUBGROUP_MATRIX: &str = "chromium-experimental-subgroup-matrix";
 
 pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
@@ -237,7 +237,7 @@ pub fn take_in_buffer(device: &wgpu::Device, raw: &JsValue, label: &str) -> Resu
     // The bits of GPUBufferUsage are wgpu's.
     let usage = wgpu::BufferUsages::from_bits_truncate(usage as u32);
     if !usage.contains(wgpu::BufferUsages::STORAGE) {
-        bail!(InvalidRequest, "{label} has not the usage STORAGE, which kernels need");
+        bail!(InvalidRequest, "{label} lacks the usage STORAGE, which kernels need");
     }
     let size = size as u64;
     if size == 0 || !size.is_multiple_of(4) {
@@ -313,7 +313,7 @@ fn start_compiling(device: &RawDevice, raw: &JsValue, source: &Source) -> Result
     let descriptor = Object::new();
     set(&descriptor, "label", &source.label.as_str().into());
     set(&descriptor, "code", &source.text.as_str().into());
-    // Its error comes again as the pipeline's; here it would count as one of a later call.
+    // The pipeline's promise reports the same error; here it would be taken for a later call's.
     let scope = device.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
     let module = make("createShaderModule", &descriptor);
     drop(scope.pop());
@@ -333,7 +333,7 @@ fn start_compiling(device: &RawDevice, raw: &JsValue, source: &Source) -> Result
     }
 }
 
-/// A pipeline layout of the same bindings as wgpu's; WebGPU takes layouts for equal that say the same.
+/// A pipeline layout of the same bindings as wgpu's; WebGPU treats layouts with equal contents as equal.
 fn pipeline_layout(make: &dyn Fn(&str, &Object) -> Result<JsValue>, signature: &Signature) -> Result<JsValue> {
     let entries: Array = signature
         .iter()

@@ -1,4 +1,4 @@
-//! What browsers and native drivers do in different ways: how a device is asked for, and how many pipelines are compiled at once.
+//! What differs between browsers and native drivers: requesting a device, and compiling several pipelines at once.
 
 pub(super) mod probe;
 

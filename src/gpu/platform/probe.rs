@@ -1,5 +1,5 @@
-//! Kernels that sum over a part of a subgroup take invocations with neighbouring indices for neighbouring lanes. Every known
-//! driver does it so, and WGSL does not promise it; so it is tried before it is relied on.
+//! Kernels that sum over a part of a subgroup assume that invocations with neighbouring indices are neighbouring lanes. Every
+//! known driver does this, but WGSL does not promise it, so a probe checks it first.
 
 use futures_channel::oneshot;
 

@@ -1,4 +1,4 @@
-// Where each invocation of a workgroup stands in its subgroup.
+// The lane of each invocation of a workgroup in its subgroup.
 #require subgroups
 
 @group(0) @binding(0) var<storage, read_write> lanes: array<u32>;

@@ -211,7 +211,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// An error where these bytes can't be written.
+    /// An error if these bytes can't be written.
     pub fn check_write(&self, buffer: &Buffer, offset: u64, length: u64) -> Result<()> {
         self.raw.check_usable()?;
         BufferSlice { buffer: buffer.clone(), offset, size: length }.check("write", &self.pool)?;
@@ -219,12 +219,12 @@ impl Recorder {
             bail!(OutOfRange, "a write of {length} bytes at {offset}: both must be multiples of 4");
         }
         if self.is_capturing() {
-            bail!(Internal, "a step that is planned must not write: a replay would not repeat it");
+            bail!(Internal, "a planned step must not write: a replay would not repeat it");
         }
         Ok(())
     }
 
-    /// Whether submits come earlier than flushes ask for them.
+    /// Whether submits happen before a flush asks for them.
     pub fn splits_submits(&self) -> bool {
         self.raw.options.debug || self.raw.options.max_batch > 0
     }
@@ -236,7 +236,7 @@ impl Recorder {
         self.raw.timeline.set_open(true);
     }
 
-    /// Submits early where that was asked for. A capture is kept whole.
+    /// Submits early if the options say so. A capture is kept whole.
     fn submit_early(&self) {
         let options = &self.raw.options;
         if self.is_capturing() {
@@ -249,7 +249,7 @@ impl Recorder {
         }
     }
 
-    /// Submits what was recorded: one encoder, one submit, and one pass where no copy stands between dispatches.
+    /// Submits what was recorded: one encoder, one submit, and one pass between copies.
     pub fn flush(&self, reason: FlushReason) {
         let commands = {
             let mut state = self.state.borrow_mut();

@@ -1,4 +1,4 @@
-//! Steps that are planned: looked at without running them, compiled ahead, captured, and replayed.
+//! Planned steps: traced without running them, compiled ahead, captured, and replayed.
 
 use std::rc::{Rc, Weak};
 
@@ -21,7 +21,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// How many dispatches one replay is.
+    /// The dispatches of one replay.
     pub fn dispatches(&self) -> usize {
         self.commands.iter().filter(|command| command.is_dispatch()).count()
     }
@@ -31,7 +31,7 @@ impl Recording {
         self.arena_bytes
     }
 
-    /// Bytes that they would take if none shared its bytes with others.
+    /// Bytes that they would take without sharing.
     pub fn arena_bytes_without_reuse(&self) -> u64 {
         self.arena_bytes_without_reuse
     }
@@ -79,7 +79,7 @@ impl Recorder {
         self.pipelines.compile(trace.pipelines).await
     }
 
-    /// Prepares `step` and records it to be replayed, besides recording it once to run.
+    /// Prepares `step`, records it once to run, and keeps the recording for replays.
     pub async fn capture<T>(&self, step: impl Fn() -> Result<T>) -> Result<(T, Recording)> {
         let (traced, mut trace) = self.trace(&step)?;
         let capabilities = &self.raw.capabilities;
@@ -102,7 +102,7 @@ impl Recorder {
             let mut state = self.state.borrow_mut();
             let commands = state.commands[start..].to_vec();
             if result.is_err() {
-                // Half a step is not to run.
+                // Half a step must not run.
                 state.commands.truncate(start);
                 self.raw.timeline.set_open(start > 0);
             }

@@ -1,6 +1,6 @@
-//! BERT: an encoder with learned positions and token types, layer norms behind attention and feed-forward, biases everywhere, the
-//! exact GELU. all-MiniLM, BGE, E5, GTE and most sentence encoders of their time. RoBERTa and XLM-RoBERTa (multilingual E5, BGE-M3) are
-//! the same but for where positions begin.
+//! BERT: an encoder with learned positions and token types, layer norms after attention and feed-forward, biases everywhere, and the
+//! exact GELU. all-MiniLM, BGE, E5, GTE and most other sentence encoders of that time. RoBERTa and XLM-RoBERTa (multilingual E5,
+//! BGE-M3) differ only in where positions begin.
 //!
 //! Tensor names as in llama.cpp's files.
 
@@ -24,7 +24,7 @@ pub const BERT: Arch = Arch {
         names: &[NAMES],
         prefixes: &["bert."],
         ignored: &["embeddings.position_ids"],
-        // What follows the encoder in models for other uses.
+        // What comes after the encoder in models for other uses.
         other_parts: &["pooler.", "bert.pooler.", "cls.", "classifier.", "qa_outputs."],
         others: &[&ROBERTA],
         ..HuggingFace::DECODER
@@ -32,7 +32,7 @@ pub const BERT: Arch = Arch {
     ..Arch::ENCODER
 };
 
-/// Position 0 is of no token, and 1, which is the padding's id, of padding.
+/// No token has position 0, and padding has 1, its id.
 const ROBERTA: HuggingFace = HuggingFace {
     model_types: &["roberta", "xlm-roberta", "camembert"],
     keys: &[KEYS, &[optional("pad_token_id", Meaning::OneOf(&[Fixed::Number(1.0)]))]],

@@ -1,6 +1,6 @@
 //! GPT-2: learned positions, layer norms, queries, keys and values in one matrix, a feed-forward without a gate, biases everywhere.
 //!
-//! transformers stores the matrices transposed; llama.cpp's converter turns them round.
+//! transformers stores the matrices transposed; llama.cpp's converter transposes them back.
 
 use super::{
     Arch, Change, Norm,

@@ -1,6 +1,6 @@
 //! Granite 3: as Llama, with factors of embedding, attention, residuals and logits in the metadata.
 //!
-//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope turns neighbours.
+//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope rotates neighbours.
 
 use super::{
     Arch, RopeKind,

@@ -1,5 +1,5 @@
-//! How the models of an architecture stand in a Hugging Face folder, as data: what transformers calls its tensors, and which key
-//! of `config.json` is which metadata key of a GGUF file. `model/hugging_face` translates by it.
+//! The form of an architecture's models in a Hugging Face folder, as data: the names of tensors in transformers, and the GGUF
+//! metadata key of each key of `config.json`. `model/hugging_face` translates with it.
 //!
 //! Sources: transformers' modelling and configuration files, and the keys of the GGUF specification.
 
@@ -10,39 +10,42 @@ use super::RopeKind;
 pub struct HuggingFace {
     /// Values of `model_type` in `config.json`.
     pub model_types: &'static [&'static str],
-    /// What rope turns together in these files. Converters to GGUF reorder rows for some architectures, so it may differ.
+    /// Which elements rope rotates together in these files. It may differ from GGUF, whose converters reorder rows.
     pub rope: RopeKind,
-    /// What keys are that `config.json` leaves out: transformers' own defaults.
+    /// The values of keys that `config.json` leaves out: transformers' defaults.
     pub defaults: &'static [(&'static str, Fixed)],
-    /// In tables, so that architectures share them. Of two entries for one key of `config.json` both hold.
+    /// Tables that architectures share. If a key of `config.json` has two entries, both apply.
     pub keys: &'static [&'static [ConfigKey]],
     /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer, a second one in theirs
     /// the expert: experts become one tensor, stacked.
     pub names: &'static [&'static [(&'static str, &'static str)]],
-    /// What may stand before their names, in files of a model that was saved as a part of another, or as a part alone.
+    /// Prefixes that tensor names may have, in files of a model that was saved as a part of another, or without its head.
     pub prefixes: &'static [&'static str],
-    /// Stems of tensors that files may hold and that follow from the configuration.
+    /// Stems of tensors that files may hold although the configuration determines them.
     pub ignored: &'static [&'static str],
-    /// What the names of tensors begin with that belong to other parts than the model of text.
+    /// Prefixes of tensors that belong to other parts than the text model.
     pub other_parts: &'static [&'static str],
-    /// Tensors, by our stems, whose values differ from what our files hold.
+    /// Tensors, by our stems, whose values differ from those of GGUF files.
     pub changes: &'static [(&'static str, Change)],
-    /// The position of a text's first token. `position_embd` has so many rows before it, which our files don't have, and
-    /// `context_length` counts them.
+    /// The position of a text's first token. `position_embd` has this number of rows before it, which GGUF files leave out, and
+    /// `max_position_embeddings` counts them.
     pub first_position: u64,
-    /// Models of other types in `config.json` that are the same to us once their folders are read in another way.
+    /// Other forms of folders of the same architecture, for other values of `model_type`.
     pub others: &'static [&'static HuggingFace],
 }
 
 /// A key of `config.json`.
 #[derive(Debug, PartialEq)]
 pub struct ConfigKey {
+    /// The key.
     pub key: &'static str,
+    /// What it is translated to.
     pub meaning: Meaning,
+    /// Whether a configuration without it is refused.
     pub required: bool,
 }
 
-/// What a key of `config.json` is to us. Metadata keys are written without the architecture's prefix.
+/// What a key of `config.json` is translated to. Metadata keys are written without the architecture's prefix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Meaning {
     /// An integer, or an array of them, with this metadata key.
@@ -54,13 +57,13 @@ pub enum Meaning {
     Text(&'static str),
     /// 1/√ of a number.
     InverseSqrt(&'static str),
-    /// The kind of attention of each layer, an array of texts; as truth values whether it has a window.
+    /// The kind of attention of each layer, an array of texts; becomes an array of bools, true with a window.
     Windows(&'static str),
-    /// An integer that counts where another key is true.
+    /// An integer that applies only if another key is true.
     IntegerIf(&'static str, &'static str),
-    /// Whether there are windows: which layers have one, by `layer_types`, or all from `max_window_layers` on.
+    /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
     HasWindows(&'static str),
-    /// Anything else than these changes the computation to one that is not supported. A key that is not there is fine.
+    /// Other values would need a computation that is not supported. The key may be missing.
     OneOf(&'static [Fixed]),
 }
 
@@ -70,16 +73,16 @@ pub enum Fixed {
     Bool(bool),
     Number(f64),
     Text(&'static str),
-    /// So many times the integer of another key. Of defaults only.
+    /// A multiple of the integer of another key. Only in defaults.
     Times(u64, &'static str),
 }
 
-/// How values are to be changed to be those that a GGUF file has.
+/// How values are changed to those of a GGUF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Of a vector: one is added, since the model multiplies with 1 + w.
+    /// Adds one to a vector, because the model multiplies by 1 + w.
     AddOne,
-    /// Of a matrix: rows and columns are exchanged (transformers' `Conv1D`).
+    /// Transposes a matrix (transformers' `Conv1D`).
     Transpose,
 }
 
@@ -91,8 +94,8 @@ pub(super) const fn optional(key: &'static str, meaning: Meaning) -> ConfigKey {
     ConfigKey { key, meaning, required: false }
 }
 
-/// What decoders with rope and RMS norms share. Rope's scaling is translated apart (`model/hugging_face/rope.rs`), and whether
-/// embeddings are tied shows in the tensors.
+/// Keys of all decoders with rope and RMS norms. `model/hugging_face/rope.rs` translates rope's scaling, and the tensors show
+/// whether embeddings are tied.
 pub(super) const DECODER_KEYS: &[ConfigKey] = &[
     required("num_hidden_layers", Meaning::Integer("block_count")),
     required("hidden_size", Meaning::Integer("embedding_length")),
@@ -108,7 +111,7 @@ pub(super) const DECODER_KEYS: &[ConfigKey] = &[
 
 pub(super) const SILU: ConfigKey = optional("hidden_act", Meaning::OneOf(&[Fixed::Text("silu"), Fixed::Text("swish")]));
 
-/// Which layers have a window, and how long.
+/// Which layers have a window, and its length.
 pub(super) const WINDOW: &[ConfigKey] = &[
     optional("sliding_window", Meaning::Integer("attention.sliding_window")),
     optional("layer_types", Meaning::Windows("attention.sliding_window_pattern")),
@@ -132,10 +135,10 @@ pub(super) const COMMON_NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_down", "model.layers.{}.mlp.down_proj"),
 ];
 
-/// What follows the attention is, by its name, the norm before the feed-forward.
+/// `post_attention_layernorm` is the norm before the feed-forward.
 pub(super) const PRE_NORM_NAMES: &[(&str, &str)] = &[("blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm")];
 
-/// Where there are norms behind attention and feed-forward too, names mean what they say.
+/// The names if there are also norms after attention and feed-forward.
 pub(super) const POST_NORM_NAMES: &[(&str, &str)] = &[
     ("blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm"),
     ("blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm"),
@@ -151,7 +154,7 @@ pub(super) const QUERY_KEY_NORM_NAMES: &[(&str, &str)] = &[
 pub(super) const ROPE_FREQUENCIES: &[&str] = &["model.layers.{}.self_attn.rotary_emb", "model.rotary_emb"];
 
 impl HuggingFace {
-    /// What a Llama is, for others to differ from.
+    /// Llama, as the base of the others.
     pub(super) const DECODER: HuggingFace = HuggingFace {
         model_types: &[],
         rope: RopeKind::Halves,
@@ -166,7 +169,7 @@ impl HuggingFace {
         others: &[],
     };
 
-    /// This way of reading folders and the others of the architecture.
+    /// This form of folders and the others of the architecture.
     pub fn all(&'static self) -> impl Iterator<Item = &'static HuggingFace> {
         std::iter::once(self).chain(self.others.iter().copied())
     }

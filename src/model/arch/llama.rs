@@ -1,8 +1,7 @@
-//! Llama: RMS norms before attention and feed-forward, rotary positions, grouped-query attention, SwiGLU.
-//! Models of Llama 1 to 3.3 and what shares their form: Mistral (with a window or without), Mixtral (experts), TinyLlama, SmolLM 1
-//! and 2.
+//! Llama: RMS norms before attention and feed-forward, rotary positions, grouped-query attention, SwiGLU. Llama 1 to 3.3 and models
+//! of the same form: Mistral (with a window or without), Mixtral (experts), TinyLlama, SmolLM 1 and 2.
 //!
-//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope turns neighbours.
+//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope rotates neighbours.
 
 use super::{
     Arch, RopeKind,
@@ -30,7 +29,7 @@ const EXPERTS: &[ConfigKey] = &[
     optional("num_experts_per_tok", Meaning::Integer("expert_used_count")),
 ];
 
-/// Of Mixtral.
+/// For Mixtral.
 const EXPERT_NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.gate"),
     ("blk.{}.ffn_gate_exps", "model.layers.{}.block_sparse_moe.experts.{}.w1"),

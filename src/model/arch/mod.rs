@@ -1,8 +1,8 @@
 //! The architectures as data: which tensors a model of the architecture has and how they are used. A file for each family;
 //! this one is the list and the types that they are written in.
 //!
-//! Knows no buffers and no kernels. Whoever runs a model branches on the fields and never on the name. Much need not be said here,
-//! because a layer has what its tensors are for: a norm where there is a norm's weight, a bias where there is one.
+//! Knows no buffers and no kernels. The forward pass branches on the fields and never on the name. Much is not said here, because
+//! the tensors say it: a layer has a norm or a bias if the file has its tensor.
 
 mod bert;
 mod gemma;
@@ -19,8 +19,9 @@ mod smollm3;
 mod stablelm;
 mod tensors;
 
-pub use hugging_face::{Change, ConfigKey, Fixed, HuggingFace, Meaning};
-pub use tensors::{Dim, ExpectedTensor, Need, TensorSpec, expected_tensors};
+pub(crate) use hugging_face::{Change, ConfigKey, Fixed, HuggingFace, Meaning};
+pub(crate) use tensors::TensorSpec;
+pub use tensors::{ExpectedTensor, Need, expected_tensors};
 
 use super::checkpoint::origin::Origin;
 use crate::error::Result;
@@ -49,29 +50,30 @@ pub const ARCHS: &[&Arch] = &[
 pub struct Arch {
     /// The value of `general.architecture`, which is also the prefix of its metadata keys.
     pub name: &'static str,
-    /// What rope turns together in GGUF files; `None` where positions are learned.
+    /// Which elements rope rotates together in GGUF files; `None` for learned positions.
     pub rope: Option<RopeKind>,
+    /// The kind of all norms of a layer and of the last one.
     pub norm: Norm,
-    /// Every token sees all of its text, norms stand behind what they belong to, and there is no head: texts become vectors
-    /// (`model/encoder.rs`).
+    /// Every token attends to its whole text, norms come after attention and feed-forward, and there is no head: texts become
+    /// vectors (`model/encoder.rs`).
     pub is_encoder: bool,
-    /// What the gate of the feed-forward goes through, or its only projection.
+    /// The function of the feed-forward's gate, or of its only projection.
     pub activation: Activation,
-    /// Which layers see a window only, where the metadata has one.
+    /// Which layers have a sliding window, if the metadata has one.
     pub window: WindowPattern,
-    /// The window of files that do not say it.
+    /// The window if the file does not give one.
     pub default_window: Option<usize>,
-    /// Rope of the layers with a window, where it differs from that of the others.
+    /// The rope of layers with a window, if it differs from that of the others.
     pub window_rope: Option<WindowRope>,
-    /// Each so many layers, the last of them has no rope.
+    /// Every n-th layer has no rope.
     pub no_rope_every: Option<usize>,
-    /// Models of so many layers scale attention by 1/√(n_embd / n_heads) instead of 1/√head_dim. Their files do not say so.
+    /// Models with this number of layers scale attention by 1/√(n_embd / n_heads) instead of 1/√head_dim. Their files don't say it.
     pub attention_by_width_at: Option<usize>,
     /// The embedding is multiplied with √n_embd.
     pub scales_embedding: bool,
-    /// The metadata has factors of embedding, residuals and logits; logits are divided by theirs.
+    /// The metadata has factors for embedding, residuals and logits; logits are divided by theirs.
     pub has_scales: bool,
-    /// Scores of attention, and logits, saturate at these, in files that do not say it.
+    /// Soft caps of attention scores and of logits, if the file does not give them.
     pub default_softcaps: Option<[f32; 2]>,
     /// Norms of queries and keys are over all heads together, rather than over each.
     pub norms_heads_together: bool,
@@ -79,20 +81,20 @@ pub struct Arch {
     pub parallel_without_norm: bool,
     /// The tensors of the model outside of its layers, in tables that architectures share.
     pub model_tensors: &'static [&'static [TensorSpec]],
-    /// The tensors of each layer but its feed-forward; `{}` in a name stands for the layer's number.
+    /// The tensors of each layer without its feed-forward; `{}` in a name is the layer's number.
     pub layer_tensors: &'static [&'static [TensorSpec]],
-    /// Those of a dense feed-forward; empty where all are mixtures of experts.
+    /// The tensors of a dense feed-forward; empty if all layers are mixtures of experts.
     pub feed_forward: &'static [TensorSpec],
-    /// Those of a mixture of experts; empty where there are none.
+    /// The tensors of a mixture of experts; empty if there is none.
     pub experts: &'static [TensorSpec],
     /// Tensors of a layer, without their suffix, that old files hold and that may be ignored: rope's frequencies, which
     /// follow from `rope_theta`.
     pub ignored_layer_tensors: &'static [&'static str],
-    /// How transformers writes such models; `None` where only GGUF files are read.
+    /// How transformers writes such models; `None` if only GGUF files are supported.
     pub hugging_face: Option<&'static HuggingFace>,
 }
 
-/// Which two elements of a head rotary position embedding turns together.
+/// Which two elements of a head rotary position embedding rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopeKind {
     /// Neighbours: 2i and 2i + 1. ggml calls it "norm".
@@ -101,45 +103,50 @@ pub enum RopeKind {
     Halves,
 }
 
+/// The norm of an architecture's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Norm {
     /// Root mean square (`rms_norm`).
     Rms,
-    /// With a mean (`layer_norm`).
+    /// Mean and variance (`layer_norm`).
     Layer,
 }
 
-/// Which layers see no more than a window.
+/// Which layers have a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowPattern {
+    /// Every layer.
     All,
-    /// Of each so many layers all but the last.
+    /// Of every n layers all but the last.
     AllButEvery(usize),
 }
 
 /// Rope of the layers with a window. No scaling of the model's rope applies to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowRope {
-    /// Its base where the metadata does not say one; `None`: that of the other layers.
+    /// The base if the metadata does not give one; `None`: that of the other layers.
     pub default_theta: Option<f32>,
 }
 
-/// Matrices of a layer that kernels read as one, the rows of each after those of the one before.
+/// Matrices of a layer that kernels read as one, with the rows of one part after those of the previous.
 #[derive(Debug)]
-pub struct JoinedMatrices {
+pub(crate) struct JoinedMatrices {
+    /// The name of the joined matrix within a layer.
     pub name: &'static str,
+    /// The names of the parts, in the order of their rows.
     pub parts: &'static [&'static str],
-    /// What files call it that have it as one.
+    /// The name in files that already hold it as one matrix.
     pub whole: &'static str,
 }
 
-pub const JOINED: &[JoinedMatrices] = &[
+/// All matrices that may be joined.
+pub(crate) const JOINED: &[JoinedMatrices] = &[
     JoinedMatrices { name: "attn_qkv", parts: &["attn_q", "attn_k", "attn_v"], whole: "attn_qkv" },
     JoinedMatrices { name: "ffn_gate_up", parts: &["ffn_gate", "ffn_up"], whole: "ffn_up" },
 ];
 
 impl Arch {
-    /// What a Llama is, for others to differ from.
+    /// Llama, as the base of the others.
     const DECODER: Arch = Arch {
         name: "",
         rope: Some(RopeKind::Halves),
@@ -169,10 +176,10 @@ impl Arch {
         self.feed_forward == tensors::UNGATED
     }
 
-    /// What encoders share.
+    /// What all encoders share.
     const ENCODER: Arch = Arch { norm: Norm::Layer, is_encoder: true, ..Self::DECODER };
 
-    /// The architecture of a `general.architecture`, or `Code::UnsupportedArchitecture` that lists what there is.
+    /// The architecture of a `general.architecture`, or `Code::UnsupportedArchitecture` with the list of all.
     pub fn find(name: &str) -> Result<&'static Arch> {
         ARCHS.iter().find(|arch| arch.name == name).copied().ok_or_else(|| {
             let supported: Vec<_> = ARCHS.iter().map(|arch| arch.name).collect();
@@ -184,7 +191,7 @@ impl Arch {
         })
     }
 
-    /// What rope turns together in files of an origin, if there is rope.
+    /// Which elements rope rotates together in files of an origin; `None` without rope.
     pub(super) fn rope_in(&self, origin: Origin) -> Option<RopeKind> {
         match (origin, self.hugging_face) {
             (Origin::HuggingFace, Some(hf)) => self.rope.and(Some(hf.rope)),
@@ -192,7 +199,7 @@ impl Arch {
         }
     }
 
-    /// Whether the model may be run as if the file did not hold this tensor.
+    /// Whether the model runs without reading this tensor of the file.
     pub(super) fn ignores(&self, tensor: &str) -> bool {
         let Some((layer, rest)) = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) else {
             return false;

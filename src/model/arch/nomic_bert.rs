@@ -1,7 +1,7 @@
-//! Nomic's BERT (nomic-embed-text v1 and v1.5): an encoder as BERT with rope instead of learned positions, a gated feed-forward, and
-//! no biases but those of norms.
+//! Nomic's BERT (nomic-embed-text v1 and v1.5): BERT with rope instead of learned positions, a gated feed-forward, and biases only
+//! in norms.
 //!
-//! The hub's files are of Nomic's own code, with its own keys and names; transformers writes them with its names too.
+//! The hub's files have the keys and names of Nomic's own code; files that transformers writes have its names.
 
 use super::{
     Arch, RopeKind,
@@ -24,7 +24,7 @@ pub const NOMIC_BERT: Arch = Arch {
             ("hidden_size", Fixed::Times(1, "n_embd")),
             ("intermediate_size", Fixed::Times(1, "n_inner")),
             ("num_attention_heads", Fixed::Times(1, "n_head")),
-            // Beyond what a model was trained for, rope would have to be scaled.
+            // Rope would need scaling beyond the context of training.
             ("max_position_embeddings", Fixed::Times(1, "max_trained_positions")),
             ("max_position_embeddings", Fixed::Times(1, "n_positions")),
             ("rope_theta", Fixed::Times(1, "rotary_emb_base")),

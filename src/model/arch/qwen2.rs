@@ -1,5 +1,5 @@
 //! Qwen2: as Llama, with biases on queries, keys and values. Dense models of Qwen2 and Qwen2.5, and what is distilled into
-//! them. Rope turns the halves of a head.
+//! them. Rope pairs the halves of a head.
 
 use super::{
     Arch,
@@ -18,7 +18,7 @@ pub const QWEN2: Arch = Arch {
     ..Arch::DECODER
 };
 
-/// Windows in the last layers, which configurations have and mostly switch off.
+/// Windows in the last layers, which most configurations switch off.
 pub(super) const LATE_WINDOWS: &[ConfigKey] = &[
     optional("sliding_window", Meaning::IntegerIf("use_sliding_window", "attention.sliding_window")),
     optional("use_sliding_window", Meaning::HasWindows("attention.sliding_window_pattern")),

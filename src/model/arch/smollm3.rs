@@ -1,6 +1,6 @@
 //! SmolLM3: as Llama, but each fourth layer has no rope (Yang et al. 2025, "RoPE to NoPE and back again").
 //!
-//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope turns neighbours.
+//! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope rotates neighbours.
 
 use super::{
     Arch, RopeKind,
@@ -17,7 +17,7 @@ pub const SMOLLM3: Arch = Arch {
             DECODER_KEYS,
             &[
                 SILU,
-                // Ones for layers with rope, in spite of its name.
+                // Despite its name, 1 is a layer with rope.
                 optional("no_rope_layers", Meaning::Integer("rope.layers")),
                 optional("use_sliding_window", Meaning::OneOf(&[Fixed::Bool(false)])),
             ],

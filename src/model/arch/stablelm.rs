@@ -1,5 +1,5 @@
 //! StableLM (3B 4E1T, Zephyr) and StableLM 2: layer norms, rope on a part of a head. 1.6B has biases of queries, keys and values; 12B
-//! norms each head's query and key and runs attention and feed-forward side by side, on one normed input.
+//! norms each head's query and key and runs attention and feed-forward in parallel, on one normed input.
 
 use super::{
     Arch, Norm,

@@ -3,7 +3,7 @@
 
 use super::super::config::Config;
 use Dim::{
-    Context, Embedding, ExpertFeedForward, Experts, FeedForward, HeadDim, Heads, KeyValue, KeyValueHeads, Query,
+    Context, Embedding, ExpertFeedForward, Experts, FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, Query,
     QueryKeyValue, RopePairs, TokenTypes, TwiceFeedForward, Vocabulary,
 };
 use Need::{Optional, Required, Unless};
@@ -11,18 +11,21 @@ use Need::{Optional, Required, Unless};
 /// A tensor that the architecture has.
 #[derive(Debug, PartialEq)]
 pub struct TensorSpec {
-    /// `{}` stands for the layer's number.
+    /// `{}` is the layer's number.
     pub name: &'static str,
     /// In the order of the file: the first is the length of a row.
     pub dims: &'static [Dim],
     pub need: Need,
 }
 
+/// Whether a model must have a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
+    /// Without it the model is refused.
     Required,
+    /// The model may lack it.
     Optional,
-    /// Required where the file has not the other tensor, which holds it.
+    /// Required unless the file has this other tensor, which contains it.
     Unless(&'static str),
 }
 
@@ -41,7 +44,8 @@ pub enum Dim {
     KeyValue,
     /// (n_heads + 2 × n_kv_heads) × head_dim: queries, then keys, then values
     QueryKeyValue,
-    HeadDim,
+    /// head_dim
+    HeadSize,
     /// n_heads
     Heads,
     /// n_kv_heads
@@ -50,11 +54,11 @@ pub enum Dim {
     Vocabulary,
     /// context_length
     Context,
-    /// How many types of tokens an encoder tells apart.
+    /// The number of token types of an encoder.
     TokenTypes,
-    /// rope_dim / 2: one for each pair of elements that are turned together
+    /// rope_dim / 2: one for each pair that is rotated together
     RopePairs,
-    /// How many experts there are.
+    /// The number of experts.
     Experts,
     /// The n_ff of an expert.
     ExpertFeedForward,
@@ -70,7 +74,7 @@ impl Dim {
             Self::Query => q,
             Self::KeyValue => kv,
             Self::QueryKeyValue => q + 2 * kv,
-            Self::HeadDim => config.head_dim,
+            Self::HeadSize => config.head_dim,
             Self::Heads => config.n_heads,
             Self::KeyValueHeads => config.n_kv_heads,
             Self::Vocabulary => config.vocab_size,
@@ -99,11 +103,11 @@ const fn unless(other: &'static str, name: &'static str, dims: &'static [Dim]) -
 pub(super) const MODEL: &[TensorSpec] = &[
     required("token_embd.weight", &[Embedding, Vocabulary]),
     required("output_norm.weight", &[Embedding]),
-    // Without it the embedding is used again.
+    // Without it, the embedding is the output matrix.
     optional("output.weight", &[Embedding, Vocabulary]),
 ];
 
-/// Of an encoder: there is no head.
+/// Of an encoder, which has no head.
 pub(super) const ENCODER_MODEL: &[TensorSpec] = &[
     required("token_embd.weight", &[Embedding, Vocabulary]),
     optional("token_types.weight", &[Embedding, TokenTypes]),
@@ -111,7 +115,7 @@ pub(super) const ENCODER_MODEL: &[TensorSpec] = &[
     required("token_embd_norm.bias", &[Embedding]),
 ];
 
-/// Behind attention and feed-forward of an encoder.
+/// After attention and feed-forward of an encoder.
 pub(super) const ENCODER_NORMS: &[TensorSpec] = &[
     required("blk.{}.attn_output_norm.weight", &[Embedding]),
     required("blk.{}.layer_output_norm.weight", &[Embedding]),
@@ -124,7 +128,7 @@ pub(super) const MODEL_NORM_BIAS: &[TensorSpec] = &[required("output_norm.bias",
 
 pub(super) const POSITIONS: &[TensorSpec] = &[required("position_embd.weight", &[Embedding, Context])];
 
-/// The frequency of each pair is divided by its factor: always (Llama 3.1 and later), or by how long the context is (longrope).
+/// The frequency of each pair is divided by its factor: one table (Llama 3.1 and later), or two for short and long contexts (longrope).
 pub(super) const ROPE_FACTORS: &[TensorSpec] = &[
     optional("rope_freqs.weight", &[RopePairs]),
     optional("rope_factors_long.weight", &[RopePairs]),
@@ -143,7 +147,7 @@ pub(super) const NORM_OF_ATTENTION: &[TensorSpec] =
 pub(super) const OPTIONAL_NORM_OF_FEED_FORWARD: &[TensorSpec] =
     &[optional("blk.{}.ffn_norm.weight", &[Embedding]), optional("blk.{}.ffn_norm.bias", &[Embedding])];
 
-/// Of what attention and feed-forward give, before it is added to the residual stream.
+/// Norms of the outputs of attention and feed-forward, before these are added to the residual stream.
 pub(super) const POST_NORMS: &[TensorSpec] = &[
     required("blk.{}.post_attention_norm.weight", &[Embedding]),
     required("blk.{}.post_ffw_norm.weight", &[Embedding]),
@@ -152,7 +156,7 @@ pub(super) const POST_NORMS: &[TensorSpec] = &[
 const QKV: &str = "blk.{}.attn_qkv.weight";
 const QKV_BIAS: &str = "blk.{}.attn_qkv.bias";
 
-/// In one matrix or in three, with or without biases.
+/// Queries, keys and values in one matrix or in three, with or without biases.
 pub(super) const ATTENTION: &[TensorSpec] = &[
     optional(QKV, &[Embedding, QueryKeyValue]),
     optional(QKV_BIAS, &[QueryKeyValue]),
@@ -166,7 +170,7 @@ pub(super) const ATTENTION: &[TensorSpec] = &[
     optional("blk.{}.attn_output.bias", &[Embedding]),
 ];
 
-/// The same with biases of queries, keys and values, that the model can't be without.
+/// The same with required biases of queries, keys and values.
 pub(super) const ATTENTION_WITH_BIASES: &[TensorSpec] = &[
     optional(QKV, &[Embedding, QueryKeyValue]),
     optional(QKV_BIAS, &[QueryKeyValue]),
@@ -182,7 +186,7 @@ pub(super) const ATTENTION_WITH_BIASES: &[TensorSpec] = &[
 
 /// One norm for all heads of queries, and one for those of keys.
 pub(super) const HEAD_NORMS: &[TensorSpec] =
-    &[required("blk.{}.attn_q_norm.weight", &[HeadDim]), required("blk.{}.attn_k_norm.weight", &[HeadDim])];
+    &[required("blk.{}.attn_q_norm.weight", &[HeadSize]), required("blk.{}.attn_k_norm.weight", &[HeadSize])];
 
 /// Norms over all heads of the queries together, and over those of the keys.
 pub(super) const QUERY_KEY_NORMS: &[TensorSpec] =
@@ -190,8 +194,8 @@ pub(super) const QUERY_KEY_NORMS: &[TensorSpec] =
 
 /// A norm for each head.
 pub(super) const NORMS_OF_EACH_HEAD: &[TensorSpec] = &[
-    optional("blk.{}.attn_q_norm.weight", &[HeadDim, Heads]),
-    optional("blk.{}.attn_k_norm.weight", &[HeadDim, KeyValueHeads]),
+    optional("blk.{}.attn_q_norm.weight", &[HeadSize, Heads]),
+    optional("blk.{}.attn_k_norm.weight", &[HeadSize, KeyValueHeads]),
 ];
 
 pub(super) const GATED: &[TensorSpec] = &[
@@ -203,7 +207,7 @@ pub(super) const GATED: &[TensorSpec] = &[
     optional("blk.{}.ffn_down.bias", &[Embedding]),
 ];
 
-/// Gate and up in one matrix, which the files call up.
+/// Gate and up in one matrix, which files name `ffn_up`.
 pub(super) const GATED_IN_ONE: &[TensorSpec] = &[
     required("blk.{}.ffn_up.weight", &[Embedding, TwiceFeedForward]),
     required("blk.{}.ffn_down.weight", &[FeedForward, Embedding]),
@@ -216,7 +220,7 @@ pub(super) const UNGATED: &[TensorSpec] = &[
     optional("blk.{}.ffn_down.bias", &[Embedding]),
 ];
 
-/// A router, and the matrices of all experts one behind the other.
+/// A router, and the stacked matrices of all experts.
 pub(super) const MIXTURE: &[TensorSpec] = &[
     required("blk.{}.ffn_gate_inp.weight", &[Embedding, Experts]),
     required("blk.{}.ffn_gate_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
@@ -227,9 +231,11 @@ pub(super) const MIXTURE: &[TensorSpec] = &[
 /// A tensor that a model of a configuration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTensor {
+    /// The name in llama.cpp's files, with the layer's number.
     pub name: String,
     /// In the order of the file: the first is the length of a row.
     pub dims: Vec<u64>,
+    /// Whether the model must have it.
     pub need: Need,
     /// The layer that it is of.
     pub layer: Option<usize>,

@@ -1,5 +1,5 @@
-//! A model as it lies in files, of whichever format: metadata in the words of GGUF, tensors under the names of llama.cpp's files, and
-//! where in which file their bytes are. Everything above reads models only through this; formats are told apart here.
+//! A model in files of any format: metadata with the keys of GGUF, tensors with the names of llama.cpp's files, and where in which
+//! file their bytes are. Everything above reads models only through this; only this knows the formats.
 //!
 //! A checkpoint is read by headers alone. It borrows the folder, whose files stay open.
 
@@ -17,17 +17,20 @@ use super::gguf::{GgmlType, Metadata};
 
 /// A model's files, open, and what their headers say.
 pub struct Checkpoint<'f> {
+    /// The keys and values of a GGUF file, or the same translated from a Hugging Face folder.
     pub metadata: Metadata,
+    /// All tensors.
     pub tensors: Vec<TensorInfo>,
     /// The files that hold the tensors.
     pub files: Vec<OpenFile<'f>>,
+    /// The kind of files.
     pub origin: Origin,
-    /// Files about text and its use, as they stand in the folder, by their names of [`TEXT_FILES`], and its config.json. A GGUF file has all of that
-    /// in its metadata, so there it is empty.
+    /// The bytes of the folder's files of [`TEXT_FILES`] and of its config.json, by name. Empty for a GGUF file, whose metadata
+    /// holds the same.
     pub text_files: BTreeMap<&'static str, Vec<u8>>,
 }
 
-/// Files of a Hugging Face folder that are handed on as they are, each if it is there.
+/// Files of a Hugging Face folder that are passed on unread, if they exist.
 pub const TEXT_FILES: &[&str] = &[
     "tokenizer.json",
     "tokenizer_config.json",
@@ -35,7 +38,7 @@ pub const TEXT_FILES: &[&str] = &[
     "generation_config.json",
     "chat_template.jinja",
     "chat_template.json",
-    // Of models for embeddings: what follows the encoder.
+    // Of models for embeddings: what comes after the encoder.
     "modules.json",
     "1_Pooling/config.json",
     "sentence_bert_config.json",
@@ -48,16 +51,23 @@ pub struct TensorInfo {
     pub name: String,
     /// In GGUF's order: the first is the length of a row, so a matrix [rows, columns] has [columns, rows].
     pub dims: Vec<u64>,
+    /// The type of the elements in the files.
     pub ty: GgmlType,
+    /// Where they are.
     pub values: TensorValues,
 }
 
 /// Where a tensor's values are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TensorValues {
-    /// In files, in one part or in several of equal size that follow each other (a matrix for each expert).
-    Stored { parts: Vec<Part>, change: Option<Change> },
-    /// They follow from the configuration. F32.
+    /// In files, in one part or in several consecutive parts of equal size (a matrix for each expert).
+    Stored {
+        /// At least one.
+        parts: Vec<Part>,
+        /// How the file's values differ from those of llama.cpp's files.
+        change: Option<Change>,
+    },
+    /// Computed from the configuration. F32.
     Computed(Vec<f32>),
 }
 
@@ -66,7 +76,9 @@ pub enum TensorValues {
 pub struct Part {
     /// Which of the checkpoint's files.
     pub file: usize,
+    /// Bytes from the start of the file.
     pub offset: u64,
+    /// Length in bytes.
     pub bytes: u64,
 }
 
@@ -86,6 +98,7 @@ impl TensorInfo {
 }
 
 impl Checkpoint<'_> {
+    /// The tensor of a name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.tensors.iter().find(|tensor| tensor.name == name)
     }

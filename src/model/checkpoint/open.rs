@@ -1,4 +1,4 @@
-//! Finds out what a folder holds and reads the headers of its model.
+//! Finds the model in a folder and reads its headers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::model::safetensors::index::{Index, MAX_INDEX_BYTES};
 
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
-/// The largest vocabularies take some 40 MB.
+/// The largest vocabularies take about 40 MB.
 const MAX_TEXT_FILE_BYTES: u64 = 128 << 20;
 
 impl<'f> Checkpoint<'f> {
@@ -41,14 +41,14 @@ impl<'f> Checkpoint<'f> {
     }
 }
 
-/// The model's file where none was named.
+/// The model's file if the caller names none.
 async fn choose(folder: &dyn Folder) -> Result<String> {
     match folder.list().await? {
         Some(mut names) => {
             if let Some(name) = [INDEX, SINGLE].into_iter().find(|wanted| names.iter().any(|name| name == wanted)) {
                 return Ok(name.to_owned());
             }
-            // A folder of one file is that file, whatever its name.
+            // A folder of one file is that file, whatever its name is.
             if names.len() == 1 {
                 return Ok(names.remove(0));
             }
@@ -86,7 +86,7 @@ async fn open<'f>(folder: &'f dyn Folder, path: &str) -> Result<OpenFile<'f>> {
     }
 }
 
-/// A GGUF file as a checkpoint, with the others of its model where that is split.
+/// A GGUF file as a checkpoint, with the other files of its model if it is split.
 async fn of_gguf<'f>(folder: &'f dyn Folder, path: &str, gguf: Gguf, source: OpenFile<'f>) -> Result<Checkpoint<'f>> {
     let Some(split) = gguf.split() else {
         let tensors = tensors_of_gguf(&gguf, 0);
@@ -159,7 +159,7 @@ fn checkpoint_of_gguf(metadata: Metadata, tensors: Vec<TensorInfo>, files: Vec<O
     Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() }
 }
 
-/// The tensors of a GGUF file that is a checkpoint's file of this number.
+/// The tensors of a GGUF file that has index `file` in the checkpoint.
 pub fn tensors_of_gguf(gguf: &Gguf, file: usize) -> Vec<TensorInfo> {
     let tensor = |tensor: &gguf::TensorInfo| TensorInfo {
         name: tensor.name.clone(),

@@ -1,10 +1,10 @@
-//! Who wrote a model's files, as far as reading them depends on it.
+//! Which program wrote a model's files, as far as reading them depends on it.
 
-/// Where a model's names and the order of its rows come from.
+/// The program whose names and order of rows the files have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// As llama.cpp's converter writes them, which for some architectures reorders the rows of queries and keys.
+    /// llama.cpp's converter, which reorders the rows of queries and keys for some architectures.
     Gguf,
-    /// As transformers has them.
+    /// transformers.
     HuggingFace,
 }

@@ -1,9 +1,9 @@
-//! Reads the header of a GGUF file (versions 2 and 3, little-endian) by ranged reads: metadata and the table of tensors.
-//! The tensors' data stays where it is; whoever wants it streams it from the source by `TensorInfo`'s range.
-//! Knows no architecture, no GPU and no URL.
+//! Reads the header of a GGUF file (versions 2 and 3, little-endian) by ranged reads: metadata and the table of tensors. The
+//! tensors' data is not read here; it can be streamed from the source by `TensorInfo`'s range. Knows no architecture, no GPU and no
+//! URL.
 //!
-//! A `Gguf` is proof that the table is sound: names are unique, ranges lie inside of the file, are aligned and don't
-//! overlap, and each has the size that its dimensions and type ask for.
+//! A `Gguf` proves that the table is sound: names are unique, ranges are aligned, lie within the file and don't overlap, and
+//! each has the size that its dimensions and type require.
 
 mod parse;
 mod split;
@@ -12,7 +12,7 @@ mod value;
 
 use std::collections::BTreeMap;
 
-pub use split::{Split, SplitName};
+pub(crate) use split::{Split, SplitName};
 pub use types::GgmlType;
 pub use value::{Array, Metadata, Strings, Value};
 
@@ -20,7 +20,7 @@ use self::parse::{Header, RawTensor, Stop};
 use super::source::ByteSource;
 use crate::error::Result;
 
-/// Enough for the whole header of a model with a small vocabulary; later reads double.
+/// Enough for the header of a model with a small vocabulary; later reads double.
 const FIRST_READ_BYTES: u64 = 256 << 10;
 const MAX_READ_BYTES: u64 = 16 << 20;
 const DEFAULT_ALIGNMENT: u64 = 32;
@@ -28,12 +28,15 @@ const DEFAULT_ALIGNMENT: u64 = 32;
 /// Where a tensor is and what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
+    /// Unique in the file.
     pub name: String,
     /// In the order of the file: the first is the length of a row, so a matrix [rows, columns] has [columns, rows].
     pub dims: Vec<u64>,
+    /// The type of the elements.
     pub ty: GgmlType,
     /// From the start of the file.
     pub offset: u64,
+    /// Length in the file.
     pub bytes: u64,
 }
 
@@ -88,7 +91,7 @@ impl Gguf {
         let Header { version, metadata, tensors, parsed_bytes: header_bytes, .. } = header;
         let split = Split::of(&metadata)?;
         let alignment = metadata.optional_u64("general.alignment")?.unwrap_or(DEFAULT_ALIGNMENT);
-        // The specification wants a multiple of 8, ggml a power of two; files of both kinds are well defined.
+        // The specification requires a multiple of 8, ggml a power of two; files of both kinds are well defined.
         if !(alignment.is_power_of_two() || (alignment != 0 && alignment.is_multiple_of(8))) || alignment > 1 << 30 {
             bail!(
                 InvalidFile,
@@ -106,19 +109,22 @@ impl Gguf {
         Ok(Self { version, metadata, tensors, by_name, alignment, header_bytes, data_offset, split })
     }
 
-    /// Which file of a model this is, where a model was split into several.
+    /// Which file of its model this is, if the model is split into several.
     pub fn split(&self) -> Option<Split> {
         self.split
     }
 
+    /// The version of the format: 2 or 3.
     pub fn version(&self) -> u32 {
         self.version
     }
 
+    /// All keys and values.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
+    /// All keys and values, without a copy.
     pub fn into_metadata(self) -> Metadata {
         self.metadata
     }
@@ -128,10 +134,12 @@ impl Gguf {
         &self.tensors
     }
 
+    /// The tensor of a name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.by_name.get(name).and_then(|&index| self.tensors.get(index))
     }
 
+    /// The alignment of tensors in bytes (`general.alignment`); 32 by default.
     pub fn alignment(&self) -> u64 {
         self.alignment
     }

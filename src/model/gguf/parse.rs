@@ -1,8 +1,8 @@
-//! Parses the header of a GGUF file, item by item, out of a window of its bytes. Does no reading itself: where the window
-//! ends too early it says how far it must reach, and parsing resumes at the first item that was not complete.
+//! Parses the header of a GGUF file, item by item, from a window of its bytes. It reads nothing itself: if the window ends too
+//! early, it says how far it must reach, and parsing resumes at the first incomplete item.
 //!
-//! Invariants: nothing is allocated that the rest of the file could not hold, and no input panics. A length that goes
-//! beyond the end of the file is `Code::Truncated`, one that no header has is `Code::InvalidFile`.
+//! Invariants: no allocation is larger than the rest of the file could fill, and no input panics. A length beyond the end of the
+//! file is `Code::Truncated`; a length that no real header has is `Code::InvalidFile`.
 //!
 //! Source: the GGUF specification (ggml, docs/gguf.md).
 
@@ -22,7 +22,7 @@ const MAGIC: [u8; 4] = *b"GGUF";
 const MIN_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
 /// The shortest description of a tensor: a name of one byte and one dimension.
 const MIN_TENSOR_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
-/// The specification's limit for keys, taken for names of tensors too.
+/// The specification's limit for keys, also used for names of tensors.
 const MAX_NAME_BYTES: u64 = 65535;
 const MAX_DIMS: u32 = 4;
 const MAX_ARRAY_DEPTH: u32 = 8;
@@ -53,12 +53,12 @@ pub(super) struct RawTensor {
     pub bytes: u64,
 }
 
-/// What was parsed so far.
+/// The items parsed so far.
 pub(super) struct Header {
     pub version: u32,
     pub metadata: Metadata,
     pub tensors: Vec<RawTensor>,
-    /// Where in the file the next item begins; in the end, the length of the header without padding.
+    /// Where in the file the next item begins; at the end, the length of the header without padding.
     pub parsed_bytes: u64,
     file_size: u64,
     counts: Option<Counts>,
@@ -84,7 +84,7 @@ impl Header {
         }
     }
 
-    /// Parses on in `window`, whose first byte is the file's byte `parsed_bytes`. `Ok` when the header is complete.
+    /// Continues in `window`, whose first byte is the file's byte `parsed_bytes`. `Ok` when the header is complete.
     pub fn advance(&mut self, window: &[u8]) -> Result<(), Stop> {
         let mut cursor = Cursor { window, start: self.parsed_bytes, at: 0, file_size: self.file_size };
         let counts = match self.counts {
@@ -109,7 +109,7 @@ impl Header {
     }
 
     fn preamble(&mut self, cursor: &mut Cursor<'_>) -> Result<Counts, Stop> {
-        // Whatever there is of the magic number decides between "not this format" and "cut off".
+        // The first bytes decide between "not this format" and "cut off".
         cursor.require(self.file_size.min(MAGIC.len() as u64), "the magic number")?;
         let start = cursor.peek_up_to(MAGIC.len());
         if start == b"FUGG" {
@@ -177,7 +177,7 @@ impl Header {
 const BIG_ENDIAN: &str = "the file is big-endian (made for big-endian computers), wanted little-endian; get the \
                           little-endian file, or convert it with gguf_convert_endian.py of llama.cpp";
 
-/// What a file that is no GGUF seems to be, since it is often the wrong file of a repository or an error page.
+/// A guess at what a file that is not GGUF is: often it is the wrong file of a repository or an error page.
 fn describe_other_format(start: &[u8]) -> String {
     let text = String::from_utf8_lossy(start).trim_start().to_ascii_lowercase();
     let seems = if text.starts_with("<!doctype") || text.starts_with("<html") || text.starts_with("<?xml") {
@@ -189,7 +189,7 @@ fn describe_other_format(start: &[u8]) -> String {
     } else if start.get(8..10) == Some(b"{\"") {
         "it seems to be a safetensors file: load its folder or repository, which holds config.json too"
     } else if [b"lmgg", b"fmgg", b"tjgg", b"algg"].iter().any(|magic| start.starts_with(*magic)) {
-        "it is a GGML file of the time before GGUF: convert the model to GGUF"
+        "it is a GGML file from before GGUF: convert the model to GGUF"
     } else {
         "check that it is a .gguf file"
     };
@@ -210,7 +210,7 @@ impl<'w> Cursor<'w> {
         self.start + self.at as u64
     }
 
-    /// Makes sure that `length` bytes from here are in the window.
+    /// Ensures that the next `length` bytes are in the window.
     fn require(&self, length: u64, what: &str) -> Result<(), Stop> {
         if length <= (self.window.len() - self.at) as u64 {
             return Ok(());
@@ -234,7 +234,7 @@ impl<'w> Cursor<'w> {
         Err(Stop::More(end))
     }
 
-    /// A count of items of at least `min_bytes` each whose number stands `back` bytes before this place.
+    /// Checks a number of items of at least `min_bytes` each; the number was read `back` bytes before this place.
     fn check_count(&self, count: u64, min_bytes: u64, back: u64, what: &str) -> Result<(), Stop> {
         let offset = self.offset().saturating_sub(back);
         match count.checked_mul(min_bytes) {
@@ -266,7 +266,7 @@ impl<'w> Cursor<'w> {
 
     fn take(&mut self, length: u64, what: &str) -> Result<&'w [u8], Stop> {
         self.require(length, what)?;
-        // `require` says that it is inside of the window, so it fits usize.
+        // `require` ensures that it is inside of the window, so it fits usize.
         let bytes = &self.window[self.at..][..length as usize];
         self.at += length as usize;
         Ok(bytes)
@@ -371,7 +371,7 @@ impl<'w> Cursor<'w> {
             _ => return Err(Self::unknown_type(key, ty, count_offset)),
         };
         self.check_count(count, min_bytes, 8, &format!("elements of {key:?}"))?;
-        // Ask for all that is known to be needed at once, before anything is allocated.
+        // Require all bytes that are surely needed at once, before any allocation.
         self.require(count * min_bytes, key)?;
 
         macro_rules! numbers {

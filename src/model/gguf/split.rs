@@ -1,4 +1,4 @@
-//! Models in several GGUF files: which file of how many one is, and the names of the others.
+//! Models in several GGUF files: the number of a file, the number of files, and the names of the others.
 //!
 //! Source: `llama-gguf-split` of llama.cpp, which writes the keys `split.*` and names the files `NAME-00001-of-00003.gguf`. The
 //! first file holds the metadata of the model.
@@ -16,7 +16,7 @@ pub struct Split {
     pub number: u64,
     /// At least 2.
     pub count: u64,
-    /// Of all files together, if it is said.
+    /// The number of tensors in all files together, if the metadata has it.
     pub tensors: Option<u64>,
 }
 
@@ -38,10 +38,10 @@ impl Split {
     }
 }
 
-/// The name of a file of a split model, taken apart.
+/// The parts of the name of a file of a split model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitName<'n> {
-    /// What stands before the numbers.
+    /// The part before the numbers.
     pub stem: &'n str,
     /// From 0 on.
     pub number: u64,

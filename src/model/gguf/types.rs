@@ -1,5 +1,5 @@
-//! The element types that a GGUF file may name, with the sizes of their blocks. Which of them the kernels can compute
-//! with is for messages alone here.
+//! The element types that a GGUF file may name, with the sizes of their blocks. That kernels can't compute with all of them
+//! matters here only for messages.
 //!
 //! Source: the enumeration `ggml_type` of the GGUF specification (ggml, docs/gguf.md) and, for the block sizes and the
 //! ids above 39, the tables of the Python package `gguf` 0.19.
@@ -12,30 +12,35 @@ macro_rules! ggml_types {
         /// The type of a tensor's elements as the file names it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(non_camel_case_types, reason = "the names of the specification")]
-        pub enum GgmlType { $($variant,)* }
+        pub enum GgmlType {
+            $(#[doc = concat!("`", $name, "`: ", $block_size, " elements in ", $block_bytes, " bytes.")] $variant,)*
+        }
 
         impl GgmlType {
+            /// Every type, by id.
             pub const ALL: &'static [GgmlType] = &[$(GgmlType::$variant,)*];
 
+            /// The type of a number in a file.
             pub const fn from_id(id: u32) -> Option<Self> {
                 match id { $($id => Some(GgmlType::$variant),)* _ => None }
             }
 
-            /// The number that stands for the type in a file.
+            /// The type's number in a file.
             pub const fn id(self) -> u32 {
                 match self { $(GgmlType::$variant => $id,)* }
             }
 
+            /// The name as in the specification, such as `Q4_K`.
             pub const fn name(self) -> &'static str {
                 match self { $(GgmlType::$variant => $name,)* }
             }
 
-            /// How many elements of a row are stored together; 1 for plain numbers.
+            /// Elements of a row that are stored together; 1 for unquantised types.
             pub const fn block_size(self) -> u64 {
                 match self { $(GgmlType::$variant => $block_size,)* }
             }
 
-            /// How many bytes a block takes.
+            /// Bytes of a block.
             pub const fn block_bytes(self) -> u64 {
                 match self { $(GgmlType::$variant => $block_bytes,)* }
             }

@@ -1,5 +1,5 @@
-//! The metadata of a GGUF file: values of the thirteen types of the format, and getters that convert or complain.
-//! Knows no key by name; what a key means is said where it is used.
+//! The metadata of a GGUF file: values of the format's thirteen types, and getters that convert or return an error.
+//! Knows no key by name; their users know the meaning.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,36 @@ use crate::error::{Error, Result};
 /// One value. `Value::Array` holds elements of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// uint8.
     U8(u8),
+    /// int8.
     I8(i8),
+    /// uint16.
     U16(u16),
+    /// int16.
     I16(i16),
+    /// uint32.
     U32(u32),
+    /// int32.
     I32(i32),
+    /// float32.
     F32(f32),
+    /// bool.
     Bool(bool),
+    /// A string, in UTF-8.
     String(String),
+    /// An array.
     Array(Array),
+    /// uint64.
     U64(u64),
+    /// int64.
     I64(i64),
+    /// float64.
     F64(f64),
 }
 
 impl Value {
-    /// The type in the words of the specification.
+    /// The type's name in the specification.
     pub fn type_name(&self) -> String {
         match self {
             Self::U8(_) => "uint8".into(),
@@ -59,24 +72,39 @@ impl Value {
     }
 }
 
+/// The elements of an array, which are all of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Array {
+    /// uint8.
     U8(Vec<u8>),
+    /// int8.
     I8(Vec<i8>),
+    /// uint16.
     U16(Vec<u16>),
+    /// int16.
     I16(Vec<i16>),
+    /// uint32.
     U32(Vec<u32>),
+    /// int32.
     I32(Vec<i32>),
+    /// float32.
     F32(Vec<f32>),
+    /// bool.
     Bool(Vec<bool>),
+    /// Strings, of any bytes.
     String(Strings),
+    /// Arrays, each with its own type.
     Array(Vec<Array>),
+    /// uint64.
     U64(Vec<u64>),
+    /// int64.
     I64(Vec<i64>),
+    /// float64.
     F64(Vec<f64>),
 }
 
 impl Array {
+    /// The number of elements; of nested arrays only the outermost.
     pub fn len(&self) -> usize {
         match self {
             Self::U8(v) => v.len(),
@@ -95,6 +123,7 @@ impl Array {
         }
     }
 
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -135,9 +164,9 @@ impl Array {
 
 /// The strings of an array, packed: a vocabulary has hundreds of thousands of them and one allocation each is costly.
 ///
-/// The specification wants UTF-8, but vocabularies of real files hold tokens that are single bytes of a character.
-/// So elements of arrays are kept as bytes, and [`Metadata::strings`] complains only about who asks for text; keys,
-/// tensor names and single string values that are not UTF-8 are refused while reading.
+/// The specification requires UTF-8, but vocabularies of real files hold tokens that are single bytes of a character.
+/// So elements of arrays are kept as bytes, and only [`Metadata::strings`] requires text. Keys, tensor names and single string
+/// values that are not UTF-8 are refused while reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strings {
     bytes: Vec<u8>,
@@ -155,20 +184,24 @@ impl Strings {
         self.ends.push(self.bytes.len() as u32);
     }
 
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
+    /// The bytes of a string.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
         Some(&self.bytes[start..end])
     }
 
+    /// The bytes of all strings, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
@@ -176,8 +209,8 @@ impl Strings {
 
 /// All metadata of a file, by key.
 ///
-/// Each getter has two forms: `u32(key)` demands the key, `optional_u32(key)` gives `None` where it is not there. Both
-/// are `Code::InvalidMetadata` where the value has a type that does not convert without loss.
+/// Each getter has two forms: `u32(key)` requires the key, `optional_u32(key)` returns `None` without it. Both return
+/// `Code::InvalidMetadata` if the value's type does not convert without loss.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     entries: BTreeMap<String, Value>,
@@ -202,7 +235,7 @@ macro_rules! getters {
 }
 
 impl Metadata {
-    /// Adds an entry; false where the key is there already (the first stays).
+    /// Adds an entry. False if the key exists; then the first value stays.
     pub(in crate::model) fn insert(&mut self, key: String, value: Value) -> bool {
         use std::collections::btree_map::Entry;
         match self.entries.entry(key) {
@@ -214,14 +247,17 @@ impl Metadata {
         }
     }
 
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries.get(key)
     }
@@ -244,6 +280,7 @@ impl Metadata {
             Value::F64(v) => Some(v as f32),
             _ => None,
         };
+        /// A bool; numbers don't convert.
         bool optional_bool -> bool: "a bool", |v| match *v {
             Value::Bool(v) => Some(v),
             _ => None,
@@ -260,10 +297,12 @@ impl Metadata {
         };
     }
 
+    /// A string. An error without the key.
     pub fn str(&self, key: &str) -> Result<&str> {
         self.optional_str(key)?.ok_or_else(|| missing(key, "a string"))
     }
 
+    /// A string.
     pub fn optional_str(&self, key: &str) -> Result<Option<&str>> {
         match self.entries.get(key) {
             None => Ok(None),
@@ -272,10 +311,12 @@ impl Metadata {
         }
     }
 
+    /// An array of float32; other numbers don't convert. An error without the key.
     pub fn f32_array(&self, key: &str) -> Result<&[f32]> {
         self.optional_f32_array(key)?.ok_or_else(|| missing(key, "an array of float32"))
     }
 
+    /// An array of float32; other numbers don't convert.
     pub fn optional_f32_array(&self, key: &str) -> Result<Option<&[f32]>> {
         match self.entries.get(key) {
             None => Ok(None),
@@ -289,6 +330,7 @@ impl Metadata {
         self.optional_byte_strings(key)?.ok_or_else(|| missing(key, "an array of strings"))
     }
 
+    /// The strings of an array as the file has them, which may not be UTF-8.
     pub fn optional_byte_strings(&self, key: &str) -> Result<Option<&Strings>> {
         match self.entries.get(key) {
             None => Ok(None),
@@ -302,6 +344,7 @@ impl Metadata {
         self.optional_strings(key)?.ok_or_else(|| missing(key, "an array of strings"))
     }
 
+    /// The strings of an array as text; an element that is not UTF-8 is an error that names its index.
     pub fn optional_strings(&self, key: &str) -> Result<Option<Vec<&str>>> {
         let Some(strings) = self.optional_byte_strings(key)? else { return Ok(None) };
         let text = |(index, bytes)| {
@@ -312,10 +355,12 @@ impl Metadata {
         strings.iter().enumerate().map(text).collect::<Result<_>>().map(Some)
     }
 
+    /// An array of any type. An error without the key.
     pub fn array(&self, key: &str) -> Result<&Array> {
         self.optional_array(key)?.ok_or_else(|| missing(key, "an array"))
     }
 
+    /// An array of any type.
     pub fn optional_array(&self, key: &str) -> Result<Option<&Array>> {
         match self.entries.get(key) {
             None => Ok(None),
@@ -324,8 +369,8 @@ impl Metadata {
         }
     }
 
-    /// A number that some writers give once and others once for each layer. Layers that differ are an error, since
-    /// the model would need shapes by layer.
+    /// A number that some writers give once and others once for each layer. Layers that differ are an error, because shapes by
+    /// layer are not supported.
     pub fn optional_u32_of_all_layers(&self, key: &str, n_layers: u32) -> Result<Option<u32>> {
         if !matches!(self.entries.get(key), Some(Value::Array(_))) {
             return self.optional_u32(key);

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::model::arch::{ConfigKey, Fixed, Meaning};
 use crate::model::gguf::{Array, Value};
 
-/// The metadata key (without the architecture) and the value of a key of `config.json`; `None` where there is nothing to say.
+/// The metadata key (without the architecture) and the value of a key of `config.json`; `None` if it becomes no metadata.
 pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<Option<(&'static str, Value)>> {
     let ConfigKey { key, meaning, required } = *key;
     let value = match config.get(key) {
@@ -108,7 +108,7 @@ fn integers(value: &Json) -> Option<Value> {
     }
 }
 
-/// A value for a message: whole if it is short.
+/// A value for a message, cut if it is long.
 fn shortened(value: &Json) -> String {
     let text = value.to_string();
     match text.char_indices().nth(80) {

@@ -19,8 +19,8 @@ use names::Translated;
 /// Above any `config.json`.
 pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
-/// The metadata and the tensors of a model: `config` is the text of `config.json`; `files` are the tensors of each file. An
-/// error about a tensor says so by the name in the file.
+/// The metadata and the tensors of a model: `config` is the text of `config.json`; `files` are the tensors of each file. Errors
+/// about a tensor use its name in the file.
 pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata, Vec<TensorInfo>)> {
     let config: Json =
         serde_json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
@@ -52,7 +52,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     if hf.first_position > 0 {
         skip_rows(hf.first_position, &mut tensors)?;
     }
-    // transformers ties on loading, whatever a file holds besides.
+    // transformers ties on loading, even if a file holds both.
     match config.get("tie_word_embeddings").and_then(Json::as_bool) {
         Some(true) => tensors.retain(|tensor| !tensor.name.starts_with("output.")),
         Some(false) if !tensors.iter().any(|tensor| tensor.name == "output.weight") => {
@@ -78,7 +78,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     Ok((metadata, tensors))
 }
 
-/// The configuration with what transformers takes where it says nothing.
+/// The configuration with transformers' defaults for missing keys.
 fn with_defaults(defaults: &[(&str, Fixed)], config: &Map<String, Json>) -> Map<String, Json> {
     let mut config = config.clone();
     for (key, fixed) in defaults {
@@ -129,7 +129,7 @@ fn skip_rows(first: u64, tensors: &mut [TensorInfo]) -> Result<()> {
     }
 }
 
-/// The architecture of a `config.json`, how folders of its model type are read, and the part that describes the model of text.
+/// The architecture of a `config.json`, the form of folders of its model type, and the part that describes the text model.
 fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &'static HuggingFace, &Map<String, Json>)> {
     let kind = |config: &Map<String, Json>| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
     let all = || {
@@ -147,7 +147,7 @@ fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &'static Hugg
     if let Some((arch, hf)) = by_kind(&model_type) {
         return Ok((arch, hf, config));
     }
-    // A model of text and pictures keeps the model of text apart.
+    // A multimodal model has a section for its text model.
     if let Some(Json::Object(text)) = config.get("text_config")
         && let Some((arch, hf)) = kind(text).and_then(|kind| by_kind(&kind))
     {
@@ -161,7 +161,7 @@ fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &'static Hugg
     )
 }
 
-/// The tensors of all files under our names. Those that nothing here knows keep theirs, and the configuration refuses them.
+/// The tensors of all files under our names. Unknown tensors keep their names, and `Config` refuses them.
 fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInfo>> {
     let mut tensors: Vec<TensorInfo> = Vec::new();
     let mut experts: BTreeMap<String, BTreeMap<u32, (usize, &TensorEntry)>> = BTreeMap::new();
@@ -195,7 +195,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
     Ok(tensors)
 }
 
-/// A tensor of ours in one part, or in one for each expert.
+/// One of our tensors, in one part or in one for each expert.
 fn tensor(name: String, changes: &[(&str, Change)], parts: &[(usize, &TensorEntry)]) -> Result<TensorInfo> {
     let (_, first) = parts[0];
     if let Some((_, other)) = parts.iter().find(|(_, part)| (part.dtype, &part.shape) != (first.dtype, &first.shape)) {
@@ -222,7 +222,7 @@ fn tensor(name: String, changes: &[(&str, Change)], parts: &[(usize, &TensorEntr
     if dims.is_empty() || dims.contains(&0) {
         bail!(InvalidFile, "the tensor {:?} has the shape {:?}, wanted dimensions above 0", first.name, first.shape);
     }
-    // Changes are of weights, never of biases beside them.
+    // Changes apply to weights, never to their biases.
     let mut changes = changes.iter().filter(|_| name.ends_with(".weight"));
     let change = changes.find(|(stem, _)| names::matches(stem, names::stem(&name)).is_some()).map(|change| change.1);
     if change == Some(Change::Transpose) {

@@ -2,11 +2,11 @@
 
 use crate::model::arch::HuggingFace;
 
-/// What a tensor of a file is to us.
+/// What a tensor of a file becomes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Translated {
     Name(String),
-    /// One of the matrices that become one tensor, and which.
+    /// The matrix of an expert, by its number; all of them become one tensor.
     Expert(String, u32),
     Ignored,
     Unknown,
@@ -32,7 +32,7 @@ pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
     if hf.other_parts.iter().any(|part| name.starts_with(part)) {
         return Translated::Ignored;
     }
-    // Some of what is ignored has no suffix.
+    // Some ignored tensors have no suffix.
     if without_prefixes(hf, name).any(|name| hf.ignored.iter().any(|ignored| matches(ignored, name).is_some())) {
         Translated::Ignored
     } else {
@@ -50,7 +50,7 @@ pub(super) fn stem(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// The numbers that stand at the places of `{}`, if the name is of the pattern.
+/// The numbers in the places of `{}`, if the name matches the pattern.
 pub(super) fn matches(pattern: &str, name: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     let (mut wanted, mut found) = (pattern.split('.'), name.split('.'));
@@ -58,7 +58,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> Option<Vec<u32>> {
         match (wanted.next(), found.next()) {
             (None, None) => return Some(numbers),
             (Some("{}"), Some(number)) => {
-                // "+1" and "01" are numbers to a parser and no names.
+                // "+1" and "01" would parse as numbers but are not used in names.
                 let parsed: u32 = number.parse().ok()?;
                 if parsed.to_string() != number {
                     return None;

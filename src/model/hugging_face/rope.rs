@@ -1,4 +1,4 @@
-//! Rope in `config.json` → what a GGUF file says about it: metadata keys, and tensors of frequency factors.
+//! Rope in `config.json` → rope in a GGUF file: metadata keys, and tensors of frequency factors.
 //!
 //! Files of transformers up to 4 have `rope_theta` and `rope_scaling`, those of 5 `rope_parameters` with both.
 //!
@@ -18,7 +18,7 @@ type Config = Map<String, Json>;
 pub(super) struct Rope {
     /// Keys without the architecture.
     pub metadata: Vec<(&'static str, Value)>,
-    /// Tensors that follow from the configuration.
+    /// Tensors computed from the configuration.
     pub computed: Vec<(&'static str, Vec<f32>)>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
         None => head_dim,
     };
     if !(2.0..=65536.0).contains(&rope_dim) {
-        bail!(InvalidMetadata, "by config.json rope turns {rope_dim} elements of a head, wanted 2 to 65536");
+        bail!(InvalidMetadata, "by config.json rope rotates {rope_dim} elements of a head, wanted 2 to 65536");
     }
     let theta = number("rope_theta")?;
     if let Some(theta) = theta {
@@ -103,7 +103,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
             }
         }
         _ => {
-            // Linear, dynamic and yarn; others are refused by name where the configuration is read.
+            // Linear, dynamic and yarn; `Config` refuses others by name.
             rope.metadata.push(("rope.scaling.type", Value::String(kind.to_owned())));
             for (key, name) in [
                 ("factor", "rope.scaling.factor"),
@@ -114,7 +114,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
                     rope.metadata.push((name, Value::F64(value)));
                 }
             }
-            // What dynamic scaling starts from is what the model says of itself.
+            // Dynamic scaling starts from the model's own context length.
             let old = if kind == "dynamic" { None } else { number("original_max_position_embeddings")? };
             if let Some(old) = old {
                 rope.metadata.push(("rope.scaling.original_context_length", Value::U64(old as u64)));
@@ -127,7 +127,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
                     }
                     Some(other) => return Err(mismatch("truncate", other, "true or false")),
                 }
-                // GGUF files have what multiplies the usual factor, 1 + ln(factor) / 10.
+                // GGUF files hold a multiplier of the usual factor, 1 + ln(factor) / 10.
                 let usual = |weight: f64| Ok::<_, Error>(1.0 + 0.1 * weight * needed("factor")?.max(1.0).ln());
                 let attention = match (number("attention_factor")?, number("mscale")?, number("mscale_all_dim")?) {
                     (Some(attention), ..) => Some(attention),
@@ -143,7 +143,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
     Ok(rope)
 }
 
-/// A number of rope's own object or, where that has none, of the whole configuration.
+/// A number of rope's own object or, without one, of the whole configuration.
 fn number_of(scaling: Option<&Config>, config: &Config, key: &str) -> Result<Option<f64>> {
     let found = |object: &Config| object.get(key).filter(|value| !value.is_null()).map(|value| float(key, value));
     scaling.and_then(found).or_else(|| found(config)).transpose()
@@ -163,7 +163,7 @@ fn factors(scaling: &Config, key: &str, pairs: usize) -> Result<Vec<f32>> {
     values.iter().map(|value| Ok(float(key, value)? as f32)).collect()
 }
 
-/// What frequencies are divided by: nothing for the fast ones, `factor` for the slow ones, and smoothly between.
+/// The divisors of frequencies: 1 for fast ones, `factor` for slow ones, and smooth values between.
 fn llama3_factors(theta: f64, rope_dim: usize, factor: f64, low: f64, high: f64, old_context: f64) -> Vec<f32> {
     (0..rope_dim / 2)
         .map(|i| {

@@ -9,11 +9,15 @@ macro_rules! dtypes {
         /// The type of a tensor's elements as the file names it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(non_camel_case_types, reason = "the names of the format")]
-        pub enum Dtype { $($variant,)* }
+        pub enum Dtype {
+            $(#[doc = concat!("`", $name, "`: ", $bits, " bits an element.")] $variant,)*
+        }
 
         impl Dtype {
+            /// Every type.
             pub const ALL: &'static [Dtype] = &[$(Dtype::$variant,)*];
 
+            /// The name in a file's header, such as `BF16`.
             pub const fn name(self) -> &'static str {
                 match self { $(Dtype::$variant => $name,)* }
             }
@@ -52,11 +56,12 @@ dtypes! {
 }
 
 impl Dtype {
+    /// The type of a name in a file's header.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|dtype| dtype.name() == name)
     }
 
-    /// The same type in GGUF files.
+    /// The same type in GGUF files; `None` if there is none.
     pub fn ggml_type(self) -> Option<GgmlType> {
         Some(match self {
             Self::F32 => GgmlType::F32,

@@ -1,6 +1,6 @@
 //! The JSON of a safetensors header: an object of tensors by name, checked against the size of the file.
 //!
-//! Nothing is allocated that the header's own bytes don't hold.
+//! No allocation is larger than the header.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,7 +21,7 @@ struct RawEntry {
     data_offsets: (u64, u64),
 }
 
-/// The entries in the order of the file. A map would lose names that stand twice.
+/// The entries in the order of the file. A map would lose duplicate names.
 struct RawHeader(Vec<(String, RawEntry)>);
 
 impl<'de> Deserialize<'de> for RawHeader {
@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for RawHeader {
 /// The tensors in the order of their data, for a file whose data goes from `data_offset` to `file_size`.
 pub(super) fn parse(json: &[u8], data_offset: u64, file_size: u64) -> Result<Vec<TensorEntry>> {
     let RawHeader(entries) = serde_json::from_slice(json)
-        .map_err(|error| err!(InvalidFile, "the header is not as the format has it: {error}"))?;
+        .map_err(|error| err!(InvalidFile, "the header does not follow the format: {error}"))?;
     let mut names = HashSet::with_capacity(entries.len());
     if let Some((name, _)) = entries.iter().find(|(name, _)| !names.insert(name.as_str())) {
         bail!(InvalidFile, "the tensor {name:?} stands twice in the header");
@@ -61,7 +61,7 @@ pub(super) fn parse(json: &[u8], data_offset: u64, file_size: u64) -> Result<Vec
         .into_iter()
         .map(|(name, entry)| tensor(name, entry, data_offset, file_size))
         .collect::<Result<Vec<_>>>()?;
-    // Tensors without elements stand at the place of the next.
+    // A tensor without elements has the offset of the next one.
     tensors.sort_by_key(|tensor| (tensor.offset, tensor.bytes));
     let mut end = data_offset;
     for tensor in &tensors {

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use crate::error::Result;
 use crate::model::folder::check_path;
 
-/// The index of a very large model has some 10 MB.
+/// The index of a very large model has about 10 MB.
 pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 /// More files than any model has.
 const MAX_FILES: usize = 10_000;
 
-/// The index as it stands in the file.
+/// The index as in the file.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Index {
     weight_map: BTreeMap<String, String>,
@@ -22,7 +22,7 @@ impl Index {
     /// Reads the text of an index. Names of files that would lead out of the model's folder are refused.
     pub fn parse(json: &[u8]) -> Result<Self> {
         let index: Self = serde_json::from_slice(json)
-            .map_err(|error| err!(InvalidFile, "the index is not as the format has it: {error}"))?;
+            .map_err(|error| err!(InvalidFile, "the index does not follow the format: {error}"))?;
         let files = index.files();
         if files.is_empty() || files.len() > MAX_FILES {
             bail!(InvalidFile, "the index names {} files, wanted 1 to {MAX_FILES}", files.len());

@@ -1,8 +1,8 @@
-//! Reads the header of a safetensors file by ranged reads: names, types, shapes and ranges. The tensors' data stays where it is.
+//! Reads the header of a safetensors file by ranged reads: names, types, shapes and ranges. The tensors' data is not read here.
 //! Knows no architecture and no GPU.
 //!
-//! A `Safetensors` is proof that the table is sound: names are unique, each range has the size that shape and type ask for, and
-//! the ranges fill the file without gaps or overlaps, as the format demands.
+//! A `Safetensors` proves that the table is sound: names are unique, each range has the size that shape and type require, and
+//! the ranges fill the file without gaps or overlaps, as the format requires.
 //!
 //! Source: the format's description in the repository huggingface/safetensors (README, "Format").
 
@@ -21,12 +21,15 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// A tensor of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorEntry {
+    /// Unique in the file.
     pub name: String,
+    /// The type of the elements.
     pub dtype: Dtype,
     /// In the order of the file: the last is the length of a row. Empty for a single number.
     pub shape: Vec<u64>,
     /// From the start of the file.
     pub offset: u64,
+    /// Length in the file.
     pub bytes: u64,
 }
 
@@ -79,6 +82,7 @@ impl Safetensors {
         &self.tensors
     }
 
+    /// All tensors in the order of their data, without a copy.
     pub fn into_tensors(self) -> Vec<TensorEntry> {
         self.tensors
     }
@@ -93,7 +97,7 @@ fn first_eight(start: &[u8]) -> Result<[u8; 8]> {
     start.first_chunk().copied().ok_or_else(|| err!(Internal, "a read gave {} bytes instead of 8", start.len()))
 }
 
-/// What a file that is no safetensors seems to be.
+/// The error for a file that is not safetensors, with a guess at what it is.
 fn no_safetensors(start: &[u8], length: u64) -> Error {
     let text = String::from_utf8_lossy(start).trim_start().to_ascii_lowercase();
     let seems = if start.starts_with(b"GGUF") {

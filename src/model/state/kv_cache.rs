@@ -17,6 +17,7 @@ use crate::tensor::{Context, DType, Desc, Shape, Tensor};
 pub enum KvFormat {
     /// Half the memory, and half of the reads of long contexts.
     F16,
+    /// Exact.
     F32,
     /// int8 in blocks of 32 along each head, with an f16 scale: 0.53 of the memory of f16. Heads whose length is no multiple of 32 are
     /// filled up.
@@ -110,6 +111,7 @@ impl KvCache {
         self.capacity
     }
 
+    /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(|(k, v)| k.bytes() + v.bytes()).sum()
     }

@@ -14,6 +14,7 @@ pub struct LayerStates {
 }
 
 impl LayerStates {
+    /// Of the same sequences.
     pub fn new(kv: KvCache, recurrent: RecurrentStates) -> Self {
         Self { kv, recurrent }
     }
@@ -23,14 +24,17 @@ impl LayerStates {
         Ok(Self { kv: self.kv.sequence(index)?, recurrent: self.recurrent.sequence(index)? })
     }
 
+    /// Keys and values.
     pub fn kv(&self) -> &KvCache {
         &self.kv
     }
 
+    /// The states of recurrent layers.
     pub fn recurrent(&self) -> &RecurrentStates {
         &self.recurrent
     }
 
+    /// Bytes on the GPU, without checkpoints.
     pub fn bytes(&self) -> u64 {
         self.kv.bytes() + self.recurrent.bytes()
     }

@@ -55,8 +55,11 @@ pub trait SequenceState {
 /// Of `length` positions the first `sinks` stay, and `dropped` after them go: those that follow move up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
+    /// Positions at the beginning that stay.
     pub sinks: usize,
+    /// Positions after them that go; at least 1.
     pub dropped: usize,
+    /// Positions before the shift.
     pub length: usize,
 }
 
@@ -64,5 +67,6 @@ pub struct Shift {
 pub struct KeyRope {
     /// [pairs]; none if they were not turned.
     pub frequencies: Option<Tensor>,
+    /// Whether the two numbers of a pair stand side by side, and not half a head apart.
     pub interleaved: bool,
 }

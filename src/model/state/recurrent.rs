@@ -80,6 +80,7 @@ impl RecurrentStates {
         self.layers.get(index)
     }
 
+    /// Bytes on the GPU, without checkpoints.
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(Tensor::bytes).sum()
     }

@@ -1,8 +1,8 @@
-// What a chosen token does: it goes to where the next step reads its input and to the ring that is read back, and the state of
-// its sequence moves on. A sequence that has stopped stays as it is, whatever runs ahead of its end.
+// The effect of a chosen token: it goes to the input of the next step and to the ring that is read back, and its sequence's state
+// is updated. A sequence that has stopped is not changed by steps past its end.
 //
 // The kernel binds `settings` [rows], `state` [rows, 4] (position, step, whether it has stopped), `next_token` [rows] and
-// `ring` [rows, params.ring], and defines `params.advance`. `truncation.rs` says the same. `own` is the path that the kernel is.
+// `ring` [rows, params.ring], and defines `params.advance`. `truncation.rs` computes the same. `own` is the path of the kernel.
 #import "sampler_paths"
 
 fn advance(row: u32, token: u32, own: u32) {
@@ -16,7 +16,7 @@ fn advance(row: u32, token: u32, own: u32) {
     ring[row * params.ring + step % params.ring] = token;
     state[at] += params.advance;
     state[at + 1u] = step + 1u;
-    // All ones says NaN.
+    // All ones means NaN.
     var stops = token == 0xffffffffu || step + 1u >= settings[row].last_step;
     for (var i = 0u; i < MAX_STOPS; i++) {
         stops = stops || settings[row].stops[i] == token;

@@ -1,5 +1,5 @@
-// A band of logits, four words to a row: the largest key, the least that is kept, and the depths between which it is. `band.rs` says
-// the same. The kernel imports "truncation" and defines `params.vocabulary`.
+// A band of logits, four words to a row: the largest key, the least kept key, and the depths of its ends. `band.rs` has the
+// same. The kernel imports "truncation" and defines `params.vocabulary`.
 const BAND_LOW: u32 = 2u;
 
 fn is_kept(key: u32, depth: u32, band: vec4<u32>) -> bool {

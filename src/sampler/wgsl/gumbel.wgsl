@@ -1,6 +1,6 @@
 // Gumbel noise of a key: -ln(e) with e = -ln(1 - v) and v uniform in (0, 1).
 //
-// What wins among many has a v near 0, so v is fine there (multiples of 2^-33), and e comes from the series of ln(1 - v): the
+// The winner among many has a v near 0, so v is fine there (multiples of 2^-33), and e comes from the series of ln(1 - v): the
 // built-in log may be off by 2^-21 around 1, which would be more than e itself.
 #import "pcg3d"
 

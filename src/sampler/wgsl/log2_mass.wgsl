@@ -1,4 +1,4 @@
-// Binary logarithm of a mass in units of 2^mass_bits, to 19 bits behind the point, rounded down: by squaring the mantissa. `band.rs`
+// Binary logarithm of a mass in units of 2^mass_bits, to 19 bits after the point, rounded down: by squaring the mantissa. `band.rs`
 // computes the same. The kernel imports "truncation".
 fn log2_mass(mass: vec2<u32>, mass_bits: u32) -> f32 {
     if (mass.x | mass.y) == 0u {

@@ -1,5 +1,5 @@
-// Sums over a workgroup of 256 of what each invocation brings: a count, and a mass in two words. Each word is stored whole.
-// A barrier must stand between two calls.
+// Sums over a workgroup of 256 of each invocation's tally: a count, and a mass in two words. Each word is stored whole. Between two
+// calls there must be a barrier.
 var<workgroup> tallies: array<vec4<u32>, 256>;
 var<workgroup> rows: array<vec4<u32>, 16>;
 

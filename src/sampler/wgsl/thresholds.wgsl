@@ -1,14 +1,13 @@
-// The exact thresholds of truncated sampling: `truncation.rs` says how. The kernel binds `logits`, `settings` and `border`, defines
+// The exact thresholds of truncated sampling, as `truncation.rs` describes. The kernel binds `logits`, `settings` and `border`, defines
 // `params.vocabulary` and `params.mass_bits`, and imports "truncation" and "tally_sums". One workgroup of 256 to a row.
 
-// Invocations that go through one workgroup's part of the list.
+// Invocations that read one workgroup's part of the list.
 const READERS: u32 = 256u / GROUPS;
 
 var<workgroup> counts: array<atomic<u32>, 256>;
 var<workgroup> lows: array<atomic<u32>, 256>;
 var<workgroup> highs: array<atomic<u32>, 256>;
-// Entries of a list that is as short as it mostly is, one for each invocation: the key, and as a tally the entry itself, with its
-// bin in w.
+// Entries of a short list, as it mostly is, one for each invocation: the key, and as a tally the entry itself, with its bin in w.
 const FEW: u32 = 256u;
 var<workgroup> few_count: atomic<u32>;
 var<workgroup> few_keys: array<u32, FEW>;
@@ -20,7 +19,7 @@ var<workgroup> cut_through: vec4<u32>;
 
 // The candidates of this invocation: `at` goes from `start` to `end` in steps.
 struct Walk { row: u32, whole: bool, start: u32, end: u32, stride: u32 }
-// Whether the list was too short, so that the whole vocabulary is gone through instead; or is short itself.
+// `whole`: the list was too short, so the whole vocabulary is read instead. `few`: the list fits workgroup memory.
 struct List { whole: bool, few: bool }
 struct Candidate { key: u32, token: u32, depth: u32, bin: u32 }
 
@@ -69,7 +68,7 @@ fn gather_few(walk: Walk) {
     }
 }
 
-// What `descend` finds, in a short list: each invocation compares an entry of its own with all others. Sets `cut_key` and
+// The same result as `descend`, in a short list: each invocation compares its entry with all others. Sets `cut_key` and
 // `cut_through`.
 fn find_in_few(first: u32, last: u32, least_key: u32, above: vec4<u32>, wanted_count: u32, mass: f32, local: u32) {
     let count = atomicLoad(&few_count);
@@ -96,7 +95,7 @@ fn find_in_few(first: u32, last: u32, least_key: u32, above: vec4<u32>, wanted_c
     let by_count = before.x < wanted_count && wanted_count <= through.x;
     let by_mass = mass_as_float(before.yz) < mass && mass <= mass_as_float(through.yz);
     if by_count || by_mass {
-        // Equal entries find the same.
+        // Equal entries have the same result.
         cut_key = own;
         cut_through = through;
     }
@@ -142,7 +141,7 @@ fn descend(walk: Walk, first: u32, last: u32, least_key: u32, above_first: vec4<
     return prefix;
 }
 
-// Before all others of this module, with a barrier behind it.
+// Called before all other functions of this module, with a barrier after it.
 fn start_thresholds(local: u32) {
     if local == 0u {
         atomicStore(&few_count, 0u);
@@ -153,7 +152,7 @@ fn start_thresholds(local: u32) {
     }
 }
 
-// The key from which on top_k and top_p keep, in the bins that they cut. A short list was gathered before, with a barrier behind it.
+// The key from which on top_k and top_p keep, in the bins that they cut. A short list must be gathered before, with a barrier after it.
 fn least_key_of(row: u32, few: bool, walk: Walk, local: u32) -> u32 {
     let border_at = row * BORDER;
     let k_bin = border[border_at + K_BIN];
@@ -161,14 +160,14 @@ fn least_key_of(row: u32, few: bool, walk: Walk, local: u32) -> u32 {
     let last = border[border_at + P_LAST];
     var least_key = 0u;
     var mass = vec2<u32>(border[border_at + TOTAL], border[border_at + TOTAL + 1u]);
-    // Where a border bin stays whole, or has a single entry, there is nothing to find.
+    // If a border bin is kept entirely, or has a single entry, there is nothing to find.
     let k_is_whole = (border[border_at + FLAGS] & K_IS_WHOLE) != 0u;
     if k_bin != NONE && k_is_whole {
         mass = vec2<u32>(border[border_at + K_THROUGH], border[border_at + K_THROUGH + 1u]);
     }
     let finds_k = k_bin != NONE && !k_is_whole;
     let finds_p = first != NONE && (border[border_at + FLAGS] & P_IS_SINGLE) == 0u;
-    // First top_k, then top_p: a loop, because compilers put the descent in at each call.
+    // First top_k, then top_p: a loop, because compilers inline the descent at each call.
     for (var threshold = 0u; threshold < 2u; threshold++) {
         let is_k = threshold == 0u;
         if (is_k && finds_k) || (!is_k && finds_p) {

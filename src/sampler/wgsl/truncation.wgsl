@@ -1,6 +1,6 @@
-// Order and weight of logits in whole numbers; `truncation.rs` says why and computes the same.
+// Order and mass of logits in whole numbers; `truncation.rs` explains it and computes the same.
 
-// What stands where in `border`.
+// The places of the fields of `border`.
 const LARGEST: u32 = 0u;
 const SHIFT: u32 = 1u;
 const K_BIN: u32 = 2u;
@@ -15,7 +15,7 @@ const FLAGS: u32 = 14u;
 const TALLY: u32 = HISTOGRAM + 3u * BINS;
 const BORDER: u32 = LIST + 2u * GROUPS * SEGMENT;
 
-// A word that orders as the logit of these bits does; -0 is 0. An infinite logit has no softmax, it counts as NaN.
+// A word with the order of the logits; -0 is 0. An infinite logit has no softmax, so it counts as NaN.
 fn key_of(bits: u32) -> u32 {
     if (bits & 0x7fffffffu) > 0x7f800000u || bits == 0x7f800000u {
         return NAN_KEY;
@@ -26,7 +26,7 @@ fn key_of(bits: u32) -> u32 {
     return ~bits;
 }
 
-// Of the largest logit: there is nothing to choose from.
+// Whether, with this largest logit, there is nothing to choose from.
 fn is_no_logit(largest: u32) -> bool {
     return largest == NAN_KEY || largest <= LOWEST_KEY;
 }
@@ -35,12 +35,12 @@ fn logit_of(key: u32) -> f32 {
     return bitcast<f32>(select(~key, key & 0x7fffffffu, (key >> 31u) == 1u));
 }
 
-// A logit less the largest. Also where both are -inf.
+// A logit minus the largest, also if both are -inf.
 fn below_largest(key: u32, largest: u32) -> f32 {
     return select(logit_of(key) - logit_of(largest), 0.0, key == largest);
 }
 
-// How far below the largest logit, in octaves of probability times 2^24, rounded down; at most REST.
+// The depth: the distance below the largest logit, in octaves of probability times 2^24, rounded down; at most REST.
 fn depth_of(key: u32, largest: u32, octaves: f32) -> u32 {
     // Fixed point by the bits of the product, so that no compiler can fuse the conversion into it.
     let bits = bitcast<u32>(-below_largest(key, largest) * octaves) & 0x7fffffffu;
@@ -100,7 +100,7 @@ fn mass_as_float(mass: vec2<u32>) -> f32 {
     return f32(mass.y) * 4294967296.0 + f32(mass.x);
 }
 
-// What the logits kept by top_p must weigh, when those before it weigh `mass`.
+// The mass that the logits kept by top_p must reach, if those before it have `mass`.
 fn wanted_mass(top_p: f32, mass: vec2<u32>) -> f32 {
     return max(top_p * mass_as_float(mass), 1.0);
 }

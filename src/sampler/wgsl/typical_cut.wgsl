@@ -1,4 +1,4 @@
-// How far from the mean depth typical tokens reach, digit by digit; `band.rs` says how, and what stands where in a tally. The kernel
+// The distance of typical tokens from the mean depth, digit by digit; `band.rs` explains it and the fields of a tally. The kernel
 // binds `tally` as atomic words and imports "truncation" and "tally_sums". All invocations of a workgroup of 256 take part.
 const BINS_EACH: u32 = BINS / 256u;
 
@@ -10,7 +10,7 @@ fn typical_mass(row: u32, digit: u32, bin: u32) -> vec4<u32> {
     return vec4<u32>(0u, atomicLoad(&tally[at]), atomicLoad(&tally[at + BINS]), 0u);
 }
 
-// The digits before one: the digits, and the mass of what is more typical.
+// The digits before one, and the mass of more typical tokens.
 fn typical_digits(row: u32, digit: u32) -> vec3<u32> {
     if digit == 0u {
         return vec3<u32>(0u);

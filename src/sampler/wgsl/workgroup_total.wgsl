@@ -1,4 +1,4 @@
-// The sum over a workgroup of 256 of what each invocation brings, always in the same order.
+// The sum over a workgroup of 256 of each invocation's number, always in the same order.
 var<workgroup> parts: array<f32, 256>;
 var<workgroup> part_rows: array<f32, 16>;
 

@@ -1,4 +1,4 @@
-//! How kernels are timed: in chains, by the device's clock or one that tests bring.
+//! How kernels are timed: in chains, by the device's clock or by a test's.
 
 use web_time::{Duration, Instant};
 
@@ -8,35 +8,40 @@ use crate::tensor::tuning::{TuningKey, Variant};
 
 /// Dispatches of one kernel, one after the other.
 pub struct Chain<'a> {
+    /// The kernel.
     pub key: &'a TuningKey,
+    /// The variant; `None`: the default.
     pub variant: Option<&'a Variant>,
+    /// The number of dispatches.
     pub dispatches: usize,
     pub(super) record: &'a dyn Fn() -> Result<()>,
 }
 
 impl Chain<'_> {
+    /// Records the dispatches.
     pub fn record(&self) -> Result<()> {
         (self.record)()
     }
 }
 
-/// What autotuning goes by; tests bring their own.
+/// What measures time for autotuning; tests have their own.
 #[expect(async_fn_in_trait, reason = "nothing here leaves its thread")]
 pub trait Clock {
     /// Time since the start.
     fn now(&self) -> Duration;
 
-    /// How long a chain has to take for its time to say something.
+    /// How long a chain must take to be measured well.
     fn least_chain(&self, context: &Context) -> Duration;
 
-    /// How long the chains take, each run by itself; zero for one that could not be measured.
+    /// How long each chain takes by itself; zero if it could not be measured.
     async fn time(&self, context: &Context, chains: &[Chain<'_>]) -> Result<Vec<Duration>>;
 }
 
-/// The clock of the device: its timestamps where it has some, else the time that a wait for it takes.
+/// The clock of the device: its timestamps if it has them, otherwise the time of a wait for it.
 pub struct DeviceClock(Instant);
 
 impl DeviceClock {
+    /// A clock whose `now` counts from this call.
     pub fn start() -> Self {
         Self(Instant::now())
     }
@@ -52,7 +57,7 @@ impl Clock for DeviceClock {
             // Browsers round timestamps to a tenth of a millisecond.
             Duration::from_millis(3)
         } else {
-            // Waits end on a poll every millisecond or two.
+            // A wait ends at a poll, every millisecond or two.
             Duration::from_millis(20)
         }
     }

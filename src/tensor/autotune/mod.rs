@@ -1,14 +1,13 @@
-//! Autotuning: compares the variants of kernels (`Op::variants`) on this adapter and lets the fastest run.
+//! Autotuning: compares the variants of kernels (`Op::variants`) on this adapter and selects the fastest.
 //!
-//! What there is to compare is found by a survey: a step is rehearsed, and each op in it that has variants is noted with its
-//! shapes and weights. So kernels are measured on the real shapes of a model, with its own weights in turn, and an op with
-//! variants needs to be named nowhere else.
+//! A survey finds what to compare: it traces a step and notes each op that has variants, with its shapes and weights. So
+//! kernels are measured on the real shapes and weights of a model, and no list of tunable ops is needed.
 //!
 //! Invariants:
-//! - A variant that does not compile, or gives something else than the default does, is thrown away.
+//! - A variant that does not compile, or whose result differs from the default's, is discarded.
 //! - Without a clear gain the default stays.
-//! - Nothing is begun that is not expected to end within the budget. What was not measured keeps its default, and is measured
-//!   the next time.
+//! - A measurement starts only if it is expected to end within the budget. Kernels not measured keep their defaults, and are
+//!   measured the next time.
 
 mod clock;
 mod scratch;
@@ -25,38 +24,39 @@ use super::{Context, DType};
 use crate::error::{Code, Result};
 use scratch::Scratch;
 
-/// A variant takes the default's place if it takes at most this much of its time.
+/// A variant replaces the default if its time is at most this part of the default's.
 const CLEAR_GAIN: f64 = 0.97;
 
-/// The most that ‖variant − default‖ / ‖default‖ may be: each may be off by half of it from the reference, as the cases of the ops
-/// have it.
+/// The largest ‖variant − default‖ / ‖default‖: each may differ from the reference by half of it, the tolerance of the ops' cases.
 const TOLERANCE: f64 = 2e-5;
 
-/// The same of f16, of which a small difference of f32 may be a whole one.
+/// The same for f16, where a small difference in f32 may become a whole step.
 const F16_TOLERANCE: f64 = 5e-4;
 
-/// And of blocks of int8.
+/// The same for blocks of int8.
 const Q8_0_TOLERANCE: f64 = 5e-3;
 
-/// Kernels that are compiled at the same time, before it is asked whether more fit.
+/// Kernels compiled at once, before the next look at the budget.
 const COMPILED_AT_ONCE: usize = 5;
 
-/// Dispatches of a chain: at first, and at most.
+/// Dispatches of a chain: the first number, and the largest.
 const FIRST_CHAIN: usize = 4;
 const LONGEST_CHAIN: usize = 1024;
 
-/// Chains of the default and of the best variant, in turn, of which the medians are compared.
+/// Chains of the default and of the best variant, in turn, whose medians are compared.
 const ROUNDS: usize = 3;
 
 /// A kernel of a model and what was found for it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Tuned {
+    /// The op's name.
     pub op: &'static str,
     /// Rows and columns of the weight and a further number; for attention heads, key-value heads and their length.
     pub sizes: [usize; 3],
-    /// Of the weight, where there is one.
+    /// The weight's format; `None` without a weight.
     pub format: Option<&'static str>,
+    /// The choice: which variant runs, and the measured times.
     #[serde(flatten)]
     pub choice: Choice,
     /// Not measured by this load.
@@ -67,11 +67,13 @@ pub struct Tuned {
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TuningReport {
+    /// The kernels with variants, measured or from the stored choices.
     pub kernels: Vec<Tuned>,
     /// Kernels that are not tuned yet.
     pub left: usize,
     /// Why kernels could not be measured; they run as they do without tuning.
     pub failed: Vec<String>,
+    /// The time that it took, in milliseconds.
     pub milliseconds: f64,
 }
 
@@ -80,7 +82,7 @@ pub struct Autotune<'a, C> {
     context: &'a Context,
     clock: &'a C,
     budget: Duration,
-    /// The longest that compiling and checking a kernel took.
+    /// The longest time that compiling and checking a kernel took.
     longest_preparation: Duration,
 }
 
@@ -88,11 +90,12 @@ pub struct Autotune<'a, C> {
 struct Late;
 
 impl<'a, C: Clock> Autotune<'a, C> {
+    /// A run that takes at most `budget`, counted by `clock` from its start.
     pub fn new(context: &'a Context, clock: &'a C, budget: Duration) -> Self {
         Self { context, clock, budget, longest_preparation: Duration::ZERO }
     }
 
-    /// Takes over what `stored` knows of the subjects, and measures the others as long as there is time.
+    /// Uses the choices that `stored` holds for the subjects, and measures the others as long as there is time.
     pub async fn run(&mut self, subjects: &[Subject], stored: &mut StoredTunings) -> TuningReport {
         let mut report = TuningReport::default();
         let mut measured = 0;
@@ -102,7 +105,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
                 report.kernels.push(Tuned { op, sizes, format, choice, from_cache: true });
                 continue;
             }
-            // Smaller ones may still fit, but they come in the order of what they are worth.
+            // Smaller ones may still fit, but the most valuable come first.
             let result = if report.left > 0 { Ok(Err(Late)) } else { self.measure(subject).await };
             match result {
                 Ok(Ok(choice)) => {
@@ -112,12 +115,12 @@ impl<'a, C: Clock> Autotune<'a, C> {
                 }
                 Ok(Err(Late)) => {
                     if report.left == 0 && measured == 0 {
-                        // Too much even for a whole budget, as it would be the next time.
+                        // Too long even for a whole budget, so it would be the next time too.
                         stored.insert(&subject.key, Choice::default());
                     }
                     report.left += 1;
                 }
-                // A device that is gone says so to whoever uses it next.
+                // The next use of a lost device reports the loss.
                 Err(error) => report.failed.push(format!("{}: {}", subject.key, error.message())),
             }
         }
@@ -129,7 +132,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
         self.clock.now()
     }
 
-    /// Whether what takes about so long still fits.
+    /// Whether something that takes about this long still fits.
     fn fits(&self, estimate: Duration) -> bool {
         self.now() + estimate < self.budget
     }
@@ -153,14 +156,14 @@ impl<'a, C: Clock> Autotune<'a, C> {
         Ok(Ok(Choice { variant: name, default_us, us, candidates, rejected }))
     }
 
-    /// Compiles kernels, as many as there is time for, and holds them to the default. Returns the numbers of those that are
-    /// sound, the default first, and how many others were tried.
+    /// Compiles kernels while there is time, and compares their results with the default's. Returns the indices of the correct
+    /// ones, the default first, and how many others were tried.
     async fn sound_kernels(&mut self, subject: &Subject, scratch: &Scratch) -> Result<(Vec<usize>, usize)> {
         let all: Vec<usize> = (0..subject.kernels.len()).collect();
         let (mut sound, mut tried) = (Vec::new(), 0);
         let mut wanted: Option<Vec<Vec<u8>>> = None;
         while tried < all.len() {
-            // The default alone at first: the model needs it in any case, and it tells how long the others may take.
+            // The default alone first: the model needs it in any case, and it shows how long the others may take.
             let room = match tried {
                 0 => 1,
                 _ => COMPILED_AT_ONCE.min(all.len() - tried),
@@ -195,7 +198,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
                             _ => false,
                         }
                 };
-                // The default agrees with itself, also where a file's weights are no numbers.
+                // The default agrees with itself, even if a file's weights are NaN.
                 if kernel == 0 || (0..got.len()).all(agrees) {
                     sound.push(kernel);
                 }
@@ -206,7 +209,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
         Ok((sound, tried.saturating_sub(1)))
     }
 
-    /// Those of some kernels that compile; the default has to.
+    /// The kernels that compile. The default must.
     async fn compiled(&self, subject: &Subject, scratch: &Scratch, kernels: &[usize]) -> Result<Vec<usize>> {
         if self.compile(subject, scratch, kernels).await.is_ok() {
             return Ok(kernels.to_vec());
@@ -241,7 +244,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
         };
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6 / dispatches as f64;
         if chain.is_zero() {
-            // Nothing can be told apart, here or the next time.
+            // The times can't be measured, now or the next time.
             return Ok(Ok((None, 0.0, 0.0)));
         }
         if sound.len() == 1 {
@@ -268,7 +271,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
         Ok(Ok((chosen, default, if is_faster { best_time } else { default })))
     }
 
-    /// How many dispatches of the default make a chain that is long enough, and how long that takes.
+    /// The number of dispatches of the default in a chain that is long enough, and the chain's time.
     async fn calibrate(&self, subject: &Subject, scratch: &Scratch) -> Result<Result<(usize, Duration), Late>> {
         let least = self.clock.least_chain(self.context);
         let mut dispatches = FIRST_CHAIN;
@@ -313,7 +316,7 @@ impl<'a, C: Clock> Autotune<'a, C> {
     }
 }
 
-/// Chooses what was chosen at another time, if there still is such a variant.
+/// Takes a stored choice, if the op still has that variant.
 fn kept(context: &Context, subject: &Subject, stored: &StoredTunings) -> Option<Choice> {
     let choice = stored.get(&subject.key)?;
     let variant = match &choice.variant {
@@ -324,13 +327,13 @@ fn kept(context: &Context, subject: &Subject, stored: &StoredTunings) -> Option<
     Some(choice.clone())
 }
 
-/// Takes over what `stored` knows of the subjects, and gives the others.
+/// Uses the choices that `stored` holds for the subjects, and returns the other subjects.
 pub fn take_over<'s>(context: &Context, subjects: &'s [Subject], stored: &StoredTunings) -> Vec<&'s Subject> {
     subjects.iter().filter(|subject| kept(context, subject, stored).is_none()).collect()
 }
 
-/// Compiles the kernels that are to be compared, until it is `enough`. One that does not compile is passed over: `Autotune::run` meets it
-/// again and throws it away.
+/// Compiles the kernels that will be compared, until `enough` says to stop. One that does not compile is skipped:
+/// `Autotune::run` discards it.
 pub async fn compile_ahead(context: &Context, subjects: &[&Subject], enough: &dyn Fn() -> bool) -> Result<()> {
     for subject in subjects {
         let all: Vec<usize> = (0..subject.kernels.len()).collect();
@@ -359,12 +362,12 @@ fn halves(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]).to_f32()).collect()
 }
 
-/// The bytes of blocks of int8 with their scales. What is compared may begin within a block, so all are taken as int8.
+/// The bytes of blocks of int8 with their scales. The compared range may begin within a block, so all bytes count as int8.
 fn quants(bytes: &[u8]) -> Vec<f32> {
     bytes.iter().map(|byte| f32::from(*byte as i8)).collect()
 }
 
-/// ‖got − wanted‖ / ‖wanted‖; NaN where there is one.
+/// ‖got − wanted‖ / ‖wanted‖; NaN if an element is NaN.
 fn relative_error(got: &[f32], wanted: &[f32]) -> f64 {
     let (mut difference, mut norm) = (0f64, 0f64);
     for (got, wanted) in got.iter().zip(wanted) {

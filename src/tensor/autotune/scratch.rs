@@ -1,4 +1,4 @@
-//! What kernels that are compared run on: a model's own weights, and random numbers in place of activations.
+//! The data of compared kernels: a model's own weights, and random numbers in place of activations.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use crate::gpu::BufferSlice;
 use crate::tensor::ops::{KvAppend, Random};
 use crate::tensor::{Context, DType, Desc, HostTensor, Tensor};
 
-/// Elements of an output that are compared: from its start, and from its end.
+/// Compared elements of an output: this number from its start, and from its end.
 const COMPARED_HEAD: usize = 1 << 18;
 const COMPARED_TAIL: usize = 1 << 16;
 
-/// Tensors that a subject's kernels run on.
+/// The tensors that a subject's kernels run on.
 pub(super) struct Scratch {
-    /// In place of the inputs that are no instance's own.
+    /// Stand-ins for the inputs that belong to no instance.
     inputs: Vec<Option<Tensor>>,
     outputs: Vec<Tensor>,
-    /// What the inputs that kernels change hold before.
+    /// The first contents of the inputs that kernels change.
     unchanged: Vec<(usize, Tensor)>,
-    /// What the ends of outputs hold before, so that a kernel which writes nothing is seen.
+    /// The first contents of the ends of outputs, so that a kernel which writes nothing is noticed.
     noise: Tensor,
 }
 
@@ -27,7 +27,7 @@ impl Scratch {
     pub(super) fn new(context: &Context, subject: &Subject) -> Result<Self> {
         let random = |desc: Desc, seed: u64| -> Result<Tensor> {
             if let DType::F16 | DType::Q8_0 = desc.dtype {
-                // Not any bits: they may be no numbers. In q8_0, heads are whole blocks.
+                // Not arbitrary bits, which may be NaN. In q8_0, heads are whole blocks.
                 let head_dim = desc.shape.matrix()?.1;
                 let numbers = context.run1(&Random { shape: desc.shape, seed }, &[])?;
                 let [cache, other] = [context.empty(desc, "tuning")?, context.empty(desc, "tuning")?];
@@ -36,7 +36,7 @@ impl Scratch {
                 return Ok(cache);
             }
             let random = context.run1(&Random { shape: desc.shape, seed }, &[])?;
-            // Words of int8 are the same bits.
+            // Words of int8 have the same bits.
             context.tensor_from_buffer(desc, random.slice().buffer)
         };
         let first = subject.instances.first();
@@ -73,14 +73,14 @@ impl Scratch {
         self.outputs.iter().chain(subject.mutates.iter().map(|index| inputs[*index])).collect()
     }
 
-    /// What of that is compared.
+    /// The compared part of that.
     pub(super) fn compared<'a>(&'a self, subject: &'a Subject) -> Vec<(&'a Tensor, Range<usize>)> {
         let results = self.results(subject).into_iter();
         let words = |tensor: &Tensor| tensor.bytes() as usize / 4;
         results.flat_map(|tensor| ends(words(tensor)).map(move |range| (tensor, range))).collect()
     }
 
-    /// Lets the next dispatch find what the first one found.
+    /// Restores what the first dispatch found.
     pub(super) fn reset(&self, context: &Context, subject: &Subject) -> Result<()> {
         let inputs = self.inputs(subject, 0);
         for (index, unchanged) in &self.unchanged {
@@ -98,7 +98,7 @@ impl Scratch {
     }
 }
 
-/// The elements of a tensor that are compared, counted in words.
+/// The compared elements of a tensor, counted in words.
 fn ends(elements: usize) -> impl Iterator<Item = Range<usize>> {
     let head = elements.min(COMPARED_HEAD);
     let tail = elements.saturating_sub(COMPARED_TAIL).max(head);

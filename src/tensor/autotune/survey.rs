@@ -1,45 +1,46 @@
-//! What there is to tune: a step is rehearsed, and each op in it that has variants is noted with its shapes and weights.
+//! What to tune: a step is traced, and each op with variants is noted with its shapes and weights.
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::tuning::{TuningKey, Variant};
 use crate::tensor::{Context, DType, Desc, Kernel, Op, Tensor};
 
-/// Weights that a chain goes through in turn, so that no cache holds them.
+/// Bytes of weights that a chain goes through in turn, so that no cache holds them.
 const MAX_INSTANCES: usize = 32;
 
 /// An op of a step that has variants.
 pub struct Subject {
     pub(super) key: TuningKey,
     pub(super) mutates: &'static [usize],
-    /// The default first; each is another.
+    /// The default first; all differ.
     pub(super) kernels: Vec<(Option<Variant>, Kernel)>,
     pub(super) inputs: Vec<Desc>,
     pub(super) outputs: Vec<Desc>,
-    /// Of the op's uses with other weights, the inputs that exist outside of the step and that kernels only read: weights and
-    /// states. In place of the others stand random numbers.
+    /// For each use of the op with other weights, the inputs that exist outside of the step and that kernels only read:
+    /// weights and states. The other inputs are replaced by random numbers.
     pub(super) instances: Vec<Vec<Option<Tensor>>>,
     uses: usize,
 }
 
 impl Subject {
+    /// The op, sizes and format that a choice holds for.
     pub fn key(&self) -> &TuningKey {
         &self.key
     }
 
-    /// The variants but for the default.
+    /// The variants without the default.
     pub fn variants(&self) -> impl Iterator<Item = &Variant> {
         self.kernels.iter().filter_map(|(variant, _)| variant.as_ref())
     }
 
-    /// Bytes of the weights that a step reads by it; decides what is measured first.
+    /// Bytes of the weights that a step reads by it. The subject with the most is measured first.
     fn bytes(&self) -> u64 {
         let weights = self.instances.iter().flatten().flatten().map(Tensor::bytes).max();
         weights.unwrap_or_default() * self.uses as u64
     }
 }
 
-/// Notes what runs while a step is rehearsed.
+/// Notes what a traced step would run.
 #[derive(Default)]
 pub struct Survey(Vec<Subject>);
 
@@ -92,7 +93,7 @@ impl Survey {
     }
 }
 
-/// The ops with variants of some steps, of each those first that read most weights. The steps are only rehearsed.
+/// The ops with variants in some steps; within a step, those that read the most weights come first. The steps are only traced.
 pub fn survey(context: &Context, steps: &[&dyn Fn() -> Result<()>]) -> Result<Vec<Subject>> {
     let mut subjects: Vec<Subject> = Vec::new();
     for step in steps {
@@ -102,7 +103,7 @@ pub fn survey(context: &Context, steps: &[&dyn Fn() -> Result<()>]) -> Result<Ve
         rehearsed?;
         let mut found = survey.unwrap_or_default().0;
         found.retain(|subject| subject.kernels.len() > 1 && subjects.iter().all(|known| known.key != subject.key));
-        // A stable sort: what reads no weights keeps its place at the end.
+        // A stable sort: ops that read no weights stay at the end, in order.
         found.sort_by_key(|subject| std::cmp::Reverse(subject.bytes()));
         subjects.extend(found);
     }

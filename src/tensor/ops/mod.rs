@@ -20,13 +20,13 @@ macro_rules! ops {
 
 pub(crate) use ops;
 
-// In parentheses stand the files of a family that are no op: what its ops share.
+// In parentheses: files of a family that are not ops but shared by its ops.
 ops! {
     activations (activation) {
         swiglu: Swiglu,
         swiglu_fused: SwigluFused,
         swiglu_int8: SwigluInt8,
-        swiglu_planes: SwigluPlanes,
+        swiglu_soa: SwigluSoa,
     }
     attention () {
         attention: Attention,
@@ -70,7 +70,7 @@ ops! {
         norm_heads: NormHeads,
         rms_norm: RmsNorm,
         rms_norm_int8: RmsNormInt8,
-        rms_norm_planes: RmsNormPlanes,
+        rms_norm_soa: RmsNormSoa,
     }
     products (epilogue, residual) {
         mat_mul: MatMul,
@@ -78,7 +78,7 @@ ops! {
         mat_mul_int8: MatMulInt8,
         mat_vec: MatVec,
         mat_vec_add: MatVecAdd,
-        mat_vec_few: MatVecFew,
+        mat_vec_small_batch: MatVecSmallBatch,
         norm_gate_up: NormGateUp,
         norm_mat_vec: NormMatVec,
         norm_qkv: NormQkv,
@@ -114,12 +114,12 @@ pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;
 pub use products::residual::Residual;
 
-/// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. Up to a few tokens
-/// it is limited by reading the weight; more share what was read in workgroup memory.
+/// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. For small batches,
+/// reading the weight takes most of the time; for more tokens, tiles in workgroup memory share the reads.
 pub fn linear(tokens: usize) -> &'static dyn Op {
     match tokens {
         1 => &MatVec,
-        tokens if MatVecFew::takes(tokens) => &MatVecFew { epilogue: Epilogue::NONE, planar: false },
+        tokens if MatVecSmallBatch::takes(tokens) => &MatVecSmallBatch { epilogue: Epilogue::NONE, soa: false },
         _ => &MatMul { epilogue: Epilogue::NONE },
     }
 }

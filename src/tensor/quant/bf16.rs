@@ -12,7 +12,7 @@ pub static BF16: Format = Format {
     unit_words: &[16],
     wgsl: include_str!("bf16.wgsl"),
     int8: None,
-    // The order of halves is all that it knows.
+    // The repacking kernel of f16 only reorders halves, so it also serves bf16.
     repack: include_str!("f16_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16),
 };

@@ -1,10 +1,10 @@
-//! IQ4_NL: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles, which stand as in Q4_0 and choose one of 16 values; weight j
+//! IQ4_NL: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles, in the order of Q4_0, which select one of 16 values; weight j
 //! is `d · value` (GGML's `block_iq4_nl`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
-/// What a nibble stands for (GGML's `kvalues_iq4nl`).
+/// The values of the nibbles (GGML's `kvalues_iq4nl`).
 pub(super) const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 pub static IQ4_NL: Format = Format {
@@ -16,7 +16,7 @@ pub static IQ4_NL: Format = Format {
     unit_words: &[8, 1],
     wgsl: include_str!("iq4_nl.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
-    // Scales and nibbles stand as in Q4_0.
+    // Scales and nibbles have the places of Q4_0.
     repack: include_str!("q4_0_repack.wgsl"),
     dequantize_block: |bytes, out| dequantize(f16_at(bytes), &bytes[2..], out),
 };
@@ -25,7 +25,7 @@ pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
     [&random_scale(rng, 0.01)[..], &random_bytes(rng, 16)].concat()
 }
 
-/// 32 weights of a scale and 16 bytes of nibbles.
+/// 32 weights from a scale and 16 bytes of nibbles.
 pub(super) fn dequantize(scale: f32, nibbles: &[u8], out: &mut [f32]) {
     for (j, byte) in nibbles.iter().enumerate() {
         out[j] = scale * f32::from(VALUES[usize::from(byte & 15)]);

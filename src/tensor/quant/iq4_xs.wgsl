@@ -1,9 +1,9 @@
 #import "int8_weight"
 #import "iq4_values"
 
-// One word of four 32-bit words holds the 16 bytes of a block as they stand in the file.
+// A vector of four 32-bit words holds the 16 bytes of a block as in the file.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
-// Of a superblock, as in the file: the factor in f16 and the high two bits of its eight scales; then their low four.
+// For a superblock, as in the file: the factor in f16 and the high two bits of its eight scales; then their low four.
 @group(0) @binding(11) var<storage, read> weight_scales: array<vec2<u32>>;
 
 struct Int8Raw { quants: vec4<u32>, scales: vec2<u32>, block: u32 }

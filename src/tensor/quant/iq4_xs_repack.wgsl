@@ -1,4 +1,4 @@
-// One invocation takes the quants of one block of 32; the first of a superblock of the file, 34 words, its scales.
+// One invocation copies the quants of one block of 32; the first of a superblock (34 words in the file) also copies its scales.
 #import "repack"
 
 @group(0) @binding(10) var<storage, read_write> weight_quants: array<vec4<u32>>;

@@ -1,10 +1,9 @@
 //! Formats of weight matrices. One format is one `.rs` and its two `.wgsl` files; this list is the only place that names
 //! them all.
 //!
-//! On the GPU every format is seen as blocks of 32 weights of one row, laid out in one or two planes: arrays of which
-//! neighbouring invocations, which take neighbouring blocks, read side by side. Most formats have their quants in one and
-//! their scales in the other. Together they take as many bytes as in the file. A row whose length is not a multiple of 32
-//! (only unquantised formats have such) is padded with zeros.
+//! On the GPU every format is blocks of 32 weights of one row, in SoA: one or two arrays, mostly quants in one and scales in the
+//! other, so that invocations with neighbouring blocks read neighbouring words. Together they have as many bytes as in the file. A
+//! row whose length is not a multiple of 32 (only in unquantised formats) is padded with zeros.
 
 mod bf16;
 mod f16;
@@ -28,12 +27,12 @@ use super::Rng;
 use crate::error::Result;
 use crate::gpu::{BINDING_ALIGNMENT, Define};
 
-/// Weights in a block as kernels see it.
+/// Weights in a block on the GPU.
 pub const BLOCK: usize = 32;
 
-/// How weights of one kind stand in a file and on the GPU.
+/// A format of weights, in files and on the GPU.
 pub struct Format {
-    /// Lower case, as in the field: `q4_0`.
+    /// The usual name in lower case: `q4_0`.
     pub name: &'static str,
     /// The id of the type in a GGUF file (`ggml_type` in the GGUF specification).
     pub gguf_type: u32,
@@ -43,30 +42,30 @@ pub struct Format {
     pub block_bytes: usize,
     /// Blocks of 32 weights that share words on the GPU.
     pub unit: usize,
-    /// For each plane (at most two, because kernels have few bindings left), the 32-bit words of a unit.
+    /// The 32-bit words of a unit in each array. There are at most two arrays, because kernels have few bindings left.
     pub unit_words: &'static [usize],
-    /// The module `"weight"`: binds the planes at 10, 11 … and defines `load_block(index) -> Block`.
+    /// The module `"weight"`: binds the arrays at 10, 11 … and defines `load_block(index) -> Block`.
     pub wgsl: &'static str,
-    /// Whether and how `wgsl` also shows blocks as int8: `load_int8_raw(index) -> Int8Raw` (what memory holds) and
-    /// `unpack_int8(raw) -> Int8Weights`. Apart, so that a kernel can load long before it needs the numbers.
+    /// The view of blocks as int8, if `wgsl` has one: `load_int8_raw(index) -> Int8Raw` (the words in memory) and
+    /// `unpack_int8(raw) -> Int8Weights`. Two functions, so that a kernel can load long before it needs the numbers.
     pub int8: Option<Int8View>,
-    /// The kernel that turns a file's bytes (binding 0) into the planes.
+    /// The kernel that turns a file's bytes (binding 0) into the arrays.
     pub repack: &'static str,
     /// Dequantises one block of a file.
     pub dequantize_block: fn(&[u8], &mut [f32]),
 }
 
-/// What weights are besides an int8 and a scale (`Int8Weights` in `wgsl/int8_block.wgsl`).
+/// What a view has besides an int8 per weight and a scale (`Int8Weights` in `wgsl/int8_block.wgsl`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Int8View {
-    /// Each 16 of a block have a scale and an offset of their own.
+    /// Each half of a block has its own scale and offset.
     pub halves: bool,
-    /// Something is subtracted from the product of scale and int8, which is then not negative.
+    /// An offset is subtracted from the product of scale and int8, which is then not negative.
     pub offsets: bool,
 }
 
 impl Int8View {
-    /// For every kernel that imports the format.
+    /// The flags for kernels that import the format.
     pub(super) fn defines(self) -> impl Iterator<Item = (&'static str, Define)> {
         let flags = [("HALVES", self.halves), ("OFFSETS", self.offsets)];
         flags.into_iter().filter(|flag| flag.1).map(|flag| (flag.0, Define::Flag))
@@ -78,8 +77,8 @@ macro_rules! formats {
         /// Every format, in the order of their GGUF ids.
         pub const FORMATS: &[&Format] = &[$(&$module::$format,)*];
 
-        /// Of each format, in the same order, what makes a block of random weights with sane scales. It is no field of `Format`, so that
-        /// only tests link it.
+        /// For each format, in the same order, a function that makes a block of random weights with reasonable scales. It is not a
+        /// field of `Format`, so that only tests link it.
         const RANDOM_BLOCKS: &[fn(&mut Rng) -> Vec<u8>] = &[$($module::random_block,)*];
     };
 }
@@ -103,37 +102,40 @@ formats! {
     mxfp4: MXFP4,
 }
 
-/// So many blocks of random weights in a format, as they stand in a file.
+/// `blocks` blocks of random weights, as in a file.
 pub(super) fn random_blocks(format: &Format, blocks: usize, rng: &mut Rng) -> Vec<u8> {
     let Some(number) = FORMATS.iter().position(|other| other.name == format.name) else { return Vec::new() };
     (0..blocks).flat_map(|_| RANDOM_BLOCKS[number](rng)).collect()
 }
 
-/// The names of all formats, as files of models have them, for messages.
+/// The names of all formats in upper case, for messages.
 pub fn supported() -> String {
     FORMATS.iter().map(|format| format.name.to_uppercase()).collect::<Vec<_>>().join(", ")
 }
 
-/// Where the planes of a matrix stand in its buffer.
+/// The places of a matrix's arrays in its buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planes {
-    /// Byte offset and size of each plane.
-    pub planes: Vec<(u64, u64)>,
+pub struct SoaLayout {
+    /// Byte offset and size of each array.
+    pub arrays: Vec<(u64, u64)>,
+    /// Bytes of the buffer, padding between the arrays included.
     pub bytes: u64,
 }
 
-impl Planes {
-    /// Bytes of the largest plane, which is what has to fit a binding.
+impl SoaLayout {
+    /// Bytes of the largest array: each is bound alone.
     pub fn largest(&self) -> u64 {
-        self.planes.iter().map(|plane| plane.1).max().unwrap_or(0)
+        self.arrays.iter().map(|array| array.1).max().unwrap_or(0)
     }
 }
 
 impl Format {
+    /// The format of a `ggml_type`; `None` if kernels don't support it.
     pub fn by_gguf_type(id: u32) -> Option<&'static Format> {
         FORMATS.iter().copied().find(|format| format.gguf_type == id)
     }
 
+    /// The format of a name in lower case, such as `q4_0`.
     pub fn by_name(name: &str) -> Option<&'static Format> {
         FORMATS.iter().copied().find(|format| format.name == name)
     }
@@ -151,20 +153,21 @@ impl Format {
         Ok(columns / self.block_size * self.block_bytes)
     }
 
-    /// Whether a matrix of so many columns can begin at a row of another: no word belongs to both.
+    /// Whether a matrix of `columns` columns can be split before `row`: no word belongs to both parts.
     pub fn splits_at(&self, row: usize, columns: usize) -> bool {
         (row * columns.div_ceil(BLOCK)).is_multiple_of(self.unit)
     }
 
-    /// Whether weights of this format can be made ones of another on their way to the GPU.
+    /// Whether weights of this format can be quantised to another on their way to the GPU.
     pub fn quantizes_to(&self, other: &Format) -> bool {
         quantize::kernel(self, other).is_some()
     }
 
-    pub fn planes(&self, rows: usize, columns: usize) -> Planes {
+    /// The layout on the GPU of a matrix [rows, columns].
+    pub fn soa_layout(&self, rows: usize, columns: usize) -> SoaLayout {
         let units = (rows as u64 * columns.div_ceil(BLOCK) as u64).div_ceil(self.unit as u64);
         let mut bytes = 0u64;
-        let planes = self
+        let arrays = self
             .unit_words
             .iter()
             .map(|words| {
@@ -174,10 +177,10 @@ impl Format {
                 (offset, size)
             })
             .collect();
-        Planes { planes, bytes }
+        SoaLayout { arrays, bytes }
     }
 
-    /// Dequantises whole blocks as they stand in a file.
+    /// Dequantises whole blocks of a file. An error if `bytes` and `out` have different numbers of blocks.
     pub fn dequantize(&self, bytes: &[u8], out: &mut [f32]) -> Result<()> {
         let blocks = out.len() / self.block_size;
         if !out.len().is_multiple_of(self.block_size) || bytes.len() != blocks * self.block_bytes {
@@ -195,7 +198,7 @@ fn f16_at(bytes: &[u8]) -> f32 {
     half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
 }
 
-/// A random scale as blocks hold it.
+/// A random scale in f16.
 fn random_scale(rng: &mut Rng, largest: f32) -> [u8; 2] {
     half::f16::from_f32(rng.signed() * largest).to_le_bytes()
 }
@@ -212,7 +215,7 @@ mod tests {
     #[test]
     fn formats_take_as_much_on_the_gpu_as_in_the_file() {
         for format in FORMATS {
-            assert!((1..=2).contains(&format.unit_words.len()), "{}: planes", format.name);
+            assert!((1..=2).contains(&format.unit_words.len()), "{}: arrays", format.name);
             let words: usize = format.unit_words.iter().sum();
             let in_file = format.unit * BLOCK / format.block_size * format.block_bytes;
             assert_eq!(words * 4, in_file, "{}", format.name);

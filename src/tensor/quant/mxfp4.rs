@@ -1,4 +1,4 @@
-//! MXFP4: blocks of 32 weights, an exponent `e` and 16 bytes of nibbles, which stand as in Q4_0 and are floats of four bits; weight j is
+//! MXFP4: blocks of 32 weights, an exponent `e` and 16 bytes of nibbles, in the order of Q4_0, which are floats of four bits; weight j is
 //! `2^(e − 127) · float` (OCP Microscaling Formats 1.0; GGML's `block_mxfp4`).
 
 use super::{Format, Int8View, random_bytes};

@@ -1,6 +1,6 @@
 #import "int8_weight"
 
-// One word of four 32-bit words holds the 16 bytes of a block as they stand in the file.
+// A vector of four 32-bit words holds the 16 bytes of a block as in the file.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
 // The exponents of four blocks, a byte each.
 @group(0) @binding(11) var<storage, read> weight_scales: array<u32>;
@@ -16,9 +16,9 @@ fn mask_of(nibbles: vec4<u32>, bit: u32) -> vec4<u32> {
     return ((nibbles >> vec4<u32>(bit)) & vec4<u32>(0x01010101u)) * 255u;
 }
 
-// Twice the values of four-bit floats (E2M1) that stand in bytes: 0 1 2 3 4 6 8 12 and the same below zero.
+// Twice the values of four-bit floats (E2M1) in bytes: 0 1 2 3 4 6 8 12 and their negatives.
 fn doubled_e2m1(nibbles: vec4<u32>) -> vec4<u32> {
-    // 4 or 6, and twice that: those with the third bit. The others are what their two bits say.
+    // 4 or 6, and twice that: those with the third bit. The others are the value of their two bits.
     let large = vec4<u32>(0x04040404u) + ((nibbles & vec4<u32>(0x01010101u)) << vec4<u32>(1u));
     let larger = large + (large & mask_of(nibbles, 1u));
     let small = nibbles & vec4<u32>(0x03030303u);
@@ -30,7 +30,7 @@ fn doubled_e2m1(nibbles: vec4<u32>) -> vec4<u32> {
 
 fn unpack_int8(raw: Int8Raw) -> Int8Weights {
     let exponent = raw.exponent & 255u;
-    // Half of 2^(exponent - 127), because the values are doubled. Below 2 that is a denormal, which a GPU may take for zero.
+    // Half of 2^(exponent - 127), because the values are doubled. Below 2 that is a denormal, which a GPU may flush to zero.
     let scale = bitcast<f32>(select((exponent - 1u) << 23u, 0x00200000u << (exponent & 1u), exponent < 2u));
     return Int8Weights(
         doubled_e2m1(low_nibbles(raw.quants)), doubled_e2m1(high_nibbles(raw.quants)), vec2<f32>(scale), vec2<f32>(0.0),

@@ -1,4 +1,4 @@
-// One invocation takes the quants of one block of the file, 17 bytes; every fourth writes the exponents of four.
+// One invocation copies the quants of one block (17 bytes in the file); every fourth also writes the exponents of four.
 #import "repack"
 
 @group(0) @binding(10) var<storage, read_write> weight_quants: array<vec4<u32>>;

@@ -2,8 +2,8 @@
 
 // The two bits of each of a block's weights, in the order of `quarters`, 16 a word.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec2<u32>>;
-// Of a superblock: the factors of scales and minima in f16, then a byte for each 16 weights, its low nibble the scale and its high
-// one the minimum.
+// For a superblock: the factors of scales and minima in f16, then a byte for each 16 weights, with the scale in the low nibble and
+// the minimum in the high one.
 @group(0) @binding(11) var<storage, read> weight_scales: array<u32>;
 
 struct Int8Raw { quants: vec2<u32>, factors: u32, scales: u32 }

@@ -1,9 +1,9 @@
 #import "int8_weight"
 
-// Of a superblock: the low two bits of the weights of its eight blocks, in the order of `quarters`, a word of two each; then the
+// For a superblock: the low two bits of the weights of its eight blocks, in the order of `quarters`, a word of two each; then the
 // third bits, in the order of `single_bits`, 32 bits a block.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec2<u32>>;
-// Of two superblocks: of each the low four bits of its 16 scales and the high two bits of them; then both factors in f16.
+// For two superblocks: for each the low four bits of its 16 scales and their high two bits; then both factors in f16.
 @group(0) @binding(11) var<storage, read> weight_scales: array<u32>;
 
 struct Int8Raw { quants: vec2<u32>, thirds: u32, low: u32, high: u32, factor: u32 }

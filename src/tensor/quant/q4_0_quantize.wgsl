@@ -1,14 +1,14 @@
-// One invocation quantises two blocks: the weight of the largest magnitude becomes −8, and x becomes x / d + 8.5 cut
-// down to a whole number, product and sum each rounded to an f32.
+// One invocation quantises two blocks: the weight of the largest magnitude becomes −8, and x becomes x / d + 8.5
+// truncated to a whole number, with product and sum each rounded to f32.
 #import "quantize_rows"
 
 fn quant(x: f32, id: f32) -> u32 {
-    // A zero that no compiler knows keeps it from fusing product and sum.
+    // A zero that is unknown to the compiler keeps it from fusing product and sum.
     let product = bitcast<f32>(bitcast<u32>(x * id) + (params.columns >> 31u));
     return min(u32(product + 8.5), 15u);
 }
 
-// Four bytes: weights i to i + 3 in the low nibbles, those 16 on in the high ones.
+// Four bytes: weights i to i + 3 in the low nibbles, i + 16 to i + 19 in the high ones.
 fn four(block: u32, first: u32, id: f32) -> u32 {
     var word = 0u;
     for (var i = 0u; i < 4u; i++) {

@@ -17,7 +17,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let w3 = file[at + 3u];
     let w4 = file[at + 4u];
     let to = params.first_block / 2u + pair;
-    // The first block begins with its scale, so its quants stand two bytes off the words.
+    // The first block begins with its scale, so its quants are two bytes off the words.
     weight_quants[to * 2u] = vec4<u32>(
         (w0 >> 16u) | (w1 << 16u), (w1 >> 16u) | (w2 << 16u), (w2 >> 16u) | (w3 << 16u), (w3 >> 16u) | (w4 << 16u),
     );

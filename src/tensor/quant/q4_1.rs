@@ -1,5 +1,5 @@
 //! Q4_1: blocks of 32 weights, an f16 scale `d`, an f16 minimum `m` and 16 bytes of nibbles; weight j is `d · nibble + m`. Nibbles
-//! stand as in Q4_0 (GGML's `block_q4_1`).
+//! are in the order of Q4_0 (GGML's `block_q4_1`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;

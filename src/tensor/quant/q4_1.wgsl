@@ -1,6 +1,6 @@
 #import "int8_weight"
 
-// One word of four 32-bit words holds the 16 bytes of a block as they stand in the file.
+// A vector of four 32-bit words holds the 16 bytes of a block as in the file.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
 // The scale and the minimum of a block in f16.
 @group(0) @binding(11) var<storage, read> weight_scales: array<u32>;

@@ -26,11 +26,11 @@ pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
     [&random_scale(rng, 0.003)[..], &random_scale(rng, 0.02), &random_bytes(rng, 140)].concat()
 }
 
-/// Of the factors, scales and minima that a superblock begins with: `d · scale` and `dmin · minimum` of a block of 32.
+/// `d · scale` and `dmin · minimum` of a block of 32, from the factors, scales and minima at the start of a superblock.
 pub(super) fn scale_and_minimum(header: &[u8], block: usize) -> (f32, f32) {
     let bytes = &header[4..16];
-    // The first four blocks have theirs in the low six bits of a byte each; the others take four bits of the last bytes and the
-    // two that are left of the first ones.
+    // Those of the first four blocks are in the low six bits of a byte each; those of the others are in four bits of the last bytes
+    // and the two remaining bits of the first ones.
     let (scale, minimum) = match block {
         0..4 => (bytes[block] & 63, bytes[block + 4] & 63),
         _ => {

@@ -1,9 +1,9 @@
 #import "int8_weight"
 #import "k_scales"
 
-// One word of four 32-bit words holds the nibbles of a block, in the order of Q4_0.
+// A vector of four 32-bit words holds the nibbles of a block, in the order of Q4_0.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
-// The header of a superblock, as `k_scales` takes it.
+// The header of a superblock, as `k_scales` reads it.
 @group(0) @binding(11) var<storage, read> weight_scales: array<vec4<u32>>;
 
 struct Int8Raw { quants: vec4<u32>, header: vec4<u32>, block: u32 }

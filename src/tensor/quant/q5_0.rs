@@ -1,5 +1,5 @@
 //! Q5_0: blocks of 32 weights, an f16 scale `d`, 32 fifth bits and 16 bytes of nibbles; weight j is `d · (quant − 16)`, its fifth bit
-//! is bit j. Nibbles stand as in Q4_0 (GGML's `block_q5_0`).
+//! is bit j. Nibbles are in the order of Q4_0 (GGML's `block_q5_0`).
 
 use super::{Format, Int8View, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
@@ -26,7 +26,7 @@ pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
     [&random_scale(rng, 0.05)[..], &random_bytes(rng, 20)].concat()
 }
 
-/// Weights and their quants, of 4 bytes of fifth bits and 16 of nibbles.
+/// Weights and their quants, from 4 bytes of fifth bits and 16 of nibbles.
 pub(super) fn five_bits<'a>(fifths: &'a [u8], nibbles: &'a [u8]) -> impl Iterator<Item = (usize, u8)> + 'a {
     (0..32).map(|j| {
         let nibble = nibbles[j % 16] >> (j / 16 * 4) & 15;

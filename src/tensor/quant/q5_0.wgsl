@@ -1,8 +1,8 @@
 #import "int8_weight"
 
-// One word of four 32-bit words holds the low nibbles of a block as they stand in the file.
+// A vector of four 32-bit words holds the low nibbles of a block as in the file.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
-// Of two blocks: the fifth bits of each, in the order of `single_bits`, and both scales in f16.
+// For two blocks: the fifth bits of each, in the order of `single_bits`, and both scales in f16.
 @group(0) @binding(11) var<storage, read> weight_scales: array<u32>;
 
 struct Int8Raw { quants: vec4<u32>, fifths: u32, scales: u32, is_odd: u32 }

@@ -1,9 +1,9 @@
 #import "int8_weight"
 #import "k_scales"
 
-// One word of four 32-bit words holds the low nibbles of a block, in the order of Q4_0.
+// A vector of four 32-bit words holds the low nibbles of a block, in the order of Q4_0.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
-// Of a superblock: its header, as `k_scales` takes it, then the fifth bits, in the order of `single_bits`, 32 bits a block.
+// For a superblock: its header, as `k_scales` reads it, then the fifth bits, in the order of `single_bits`, 32 bits a block.
 @group(0) @binding(11) var<storage, read> weight_scales: array<vec4<u32>>;
 
 struct Int8Raw { quants: vec4<u32>, header: vec4<u32>, fifths: u32, block: u32 }

@@ -1,9 +1,9 @@
 #import "int8_weight"
 
-// Of a superblock: the low nibbles of its eight blocks, in the order of Q4_0, a word of four each; then the high two bits, in the
+// For a superblock: the low nibbles of its eight blocks, in the order of Q4_0, a word of four each; then the high two bits, in the
 // order of `quarters`, two blocks a word of four.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
-// Of two superblocks: of each its 16 scales, one byte; then both factors in f16.
+// For two superblocks: for each its 16 scales, one byte each; then both factors in f16.
 @group(0) @binding(11) var<storage, read> weight_scales: array<u32>;
 
 struct Int8Raw { quants: vec4<u32>, high: vec2<u32>, scales: u32, factor: u32 }

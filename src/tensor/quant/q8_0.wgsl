@@ -1,7 +1,7 @@
 #import "block"
 #import "int8_block"
 
-// Two of these hold the 32 bytes of a block as they stand in the file.
+// Two of these hold the 32 bytes of a block as in the file.
 @group(0) @binding(10) var<storage, read> weight_quants: array<vec4<u32>>;
 // Two f16 scales a word.
 @group(0) @binding(11) var<storage, read> weight_scales: array<u32>;

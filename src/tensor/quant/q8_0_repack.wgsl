@@ -18,7 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let at = pair * 17u;
     let to = params.first_block / 2u + pair;
-    // The first block begins with its scale, so its quants stand two bytes off the words.
+    // The first block begins with its scale, so its quants are two bytes off the words.
     weight_quants[to * 4u] = vec4<u32>(off_by_two(at), off_by_two(at + 1u), off_by_two(at + 2u), off_by_two(at + 3u));
     weight_quants[to * 4u + 1u] =
         vec4<u32>(off_by_two(at + 4u), off_by_two(at + 5u), off_by_two(at + 6u), off_by_two(at + 7u));

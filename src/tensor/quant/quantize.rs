@@ -1,6 +1,6 @@
-//! Quantising weights on their way to the GPU: plain numbers of a file become Q8_0 or Q4_0, rounded as GGML's reference quantiser
-//! rounds (`quantize_row_q8_0_ref`, `quantize_row_q4_0_ref`). Where that depends on whether a compiler fuses products and sums, in Q4_0,
-//! it does not, as in the Python package gguf.
+//! Quantising weights on their way to the GPU: unquantised numbers of a file become Q8_0 or Q4_0, rounded as in GGML's reference
+//! quantiser (`quantize_row_q8_0_ref`, `quantize_row_q4_0_ref`). For Q4_0 its result depends on whether a compiler fuses products and
+//! sums; here they are not fused, as in the Python package gguf.
 
 use super::{BLOCK, Format};
 
@@ -23,7 +23,7 @@ pub(in crate::tensor) fn kernel(from: &Format, to: &Format) -> Option<(&'static 
     Some((kernel, value))
 }
 
-/// The bytes of a block of 32 weights as a file has them; `None` for formats that are no targets. What kernels are compared with.
+/// The bytes of a block of 32 weights as in a file; `None` for formats that are not targets. The reference of the kernels.
 pub fn reference(to: &Format, weights: &[f32; BLOCK]) -> Option<Vec<u8>> {
     let largest = weights.iter().fold(0f32, |largest, x| if x.abs() > largest.abs() { *x } else { largest });
     match to.name {

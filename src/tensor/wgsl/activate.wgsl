@@ -1,7 +1,7 @@
-// What the gate of a feed-forward goes through.
+// The activation of a feed-forward.
 #ifdef GELU
 #ifdef GELU_ERF
-// x Φ(x) with Φ(x) = ½ erfc(-x / √2). The polynomial gives erfc of what is positive, so Φ of what is negative.
+// x Φ(x) with Φ(x) = ½ erfc(-x / √2). The polynomial gives erfc of positive numbers, so Φ of negative ones.
 fn activate(x: f32) -> f32 {
     let z = min(abs(x) * 0.70710678, 9.0);
     let t = 1.0 / (1.0 + 0.5 * z);
@@ -21,7 +21,7 @@ fn activate(x: f32) -> f32 {
 #else
 // x · sigmoid(x).
 fn activate(x: f32) -> f32 {
-    // exp of more than 88 overflows f32, and what that gives is left open by WGSL.
+    // exp of more than 88 overflows f32, and WGSL does not specify the result.
     return x / (1.0 + exp(min(-x, 80.0)));
 }
 #endif

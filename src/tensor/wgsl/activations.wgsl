@@ -1,5 +1,5 @@
 // Loads activations as blocks of 32. The kernel defines `params.columns`. With RAGGED, rows are not multiples of 32 long:
-// they are read one by one and filled up with zeros, as weights are.
+// they are read one by one and padded with zeros, as weights are.
 #import "block"
 
 #ifdef RAGGED
@@ -30,7 +30,7 @@ fn load_activations(row: u32, block: u32) -> Block {
     );
 }
 
-// Four of the 32; `word` is below 8.
+// Four columns of the block; `word` is below 8.
 fn load_four_activations(row: u32, block: u32, word: u32) -> vec4<f32> {
     return four_activations(row * params.columns, block * 32u + word * 4u);
 }

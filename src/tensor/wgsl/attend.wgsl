@@ -1,9 +1,9 @@
 // The attention of one head's query over a run of positions, by a team of LANES invocations. Each lane holds every LANES-th
-// dimension of the query and of the sums; four positions are scored at once, because the sum over lanes takes a vec4. A softmax
-// in one pass (Milakov, Gimelshein 2018).
+// dimension of the query and of the sums; four positions are scored at once, because the sum over lanes is of a vec4. An online
+// softmax (Milakov, Gimelshein 2018).
 //
-// The kernel binds `q`, and `k_cache` and `v_cache` as arrays of CacheWord, and defines `params.heads`, `params.kv_heads`, `params.head_dim`, `params.scale`,
-// and with SOFTCAP `params.softcap`.
+// The kernel binds `q`, and `k_cache` and `v_cache` as arrays of CacheWord, and defines `params.heads`, `params.kv_heads`,
+// `params.head_dim`, `params.scale`, and with SOFTCAP `params.softcap`.
 #import "subgroup_sum"
 #import "kv_cache"
 #ifdef SOFTCAP

@@ -1,4 +1,4 @@
-// 32 numbers of a row. Named fields, never an indexed array: indexed private arrays land in memory on some drivers.
+// 32 numbers of a row. Named fields, never an indexed array: some drivers put indexed private arrays in memory.
 struct Block {
     v0: vec4<f32>, v1: vec4<f32>, v2: vec4<f32>, v3: vec4<f32>,
     v4: vec4<f32>, v5: vec4<f32>, v6: vec4<f32>, v7: vec4<f32>,

@@ -1,4 +1,4 @@
-// Cosine and sine, within 1e-7 for |angle| < 2^18. The built-ins may be off by 2^-11, which a model's logits show.
+// Cosine and sine, within 1e-7 for |angle| < 2^18. The built-ins may be off by 2^-11, which changes a model's logits visibly.
 // Reduction by quarter turns after Cody and Waite, π/2 in four parts, the first two exact when multiplied; polynomials on
 // [-π/4, π/4] of the Cephes library (Moshier).
 fn cos_sin(angle: f32) -> vec2<f32> {

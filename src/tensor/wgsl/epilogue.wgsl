@@ -1,5 +1,5 @@
-// How a product of matrices is stored: plainly, or with a bias row, or added to what is there (a residual), or both. The
-// kernel defines `params.tokens` and `params.rows`.
+// The end of a product of matrices: stores it, optionally with a bias row, or added to a residual. The kernel defines
+// `params.tokens` and `params.rows`.
 #ifdef BIAS
 @group(0) @binding(BIAS_BINDING) var<storage, read> bias: array<f32>;
 #endif

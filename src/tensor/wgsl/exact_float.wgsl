@@ -1,5 +1,5 @@
-// Float arithmetic on the bits of numbers: divisions and conversions of WGSL need not round to the nearest, and sums of products may be
-// fused, but quantised weights have to be the same on every adapter.
+// Float arithmetic on the bits of numbers: WGSL's divisions and conversions may round in either direction, and sums of products may be
+// fused, but quantised weights must be the same on every adapter.
 
 fn exponent_of(x: f32) -> u32 {
     return (bitcast<u32>(x) >> 23u) & 0xffu;
@@ -9,7 +9,7 @@ fn mantissa_of(x: f32) -> u32 {
     return (bitcast<u32>(x) & 0x7fffffu) | 0x800000u;
 }
 
-// q · 2^exponent for q up to 2^24; zero where that is no normal number.
+// q · 2^exponent for q up to 2^24; zero if that is not a normal number.
 fn scaled(q: u32, exponent: i32) -> f32 {
     let bits = bitcast<u32>(f32(q));
     let e = i32(bits >> 23u) + exponent;
@@ -19,7 +19,7 @@ fn scaled(q: u32, exponent: i32) -> f32 {
     return bitcast<f32>((bits & 0x7fffffu) | (u32(e) << 23u));
 }
 
-// x / 127, to nearest; x is not negative. No remainder is half of 127, so ties come only with the 25th bit.
+// x / 127, to nearest; x is not negative. No remainder is half of 127, so ties are only possible with the 25th bit.
 fn divided_by_127(x: f32) -> f32 {
     let e = i32(exponent_of(x));
     if e == 0 {

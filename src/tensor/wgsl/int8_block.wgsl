@@ -6,7 +6,7 @@ struct Int8Block { low: vec4<u32>, high: vec4<u32>, scale: f32 }
 struct Int8Weights { low: vec4<u32>, high: vec4<u32>, scales: vec2<f32>, offsets: vec2<f32> }
 
 // The sum of the products of four int8 each. `dot4I8Packed` is an instruction of most GPUs; browsers that lack it in WGSL
-// get the same sum from shifts, which extend the signs.
+// compute the same sum with shifts, which extend the signs.
 #ifdef PACKED_DOT
 fn dot_int8(a: u32, b: u32) -> i32 {
     return dot4I8Packed(a, b);

@@ -1,11 +1,11 @@
-// Weights as floats, of a format that shows them as int8 (`load_int8_raw`, `unpack_int8`); and what such formats share.
+// Weights as floats for formats with an int8 view (`load_int8_raw`, `unpack_int8`), and functions that such formats share.
 //
-// A scale times a quant is exact in f32 in all of them: so a weight is the same to the bit whether or not the compiler contracts
-// the product and the offset.
+// A scale times a quant is exact in f32 in all of them, so a weight has the same bits whether or not the compiler fuses the product
+// and the offset.
 #import "block"
 #import "int8_block"
 
-// Four quants as floats. Those of formats with offsets are not negative.
+// Four quants as floats. In formats with offsets they are not negative.
 fn quant_values(word: u32) -> vec4<f32> {
 #ifdef OFFSETS
     return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
@@ -74,7 +74,7 @@ fn single_bits(word: u32, first: u32) -> vec4<u32> {
     return (vec4<u32>(word) >> (vec4<u32>(0u, 1u, 2u, 3u) + vec4<u32>(first))) & vec4<u32>(0x01010101u);
 }
 
-// Subtracts from each byte, none of which is above 127, the one of `by`; the top bits keep borrows from the next byte.
+// Subtracts the bytes of `by` from bytes that are at most 127; the top bits keep borrows from the next byte.
 fn centred(words: vec4<u32>, by: u32) -> vec4<u32> {
     let tops = vec4<u32>(0x80808080u);
     return ((words | tops) - vec4<u32>(by)) ^ tops;

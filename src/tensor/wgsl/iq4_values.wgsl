@@ -1,5 +1,5 @@
-// The 16 values of GGML's types IQ4 (`kvalues_iq4nl`), by nibbles that stand in bytes. A table would lie in memory; choosing bit by
-// bit is a few operations for four of them.
+// The 16 values of GGML's types IQ4 (`kvalues_iq4nl`), for nibbles in bytes. A table would be in memory; selecting bit by bit takes
+// only some operations for four of them.
 fn pick(zero: u32, one: u32, mask: vec4<u32>) -> vec4<u32> {
     return vec4<u32>(zero) ^ (vec4<u32>(zero ^ one) & mask);
 }

@@ -1,4 +1,4 @@
-// The scales and offsets of GGML's types Q4_K and Q5_K, of a block of 32: two factors in f16, and six bits for each block. The
+// The scales and offsets of a block of 32 in GGML's types Q4_K and Q5_K: two factors in f16, and six bits for each block. The
 // repacked header holds the factors, then the low four bits of the eight scales, those of the eight minima, and the high two bits
 // of both.
 fn k_scales(header: vec4<u32>, block: u32) -> vec2<f32> {

@@ -1,12 +1,12 @@
-// Quantises keys and values on their way into a cache of q8_0: 16 invocations leave a pair each in workgroup memory, and after a
-// barrier the first eight of them store a word each; the very first stores the scale too.
+// Quantises keys and values for a cache of q8_0: 16 invocations put a pair each into workgroup memory, and after a barrier the first
+// eight of them store a word each; the very first also stores the scale.
 //
 // The kernel declares `block_pairs`, an array of pairs in workgroup memory, and with KEYS or VALUES `k_cache` or `v_cache`.
 #import "kv_cache"
 
 const BLOCK_PAIRS = 16u;
 
-// As f16. The largest number is 127 of it.
+// The scale as f16: the largest magnitude divided by 127.
 fn block_scale(first_pair: u32) -> u32 {
     var largest = 0.0;
     for (var i = 0u; i < BLOCK_PAIRS; i++) {
@@ -16,7 +16,7 @@ fn block_scale(first_pair: u32) -> u32 {
     return pack2x16float(vec2<f32>(min(largest / 127.0, 65504.0), 0.0));
 }
 
-// Divides by the scale as it will be read.
+// Divides by the rounded scale, which readers use.
 fn block_word(first_pair: u32, word: u32, scale: u32) -> u32 {
     let divisor = unpack2x16float(scale).x;
     let at = first_pair + 2u * word;

@@ -1,4 +1,4 @@
-// Keys and values four numbers at a time, by their index in the cache. The kernel binds `k_cache` and `v_cache` as arrays of
+// Four keys or values at a time, by their index in the cache. The kernel binds `k_cache` and `v_cache` as arrays of
 // CacheVector.
 #import "kv_cache"
 

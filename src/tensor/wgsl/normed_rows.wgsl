@@ -1,9 +1,9 @@
-// What the mat-vecs after a norm share. By default that is an RMS norm: its weight is multiplied in on the way, and its scale, one number
-// for the whole token, afterwards: W·(x ∘ g / rms) = (W·(x ∘ g)) / rms. So the norm needs no dispatch of its own. With LAYER_NORM it is
-// one with a mean and a bias, which are found first, since a difference of sums would lose their digits. With UNNORMED there is none.
+// What mat-vecs after a norm share. The default is an RMS norm: x is multiplied by its weight before the product, and the product by its
+// scale, one number for the token, after it: W·(x ∘ g / rms) = (W·(x ∘ g)) / rms. So the norm needs no dispatch of its own. With
+// LAYER_NORM, mean and variance are computed first, since a difference of sums would lose digits. With UNNORMED there is no norm.
 //
 // The kernel defines `params.columns`, `params.blocks` and `params.epsilon`.
-#import "planar"
+#import "soa"
 #import "dot_rows"
 #import "subgroup_sum"
 
@@ -22,12 +22,12 @@ fn layer_normed(i: u32, mean: f32, scale: f32) -> vec4<f32> {
 #endif
 
 #ifdef STAGED
-// The token in planes, as far as it is normed before the products: once for all rows of a workgroup, where these are many. And sums of
-// groups of lanes.
+// The token in SoA, if it is normed before the products: once for all rows of a workgroup with many rows. And sums of groups of
+// lanes.
 var<workgroup> staged: array<vec4<f32>, 8u * BLOCKS>;
 var<workgroup> staged_sums: array<f32, 2u * WORKGROUP / LANES>;
 
-// Over all invocations. Calls between which there is no barrier take different slots, 0 or 1.
+// The sum over all invocations. Calls without a barrier between them need different slots, 0 or 1.
 fn sum_over_workgroup(value: f32, local: u32, slot: u32) -> f32 {
     let lanes_sum = sum_over_lanes(vec4<f32>(value, 0.0, 0.0, 0.0), local).x;
     let first = slot * (WORKGROUP / LANES);
@@ -157,7 +157,7 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
     let square = sum_over_team(vec4<f32>(squares, 0.0, 0.0, 0.0), local, 0u).x;
     products = sum_over_team(products, local, 1u);
 #else
-    // One of the four is free.
+    // One of the four components is free.
     products.w = squares;
     products = sum_over_team(products, local, 0u);
     let square = products.w;

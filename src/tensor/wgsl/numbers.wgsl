@@ -1,4 +1,4 @@
-// Numbers as a kernel reads them: with FOUR, which says that rows are multiples of four long, four at once.
+// Numbers as a kernel reads them: four at once with FOUR, for rows whose length is a multiple of four.
 #ifdef FOUR
 alias Number = vec4<f32>;
 const WIDTH = 4u;

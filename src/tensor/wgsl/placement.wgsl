@@ -1,6 +1,6 @@
-// Where the tokens of a pass stand: one after the other in one sequence, whose state is [4], or, with the flag SEQUENCES, each in
-// a sequence of its own, with a state [tokens, 4] and a cache [sequences, capacity, …]. A state is the position of the first
-// token, the step, whether the sequence has stopped, and its number.
+// Where the tokens of a pass are: consecutive in one sequence, whose state is [4], or, with the flag SEQUENCES, each in a sequence of
+// its own, with a state [tokens, 4] and a cache [sequences, capacity, …]. A state is the position of the first token, the step,
+// whether the sequence has stopped, and its index in the cache.
 //
 // The kernel binds `state` and defines `params.capacity`.
 fn position_of(token: u32) -> u32 {
@@ -19,12 +19,12 @@ fn has_stopped(token: u32) -> bool {
 #endif
 }
 
-// Positions that a token looks at: none, when its sequence has stopped.
+// The positions that a token attends to: none if its sequence has stopped.
 fn length_of(token: u32) -> u32 {
     return select(min(position_of(token) + 1u, params.capacity), 0u, has_stopped(token));
 }
 
-// Where the sequence of a token begins in the cache.
+// The row of the cache at which a token's sequence begins.
 fn first_row_of(token: u32) -> u32 {
 #ifdef SEQUENCES
     return state[token * 4u + 3u] * params.capacity;

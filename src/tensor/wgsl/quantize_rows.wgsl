@@ -1,5 +1,5 @@
-// What kernels share that quantise rows of a file on their way to the GPU: one invocation quantises two blocks of 32 weights, whose
-// scales share a word. The kernel defines `quantize(block, to) -> u32`, which writes a block's quants and returns its scale as f16.
+// Shared by the kernels that quantise rows of a file on their way to the GPU: one invocation quantises two blocks of 32 weights,
+// whose scales share a word. The kernel defines `quantize(block, to) -> u32`, which writes a block's quants and returns its scale as f16.
 #import "repack"
 #import "exact_float"
 #import "file_value"

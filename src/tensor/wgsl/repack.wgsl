@@ -1,4 +1,4 @@
-// What every repacking kernel reads: a run of whole rows as they stand in the file, and where it goes.
+// The inputs of every repacking kernel: a run of whole rows as in the file, and its place in the matrix.
 struct Params {
     // Index of the run's first block of 32 weights in the matrix; a multiple of the blocks that share words (`Format::unit`).
     first_block: u32,

@@ -1,16 +1,16 @@
-// How GGML's K types lay out the quants of a superblock of 256 weights: a byte holds bits of several blocks of 32, byte l those of
-// weight l of each. These gather the bits of one block.
+// The layout of quants in a superblock of 256 weights of GGML's K types: a byte holds bits of several blocks of 32, byte l those of
+// weight l of each. These functions gather the bits of one block.
 #import "repack"
 
 // Word `word` (of four) of the nibbles of 32 weights, as in Q4_0: byte j holds weight j in its low nibble and weight j + 16 in its
-// high one. They stand in 32 bytes from `byte` on, `shift` bits up.
+// high one. They are in 32 bytes from `byte` on, `shift` bits up.
 fn nibbles_of(byte: u32, shift: u32, word: u32) -> u32 {
     let low = (word_at(byte + word * 4u) >> shift) & 0x0f0f0f0fu;
     let high = (word_at(byte + 16u + word * 4u) >> shift) & 0x0f0f0f0fu;
     return low | (high << 4u);
 }
 
-// Two bits of each of 16 weights, which stand in 16 bytes from `byte` on, `shift` bits up. Weight 4k + i goes to byte i, bit 2k.
+// Two bits of each of 16 weights, which are in 16 bytes from `byte` on, `shift` bits up. Weight 4k + i goes to byte i, bit 2k.
 fn quarters_of(byte: u32, shift: u32) -> u32 {
     var word = 0u;
     for (var k = 0u; k < 4u; k++) {
@@ -19,7 +19,7 @@ fn quarters_of(byte: u32, shift: u32) -> u32 {
     return word;
 }
 
-// One bit of each of 32 weights, which stand in 32 bytes from `byte` on, `shift` bits up. Weight 4k + i goes to byte i, bit k.
+// One bit of each of 32 weights, which are in 32 bytes from `byte` on, `shift` bits up. Weight 4k + i goes to byte i, bit k.
 fn single_bits_of(byte: u32, shift: u32) -> u32 {
     var word = 0u;
     for (var k = 0u; k < 8u; k++) {
@@ -28,7 +28,7 @@ fn single_bits_of(byte: u32, shift: u32) -> u32 {
     return word;
 }
 
-// The factors and six-bit scales of Q4_K and Q5_K, 16 bytes from `byte` on, as `k_scales` takes them.
+// The factors and six-bit scales of Q4_K and Q5_K, 16 bytes from `byte` on, as `k_scales` reads them.
 fn k_header(byte: u32) -> vec4<u32> {
     let scales = word_at(byte + 4u);
     let minima = word_at(byte + 8u);

@@ -1,5 +1,5 @@
-// What becomes of a row of one token's product: with APART the output, else it is added to x, both in planes. The kernel imports
-// "planar" and defines `params.first_row`, the row of x that the product's first row is, and `params.x_blocks`.
+// Stores a row of one token's product: with APART in the output, else added to x, both in SoA. The kernel imports "soa" and defines
+// `params.first_row`, the row of x of the product's first row, and `params.x_blocks`.
 #ifdef BIAS
 @group(0) @binding(BIAS_BINDING) var<storage, read> bias: array<f32>;
 #endif
@@ -11,7 +11,7 @@ fn store_row(product_row: u32, product: f32) {
 #ifdef BIAS
     value += bias[row];
 #endif
-    let at = planar_index(row, params.x_blocks);
+    let at = soa_index(row, params.x_blocks);
 #ifdef APART
     x[at] = value;
 #else

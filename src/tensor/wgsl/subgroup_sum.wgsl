@@ -30,8 +30,8 @@ fn sum_over_lanes(value: vec4<f32>, local: u32) -> vec4<f32> {
 }
 #endif
 
-// A team is one or more such groups of lanes; TEAM of them. The sum over a team goes through workgroup memory where it is more
-// than one; calls between which there is no barrier take different slots, 0 or 1.
+// A team has TEAM invocations: one or more such groups of lanes. With more than one, the sum over a team goes through workgroup
+// memory; calls without a barrier between them need different slots, 0 or 1.
 #ifdef TEAMS_OF_LANES
 var<workgroup> team_sums: array<vec4<f32>, 2u * WORKGROUP / LANES>;
 

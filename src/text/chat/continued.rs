@@ -1,6 +1,6 @@
 //! A chat whose last message is not finished: the template writes it, and what the template puts after it is left out.
 //!
-//! As transformers' `continue_final_message` does it: a mark stands after the message while the template renders.
+//! Like `continue_final_message` of transformers: a mark after the message shows where to cut the rendered text.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Python's `strftime` for chat templates that write today's date. The time is handed in; this code has no clock.
+//! Python's `strftime` for chat templates that write today's date. The caller passes the time; this code has no clock.
 
 use minijinja::{Error, ErrorKind};
 
@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// A moment, taken apart in the proleptic Gregorian calendar.
+/// A date and time in the proleptic Gregorian calendar.
 struct Moment {
     year: i64,
     /// 1 to 12.

@@ -1,4 +1,4 @@
-//! Filters, tests and functions of Jinja that minijinja lacks, or that take other arguments or answer otherwise there.
+//! Filters, tests and functions of Jinja that minijinja lacks or implements differently.
 //!
 //! Source: the documentation of Jinja 3.1 ("List of Builtin Filters", "List of Builtin Tests").
 
@@ -43,7 +43,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_function("namespace", namespace);
 }
 
-/// Arguments of a filter that may be given by place or by name, in the order that Jinja documents.
+/// Arguments of a filter, by position or by name, in the order that Jinja documents.
 struct Arguments {
     by_place: std::vec::IntoIter<Value>,
     by_name: Kwargs,
@@ -80,12 +80,12 @@ impl Arguments {
     }
 }
 
-/// In Jinja a string and a dict are sequences too: all that matters is a length and access by index.
+/// In Jinja a string and a dict are sequences too: a sequence has a length and access by index.
 fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Bytes)
 }
 
-/// As markupsafe does it.
+/// Like markupsafe.
 fn escape_html(text: &Value) -> String {
     let text = to_python_string(text);
     text.replace('&', "&amp;").replace('>', "&gt;").replace('<', "&lt;").replace('\'', "&#39;").replace('"', "&#34;")
@@ -179,7 +179,7 @@ fn dictsort(value: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Val
     filters::dictsort(value, options.into_iter().collect())
 }
 
-/// Of a dict the last key.
+/// The last key of a dict.
 fn last(value: Value) -> Result<Value, Error> {
     if value.kind() == ValueKind::Map { Ok(value.try_iter()?.last().unwrap_or_default()) } else { filters::last(value) }
 }
@@ -200,7 +200,7 @@ fn int(value: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Value, E
 }
 
 fn truncated(number: f64) -> Option<Value> {
-    // Within the integers that an i128 holds exactly; beyond there are none in templates.
+    // Within the integers that an i128 holds exactly; templates don't use larger ones.
     (number.is_finite() && number.abs() < 1e38).then(|| Value::from(number.trunc() as i128))
 }
 

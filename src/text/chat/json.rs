@@ -6,7 +6,7 @@ use minijinja::{Error, ErrorKind, Value};
 
 struct Style {
     ensure_ascii: bool,
-    /// What a level of nesting is indented by; none writes everything in one line.
+    /// The indentation of a level of nesting; `None` writes everything in one line.
     indent: Option<String>,
     item_separator: String,
     key_separator: String,
@@ -158,7 +158,7 @@ fn write_string(text: &str, ensure_ascii: bool, json: &mut String) {
     json.push('"');
 }
 
-/// The shortest digits that give the number back, with an exponent from 1e16 on and below 1e-4: Python's `repr`.
+/// The shortest digits that parse to the same number, with an exponent from 1e16 on and below 1e-4: Python's `repr`.
 pub(super) fn python_float(number: f64, nan: &str, infinity: &str) -> String {
     if number.is_nan() {
         return nan.to_owned();

@@ -2,7 +2,7 @@
 //!
 //! minijinja does the work; this module sets it up like transformers' environment (`trim_blocks`, `lstrip_blocks`,
 //! `raise_exception`, `strftime_now`, its own `tojson`, the `generation` tags) and adds what Python has on strings, lists
-//! and dicts. Must not know what messages mean, and has no clock: the caller hands the time in.
+//! and dicts. Must not know what messages mean, and has no clock: the caller passes the time.
 
 mod continued;
 mod date;
@@ -12,7 +12,8 @@ mod python;
 mod rewrite;
 mod source;
 
-pub use source::{ChatTemplates, DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME, TemplateFiles};
+pub use source::{ChatTemplates, TemplateFiles};
+pub(crate) use source::{DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -35,6 +36,7 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
+    /// Compiles a template. `Code::ChatTemplate` if its syntax is not supported.
     pub fn new(source: &str) -> Result<Self> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -52,20 +54,23 @@ impl ChatTemplate {
 
     /// Renders with the variables of `context`, an object: `messages`, `tools`, `add_generation_prompt`, `bos_token` …
     ///
-    /// A template that asks for today's date fails here; [`ChatTemplate::render_at`] gives it one.
+    /// A template that asks for today's date fails here; use [`ChatTemplate::render_at`] for it.
     pub fn render(&self, context: &serde_json::Value) -> Result<String> {
         self.render_with(context, None)
     }
 
-    /// Like [`ChatTemplate::render`], with the time that `strftime_now` shall write: seconds since 1970 on the clock on
-    /// the user's wall, so with the offset of the time zone added.
+    /// Like [`ChatTemplate::render`], with the time for `strftime_now`: seconds since 1970 in local time, so with the offset of
+    /// the time zone added.
     pub fn render_at(&self, context: &serde_json::Value, local_unix_seconds: i64) -> Result<String> {
         self.render_with(context, Some(local_unix_seconds))
     }
 
     fn render_with(&self, variables: &serde_json::Value, local_unix_seconds: Option<i64>) -> Result<String> {
         if !variables.is_object() {
-            bail!(ChatTemplate, "the variables for the chat template are no object, wanted {{\"messages\": [...]}}");
+            bail!(
+                ChatTemplate,
+                "the variables for the chat template are not an object, wanted {{\"messages\": [...]}}"
+            );
         }
         let strftime_now = Value::from_function(move |format: String| match local_unix_seconds {
             Some(seconds) => date::strftime(&format, seconds),

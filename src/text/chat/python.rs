@@ -1,5 +1,5 @@
-//! What Python has and minijinja lacks or does otherwise: methods of strings, lists and dicts beyond those of
-//! `minijinja_contrib::pycompat`, and the way floats are printed.
+//! Python's behaviour that minijinja lacks or implements differently: methods of strings, lists and dicts beyond those of
+//! `minijinja_contrib::pycompat`, and the format of floats.
 //!
 //! Source: Python's documentation of `str`. Methods that change a value are left out: transformers renders in a sandbox
 //! that refuses them too.
@@ -168,7 +168,7 @@ fn slice(value: &Value, args: &[Value]) -> Result<Value, Error> {
         kind => return Err(Error::new(ErrorKind::InvalidOperation, format!("a {kind} cannot be sliced"))),
     };
     let len = items.len() as i64;
-    // Forwards the bounds lie from 0 to len, backwards from -1 to len - 1: the places before and after the items.
+    // Forwards the bounds are from 0 to len, backwards from -1 to len - 1: the places before and after the items.
     let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let bound = |bound: Option<i64>, default: i64| match bound {
         None => default,
@@ -241,8 +241,8 @@ fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
     Ok(list(parts))
 }
 
-/// Words; what is left after `n_parts - 1` of them is the last (or, from the right, the first) part, whose whitespace at
-/// the far end Python keeps.
+/// Words. The rest after `n_parts - 1` words is the last part (from the right: the first part), and Python keeps the whitespace
+/// at its far end.
 fn split_whitespace(text: &str, n_parts: usize, from_right: bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let skip = |rest: &str| {
@@ -278,7 +278,7 @@ fn split_whitespace(text: &str, n_parts: usize, from_right: bool) -> Vec<&str> {
     parts
 }
 
-/// `str.isspace` of Python: Unicode white space and the four separators of ASCII.
+/// Python's `str.isspace`: Unicode white space and the four separators of ASCII.
 fn is_python_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1C}'..='\u{1F}')
 }
@@ -367,7 +367,7 @@ pub(super) fn pad(text: &str, width: usize, fill: char, side: Side) -> String {
     let left = match side {
         Side::Left => missing,
         Side::Right => 0,
-        // Of an odd width Python puts the extra character on the left.
+        // If the width is odd, Python puts the extra character on the left.
         Side::Both => missing / 2 + (missing & width & 1),
     };
     let mut padded = String::with_capacity(text.len() + missing);

@@ -1,16 +1,16 @@
-//! What minijinja can't be taught through its interface is rewritten in the template's source. Line numbers, whitespace
-//! control, comments, raw blocks and string literals stay as they are.
+//! Rewrites syntax in a template's source that minijinja's interface can't add. Line numbers, whitespace control, comments, raw
+//! blocks and string literals stay as they are.
 //!
 //! `{% generation %}` … `{% endgeneration %}`, with which training templates mark what the assistant wrote, become `with`
 //! blocks: transformers adds these tags to Jinja, and without its tracker they only open a scope.
 //!
-//! Slices with a step, `x[a:b:c]`, become calls of a method of ours: minijinja 3.0.5 panics where a list reversed by
-//! `[::-1]` is empty, and takes bounds of negative steps otherwise than Python.
+//! Slices with a step, `x[a:b:c]`, become calls of a method of ours: minijinja 3.0.5 panics if a list reversed by
+//! `[::-1]` is empty, and its bounds of negative steps differ from Python's.
 
-/// The method that slices with a step become: `x.__slice__(start, stop, step)`.
+/// The method that replaces slices with a step: `x.__slice__(start, stop, step)`.
 pub(super) const SLICE_METHOD: &str = "__slice__";
 
-/// The template as minijinja can read it.
+/// The template in a form that minijinja can read.
 pub(super) fn rewrite(source: &str) -> String {
     let mut rewritten = String::with_capacity(source.len());
     let mut rest = source;
@@ -127,7 +127,7 @@ fn rewrite_slices(expression: &str, rewritten: &mut String) {
     }
 }
 
-/// Takes `{%- word … %}` apart before and after the word.
+/// Splits `{%- word … %}` before and after the word.
 fn statement_word(tag: &str) -> Option<(&str, &str, &str)> {
     let body = tag.strip_prefix("{%")?;
     let body = body.strip_prefix(['-', '+']).unwrap_or(body).trim_start();

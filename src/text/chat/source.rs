@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Result;
 
-/// The template that a chat takes, unless another one is asked for.
+/// The template of a chat, unless the caller names another one.
 pub const DEFAULT_TEMPLATE_NAME: &str = "default";
-/// The template that a chat with tools takes, where a model has it.
+/// The template of a chat with tools, if a model has it.
 pub const TOOL_TEMPLATE_NAME: &str = "tool_use";
 /// More than any published template has.
 const LARGEST_TEMPLATE: usize = 1 << 20;
@@ -19,8 +19,11 @@ const LARGEST_TEMPLATE: usize = 1 << 20;
 /// Files of a Hugging Face folder that may hold templates; `None` for a file that the folder doesn't have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateFiles<'f> {
+    /// tokenizer_config.json; its field `chat_template` is read.
     pub tokenizer_config: Option<&'f [u8]>,
+    /// chat_template.jinja: one template. It replaces the default one of the others.
     pub chat_template_jinja: Option<&'f [u8]>,
+    /// chat_template.json; its field `chat_template` is read.
     pub chat_template_json: Option<&'f [u8]>,
 }
 
@@ -76,19 +79,22 @@ impl ChatTemplates {
         Ok(templates)
     }
 
-    /// Adds a template, in place of one of the same name.
+    /// Adds a template. It replaces one of the same name.
     pub fn insert(&mut self, name: &str, template: &str) {
         self.0.insert(name.to_owned(), template.to_owned());
     }
 
+    /// The template of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
+    /// All names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
+    /// Whether there are no templates.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Byte-level BPE ("gpt2" in GGUF): text is cut into words, their UTF-8 bytes are written as printable characters, and
 //! the `tokenizers` crate merges them by rank.
 //!
-//! Knows nothing of special tokens: the text that arrives here has none.
+//! Knows nothing of special tokens: the text here has none.
 
 use fancy_regex::Regex;
 use tokenizers::Model as _;
@@ -14,7 +14,7 @@ use crate::error::Result;
 pub(super) struct ByteLevelBpe {
     model: BPE,
     splits: Vec<Regex>,
-    /// Bytes that are no token and can't be encoded.
+    /// Bytes without a token, which can't be encoded.
     missing_bytes: [bool; 256],
 }
 
@@ -22,7 +22,7 @@ impl ByteLevelBpe {
     pub(super) fn new(vocabulary: &Vocabulary, types: &[TokenType], pre: &PreTokenizer) -> Result<Self> {
         let mut longest = 0;
         let mut n_entries = 0;
-        // Control and unknown tokens stay out: they must not come from ordinary text.
+        // Without control and unknown tokens: they must not come from ordinary text.
         let vocab: Vocab = vocabulary
             .tokens
             .iter()
@@ -47,13 +47,13 @@ impl ByteLevelBpe {
             .iter()
             .enumerate()
             .map(|(rank, merge)| match split_merge(merge) {
-                // The crate takes for granted that no merge is longer than the longest token.
+                // The crate assumes that no merge is longer than the longest token.
                 Some((left, right)) if left.len() + right.len() <= longest => Ok((left.to_owned(), right.to_owned())),
                 Some(_) => bail!(UnsupportedTokenizer, "merge {rank} ({merge:?}) makes no token of the vocabulary"),
                 None => bail!(UnsupportedTokenizer, "merge {rank} is {merge:?}, wanted two parts with a space between"),
             })
             .collect::<Result<Vec<_>>>()?;
-        // Of type unknown or control it is no entry of the model; then bytes without a token are an error below.
+        // An unknown or control token is not an entry of the model; then bytes without a token are an error below.
         let unk = vocabulary.unk.map(|id| id as usize);
         let unk = unk.filter(|&id| !matches!(types.get(id), None | Some(TokenType::Control | TokenType::Unknown)));
         let unk = unk.and_then(|id| vocabulary.tokens.get(id)).filter(|text| !text.is_empty());
@@ -94,7 +94,7 @@ impl ByteLevelBpe {
                 mapped.push(BYTE_TO_CHAR[usize::from(byte)]);
             }
             if let Some(missing) = word.bytes().find(|&byte| self.missing_bytes[usize::from(byte)]) {
-                // The crate would drop the byte without a word.
+                // The crate would drop the byte silently.
                 if self.model.token_to_id(&mapped).is_none() {
                     bail!(
                         UnsupportedTokenizer,
@@ -111,7 +111,7 @@ impl ByteLevelBpe {
         Ok(())
     }
 
-    /// Cuts text by all expressions: what matches and what stands between matches are words.
+    /// Cuts text with all expressions: matches and the texts between them are words.
     fn words<'t>(&self, text: &'t str) -> Result<Vec<&'t str>> {
         let mut words = vec![text];
         for split in &self.splits {
@@ -143,8 +143,8 @@ pub(super) fn split_merge(merge: &str) -> Option<(&str, &str)> {
     (!right.is_empty()).then_some((left, right))
 }
 
-/// The bytes of a token of a byte-level vocabulary. A token with characters outside of the byte alphabet stands for its
-/// own text.
+/// The bytes of a token of a byte-level vocabulary. A token with characters outside of the byte alphabet is its own
+/// text.
 pub(super) fn bytes_of_token(text: &str, bytes: &mut Vec<u8>) {
     bytes.clear();
     for character in text.chars() {
@@ -186,7 +186,7 @@ const BYTE_TO_CHAR: [char; 256] = {
     table
 };
 
-/// How many bytes are not printable, so how many characters follow from 256 on.
+/// The number of bytes that are not printable, so of characters from 256 on.
 const N_SHIFTED: usize = 68;
 
 const SHIFTED_BYTES: [u8; N_SHIFTED] = {

@@ -1,6 +1,6 @@
 //! The `precompiled_charsmap` of sentencepiece models: a double array of byte prefixes and the texts they are replaced by.
 //!
-//! The crate that applies it indexes without looking, so everything that a text could lead it to is looked at here, once.
+//! The crate that applies it does not check its indices, so everything that a text can reach is checked here, once.
 //! The layout is that of sentencepiece's `normalizer.cc` and of the double array of darts-clone.
 
 use tokenizers::normalizers::Precompiled;
@@ -29,7 +29,7 @@ impl Unit {
     }
 }
 
-/// The normalizer, after a walk through all that its double array can reach.
+/// The normalizer, after a check of everything that its double array can reach.
 pub(super) fn checked(charsmap: &[u8]) -> Result<Precompiled> {
     let Some((size, rest)) = charsmap.split_first_chunk::<4>() else {
         bail!(UnsupportedTokenizer, "the precompiled charsmap has {} bytes, wanted at least 4", charsmap.len());
@@ -82,9 +82,9 @@ mod tests {
     /// A double array with the single key "a", replaced by "b".
     fn one_key() -> Vec<u8> {
         let mut units = vec![0u32; 512];
-        units[0] = 256 << 10; // children of the root stand at 256 ^ byte
+        units[0] = 256 << 10; // children of the root are at 256 ^ byte
         let a = 256 ^ 0x61;
-        units[a] = 0x61 | 1 << 8 | ((a as u32 ^ 0x180) << 10); // its leaf stands at 0x180
+        units[a] = 0x61 | 1 << 8 | ((a as u32 ^ 0x180) << 10); // its leaf is at 0x180
         units[0x180] = 0x8000_0000;
         let mut bytes = (512u32 * 4).to_le_bytes().to_vec();
         bytes.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));

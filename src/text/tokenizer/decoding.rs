@@ -1,12 +1,12 @@
 //! From tokens back to bytes, as the decoder section of a tokenizer.json says.
 //!
-//! The crate decodes whole lists of tokens to text. A stream needs each token's bytes as soon as it is there, so a chain of
-//! decoders is taken apart: most give every token bytes of its own, and those differ at most for the first token of a text
-//! (WordPiece, Metaspace) or for the last (BPEDecoder). A chain in which later tokens can change what earlier ones mean
-//! (CTC, a Replace after Fuse) is decoded as a whole when the text ends.
+//! The crate decodes whole lists of tokens to text, but a stream needs the bytes of each token at once. So a chain of decoders is
+//! analysed: most give every token its own bytes, which differ at most for the first token of a text (WordPiece, Metaspace) or
+//! for the last (BPEDecoder). A chain in which later tokens change earlier text (CTC, a Replace after Fuse) is decoded as a
+//! whole at the end of the text.
 //!
-//! Bytes stay bytes until they make characters (`text/detokenize.rs`), where the crate's ByteFallback turns all of a run into
-//! U+FFFD as soon as one byte of it is wrong.
+//! Bytes stay bytes until they make characters (`text/detokenize.rs`). The crate's ByteFallback would turn a whole run into U+FFFD
+//! if one of its bytes is wrong.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -49,16 +49,16 @@ pub(super) struct Decoding {
     pub joining: Joining,
 }
 
-/// What the bytes of one token depend on.
+/// How the bytes of a token depend on its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::text) enum Joining {
-    /// On nothing else; from the beginning of a text up to `n` times `content` is taken away.
+    /// They don't; at the beginning of a text, up to `n` times `content` is removed.
     Plain { content: char, n: usize },
-    /// On whether it is the first one of a text.
+    /// They depend on whether it is the first one of a text.
     First,
-    /// On whether it is the last one.
+    /// They depend on whether it is the last one.
     Last,
-    /// On all others.
+    /// They depend on all others.
     Whole,
 }
 
@@ -68,7 +68,7 @@ impl Joining {
     pub(super) const STRIP_SPACE: Joining = Joining::Plain { content: ' ', n: 1 };
 }
 
-/// Where a token stands in a text.
+/// The place of a token in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     First,
@@ -87,12 +87,12 @@ impl Decoding {
         Ok(Self { stages, join_with_spaces, joining })
     }
 
-    /// The bytes of one token. `added` tokens are not of the model's vocabulary: in no alphabet but their own.
+    /// The bytes of one token. `added` tokens don't belong to the model's vocabulary and don't use its alphabet.
     pub(super) fn token(&self, text: &str, added: bool, place: Place) -> Result<Vec<u8>> {
         if self.join_with_spaces {
             return Ok(if place == Place::First { text.to_owned() } else { format!(" {text}") }.into_bytes());
         }
-        // Decoders tell the first and the last token by their place in the list.
+        // Decoders recognise the first and the last token by their index in the list.
         let (mut row, index) = match place {
             Place::First => (vec![text.to_owned(), String::new()], 0),
             Place::Middle => (vec![String::new(), text.to_owned(), String::new()], 1),
@@ -212,7 +212,7 @@ fn collect(value: &Value, stages: &mut Vec<Stage>) -> Result<()> {
 fn joining(stages: &[Stage]) -> Joining {
     let mut joining = Joining::PLAIN;
     let mut fused = false;
-    // Bytes that are not whole characters yet: nothing but joining them can follow.
+    // Bytes that are not whole characters yet: only joining may follow.
     let mut bytes = false;
     for stage in stages {
         let next = match stage {

@@ -1,8 +1,8 @@
-//! GGUF's tokenizers that are built of the crate's parts: `bert` (WordPiece), `t5` (unigram), and BPE of characters instead of
-//! bytes (Gemma 4 and its kin).
+//! GGUF's tokenizers that are built from the crate's parts: `bert` (WordPiece), `t5` (unigram), and BPE of characters instead of
+//! bytes (Gemma 4 and similar ones).
 //!
-//! What the metadata leaves out follows the models that such files are made of: BERT's normalizer and words, the steps of T5
-//! and XLM-RoBERTa. Tokens are written as llama.cpp's converter writes them.
+//! What the metadata leaves out is taken from the original models: BERT's normalizer and words, the steps of T5 and XLM-RoBERTa.
+//! Tokens are written as in files of llama.cpp's converter.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use super::steps::{Normalizers, PreTokenizers};
 use super::vocabulary::{TokenType, Vocabulary};
 use crate::error::Result;
 
-/// What sentencepiece writes for a space, and GGUF's WordPiece for the beginning of a word.
+/// Sentencepiece's character for a space, and that of GGUF's WordPiece for the beginning of a word.
 const SPACE_SYMBOL: &str = "▁";
 
 /// The steps of a tokenizer around its model.
@@ -38,7 +38,7 @@ impl Steps {
     }
 }
 
-/// Ids of special tokens as the file gives them, or else as the family has them.
+/// Ids of special tokens from the file, or else the family's defaults.
 struct Specials {
     bos: Option<u32>,
     eos: Option<u32>,
@@ -47,7 +47,7 @@ struct Specials {
     after: Vec<u32>,
 }
 
-/// `[CLS] words [SEP]`, of a vocabulary in which `▁` begins a word and nothing goes on with it.
+/// `[CLS] words [SEP]`, with a vocabulary in which `▁` begins a word and later parts of a word have no mark.
 pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
     let mut types = vocabulary.types()?;
     let default = |id: Option<u32>, default: u32, text: &str| {
@@ -59,7 +59,7 @@ pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
         bail!(UnsupportedTokenizer, "the WordPiece vocabulary has no unknown token (tokenizer.ggml.unknown_token_id)");
     };
     let pad = vocabulary.checked_id("padding", default(vocabulary.pad, 0, "[PAD]"))?;
-    // Special tokens are written as they are, whatever type older files give them.
+    // Special tokens are written literally, even if older files give them other types.
     let is_special = |text: &str, id: u32| {
         [cls, sep, Some(unk), pad].contains(&Some(id)) || text == "[MASK]" || types[id as usize] == TokenType::Control
     };
@@ -116,7 +116,7 @@ pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
     assemble(&vocabulary, model, steps, tokens, types, added, specials)
 }
 
-/// `text </s>`, of the unigram models of T5 and XLM-RoBERTa.
+/// `text </s>`, for the unigram models of T5 and XLM-RoBERTa.
 pub(super) fn unigram(vocabulary: Vocabulary) -> Result<Parts> {
     let types = vocabulary.types()?;
     if vocabulary.scores.len() != vocabulary.tokens.len() {
@@ -172,7 +172,7 @@ pub(super) fn unigram(vocabulary: Vocabulary) -> Result<Parts> {
     assemble(&vocabulary, model, steps, tokens, types, added, specials)
 }
 
-/// BPE by rank of characters, with `▁` for a space and byte tokens for what is no token.
+/// BPE of characters by rank, with `▁` for a space and byte tokens for characters without a token.
 pub(super) fn characters(vocabulary: Vocabulary) -> Result<Parts> {
     let types = vocabulary.types()?;
     let bos = vocabulary.checked_id("BOS", vocabulary.bos)?;

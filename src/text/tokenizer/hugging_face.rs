@@ -1,9 +1,9 @@
 //! The tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json, special_tokens_map.json,
 //! generation_config.json and config.json say about its special tokens.
 //!
-//! The rules around the special tokens are those of transformers' `PreTrainedTokenizerFast`. Dropout of BPE, truncation and
-//! padding, which a tokenizer.json may carry too, matter in training and batches; they are left out. So is
-//! `clean_up_tokenization_spaces`, which would change text that was handed out.
+//! The rules for special tokens are those of transformers' `PreTrainedTokenizerFast`. Dropout of BPE, truncation and padding,
+//! which a tokenizer.json may also have, matter in training and batches; they are ignored. So is
+//! `clean_up_tokenization_spaces`, which would change text that was already returned.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,7 +21,7 @@ use super::steps::{Normalizers, PreTokenizers, kind, parts, section};
 use super::vocabulary::TokenType;
 use crate::error::Result;
 
-/// More than any published tokenizer.json has (Gemma 3: 33 MB).
+/// More than any published tokenizer.json (Gemma 3: 33 MB).
 const LARGEST_TOKENIZER: usize = 128 << 20;
 /// The other files are a few hundred kilobytes at most.
 const LARGEST_CONFIG: usize = 16 << 20;
@@ -29,10 +29,15 @@ const LARGEST_CONFIG: usize = 16 << 20;
 /// The files of a Hugging Face folder that make a tokenizer, as bytes; `None` for a file that the folder doesn't have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenizerFiles<'f> {
+    /// tokenizer.json; at most 128 MiB.
     pub tokenizer: &'f [u8],
+    /// tokenizer_config.json: special tokens, and whether BOS and EOS are added.
     pub tokenizer_config: Option<&'f [u8]>,
+    /// special_tokens_map.json: special tokens.
     pub special_tokens_map: Option<&'f [u8]>,
+    /// generation_config.json: tokens that end an answer.
     pub generation_config: Option<&'f [u8]>,
+    /// config.json: tokens that end an answer.
     pub config: Option<&'f [u8]>,
 }
 
@@ -137,7 +142,7 @@ fn read_or_default<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8
     bytes.map_or_else(|| Ok(T::default()), |bytes| read(name, bytes, LARGEST_CONFIG))
 }
 
-/// What the files say, put together.
+/// The settings of all files together.
 pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let file: TokenizerSection = read("tokenizer.json", files.tokenizer, LARGEST_TOKENIZER)?;
     let config: SpecialSection = read_or_default("tokenizer_config.json", files.tokenizer_config)?;
@@ -149,7 +154,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let pre_tokenizers = PreTokenizers::new(file.pre_tokenizer.as_ref())?;
     let decoding = Decoding::new(file.decoder.as_ref())?;
 
-    // Either file may name a token; tokenizer_config.json counts first.
+    // Either file may name a token; tokenizer_config.json takes precedence.
     let name = |pick: fn(&SpecialSection) -> &Option<SpecialToken>| {
         pick(&config).as_ref().or(pick(&map).as_ref()).map(|token| token.text().to_owned())
     };
@@ -196,7 +201,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let mut model = file.model.build(&special.map(|added| added.token.content.clone()).collect())?;
     let n_entries = model.tokens.len() + added.len();
     for Added { id, token } in &mut added {
-        // Where the vocabulary has the token, its id counts, as it does in transformers.
+        // If the vocabulary has the token, its id counts, as in transformers.
         *id = in_model.get(&token.content).copied().unwrap_or(*id);
         put(&mut model.tokens, n_entries, *id, &token.content)?;
     }
@@ -211,7 +216,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let id_of = |text: &Option<String>| text.as_deref().and_then(|text| pipeline.token_id(text));
     let (bos, eos, pad) = (id_of(&bos_text), id_of(&eos_text), id_of(&pad_text));
 
-    // What stands around a text.
+    // The tokens around a text.
     let (mut before, mut after) = frame(file.post_processor.as_ref())?;
     if config.add_bos_token.is_some() || config.add_eos_token.is_some() {
         before = bos.filter(|_| config.add_bos_token == Some(true)).into_iter().collect();
@@ -224,7 +229,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
         Some(Ids::One(id)) => vec![id],
         Some(Ids::Many(ids)) => ids,
     };
-    // Configs of models with a padded vocabulary may name ids that are no tokens.
+    // Configs of models with a padded vocabulary may name ids without tokens.
     ends.extend(eos.into_iter().chain(listed).filter(|&id| (id as usize) < types.len()));
     for id in before.iter().chain(&after) {
         if *id as usize >= types.len() {
@@ -301,7 +306,7 @@ fn frame(post_processor: Option<&Value>) -> Result<(Vec<u32>, Vec<u32>)> {
 
 fn apply(value: &Value, pieces: &mut Vec<Piece>) -> Result<()> {
     match kind("post-processor", value)? {
-        // Cuts offsets, which nothing here asks for.
+        // Trims offsets, which are not used here.
         "ByteLevel" => {}
         "Sequence" => {
             for part in parts("post-processor", value, "processors")? {

@@ -1,7 +1,7 @@
-//! The model section of a tokenizer.json: vocabulary and merges, checked, and the crate's model made of them.
+//! The model section of a tokenizer.json: vocabulary and merges, checked, and the crate's model built from them.
 //!
-//! Read by hand instead of by the crate, which holds the whole section as a tree of JSON values first, and which takes
-//! merges and vocabulary for consistent: unsafe code of it copies merges into a buffer as long as the longest token.
+//! Parsed here instead of by the crate, which first builds a tree of JSON values for the whole section, and which assumes that
+//! merges and vocabulary are consistent: its unsafe code copies merges into a buffer as long as the longest token.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,9 +16,9 @@ use tokenizers::{Model as _, ModelWrapper};
 
 use crate::error::Result;
 
-/// A unigram piece is a path of its bytes in a tree that the crate takes down by recursion.
+/// A unigram piece is a path of its bytes in a tree that the crate drops by recursion.
 const LONGEST_UNIGRAM_PIECE: usize = 1024;
-/// WordPiece looks at all parts of a word: time by the square of this.
+/// WordPiece looks at all parts of a word: its time grows with the square of this.
 const LONGEST_WORD: usize = 1000;
 
 /// The fields of all models.
@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for MergesSection {
     }
 }
 
-/// None for the line with the version that merges.txt begins with, which some files took over.
+/// `None` for the version line of merges.txt, which some files contain.
 struct Merge(Option<(String, String)>);
 
 impl<'de> Deserialize<'de> for Merge {
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Merge {
     }
 }
 
-/// A model and its tokens by id. Ids without a token are none.
+/// A model and its tokens by id; `None` for ids without a token.
 pub(super) struct BuiltModel {
     pub model: ModelWrapper,
     pub tokens: Vec<Option<String>>,
@@ -125,7 +125,7 @@ pub(super) struct BuiltModel {
 const MODELS: &str = "BPE, Unigram, WordLevel, WordPiece";
 
 impl ModelSection {
-    /// Those of some tokens that the vocabulary has, with their ids.
+    /// The tokens of a list that the vocabulary has, with their ids.
     pub(super) fn ids_of(&self, tokens: &HashSet<String>) -> HashMap<String, u32> {
         match &self.vocab {
             VocabSection::Ids(ids) => ids.iter().filter(|(token, _)| tokens.contains(token)).cloned().collect(),
@@ -136,8 +136,8 @@ impl ModelSection {
         }
     }
 
-    /// The model. Tokens of `hidden` are no part of it: ordinary text must not make a control token. The unknown token and what
-    /// merges are made of stay.
+    /// The model without the tokens of `hidden`: ordinary text must not make a control token. The unknown token and the parts of
+    /// merges stay.
     pub(super) fn build(mut self, hidden: &HashSet<String>) -> Result<BuiltModel> {
         // Files from before the field had a type.
         let kind = match (self.kind.take(), &self.vocab, &self.merges) {
@@ -171,7 +171,7 @@ impl ModelSection {
         }
         let vocab: Vocab = entries.into_iter().collect();
         if vocab.len() != n_entries {
-            bail!(UnsupportedTokenizer, "{} tokens stand twice in the vocabulary", n_entries - vocab.len());
+            bail!(UnsupportedTokenizer, "{} tokens occur twice in the vocabulary", n_entries - vocab.len());
         }
         if vocab.is_empty() {
             bail!(UnsupportedTokenizer, "the vocabulary has no tokens, wanted at least one");
@@ -225,7 +225,7 @@ impl ModelSection {
 
     fn unigram(self, hidden: &HashSet<String>) -> Result<BuiltModel> {
         let VocabSection::Scores(pieces) = self.vocab else {
-            bail!(UnsupportedTokenizer, "the vocabulary of the unigram model is no list of tokens and scores");
+            bail!(UnsupportedTokenizer, "the vocabulary of the unigram model is not a list of tokens and scores");
         };
         unigram(pieces, self.unk_id, self.byte_fallback.unwrap_or(false), |id, piece| {
             Some(id) == self.unk_id || hidden.contains(piece)
@@ -302,7 +302,7 @@ pub(super) fn unigram(
     let tokens = pieces.iter().map(|(piece, _)| Some(piece.clone())).collect();
     for (id, (piece, _)) in pieces.iter_mut().enumerate() {
         if hidden(id, piece) {
-            // Ids are places in the list, and no text has an empty piece.
+            // Ids are indices in the list, and no text has an empty piece.
             piece.clear();
         }
     }
@@ -311,7 +311,7 @@ pub(super) fn unigram(
     Ok(BuiltModel { model: model.into(), tokens })
 }
 
-/// Puts a token into the table by its id. Ids may have gaps, but not so many that a short file makes a long table.
+/// Puts a token into the table by its id. Ids may have gaps, but a short file must not make a long table.
 pub(super) fn put(tokens: &mut Vec<Option<String>>, n_entries: usize, id: u32, token: &str) -> Result<()> {
     let at = id as usize;
     if at >= n_entries.saturating_mul(2).saturating_add(1 << 16) {

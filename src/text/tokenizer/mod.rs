@@ -45,6 +45,7 @@ enum Algorithm {
 const SUPPORTED_MODELS: &str = "\"gpt2\" (byte-level BPE), \"llama\" (sentencepiece BPE), \"bert\" (WordPiece), \
                                 \"t5\" (unigram), \"gemma4\" (BPE of characters)";
 
+/// The tokenizer of a model.
 pub struct Tokenizer {
     algorithm: Algorithm,
     /// Ids of control and unknown tokens, which the GGUF algorithms don't know, by their text.
@@ -56,14 +57,14 @@ pub struct Tokenizer {
     bos: Option<u32>,
     eos: Option<u32>,
     pad: Option<u32>,
-    /// What stands around a text: BOS, EOS, or whatever else the model wants there.
+    /// The tokens before and after a text, such as BOS and EOS.
     before: Vec<u32>,
     after: Vec<u32>,
     add_space_prefix: bool,
     end_of_generation: Vec<u32>,
 }
 
-/// For tokens whose bytes depend on their place: the decoders and the tokens as the vocabulary writes them.
+/// For tokens whose bytes depend on their place: the decoders, and the tokens' texts in the vocabulary.
 struct Placed {
     decoding: Decoding,
     texts: TokenBytes,
@@ -86,7 +87,7 @@ impl Tokenizer {
             }
         };
         let mut types = vocabulary.types()?;
-        // Where the file does not say: sentencepiece's own numbers, if the tokens there are of the right type.
+        // Without an entry: sentencepiece's default ids, if the tokens there have the right type.
         let or_default = |id: Option<u32>, default: u32, kind: TokenType| {
             let fits = is_sentencepiece && types.get(default as usize) == Some(&kind);
             id.or(fits.then_some(default))
@@ -169,7 +170,7 @@ impl Tokenizer {
             match kind {
                 TokenType::Control | TokenType::Unknown => bytes.push(text.as_bytes()),
                 TokenType::Unused => bytes.push(b""),
-                // It has no bytes of its own.
+                // Such a token has no bytes of its own.
                 _ if joining == Joining::Whole => bytes.push(text.as_bytes()),
                 _ => bytes.push(&decoding.token(text, is_added, Place::Middle)?),
             }
@@ -197,9 +198,9 @@ impl Tokenizer {
 
     /// The ids of `text`.
     ///
-    /// `add_special` puts around it what the model wants there: BOS, EOS, or `[CLS]` and `[SEP]`. `parse_special` turns
-    /// control tokens that are written in the text into their ids, which is what a rendered chat template needs; without it
-    /// they are plain text, which is what a text of unknown origin needs.
+    /// `add_special` adds the model's special tokens around it: BOS, EOS, or `[CLS]` and `[SEP]`. `parse_special` turns control
+    /// tokens that are written in the text into their ids; use it for rendered chat templates. Without it they are plain text;
+    /// use that for text of unknown origin.
     pub fn encode(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
         if add_special {
@@ -218,7 +219,7 @@ impl Tokenizer {
                 for fragment in special.split(text, parse_special) {
                     match fragment {
                         Fragment::Token(id) => ids.push(id),
-                        // A stretch of text begins the whole or follows a special token: both get the space.
+                        // A piece of text is at the beginning or after a special token: both get the space.
                         Fragment::Text(text) => bpe.encode(text, self.add_space_prefix, &mut ids)?,
                     }
                 }
@@ -231,7 +232,7 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of text in the middle of other text: nothing is put around it, and nothing in it means a control token. Empty where the
+    /// The ids of text in the middle of other text: without special tokens around it, and without control tokens in it. Empty if the
     /// tokenizer has no such ids.
     pub fn encode_inside(&self, text: &str) -> Vec<u32> {
         let has_text = |ids: &[u32]| {
@@ -243,7 +244,7 @@ impl Tokenizer {
         if has_text(&ids) {
             return ids;
         }
-        // Some put a space before a text, but not before a later line. So a line goes first and is taken away again.
+        // Some tokenizers put a space before a text, but not before a later line. So a line is put first and removed again.
         let (line, both) = (self.encode("\n", false, false), self.encode(&format!("\n{text}"), false, false));
         match (line, both) {
             (Ok(line), Ok(both)) if both.starts_with(&line) && has_text(&both[line.len()..]) => {
@@ -267,13 +268,13 @@ impl Tokenizer {
         Ok(all)
     }
 
-    /// Whether the bytes of a text, after its beginning, are those of its tokens in order.
+    /// Whether the bytes of a text, except at its beginning, are those of its tokens in order.
     pub fn tokens_have_bytes(&self) -> bool {
         matches!(self.joining, Joining::Plain { .. } | Joining::First)
     }
 
-    /// The bytes that a token adds to the text: none for a control token. Some tokenizers (WordPiece, Metaspace) write the
-    /// first token of a text without the space that this has.
+    /// The bytes that a token adds to the text; none for a control token. Some tokenizers (WordPiece, Metaspace) write the first
+    /// token of a text without the space in these bytes.
     pub fn token_bytes(&self, id: u32) -> Result<&[u8]> {
         match self.token_type(id)? {
             TokenType::Control | TokenType::Unknown => Ok(&[]),
@@ -281,23 +282,27 @@ impl Tokenizer {
         }
     }
 
-    /// Like [`Tokenizer::token_bytes`], but a control token is the text that it is written as: `<|im_end|>`.
+    /// Like [`Tokenizer::token_bytes`], but a control token has the bytes of its name: `<|im_end|>`.
     pub fn token_bytes_with_control(&self, id: u32) -> Result<&[u8]> {
         self.written_bytes(id)
     }
 
+    /// The number of ids; all are below it.
     pub fn vocab_size(&self) -> usize {
         self.types.len()
     }
 
+    /// The token that begins a text, if the model has one.
     pub fn bos(&self) -> Option<u32> {
         self.bos
     }
 
+    /// The token that ends a text, if the model has one.
     pub fn eos(&self) -> Option<u32> {
         self.eos
     }
 
+    /// The token that pads batches, if the model has one.
     pub fn pad(&self) -> Option<u32> {
         self.pad
     }
@@ -307,7 +312,7 @@ impl Tokenizer {
         self.bos.is_some() && self.before.first() == self.bos.as_ref()
     }
 
-    /// How many ids `encode` with `add_special` puts around a text.
+    /// The number of ids that `encode` with `add_special` puts around a text.
     pub fn added_ids(&self) -> usize {
         self.before.len() + self.after.len()
     }
@@ -317,7 +322,7 @@ impl Tokenizer {
         &self.after
     }
 
-    /// The id of a token by its text as the vocabulary has it (`Ġthe`, `▁the`, `<|im_end|>`).
+    /// The id of a token by its text in the vocabulary (`Ġthe`, `▁the`, `<|im_end|>`).
     pub fn token_id(&self, text: &str) -> Option<u32> {
         self.control_ids.get(text).copied().or_else(|| match &self.algorithm {
             Algorithm::ByteLevel(bpe, _) => bpe.token_id(text),
@@ -331,12 +336,12 @@ impl Tokenizer {
         matches!(self.types.get(id as usize), Some(TokenType::Control | TokenType::Unknown))
     }
 
-    /// Tokens after which nothing more is to be generated: EOS first, then the ends of a turn that the vocabulary has.
+    /// Tokens that end a generation: EOS first, then the vocabulary's ends of a turn.
     pub fn end_of_generation(&self) -> &[u32] {
         &self.end_of_generation
     }
 
-    /// What the bytes of a token depend on.
+    /// How the bytes of a token depend on its neighbours.
     pub(super) fn joining(&self) -> Joining {
         self.joining
     }

@@ -1,14 +1,14 @@
-//! What `gguf` and `hugging_face` read off their files and `Tokenizer` is made of.
+//! What `gguf` and `hugging_face` read from their files, and `Tokenizer` is made of.
 
 use super::decoding::Decoding;
 use super::pipeline::{Added, Pipeline};
 use super::vocabulary::TokenType;
 
-/// A tokenizer of the crate's parts, before its tokens' bytes are known.
+/// A tokenizer built from the crate's parts, before its tokens' bytes are known.
 pub(super) struct Parts {
     pub pipeline: Pipeline,
     pub decoding: Decoding,
-    /// By id; none for an id that is no token.
+    /// By id; `None` for an id without a token.
     pub tokens: Vec<Option<String>>,
     pub types: Vec<TokenType>,
     pub added: Vec<Added>,

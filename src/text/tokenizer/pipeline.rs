@@ -1,9 +1,9 @@
 //! Text to ids by the steps of a tokenizer.json: added tokens are cut out, the rest is normalized, cut into words and
 //! encoded by the crate's model.
 //!
-//! The steps are those of the crate's `Tokenizer`, put together here because whether control tokens are found in a text is
-//! decided for each text, because ids of added tokens are the file's and not counted up, and because every step that can
-//! fail says so.
+//! The steps are those of the crate's `Tokenizer`. They are combined here, because each call decides whether control tokens are
+//! found in the text, because ids of added tokens come from the file instead of being counted, and because errors of every
+//! step must be returned.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(super) struct Pipeline {
     added_ids: HashMap<String, u32>,
     /// Finds all added tokens.
     all: AddedVocabulary,
-    /// Finds those that are no control tokens, for text of unknown origin.
+    /// Finds those that are not control tokens, for text of unknown origin.
     plain: AddedVocabulary,
 }
 
@@ -84,22 +84,22 @@ impl Pipeline {
     }
 }
 
-/// What the crate's search for added tokens takes for granted.
+/// Checks what the crate's search for added tokens assumes.
 fn check(added: &[Added]) -> Result<()> {
     let mut seen = HashSet::new();
     for Added { token, .. } in added {
         if token.content.is_empty() || !seen.insert(token.content.as_str()) {
-            bail!(UnsupportedTokenizer, "added token {:?} is empty or stands twice in the tokenizer", token.content);
+            bail!(UnsupportedTokenizer, "added token {:?} is empty or occurs twice in the tokenizer", token.content);
         }
     }
-    // A token that takes the spaces after it may take another one away that is nothing but space, and that one would then
-    // begin after its end.
+    // A token that includes the spaces after it could include a token of spaces alone, which would then begin after its own
+    // end.
     let takes_right = added.iter().find(|added| added.token.rstrip);
     let is_space = |added: &&Added| added.token.lstrip && added.token.content.chars().all(char::is_whitespace);
     if let (Some(right), Some(space)) = (takes_right, added.iter().find(is_space)) {
         bail!(
             UnsupportedTokenizer,
-            "added token {:?} takes the spaces to its right and {:?} is nothing but space; wanted only one of the two",
+            "added token {:?} includes the spaces to its right and {:?} consists of spaces; wanted only one of the two",
             right.token.content,
             space.token.content
         );
@@ -107,7 +107,7 @@ fn check(added: &[Added]) -> Result<()> {
     Ok(())
 }
 
-/// Tells the crate the ids of added tokens, which it would count up otherwise. Everything else of a model is left out.
+/// Gives the crate the ids of added tokens, which it would count otherwise. All other functions of a model are left out.
 struct FileIds<'i>(&'i HashMap<String, u32>);
 
 impl Model for FileIds<'_> {

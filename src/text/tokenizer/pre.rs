@@ -1,12 +1,11 @@
-//! How text is cut into words before byte-level BPE merges inside of them: one entry per value of `tokenizer.ggml.pre`.
+//! How text is cut into words, within which byte-level BPE merges: one entry per value of `tokenizer.ggml.pre`.
 //!
-//! The expressions are facts of the published models: those of their tokenizer.json files (pre-tokenizers of type Split,
-//! applied one after the other, matches and gaps isolated). Which name stands for which model, and the flags, follow
-//! `llama-vocab.cpp` of llama.cpp, the project that defined the names. Where llama.cpp only approximates an expression of
-//! a tokenizer.json (tekken, gpt-4o), the original stands here.
+//! The expressions are facts of the published models: those of their tokenizer.json files (pre-tokenizers of type Split, applied
+//! one after the other, matches and gaps isolated). Names and flags are from `llama-vocab.cpp` of llama.cpp, the project that
+//! defined the names. If llama.cpp only approximates an expression of a tokenizer.json (tekken, gpt-4o), this has the original.
 //!
-//! Left out on purpose, so that it is refused: whitespace, whose vocabulary is written in another way. Names that cut nothing
-//! but lines and write characters instead of bytes stand in [`CHARACTERS`] and are built by `gguf`.
+//! "whitespace" is left out on purpose, and so refused: its vocabulary is written differently. Names that cut only lines and use
+//! characters instead of bytes are in [`CHARACTERS`], and `gguf` builds them.
 
 use crate::error::Result;
 
@@ -14,13 +13,13 @@ use crate::error::Result;
 pub(super) struct PreTokenizer {
     /// Values of `tokenizer.ggml.pre`.
     pub names: &'static [&'static str],
-    /// Applied in this order; each cuts the pieces that the one before left.
+    /// Applied in this order; each cuts the pieces of the previous one.
     pub patterns: &'static [&'static str],
     /// A word that is a token as a whole is taken without merging.
     pub ignore_merges: bool,
-    /// Whether BOS comes first where the file doesn't say.
+    /// Whether BOS comes first, if the file doesn't say it.
     pub add_bos: bool,
-    /// Whether the separator comes last where the file doesn't say.
+    /// Whether the separator comes last, if the file doesn't say it.
     pub add_sep: bool,
 }
 
@@ -50,7 +49,7 @@ const GPT4O: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
-/// Letters that have case, as of the Unicode version that deepseek-llm's tokenizer was made with.
+/// Letters with case, in the Unicode version of deepseek-llm's tokenizer.
 const DEEPSEEK_CASED_LETTERS: &str = concat!(
     r"\s?[A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}\x{295}-\x{2AF}",
     r"\x{370}-\x{373}\x{376}\x{377}\x{37B}-\x{37D}\x{37F}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A3}-\x{3F5}",
@@ -97,7 +96,7 @@ const MINICPM5: &str = concat!(
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 const UFAKZEKA: &str = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Scripts that afmoe cuts out before its main expression: CJK, kana, Thai, Lao, Khmer, Burmese, Hangul and their kin.
+/// Scripts that afmoe cuts out before its main expression: CJK, kana, Thai, Lao, Khmer, Burmese, Hangul and related ones.
 const AFMOE_SCRIPTS: &str = concat!(
     r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{309F}\x{30A0}-\x{30FF}\x{FF65}-\x{FF9F}",
     r"\x{2F00}-\x{2FDF}\x{0E00}-\x{0E7F}\x{0E80}-\x{0EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F}",
@@ -105,7 +104,7 @@ const AFMOE_SCRIPTS: &str = concat!(
 );
 const BLOOM: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
 
-/// A family with neither flag set, which is what most are.
+/// A family with neither flag set, as most are.
 const fn family(names: &'static [&'static str], patterns: &'static [&'static str]) -> PreTokenizer {
     PreTokenizer { names, patterns, ignore_merges: false, add_bos: false, add_sep: false }
 }

@@ -1,11 +1,11 @@
 //! Sentencepiece BPE ("llama" in GGUF): of all neighbours that make a token, the pair whose token has the highest score
-//! is merged first, the leftmost one among equals; what is no token falls back to bytes.
+//! is merged first, the leftmost one among equals; characters without a token fall back to bytes.
 //!
-//! The `tokenizers` crate merges by rank, so every way to split every token would have to become a merge of its own rank.
-//! That takes ties differently from sentencepiece and builds some 600,000 strings for a vocabulary of 256,000; merging by
-//! score needs the vocabulary alone. The algorithm is that of sentencepiece's `bpe_model.cc`.
+//! The `tokenizers` crate merges by rank, so every split of every token would need a merge with its own rank. That resolves ties
+//! differently from sentencepiece and builds about 600,000 strings for a vocabulary of 256,000; merging by score only needs
+//! the vocabulary. The algorithm is that of sentencepiece's `bpe_model.cc`.
 //!
-//! Knows nothing of special tokens: the text that arrives here has none.
+//! Knows nothing of special tokens: the text here has none.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, HashMap};
 use super::vocabulary::{TokenType, Vocabulary, byte_of_token};
 use crate::error::Result;
 
-/// What sentencepiece writes for a space.
+/// Sentencepiece's character for a space.
 const SPACE_SYMBOL: &str = "▁";
 
 pub(super) struct SentencePieceBpe {
@@ -22,7 +22,7 @@ pub(super) struct SentencePieceBpe {
     /// Ids of the tokens that stand for one byte.
     bytes: [Option<u32>; 256],
     unk: Option<u32>,
-    /// Length in bytes of the longest token: nothing longer is looked up.
+    /// Length in bytes of the longest token; longer texts are not looked up.
     longest: usize,
 }
 
@@ -40,7 +40,7 @@ struct Candidate {
     score: f32,
     left: usize,
     right: usize,
-    /// Of both together; when it no longer fits, one of them has been merged elsewhere.
+    /// The length of both together. If it does not match any more, one of them was merged with another.
     len: usize,
 }
 
@@ -112,7 +112,7 @@ impl SentencePieceBpe {
         }
     }
 
-    /// Appends the ids of `text`, with a space in front where `space_prefix` is set.
+    /// Appends the ids of `text`, with a space in front if `space_prefix` is set.
     pub(super) fn encode(&self, text: &str, space_prefix: bool, ids: &mut Vec<u32>) -> Result<()> {
         let mut escaped = String::with_capacity(text.len() + text.len() / 4 + SPACE_SYMBOL.len());
         if space_prefix {
@@ -141,14 +141,14 @@ impl SentencePieceBpe {
                 Some(unk) => ids.push(unk),
                 None => bail!(
                     UnsupportedTokenizer,
-                    "{symbol:?} is no token, and the vocabulary has neither byte tokens nor an unknown token for it"
+                    "{symbol:?} is not a token, and the vocabulary has neither byte tokens nor an unknown token for it"
                 ),
             },
         }
         Ok(())
     }
 
-    /// The pieces that are left when nothing can be merged any more.
+    /// The pieces after all merges.
     fn merge<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let n_symbols = text.chars().count();
         let mut symbols: Vec<Symbol> = text
@@ -167,7 +167,7 @@ impl SentencePieceBpe {
         }
         while let Some(Candidate { left, right, len, .. }) = candidates.pop() {
             let (into, from) = (symbols[left], symbols[right]);
-            // A symbol that was merged since has another length, and then so has the pair.
+            // If a symbol was merged since, its length and so the pair's has changed.
             if into.len == 0 || from.len == 0 || into.len + from.len != len {
                 continue;
             }

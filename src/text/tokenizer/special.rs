@@ -12,7 +12,7 @@ pub(super) enum Fragment<'t> {
     Token(u32),
 }
 
-/// Finds a set of tokens in text: the leftmost, and of several that begin there the longest.
+/// Finds a set of tokens in text: the leftmost one; of several that begin at one place, the longest.
 struct Finder {
     automaton: AhoCorasick,
     ids: Vec<u32>,
@@ -35,7 +35,7 @@ impl Finder {
 pub(super) struct SpecialTokens {
     /// Found in every text, as llama.cpp does with user-defined tokens.
     user_defined: Option<Finder>,
-    /// Found where the caller says that the text is trusted to hold special tokens.
+    /// Found only in text that the caller trusts to hold special tokens.
     all: Option<Finder>,
 }
 
@@ -102,8 +102,8 @@ const END_OF_GENERATION: &[&str] = &[
     "[e~[",
 ];
 
-/// Tokens that end generation: those that the file names first, then the others by id. Marks them as control tokens, since
-/// some files have them as user-defined ones, which would be shown as text.
+/// Tokens that end a generation: first those that the file names, then the others by id. Marks them as control tokens, because
+/// some files have them as user-defined tokens, which would be shown as text.
 pub(super) fn end_of_generation<'t>(
     texts: impl Iterator<Item = &'t str> + Clone,
     types: &mut [TokenType],
@@ -119,7 +119,7 @@ pub(super) fn end_of_generation<'t>(
     let has = |wanted: &str, types: &[TokenType]| {
         texts.clone().zip(types).any(|(text, &kind)| text == wanted && is_special(kind))
     };
-    // In the harmony format and its kin "<|end|>" ends a message, after which the same turn goes on.
+    // In the harmony format and similar ones "<|end|>" ends a message, and the same turn continues.
     let end_goes_on =
         (has("<|return|>", types) && has("<|call|>", types)) || (has("<|calls|>", types) && has("<|flush|>", types));
     for ((id, text), kind) in (0u32..).zip(texts).zip(types) {

@@ -1,6 +1,6 @@
-//! The normalizers and pre-tokenizers of a tokenizer.json, checked before the crate gets to see them.
+//! The normalizers and pre-tokenizers of a tokenizer.json, checked before the crate reads them.
 //!
-//! Expressions run here instead of in the crate. Where an expression gives up, the crate ends the search silently and leaves the rest
+//! Expressions run here instead of in the crate. If an expression gives up, the crate ends the search silently and leaves the rest
 //! of the text uncut. It also panics on some values, and with `panic = "abort"` a panic ends the page.
 
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ use tokenizers::{NormalizedString, Normalizer, PreTokenizedString, PreTokenizer,
 use super::charsmap;
 use crate::error::{Error, Result};
 
-/// Expressions longer than this are no tokenizer's; compiling one takes memory by its length.
+/// No tokenizer has longer expressions; the memory to compile one grows with its length.
 const LONGEST_EXPRESSION: usize = 1 << 16;
 
 #[derive(Deserialize)]
@@ -136,7 +136,7 @@ impl Normalizers {
             "Precompiled" => {
                 let text = value.get("precompiled_charsmap").and_then(Value::as_str).unwrap_or_default();
                 let bytes = base64::decode(text)
-                    .map_err(|cause| err!(UnsupportedTokenizer, "the precompiled charsmap is no base64: {cause}"))?;
+                    .map_err(|cause| err!(UnsupportedTokenizer, "the precompiled charsmap is not base64: {cause}"))?;
                 steps.push(NormalizerStep::Crate(NormalizerWrapper::Precompiled(charsmap::checked(&bytes)?)));
             }
             "BertNormalizer" | "ByteLevel" | "Lowercase" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Nmt" | "Prepend"
@@ -149,7 +149,7 @@ impl Normalizers {
     }
 }
 
-/// The normalizers in the form that the crate's added vocabulary wants, which drops their errors: they are kept here.
+/// The normalizers in the form that the crate's added vocabulary takes. It drops their errors, so they are kept here.
 pub(super) struct Normalizing<'s> {
     pub steps: &'s Normalizers,
     pub failure: OnceLock<Error>,

@@ -5,38 +5,49 @@
 use super::special;
 use crate::error::Result;
 
-/// What a model's file says about its tokenizer. The fields are GGUF's `tokenizer.ggml.*` keys, not yet interpreted.
+/// The tokenizer's metadata in a model's file. The fields are GGUF's `tokenizer.ggml.*` keys, not yet interpreted.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     /// `tokenizer.ggml.model`: "gpt2" (byte-level BPE), "llama" (sentencepiece BPE), "bert" (WordPiece), "t5" (unigram),
     /// "gemma4" (BPE of characters).
     pub model: String,
-    /// `tokenizer.ggml.pre`: which text splitting the byte-level BPE was trained with.
+    /// `tokenizer.ggml.pre`: how text is cut into words for byte-level BPE.
     pub pre: Option<String>,
+    /// `tokens`: the text of each id; of byte-level BPE in its alphabet of visible characters.
     pub tokens: Vec<String>,
+    /// `scores`: log probabilities of the unigram model, or ranks of sentencepiece BPE. Empty if there are none.
     pub scores: Vec<f32>,
     /// 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte. Empty: all normal.
     pub token_types: Vec<i32>,
     /// `left right`, in the order of their rank.
     pub merges: Vec<String>,
+    /// `bos_token_id`: begins a text.
     pub bos: Option<u32>,
+    /// `eos_token_id`: ends a text.
     pub eos: Option<u32>,
+    /// `unknown_token_id`: what text without a token becomes.
     pub unk: Option<u32>,
+    /// `padding_token_id`.
     pub pad: Option<u32>,
-    /// Separator, after a text for an encoder.
+    /// The separator after a text for an encoder.
     pub sep: Option<u32>,
     /// More tokens that end a turn: `eot_token_id`, `eom_token_id`.
     pub ends: Vec<u32>,
     /// Sentencepiece's normalisation, for "t5".
     pub charsmap: Vec<u8>,
-    /// Runs of spaces count as one and those around a text not at all, for "t5".
+    /// Whether runs of spaces become one and spaces around a text are removed, for "t5".
     pub remove_extra_whitespaces: Option<bool>,
-    /// Of BERT's normalizer. Without them the text is lowercased and loses its accents.
+    /// Whether BERT's normalizer lowercases; it does by default.
     pub lowercase: Option<bool>,
+    /// Whether BERT's normalizer removes accents; by default if it lowercases.
     pub strip_accents: Option<bool>,
+    /// Whether the separator is added after a text. For this and the next three, `None` means the default of `model` and `pre`.
     pub add_sep: Option<bool>,
+    /// Whether BOS is added before a text.
     pub add_bos: Option<bool>,
+    /// Whether EOS is added after a text.
     pub add_eos: Option<bool>,
+    /// Whether a space is added before a text, for "llama" and "t5".
     pub add_space_prefix: Option<bool>,
 }
 
@@ -51,7 +62,7 @@ pub(super) enum TokenType {
 }
 
 impl Vocabulary {
-    /// The types of all tokens. Where the file gives none, tokens that are written as a byte count as bytes.
+    /// The types of all tokens. If the file gives none, tokens that are written as a byte count as bytes.
     pub(super) fn types(&self) -> Result<Vec<TokenType>> {
         let n_tokens = self.tokens.len();
         if n_tokens == 0 {
@@ -91,7 +102,7 @@ impl Vocabulary {
             .collect()
     }
 
-    /// Tokens after which nothing more is to be generated; they become control tokens.
+    /// Tokens that end a generation; they become control tokens.
     pub(super) fn end_of_generation(&self, types: &mut [TokenType], eos: Option<u32>) -> Result<Vec<u32>> {
         let mut named: Vec<u32> = eos.into_iter().collect();
         for &id in &self.ends {
@@ -122,7 +133,7 @@ pub(super) fn byte_of_token(text: &str) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// The bytes of all tokens in one allocation: a vocabulary has up to some 260,000 of them.
+/// The bytes of all tokens in one allocation: a vocabulary has up to about 260,000 of them.
 pub(super) struct TokenBytes {
     bytes: Vec<u8>,
     ends: Vec<usize>,

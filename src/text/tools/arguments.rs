@@ -12,7 +12,7 @@ use super::tags::Tags;
 use super::unquoted::Quoting;
 use crate::error::Result;
 
-/// `<function=name><parameter=key>value</parameter></function>` and its kin.
+/// `<function=name><parameter=key>value</parameter></function>` and similar forms.
 pub(super) fn tagged(lark: &mut Lark, tool: &Tool, tags: &Tags) -> Result<String> {
     let head = format!("{}{}{}{}", tags.function, tool.name, tags.name_end, "\n");
     let properties =
@@ -29,7 +29,7 @@ pub(super) fn tagged(lark: &mut Lark, tool: &Tool, tags: &Tags) -> Result<String
     Ok(format!("{} {properties} {}", lark.text(&head), lark.text(tags.function_close)))
 }
 
-/// A value in tags, from after its key, for which the schema says whether it is a text.
+/// A value in tags, from the end of its key on; the schema says whether it is a text.
 fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &Tags) -> Result<String> {
     let line = if tags.lines { "\n" } else { "" };
     let between = if tags.value.is_empty() { String::new() } else { format!("\n{}", tags.value) };
@@ -53,7 +53,7 @@ fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &
             _ => plain.push(vec![word(one)?]),
         }
     }
-    // A text that the parser would read as a value of another type is not allowed.
+    // A text that the parser would read as another type is not allowed.
     let mut others: Vec<String> = types.iter().filter_map(|name| read_as(name)).map(str::to_owned).collect();
     if tags.lines {
         others.push("~/(?s:.*)\\r/".to_owned());
@@ -99,14 +99,14 @@ fn declared(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &T
 const INTEGER: &str = "-?(0|[1-9][0-9]{0,18})";
 const NUMBER: &str = "-?(0|[1-9][0-9]{0,18})(\\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?";
 
-/// The words of a kind of values that stand beside texts, as a term.
+/// A term for the values of a kind that may be mixed with texts.
 fn word(values: &Values) -> Result<String> {
     if let Some(choices) = values.choices() {
         values.refuse(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])?;
         let choices: Vec<String> = choices.iter().map(|choice| escaped(&choice.to_string())).collect();
         return Ok(format!("/(?:{})/", choices.join("|")));
     }
-    // The engine's numbers have no place in a terminal.
+    // The engine's numbers can't be used in a terminal.
     if let Some(keyword) = values.keywords.keys().next() {
         return refused(keyword);
     }
@@ -118,7 +118,7 @@ fn word(values: &Values) -> Result<String> {
     })
 }
 
-/// A term: texts that are not read as values of a type.
+/// A term for texts that are not read as values of a type.
 fn read_as(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "integer" | "number" => "~/\\s*-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?\\s*/",
@@ -144,7 +144,7 @@ pub(super) fn python(lark: &mut Lark, tool: &Tool) -> Result<String> {
     Ok(format!("{} {properties} {}", lark.text(&format!("{}(", tool.name)), lark.text(")")))
 }
 
-/// `name{key:value,…}`, with texts between quotes of their own.
+/// `name{key:value,…}`, with the family's own quotes around texts.
 pub(super) fn unquoted(lark: &mut Lark, tool: &Tool, quoting: &Quoting) -> Result<String> {
     let notation = Unquoted { root: &tool.parameters, quote: quoting.quote };
     let object = notation.object(lark, &schema::arguments(&tool.parameters)?, 0)?;
@@ -224,22 +224,22 @@ impl Unquoted<'_> {
     }
 }
 
-/// A list's length is written out in the grammar.
+/// The grammar repeats a rule for each item of a list.
 const MAX_ITEMS: u64 = 4096;
 
 fn unwritable<T>() -> Result<T> {
     bail!(InvalidRequest, "the name can't be written in this model's notation of arguments; choose another")
 }
 
-/// Properties one after the other, in the order of the schema; those that are not required may be left out. `property` writes one,
-/// and `comma` stands between two.
+/// Properties in the order of the schema; those that are not required may be left out. `property` writes one, and `comma` is
+/// between two.
 fn properties(
     lark: &mut Lark,
     object: &Values,
     comma: &str,
     mut property: impl FnMut(&mut Lark, &Property) -> Result<String>,
 ) -> Result<String> {
-    // From the last one on: what follows a property, where one was written already and where none was.
+    // From the last one backwards: the rest after a property, both with and without a property written before.
     let (mut after_some, mut after_none) = (String::new(), String::new());
     for one in schema::properties(object)?.iter().rev() {
         let written = property(lark, one).map_err(|error| error.context(format!("the property {:?}", one.name)))?;
@@ -258,7 +258,7 @@ fn properties(
     Ok(after_none)
 }
 
-/// The schema of a property, which may refer to definitions beside it.
+/// The schema of a property, with the definitions that it may refer to.
 fn with_definitions(schema: &Value, root: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     if let Some(fields) = schema.as_object_mut() {

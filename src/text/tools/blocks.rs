@@ -1,5 +1,5 @@
-//! Calls between markers, as JSON or as Python, which most families write: one state machine, with the markers as data. A family may
-//! do without markers: an answer that begins with a call is then a call.
+//! Calls between markers, as JSON or as Python, as in most families: one state machine, with the markers as data. Without markers, an
+//! answer is a call if it begins as one.
 
 use serde_json::Value;
 
@@ -9,13 +9,13 @@ use super::definition::{MAX_HEAD, is_name_character};
 use super::markers::{Beginning, Found, beginning, find, space};
 use super::output::{Broken, End, Output, Syntax};
 
-/// What stands in a block.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Json,
-    /// JSON, or calls as Python writes them.
+    /// JSON, or calls in Python's syntax.
     JsonOrPython,
-    /// The same, or code, where the request has a function that runs it.
+    /// The same, or code if the request has a function that runs it.
     JsonPythonOrCode,
 }
 
@@ -26,17 +26,17 @@ const CODE_FUNCTIONS: [&str; 3] = ["python", "code_interpreter", "ipython"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub open: &'static str,
-    /// Bytes at the end of `open` that are part of the calls already.
+    /// Bytes at the end of `open` that already belong to the calls.
     pub kept: usize,
-    /// None where the calls end by themselves.
+    /// `None` if the calls end by themselves.
     pub close: Option<&'static str>,
     pub content: Content,
-    /// The same markers may stand around something else.
+    /// The same markers may be used for something else.
     pub is_guess: bool,
 }
 
 impl Block {
-    /// JSON between two markers, which mean nothing else.
+    /// JSON between two markers that have no other use.
     pub const fn json(open: &'static str, close: Option<&'static str>) -> Self {
         Self { open, kept: 0, close, content: Content::Json, is_guess: false }
     }
@@ -56,7 +56,7 @@ const UNMARKED: Block = Block { open: "", kept: 0, close: None, content: Content
 #[derive(Clone, Debug)]
 enum State {
     Text,
-    /// Where a call is wanted.
+    /// A call is expected.
     Call(Block),
     /// After a bracket: JSON or Python.
     List(Block),
@@ -81,7 +81,7 @@ impl BlockReader {
         Self { blocks, opens, state: State::Text, unmarked: false, at_beginning: true }
     }
 
-    /// The same, where an answer that is nothing but calls needs no markers.
+    /// The same for an answer of calls alone, which needs no markers.
     pub fn or_unmarked(self) -> Self {
         Self { unmarked: true, ..self }
     }
@@ -122,7 +122,7 @@ impl BlockReader {
         }
     }
 
-    /// Decides how a call is written by its beginning.
+    /// Decides the syntax of a call from its beginning.
     fn call(&mut self, block: Block, text: &str, out: &mut Output) -> Result<usize, Broken> {
         let space = space(text);
         if space > 0 {
@@ -154,11 +154,11 @@ impl BlockReader {
         }
         match block.content {
             Content::JsonPythonOrCode => self.code(text, out),
-            _ => Err(Broken::at(0, "a call is wanted after the marker")),
+            _ => Err(Broken::at(0, "expected a call after the marker")),
         }
     }
 
-    /// Decides by what follows a bracket.
+    /// Decides from the text after a bracket.
     fn list(&mut self, block: Block, text: &str, out: &mut Output) -> Result<usize, Broken> {
         let space = space(text);
         if space > 0 {
@@ -196,7 +196,7 @@ impl BlockReader {
         Ok(used)
     }
 
-    /// All that follows is code.
+    /// All text from here on is code.
     fn code(&mut self, text: &str, out: &mut Output) -> Result<usize, Broken> {
         if !matches!(self.state, State::Code) {
             let Some(name) = CODE_FUNCTIONS.iter().find(|name| out.tools.get(name).is_some()) else {
@@ -211,7 +211,7 @@ impl BlockReader {
         Ok(text.len())
     }
 
-    /// After a call another may follow, or the end of the block.
+    /// After a call: another call, or the end of the block.
     fn after(&mut self, block: Block, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         let space = space(text);
         if space > 0 {

@@ -1,4 +1,4 @@
-//! Calls written as JSON: `{"name": …, "arguments": {…}}`, or an array of these. The name is handed out as soon as it is known,
+//! Calls written as JSON: `{"name": …, "arguments": {…}}`, or an array of these. The name is returned as soon as it is known,
 //! and the arguments character by character.
 
 use super::json::{Fed, Scanner};
@@ -7,15 +7,15 @@ use super::output::Output;
 /// Fields that hold the name. `function` may also be an object with the fields, as in OpenAI's API.
 const NAMES: [&str; 4] = ["name", "function", "tool_name", "tool"];
 const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
-/// Fields beside those that calls are known to have.
+/// Other fields that calls may have.
 const OTHERS: [&str; 5] = ["id", "tool_call_id", "type", "call_id", "index"];
 
 /// How strictly an object is read as a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// It stands between markers: it is meant as a call, of whatever function.
+    /// It is between markers, so it is meant as a call, even of an unknown function.
     Marked,
-    /// It may as well be the answer: only functions of the request and known fields make it a call.
+    /// It may also be the answer itself: it is a call only with a function of the request and known fields.
     Unmarked,
 }
 
@@ -30,7 +30,7 @@ enum State {
     Name(Scanner, String),
     Id(Scanner, String),
     Arguments(Scanner),
-    /// Arguments as a text that holds JSON.
+    /// Arguments as a string with JSON.
     QuotedArguments(Scanner, String),
     Skipped(Scanner),
     AfterValue,
@@ -73,7 +73,7 @@ impl CallReader {
         }
     }
 
-    /// Takes a character; true at the call's last one.
+    /// Reads a character; true at the call's last one.
     pub fn feed(&mut self, c: char, out: &mut Output) -> Result<bool, String> {
         let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
         match &mut self.state {
@@ -109,7 +109,7 @@ impl CallReader {
                     match serde_json::from_str(&arguments) {
                         Ok(serde_json::Value::Object(_)) => self.arguments = arguments,
                         _ if arguments.trim().is_empty() => self.arguments = "{}".to_owned(),
-                        _ => return Err("the arguments are a text that holds no JSON object".to_owned()),
+                        _ => return Err("the arguments are a string without a JSON object".to_owned()),
                     }
                     self.flush(out);
                     self.state = State::AfterValue;
@@ -128,9 +128,9 @@ impl CallReader {
                 self.state = State::Key(scanner, text);
             }
             State::FirstKey if c == '}' => return self.closed(out),
-            State::FirstKey | State::NextKey => return Err("a key in quotes is wanted".to_owned()),
+            State::FirstKey | State::NextKey => return Err("expected a key in quotes".to_owned()),
             State::Colon(field) if c == ':' => self.state = State::Value(*field),
-            State::Colon(_) => return Err("a colon is wanted after a key".to_owned()),
+            State::Colon(_) => return Err("expected a colon after a key".to_owned()),
             State::Value(field) => {
                 let field = *field;
                 return self.value(field, c, out);
@@ -138,7 +138,7 @@ impl CallReader {
             State::AfterValue => match c {
                 ',' => self.state = State::NextKey,
                 '}' => return self.closed(out),
-                _ => return Err("a comma or a closing brace is wanted".to_owned()),
+                _ => return Err("expected a comma or a closing brace".to_owned()),
             },
         }
         Ok(false)
@@ -171,7 +171,7 @@ impl CallReader {
                 self.nested = true;
                 State::FirstKey
             }
-            (Field::Name, _) => return Err("the name of the function is no text".to_owned()),
+            (Field::Name, _) => return Err("the name of the function is not a string".to_owned()),
             (Field::Arguments, '{') => {
                 self.has_arguments = true;
                 scanner.feed(c, &mut self.arguments)?;
@@ -188,7 +188,7 @@ impl CallReader {
                 scanner.feed(c, &mut text)?;
                 State::Skipped(scanner)
             }
-            (Field::Arguments, _) => return Err("the arguments are no object".to_owned()),
+            (Field::Arguments, _) => return Err("the arguments are not an object".to_owned()),
             (Field::Id, _) => {
                 scanner.feed(c, &mut text)?;
                 State::Id(scanner, text)
@@ -215,7 +215,7 @@ impl CallReader {
         Ok(())
     }
 
-    /// Hands out what may be handed out. A call begins with its arguments, so that an id that stands before them is known.
+    /// Returns what is certain. A call begins only with its arguments, so that an id before them is known.
     fn flush(&mut self, out: &mut Output) {
         let Some(name) = &self.name else { return };
         if !self.begun && self.has_arguments {
@@ -260,7 +260,7 @@ pub(super) struct CallsReader {
 enum Calls {
     Start,
     One(Box<CallReader>),
-    /// Where a call is wanted; an array may end before its first.
+    /// A call is expected; an array may end before its first.
     Next {
         first: bool,
     },
@@ -273,7 +273,7 @@ impl CallsReader {
         Self { trust, state: Calls::Start }
     }
 
-    /// Takes a character; true at the last one.
+    /// Reads a character; true at the last one.
     fn feed(&mut self, c: char, out: &mut Output) -> Result<bool, String> {
         let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
         match &mut self.state {
@@ -296,13 +296,13 @@ impl CallsReader {
             Calls::Between => match c {
                 ',' => self.state = Calls::Next { first: false },
                 ']' => return Ok(true),
-                _ => return Err("a comma or a closing bracket is wanted between calls".to_owned()),
+                _ => return Err("expected a comma or a closing bracket between calls".to_owned()),
             },
         }
         Ok(false)
     }
 
-    /// Takes what it can of a text, at most up to the end of a call, and whether it is done.
+    /// Reads as much of a text as possible, at most up to the end of a call; returns the bytes read and whether it is done.
     pub fn take(&mut self, text: &str, out: &mut Output) -> Result<(usize, bool), (usize, String)> {
         let calls = out.calls();
         for (at, c) in text.char_indices() {
@@ -327,12 +327,12 @@ impl ArgumentsReader {
         Self { scanner: Scanner::new(), begun: false }
     }
 
-    /// The opening brace has been taken and handed out.
+    /// The opening brace was read and returned.
     pub fn open(&mut self) {
         self.begun = self.scanner.feed('{', &mut String::new()).is_ok();
     }
 
-    /// Takes what it can of a text, and whether it is done.
+    /// Reads as much of a text as possible; returns the bytes read and whether it is done.
     pub fn take(&mut self, text: &str, out: &mut Output) -> Result<(usize, bool), (usize, String)> {
         let mut written = String::new();
         let taken = self.scan(text, &mut written);
@@ -345,7 +345,7 @@ impl ArgumentsReader {
             match c {
                 c if !self.begun && c.is_whitespace() => continue,
                 '{' => self.begun = true,
-                _ if !self.begun => return Err((at, "the arguments are no object".to_owned())),
+                _ if !self.begun => return Err((at, "the arguments are not an object".to_owned())),
                 _ => {}
             }
             if self.scanner.feed(c, written).map_err(|reason| (at, reason.to_owned()))? == Fed::Last {

@@ -1,5 +1,5 @@
 //! Calls written as Python: `name(city="Paris", days=3)`, `name.call(query="…")`, `[first(a=1), second(b=[True])]`. The arguments
-//! are handed out as JSON, each when it is complete.
+//! are returned as JSON, each when it is complete.
 
 use std::collections::HashSet;
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::definition::{MAX_HEAD, is_name_character};
 use super::output::Output;
 
-/// As deep as serde_json reads.
+/// The limit of serde_json.
 const MAX_DEPTH: usize = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Where a call is wanted.
+    /// A call is expected.
     Start,
     Name,
-    /// Where an argument is wanted, or the end.
+    /// An argument or the end is expected.
     Argument,
     Keyword,
     Value,
@@ -30,15 +30,15 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) struct PythonReader {
     state: State,
-    /// Only functions of the request are called.
+    /// Only functions of the request count as calls.
     only_known: bool,
     in_list: bool,
     in_print: bool,
-    /// Of the call or argument under way.
+    /// The name of the current call or argument.
     name: String,
     value: String,
     lexer: Lexer,
-    /// Arguments of the call that have been handed out.
+    /// Arguments of the call that were returned.
     arguments: HashSet<String>,
 }
 
@@ -56,7 +56,8 @@ impl PythonReader {
         }
     }
 
-    /// Takes what it can of a text, at most up to the end of a call, and whether it is done. An error names how much was taken.
+    /// Reads as much of a text as possible, at most up to the end of a call; returns the bytes read and whether it is done. An error
+    /// has the bytes read too.
     pub fn take(&mut self, text: &str, out: &mut Output) -> Result<(usize, bool), (usize, String)> {
         let calls = out.calls();
         for (at, c) in text.char_indices() {
@@ -78,10 +79,10 @@ impl PythonReader {
                     self.state = State::Start;
                 }
                 '(' => self.begin(out)?,
-                _ => return Err("an opening parenthesis is wanted after the name of a function"),
+                _ => return Err("expected an opening parenthesis after the name of a function"),
             },
             State::Keyword => match c {
-                '=' if self.arguments.contains(&self.name) => return Err("an argument is there twice"),
+                '=' if self.arguments.contains(&self.name) => return Err("an argument is given twice"),
                 '=' => {
                     self.value.clear();
                     self.lexer = Lexer::default();
@@ -109,7 +110,7 @@ impl PythonReader {
                     self.name = c.into();
                     self.state = State::Name;
                 }
-                _ => return Err("the name of a function is wanted"),
+                _ => return Err("expected the name of a function"),
             },
             State::Argument => match c {
                 ')' => return Ok(self.end(out)),
@@ -122,7 +123,7 @@ impl PythonReader {
             State::AfterArgument => match c {
                 ',' => self.state = State::Argument,
                 ')' => return Ok(self.end(out)),
-                _ => return Err("a comma or a closing parenthesis is wanted"),
+                _ => return Err("expected a comma or a closing parenthesis"),
             },
             State::AfterCall => match c {
                 ')' if self.in_print => {
@@ -131,7 +132,7 @@ impl PythonReader {
                 }
                 ',' if self.in_list && !self.in_print => self.state = State::Start,
                 ']' if self.in_list && !self.in_print => return Ok(true),
-                _ => return Err("a comma or a closing bracket is wanted after a call"),
+                _ => return Err("expected a comma or a closing bracket after a call"),
             },
         }
         Ok(false)
@@ -149,7 +150,7 @@ impl PythonReader {
         Ok(())
     }
 
-    /// The function that is meant: models write `search.call(…)` and `default_api.search(…)`.
+    /// The function's own name: models also write `search.call(…)` and `default_api.search(…)`.
     fn function(&self, out: &Output) -> String {
         let name = self.name.as_str();
         let called = name.strip_suffix(".call").unwrap_or(name);
@@ -159,7 +160,7 @@ impl PythonReader {
     }
 
     fn argument(&mut self, out: &mut Output) -> Result<(), &'static str> {
-        let value = literal(&self.value).ok_or("the value of an argument is no literal")?;
+        let value = literal(&self.value).ok_or("the value of an argument is not a literal")?;
         let comma = if self.arguments.is_empty() { "" } else { ", " };
         out.arguments(&format!("{comma}{}: {value}", Value::from(self.name.as_str())));
         self.arguments.insert(std::mem::take(&mut self.name));
@@ -185,17 +186,17 @@ struct Lexer {
 enum Quotes {
     #[default]
     Outside,
-    /// So many quotes have opened a string so far.
+    /// The number of quotes so far that opened a string.
     Opening(char, u8),
     Inside(char, bool),
     Escape(char, bool),
-    /// So many of three quotes have closed it so far.
+    /// The number of quotes so far, of three, that close it.
     Closing(char, u8),
 }
 
 impl Lexer {
     fn is_outside(&self) -> bool {
-        // Two quotes and no third: an empty string.
+        // Two quotes without a third: an empty string.
         self.depth == 0 && matches!(self.string, Quotes::Outside | Quotes::Opening(_, 2))
     }
 
@@ -233,7 +234,7 @@ impl Lexer {
     }
 }
 
-/// A Python literal as JSON; JSON's own words are taken too.
+/// A Python literal as JSON; JSON's own words are accepted too.
 pub(super) fn literal(text: &str) -> Option<Value> {
     let mut rest = text.trim();
     let value = value(&mut rest, 0)?;
@@ -278,7 +279,7 @@ fn value(rest: &mut &str, depth: usize) -> Option<Value> {
     }
 }
 
-/// Reads what stands between brackets, with commas between and perhaps one after.
+/// Reads the items between brackets, separated by commas, with an optional last comma.
 fn elements_until(rest: &mut &str, close: char, mut element: impl FnMut(&mut &str) -> Option<()>) -> Option<()> {
     *rest = &rest[1..];
     loop {
@@ -327,7 +328,7 @@ fn string(rest: &mut &str) -> Option<String> {
                         let first = digits(&mut left, 4)?;
                         text.push(match char::from_u32(first) {
                             Some(c) => c,
-                            // As JSON has characters that take two.
+                            // As in JSON, a character may need two escapes.
                             None => {
                                 left = left.strip_prefix("\\u")?;
                                 let units = [first as u16, digits(&mut left, 4)? as u16];
@@ -335,7 +336,7 @@ fn string(rest: &mut &str) -> Option<String> {
                             }
                         });
                     }
-                    // As Python does with escapes that it does not know.
+                    // Like Python with unknown escapes.
                     other => text.extend(['\\', other]),
                 }
             }

@@ -1,6 +1,7 @@
-//! GPT-OSS (Harmony): messages with a channel. `<|channel|>analysis<|message|>…<|end|>` is reasoning, `<|channel|>final<|message|>…` the answer,
-//! `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>` a call, and commentary without an addressee
-//! is said to the user, too. Each message after the first begins with `<|start|>assistant`.
+//! GPT-OSS (Harmony): messages with a channel. `<|channel|>analysis<|message|>…<|end|>` is reasoning,
+//! `<|channel|>final<|message|>…` the answer, `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>` a
+//! call, and commentary without a recipient is also text for the user. Each message after the first begins with
+//! `<|start|>assistant`.
 //!
 //! Source: https://cookbook.openai.com/articles/openai-harmony
 
@@ -12,9 +13,9 @@ const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
 const MESSAGE: &str = "<|message|>";
 const MESSAGE_END: &str = "<|end|>";
-/// What ends the text of a message; the last two begin another.
+/// The ends of a message's text; the last two begin another message.
 const ENDS: [&str; 5] = [MESSAGE_END, "<|call|>", "<|return|>", START, CHANNEL];
-/// What a message begins with. A recipient may stand before the channel.
+/// The beginnings of a message. A recipient may come before the channel.
 const BEGINNINGS: [&str; 4] = [START, CHANNEL, MESSAGE, " to="];
 /// A header holds a role, a channel, a recipient and a type.
 const MAX_HEADER: usize = 512;
@@ -36,7 +37,7 @@ pub(super) struct ChannelReader {
     state: State,
     /// Reasoning stays in the content, with its markers.
     keeps_reasoning: bool,
-    /// The reasoning is set apart from what the message before it said.
+    /// A separator is needed between this reasoning and that of an earlier message.
     paragraph: bool,
     /// White space at the end of the reasoning.
     space: String,
@@ -101,7 +102,7 @@ impl Syntax for ChannelReader {
         match &mut self.state {
             State::Start => match beginning(text, &BEGINNINGS, ended) {
                 Beginning::Undecided => Ok(0),
-                // Held until it is known whose it is.
+                // Held until it is known what it belongs to.
                 Beginning::Marker(_) => {
                     out.open();
                     self.state = State::Header;

@@ -1,4 +1,4 @@
-//! The functions that a request offers to the model, and whether it is to call one: OpenAI's `tools` and `tool_choice`, checked.
+//! The functions that a request offers to the model, and whether the model must call one: OpenAI's `tools` and `tool_choice`, checked.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,9 @@ const MAX_NAME: usize = 64;
 /// A function that the model may call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
+    /// 1 to 64 letters, digits, `_`, `-` and `.`; unique in the request.
     pub name: String,
+    /// What the function does, for the model.
     pub description: Option<String>,
     /// A JSON schema of an object; an empty one allows any arguments.
     pub parameters: Map<String, Value>,
@@ -21,16 +23,17 @@ pub struct Tool {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tools(Vec<Tool>);
 
-/// Whether the model is to call a function.
+/// Whether the model may or must call a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// It can't.
+    /// It must not.
     None,
+    /// The model decides.
     #[default]
     Auto,
-    /// It calls at least one.
+    /// It must call at least one.
     Required,
-    /// It calls this one.
+    /// It must call this one.
     Function(String),
 }
 
@@ -51,14 +54,17 @@ impl Tools {
         Ok(Self(checked))
     }
 
+    /// Whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// All functions, in the order of the request.
     pub fn iter(&self) -> std::slice::Iter<'_, Tool> {
         self.0.iter()
     }
 
+    /// The function of a name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.0.iter().find(|tool| tool.name == name)
     }
@@ -147,7 +153,7 @@ fn tool(at: &str, value: &Value) -> Result<Tool> {
     Ok(Tool { name, description, parameters })
 }
 
-/// What the parsers and templates rely on. The rest of the schema is the grammar's to check.
+/// Checks what the parsers and templates rely on. The grammar checks the rest of the schema.
 fn check_schema(at: &str, schema: &Map<String, Value>) -> Result<()> {
     match schema.get("type") {
         None => {}
@@ -171,7 +177,7 @@ fn check_schema(at: &str, schema: &Map<String, Value>) -> Result<()> {
     }
 }
 
-/// OpenAI's names, and points besides, which MCP servers have.
+/// OpenAI's names, and also points, which names of MCP servers have.
 fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_name_character)
 }
@@ -180,5 +186,5 @@ pub(super) fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// A name or an id may be this long. Then the search for its end is given up.
+/// The longest name or id in bytes; beyond it, the search for the end is given up.
 pub(super) const MAX_HEAD: usize = 256;

@@ -1,5 +1,5 @@
-//! What a format of tool calls is: data, which a family's file fills in. Detection by template, parser, grammar and tests go by these
-//! fields and never by the name.
+//! The data of a format of tool calls, which a family's file fills in. Detection by template, parser, grammar and tests use these
+//! fields and never the name.
 
 use std::fmt;
 use std::rc::Rc;
@@ -13,20 +13,20 @@ use super::unquoted::Quoting;
 pub struct ToolFormat {
     /// Its name in tests and messages; no two formats share one.
     pub name: &'static str,
-    /// How templates of the family are told: they hold all words of one of these lists.
+    /// How templates of the family are recognised: they contain all words of one of these lists.
     pub(super) signs: &'static [&'static [&'static str]],
-    /// Where a template does not list the functions, our own description does, and the model calls them as that asks for
-    /// (`Generic`) instead of in this format.
+    /// If a template does not list the functions, our own description does, and the model uses the calls that it asks for (`Generic`)
+    /// instead of this format.
     pub needs_tools_in_template: bool,
-    /// Texts that may be control tokens, which the parser has to see all the same.
+    /// Texts that may be control tokens and that the parser must see nevertheless.
     pub markers: &'static [&'static str],
-    /// Tokens that end an answer with calls, besides those that the vocabulary is known to have.
+    /// Tokens that end an answer with calls, in addition to those of the vocabulary.
     pub end_tokens: &'static [&'static str],
-    /// Ids of calls as the family's templates want them: a prefix, and how many letters and digits follow.
+    /// Ids of calls in the family's templates: a prefix, and the number of letters and digits after it.
     pub call_id: (&'static str, usize),
     /// A parser for one answer.
     pub(super) syntax: fn() -> Box<dyn Syntax>,
-    /// How calls are written, for grammars: the first whose word the template holds.
+    /// The forms of calls, for grammars: the first whose word the template contains.
     pub(super) forms: &'static [Form],
     /// The model writes everything in channels.
     pub channels: Option<Channels>,
@@ -35,30 +35,30 @@ pub struct ToolFormat {
 /// An answer in channels: reasoning, calls and content are messages with a header.
 #[derive(Clone, Copy, Debug)]
 pub struct Channels {
-    /// What a prompt ends with, before the first header.
+    /// The end of a prompt, before the first header.
     pub prompt_end: &'static str,
-    /// What leads from reasoning to the answer, token by token.
+    /// The texts from reasoning to the answer, token by token.
     pub reasoning_end: &'static [&'static str],
 }
 
 /// One way in which a family writes calls.
 pub(super) struct Form {
-    /// A word that only templates with this form hold; empty for the last form.
+    /// A word that only templates with this form contain; empty for the last form.
     pub word: &'static str,
-    /// What opens a call or all of them; empty where the answer is one.
+    /// The text that opens a call, or all calls; empty if the answer itself is a call.
     pub trigger: &'static str,
     pub after_trigger: &'static str,
     pub calls: Calls,
     pub call: Call,
 }
 
-/// How several calls stand in an answer.
+/// How several calls are written in an answer.
 pub(super) enum Calls {
     InOneBlock { separator: &'static str, close: &'static str },
     EachInABlock { separator: &'static str, close: &'static str },
 }
 
-/// One call, without what stands around all of them.
+/// One call, without the text around all calls.
 pub(super) enum Call {
     /// Arguments are one JSON object.
     Json(&'static [Piece]),
@@ -70,7 +70,7 @@ pub(super) enum Call {
 /// A piece of a call with arguments in JSON.
 pub(super) enum Piece {
     Text(&'static str),
-    /// Of the function.
+    /// The function's name.
     Name,
     /// Any whole number.
     Number,
@@ -83,12 +83,12 @@ impl ToolFormat {
         self.forms.iter().find(|form| template.contains(form.word))
     }
 
-    /// For each form a word that chooses it in a template.
+    /// For each form, the word that selects it in a template.
     pub fn form_words(&self) -> Vec<&'static str> {
         if self.forms.is_empty() { vec![""] } else { self.forms.iter().map(|form| form.word).collect() }
     }
 
-    /// Whether texts among the arguments stand without JSON's quotes.
+    /// Whether texts among the arguments are written without JSON's quotes.
     pub fn has_bare_texts(&self) -> bool {
         self.forms.iter().any(|form| matches!(form.call, Call::Tags(_) | Call::Unquoted(_)))
     }

@@ -1,5 +1,5 @@
 //! Grammars for answers with tool calls, in llguidance's variant of Lark: how a family writes calls, with arguments that obey each
-//! function's schema. Where the model may choose, text is free up to what opens a call.
+//! function's schema. If the model may choose, text is free up to the opening of a call.
 //!
 //! Sources: llguidance's docs/syntax.md and docs/toolcalls.md; the families' formats as in `formats`.
 
@@ -10,13 +10,17 @@ use super::lark::Lark;
 use crate::error::Result;
 use crate::text::reasoning::{Beginning, ReasoningMarkers};
 
-/// What an answer is to be.
+/// The form of an answer with tool calls.
 pub struct ToolGrammar<'a> {
+    /// How the model writes calls.
     pub format: &'a ToolFormat,
+    /// The functions that may be called.
     pub tools: &'a Tools,
+    /// Whether there is a call, and to which function.
     pub choice: &'a ToolChoice,
     /// Several calls are allowed.
     pub parallel: bool,
+    /// Markers of the reasoning, and how the answer begins; `None` if there is no reasoning.
     pub reasoning: Option<(ReasoningMarkers, Beginning)>,
     /// The model's chat template: some families have two forms.
     pub template: &'a str,
@@ -25,8 +29,8 @@ pub struct ToolGrammar<'a> {
 }
 
 impl ToolGrammar<'_> {
-    /// The grammar; none where the model is not to call anything. An `invalid_request` names what of a function's schema can't be
-    /// kept in the family's notation; where arguments are JSON, the grammar engine says so.
+    /// The grammar; `None` if the model must not call functions. `Code::InvalidRequest` names the part of a function's schema that
+    /// can't be enforced in the family's notation; if arguments are JSON, the grammar engine reports that.
     pub fn lark(&self) -> Result<Option<String>> {
         let tools: Vec<&Tool> = match self.choice {
             ToolChoice::None => return Ok(None),
@@ -60,7 +64,7 @@ impl ToolGrammar<'_> {
                 call.clone()
             }
         };
-        // All that follows the trigger.
+        // The text after the trigger.
         let body = match form.calls {
             Calls::InOneBlock { separator, close } => {
                 let calls = several(lark, separator);
@@ -83,7 +87,7 @@ impl ToolGrammar<'_> {
             });
         }
         if form.trigger.is_empty() {
-            // The first character tells a call from an answer.
+            // The first character distinguishes a call from an answer.
             let tail = lark.terminal("/[^{](?s:.*)/");
             return Ok(format!("{reasoning}({body} | {tail})?"));
         }
@@ -96,7 +100,7 @@ impl ToolGrammar<'_> {
         matches!(self.choice, ToolChoice::Function(_))
     }
 
-    /// What may stand before the first call.
+    /// The text that may come before the first call.
     fn reasoning_prefix(&self, lark: &mut Lark) -> String {
         let Some((markers, beginning)) = self.reasoning else { return String::new() };
         let space = lark.terminal("/[ \\n]{1,4}/");
@@ -133,7 +137,7 @@ impl ToolGrammar<'_> {
     }
 }
 
-/// One call, without what stands around all of them.
+/// One call, without the text around all calls.
 fn call(call: &Call, lark: &mut Lark, tool: &Tool) -> Result<String> {
     match call {
         Call::Json(pieces) => Ok(with_json(pieces, lark, tool)),

@@ -1,10 +1,10 @@
-//! JSON character by character (RFC 8259): tells where a value ends, and refuses what is not JSON as soon as that is known.
+//! JSON character by character (RFC 8259): finds where a value ends, and refuses text that is not JSON as early as possible.
 //!
-//! One leniency: models write line breaks and tabs into strings as they are. They are escaped, so that what comes out is JSON.
+//! One leniency: models write line breaks and tabs literally into strings. These are escaped, so that the output is JSON.
 
 use std::fmt::Write;
 
-/// Deeper values are refused, as serde_json refuses them.
+/// Deeper values are refused, as in serde_json.
 const MAX_DEPTH: usize = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +19,11 @@ enum State {
     Text(bool),
     Escape(bool),
     Unicode(Unicode),
-    /// After the first half of a character: the backslash of the second, and its `u`.
+    /// After a high surrogate: the backslash of the low one, and its `u`.
     SecondHalf(bool),
     SecondEscape(bool),
     Number(Number),
-    /// What is still wanted of `true`, `false` or `null`.
+    /// The rest of `true`, `false` or `null`.
     Literal(&'static str),
     Done,
 }
@@ -32,11 +32,11 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unicode {
     is_key: bool,
-    /// Digits that are still wanted.
+    /// The number of missing digits.
     left: u8,
-    /// What the digits so far say.
+    /// The value of the digits so far.
     unit: u32,
-    /// It is the second half of a character.
+    /// It is a low surrogate.
     is_second: bool,
 }
 
@@ -59,7 +59,7 @@ impl Unicode {
     }
 }
 
-/// What JavaScript takes, and serde_json and others do not.
+/// JavaScript accepts this; serde_json and others do not.
 const HALF: &str = "a string has half of a character: one of two surrogates is missing";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Number {
     }
 }
 
-/// What became of a character.
+/// The effect of a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fed {
     Taken,
@@ -108,7 +108,7 @@ pub(super) enum Fed {
 #[derive(Clone, Debug)]
 pub(super) struct Scanner {
     state: State,
-    /// Of the open brackets, which are objects.
+    /// The open brackets: whether each is an object.
     open: Vec<bool>,
 }
 
@@ -117,7 +117,7 @@ impl Scanner {
         Self { state: State::Value, open: Vec::new() }
     }
 
-    /// Takes a character, and appends it to `written` as JSON writes it.
+    /// Reads a character, and appends it to `written` in JSON.
     pub fn feed(&mut self, c: char, written: &mut String) -> Result<Fed, &'static str> {
         let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
         let next = match self.state {
@@ -167,22 +167,22 @@ impl Scanner {
                     self.state
                 }
                 Some(rest) => State::Literal(rest),
-                None => return Err("a word is none of true, false and null"),
+                None => return Err("a word is not true, false or null"),
             },
             _ if is_space => self.state,
             State::FirstKey | State::Key => match c {
                 '"' => State::Text(true),
                 '}' if self.state == State::FirstKey => return self.close(true, c, written),
-                _ => return Err("a key in quotes is wanted"),
+                _ => return Err("expected a key in quotes"),
             },
             State::Colon if c == ':' => State::Value,
-            State::Colon => return Err("a colon is wanted after a key"),
+            State::Colon => return Err("expected a colon after a key"),
             State::AfterElement => match (c, self.open.last()) {
                 (',', Some(true)) => State::Key,
                 (',', Some(false)) => State::Value,
                 ('}', Some(true)) => return self.close(true, c, written),
                 (']', Some(false)) => return self.close(false, c, written),
-                _ => return Err("a comma or a closing bracket is wanted"),
+                _ => return Err("expected a comma or a closing bracket"),
             },
             State::FirstElement if c == ']' => return self.close(false, c, written),
             State::Value | State::FirstElement => match c {
@@ -202,7 +202,7 @@ impl Scanner {
                 't' => State::Literal("rue"),
                 'f' => State::Literal("alse"),
                 'n' => State::Literal("ull"),
-                _ => return Err("a value is wanted"),
+                _ => return Err("expected a value"),
             },
         };
         self.state = next;
@@ -232,10 +232,10 @@ impl Scanner {
 mod tests {
     use super::*;
 
-    /// The value at the beginning as it is written out, and what follows.
+    /// The value at the beginning of a text, as JSON, and the rest of the text.
     fn scan(text: &str) -> Result<(String, String), &'static str> {
         let (mut scanner, mut written) = (Scanner::new(), String::new());
-        // A number ends where something else begins.
+        // A number ends at the first other character.
         let ended = format!("{text} ");
         for (at, c) in ended.char_indices() {
             match scanner.feed(c, &mut written)? {

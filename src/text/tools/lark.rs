@@ -1,5 +1,5 @@
-//! Writes the rules of a grammar in llguidance's variant of Lark: texts in which markers may be control tokens, free text
-//! up to a marker, JSON that a schema admits.
+//! Writes the rules of a grammar in llguidance's variant of Lark: texts in which markers may be control tokens, free text up to a
+//! marker, and JSON that obeys a schema.
 //!
 //! Source: llguidance's docs/syntax.md.
 
@@ -20,7 +20,7 @@ pub(super) struct Lark<'a> {
 }
 
 impl<'a> Lark<'a> {
-    /// `control` gives the id of a control token by its text; `markers` are the texts to ask it for.
+    /// `control` returns the id of a control token by its text; `markers` are the texts to look up.
     pub fn new(markers: Vec<&'static str>, control: &'a dyn Fn(&str) -> Option<u32>) -> Self {
         Self { rules: String::new(), names: 0, markers, control }
     }
@@ -42,7 +42,7 @@ impl<'a> Lark<'a> {
         name
     }
 
-    /// The first control token in a text: what stands before it, its id and what stands after it.
+    /// The first control token in a text: the text before it, its id and the text after it.
     fn first_control<'t>(&self, text: &'t str) -> Option<(&'t str, u32, &'t str)> {
         let markers = self.markers.iter().filter_map(|marker| Some((text.find(marker)?, *marker)));
         let known = markers.filter_map(|(at, marker)| Some((at, marker, (self.control)(marker)?)));
@@ -50,7 +50,7 @@ impl<'a> Lark<'a> {
         Some((&text[..at], id, &text[at + marker.len()..]))
     }
 
-    /// A text in which markers that are control tokens stand for these.
+    /// A text in which markers are replaced by their control tokens.
     pub fn text(&self, text: &str) -> String {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -72,7 +72,7 @@ impl<'a> Lark<'a> {
         if text.is_empty() { String::new() } else { format!("{} ", self.text(text)) }
     }
 
-    /// Free text up to a marker and the marker, and free text that has none.
+    /// Free text up to and including a marker, and free text without one.
     pub fn until(&mut self, marker: &str) -> (String, String) {
         if let Some((before, id, after)) = self.first_control(marker) {
             let tail = self.terminal("/(?s:.+)/");
@@ -89,10 +89,9 @@ impl<'a> Lark<'a> {
         (open, tail)
     }
 
-    /// A text that one of `texts` admits, each by terms that all hold, and the marker after it. The text has no marker in it that
-    /// `ends` names.
+    /// A text that matches all terms of one of `texts`, and the marker after it. The text contains no marker of `ends`.
     pub fn held_text(&mut self, texts: &[Vec<String>], ends: &[&str], marker: &str) -> String {
-        // Negations alone would admit bytes that are no text, and control tokens.
+        // Negations alone would allow bytes that are not text, and control tokens.
         let always = [format!("/{ANY}/")].into_iter().chain(ends.iter().map(|end| without(end)));
         let always: Vec<String> = always.collect();
         let texts: Vec<String> = texts.iter().map(|terms| [terms.as_slice(), &always].concat().join(" & ")).collect();
@@ -112,21 +111,21 @@ impl<'a> Lark<'a> {
         }
     }
 
-    /// JSON of an object that a schema admits.
+    /// A JSON object that obeys a schema.
     pub fn json(&mut self, schema: &Map<String, Value>) -> String {
         let mut schema = schema.clone();
-        // Arguments are an object, also where the schema does not say so.
+        // Arguments are an object, even if the schema does not say so.
         schema.entry("type").or_insert_with(|| json!("object"));
         self.value(Value::Object(schema))
     }
 
-    /// JSON that a schema admits.
+    /// JSON that obeys a schema.
     pub fn value(&mut self, schema: Value) -> String {
         self.rule(&format!("%json {}", laid_out(schema)))
     }
 }
 
-/// A text as Lark has it in quotes.
+/// A text in Lark's quotes.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

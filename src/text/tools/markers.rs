@@ -1,15 +1,15 @@
-//! Finds markers in text of which more may come.
+//! Finds markers in text that is still incomplete.
 
-/// What a text holds.
+/// The first marker of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::text) enum Found {
-    /// Marker number `marker` stands at `start`, before all others.
+    /// The marker of index `marker` is at `start`, before all others.
     Marker { start: usize, marker: usize },
-    /// Before this byte there is none; after it one may begin.
+    /// There is none before this byte; one may begin after it.
     NoneBefore(usize),
 }
 
-/// The first marker; of those that begin at the same place the longest. With `ended` nothing follows.
+/// The first marker; of several at the same place, the longest. With `ended` the text is complete.
 pub(in crate::text) fn find(text: &str, markers: &[&str], ended: bool) -> Found {
     for (start, byte) in text.bytes().enumerate() {
         if !markers.iter().any(|marker| marker.as_bytes().first() == Some(&byte)) {
@@ -24,7 +24,7 @@ pub(in crate::text) fn find(text: &str, markers: &[&str], ended: bool) -> Found 
     Found::NoneBefore(text.len())
 }
 
-/// A marker that must not begin further on than a number of bytes.
+/// A marker that must begin within a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Near {
     Marker {
@@ -47,12 +47,12 @@ pub(super) fn find_near(text: &str, markers: &[&str], most: usize) -> Near {
     }
 }
 
-/// Whether more text could make a marker of it.
+/// Whether it could become a marker with more text.
 fn is_beginning(text: &str, markers: &[&str]) -> bool {
     markers.iter().any(|marker| marker.len() > text.len() && marker.starts_with(text))
 }
 
-/// What stands at the beginning of a text.
+/// The beginning of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
     Marker(usize),
@@ -61,7 +61,7 @@ pub(super) enum Beginning {
     Other,
 }
 
-/// Which marker a text begins with; of several the longest.
+/// The marker that a text begins with; of several the longest.
 pub(super) fn beginning(text: &str, markers: &[&str], ended: bool) -> Beginning {
     if !ended && is_beginning(text, markers) {
         return Beginning::Undecided;

@@ -1,8 +1,8 @@
-//! Tool calls in what a model writes: which format it is, by the markers in the chat template, and parsers that take the text as it
-//! comes.
+//! Tool calls in the text of a model: which format it uses, by the markers in the chat template, and parsers for the stream of
+//! text.
 //!
 //! A format is a constant in `formats` (its type is in `format`). Its calls are read by one of five state machines: `blocks`, `sections`,
-//! `tags`, `unquoted` and `channels`. All write to `output`, which keeps what is not decided yet. Must not know tokens or requests.
+//! `tags`, `unquoted` and `channels`. All write to `output`, which keeps undecided text. Must not know tokens or requests.
 
 mod arguments;
 mod blocks;
@@ -34,7 +34,7 @@ use self::channels::ChannelReader;
 pub use self::definition::{Tool, ToolChoice, Tools};
 pub use self::format::{Channels, ToolFormat};
 pub use self::grammar::ToolGrammar;
-pub use self::instructions::{as_text, instructions};
+pub(crate) use self::instructions::{as_text, instructions};
 pub(super) use self::output::Feed;
 pub use self::output::{End, Part};
 
@@ -43,7 +43,7 @@ pub(super) fn channel_parser(tools: Rc<Tools>, keeps_reasoning: bool) -> Feed {
     Feed::new(Box::new(ChannelReader::new(keeps_reasoning)), tools)
 }
 
-/// Whether a template writes the tools that it is given.
+/// Whether a template uses the variable `tools`.
 pub fn template_has_tools(source: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     source.match_indices("tools").any(|(at, word)| {

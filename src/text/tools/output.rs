@@ -1,7 +1,7 @@
-//! What the parsers of tool calls write to, and the loop that feeds them: text goes in as it comes, in any pieces, and parts of an
-//! answer come out. However the text is cut, the parts together are the same.
+//! The output of the parsers of tool calls, and the loop that feeds them: text goes in in pieces of any length, and parts of an
+//! answer come out. The parts together don't depend on the pieces.
 //!
-//! Invariant: no text is lost. The text of a call is kept until the call is whole; if the call is broken, its text comes out as
+//! Invariant: no text is lost. The text of a call is kept until the call is complete; if the call is broken, its text becomes
 //! content.
 
 use std::rc::Rc;
@@ -11,21 +11,28 @@ use super::definition::Tools;
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// The next piece of the reasoning.
     Reasoning(String),
+    /// The next piece of the answer's text.
     Content(String),
-    /// A call begins. The id is the model's own, if it wrote one.
+    /// A call begins.
     Call {
+        /// The function's name.
         name: String,
+        /// `None` if the family writes no ids.
         id: Option<String>,
     },
     /// The next piece of the arguments, JSON.
     Arguments(String),
-    /// The call is whole.
+    /// The call is complete.
     CallEnd,
-    /// What looked like a call is not one. Its text follows as content.
+    /// The text looked like a call and is not one. It follows as content.
     Malformed {
+        /// The text as the model wrote it.
         text: String,
+        /// Why it is not a call, for people.
         reason: String,
+        /// Whether `Call` was already returned for it.
         begun: bool,
     },
 }
@@ -33,15 +40,15 @@ pub enum Part {
 /// Where the text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The model was done.
+    /// The model ended it.
     Complete,
-    /// It was cut off: by the most tokens, a stop string or the caller.
+    /// It was cut off: by the token limit, a stop string or the caller.
     Cut,
 }
 
 /// Why a call is broken.
 pub(in crate::text) struct Broken {
-    /// How much of the text has been taken.
+    /// Bytes of the text that were read.
     pub used: usize,
     pub reason: String,
 }
@@ -52,31 +59,31 @@ impl Broken {
     }
 }
 
-/// Readers of calls say how far they came, and why no further.
+/// The error of a reader of calls: the bytes read, and why it stopped.
 impl From<(usize, String)> for Broken {
     fn from((used, reason): (usize, String)) -> Self {
         Self::at(used, reason)
     }
 }
 
-/// The name of a function, if a name can look like that.
+/// The name of a function, if it is a valid name.
 pub(super) fn function_name(text: &str) -> Result<&str, Broken> {
     if text.is_empty() || text.contains(['<', '\n', '{']) {
-        return Err(Broken::at(0, "the name of a function is wanted"));
+        return Err(Broken::at(0, "expected the name of a function"));
     }
     Ok(text)
 }
 
 /// How one family writes tool calls.
 pub(in crate::text) trait Syntax {
-    /// Takes what is certain from the beginning of `text`, which is not empty, and returns how many bytes that was; 0 asks for more
-    /// text. With `ended` nothing follows.
+    /// Reads what is certain from the beginning of `text`, which is not empty, and returns the number of bytes; 0 asks for more
+    /// text. With `ended` the text is complete.
     fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken>;
     /// Goes back to plain text, after a broken call.
     fn reset(&mut self);
-    /// The text is over; what was certain has been taken. Closes what needs no end.
+    /// The text is over, and everything certain was read. Closes calls that need no end marker.
     fn finish(&mut self, end: End, out: &mut Output);
-    /// Whether what follows is reasoning.
+    /// Whether the next text is reasoning.
     fn is_reasoning(&self) -> bool {
         false
     }
@@ -87,14 +94,14 @@ pub(in crate::text) struct Output {
     parts: Vec<Part>,
     /// White space at the end of the content so far; it is dropped if a call follows.
     space: String,
-    /// The text of the call or block under way.
+    /// The text of the current call or block.
     raw: String,
     in_block: bool,
-    /// That it is a call is a guess. A wrong guess is no error.
+    /// It is only a guess that it is a call. A wrong guess is not an error.
     is_guess: bool,
     /// A call has begun and not ended.
     in_call: bool,
-    /// Calls that are whole.
+    /// Complete calls.
     calls: usize,
     has_content: bool,
 }
@@ -114,10 +121,10 @@ impl Output {
         }
     }
 
-    /// Text that is no part of a call.
+    /// Text that is not part of a call.
     pub fn text(&mut self, text: &str) {
         let kept = text.trim_end();
-        // Between calls and after them white space only separates.
+        // White space between calls and after them only separates.
         let dropped = self.calls > 0 && !self.has_content;
         if kept.is_empty() {
             if !dropped {
@@ -148,17 +155,17 @@ impl Output {
         }
     }
 
-    /// From what this step takes on, the text belongs to calls.
+    /// From this step on, the text belongs to calls.
     pub fn open(&mut self) {
         (self.in_block, self.is_guess) = (true, false);
     }
 
-    /// The same for text that may turn out to be something else.
+    /// The same for text that may turn out not to be a call.
     pub fn guess(&mut self) {
         (self.in_block, self.is_guess) = (true, true);
     }
 
-    /// What this step takes is the last of it.
+    /// The text of this step is the last of it.
     pub fn close(&mut self) {
         self.in_block = false;
     }
@@ -178,14 +185,14 @@ impl Output {
         }
     }
 
-    /// The call is whole.
+    /// The call is complete.
     pub fn end(&mut self) {
         self.in_call = false;
         self.calls += 1;
         self.parts.push(Part::CallEnd);
     }
 
-    /// Calls that are whole.
+    /// Complete calls.
     pub fn calls(&self) -> usize {
         self.calls
     }
@@ -233,11 +240,11 @@ impl Feed {
         self.syntax.finish(end, &mut self.out);
         let out = &mut self.out;
         match (out.in_block, end) {
-            // What there is of the call has been handed out.
+            // The call's text so far was returned.
             (true, End::Cut) if out.in_call => {}
             (true, _) if out.raw.trim().is_empty() => {}
             (true, End::Complete) => out.broken("the text ended within the call".to_owned()),
-            // Nothing is wrong with a call that is cut off before its name.
+            // A call that is cut off before its name is not an error.
             (true, End::Cut) => {
                 out.is_guess = true;
                 out.broken("the text was cut off".to_owned());

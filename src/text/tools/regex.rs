@@ -1,14 +1,14 @@
-//! Regular expressions as terminals of llguidance's Lark have them, in slashes.
+//! Regular expressions in the form of terminals of llguidance's Lark, in slashes.
 
 /// Any text.
 pub(super) const ANY: &str = "(?s:.*)";
 
-/// A term: texts in which a part does not occur.
+/// A term for texts in which a part does not occur.
 pub(super) fn without(part: &str) -> String {
     format!("~/{ANY}{}{ANY}/", escaped(part))
 }
 
-/// A text as an expression that matches it.
+/// An expression that matches a text literally.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 8);
     for c in text.chars() {

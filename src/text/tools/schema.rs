@@ -1,5 +1,5 @@
-//! What a JSON schema says about values that are not written as JSON: kind by kind, each with its keywords, references followed. A keyword
-//! that can't be enforced is refused by its name.
+//! The rules of a JSON schema for values that are not written as JSON: by kind, each with its keywords, after following references. A
+//! keyword that can't be enforced is refused by name.
 //!
 //! Source: https://json-schema.org/draft/2020-12/json-schema-validation
 
@@ -12,15 +12,15 @@ pub(super) type Kind = &'static str;
 
 const KINDS: [Kind; 7] = ["string", "integer", "number", "boolean", "null", "array", "object"];
 
-/// Keywords about values of one kind alone.
+/// Keywords that apply to values of one kind.
 const OF_TEXTS: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 const OF_NUMBERS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
 const OF_ARRAYS: [&str; 5] = ["items", "prefixItems", "additionalItems", "minItems", "maxItems"];
 const OF_OBJECTS: [&str; 6] =
     ["properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"];
-/// Keywords that say which schema holds.
+/// Keywords that say which schemas apply.
 const APPLICATORS: [&str; 4] = ["$ref", "anyOf", "oneOf", "allOf"];
-/// Keywords that no grammar here enforces. A keyword in none of these lists only describes.
+/// Keywords that the grammars here can't enforce. A keyword that is in none of these lists only describes.
 const REFUSED: [&str; 17] = [
     "not",
     "if",
@@ -41,10 +41,10 @@ const REFUSED: [&str; 17] = [
     "extends",
 ];
 
-/// Deeper references, objects and lists are refused: a schema may refer to itself.
+/// Deeper references, objects and lists are refused, because a schema may refer to itself.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// Values of one kind, and the keywords about them. A `const` becomes an `enum` of one value.
+/// The values of one kind, and their keywords. A `const` becomes an `enum` of one value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Values {
     pub kind: Kind,
@@ -59,12 +59,12 @@ impl Values {
         schema
     }
 
-    /// The values that are listed, where they are.
+    /// The values of `enum`, if there is one.
     pub fn choices(&self) -> Option<&Vec<Value>> {
         self.keywords.get("enum").and_then(Value::as_array)
     }
 
-    /// Refuses the first of these keywords that is there.
+    /// Refuses the first of these keywords that the schema has.
     pub fn refuse(&self, keywords: &[&str]) -> Result<()> {
         match keywords.iter().find(|keyword| self.keywords.contains_key(**keyword)) {
             Some(keyword) => refused(keyword),
@@ -96,7 +96,7 @@ pub(super) fn refused<T>(keyword: &str) -> Result<T> {
     )
 }
 
-/// What a schema allows, which may refer to definitions in `root`.
+/// What a schema allows; it may refer to definitions in `root`.
 pub(super) fn allowed(schema: &Value, root: &Map<String, Value>) -> Result<Allowed> {
     allowed_at(schema, root, 0)
 }
@@ -116,7 +116,7 @@ fn allowed_at(schema: &Value, root: &Map<String, Value>, depth: usize) -> Result
     }
     let applicator = APPLICATORS.into_iter().find_map(|name| Some((name, fields.get(name)?)));
     let Some((name, value)) = applicator else { return of_kinds(fields) };
-    // Both would have to hold.
+    // Both would apply.
     if fields.keys().any(|key| key != name && is_assertion(key)) {
         return refused(name);
     }
@@ -135,7 +135,7 @@ fn allowed_at(schema: &Value, root: &Map<String, Value>, depth: usize) -> Result
                 match allowed_at(schema, root, depth + 1)? {
                     Allowed::Anything if name == "anyOf" => return Ok(Allowed::Anything),
                     Allowed::Anything => return refused(name),
-                    // A value that two of them allow is one that oneOf forbids.
+                    // oneOf forbids values that two of them allow.
                     Allowed::Values(values)
                         if name == "oneOf" && values.iter().any(|one| all.iter().any(|other| one.overlap(other))) =>
                     {
@@ -184,7 +184,7 @@ fn of_kinds(fields: &Map<String, Value>) -> Result<Allowed> {
         }
         Some(_) => return refused("type"),
         None if choices.is_none() && !fields.keys().any(|key| is_assertion(key)) => return Ok(Allowed::Anything),
-        // A number covers the integers.
+        // Numbers include integers.
         None => KINDS.into_iter().filter(|kind| *kind != "integer").collect(),
     };
     let mut values = Vec::new();
@@ -240,7 +240,7 @@ pub(super) struct Property {
     pub is_required: bool,
 }
 
-/// The arguments of a function: an object, also where the schema does not say so.
+/// The arguments of a function: an object, even if the schema does not say so.
 pub(super) fn arguments(parameters: &Map<String, Value>) -> Result<Values> {
     let mut schema = parameters.clone();
     if !APPLICATORS.iter().any(|name| schema.contains_key(*name)) {
@@ -248,11 +248,11 @@ pub(super) fn arguments(parameters: &Map<String, Value>) -> Result<Values> {
     }
     match allowed(&Value::Object(schema), parameters)? {
         Allowed::Values(mut values) if values.len() == 1 && values[0].kind == "object" => Ok(values.remove(0)),
-        _ => bail!(InvalidRequest, "the function's parameters are no schema of one object"),
+        _ => bail!(InvalidRequest, "the function's parameters are not a schema of one object"),
     }
 }
 
-/// The properties of an object that are written, in their order: those that it names. Others may be left out, so they are.
+/// The properties of an object that may be written, in order: those that the schema names. Others are optional, so they are left out.
 pub(super) fn properties(object: &Values) -> Result<Vec<Property>> {
     object.refuse(&["enum", "patternProperties"])?;
     let keywords = &object.keywords;
@@ -286,7 +286,7 @@ pub(super) fn properties(object: &Values) -> Result<Vec<Property>> {
     Ok(properties)
 }
 
-/// The schema of an argument, if the parameters have one for it: what a parser goes by.
+/// The schema of an argument, if the parameters have one for it; parsers use it.
 pub(super) fn of_argument<'a>(parameters: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     let mut object = parameters;
     for _ in 0..MAX_DEPTH {

@@ -1,5 +1,5 @@
-//! Calls between markers, one after the other, each with its name before its arguments: DeepSeek, Kimi and Mistral. One state machine
-//! for all of them; the markers, and how the name of a call is written, are data.
+//! A sequence of calls between markers, each with its name before its arguments: DeepSeek, Kimi and Mistral. One state machine for all
+//! of them; the markers and the form of the name are data.
 
 use std::collections::HashSet;
 
@@ -10,33 +10,33 @@ use super::output::{Broken, End, Output, Syntax, function_name};
 
 /// The markers of a family.
 pub(super) struct Sections {
-    /// What opens all calls. A call may also stand without.
+    /// The text that opens all calls. It may be missing.
     pub opens: &'static [&'static str],
-    /// What opens one call.
+    /// The text that opens one call.
     pub call: &'static str,
     pub head: Head,
-    /// What may stand before the arguments.
+    /// Texts that may come before the arguments.
     pub fences: &'static [&'static str],
-    /// What may stand after them. The first ends the call; it may be missing.
+    /// Texts that may come after them. The first ends the call; it may be missing.
     pub ends: &'static [&'static str],
-    /// What closes all calls; it may be missing.
+    /// The text that closes all calls; it may be missing.
     pub close: Option<&'static str>,
 }
 
-/// What stands before the arguments of a call.
+/// The text before the arguments of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Head {
     /// The call's id, which names the function: `functions.name:0`.
     Id { end: &'static str },
-    /// The name, or a word that means that the name follows on a line of its own.
+    /// The name, or a word after which the name is on a line of its own.
     Name { end: &'static str, before_line: &'static str },
-    /// The name, perhaps a marker and an id, and a marker that files may hide; or calls as JSON.
+    /// The name, optionally a marker and an id, and a marker that may be missing; or calls as JSON.
     Word { id: &'static str, end: &'static str },
 }
 
 enum State {
     Text,
-    /// Where a call is wanted, or the end of all.
+    /// A call, or the end of all calls, is expected.
     Between,
     /// After a call's opening.
     Head,
@@ -45,7 +45,7 @@ enum State {
     /// After a name: an id or the arguments.
     Named(String),
     Id(String),
-    /// Perhaps a fence before the arguments.
+    /// An optional fence before the arguments.
     Fence,
     Arguments(ArgumentsReader),
     /// Calls as JSON.
@@ -57,7 +57,7 @@ enum State {
 pub(super) struct SectionReader {
     sections: &'static Sections,
     state: State,
-    /// Of the calls so far.
+    /// The number of calls so far.
     ids: HashSet<String>,
 }
 
@@ -121,7 +121,7 @@ impl SectionReader {
         let start = match find_near(text, &[end], MAX_HEAD) {
             Near::Marker { start, .. } => start,
             Near::Undecided => return Ok(0),
-            Near::TooFar => return Err(Broken::at(0, format!("{end} is wanted after the name of a call"))),
+            Near::TooFar => return Err(Broken::at(0, format!("expected {end} after the name of a call"))),
         };
         let head = text[..start].trim();
         match self.sections.head {
@@ -138,12 +138,12 @@ impl SectionReader {
             Some((name, number)) if !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()) => (name, true),
             _ => (id, false),
         };
-        // A function of the request may have that beginning itself.
+        // The name of a function of the request may itself begin so.
         let name = match name.strip_prefix("functions.") {
             Some(rest) if out.tools.get(name).is_none() => rest,
             _ => name,
         };
-        // Two calls of one answer are told apart by their ids.
+        // The ids distinguish the calls of one answer.
         let is_new = has_number && !self.ids.contains(id);
         self.begin(name, is_new.then(|| id.to_owned()), out)?;
         self.ids.extend(is_new.then(|| id.to_owned()));
@@ -168,7 +168,7 @@ impl SectionReader {
         }
     }
 
-    /// What follows a name that ends by itself.
+    /// The text after a name that ends by itself.
     fn named(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         let (State::Named(name), Head::Word { id, end }) = (&mut self.state, self.sections.head) else { return Ok(0) };
         let name = std::mem::take(name);
@@ -181,12 +181,12 @@ impl SectionReader {
                 self.state = State::Id(name);
                 Ok(id.len())
             }
-            // The marker is a control token, and some files hide it.
+            // The marker is a control token, and some vocabularies hide it.
             Beginning::Marker(marker) => {
                 self.begin(&name, None, out)?;
                 if marker == 1 { Ok(end.len()) } else { self.step(text, ended, out) }
             }
-            Beginning::Other => Err(Broken::at(0, format!("{end} is wanted after the name of a function"))),
+            Beginning::Other => Err(Broken::at(0, format!("expected {end} after the name of a function"))),
         }
     }
 
@@ -199,7 +199,7 @@ impl SectionReader {
                 Ok(start + end.len())
             }
             Near::Undecided => Ok(0),
-            _ => Err(Broken::at(0, format!("{end} is wanted after the id of a call"))),
+            _ => Err(Broken::at(0, format!("expected {end} after the id of a call"))),
         }
     }
 
@@ -209,7 +209,7 @@ impl SectionReader {
             Beginning::Undecided => return Ok(0),
             Beginning::Marker(marker) if markers[marker] == "{" => 0,
             Beginning::Marker(marker) => markers[marker].len(),
-            Beginning::Other => return Err(Broken::at(0, "the arguments are no object")),
+            Beginning::Other => return Err(Broken::at(0, "the arguments are not an object")),
         };
         self.state = State::arguments();
         if used > 0 { Ok(used) } else { self.step(text, ended, out) }
@@ -240,10 +240,10 @@ impl State {
     }
 }
 
-/// A name that ends at a bracket, at a brace or at a space; none where more text decides.
+/// A name that ends at a bracket, a brace or a space; `None` if more text is needed.
 fn word(text: &str) -> Result<Option<&str>, Broken> {
     match text.find(|c| !is_name_character(c)) {
-        Some(0) => Err(Broken::at(0, "the name of a function is wanted")),
+        Some(0) => Err(Broken::at(0, "expected the name of a function")),
         Some(end) if end <= MAX_HEAD => Ok(Some(&text[..end])),
         None if text.len() <= MAX_HEAD => Ok(None),
         _ => Err(Broken::at(0, "the name of a function does not end")),

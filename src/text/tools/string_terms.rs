@@ -1,5 +1,5 @@
-//! A JSON schema's keywords about a text that stands in an answer without quotes, as terms of a terminal in llguidance's Lark. The text
-//! has to match all of them.
+//! A JSON schema's keywords for a text that is written without quotes, as terms of a terminal in llguidance's Lark. The text must
+//! match all of them.
 //!
 //! Sources: https://json-schema.org/draft/2020-12/json-schema-validation (6.3 and 7.3), ECMA-262 for patterns.
 
@@ -10,7 +10,7 @@ use super::schema::{Values, refused};
 use super::string_formats;
 use crate::error::Result;
 
-/// The terms of the texts of a schema; none where it allows any.
+/// The terms for the texts of a schema; none if it allows any text.
 pub(super) fn terms(texts: &Values) -> Result<Vec<String>> {
     let keywords = &texts.keywords;
     let mut terms = Vec::new();
@@ -26,7 +26,10 @@ pub(super) fn terms(texts: &Values) -> Result<Vec<String>> {
             let has_length = |text: &&str| (least as usize..=longest as usize).contains(&text.chars().count());
             let choices: Vec<&str> = choices.iter().filter_map(Value::as_str).filter(has_length).collect();
             if choices.is_empty() {
-                bail!(InvalidRequest, "no value of the schema's enum has the length that minLength and maxLength want");
+                bail!(
+                    InvalidRequest,
+                    "no value of the schema's enum has the length that minLength and maxLength require"
+                );
             }
             let choices: Vec<String> = choices.into_iter().map(escaped).collect();
             terms.push(format!("/(?:{})/", choices.join("|")));
@@ -67,8 +70,8 @@ fn length(keywords: &Map<String, Value>, name: &str) -> Result<Option<u32>> {
     }
 }
 
-/// A regular expression as JSON schema has it, which finds its pattern anywhere, as one that matches a whole text. Anchors stand at
-/// the ends of alternatives or are refused, because the grammar engine has none.
+/// A regular expression of JSON schema, which finds its pattern anywhere, as one that matches a whole text. Anchors must be at the
+/// ends of alternatives, because the grammar engine has none.
 fn searched(pattern: &str) -> Result<String> {
     let unsupported = |what: &str| -> Result<String> {
         bail!(InvalidRequest, "the schema keyword \"pattern\" has {what}, which grammars do not know: {pattern:?}")
@@ -82,7 +85,7 @@ fn searched(pattern: &str) -> Result<String> {
             _ if anchored_end && (c != '|' || depth > 0) => return unsupported("an anchor amid the expression"),
             '\\' => match characters.next() {
                 None => return unsupported("a backslash at its end"),
-                // Digits and words are those of ASCII.
+                // Digits and words are only ASCII.
                 Some('d') => body.push_str("[0-9]"),
                 Some('D') => body.push_str("[^0-9]"),
                 Some('w') => body.push_str("[0-9A-Za-z_]"),
@@ -94,7 +97,7 @@ fn searched(pattern: &str) -> Result<String> {
                 Some(escaped) if escaped.is_ascii_alphabetic() && !"fnrtvsSpPxu".contains(escaped) => {
                     return unsupported(&format!("the escape \\{escaped}"));
                 }
-                // The engine's own sense of these is another.
+                // The engine defines these differently.
                 Some(escaped @ ('<' | '>')) => body.push(escaped),
                 Some(escaped) => body.extend(['\\', escaped]),
             },
@@ -102,7 +105,7 @@ fn searched(pattern: &str) -> Result<String> {
                 in_class = false;
                 body.push(']');
             }
-            // What would be more than a character in the engine's classes.
+            // These would be more than a character in the engine's classes.
             '[' | '&' | '~' if in_class => body.extend(['\\', c]),
             '[' => {
                 in_class = true;

@@ -1,8 +1,8 @@
-//! Calls whose arguments stand in tags. The tags are data (`formats`): those of Qwen3-Coder, Seed OSS, MiniMax, GLM, and of DeepSeek
-//! from V3.2 on.
+//! Calls whose arguments are in tags. The tags are data (`formats`): those of Qwen3-Coder, Seed OSS, MiniMax, GLM, and DeepSeek from
+//! V3.2 on.
 //!
-//! Values are text without quotes. Their type follows from the function's schema, in DeepSeek's form from the tag. Text is handed out as
-//! it comes.
+//! Values are text without quotes. Their type follows from the function's schema, or in DeepSeek's form from the tag. Text is returned
+//! as it comes.
 
 use std::collections::HashSet;
 
@@ -15,12 +15,12 @@ use super::output::{Broken, End, Output, Syntax, function_name};
 use super::schema::{Kind, of_argument, types_of};
 use super::typed::{ValueEnd, typed};
 
-/// How a family names its tags.
+/// The tags of a family.
 pub(super) struct Tags {
     /// Around calls.
     pub open: &'static str,
     pub close: &'static str,
-    /// Around the name of a function; empty where it follows `open`.
+    /// Around the name of a function; empty if the name follows `open`.
     pub function: &'static str,
     pub name_end: &'static str,
     pub function_close: &'static str,
@@ -28,28 +28,28 @@ pub(super) struct Tags {
     pub key_end: &'static str,
     /// Follows a key in tags that say whether the value is a text; `true` or `false` comes next.
     pub is_text: Option<&'static str>,
-    /// Before a value; empty where the value follows its key.
+    /// Before a value; empty if the value follows its key.
     pub value: &'static str,
     pub value_close: &'static str,
-    /// What ends a value: `value_close`, and the same after a line break that is not part of the value.
+    /// The ends of a value: `value_close`, and the same after a line break that is not part of the value.
     pub value_ends: &'static [&'static str],
-    /// A value stands on lines of its own: the line breaks around it are not part of it.
+    /// A value is on lines of its own: the line breaks around it are not part of it.
     pub lines: bool,
 }
 
 enum State {
     Text,
-    /// After `open`: a function is wanted.
+    /// After `open`: a function is expected.
     Function,
     Name,
-    /// Where a key is wanted, or the end of the function.
+    /// A key, or the end of the function, is expected.
     Body,
     Key,
     /// Before a value.
     ValueTag(String),
     /// Drops the line break before a value.
     ValueStart(String),
-    /// A text, handed out as it comes.
+    /// A text, returned as it comes.
     TextValue,
     /// Any other value, read as a whole.
     Value(OtherValue),
@@ -59,7 +59,7 @@ enum State {
     Closing,
 }
 
-/// A value under way that is not handed out as it comes.
+/// The current value, if it is not returned as it comes.
 struct OtherValue {
     types: Option<Vec<Kind>>,
     end: ValueEnd,
@@ -71,9 +71,9 @@ pub(super) struct TagReader {
     tool: Option<Tool>,
     /// Arguments of the call so far.
     keys: HashSet<String>,
-    /// Whether the value under way is a text, where its tag says so.
+    /// Whether the current value is a text, if its tag says it.
     is_text: Option<bool>,
-    /// The brace around the arguments is to be closed.
+    /// The brace around the arguments must be closed.
     is_open: bool,
 }
 
@@ -102,7 +102,7 @@ impl TagReader {
     }
 
     fn function(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
-        // Some models fall back to Hermes' form.
+        // Some models fall back to the form of Hermes.
         if text.starts_with('{') {
             self.state = State::Hermes(CallsReader::new(Trust::Marked));
             return self.step(text, ended, out);
@@ -117,7 +117,7 @@ impl TagReader {
                 self.state = State::Name;
                 Ok(self.tags.function.len())
             }
-            Beginning::Other => Err(Broken::at(0, format!("{}…{} is wanted", self.tags.function, self.tags.name_end))),
+            Beginning::Other => Err(Broken::at(0, format!("expected {}…{}", self.tags.function, self.tags.name_end))),
         }
     }
 
@@ -134,7 +134,7 @@ impl TagReader {
                 out.arguments("{");
                 self.is_open = true;
                 self.state = State::Body;
-                // What ends a name is looked at again where it is more than that.
+                // The end of a name is read again if it is more than that.
                 Ok(start + if in_tag { tags.name_end.len() } else { 0 })
             }
             Near::Undecided => Ok(0),
@@ -164,13 +164,13 @@ impl TagReader {
                 Ok(if marker == 2 { tags.close.len() } else { tags.function_close.len() })
             }
             Beginning::Other if is_first && self.is_open && tags.lines && text.starts_with('{') => {
-                // The brace has been handed out.
+                // The brace was returned.
                 let mut reader = ArgumentsReader::new();
                 reader.open();
                 self.state = State::Json(reader);
                 Ok(1)
             }
-            _ => Err(Broken::at(0, format!("{} or {} is wanted", tags.key, tags.function_close))),
+            _ => Err(Broken::at(0, format!("expected {} or {}", tags.key, tags.function_close))),
         }
     }
 
@@ -181,23 +181,23 @@ impl TagReader {
                 let (key, is_text) = match self.tags.is_text.and_then(|mark| text[..start].split_once(mark)) {
                     Some((key, "true")) => (key, Some(true)),
                     Some((key, "false")) => (key, Some(false)),
-                    Some(_) => return Err(Broken::at(0, "an argument is a text or not: true or false is wanted")),
+                    Some(_) => return Err(Broken::at(0, "expected true or false for whether an argument is a text")),
                     None => (&text[..start], None),
                 };
                 self.is_text = is_text;
                 let key = key.trim().to_owned();
                 if !self.keys.insert(key.clone()) {
-                    return Err(Broken::at(0, format!("the argument {key:?} is there twice")));
+                    return Err(Broken::at(0, format!("the argument {key:?} is given twice")));
                 }
                 self.state = if self.tags.value.is_empty() { State::ValueStart(key) } else { State::ValueTag(key) };
                 Ok(start + end.len())
             }
             Near::Undecided => Ok(0),
-            _ => Err(Broken::at(0, "the name of an argument is wanted")),
+            _ => Err(Broken::at(0, "expected the name of an argument")),
         }
     }
 
-    /// The beginning of a value, where its type is known.
+    /// The beginning of a value whose type is known.
     fn value_start(&mut self, key: String, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
         let tags = self.tags;
         let line = match beginning(text, &["\n", "\r\n"], false) {
@@ -242,7 +242,7 @@ impl TagReader {
     fn value(&mut self, text: &str, out: &mut Output) -> usize {
         let State::Value(OtherValue { types, end }) = &mut self.state else { return 0 };
         let close = self.tags.value_close;
-        // What a tag calls no text is JSON.
+        // A value that is not a text by its tag is JSON.
         let json = if self.is_text == Some(false) { None } else { types.as_deref() };
         let Some(start) = end.find(text, close, json) else { return 0 };
         let value = &text[..start];
@@ -290,7 +290,7 @@ impl Syntax for TagReader {
                     self.state = State::ValueStart(std::mem::take(key));
                     Ok(self.tags.value.len())
                 }
-                Beginning::Other => Err(Broken::at(0, format!("{} is wanted", self.tags.value))),
+                Beginning::Other => Err(Broken::at(0, format!("expected {}", self.tags.value))),
             },
             State::ValueStart(key) => {
                 let key = key.clone();

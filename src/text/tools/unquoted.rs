@@ -1,5 +1,5 @@
-//! Calls as `call:name{city:"Paris",days:3}` with markers in the place of quotes: FunctionGemma and Gemma 4. Keys stand without
-//! quotes, texts between markers.
+//! Calls as `call:name{city:"Paris",days:3}` with markers in the place of quotes: FunctionGemma and Gemma 4. Keys have no quotes,
+//! texts are between markers.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(super) struct Quoting {
 }
 
 const CALL: &str = "call:";
-/// As deep as serde_json reads.
+/// The limit of serde_json.
 const MAX_DEPTH: usize = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ enum State {
     Text,
     Call,
     Name,
-    /// Where a key or the end of an object is wanted.
+    /// A key or the end of an object is expected.
     Key,
     Value {
         may_end: bool,
@@ -38,9 +38,9 @@ enum State {
 pub(super) struct UnquotedReader {
     markers: &'static Quoting,
     state: State,
-    /// Of the open brackets, which are objects, and whether something stands in them.
+    /// The open brackets: whether each is an object, and whether it has items.
     open: Vec<(bool, bool)>,
-    /// Bytes of the word under way that do not end it.
+    /// Bytes of the current word that do not end it.
     searched: usize,
 }
 
@@ -83,7 +83,7 @@ impl UnquotedReader {
         }
     }
 
-    /// A comma before all but the first.
+    /// A comma before all except the first.
     fn separate(&mut self, out: &mut Output) {
         if let Some((_, has_some)) = self.open.last_mut() {
             if *has_some {
@@ -102,7 +102,7 @@ impl UnquotedReader {
         if beginning(text, &[quote], false) == Beginning::Undecided {
             return Ok(0);
         }
-        // Some quote their keys after all.
+        // Some models quote their keys.
         let (key, used) = match text.strip_prefix(quote) {
             Some(rest) => match find_near(rest, &[quote], MAX_HEAD) {
                 Near::Marker { start, .. } => (&rest[..start], 2 * quote.len() + start),
@@ -117,7 +117,7 @@ impl UnquotedReader {
         };
         let Some(colon) = text[used..].chars().next() else { return Ok(0) };
         if key.is_empty() || colon != ':' {
-            return Err(Broken::at(0, "a key and a colon are wanted"));
+            return Err(Broken::at(0, "expected a key and a colon"));
         }
         self.separate(out);
         out.arguments(&format!("{}: ", Value::from(key)));
@@ -150,7 +150,7 @@ impl UnquotedReader {
             self.push(text.starts_with('{'), out)?;
             return Ok(1);
         }
-        // A word ends where something else begins.
+        // A word ends at the first other character.
         let Some(end) = text[self.searched..].find([',', '}', ']', '{', '[']) else {
             self.searched = text.len();
             return Ok(0);
@@ -158,7 +158,7 @@ impl UnquotedReader {
         let end = std::mem::take(&mut self.searched) + end;
         let word = text[..end].trim();
         if word.is_empty() || word.contains('<') {
-            return Err(Broken::at(0, "a value is wanted"));
+            return Err(Broken::at(0, "expected a value"));
         }
         if in_list {
             self.separate(out);
@@ -189,7 +189,7 @@ impl UnquotedReader {
             (Some(b','), true) => self.state = State::Key,
             (Some(b','), false) => self.state = State::Value { may_end: false },
             (Some(b'}'), true) | (Some(b']'), false) => self.pop(out),
-            _ => return Err(Broken::at(0, "a comma or a closing bracket is wanted")),
+            _ => return Err(Broken::at(0, "expected a comma or a closing bracket")),
         }
         Ok(1)
     }
@@ -210,13 +210,13 @@ impl Syntax for UnquotedReader {
                     self.state = State::Name;
                     Ok(CALL.len())
                 }
-                Beginning::Other => Err(Broken::at(0, "call: is wanted")),
+                Beginning::Other => Err(Broken::at(0, "expected call:")),
             },
             State::Name => match text.find('{') {
                 Some(end) if end <= MAX_HEAD => {
                     let name = text[..end].trim();
                     if name.is_empty() || name.contains(['<', '\n', ':']) {
-                        return Err(Broken::at(0, "the name of a function is wanted"));
+                        return Err(Broken::at(0, "expected the name of a function"));
                     }
                     out.begin(name.to_owned(), None);
                     self.open.clear();

@@ -1,4 +1,4 @@
-//! The body of an answer, chunk by chunk.
+//! The body of a response, chunk by chunk.
 
 use js_sys::{Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
@@ -9,7 +9,7 @@ use super::super::source::check_abort;
 use super::request::{Server, failed};
 use crate::error::Result;
 
-/// What an answer says about its part of the file: bytes `start` to `end` (exclusive).
+/// The part of the file in a response, by its headers: bytes `start` to `end` (exclusive).
 #[derive(Clone, Copy)]
 pub struct Range {
     pub start: u64,
@@ -30,20 +30,20 @@ impl Range {
     }
 }
 
-/// The body of an answer. Dropping it ends the request.
+/// The body of a response. Dropping it ends the request.
 pub struct Body {
     url: String,
     reader: Option<ReadableStreamDefaultReader>,
     pub range: Range,
-    /// Only a strong one: a weak tag may be the same for different bytes.
+    /// The strong entity tag: a weak one may be the same for different bytes.
     pub entity_tag: Option<String>,
-    /// How many bytes are still to come; `None` where the server does not say.
+    /// The number of missing bytes; `None` if the server does not say it.
     pub left: Option<u64>,
     cancel: Cancel,
 }
 
 impl Body {
-    /// Of an answer 206.
+    /// Of a response 206.
     pub(super) fn of_range(
         server: &Server,
         response: &Response,
@@ -59,16 +59,16 @@ impl Body {
                     server.url
                 ),
             },
-            // Of another origin and not exposed to scripts; 206 still says that the range is the asked one.
+            // The header of another origin may be hidden from scripts; 206 still means that the range is the requested one.
             (None, Some((offset, length))) => Range { start: offset, end: offset + length, size: None },
             (None, None) => bail!(Network, "{}: the server answered 206 to a request without a range", server.url),
         };
         Self::new(server, response, cancel, range, Some(range.end - range.start))
     }
 
-    /// Of an answer 200.
+    /// Of a response 200.
     pub(super) fn of_whole(server: &Server, response: &Response, cancel: Cancel) -> Result<Self> {
-        // With a content coding the length is that of the coded bytes.
+        // With a content coding, the length is that of the encoded bytes.
         let coded = header(response, "content-encoding").is_some_and(|coding| coding != "identity");
         let length = header(response, "content-length").and_then(|text| text.trim().parse().ok());
         let size = length.filter(|_| !coded);
@@ -88,7 +88,7 @@ impl Body {
         Ok(Self { url: server.url.clone(), reader, range, entity_tag, left, cancel })
     }
 
-    /// The next chunk, of at least one byte, or `None` at the end. A body that ends before its length is `Code::Network`.
+    /// The next chunk, of at least one byte, or `None` at the end. `Code::Network` if the body ends before its length.
     pub async fn next(&mut self) -> Result<Option<Uint8Array>> {
         let Some(reader) = &self.reader else { return Ok(None) };
         if self.left == Some(0) {
@@ -107,7 +107,7 @@ impl Body {
                 }
             }
             let Ok(chunk) = field("value").dyn_into::<Uint8Array>() else {
-                bail!(Internal, "{}: a chunk of a body is no Uint8Array", self.url);
+                bail!(Internal, "{}: a chunk of a body is not a Uint8Array", self.url);
             };
             let length = u64::from(chunk.length());
             if let Some(left) = &mut self.left {
@@ -127,8 +127,8 @@ fn header(response: &Response, name: &str) -> Option<String> {
     response.headers().get(name).ok().flatten()
 }
 
-/// Ends a request when it is dropped or when the caller's signal says so. `AbortSignal.any` would do the second, but
-/// the first browsers with WebGPU don't have it.
+/// Ends a request when it is dropped or when the caller's signal aborts. `AbortSignal.any` could do the latter, but the first
+/// browsers with WebGPU don't have it.
 pub struct Cancel {
     pub(super) controller: AbortController,
     outer: Option<AbortSignal>,
@@ -150,7 +150,7 @@ impl Cancel {
 impl Drop for Cancel {
     fn drop(&mut self) {
         if let Some(signal) = &self.outer {
-            // It can only fail for arguments of wrong types.
+            // It only fails for arguments of wrong types.
             let _ = signal.remove_event_listener_with_callback("abort", self.on_abort.as_ref().unchecked_ref());
         }
         self.controller.abort(); // no effect on a request that is complete

@@ -1,8 +1,8 @@
-//! Reads a file of a web server by HTTP range requests (RFC 9110, section 14), in a page and in a worker alike. What
-//! `stream` gives stays in JavaScript's memory; only what `read` returns enters the wasm heap.
+//! Reads a file of a web server by HTTP range requests (RFC 9110, section 14), in a page or in a worker. Chunks of `stream` stay
+//! in JavaScript's memory; only the results of `read` enter the wasm heap.
 //!
-//! Invariant: all parts come from one state of the file. Each answer's total size and strong entity tag are held
-//! against the first one's, since mixed parts of two files would load and compute nonsense.
+//! Invariant: all parts come from one state of the file. The total size and strong entity tag of each response are compared with
+//! those of the first, because mixed parts of two files would load and compute nonsense.
 
 mod body;
 mod one_pass;
@@ -22,14 +22,14 @@ use super::source::js_message;
 use crate::engine::source::{ByteSource, Chunk, ChunkStream, LocalFuture, check_range};
 use crate::error::{Code, Error, Result};
 
-/// The first request asks for this much, since a file's header is wanted next in any case.
+/// The length of the first request, because a file's header is always read next.
 const FIRST_BLOCK_BYTES: u64 = 256 << 10;
-/// How often one stream goes on by a new request after its connection broke.
+/// How often a stream resumes with a new request after its connection broke.
 const MAX_RESUMPTIONS: u32 = 3;
-/// The pause before the first resumption; each further one is twice as long.
+/// The pause before the first resumption, in milliseconds; it doubles each time.
 const RESUMPTION_PAUSE_MS: i32 = 250;
 
-/// Opens a file for reading by ranges, or in one pass where the server serves no ranges. `None` where there is no such file.
+/// Opens a file for reading by ranges, or in one pass if the server does not support ranges. `None` if there is no such file.
 pub async fn open(server: Server) -> Result<Option<Box<dyn ByteSource>>> {
     match server.get(Some((0, FIRST_BLOCK_BYTES))).await? {
         Answer::Missing => Ok(None),
@@ -46,7 +46,7 @@ pub async fn open(server: Server) -> Result<Option<Box<dyn ByteSource>>> {
     }
 }
 
-/// The whole of a file of at most `limit` bytes. `None` where there is no such file.
+/// The contents of a file of at most `limit` bytes. `None` if there is no such file.
 pub async fn read_whole(server: &Server, limit: u64) -> Result<Option<Vec<u8>>> {
     let mut body = match server.get(None).await? {
         Answer::Missing => return Ok(None),
@@ -75,7 +75,7 @@ pub struct FetchSource {
 }
 
 impl FetchSource {
-    /// Of the answer about the first block, which says the size.
+    /// From the first response, which has the size.
     async fn open(server: Server, mut body: Body) -> Result<Self> {
         let Some(size) = body.range.size else {
             bail!(
@@ -99,7 +99,7 @@ impl FetchSource {
         Ok(Self { server, first_block, size, entity_tag })
     }
 
-    /// The body of the range's answer, which is checked to be of the same file.
+    /// The body of the response for a range, after a check that it is the same file.
     async fn get(&self, offset: u64, length: u64) -> Result<Body> {
         let url = &self.server.url;
         let body = match self.server.get(Some((offset, length))).await? {
@@ -160,7 +160,7 @@ impl ByteSource for FetchSource {
             }
             let mut stream = self.stream_range(offset + filled as u64, (length - filled) as u64);
             while let Some(chunk) = stream.next_array().await? {
-                // The stream gives no more than the range asks for.
+                // The stream never gives more than the range.
                 let end = filled + chunk.length() as usize;
                 chunk.copy_to(&mut bytes[filled..end]);
                 filled = end;
@@ -214,7 +214,7 @@ impl FetchStream<'_> {
         }
     }
 
-    /// A chunk of at least one byte; asked for only before the end.
+    /// A chunk of at least one byte. Only called before the end.
     async fn try_next(&mut self) -> Result<Uint8Array> {
         let body = match &mut self.body {
             Some(body) => body,
@@ -254,7 +254,7 @@ async fn pause(milliseconds: i32) -> Result<()> {
         let set_timeout = set_timeout.and_then(|function| function.dyn_into::<Function>());
         let started = set_timeout.and_then(|function| function.call2(&global, &resolve, &JsValue::from(milliseconds)));
         if let Err(value) = started {
-            // A function of the engine's own; nothing can be done about its failing.
+            // A built-in function; its failure can't be handled.
             let _ = reject.call1(&JsValue::UNDEFINED, &value);
         }
     });

@@ -1,5 +1,5 @@
-//! A file of a server that does not serve ranges: its one answer is read from front to back. What was passed can't be read again,
-//! except the start, which is kept until the weights are streamed.
+//! A file of a server that does not support ranges: its single response is read from front to back. Bytes can't be read twice, except
+//! the start, which is kept until the weights are streamed.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::body::Body;
 use crate::engine::source::{ByteSource, Chunk, ChunkStream, LocalFuture, check_range};
 use crate::error::{Error, Result};
 
-/// A header with a large vocabulary takes some 30 MB; more than this is kept for nobody.
+/// The most bytes that are kept. A header with a large vocabulary has about 30 MB.
 const MAX_KEPT_BYTES: u64 = 256 << 20;
 
 pub struct OnePassSource {
@@ -23,15 +23,15 @@ pub struct OnePassSource {
 
 struct Passed {
     body: Body,
-    /// What has come and is kept, without gaps; it stays in JavaScript's memory.
+    /// The kept chunks, without gaps; they stay in JavaScript's memory.
     kept: VecDeque<Uint8Array>,
-    /// Of the file, where `kept` begins and ends.
+    /// The range of the file in `kept`.
     start: u64,
     end: u64,
 }
 
 impl OnePassSource {
-    /// For the whole body of an answer that says its length.
+    /// For the whole body of a response with a length.
     pub fn new(url: String, size: u64, body: Body) -> Self {
         let passed = Passed { body, kept: VecDeque::new(), start: 0, end: 0 };
         Self { url, size, passed: RefCell::new(Some(passed)) }
@@ -129,7 +129,7 @@ impl ByteSource for OnePassSource {
     }
 }
 
-/// Gives the body back when it is dropped, from where it stands.
+/// Puts the body back when it is dropped, at its current position.
 struct OnePassStream<'s> {
     source: &'s OnePassSource,
     passed: Option<Passed>,

@@ -1,7 +1,7 @@
-//! One file on a web server: sends the requests, takes ranges and refusals apart.
+//! One file on a web server: sends the requests, and interprets ranges and refusals.
 //!
-//! A token goes to the origin that it is for and nowhere else. Where a request was sent on to another address, later ones go there
-//! at once, without the token; such addresses expire, and then the first one is asked again.
+//! A token is sent only to its own origin. If a request was redirected, later ones go directly to the new address, without the token;
+//! such addresses expire, and then the first address is used again.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,28 +23,28 @@ pub struct Token {
     pub origin: String,
 }
 
-/// Whose file it is, so that a refusal can say what to do.
+/// The repository of the file, so that a refusal can say what to do.
 #[derive(Clone)]
 pub struct HubFile {
     pub endpoint: String,
     pub reference: Rc<Reference>,
-    /// `None` for the answer about the repository itself.
+    /// `None` for the description of the repository itself.
     pub path: Option<String>,
 }
 
-/// Who is asked for a file, and who may stop it.
+/// The server of a file, with the caller's abort signal.
 pub struct Server {
     pub url: String,
     pub signal: Option<AbortSignal>,
     pub token: Option<Token>,
     pub hub: Option<HubFile>,
-    /// Where the last request was sent on to.
+    /// The address that the last request was redirected to.
     direct: RefCell<Option<String>>,
 }
 
-/// What came back.
+/// The result of a request.
 pub enum Answer {
-    /// The asked range, or what the server took for it.
+    /// The requested range, or the server's version of it.
     Part(Body),
     /// The whole file.
     Whole(Body),
@@ -57,7 +57,7 @@ impl Server {
         Self { url, signal, token: None, hub: None, direct: RefCell::new(None) }
     }
 
-    /// Sends a GET, for a range (at least one byte) or for everything, and gives its answer once the headers are there.
+    /// Sends a GET for a range (at least one byte) or for the whole file. Resolves when the headers have arrived.
     pub async fn get(&self, range: Option<(u64, u64)>) -> Result<Answer> {
         check_abort(self.signal.as_ref(), &self.url)?;
         let direct = self.direct.borrow().clone();
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// The error for a status that is no answer.
+    /// The error for a status of failure.
     fn refused(&self, status: u16, response: &Response) -> Error {
         let code = response.headers().get("x-error-code").ok().flatten();
         if let Some(hub) = &self.hub {
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// The error where a file that must be there is missing.
+    /// The error for a missing file that is required.
     pub fn missing(&self) -> Error {
         match &self.hub {
             Some(hub) => {

@@ -16,7 +16,7 @@ pub struct DirectoryHandleFolder {
     signal: Option<AbortSignal>,
 }
 
-/// What a name leads to.
+/// The entry of a name.
 enum Entry {
     File(FileSystemFileHandle),
     Directory(FileSystemDirectoryHandle),

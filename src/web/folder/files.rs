@@ -26,7 +26,7 @@ impl FilesFolder {
             }
         };
         let mut files = files.iter().map(file).collect::<Result<Vec<_>>>()?;
-        // A folder that was chosen in a page comes with its own name in front of all others.
+        // If a folder was chosen in a page, all names begin with its own name.
         let first = files.first().and_then(|(name, _)| name.split_once('/')).map(|(folder, _)| format!("{folder}/"));
         if let Some(folder) = first.filter(|folder| files.iter().all(|(name, _)| name.starts_with(folder.as_str()))) {
             files.iter_mut().for_each(|(name, _)| drop(name.drain(..folder.len())));

@@ -11,7 +11,7 @@ use crate::engine::hub::{HUB, MAX_LISTING_BYTES, Reference, Repository, choose};
 use crate::engine::source::LocalFuture;
 use crate::error::Result;
 
-/// How a hub is asked.
+/// The options of requests to a hub.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct HubOptions {
@@ -27,7 +27,7 @@ struct HubFolder {
     signal: Option<AbortSignal>,
 }
 
-/// Asks what a repository holds; gives it and which file of it is meant.
+/// Reads the list of a repository's files; returns the repository and the selected file.
 pub async fn open_hub(
     reference: &str,
     options: HubOptions,

@@ -1,4 +1,4 @@
-//! Folders as browsers have them: an address, a repository of a hub, a list of files, a folder that the user chose.
+//! Folders in browsers: an address, a repository of a hub, a list of files, a folder that the user chose.
 
 mod directory;
 mod files;

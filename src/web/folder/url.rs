@@ -9,22 +9,22 @@ use crate::engine::source::LocalFuture;
 use crate::error::Result;
 
 pub struct UrlFolder {
-    /// What was asked for, for messages.
+    /// The address as the caller gave it, for messages.
     url: String,
-    /// Ends in `/`; `None` where an address has no folder (`blob:`, `data:`).
+    /// Ends in `/`; `None` for addresses without a folder (`blob:`, `data:`).
     base: Option<String>,
-    /// With its `?`; servers that want a key in it want it for every file.
+    /// The query with its `?`; a server that requires a key in it requires it for every file.
     query: String,
-    /// The file that was asked for, which has its whole address.
+    /// The requested file, with its whole address.
     file: Option<String>,
     signal: Option<AbortSignal>,
 }
 
 impl UrlFolder {
-    /// Of an absolute address: a folder if its path ends in `/`, and otherwise a file, whose folder this is.
+    /// From an absolute address: of a folder if its path ends in `/`, otherwise of a file in the folder.
     pub fn new(address: &str, signal: Option<AbortSignal>) -> Result<Self> {
         let Ok(url) = Url::new(address) else {
-            bail!(InvalidRequest, "{address:?} is no address of a model, wanted an absolute URL");
+            bail!(InvalidRequest, "{address:?} is not an address of a model, wanted an absolute URL");
         };
         let path = url.pathname();
         let folder = Self { url: address.to_owned(), base: None, query: url.search(), file: None, signal };
@@ -42,7 +42,7 @@ impl UrlFolder {
         }
     }
 
-    /// The file that the address names.
+    /// The file of the address.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }

@@ -99,7 +99,7 @@ fn what_is_wrong_in_a_file_is_named() {
     refused(|file| file["model"] = json!({"type": "WordPiece", "vocab": {"a": 0}}), "[UNK]");
     refused(|file| file["model"] = json!({"type": "Unigram", "unk_id": 9, "vocab": [["a", 0.0]]}), "unk_id");
     refused(|file| file["model"] = json!({"type": "Unigram", "vocab": [["a".repeat(5000), 0.0]]}), "5000 bytes");
-    refused(|file| file["model"] = json!({"type": "Unigram", "vocab": {"a": 0}}), "no list");
+    refused(|file| file["model"] = json!({"type": "Unigram", "vocab": {"a": 0}}), "not a list");
     refused(|file| file["model"] = json!({"type": "BPE", "merges": [], "vocab": [["a", 0.0]]}), "is a list");
     // One would end behind the other's beginning.
     refused(
@@ -107,7 +107,7 @@ fn what_is_wrong_in_a_file_is_named() {
             let token = |id: u32, content: &str| json!({"id": id, "content": content, "lstrip": true, "rstrip": true, "normalized": false, "special": true});
             file["added_tokens"] = json!([token(5, "<s>"), token(6, " ")]);
         },
-        "nothing but space",
+        "consists of spaces",
     );
 }
 

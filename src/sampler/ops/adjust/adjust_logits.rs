@@ -1,6 +1,5 @@
 //! Last step of adjusting logits (`sampler/adjustment.rs`): logits with biases, bans, penalties and DRY, in a tensor of their own. The
-//! order is that of llama.cpp: biases, the three penalties, DRY; a ban stands whatever they say. Logits that are no finite numbers
-//! stay as they are.
+//! order is that of llama.cpp: biases, the three penalties, DRY; a ban overrides them. Logits that are not finite stay as they are.
 
 use crate::error::Result;
 use crate::sampler::adjustment::{BANNED, IN_WINDOW, defines, modules};

@@ -1,6 +1,6 @@
 struct Params { vocabulary: u32 }
 
-// As words: what is no finite number is not computed with.
+// As words: numbers that are not finite are not computed with.
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
 @group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read> biases: array<u32>;

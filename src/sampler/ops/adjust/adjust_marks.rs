@@ -1,5 +1,5 @@
 //! First step of adjusting logits (`sampler/adjustment.rs`): the step's token goes into the history, and each token of the vocabulary
-//! is marked with how often the text holds it and whether it must not come now.
+//! is marked with how often the text holds it and whether it is banned now.
 
 use crate::error::Result;
 use crate::sampler::adjustment::{AdjustLists, BANNED, IN_WINDOW, defines, length_of, modules};
@@ -14,7 +14,7 @@ use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel,
 pub struct AdjustMarks {
     /// Tokens that the step puts into the KV cache.
     pub advance: usize,
-    /// That is one, and `token` says which; otherwise the history holds them already.
+    /// The step has one token, in `token`; otherwise the history already holds the tokens.
     pub appends: bool,
 }
 
@@ -118,7 +118,7 @@ pub(super) fn settings() -> Vec<SamplerRow> {
     ]
 }
 
-/// A text of few different tokens, so that much of it repeats.
+/// A text with few different tokens, so that much of it repeats.
 pub(super) fn history(rng: &mut Rng, capacity: usize, tokens: usize) -> Vec<u32> {
     (0..capacity).map(|_| rng.below(tokens) as u32).collect()
 }

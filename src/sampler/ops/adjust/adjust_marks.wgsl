@@ -13,7 +13,7 @@ struct Params { vocabulary: u32, capacity: u32, advance: u32, appends: u32 }
 
 const STRIDE: u32 = GROUPS * 256u;
 
-// The token of a position; the last one, which this step brings, is not read from where another workgroup writes it.
+// The token of a position. The last one is that of this step: it is not read from the history, where another workgroup writes it.
 fn token_at(row: u32, position: u32, length: u32) -> u32 {
     if params.appends != 0u && position + 1u == length {
         return token[row];

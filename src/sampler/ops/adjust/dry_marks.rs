@@ -1,6 +1,6 @@
 //! DRY, "don't repeat yourself" (p-e-w 2024, https://github.com/oobabooga/text-generation-webui/pull/5677; llama.cpp has the same):
-//! for each token how many tokens at the end of the text also stand before one of its earlier places, that is, how long a
-//! repetition it would go on with. A sequence breaker ends what is compared; a token that is one by itself is never marked.
+//! for each token, the length of the repetition that it would continue: how many tokens at the end of the text also come before one of
+//! its earlier places. A sequence breaker ends the comparison; a token that is a breaker by itself is never marked.
 
 use super::adjust_marks::{history, neutral, settings};
 use crate::error::Result;
@@ -76,13 +76,13 @@ impl Reference for DryMarks {
             let text = &history[length - length.min(row.dry_window as usize)..length];
             let (of_tokens, table) = breakers.split_at(vocabulary);
             let breaks = |token: u32| of_tokens[token as usize] & DryBreakerWords::BREAKS != 0;
-            // What may follow a token to end a repetition with it.
+            // The rests that end a repetition together with a token.
             let rests = |token: u32| {
                 let list = (of_tokens[token as usize] & !DryBreakerWords::BREAKS) as usize;
                 let starts = if list == 0 { 0..0 } else { table[list] as usize..table[list + 1] as usize };
                 starts.map(|at| table[at] as usize).map(|at| &table[at + 1..][..table[at] as usize])
             };
-            // Behind the last breaker, which may begin before the window.
+            // After the last breaker, which may begin before the window.
             let mut last_end = 0;
             for at in 0..length {
                 let behind = &history[at + 1..length];
@@ -114,7 +114,7 @@ pub fn cases() -> Vec<Case> {
     for (vocabulary, capacity, length, different, breaker, settings) in [
         (7, 64, 40, 2, 6, dry),
         (257, 4099, 3001, 3, 2, dry),
-        // One token all along: everything repeats, as far as it is followed.
+        // A text of one token: everything repeats, as far as it is followed.
         (257, 2003, 2003, 1, 5, row(slow)),
         (257, 2003, 1501, 1, 5, row(Dry { window: 400, ..slow })),
         (128_256, 512, 1, 3, 7, dry),
@@ -148,8 +148,8 @@ pub fn cases() -> Vec<Case> {
         HostTensor::u32(&[3, 2 * 61], &[0; 6 * 61]),
     ];
     cases.push(Case::new(DryMarks { advance: 1 }, inputs, 0.0));
-    // Breakers of several tokens: one that the text ends with, one that ends a while ago, one that begins before the window, one whose last
-    // token is missing; each in a text that goes in circles.
+    // Breakers of several tokens: one at the end of the text, one further back, one that begins before the window, one whose last token is
+    // missing; each in a text that repeats.
     for (sequence, before, window) in
         [(vec![5, 6], 0, u32::MAX), (vec![5, 6, 5], 30, u32::MAX), (vec![6, 5, 6, 7], 18, 20), (vec![5, 6], 1, 9)]
     {
@@ -158,7 +158,7 @@ pub fn cases() -> Vec<Case> {
             let mut history: Vec<u32> = (0..capacity).map(|at| at as u32 % 5).collect();
             let at = length - before - sequence.len();
             history[at..at + sequence.len() - cut].copy_from_slice(&sequence[..sequence.len() - cut]);
-            // 5 begins two breakers, and is one where another follows.
+            // 5 begins two breakers, and is a breaker if another 5 follows.
             let rests = vec![sequence[1..].to_vec(), vec![9, 9], vec![30]];
             let heads = [(sequence[0], 0), (8, 1)];
             let breakers = DryBreakerWords::words(vocabulary, &[20], &heads, &[vec![0, 1], vec![2]], &rests);

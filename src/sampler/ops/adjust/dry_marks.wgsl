@@ -12,10 +12,10 @@ struct Params { vocabulary: u32, capacity: u32, advance: u32 }
 
 const STRIDE: u32 = GROUPS * 256u;
 
-// Tokens at the end of the text that can be compared: those behind the last breaker.
+// Tokens at the end of the text that can be compared: those after the last breaker.
 var<workgroup> comparable: atomic<u32>;
 
-// A token's word; what is no token is a breaker.
+// A token's word; an id out of range is a breaker.
 fn word(row: u32, id: u32) -> u32 {
     if id >= params.vocabulary {
         return BREAKS;
@@ -34,7 +34,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         atomicStore(&comparable, longest);
     }
     workgroupBarrier();
-    // A breaker of several tokens may begin further back than what is compared.
+    // A breaker of several tokens may begin before the compared range.
     let table = row * (params.vocabulary + TABLE) + params.vocabulary;
     let reach = min(length, longest + breakers[table]);
     for (var back = local; back < reach && longest > 0u; back += 256u) {
@@ -65,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if most < allowed {
         return;
     }
-    // Where the next token of an earlier place stands.
+    // The place of the next token after an earlier place.
     for (var next = start + 1u + group.x * 256u + local; next < length; next += STRIDE) {
         let reach = min(most, next - start);
         var repeated = 0u;

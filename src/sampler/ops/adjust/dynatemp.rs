@@ -1,9 +1,9 @@
-//! Dynamic temperature (Zhu et al. 2023; llama.cpp's `dynatemp_range` and `dynatemp_exponent`): a temperature for each token, between the
-//! request's less the range and the request's plus the range. It is low if the model is sure of what comes, and high if it is not: the
-//! entropy of the distribution at temperature 1, as a share of the most that so many tokens can have, to the power of the exponent.
+//! Dynamic temperature (Zhu et al. 2023; llama.cpp's `dynatemp_range` and `dynatemp_exponent`): a temperature for each token, between
+//! temperature − range and temperature + range of the request. It is low if the model is certain, and high if it is not: it follows the
+//! entropy of the distribution at temperature 1, relative to the largest possible entropy, to the power of the exponent.
 //!
-//! The temperature of the request is applied later, by the kernels that choose. So this op gives logits that are scaled to what that will
-//! leave.
+//! The kernels that choose apply the request's temperature later. So this op scales logits such that the result has the dynamic
+//! temperature.
 
 use super::top_n_sigma::cases_of;
 use crate::error::Result;
@@ -13,11 +13,11 @@ use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, defines, is_no_logit, key_of};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`). Output: logits [rows, vocabulary], for rows with a range
-/// less the largest logit.
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`). Output: logits [rows, vocabulary]; for rows
+/// with a range, the largest logit is subtracted.
 pub struct Dynatemp;
 
-/// Below it only the most probable tokens are left.
+/// The lowest temperature; below it only the most probable tokens would be left.
 const LEAST_TEMPERATURE: f32 = 1e-3;
 
 impl Op for Dynatemp {
@@ -84,7 +84,7 @@ pub fn cases() -> Vec<Case> {
     };
     let settings = [of(1.0, 0.5, 1.0), of(0.7, 0.0, 1.0), of(0.4, 0.6, 2.0), of(1.5, 1.0, 0.5)];
     let mut cases = cases_of(&settings, &mut Rng(102));
-    // Nothing but what is masked; equal ones; one that is sure.
+    // All masked; all equal; one certain token.
     for data in [vec![f32::MIN; 300], vec![-2.5; 300], (0..300).map(|i| if i == 7 { 90.0 } else { 0.0 }).collect()] {
         cases.push([HostTensor::f32(&[1, 300], &data), SamplerRow::tensor(&[SamplerRow::new(&settings[2])])]);
     }

@@ -1,6 +1,6 @@
 struct Params { vocabulary: u32 }
 
-// As words: what is no finite number is not computed with.
+// As words: numbers that are not finite are not computed with.
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
 @group(0) @binding(1) var<storage, read> settings: array<SamplerRow>;
 @group(0) @binding(2) var<storage, read_write> scaled: array<u32>;
@@ -38,7 +38,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let below = below_largest(key, largest);
             let weight = exp(below);
             mass += weight;
-            // Not with 0 times what is far below.
+            // Not with 0 times a number far below.
             product += select(0.0, weight * below, weight > 0.0);
         }
     }

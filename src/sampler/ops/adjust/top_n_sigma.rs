@@ -82,7 +82,7 @@ pub fn cases() -> Vec<Case> {
     let of = |top_n_sigma| SamplingParams { top_n_sigma, ..SamplingParams::default() };
     let settings = [of(1.0), of(0.0), of(2.5)];
     let mut cases = cases_of(&settings, &mut Rng(103));
-    // Nothing but what is masked; equal ones; all of them far from 0.
+    // All masked; all equal; all far from 0.
     for data in [vec![f32::MIN; 300], vec![-2.5; 300], (0..300).map(|i| 1e4 + (i % 17) as f32).collect()] {
         cases.push([HostTensor::f32(&[1, 300], &data), SamplerRow::tensor(&[SamplerRow::new(&of(1.0))])]);
     }

@@ -1,4 +1,4 @@
-//! What a band weighs (`sampler/band.rs`), by workgroups.
+//! The mass of a band (`sampler/band.rs`), by workgroups.
 
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;

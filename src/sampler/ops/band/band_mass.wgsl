@@ -41,7 +41,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         masses[at + 2u * group.x] = atomicLoad(&low);
         masses[at + 2u * group.x + 1u] = atomicLoad(&high);
     }
-    // Workgroups that are not there.
+    // The other workgroups do not exist.
     if group.x == 0u && local >= 2u * GROUPS && local < 2u * MAX_GROUPS {
         masses[at + local] = 0u;
     }

@@ -10,7 +10,7 @@ use crate::sampler::truncation::{by_rows, is_no_logit};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word is its
-/// step), band [rows, 4] u32. Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32. A share of which nothing is kept has the
+/// step), band [rows, 4] u32. Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32. A share without kept tokens has the
 /// least finite value and token 0; with a NaN among the logits, or nothing but -∞, tokens are u32::MAX.
 pub struct BandPartial;
 
@@ -65,7 +65,7 @@ impl Reference for BandPartial {
 
 pub fn cases() -> Vec<Case> {
     let mut inputs = inputs(&mut Rng(98)).unwrap_or_default();
-    // Not a number, and nothing at all.
+    // NaN, and no allowed token.
     for largest in [u32::MAX, 0x7f_ffff] {
         if let Some(Inputs { logits, settings, state, border, mu, .. }) = inputs.get(3) {
             let [logits, settings, state] = [logits, settings, state].map(HostTensor::clone);
@@ -74,7 +74,7 @@ pub fn cases() -> Vec<Case> {
             inputs.push(Inputs { logits, settings, state, border, mu, band });
         }
     }
-    // Values of shares without a token are so large that the rest would not be seen beside them.
+    // Values of shares without a token are so large that errors in others would not show.
     let cases = inputs.into_iter().map(|inputs| {
         let Inputs { logits, settings, state, band, .. } = inputs;
         Case::new(BandPartial, vec![logits, settings, state, band], 1e-5)

@@ -1,4 +1,4 @@
-//! Mirostat 2 (`sampler/band.rs`): moves the allowed surprise towards the target, by the surprise of the token that was chosen.
+//! Mirostat 2 (`sampler/band.rs`): updates the allowed surprise by the surprise of the chosen token.
 
 use super::band_mass::with_masses;
 use super::sample_band::Inputs;
@@ -8,9 +8,8 @@ use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{MAX_GROUPS, by_rows, depth_of, key_of, mass_bits};
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band
-/// [rows, 4] u32, masses [rows, 2 · MAX_GROUPS] u32, token [rows] u32, mu [rows] (changed, where a row has a target): the surprise
-/// that is allowed, in bits.
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band [rows, 4] u32, masses [rows, 2 · MAX_GROUPS]
+/// u32, token [rows] u32, mu [rows] (changed, if a row has a target): the allowed surprise, in bits.
 pub struct MirostatUpdate;
 
 impl Op for MirostatUpdate {
@@ -72,7 +71,7 @@ pub fn cases() -> Vec<Case> {
     let cases = inputs.into_iter().flat_map(|(inputs, mass)| {
         let Inputs { logits, settings, mu, band, .. } = inputs;
         let (rows, vocabulary) = logits.shape.matrix().unwrap_or((1, 1));
-        // The last is what says that there was nothing to choose from.
+        // The last is the token for "nothing to choose from".
         [rng.below(vocabulary) as u32, rng.below(vocabulary) as u32, u32::MAX].map(|token| {
             let token = HostTensor::u32(&[rows], &vec![token; rows]);
             let [logits, settings] = [&logits, &settings].map(HostTensor::clone);

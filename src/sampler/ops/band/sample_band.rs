@@ -1,5 +1,5 @@
-//! The thresholds of truncated sampling as a band (`sampler/band.rs`), which further truncations cut. With mirostat 2 the band ends where
-//! the surprise of a token is more than is allowed now.
+//! The thresholds of truncated sampling as a band (`sampler/band.rs`), which further truncations cut. With mirostat 2 the band ends at
+//! the currently allowed surprise.
 
 use crate::error::Result;
 use crate::sampler::band::{BAND, Band, defines, modules};
@@ -56,7 +56,7 @@ impl Reference for SampleBand {
     }
 }
 
-/// What the ops of a band have as inputs.
+/// The inputs of the ops of a band.
 pub(super) struct Inputs {
     pub logits: HostTensor,
     pub settings: HostTensor,
@@ -93,7 +93,7 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<Inputs>> {
         let settings = SamplerRow::tensor(&rows);
         let rows = rows.len();
         let mut data: Vec<f32> = (0..rows * vocabulary).map(|_| scale * rng.signed()).collect();
-        // What is not to be drawn, and what is equal.
+        // Masked tokens, and equal ones.
         if vocabulary == 5003 {
             data.iter_mut().step_by(7).for_each(|logit| *logit = f32::NEG_INFINITY);
             data.iter_mut().step_by(5).for_each(|logit| *logit = logit.round());

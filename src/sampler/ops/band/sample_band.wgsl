@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if settings[row].mirostat_tau > 0.0 {
         let total = vec2<u32>(border[border_at + TOTAL], border[border_at + TOTAL + 1u]);
         let room = mu[row] - log2_mass(total, params.mass_bits);
-        // Past 48 octaves nothing is drawn anyway.
+        // Tokens past 48 octaves are never drawn.
         high = min(high, u32(clamp(room, 0.0, 48.0) * 16777216.0));
     }
     band[row * BAND] = border[border_at + LARGEST];

@@ -1,4 +1,4 @@
-//! Last step of typical sampling (`sampler/band.rs`): cuts the band to what is as near to the mean depth as was found.
+//! Last step of typical sampling (`sampler/band.rs`): cuts the band to the distance from the mean depth that was found.
 
 use super::typical_histogram::{by_digits, digits_of};
 use crate::error::Result;
@@ -34,7 +34,7 @@ impl Op for TypicalBand {
         Ok(Kernel {
             template: include_str!("typical_band.wgsl"),
             modules: modules(),
-            // Of the vocabulary nothing is looked at.
+            // The vocabulary is not used.
             defines: defines(1),
             params: vec![],
             grid: [(inputs[2].shape.elements() / BAND) as u32, 1, 1],

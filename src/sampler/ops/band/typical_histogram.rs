@@ -1,4 +1,5 @@
-//! Typical sampling (`sampler/band.rs`): masses by a digit of how far a depth is from the mean, of what agrees in the digits before.
+//! Typical sampling (`sampler/band.rs`): masses by a digit of the distance of depths from the mean, of depths that agree in the digits
+//! before.
 
 use super::sample_band::{Inputs, inputs};
 use super::typical_moments::TypicalMoments;
@@ -11,10 +12,10 @@ use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{BINS, MAX_GROUPS, by_rows, groups, mass_bits};
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band [rows, 4] u32, moments [rows, MAX_GROUPS · 5] u32, tally [rows, TYPICAL] u32 (changed: the histogram of this digit, and what
-/// the one before has found).
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band [rows, 4] u32, moments [rows, MAX_GROUPS · 5]
+/// u32, tally [rows, TYPICAL] u32 (changed: the histogram of this digit, and the result of the one before).
 pub struct TypicalHistogram {
-    /// 0 to 2, one after the other.
+    /// 0, 1 or 2; the ops run in this order.
     pub digit: usize,
 }
 
@@ -83,7 +84,7 @@ impl Reference for TypicalHistogram {
     }
 }
 
-/// The digits before one, and the mass of what is more typical.
+/// The digits before one, and the mass of more typical tokens.
 pub(super) fn digits_of(tally: &[u32], digit: usize, wanted: f32) -> (u32, u64) {
     let before = match digit {
         1 => (0, 0),
@@ -95,7 +96,7 @@ pub(super) fn digits_of(tally: &[u32], digit: usize, wanted: f32) -> (u32, u64) 
     typical_cut(&tally[HEADER + 2 * (digit - 1) * BINS..][..2 * BINS], before, wanted)
 }
 
-/// For each case the inputs of every digit, and then those after the last.
+/// For each case the inputs of every digit, then those after the last.
 pub(super) fn by_digits(rng: &mut Rng) -> Result<Vec<[Vec<HostTensor>; DIGITS + 1]>> {
     let mut all = Vec::new();
     for Inputs { logits, settings, band, .. } in inputs(rng)? {

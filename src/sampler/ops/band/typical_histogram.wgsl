@@ -35,7 +35,7 @@ fn is_at_most(depth: u32, mass: vec2<u32>, product: vec3<u32>) -> bool {
     return low <= product.x;
 }
 
-// Sums the moments and divides them; for all workgroups the same.
+// Sums the moments and divides them; the result is the same in all workgroups.
 fn find_mean(row: u32, is_first: bool) {
     var mass = vec2<u32>(0u);
     var product = vec3<u32>(0u);
@@ -96,7 +96,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let key = key_of(logits[row * params.vocabulary + token]);
         let depth = depth_of(key, kept.x, octaves);
         let distance = max(depth, mean) - min(depth, mean);
-        // Nothing stands before the first digit.
+        // There are no digits before the first.
         let agrees = params.digit == 0u || (distance >> (shift + 10u)) == digits.x;
         if is_kept(key, depth, kept) && agrees {
             let bin = (distance >> shift) % BINS;

@@ -30,7 +30,7 @@ fn product(mass: vec2<u32>, depth: u32) -> vec3<u32> {
     return sum_of_three(low, vec3<u32>(0u, mass.y * depth, high_product(mass.y, depth)));
 }
 
-// Adds to a word and says what to carry on.
+// Adds to a word and returns the carry.
 fn add_word(word: u32, value: u32, carry: u32) -> u32 {
     let with_carry = value + carry;
     let old = atomicAdd(&sums[word], with_carry);
@@ -66,7 +66,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if local < MOMENTS {
         moments[(row * MAX_GROUPS + group.x) * MOMENTS + local] = atomicLoad(&sums[local]);
     }
-    // Workgroups that are not there.
+    // The other workgroups do not exist.
     if group.x == 0u {
         for (var i = GROUPS * MOMENTS + local; i < MAX_GROUPS * MOMENTS; i += 256u) {
             moments[row * MAX_GROUPS * MOMENTS + i] = 0u;

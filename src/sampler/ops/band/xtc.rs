@@ -1,5 +1,5 @@
-//! XTC, "exclude top choices" (`sampler/band.rs`): where several tokens of a band reach a threshold of probability, at a chance, it then
-//! begins at the least probable of them. Tokens as probable as that one stay too.
+//! XTC, "exclude top choices" (`sampler/band.rs`): if several tokens of a band reach a threshold of probability, then with a certain
+//! probability the band begins at the least probable of them. Tokens as probable as that one stay too.
 
 use super::band_mass::with_masses;
 use super::sample_band::Inputs;
@@ -14,7 +14,7 @@ use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Ref
 /// step), masses [rows, 2 · MAX_GROUPS] u32, band [rows, 4] u32 (changed).
 pub struct Xtc;
 
-/// What stands for a token in the hash that decides whether tokens are excluded at a step.
+/// The token in the hash that decides whether tokens are excluded at a step.
 const DRAW: u32 = u32::MAX - 1;
 
 impl Op for Xtc {

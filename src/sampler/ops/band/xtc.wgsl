@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         mass = mass_sum(mass, vec2<u32>(masses[at], masses[at + 1u]));
     }
     let wanted = settings[row].xtc_threshold * mass_as_float(mass);
-    // Others may have cut the band already: what they leave is at least as deep as what is looked for.
+    // Another truncation may have cut the band: its tokens are then at least this deep.
     let kept = vec4<u32>(
         atomicLoad(&band[row * BAND]),
         atomicLoad(&band[row * BAND + 1u]),

@@ -1,5 +1,5 @@
-//! Second half of choosing the next token: takes the best of all shares, writes it to where the next step reads its input and
-//! to a ring that is read back, and moves the state on. So the commands of every decode step are the same.
+//! Second half of choosing the next token: takes the best of all shares, writes it to the input of the next step and to a ring that
+//! is read back, and updates the state. So the commands of every decode step are the same.
 
 use super::sample_partial::SHARES;
 use crate::error::Result;
@@ -11,12 +11,12 @@ use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel,
 
 /// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32
 /// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
-/// token (+= advance), the step (+= 1), and whether the sequence has stopped: set when the token ends it by its settings or is a
-/// NaN, and from then on nothing of the row is changed. When a share holds a NaN, or none anything but -∞, the token is u32::MAX.
+/// token (+= advance), the step (+= 1), and whether the sequence has stopped: set if the token ends it by its settings or is a
+/// NaN; from then on the row is not changed. If a share holds a NaN, or all hold only -∞, the token is u32::MAX.
 pub struct SampleMerge {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
-    /// What the shares were chosen from: of sequences that choose otherwise nothing is changed.
+    /// What the shares were chosen from: rows of sequences with another path are not changed.
     pub own: SamplerPath,
 }
 
@@ -102,7 +102,7 @@ pub fn cases() -> Vec<Case> {
             match kind {
                 // The best in the last share.
                 1 => values.set_f32(&ascending),
-                // All equal: the smallest token wins, wherever it stands.
+                // All equal: the smallest token wins, in any share.
                 2 => {
                     values.set_f32(&[0.5; SHARES]);
                     tokens.reverse();
@@ -123,7 +123,7 @@ pub fn cases() -> Vec<Case> {
             Case::new(SampleMerge { advance: 1 + kind as usize * 5, own: SamplerPath::Whole }, inputs, 0.0)
         })
         .collect();
-    // Sequences that go on, end with a token, after so many tokens, have ended before, and are of the other kernels.
+    // Sequences that continue, that end with a token or by length, that ended before, and that have other kernels.
     let settings = [
         greedy.ending(9, &[1, 2, last - 1], SamplerPath::Whole),
         greedy.ending(9, &[1, 2, last], SamplerPath::Any),

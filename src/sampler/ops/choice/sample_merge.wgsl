@@ -1,4 +1,4 @@
-// `own` is the choice that this is the end of.
+// `own` is the path of this kernel.
 struct Params { advance: u32, ring: u32, own: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
@@ -15,7 +15,7 @@ struct Params { advance: u32, ring: u32, own: u32 }
 var<workgroup> best_values: array<f32, WORKGROUP>;
 var<workgroup> best_tokens: array<u32, WORKGROUP>;
 
-// u32::MAX, which says NaN, beats everything.
+// u32::MAX, which means NaN, beats everything.
 fn is_better(value: f32, token: u32, than_value: f32, than_token: u32) -> bool {
     if than_token == 0xffffffffu || token == 0xffffffffu {
         return than_token != 0xffffffffu;
@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     if local == 0u {
-        // Nothing but -inf, of which nothing can be chosen.
+        // Only -inf: nothing can be chosen.
         let is_nothing = bitcast<u32>(best_values[0]) >= 0xff7fffffu;
         advance(row, select(best_tokens[0], 0xffffffffu, is_nothing), params.own);
     }

@@ -12,8 +12,8 @@ use crate::sampler::truncation::{by_rows, gumbel};
 use crate::tensor::ops::PCG3D;
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word is its step). Outputs: values [rows, SHARES] f32,
-/// tokens [rows, SHARES] u32; a share that holds a NaN says u32::MAX.
+/// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word
+/// is its step). Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32; the token of a share with a NaN is u32::MAX.
 pub struct SamplePartial;
 
 /// Invocations that share the vocabulary.
@@ -70,7 +70,7 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
                 break;
             }
             if value <= f32::MIN {
-                // What is masked stays below everything.
+                // Masked tokens stay below all others.
                 value = f32::MIN;
             } else if row.inverse_temperature > 0.0 {
                 value = value * row.inverse_temperature + gumbel([row.seed_low ^ token as u32, row.seed_high, step]);
@@ -102,12 +102,12 @@ pub fn cases() -> Vec<Case> {
     let state = [5, 3, 0, 0, 9, 0, 0, 1, 2, 70, 0, 2];
     let inputs = vec![rng.tensor(&[3, 5003]), settings, HostTensor::u32(&[3, 4], &state)];
     cases.push(Case::new(SamplePartial, inputs, 1e-5));
-    // Equal logits: the first wins. One NaN: its share says so.
+    // Equal logits: the first wins. One NaN: its share reports it.
     let settings = SamplerRow::tensor(&[row(0.0, 0)]);
     let state = HostTensor::u32(&[4], &[0; 4]);
     let flat = HostTensor::f32(&[1, 3001], &[1.5; 3001]);
     cases.push(Case::new(SamplePartial, vec![flat, settings.clone(), state.clone()], 0.0));
-    // What is masked, by either number, at a temperature that would lift one of them.
+    // Masked tokens, by either number, at a temperature that would lift one of them.
     let masked: Vec<f32> =
         (0..9001).map(|i| if i % 5 == 0 { 2.0 } else { [f32::MIN, f32::NEG_INFINITY][i % 2] }).collect();
     let warm = SamplerRow::tensor(&[row(2.0, 3)]);

@@ -19,7 +19,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     var best_value = -3.4028234663852886e38;
     var best_token = 0u;
     for (var first = share; first < params.vocabulary; first += 4u * SHARES) {
-        // Four reads that do not wait for each other. Those past the end repeat the last logit, and are not looked at.
+        // Four reads that do not wait for each other. Those past the end repeat the last logit, and are ignored.
         let tokens_of_four = vec4<u32>(first, first + SHARES, first + 2u * SHARES, first + 3u * SHARES);
         let at = min(tokens_of_four, vec4<u32>(last)) + row * params.vocabulary;
         let four = vec4<f32>(logits[at.x], logits[at.y], logits[at.z], logits[at.w]);
@@ -34,7 +34,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
                 best_token = 0xffffffffu;
                 break;
             }
-            // What is masked (-inf, or the lowest number) stays below everything.
+            // Masked tokens (-inf, or the lowest number) stay below all others.
             if bitcast<u32>(value) >= 0xff7fffffu {
                 value = -3.4028234663852886e38;
             } else if inverse_temperature > 0.0 {

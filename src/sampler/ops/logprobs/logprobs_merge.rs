@@ -1,15 +1,15 @@
-//! Second half of the log probabilities of a step, after its token was chosen: puts the groups together and writes what comes back
-//! to rings, which are read with the ring of tokens.
+//! Second half of the log probabilities of a step, after its token was chosen: merges the groups and writes the results to rings,
+//! which are read with the ring of tokens.
 
 use crate::error::Result;
 use crate::sampler::step_logprobs::{Best, LEAST, MOST, NAN_KEY, NONE, StepLogprobs, defines, groups, modules};
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: logits [rows, vocabulary], wanted [rows] u32, and what `logprobs_partial` gave for both: sums, best; the chosen tokens
+/// Inputs: logits [rows, vocabulary], wanted [rows] u32, and the outputs of `logprobs_partial` for both: sums, best; the chosen tokens
 /// [rows] u32; values [rows, slots, 1 + MOST] f32 and tokens [rows, slots, MOST] u32 (changed at the step mod slots). A slot
 /// holds the natural logarithm of the chosen token's probability (softmax of the logits, at least `LEAST`) and those of
-/// the best ones with their tokens, the most probable first; what is not wanted is 0 and `NONE`. A row of a sequence that had
-/// stopped before the step is left as it is. A NaN among the logits makes all of them 0.
+/// the best ones with their tokens, the most probable first; the others are 0 and `NONE`. A row of a sequence that had
+/// stopped before the step is not changed. A NaN among the logits makes all of them 0.
 pub struct LogprobsMerge;
 
 impl Op for LogprobsMerge {
@@ -51,7 +51,7 @@ impl Op for LogprobsMerge {
 }
 
 impl Reference for LogprobsMerge {
-    /// From the logits themselves, in f64; of what `logprobs_partial` gave, only step and stop count.
+    /// From the logits themselves, in f64; of the outputs of `logprobs_partial` only step and stop are used.
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         let logits = inputs[0].to_f32()?;
@@ -100,7 +100,7 @@ pub fn cases() -> Vec<Case> {
         inputs.extend(partial);
         inputs.push(HostTensor::u32(&[rows], chosen));
         inputs.extend(rings);
-        // What the norm of the error may be; the numbers are logarithms of 1e-7 and more.
+        // The numbers are logarithms of 1e-7 and more.
         cases.push(Case::new(LogprobsMerge, inputs, 2e-6));
     };
     for (vocabulary, wanted) in [(1usize, 1u32), (7, 20), (257, 0), (2049, 5), (5003, 20), (128_256, 3), (262_147, 20)]
@@ -108,13 +108,13 @@ pub fn cases() -> Vec<Case> {
         let logits: Vec<f32> = (0..vocabulary).map(|_| rng.signed() * 15.0).collect();
         case(logits, &[wanted], &[vocabulary as u32 / 2], &[wanted], &[0]);
     }
-    // A vocabulary of which one token has nearly all, and one of equal tokens.
+    // A vocabulary where one token has nearly all probability, and one of equal tokens.
     case((0..5003).map(|token| if token == 4001 { 30.0 } else { 0.0 }).collect(), &[3], &[4001], &[0], &[0]);
     case(vec![1.5; 151_937], &[20], &[9], &[3], &[0]);
     // Several sequences; the third had stopped.
     let logits: Vec<f32> = (0..4 * 5003).map(|_| rng.signed() * 9.0).collect();
     case(logits, &[20, 0, 1, 7], &[0, 5002, 17, 4444], &[0, 71, 3, 9], &[0, 0, 1, 0]);
-    // Without a softmax: infinities, of which one that can't be chosen is; a NaN; nothing that can be chosen.
+    // Without a softmax: infinities, one of them chosen although it can't be; a NaN; no possible choice.
     let vocabulary = 4099;
     let mut rows = Vec::new();
     for kind in 0..5 {

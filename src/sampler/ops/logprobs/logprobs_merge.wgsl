@@ -1,4 +1,4 @@
-// A workgroup puts the groups of one row together: an invocation for each, which holds the next of its group's best.
+// A workgroup merges the groups of one row: an invocation for each, which holds the next of its group's best.
 struct Params { vocabulary: u32, slots: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let count = min(wanted[row], MOST);
     let list_at = best_at + 2u + min(local, GROUPS - 1u) * (1u + 2u * MOST);
     let group_largest = best[list_at];
-    // Workgroup memory begins with anything.
+    // Workgroup memory starts with unspecified contents.
     if local < MOST {
         atomicStore(&keys[local], 0u);
         atomicStore(&inverted_tokens[local], 0u);

@@ -1,4 +1,4 @@
-// A workgroup sums its share of the vocabulary up and finds the best logits in it, one after the other.
+// A workgroup sums its share of the vocabulary and finds the best logits in it, one after the other.
 struct Params { vocabulary: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<u32>;
@@ -17,8 +17,8 @@ var<workgroup> shares: array<f32, 256>;
 var<workgroup> keys: array<atomic<u32>, MOST>;
 var<workgroup> inverted_tokens: array<atomic<u32>, MOST>;
 
-// The key and the token of the best logit of an invocation behind this one: a smaller key, or the same of a later token. The key is 0
-// where there is none.
+// The key and the token of the next best logit of an invocation: a smaller key, or the same key of a later token. The key is 0 if
+// there is none.
 fn best_behind(row: u32, first: u32, key: u32, token: u32) -> vec2<u32> {
     var found = vec2<u32>(0u, NONE);
     for (var at = first; at < params.vocabulary; at += STRIDE) {
@@ -41,7 +41,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var at = first; at < params.vocabulary; at += STRIDE) {
         own_largest = max(own_largest, key_of(logits[row * params.vocabulary + at]));
     }
-    // Workgroup memory begins with anything.
+    // Workgroup memory starts with unspecified contents.
     if local < MOST {
         atomicStore(&keys[local], 0u);
         atomicStore(&inverted_tokens[local], 0u);
@@ -80,13 +80,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             mine = best_behind(row, first, mine.x, mine.y);
         }
     }
-    // Places that nobody has taken.
+    // Unused places.
     if local < MOST && (local >= count || atomicLoad(&keys[local]) == 0u) {
         best[list_at + 1u + local] = 0u;
         best[list_at + 1u + MOST + local] = NONE;
     }
     if local == 0u {
-        // A sum with a NaN is nobody's.
+        // A sum with a NaN is not used.
         sums[row * GROUPS + group.x] = select(shares[0], 0.0, largest_key == NAN_KEY);
         best[list_at] = largest_key;
         if group.x == 0u {

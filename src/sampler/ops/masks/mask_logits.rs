@@ -1,6 +1,5 @@
-//! Logits of which only some tokens are left to choose from: what the others have becomes the lowest number there is. That is a
-//! number, not minus infinity, so that whatever is computed of it later stays one. A NaN stays too, wherever it stands: it says that the
-//! model is broken.
+//! Masks logits: those of tokens that are not allowed become the lowest finite number. It is not minus infinity, so that later results
+//! stay numbers. A NaN stays at any token: it shows that the model is broken.
 
 use crate::error::Result;
 use crate::sampler::mask_table::{Allowed, MaskTable};
@@ -8,20 +7,20 @@ use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel,
 
 /// Inputs: logits [rows, vocabulary] f32, masks [tables · n, words] u32, a bit for each token, the first token's the lowest of the
 /// first word; table [tables, MaskTable::WORDS] u32; state [rows, 4] u32, of which the step counts, and with several tables the last
-/// word, which says whose masks and table a row has; chosen [rows, ring] u32, tokens by step; states [rows, ring] u32, of the table,
+/// word, the number of the row's masks and table; chosen [rows, ring] u32, tokens by step; states [rows, ring] u32, of the table,
 /// by step: the step's own is written. Output: [rows, vocabulary] f32.
 ///
-/// The state of a step is the one that the last token leads to from the last step's, or that one itself if it has
-/// `MaskTable::ENTRY` set. In `MaskTable::FREE` everything is allowed, and it is left by an entry alone.
+/// The state of a step is the one that the last token leads to from the last step's state, or the last step's state itself if
+/// `MaskTable::ENTRY` is set in it. `MaskTable::FREE` allows everything, and only an entry leads out of it.
 pub struct MaskLogits;
 
-/// How many sequences have masks and a table of their own.
+/// The number of sequences with masks and a table.
 fn tables(inputs: &[Desc]) -> usize {
     inputs[2].shape.elements() / MaskTable::WORDS
 }
 
 impl MaskLogits {
-    /// Words of bits for so many tokens.
+    /// Words of a mask for `vocabulary` tokens.
     pub const fn words(vocabulary: usize) -> usize {
         vocabulary.div_ceil(32)
     }
@@ -119,7 +118,7 @@ impl Reference for MaskLogits {
 
 const RING: usize = 8;
 
-/// A table whose states allow masks, one token, or all, and lead on by edges.
+/// A table whose states allow masks, one token, or all, and have edges.
 fn table(vocabulary: usize, rng: &mut Rng) -> MaskTable {
     let mut table = MaskTable::new();
     let allowed = |rng: &mut Rng| match rng.below(4) {
@@ -131,7 +130,7 @@ fn table(vocabulary: usize, rng: &mut Rng) -> MaskTable {
         let allowed = allowed(rng);
         table.set_state(state, allowed, rng.below(MaskTable::STATES) as u32);
     }
-    // Edges that stand in one another's way.
+    // Edges with colliding slots.
     for _ in 0..3000 {
         table.set_edge(rng.below(MaskTable::STATES) as u32, rng.below(vocabulary) as u32, 5);
     }

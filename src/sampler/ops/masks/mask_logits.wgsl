@@ -1,4 +1,4 @@
-// `words` is how many of them a mask has; `ring` how many steps of a row `states` and `chosen` hold; `masks` how many each table has.
+// `words`: words of a mask; `ring`: steps of a row in `states` and `chosen`; `masks`: masks of each table.
 struct Params { elements: u32, vocabulary: u32, words: u32, ring: u32, masks: u32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = i / params.vocabulary;
     let token = i - row * params.vocabulary;
     let step = state[row * 4u + 1u];
-    // Step 0 has its entry where a step before it would be.
+    // Step 0 has its entry in the place of the step before it.
     let last = row * params.ring + (step + params.ring - 1u) % params.ring;
     let before = states[last];
     var owner = 0u;

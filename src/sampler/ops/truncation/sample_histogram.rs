@@ -85,8 +85,8 @@ pub(super) fn settings() -> Vec<SamplingParams> {
     ]
 }
 
-/// Logits, settings and the tally as the step before leaves it, for each pair of logits and settings; of large vocabularies
-/// for some pairs.
+/// Logits, settings and the tally after the step before, for each pair of logits and settings; with large vocabularies only for some
+/// pairs.
 pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 3]>> {
     let mut inputs = Vec::new();
     for kind in 0..KINDS {
@@ -100,7 +100,7 @@ pub(super) fn inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 3]>> {
             inputs.push([logits.clone(), settings, tally.clone()]);
         }
     }
-    // Three sequences, each with settings of its own.
+    // Three sequences with different settings.
     let logits = several(rng);
     let tally = SampleRange.reference(&mut [logits.clone()])?.remove(0);
     let rows: Vec<SamplerRow> = settings()[1..4].iter().map(SamplerRow::new).collect();

@@ -44,7 +44,7 @@ impl Reference for SampleRange {
     }
 }
 
-/// Logits with what makes truncation hard: near and far from each other, equal, infinite, not a number.
+/// Logits that are hard to truncate: near and far from each other, equal, infinite, NaN.
 pub(super) fn logits(rng: &mut Rng, kind: usize) -> HostTensor {
     let mut make = |n: usize, logit: &dyn Fn(f32) -> f32| {
         let data: Vec<f32> = (0..n).map(|_| logit(rng.signed())).collect();

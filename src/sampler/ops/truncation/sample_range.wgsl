@@ -23,7 +23,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var most = 0u;
     var inverted_least = 0u;
     for (var token = first; token < params.vocabulary; token += 4u * STRIDE) {
-        // The last logit once more changes neither the largest nor the smallest.
+        // Repeating the last logit changes neither the largest nor the smallest.
         let four = four_logits(logits_at, four_tokens(token));
         for (var i = 0u; i < 4u; i++) {
             let key = key_of(four[i]);

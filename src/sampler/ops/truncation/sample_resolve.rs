@@ -1,5 +1,5 @@
 //! Last step of truncated sampling (`sampler/truncation.rs`): the exact thresholds, and the token. Like `sample_merge` it
-//! writes the token to where the next step reads its input and to a ring that is read back, and moves the state on.
+//! writes the token to the input of the next step and to a ring that is read back, and updates the state.
 
 use super::sample_split::{SampleSplit, split_inputs};
 use crate::error::Result;
@@ -13,8 +13,7 @@ use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Ref
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, values [rows, MAX_GROUPS] f32, tokens [rows, MAX_GROUPS] u32, border
 /// [rows, BORDER] u32, state [rows, 4] u32 (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed), as `sample_merge`
-/// changes them. With a NaN among the logits, or
-/// nothing but -∞ or the lowest finite number, the token is u32::MAX.
+/// changes them. With a NaN among the logits, or only -∞ and the lowest finite number, the token is u32::MAX.
 pub struct SampleResolve {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,

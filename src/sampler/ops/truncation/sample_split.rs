@@ -1,5 +1,5 @@
-//! Third step of truncated sampling (`sampler/truncation.rs`): finds the bins in which the thresholds lie, takes the best of
-//! what is kept for sure, and lists what lies on the border.
+//! Third step of truncated sampling (`sampler/truncation.rs`): finds the bins of the thresholds, takes the best of the surely kept
+//! tokens, and lists the tokens on the border.
 
 use super::sample_histogram::{SampleHistogram, inputs};
 use crate::error::Result;
@@ -11,8 +11,8 @@ use crate::sampler::truncation::{
 use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, state [rows, 4] u32 (a row's second word is its step), tally
-/// [rows, TALLY] u32. Outputs: values [rows, MAX_GROUPS] f32 and tokens [rows, MAX_GROUPS] u32, each workgroup's best of what is
-/// kept for sure (u32::MAX: nothing); border [rows, BORDER] u32.
+/// [rows, TALLY] u32. Outputs: values [rows, MAX_GROUPS] f32 and tokens [rows, MAX_GROUPS] u32, each workgroup's best of
+/// the surely kept tokens (u32::MAX: none); border [rows, BORDER] u32.
 pub struct SampleSplit;
 
 impl Op for SampleSplit {
@@ -91,7 +91,7 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
     ])
 }
 
-/// Logits, settings, state, and the tally as the step before leaves it.
+/// Logits, settings, state, and the tally after the step before.
 pub(super) fn split_inputs(rng: &mut Rng) -> Result<Vec<[HostTensor; 4]>> {
     inputs(rng)?
         .into_iter()

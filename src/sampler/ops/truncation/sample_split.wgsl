@@ -79,7 +79,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     let cuts_k = k_bin_plus_one != 0u;
-    // What top_k leaves weighs at least the first and at most the second; only the border bin has to say how much.
+    // The mass after top_k is at least the first and at most the second; only the border bin is uncertain.
     let least = wanted_mass(top_p, select(total.yz, k_above.yz, cuts_k));
     let most = wanted_mass(top_p, select(total.yz, k_through.yz, cuts_k));
     above = before;
@@ -103,7 +103,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let cuts_p = top_p < 1.0;
     let first = select(NONE, p_first, cuts_p);
     let last = select(0u, p_last, cuts_p);
-    // Everything in the bins before this one is kept for sure.
+    // Everything in the bins before this one is kept.
     let kept = min(first, k_bin);
 
     let largest = atomicLoad(&largest_key);
@@ -140,7 +140,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if best_token != NONE {
         atomicMax(&best_key, key_of(bitcast<u32>(best_value)));
     }
-    // Where this invocation's entries start is the same every time, whoever runs first.
+    // The start of this invocation's entries does not depend on the order of execution.
     var slot = tally_before(vec4<u32>(on_border, 0u, 0u, 0u), local).x;
     let listed = tally_total().x;
     if best_token != NONE && key_of(bitcast<u32>(best_value)) == atomicLoad(&best_key) {

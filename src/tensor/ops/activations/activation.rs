@@ -2,6 +2,7 @@
 
 use crate::gpu::Define;
 
+/// The function of a feed-forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// x · sigmoid(x), also called Swish (Ramachandran et al. 2017).
@@ -15,6 +16,7 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// Every function.
     pub const ALL: [Self; 3] = [Self::Silu, Self::GeluTanh, Self::Gelu];
 
     pub(in crate::tensor::ops) fn defines(self) -> Vec<(&'static str, Define)> {

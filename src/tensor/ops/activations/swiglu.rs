@@ -10,6 +10,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// Inputs: gate, up, of one shape. Output: the same shape.
 #[derive(Default)]
 pub struct Swiglu {
+    /// The function that the gate goes through.
     pub activation: Activation,
 }
 
@@ -21,7 +22,7 @@ impl Op for Swiglu {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("swiglu", inputs, &[Some(DType::F32), Some(DType::F32)])?;
         if inputs[0].shape != inputs[1].shape {
-            bail!(ShapeMismatch, "swiglu: {} and {} are not of one shape", inputs[0].shape, inputs[1].shape);
+            bail!(ShapeMismatch, "swiglu: {} and {} differ in shape", inputs[0].shape, inputs[1].shape);
         }
         Ok(vec![inputs[0]])
     }
@@ -58,7 +59,7 @@ pub fn cases() -> Vec<Case> {
         for dims in [[1, 1], [3, 97], [19, 512], [101, 1409]] {
             cases.push(Case::new(Swiglu { activation }, vec![rng.tensor(&dims), rng.tensor(&dims)], 1e-5));
         }
-        // Far out on both sides, where a careless sigmoid overflows.
+        // Far out on both sides, where a simple sigmoid overflows.
         let gate = HostTensor::f32(&[1, 6], &[-200.0, -90.0, -20.0, 20.0, 90.0, 200.0]);
         cases.push(Case::new(Swiglu { activation }, vec![gate, HostTensor::f32(&[1, 6], &[1.0; 6])], 1e-5));
     }

@@ -1,5 +1,5 @@
-//! SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer") of one tensor that holds gate and up side by side, as the
-//! product with both matrices in one gives them.
+//! SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer") of one tensor that holds gate and up side by side: the output of
+//! the product with both matrices joined.
 
 use super::swiglu::swiglu_reference;
 use crate::error::Result;
@@ -12,6 +12,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// Inputs: gate_up [tokens, 2 · columns], each token's gate first. Output: [tokens, columns].
 #[derive(Default)]
 pub struct SwigluFused {
+    /// The function that the gate goes through.
     pub activation: Activation,
 }
 

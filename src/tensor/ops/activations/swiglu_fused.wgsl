@@ -1,8 +1,8 @@
-// One invocation computes one number: four columns, or one where rows are no multiples of four.
+// One invocation computes four columns, or one if rows are not multiples of four.
 #import "activate"
 
 struct Params {
-    // In all, and in a row of the output.
+    // The outputs in all, and in a row.
     numbers: u32, numbers_per_row: u32,
 }
 

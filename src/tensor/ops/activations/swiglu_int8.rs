@@ -13,6 +13,7 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// Inputs: gate_up [tokens, 2 · columns], each token's gate first. Outputs: those of `quantize` for [tokens, columns].
 #[derive(Default)]
 pub struct SwigluInt8 {
+    /// The function that the gate goes through.
     pub activation: Activation,
 }
 

@@ -17,18 +17,21 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// [tokens, heads · head_dim]. Query head h uses key-value head h · kv_heads / heads.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
+    /// Query heads.
     pub heads: usize,
+    /// Key-value heads; a divisor of `heads`.
     pub kv_heads: usize,
+    /// The dimensions of a head.
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
-    /// A token sees so many positions, of which its own is the last; `None`: all.
+    /// The number of positions that a token sees, its own included and last (sliding window); `None`: all.
     pub window: Option<usize>,
     /// Scores become softcap · tanh(score / softcap) (Gemma 2).
     pub softcap: Option<f32>,
 }
 
-/// What the kernels of attention are told of a window and a soft cap: defines, and their last two parameters.
+/// A window and a soft cap for the kernels of attention: defines, and the last two parameters.
 pub(super) fn limits(window: Option<usize>, softcap: Option<f32>) -> (Vec<(&'static str, Define)>, [u32; 2]) {
     let mut defines = Vec::new();
     if window.is_some() {
@@ -119,7 +122,7 @@ impl Reference for Attention {
 }
 
 impl Attention {
-    /// On the CPU, with each token looking at the positions that `seen` gives.
+    /// On the CPU; each token attends to the positions that `seen` returns.
     pub(super) fn reference_over(
         &self,
         inputs: &[HostTensor],

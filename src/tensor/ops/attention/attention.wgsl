@@ -10,7 +10,7 @@ struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: 
 #import "window"
 #import "attend"
 
-// The first position that a token looks at, and the one behind the last.
+// The first position that a token attends to, and the end of the range.
 #ifdef SPANS
 @group(0) @binding(3) var<storage, read> spans: array<u32>;
 

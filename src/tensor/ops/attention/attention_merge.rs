@@ -1,4 +1,4 @@
-//! Merges the splits that `attention_split` made of a few tokens' attention.
+//! Merges the splits of `attention_split` for one or a small batch of tokens.
 
 use super::attention_split::{ALL_SPLITS, AttentionSplit, SHAPES, inputs, inputs_of_sequences};
 use crate::error::Result;
@@ -7,18 +7,21 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::Splits;
 use crate::tensor::ops::cache::placement::Placement;
-use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::BLOCK;
+use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: sums [tokens · splits, heads · head_dim] and totals [tokens · splits, heads · 2] of `attention_split`, state [4] u32
 /// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it. Output: [tokens, heads · head_dim], each row
-/// in planes (`tensor/planar.rs`); zero for a sequence that has stopped.
+/// in SoA (`tensor/soa.rs`); zero for a sequence that has stopped.
 pub struct AttentionMerge {
+    /// Query heads.
     pub heads: usize,
+    /// The dimensions of a head.
     pub head_dim: usize,
     /// Of the cache.
     pub capacity: usize,
+    /// How `attention_split` divided the positions.
     pub splits: Splits,
 }
 
@@ -88,7 +91,7 @@ impl Reference for AttentionMerge {
                 out.extend(vec![0.0; columns]);
                 continue;
             }
-            let parts: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
+            let parts: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_soa).collect();
             let merged: Vec<f32> = (0..columns)
                 .map(|column| {
                     let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
@@ -99,7 +102,7 @@ impl Reference for AttentionMerge {
                     (sum / all) as f32
                 })
                 .collect();
-            out.extend(to_planar(&merged));
+            out.extend(to_soa(&merged));
         }
         Ok(vec![HostTensor::f32(&[rows / all, columns], &out)])
     }

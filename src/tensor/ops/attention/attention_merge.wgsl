@@ -18,7 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let words_per_token = params.blocks * 8u;
     let token = id / words_per_token;
-    // Within a token, in planes: word, block.
+    // Within a token, in SoA: word, block.
     let at = id % words_per_token;
     let column = at % params.blocks * 32u + at / params.blocks * 4u;
     let first_total = token * params.splits * params.heads + column / params.head_dim;

@@ -8,27 +8,32 @@ use crate::tensor::exec::{grid_2d, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::ops::Residual;
 use crate::tensor::ops::products::mat_vec::reference_linear;
-use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
-/// state [4] u32 (state[0] is the token's position, state[2] says that the sequence has stopped: then nothing is done), a
-/// bias of all rows, if there is one, and x [1, rows] in planes, if that is what the product is added to (`Residual`).
+/// state [4] u32 (state[0] is the token's position; state[2] is not 0 if the sequence has stopped: then nothing is done), a
+/// bias of all rows, if there is one, and x [1, rows] in SoA, if the product is added to it (`Residual`).
 pub struct AttentionOut {
+    /// Query heads.
     pub heads: usize,
+    /// The dimensions of a head.
     pub head_dim: usize,
-    /// Positions that the KV cache has room for.
+    /// The capacity of the KV cache, in positions.
     pub capacity: usize,
+    /// How `attention_split` divided the positions.
     pub splits: Splits,
+    /// Where the product goes.
     pub residual: Residual,
+    /// Whether there is a bias.
     pub bias: bool,
 }
 
 const OPERANDS: usize = 4;
 
-/// Invocations where a workgroup merges the splits for all its rows.
+/// Invocations of a workgroup that merges the splits for all its rows.
 const WORKGROUP: u32 = 256;
 
 impl Op for AttentionOut {
@@ -69,7 +74,7 @@ impl Op for AttentionOut {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (_, columns) = inputs[2].shape.matrix()?;
-        // Otherwise every few rows would read all splits again.
+        // Otherwise every team would read all splits again.
         let merges_once =
             self.can_merge_once(columns, capabilities) && capabilities.max_invocations_per_workgroup >= WORKGROUP;
         let (team, rows_of_a_team) = if merges_once {
@@ -123,7 +128,7 @@ impl Reference for AttentionOut {
         }
         let length = (state[0] as usize + 1).min(self.capacity);
         let splits = self.splits.ranges(length).len();
-        let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_planar).collect();
+        let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_soa).collect();
         let merged: Vec<f32> = (0..columns)
             .map(|column| {
                 let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
@@ -196,14 +201,14 @@ pub fn cases() -> Vec<Case> {
     for (index, (heads, _, head_dim, capacity, position)) in SHAPES.into_iter().enumerate() {
         for splits in ALL_SPLITS {
             let columns = heads * head_dim;
-            // The formats take turns, as far as they have rows of so many columns.
+            // The formats take turns, if they have rows of this many columns.
             let formats: Vec<_> = FORMATS.iter().filter(|format| columns.is_multiple_of(format.block_size)).collect();
             let format = formats[cases.len() % formats.len()];
             let rows = [32, 96, 1056][index % 3];
             let totals: Vec<f32> =
                 (0..splits.splits * heads).flat_map(|_| [rng.signed() * 3.0, 1.0 + rng.below(60) as f32]).collect();
             let residual = Residual::ALL[cases.len() / 2 % Residual::ALL.len()];
-            // Every seventh has stopped, if there is something that can stay as it is.
+            // Every seventh has stopped, if there is an input that then stays as it is.
             let has_stopped = u32::from(cases.len() % 7 == 6 && residual.adds());
             let mut inputs = vec![
                 rng.tensor(&[splits.splits, columns]),

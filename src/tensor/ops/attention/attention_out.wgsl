@@ -8,7 +8,7 @@ struct Params { rows: u32, blocks: u32, head_dim: u32, tile: u32, capacity: u32,
 @group(0) @binding(2) var<storage, read> state: array<u32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-#import "planar"
+#import "soa"
 #import "residual"
 #import "dot_rows"
 #import "subgroup_sum"
@@ -39,7 +39,7 @@ fn merged(vector: u32, splits: u32) -> vec4<f32> {
 }
 
 #ifdef MERGED_ONCE
-// The output in planes, merged once for all rows of the workgroup.
+// The output in SoA, merged once for all rows of the workgroup.
 var<workgroup> attention: array<vec4<f32>, 8u * BLOCKS>;
 
 fn prepare(local: u32, splits: u32) {
@@ -62,7 +62,7 @@ fn attention_vector(vector: u32, splits: u32) -> vec4<f32> {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    // A sequence that has stopped: what is computed past its end is not looked at.
+    // A sequence that has stopped: results past its end are never read.
     if state[2] != 0u {
         return;
     }

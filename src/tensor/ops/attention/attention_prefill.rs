@@ -1,6 +1,6 @@
-//! Causal attention of many new tokens over the KV cache: tiles of queries by tiles of keys, so that a key or value that was
-//! read serves 32 queries, with a softmax computed on the way (FlashAttention, Dao et al. 2022; the running maximum after
-//! Milakov, Gimelshein 2018). Queries of the heads that share a key-value head share its tiles (Ainslie et al. 2023).
+//! Causal attention of many new tokens over the KV cache: tiles of queries by tiles of keys, so that one read of a key or value
+//! serves 32 queries, with an online softmax (FlashAttention, Dao et al. 2022; the running maximum after Milakov, Gimelshein 2018).
+//! Queries of the heads that share a key-value head share its tiles (Ainslie et al. 2023).
 
 use super::attention::{LIMITS, limits};
 use crate::error::Result;
@@ -10,20 +10,22 @@ use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{cache_defines, cached, case_dtype, random_cache, set_cached};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs and output as those of `attention`; which it runs where tiles don't pay or don't fit: on software adapters, where
-/// barriers are dear, and for heads whose dimensions are no multiple of 4 or more than 256.
+/// Inputs and output as those of `attention`. It runs the kernel of `attention` where tiles don't pay or don't fit: on software
+/// adapters, where barriers are expensive, and for heads of more than 256 dimensions or not a multiple of 4.
 pub struct AttentionPrefill {
+    /// The parameters of the attention itself.
     pub attention: Attention,
+    /// The tile of a workgroup, one of `AttentionTile::CANDIDATES`.
     pub tile: AttentionTile,
 }
 
-/// The tile of a workgroup, by 64 keys. Invocations bring two words each of what is in workgroup memory at once, so rows and
-/// chunk go together.
+/// The tile of a workgroup, by 64 keys. Each invocation loads two words of a stage in workgroup memory, so rows and chunk
+/// depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionTile {
     /// Pairs of a token and a head: 32 or 64.
     pub rows: u32,
-    /// Dimensions of keys, and keys of values, that are in workgroup memory at once: half of the rows.
+    /// Dimensions of keys, and keys of values, that are in workgroup memory at once: half the rows.
     pub chunk: u32,
 }
 
@@ -77,7 +79,7 @@ impl Op for AttentionPrefill {
                 defines.push((name, Define::Flag));
             }
         }
-        // Chunks of queries anew for each tile of keys, unless there is room for all.
+        // Chunks of queries are loaded again for each tile of keys, unless there is room for all.
         let chunk_bytes = tile_rows * chunk * 4;
         let all_bytes = (head_dim as u32).div_ceil(chunk) * chunk_bytes;
         let rest = AttentionTile { rows: tile_rows, chunk }.workgroup_bytes() - chunk_bytes;
@@ -161,7 +163,7 @@ pub fn cases() -> Vec<Case> {
             let mut q = rng.tensor(&[tokens, heads * head_dim]);
             let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
             q.set_f32(&sharp);
-            // What stands behind the tokens in a cache may be anything.
+            // The cache after the tokens may hold anything.
             let caches = [(); 2].map(|()| {
                 let dtype = case_dtype(index + index / LIMITS.len());
                 let mut cache = random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim);

@@ -1,10 +1,10 @@
 // A workgroup of 4 · ROWS invocations computes ROWS rows, which are neighbouring tokens' queries of the heads that share one
 // key-value head, and goes over the positions in tiles of 64 keys. Invocation (row lane, key lane) scores 4 rows × 4 keys,
-// and then weighs the values of 4 dimensions in each group of 64 for its rows. Keys, values and weights stand in workgroup
+// and then weighs the values of 4 dimensions in each group of 64 for its rows. Keys, values and weights are in workgroup
 // memory in stages: CHUNK dimensions of all keys, until all dimensions are scored, then CHUNK keys of 64 dimensions of
 // values. While one stage is computed, the next is on its way in registers, two words for each invocation.
 //
-// Words of four numbers stand where they do so that what is stored at once, or read at once, lies in all banks: hence `^`.
+// Words of four numbers are placed so that words stored or read at once are in different banks: hence `^`.
 struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -74,10 +74,10 @@ fn load_queries(first_word: u32, first_row: u32, kv_head: u32, local: u32) {
     }
 }
 
-// What an invocation brings of a stage.
+// What an invocation loads of a stage.
 struct Pair { first: vec4<f32>, second: vec4<f32> }
 
-// Keys past the end repeat the last one: what lies behind it in the cache may be no number.
+// Keys past the end repeat the last one: the cache after it may hold NaN.
 fn load_key(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
     let at = chunk * CHUNK_WORDS + i % CHUNK_WORDS;
     let key = min(first_key + i / CHUNK_WORDS, last_key);
@@ -112,7 +112,7 @@ fn load_stage(stage: u32, first_key: u32, last_key: u32, kv_head: u32, local: u3
     );
 }
 
-// What comes after a stage of values: the next one, or the keys of the next tile.
+// What follows a stage of values: the next one, or the keys of the next tile.
 fn load_next(stage: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32) -> Pair {
     if stage + 1u < KEY_STAGES + GROUPS * (KEYS / CHUNK) {
         return load_stage(stage + 1u, first_key, last_key, kv_head, local);
@@ -120,7 +120,7 @@ fn load_next(stage: u32, first_key: u32, last_key: u32, kv_head: u32, local: u32
     return load_stage(0u, first_key + KEYS, last_key, kv_head, local);
 }
 
-// Key 4a + b stands at b · 16 + a.
+// Key 4a + b is at b · 16 + a.
 fn key_place(i: u32) -> u32 {
     let word = i % CHUNK_WORDS;
     let key = i / CHUNK_WORDS;
@@ -144,7 +144,7 @@ fn products(sum: vec4<f32>, x: vec4<f32>, k0: vec4<f32>, k1: vec4<f32>, k2: vec4
     return fma(vec4<f32>(x.w), vec4<f32>(k0.w, k1.w, k2.w, k3.w), result);
 }
 
-// Adds what the chunk's dimensions give to the scores of 4 rows × 4 keys; its queries stand from `first_word` on.
+// Adds the chunk's dimensions to the scores of 4 rows × 4 keys; its queries start at `first_word`.
 fn score(scores: Rows, first_word: u32, row: u32, lane: u32) -> Rows {
     var sum = scores;
     for (var word = 0u; word < CHUNK_WORDS; word++) {
@@ -217,8 +217,8 @@ fn sum_of(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// Numbers of an invocation's rows on their way to the others of these rows. Queries that are not resident make room for them:
-// they were all read, and come anew.
+// Numbers that an invocation shares with the others of its rows. They replace queries that are not resident, which were all
+// read and are loaded again.
 fn store_part(values: vec4<f32>, at: u32) {
 #ifdef RESIDENT
     parts[at] = values;
@@ -301,10 +301,10 @@ fn store_rows(first_row: u32, row: u32, kv_head: u32, word: u32, sums: Rows) {
 @compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let kv_head = id.x;
-    // The last tokens have the most positions; they go first, so that none of them is left over at the end.
+    // The last tokens have the most positions, so they go first and don't run alone at the end.
     let first_row = (groups.y - 1u - id.y) * ROWS;
     let group = params.heads / params.kv_heads;
-    // Eight neighbouring invocations stand side by side, so that 32 of them read few words at once.
+    // Eight neighbouring invocations are in one row, so that 32 of them read few words at once.
     let lane = (local & 7u) | ((local >> 2u) & 8u);
     let row = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 

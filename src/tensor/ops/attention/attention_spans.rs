@@ -1,5 +1,5 @@
-//! Attention in which every token looks at a span of the tokens of the pass, before it and behind it: that of an encoder, over
-//! several texts at once. Grouped query heads and the softmax as in `attention`.
+//! Attention of an encoder over several texts at once: every token attends to a span of the pass's tokens, before and after it.
+//! Grouped query heads and the softmax as in `attention`.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -7,20 +7,23 @@ use crate::tensor::op::expect;
 use crate::tensor::ops::Attention;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: q [tokens, heads · head_dim], k and v [tokens, kv_heads · head_dim], spans [tokens, 2] u32: the first token that a
-/// token looks at, and the one behind the last; at least one, and none past the tokens. Output: [tokens, heads · head_dim].
+/// Inputs: q [tokens, heads · head_dim], k and v [tokens, kv_heads · head_dim], spans [tokens, 2] u32: the range of tokens
+/// that a token attends to, first and end; at least one token, and none past the tokens. Output: [tokens, heads · head_dim].
 /// Query head h uses key-value head h · kv_heads / heads.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionSpans {
+    /// Query heads.
     pub heads: usize,
+    /// Key-value heads; a divisor of `heads`.
     pub kv_heads: usize,
+    /// The dimensions of a head.
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
 }
 
 impl AttentionSpans {
-    /// The same of tokens that look at what is before them.
+    /// The same for tokens that attend to those before them.
     fn attention(&self) -> Attention {
         let Self { heads, kv_heads, head_dim, scale } = *self;
         Attention { heads, kv_heads, head_dim, scale, window: None, softcap: None }

@@ -1,6 +1,6 @@
-//! Attention of one token, or of a few that follow each other, over the KV cache, with the positions divided into splits that run side by side (flash decoding: Dao
-//! et al. 2023), grouped query heads (Ainslie et al. 2023) and a softmax in one pass (Milakov, Gimelshein 2018).
-//! `attention_out` merges the splits of one token, `attention_merge` those of several.
+//! Attention of one token, or of a small batch of consecutive ones, over the KV cache. The positions are divided into splits that
+//! run in parallel (flash decoding: Dao et al. 2023), with grouped query heads (Ainslie et al. 2023) and an online softmax
+//! (Milakov, Gimelshein 2018). `attention_out` merges the splits of one token, `attention_merge` those of several.
 
 use super::attention::{LIMITS, capped, limits};
 use crate::error::Result;
@@ -11,45 +11,49 @@ use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache,
 };
 use crate::tensor::ops::cache::placement::Placement;
-use crate::tensor::planar::to_planar;
+use crate::tensor::soa::to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the
-/// first token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each split
-/// Σ exp(score − largest) · value in planes (`tensor/planar.rs`), and totals [tokens · splits, heads · 2], of each head the largest score
-/// and Σ exp(score − largest). Splits without positions are zero, and all of a
-/// sequence that has stopped. With a state [tokens, 4] each token is of a sequence of its own, and caches are
-/// [sequences, capacity, kv_heads · head_dim] (`placement.rs`).
+/// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the first
+/// token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each
+/// split Σ exp(score − largest) · value in SoA (`tensor/soa.rs`), and totals [tokens · splits, heads · 2], of each head the largest
+/// score and Σ exp(score − largest). Splits without positions are zero, as are all splits of a sequence that has stopped. With a
+/// state [tokens, 4] each token is of a sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim]
+/// (`placement.rs`).
 pub struct AttentionSplit {
+    /// Query heads.
     pub heads: usize,
+    /// Key-value heads; a divisor of `heads`.
     pub kv_heads: usize,
+    /// The dimensions of a head.
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
-    /// A token sees so many positions, of which its own is the last; `None`: all. Splits divide what it sees.
+    /// The number of positions that a token sees, its own included and last (sliding window); `None`: all. Splits divide these.
     pub window: Option<usize>,
     /// Scores become softcap · tanh(score / softcap).
     pub softcap: Option<f32>,
+    /// How the positions are divided.
     pub splits: Splits,
 }
 
-/// How the work is divided; `attention_out` has to know.
+/// How the work is divided; `attention_out` needs the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splits {
-    /// The most splits.
+    /// The largest number of splits.
     pub splits: usize,
-    /// Positions of a split are a multiple of it.
+    /// The positions of a split are a multiple of this.
     pub tile: usize,
-    /// A workgroup for each four query heads that share a key-value head, with workgroup memory and where there are subgroups, rather than a team of
-    /// lanes for each head.
+    /// One workgroup for every four query heads that share a key-value head, with workgroup memory and subgroups, rather than one
+    /// team of lanes for each head.
     grouped: bool,
 }
 
-/// Invocations of a workgroup in the grouped kernel, which takes a quarter as many positions in a step.
+/// Invocations of a workgroup in the grouped kernel, which takes a quarter of that number of positions in a step.
 const WORKGROUP: usize = 256;
 
 impl Splits {
-    /// The best for an adapter and a model's heads' length.
+    /// The default for an adapter and a head length.
     pub fn choose(head_dim: usize, capabilities: &Capabilities) -> Self {
         let grouped = !capabilities.software && Self::can_group(head_dim, capabilities);
         match grouped {
@@ -73,7 +77,7 @@ impl Splits {
             && head_dim.is_multiple_of(4)
     }
 
-    /// How the kernels divide `length` positions: the ranges of the splits that have some.
+    /// How the kernels divide `length` positions: the ranges of the splits that are not empty.
     pub(super) fn ranges(&self, length: usize) -> Vec<(usize, usize)> {
         let positions = (length.div_ceil(self.tile).div_ceil(self.splits) * self.tile).max(1);
         (0..length.div_ceil(positions)).map(|s| (s * positions, length.min((s + 1) * positions))).collect()
@@ -170,7 +174,7 @@ impl Reference for AttentionSplit {
                     totals[(at_row * self.heads + head) * 2] = largest as f32;
                     totals[(at_row * self.heads + head) * 2 + 1] = weights.iter().sum::<f64>() as f32;
                 }
-                sums[at_row * q_dim..][..q_dim].copy_from_slice(&to_planar(&row));
+                sums[at_row * q_dim..][..q_dim].copy_from_slice(&to_soa(&row));
             }
         }
         Ok(vec![HostTensor::f32(&[rows, q_dim], &sums), HostTensor::f32(&[rows, self.heads * 2], &totals)])
@@ -275,7 +279,7 @@ pub(super) fn inputs(
     vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position, 0, 0, 0])]
 }
 
-/// The same of tokens of four sequences, in another order than in the cache; the third has stopped.
+/// The same for tokens of four sequences, in another order than in the cache; the third has stopped.
 pub(super) fn inputs_of_sequences(
     rng: &mut Rng,
     dtype: DType,

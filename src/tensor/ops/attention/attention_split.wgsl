@@ -1,7 +1,7 @@
-// One workgroup per split and four query heads that share a key-value head, so that keys and values are read once for the four.
-// Several tokens that follow each other have workgroups of their own. In a step it takes POSITIONS positions: four invocations score one position for all four heads, and then each invocation sums
-// four dimensions of the values, over its share of the positions. Reads come in fours that do not wait for each other: at one
-// token's size, waiting is what takes the time.
+// One workgroup per token, split and four query heads that share a key-value head, so that keys and values are read once for
+// the four. In a step it takes POSITIONS positions: four invocations score one position for all four heads, and then each
+// invocation sums four dimensions of the values, over its share of the positions. Reads come in fours that do not wait for
+// each other: for one token, waiting takes most of the time.
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -25,7 +25,7 @@ const LOWEST = -3.0e38;
 const POSITIONS = WORKGROUP / 4u;
 // Vectors of four dimensions in a head.
 const VECTORS = HEAD_DIM / 4u;
-// Invocations are [share of the positions][vector] in the sums over values; those that are left over idle.
+// Invocations are [share of the positions][vector] in the sums over values; the rest idle.
 const SHARES = WORKGROUP / VECTORS;
 // Subgroups, or parts of them, of a workgroup.
 const TEAMS = WORKGROUP / LANES;
@@ -40,13 +40,13 @@ var<workgroup> team_totals: array<vec4<f32>, TEAMS>;
 // Sums of each invocation for two heads.
 var<workgroup> shares: array<vec4<f32>, 2u * WORKGROUP>;
 
-// Where four columns stand in planes.
-fn planar_vector(head: u32, vector: u32) -> u32 {
+// The place of a vector of four columns in SoA.
+fn soa_vector(head: u32, vector: u32) -> u32 {
     let at = head * VECTORS + vector;
     return at % 8u * (params.heads * VECTORS / 8u) + at / 8u;
 }
 
-// The scores of a key's vector, one per head; none for a vector past the end.
+// The scores of a key's vector, one per head; zero for a vector past the end.
 fn scores_of(key: vec4<f32>, vector: u32) -> vec4<f32> {
     let v = min(vector, VECTORS - 1u);
     let products = vec4<f32>(
@@ -90,7 +90,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first_sum = first_total * VECTORS;
     if begin >= end {
         for (var i = local; i < own_heads * VECTORS; i += WORKGROUP) {
-            sums[first_sum + planar_vector(first_head, i)] = vec4<f32>(0.0);
+            sums[first_sum + soa_vector(first_head, i)] = vec4<f32>(0.0);
         }
         if local < own_heads {
             totals[first_total + first_head + local] = vec2<f32>(0.0);
@@ -117,7 +117,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let is_there = step + slot < end;
         // Positions past the end repeat the last one, and get no weight.
         let key_at = min(step + slot, end - 1u) * kv_vectors + kv_head_at;
-        // The first reads of keys and of values are under way before anything waits for the other invocations.
+        // The first reads of keys and of values start before the first barrier.
         let key0 = key_vector(key_at + min(part, VECTORS - 1u));
         let key1 = key_vector(key_at + min(part + 4u, VECTORS - 1u));
         let key2 = key_vector(key_at + min(part + 8u, VECTORS - 1u));
@@ -229,7 +229,7 @@ fn store_sums(local: u32, first: u32, own_heads: u32, first_head: u32, first_sum
             for (var s = 0u; s < SHARES; s++) {
                 all += shares[at + s * VECTORS];
             }
-            sums[first_sum + planar_vector(first_head + head, i % VECTORS)] = all;
+            sums[first_sum + soa_vector(first_head + head, i % VECTORS)] = all;
         }
     }
 }

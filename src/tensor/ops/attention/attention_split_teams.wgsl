@@ -1,4 +1,4 @@
-// One workgroup, a team of LANES invocations, per head, split and token, without barriers where there are subgroups.
+// One workgroup, a team of LANES invocations, per head, split and token; with subgroups, without barriers.
 struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: f32, splits: u32, window: u32, softcap: f32 }
 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
@@ -9,7 +9,7 @@ struct Params { heads: u32, kv_heads: u32, head_dim: u32, capacity: u32, scale: 
 @group(0) @binding(5) var<storage, read_write> totals: array<vec2<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-#import "planar"
+#import "soa"
 #import "splits"
 #import "window"
 #import "placement"
@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first_sum = first_total * params.head_dim;
     if begin >= end {
         for (var d = local; d < params.head_dim; d += LANES) {
-            sums[first_sum + planar_index(head * params.head_dim + d, blocks)] = 0.0;
+            sums[first_sum + soa_index(head * params.head_dim + d, blocks)] = 0.0;
         }
         if local == 0u {
             totals[first_total + head] = vec2<f32>(0.0);
@@ -42,7 +42,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var i = 0u; i < DIMS_PER_LANE; i++) {
         let d = local + i * LANES;
         if d < params.head_dim {
-            sums[first_sum + planar_index(head * params.head_dim + d, blocks)] = attended.sums[i];
+            sums[first_sum + soa_index(head * params.head_dim + d, blocks)] = attended.sums[i];
         }
     }
     if local == 0u {

@@ -7,7 +7,7 @@ use crate::tensor::{DType, Desc, HostTensor, Rng, Shape};
 /// All of them.
 const CACHE_DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Q8_0];
 
-/// What is expected of caches, of which `cache` is the first: that of it, if a cache can have it.
+/// The dtype to expect of caches whose first is `cache`: its dtype if a cache can have that.
 pub(in crate::tensor::ops) fn cache_dtype(cache: Option<&Desc>) -> Option<DType> {
     match cache.map(|cache| cache.dtype) {
         Some(dtype) if CACHE_DTYPES.contains(&dtype) => Some(dtype),
@@ -23,7 +23,7 @@ pub(in crate::tensor::ops) fn cache_defines(cache: Option<&Desc>) -> Option<(&'s
     }
 }
 
-/// The columns of a cache for heads of such a length: in blocks, heads are filled up to whole ones.
+/// The columns of a cache for `kv_heads` heads of `head_dim`: in blocks, heads are padded to whole ones.
 pub fn cache_columns(dtype: DType, kv_heads: usize, head_dim: usize) -> usize {
     match dtype {
         DType::Q8_0 => kv_heads * head_dim.next_multiple_of(32),
@@ -31,7 +31,7 @@ pub fn cache_columns(dtype: DType, kv_heads: usize, head_dim: usize) -> usize {
     }
 }
 
-/// The numbers of a cache, rows of kv_heads · head_dim: without what fills up heads.
+/// The numbers of a cache, in rows of kv_heads · head_dim, without the padding of heads.
 pub(in crate::tensor::ops) fn cached(cache: &HostTensor, head_dim: usize) -> Result<Vec<f32>> {
     let values = cache.to_f32()?;
     let heads = values.chunks_exact(cache_columns(cache.dtype, 1, head_dim));
@@ -50,7 +50,7 @@ pub(in crate::tensor::ops) fn case_dtype(n: usize) -> DType {
     CACHE_DTYPES[n % CACHE_DTYPES.len()]
 }
 
-/// A cache of random numbers, with so many rows of heads.
+/// A cache of random numbers.
 pub(in crate::tensor::ops) fn random_cache(
     rng: &mut Rng,
     dtype: DType,
@@ -66,8 +66,8 @@ pub(in crate::tensor::ops) fn random_cache(
     cache
 }
 
-/// How far a cache that a kernel wrote may be from the reference's: a number that stands within an f32's error between two that the
-/// dtype has may become either, and so may a block's scale.
+/// The tolerance for a cache that a kernel wrote: a number halfway between two values of the dtype, within f32's error, may be
+/// rounded to either, and so may a block's scale.
 pub(in crate::tensor::ops) fn stored_tolerance(dtype: DType, f32: f64) -> f64 {
     match dtype {
         DType::F16 => 3e-4,

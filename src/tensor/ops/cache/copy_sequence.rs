@@ -1,20 +1,23 @@
-//! Copies the first positions of one sequence to another, within a cache of several: WebGPU has no copy within a buffer.
+//! Copies the first positions of one sequence to another in the same cache, since WebGPU has no copy within a buffer.
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Input: a cache [sequences, capacity, columns] of any dtype but a weight's (changed), each of whose sequences has whole words.
+/// Input: a cache [sequences, capacity, columns] (changed) of any dtype except weights, where each sequence has whole words.
 #[derive(Clone, Copy, Debug)]
 pub struct CopySequence {
+    /// The sequence that is copied.
     pub from: usize,
+    /// The sequence that is overwritten; not `from`.
     pub to: usize,
+    /// The number of positions to copy, up to the capacity.
     pub positions: usize,
 }
 
 impl CopySequence {
-    /// Words of a sequence, and those to be copied.
+    /// The words of a sequence, and the words to copy.
     fn words(&self, cache: Desc) -> Result<(usize, usize)> {
         let [sequences, capacity, columns] = *cache.shape.dims() else {
             bail!(ShapeMismatch, "copy_sequence: a cache {}, wanted [sequences, capacity, columns]", cache.shape)

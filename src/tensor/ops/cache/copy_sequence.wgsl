@@ -1,4 +1,4 @@
-// A word an invocation.
+// One word per invocation.
 struct Params { words: u32, source: u32, target_at: u32 }
 
 @group(0) @binding(0) var<storage, read_write> cache: array<u32>;

@@ -13,6 +13,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// [4] u32 (state[0] is the position of the first token). Tokens past the capacity are not written; the caller checks that there is
 /// room.
 pub struct KvAppend {
+    /// The dimensions of a head.
     pub head_dim: usize,
 }
 
@@ -53,7 +54,7 @@ impl Op for KvAppend {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, kv_dim) = inputs[0].shape.matrix()?;
         let (capacity, cache_dim) = inputs[2].shape.matrix()?;
-        // Where heads stand without a gap, a row is as good as one head.
+        // Without gaps between heads, a row can be treated as one head.
         let head_dim = if inputs[2].dtype == DType::Q8_0 { self.head_dim } else { kv_dim };
         let items = tokens * cache_dim / 2;
         Ok(Kernel {
@@ -76,7 +77,7 @@ impl Reference for KvAppend {
         for (new, cache) in [(0, 2), (1, 3)] {
             let new = inputs[new].to_f32()?;
             let mut values = cached(&inputs[cache], self.head_dim)?;
-            // What lies past the end of the cache is left out.
+            // Rows past the end of the cache are left out.
             for (value, new) in values.iter_mut().skip(start).zip(new) {
                 *value = new;
             }
@@ -105,7 +106,7 @@ pub fn cases() -> Vec<Case> {
                 vec![rng.tensor(&[tokens, kv_heads * head_dim]), rng.tensor(&[tokens, kv_heads * head_dim])];
             inputs.extend([(); 2].map(|()| random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim)));
             inputs.push(HostTensor::u32(&[4], &[position, 0, 0, 0]));
-            // WGSL leaves open to which of two neighbours a number is rounded.
+            // WGSL does not say to which of two neighbours a number is rounded.
             Case::new(KvAppend { head_dim }, inputs, stored_tolerance(dtype, 0.0))
         })
         .collect()

@@ -1,4 +1,4 @@
-// One invocation copies two neighbouring numbers of k and of v; of q8_0 two that stand side by side in the cache.
+// One invocation copies two neighbouring numbers of k and of v; in q8_0, two neighbours in the cache.
 struct Params { items: u32, kv_heads: u32, head_dim: u32, capacity: u32 }
 
 @group(0) @binding(0) var<storage, read> k: array<vec2<f32>>;

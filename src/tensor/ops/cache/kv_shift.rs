@@ -1,6 +1,6 @@
-//! Moves rows of a KV cache to earlier positions: what stays of a context that is full. Keys are turned back by as many positions as
-//! they move (rotary position embedding turns by the sum of angles; Su et al. 2021), as StreamingLLM (Xiao et al. 2023) and llama.cpp's
-//! context shift do.
+//! Moves rows of a KV cache to earlier positions when a context is full. Keys are rotated back by the number of positions that
+//! they move (rotary position embeddings add up; Su et al. 2021), as in StreamingLLM (Xiao et al. 2023) and llama.cpp's context
+//! shift.
 
 use super::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache, set_cached, stored_tolerance,
@@ -11,14 +11,18 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: a cache [capacity, `cache_columns` of the heads] (changed), and to turn heads the frequencies [n] of rope with
-/// 2n ≤ head_dim (the rest of a head is only moved). `rows` rows from `first_from` on come to stand from `first_to` on, where none of
-/// them stood before. What else stands in the cache is left alone.
+/// Inputs: a cache [capacity, `cache_columns` of the heads] (changed), and, to rotate heads, the frequencies [n] of rope with
+/// 2n ≤ head_dim (the rest of a head is only moved). `rows` rows are moved from `first_from` on to `first_to` on; the two ranges
+/// don't overlap. The rest of the cache stays as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct KvShift {
+    /// The dimensions of a head.
     pub head_dim: usize,
+    /// The first row that moves.
     pub first_from: usize,
+    /// Its new position, at least `rows` before the old one.
     pub first_to: usize,
+    /// The number of rows that move; at least one.
     pub rows: usize,
     /// With frequencies: pairs are neighbours (2i, 2i + 1), rather than (i, i + n).
     pub interleaved: bool,
@@ -131,7 +135,7 @@ pub fn cases() -> Vec<Case> {
                 inputs.push(HostTensor::f32(&[rotated / 2], &frequencies));
             }
             let op = KvShift { head_dim, first_from, first_to, rows, interleaved };
-            // What is only moved stays as it is.
+            // What is only moved keeps its bits.
             let tolerance = if rotated > 0 { stored_tolerance(dtype, 2e-6) } else { 0.0 };
             cases.push(Case::new(op, inputs, tolerance));
         }

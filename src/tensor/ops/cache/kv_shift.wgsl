@@ -1,4 +1,4 @@
-// A workgroup moves one head of one row to an earlier row, and turns it back by as many positions.
+// A workgroup moves one head of one row to an earlier row, and rotates it back by the same number of positions.
 struct Params { heads: u32, kv_heads: u32, first_from: u32, first_to: u32 }
 
 @group(0) @binding(0) var<storage, read_write> k_cache: array<CachePair>;
@@ -15,7 +15,7 @@ struct Params { heads: u32, kv_heads: u32, first_from: u32, first_to: u32 }
 var<workgroup> block_pairs: array<vec2<f32>, SLOTS>;
 #endif
 
-// The head as it stands.
+// The head before its rotation.
 var<workgroup> numbers: array<f32, HEAD_DIM>;
 
 fn load_pair(head: u32, i: u32) -> vec2<f32> {
@@ -29,7 +29,7 @@ fn load_pair(head: u32, i: u32) -> vec2<f32> {
 #endif
 }
 
-// A number of the head after its turn.
+// A number of the head after its rotation.
 fn turned(d: u32) -> f32 {
 #ifdef ROPE
     if d < 2u * ROPE_PAIRS {

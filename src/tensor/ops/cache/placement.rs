@@ -1,12 +1,12 @@
-//! Where the tokens of a pass stand: one after the other in one sequence, or each in a sequence of its own. `placement.wgsl`
-//! is the same for kernels.
+//! Where the tokens of a pass are: consecutive in one sequence, or each in a sequence of its own. `placement.wgsl` is the same
+//! for kernels.
 
 use crate::error::Result;
 use crate::gpu::Define;
 use crate::tensor::Desc;
 
-/// Follows from the shape of the state: [4] for one sequence, [tokens, 4] for as many sequences. Its words are the position of the
-/// first token, the step, whether the sequence has stopped, and its number in the cache.
+/// The shape of the state decides: [4] for one sequence, [tokens, 4] for a sequence per token. Its words are the position of the
+/// first token, the step, whether the sequence has stopped, and its index in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tensor::ops) enum Placement {
     Consecutive,
@@ -53,7 +53,7 @@ impl Placement {
         }
     }
 
-    /// Positions that a token looks at.
+    /// The positions that a token attends to.
     pub fn length(self, state: &[u32], token: usize, capacity: usize) -> usize {
         if self.has_stopped(state, token) { 0 } else { (self.position(state, token) + 1).min(capacity) }
     }

@@ -1,19 +1,23 @@
-//! Which of the projections to queries, keys and values a matrix holds. Mostly all three; in files of mixed types those that are of
-//! one type.
+//! Which of the projections to queries, keys and values a matrix holds. Mostly all three; in files of mixed types, those that
+//! share a type.
 
 use super::cache_dtype::{cache_defines, cache_dtype};
 use crate::gpu::Define;
 use crate::tensor::{DType, Desc};
 
-/// Projections that stand side by side, in this order. There is at least one.
+/// Neighbouring projections, in this order. There is at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QkvParts {
+    /// Queries.
     pub q: bool,
+    /// Keys.
     pub k: bool,
+    /// Values.
     pub v: bool,
 }
 
 impl QkvParts {
+    /// All three projections.
     pub const ALL: QkvParts = QkvParts { q: true, k: true, v: true };
 
     /// Every run of projections.
@@ -26,13 +30,13 @@ impl QkvParts {
         QkvParts { q: false, k: false, v: true },
     ];
 
-    /// Of queries, keys and values, `count` from the one of number `first` on.
+    /// `count` of queries, keys and values, from index `first` on.
     pub fn of(first: usize, count: usize) -> Self {
         let holds = |part: usize| (first..first + count).contains(&part);
         Self { q: holds(0), k: holds(1), v: holds(2) }
     }
 
-    /// Where they stand among the elements of all three.
+    /// Their range among the elements of all three.
     pub fn range(self, q_dim: usize, kv_dim: usize) -> std::ops::Range<usize> {
         let first = if self.q {
             0
@@ -49,7 +53,7 @@ impl QkvParts {
         Self::RUNS.contains(&self)
     }
 
-    /// How many of the caches of keys and of values they are written to: inputs of an op, keys first.
+    /// The number of caches that they are written to: inputs of an op, keys first.
     pub(in crate::tensor::ops) fn caches(self) -> usize {
         usize::from(self.k) + usize::from(self.v)
     }
@@ -60,7 +64,7 @@ impl QkvParts {
         &INPUTS[first..first + self.caches()]
     }
 
-    /// Where a kernel finds the caches and the queries, when they begin at a binding. `between` more stand before the queries.
+    /// Defines for the bindings of the caches, from `first` on, and of the queries, `between` bindings after the caches.
     pub(in crate::tensor::ops) fn defines(self, first: u32, between: u32) -> Vec<(&'static str, Define)> {
         let caches = self.caches() as u32;
         let parts = [
@@ -72,7 +76,7 @@ impl QkvParts {
         parts.flat_map(|(_, flag, name, binding)| [(flag, Define::Flag), (name, Define::U32(binding))]).collect()
     }
 
-    /// What an op gives besides changing the caches: the queries, if they are among the parts.
+    /// The outputs of an op that also changes the caches: the queries, if they are among the parts.
     pub(in crate::tensor::ops) fn outputs(self, tokens: usize, q_dim: usize) -> Vec<Desc> {
         if self.q { vec![Desc::f32(&[tokens, q_dim])] } else { vec![] }
     }
@@ -88,8 +92,8 @@ impl QkvParts {
     }
 }
 
-/// Turns heads of queries or keys to the order in which the fused ops keep them: the two numbers that rope turns together stand
-/// side by side, so that one invocation stores both at once. Scores don't depend on it.
+/// Reorders heads of queries or keys as the fused ops keep them: the two numbers of a rope pair are neighbours, so that one
+/// invocation stores both at once. Scores don't depend on the order.
 pub(in crate::tensor::ops) fn to_pair_order<T: Copy>(
     values: &mut [T],
     head_dim: usize,

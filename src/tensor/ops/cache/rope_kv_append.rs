@@ -1,5 +1,5 @@
-//! What stands between the product that gives queries, keys and values and the attention, in one pass over the tokens: the
-//! bias, the rotary position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
+//! The steps between the product for queries, keys and values and the attention, in one pass over the tokens: the bias, the rotary
+//! position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
 
 use super::cache_dtype::{cache_columns, case_dtype, random_cache, stored_tolerance};
 use super::placement::Placement;
@@ -14,20 +14,25 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// Inputs: qkv [tokens, (heads + 2 · kv_heads) · head_dim] (a token's q, then k, then v, as far as they are among the parts),
 /// frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone), state [4] u32 (state[0] is the position of the first
 /// token), of the parts k_cache and v_cache [capacity, kv_heads · head_dim] (changed), and, if there is one, a bias for the columns
-/// of all three parts. Output: q [tokens, heads · head_dim], if it is among the parts. Tokens past the capacity are not written; the
-/// caller checks that there is room. Nor are those of a sequence that has stopped. With a state [tokens, 4] each token is of a
+/// of all three parts. Output: q [tokens, heads · head_dim], if it is among the parts. Tokens past the capacity (the caller checks
+/// that there is room) and tokens of a sequence that has stopped are not written. With a state [tokens, 4] each token is of a
 /// sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim] (`placement.rs`). In each head of q and k the
-/// numbers that rope turns together stand side by side.
+/// two numbers of a rope pair are neighbours.
 #[derive(Clone, Copy, Debug)]
 pub struct RopeKvAppend {
+    /// The projections that the matrix holds.
     pub parts: QkvParts,
+    /// Query heads.
     pub heads: usize,
+    /// Key-value heads.
     pub kv_heads: usize,
+    /// The dimensions of a head.
     pub head_dim: usize,
     /// Pairs are neighbours (2i, 2i + 1) rather than (i, i + n).
     pub interleaved: bool,
-    /// What sine and cosine are multiplied with.
+    /// The factor of sine and cosine.
     pub scale: f32,
+    /// Whether there is a bias.
     pub bias: bool,
 }
 
@@ -35,7 +40,7 @@ pub struct RopeKvAppend {
 const CACHES: usize = 3;
 
 impl RopeKvAppend {
-    /// Of a token's q, k and v, the numbers that are in the input.
+    /// The range of a token's q, k and v that is in the input.
     fn range(&self) -> std::ops::Range<usize> {
         self.parts.range(self.heads * self.head_dim, self.kv_heads * self.head_dim)
     }
@@ -161,7 +166,7 @@ impl Reference for RopeKvAppend {
         };
         let (q, k, v) = (turned(part(0, q_dim))?, turned(part(q_dim, kv_dim))?, part(q_dim + kv_dim, kv_dim));
         if caches > 0 && inputs[2].to_u32()?[2] == 0 {
-            // With one cache, the other part goes to a copy that is dropped.
+            // With one cache, the other part is written to a copy that is dropped.
             let (k_at, v_at) = (CACHES, CACHES + caches - 1);
             let mut operands = [k, v, inputs[k_at].clone(), inputs[v_at].clone(), inputs[2].clone()];
             KvAppend { head_dim: self.head_dim }.reference(&mut operands)?;

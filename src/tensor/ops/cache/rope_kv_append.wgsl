@@ -1,4 +1,4 @@
-// One invocation takes two numbers of a head of q, k or v: a pair that rope turns, or two neighbours that it leaves alone.
+// One invocation takes two numbers of a head of q, k or v: a pair that rope rotates, or two neighbours that it does not.
 #import "cos_sin"
 #import "kv_cache"
 #ifdef CACHE_Q8_0
@@ -9,11 +9,11 @@ var<workgroup> block_pairs: array<vec2<f32>, 64>;
 
 struct Params {
     items: u32, heads: u32, kv_heads: u32, head_dim: u32,
-    // Pairs of a head that are turned.
+    // Pairs of a head that are rotated.
     pairs: u32, capacity: u32,
-    // Of a token's queries, keys and values, the first number that is in the input; and how many are.
+    // The first of a token's queries, keys and values that is in the input, and the number of them.
     first: u32, columns: u32,
-    // What sine and cosine are multiplied with.
+    // The factor of sine and cosine.
     scale: f32,
 }
 
@@ -74,7 +74,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #endif
 }
 
-// What invocation `i` of a head has to store.
+// What invocation `i` of a head stores.
 fn turned_pair(token: u32, head: u32, i: u32) -> vec2<f32> {
     let is_turned = head < params.heads + params.kv_heads && i < params.pairs;
 
@@ -126,7 +126,7 @@ fn store_quantized(token: u32, head: u32, i: u32, values: vec2<f32>, local: u32)
     }
 }
 #else
-// The two numbers stand side by side, whichever of the head they are.
+// The two numbers are neighbours in memory, wherever they are in the head.
 fn store(token: u32, head: u32, i: u32, values: vec2<f32>) {
     let half = params.head_dim / 2u;
 #ifdef QUERIES

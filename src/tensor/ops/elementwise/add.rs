@@ -21,7 +21,7 @@ impl Op for Add {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("add", inputs, &[Some(DType::F32), Some(DType::F32)])?;
         if inputs[0].shape != inputs[1].shape {
-            bail!(ShapeMismatch, "add: {} and {} are not of one shape", inputs[0].shape, inputs[1].shape);
+            bail!(ShapeMismatch, "add: {} and {} differ in shape", inputs[0].shape, inputs[1].shape);
         }
         Ok(vec![])
     }

@@ -6,19 +6,25 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Which function.
+/// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryKind {
+    /// x + y.
     Add,
+    /// x − y.
     Sub,
+    /// x · y.
     Mul,
-    /// Not defined by WGSL where y is zero or |y| is outside of 2^-126 to 2^126.
+    /// x / y; not defined by WGSL if y is zero or |y| is outside of 2^-126 to 2^126.
     Div,
+    /// The larger; not defined by WGSL if one is NaN.
     Max,
+    /// The smaller; not defined by WGSL if one is NaN.
     Min,
 }
 
 impl BinaryKind {
+    /// Every function.
     pub const ALL: [Self; 6] = [Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Max, Self::Min];
 
     fn define(self) -> &'static str {
@@ -46,6 +52,7 @@ impl BinaryKind {
 
 /// Inputs: x, y, of one shape. Output: the same shape.
 pub struct Binary {
+    /// The function.
     pub kind: BinaryKind,
 }
 
@@ -57,7 +64,7 @@ impl Op for Binary {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("binary", inputs, &[Some(DType::F32), Some(DType::F32)])?;
         if inputs[0].shape != inputs[1].shape {
-            bail!(ShapeMismatch, "binary: {} and {} are not of one shape", inputs[0].shape, inputs[1].shape);
+            bail!(ShapeMismatch, "binary: {} and {} differ in shape", inputs[0].shape, inputs[1].shape);
         }
         Ok(vec![inputs[0]])
     }
@@ -92,7 +99,7 @@ pub fn cases() -> Vec<Case> {
             let x = rng.tensor(dims);
             let mut y = rng.tensor(dims);
             if kind == BinaryKind::Div {
-                // A divisor near zero would stand for the whole norm, and hide all others.
+                // A divisor near zero would dominate the norm and hide all others.
                 let away: Vec<f32> = y.to_f32().unwrap_or_default().iter().map(|y| y + 0.25f32.copysign(*y)).collect();
                 y.set_f32(&away);
             }

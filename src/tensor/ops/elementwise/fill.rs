@@ -8,7 +8,9 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Shape};
 
 /// No inputs. Output: `shape`.
 pub struct Fill {
+    /// The shape of the output.
     pub shape: Shape,
+    /// Every element of it.
     pub value: f32,
 }
 

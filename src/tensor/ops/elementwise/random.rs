@@ -9,7 +9,9 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Shape};
 
 /// No inputs. Output: `shape`, multiples of 2^-24.
 pub struct Random {
+    /// The shape of the output.
     pub shape: Shape,
+    /// Equal seeds give equal numbers.
     pub seed: u64,
 }
 
@@ -47,7 +49,7 @@ impl Reference for Random {
 /// The module `pcg3d`.
 pub const PCG3D: &str = include_str!("../../wgsl/pcg3d.wgsl");
 
-/// What it computes.
+/// The function of that module.
 pub fn pcg3d(key: [u32; 3]) -> [u32; 3] {
     let [mut x, mut y, mut z] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
     for round in 0..2 {
@@ -76,7 +78,7 @@ mod tests {
         random.reference(&mut []).unwrap()[0].to_f32().unwrap()
     }
 
-    /// Counts in 100 bins of [0, 1), of the numbers and of how far they are from the one before (modulo 1).
+    /// Counts in 100 bins of [0, 1), of the numbers and of their differences to the one before (modulo 1).
     #[test]
     fn numbers_are_uniform_and_neighbours_independent() {
         let n = 100_000;
@@ -91,7 +93,7 @@ mod tests {
                 }
                 let expected = sample.len() as f64 / 100.0;
                 let chi_squared: f64 = bins.iter().map(|count| (*count as f64 - expected).powi(2) / expected).sum();
-                // 99 degrees of freedom: 60 to 149 holds all but one in a thousand.
+                // 99 degrees of freedom: 60 to 149 holds 999 of a thousand.
                 assert!((55.0..160.0).contains(&chi_squared), "seed {seed}: {chi_squared}");
             }
         }

@@ -8,6 +8,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x. Output: the same shape.
 pub struct Scale {
+    /// Every element is multiplied by it.
     pub factor: f32,
 }
 

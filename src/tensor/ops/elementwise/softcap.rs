@@ -8,6 +8,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x (changed), of any shape.
 pub struct Softcap {
+    /// The bound of the outputs; above 0.
     pub cap: f32,
 }
 

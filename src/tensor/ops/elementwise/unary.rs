@@ -7,23 +7,28 @@ use crate::tensor::op::expect;
 use crate::tensor::ops::Activation;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Which function.
+/// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnaryKind {
+    /// |x|.
     Abs,
-    /// e^x; infinite where f32 overflows, x > 88.72.
+    /// e^x; infinite if f32 overflows, x > 88.72.
     Exp,
     /// By the tanh approximation, which differs from x · Φ(x) by up to 5e-4 (Hendrycks, Gimpel 2016): WGSL has no erf.
     Gelu,
     /// x · Φ(x), with the error function in Chebyshev form (Numerical Recipes, `erfcc`), to 2e-7.
     GeluErf,
+    /// −x.
     Neg,
+    /// max(x, 0); NaN stays NaN.
     Relu,
+    /// 1 / (1 + e^−x).
     Sigmoid,
     /// Not defined by WGSL for negative numbers.
     Sqrt,
     /// x · sigmoid(x), also called SiLU (Ramachandran et al. 2017).
     Swish,
+    /// The hyperbolic tangent.
     Tanh,
 }
 
@@ -38,6 +43,7 @@ impl From<Activation> for UnaryKind {
 }
 
 impl UnaryKind {
+    /// Every function.
     pub const ALL: [Self; 10] = [
         Self::Abs,
         Self::Exp,
@@ -88,6 +94,7 @@ impl UnaryKind {
 
 /// Input: x. Output: the same shape.
 pub struct Unary {
+    /// The function.
     pub kind: UnaryKind,
 }
 
@@ -143,7 +150,7 @@ pub fn cases() -> Vec<Case> {
         // Small numbers of their own: among large ones their relative error would not show.
         case(&[97], 1e-3);
         case(&[97], 0.6);
-        // Far out, one sign at a time, where a careless exp overflows and the built-in tanh may give NaN.
+        // Far out, one sign at a time, where a simple exp overflows and the built-in tanh may give NaN.
         let far = [20.0f32, 45.0, 88.0, 1e3, 1e10, 1e30];
         let positive = if kind == UnaryKind::Exp { &far[..3] } else { &far[..] };
         let tolerance = if kind == UnaryKind::Exp { 2e-5 } else { 2e-6 };

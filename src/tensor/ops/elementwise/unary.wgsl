@@ -4,7 +4,7 @@ struct Params { elements: u32, infinity: u32 }
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-// The exponential is of a number below zero: what WGSL gives above 88 is left open.
+// The exponential of a negative number: above 88 WGSL's result is unspecified.
 fn sigmoid(x: f32) -> f32 {
     let e = exp(-abs(x));
     return select(e, 1.0, x >= 0.0) / (1.0 + e);
@@ -27,7 +27,7 @@ fn apply(x: f32) -> f32 {
     return x * sigmoid(1.5957691216 * y * (1.0 + 0.044715 * y * y));
 #endif
 #ifdef KIND_GELU_ERF
-    // x Φ(x) with Φ(x) = ½ erfc(-x / √2). The polynomial gives erfc of what is positive, so Φ of what is negative.
+    // x Φ(x) with Φ(x) = ½ erfc(-x / √2). The polynomial gives erfc of positive numbers, so Φ of negative ones.
     let z = min(abs(x) * 0.70710678, 10.0);
     let t = 1.0 / (1.0 + 0.5 * z);
     let high = (((0.17087277 * t - 0.82215223) * t + 1.48851587) * t - 1.13520398) * t + 0.27886807;

@@ -5,20 +5,20 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::cache::placement::Placement;
-use crate::tensor::planar::to_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::soa::to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] (changed), positions [rows here, columns], state [4] u32 (state[0] is the position of the first
-/// token) or [tokens, 4], one for each token's sequence. Past the last position that is added; the caller checks that there is room.
+/// token) or [tokens, 4], one for each token's sequence. Past the end, the last position is added; the caller checks that there is room.
 pub struct AddPositions {
-    /// The position of the tensor's first row, where the matrix lies in several parts. Only tokens whose position is in this part
-    /// are changed.
+    /// The position of the tensor's first row, if the matrix has several parts. Only tokens whose position is in this part are
+    /// changed.
     pub first_row: usize,
-    /// Of the whole matrix.
+    /// Rows of the whole matrix.
     pub rows: usize,
-    /// x stands in planes, each row (`tensor/planar.rs`).
-    pub planar: bool,
+    /// x is in SoA, each row (`tensor/soa.rs`).
+    pub soa: bool,
 }
 
 impl Op for AddPositions {
@@ -36,7 +36,7 @@ impl Op for AddPositions {
         let (rows_here, position_columns) = inputs[1].shape.matrix()?;
         let fits = position_columns == columns
             && self.first_row + rows_here <= self.rows
-            && (!self.planar || columns.is_multiple_of(BLOCK));
+            && (!self.soa || columns.is_multiple_of(BLOCK));
         if !fits {
             bail!(
                 ShapeMismatch,
@@ -57,13 +57,13 @@ impl Op for AddPositions {
         let blocks = columns.div_ceil(BLOCK);
         let mut defines = Placement::of("add_positions", inputs[2], tokens)?.defines();
         defines.extend((!columns.is_multiple_of(BLOCK)).then_some(("RAGGED", Define::Flag)));
-        defines.extend(self.planar.then_some(("PLANAR", Define::Flag)));
+        defines.extend(self.soa.then_some(("SOA", Define::Flag)));
         let numbers = [tokens, columns, blocks, self.rows, self.first_row, rows_here];
         Ok(Kernel {
             template: include_str!("add_positions.wgsl"),
             modules: &[],
             defines,
-            // The last is the capacity, which `placement.wgsl` wants and nothing here asks for.
+            // The last is the capacity, which `placement.wgsl` needs and this kernel does not use.
             params: numbers.map(|number| number as u32).into_iter().chain([u32::MAX]).collect(),
             grid: grid_2d((tokens * blocks).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
@@ -82,7 +82,7 @@ impl Reference for AddPositions {
             let position = placement.position(&state, token).min(self.rows - 1);
             let Some(here) = position.checked_sub(self.first_row).filter(|here| *here < rows_here) else { continue };
             let added = &positions[here * columns..][..columns];
-            let added = if self.planar { to_planar(added) } else { added.to_vec() };
+            let added = if self.soa { to_soa(added) } else { added.to_vec() };
             row.iter_mut().zip(added).for_each(|(x, p)| *x += p);
         }
         inputs[0].set_f32(&x);
@@ -96,7 +96,7 @@ pub fn cases() -> Vec<Case> {
     for format in FORMATS {
         let ragged: &[usize] = if format.block_size == 1 { &[1, 37, 100] } else { &[] };
         for columns in [32, 96, 1024].iter().chain(ragged).filter(|columns| columns.is_multiple_of(format.block_size)) {
-            let planar = columns.is_multiple_of(BLOCK) && cases.len() % 2 == 1;
+            let soa = columns.is_multiple_of(BLOCK) && cases.len() % 2 == 1;
             let state = match cases.len() % 3 {
                 2 => HostTensor::u32(&[13, 4], &(0..52).map(|word| word * 7 % 90).collect::<Vec<_>>()),
                 _ => HostTensor::u32(&[4], &[61, 0, 0, 0]),
@@ -104,7 +104,7 @@ pub fn cases() -> Vec<Case> {
             // A part in the middle, or all.
             let (first_row, rows) = if cases.len() % 5 == 3 { (64, 200) } else { (0, 73) };
             let inputs = vec![rng.tensor(&[13, *columns]), rng.weight(format, 73, *columns), state];
-            cases.push(Case::new(AddPositions { first_row, rows, planar }, inputs, 1e-6));
+            cases.push(Case::new(AddPositions { first_row, rows, soa }, inputs, 1e-6));
         }
     }
     cases

@@ -3,7 +3,7 @@
 
 struct Params {
     tokens: u32, columns: u32, blocks: u32,
-    // Of the whole matrix, and of the part that is here.
+    // Rows of the whole matrix, and of this part.
     rows: u32, first_row: u32, rows_here: u32,
     capacity: u32,
 }
@@ -15,7 +15,7 @@ struct Params {
 #import "placement"
 
 fn add(row: u32, column: u32, value: vec4<f32>) {
-#ifdef PLANAR
+#ifdef SOA
     let at = row * params.columns + (column % 32u / 4u * params.blocks + column / 32u) * 4u;
 #else
     let at = row * params.columns + column;
@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let row = i / params.blocks;
     let block = i % params.blocks;
-    // A position before the part wraps round and is far beyond it.
+    // A position before the part wraps around to one far beyond it.
     let here = min(position_of(row), params.rows - 1u) - params.first_row;
     if here >= params.rows_here {
         return;

@@ -5,15 +5,15 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::products::mat_vec::LARGE_VOCABULARY;
-use crate::tensor::planar::to_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::soa::to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: tokens [tokens] u32, weight [vocabulary, columns]. Output: [tokens, columns]. Tokens are below the vocabulary's
 /// size; the caller checks that.
 pub struct Embedding {
-    /// The output, of one token and columns of a multiple of 32, is in planes (`tensor/planar.rs`).
-    pub planar: bool,
+    /// The output, of one token and columns of a multiple of 32, is in SoA (`tensor/soa.rs`).
+    pub soa: bool,
 }
 
 impl Op for Embedding {
@@ -24,10 +24,10 @@ impl Op for Embedding {
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("embedding", inputs, &[Some(DType::U32), None])?;
         let (_, columns) = inputs[1].shape.matrix()?;
-        if self.planar && (inputs[0].shape.elements() != 1 || !columns.is_multiple_of(BLOCK)) {
+        if self.soa && (inputs[0].shape.elements() != 1 || !columns.is_multiple_of(BLOCK)) {
             bail!(
                 ShapeMismatch,
-                "embedding: tokens {}, weight {}; in planes wanted one token and columns of a multiple of 32",
+                "embedding: tokens {}, weight {}; SoA needs one token and columns of a multiple of 32",
                 inputs[0].shape,
                 inputs[1].shape
             );
@@ -43,8 +43,8 @@ impl Op for Embedding {
         if columns % BLOCK != 0 {
             defines.push(("RAGGED", Define::Flag));
         }
-        if self.planar {
-            defines.push(("PLANAR", Define::Flag));
+        if self.soa {
+            defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
             template: include_str!("embedding.wgsl"),
@@ -66,7 +66,7 @@ impl Reference for Embedding {
             .flat_map(|token| &weight[*token as usize * columns..(*token as usize + 1) * columns])
             .copied()
             .collect();
-        let rows = if self.planar { to_planar(&rows) } else { rows };
+        let rows = if self.soa { to_soa(&rows) } else { rows };
         Ok(vec![HostTensor::f32(&[tokens.len(), columns], &rows)])
     }
 }
@@ -83,14 +83,14 @@ pub fn cases() -> Vec<Case> {
             let weight = rng.weight(format, vocabulary, *columns);
             if columns.is_multiple_of(BLOCK) {
                 let inputs = vec![HostTensor::u32(&[1], &tokens[7..8]), weight.clone()];
-                cases.push(Case::new(Embedding { planar: true }, inputs, 0.0));
+                cases.push(Case::new(Embedding { soa: true }, inputs, 0.0));
             }
             let inputs = vec![HostTensor::u32(&[13], &tokens), weight];
-            cases.push(Case::new(Embedding { planar: false }, inputs, 0.0));
+            cases.push(Case::new(Embedding { soa: false }, inputs, 0.0));
         }
     }
     let weight = rng.weight(FORMATS[0], LARGE_VOCABULARY, 32);
     let tokens = HostTensor::u32(&[3], &[0, LARGE_VOCABULARY as u32 - 1, 131_071]);
-    cases.push(Case::new(Embedding { planar: false }, vec![tokens, weight], 0.0));
+    cases.push(Case::new(Embedding { soa: false }, vec![tokens, weight], 0.0));
     cases
 }

@@ -24,7 +24,7 @@ fn store(row: u32, column: u32, value: vec4<f32>) {
 @group(0) @binding(1) var<storage, read_write> out: array<vec4<f32>>;
 
 fn store(row: u32, column: u32, value: vec4<f32>) {
-#ifdef PLANAR
+#ifdef SOA
     out[column % 32u / 4u * params.blocks + column / 32u] = value;
 #else
     out[(row * params.columns + column) / 4u] = value;
@@ -41,7 +41,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = i / params.blocks;
     let block = i % params.blocks;
 #ifdef PART
-    // A token before the first row wraps round and is far beyond the last one.
+    // A token before the first row wraps around to one far beyond the last.
     let token = tokens[row] - params.first_row;
     if token >= params.rows {
         return;

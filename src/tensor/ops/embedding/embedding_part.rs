@@ -1,20 +1,20 @@
-//! Looks up rows of an embedding matrix that lies in several parts, because one binding does not hold it: of one part, the rows of those
-//! tokens that stand in it.
+//! Looks up rows of an embedding matrix that has several parts, because it exceeds one binding. From one part, it reads the rows of the
+//! tokens that are in it.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::planar::to_planar;
 use crate::tensor::quant::{BLOCK, Format};
+use crate::tensor::soa::to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: tokens [tokens] u32, weight [rows, columns], x [tokens, columns] (changed).
 pub struct EmbeddingPart {
     /// The token of the part's first row.
     pub first_row: usize,
-    /// As of `Embedding`.
-    pub planar: bool,
+    /// As in `Embedding`.
+    pub soa: bool,
 }
 
 impl Op for EmbeddingPart {
@@ -30,11 +30,11 @@ impl Op for EmbeddingPart {
         expect("embedding_part", inputs, &[Some(DType::U32), None, Some(DType::F32)])?;
         let (_, columns) = inputs[1].shape.matrix()?;
         let tokens = inputs[0].shape.elements();
-        let is_planar = tokens == 1 && columns.is_multiple_of(BLOCK);
-        if inputs[2].shape.dims() != [tokens, columns] || (self.planar && !is_planar) {
+        let can_be_soa = tokens == 1 && columns.is_multiple_of(BLOCK);
+        if inputs[2].shape.dims() != [tokens, columns] || (self.soa && !can_be_soa) {
             bail!(
                 ShapeMismatch,
-                "embedding_part: {tokens} tokens, weight {}, x {}; wanted x [{tokens}, {columns}], and in planes one token",
+                "embedding_part: {tokens} tokens, weight {}, x {}; wanted x [{tokens}, {columns}], and in SoA one token",
                 inputs[1].shape,
                 inputs[2].shape
             );
@@ -50,8 +50,8 @@ impl Op for EmbeddingPart {
         if columns % BLOCK != 0 {
             defines.push(("RAGGED", Define::Flag));
         }
-        if self.planar {
-            defines.push(("PLANAR", Define::Flag));
+        if self.soa {
+            defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
             template: include_str!("embedding.wgsl"),
@@ -71,7 +71,7 @@ impl Reference for EmbeddingPart {
         for (token, x) in tokens.iter().zip(x.chunks_exact_mut(columns)) {
             let Some(row) = (*token as usize).checked_sub(self.first_row).filter(|row| *row < rows) else { continue };
             let row = &weight[row * columns..(row + 1) * columns];
-            if self.planar { x.copy_from_slice(&to_planar(row)) } else { x.copy_from_slice(row) }
+            if self.soa { x.copy_from_slice(&to_soa(row)) } else { x.copy_from_slice(row) }
         }
         inputs[2] = HostTensor::f32(&[tokens.len(), columns], &x);
         Ok(vec![])
@@ -85,12 +85,12 @@ pub fn cases() -> Vec<Case> {
         let Some(format) = Format::by_name(format) else { continue };
         let tokens = HostTensor::u32(&[6], &[99, 100, 163, 164, 0, 120]);
         let inputs = vec![tokens, rng.weight(format, 64, columns), rng.tensor(&[6, columns])];
-        cases.push(Case::new(EmbeddingPart { first_row: 100, planar: false }, inputs, 0.0));
+        cases.push(Case::new(EmbeddingPart { first_row: 100, soa: false }, inputs, 0.0));
         for token in [110, 5] {
             if columns.is_multiple_of(BLOCK) {
                 let inputs =
                     vec![HostTensor::u32(&[1], &[token]), rng.weight(format, 64, columns), rng.tensor(&[1, columns])];
-                cases.push(Case::new(EmbeddingPart { first_row: 100, planar: true }, inputs, 0.0));
+                cases.push(Case::new(EmbeddingPart { first_row: 100, soa: true }, inputs, 0.0));
             }
         }
     }

@@ -1,20 +1,21 @@
-//! The weighted sum of what each token's experts gave, added to the residual stream or by itself.
+//! The weighted sum of the outputs of each token's experts, added to the residual stream or by itself.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
+use crate::tensor::soa::rows_to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: y [tokens · used, columns], weights [tokens, used], and with `adds` x [tokens, columns] (changed: x += sum). Output
 /// without: [tokens, columns].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CombineExperts {
+    /// Whether the sum is added to x.
     pub adds: bool,
-    /// x, or the output, stands in planes (`tensor/planar.rs`), each row.
-    pub planar: bool,
+    /// x, or the output, is in SoA (`tensor/soa.rs`), each row.
+    pub soa: bool,
 }
 
 impl Op for CombineExperts {
@@ -33,7 +34,7 @@ impl Op for CombineExperts {
         let (tokens, used) = inputs[1].shape.matrix()?;
         let fits = items == tokens * used
             && inputs.get(2).is_none_or(|x| x.shape.dims() == [tokens, columns])
-            && (!self.planar || columns.is_multiple_of(BLOCK));
+            && (!self.soa || columns.is_multiple_of(BLOCK));
         if !fits {
             bail!(
                 ShapeMismatch,
@@ -54,8 +55,8 @@ impl Op for CombineExperts {
         if self.adds {
             defines.push(("ADDS", Define::Flag));
         }
-        if self.planar {
-            defines.push(("PLANAR", Define::Flag));
+        if self.soa {
+            defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
             template: include_str!("combine_experts.wgsl"),
@@ -81,8 +82,8 @@ impl Reference for CombineExperts {
             }
         }
         let mut sums = HostTensor::f32(&[tokens, columns], &sums);
-        if self.planar {
-            sums = rows_to_planar(&sums)?;
+        if self.soa {
+            sums = rows_to_soa(&sums)?;
         }
         if !self.adds {
             return Ok(vec![sums]);
@@ -97,13 +98,13 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(77);
     let mut cases = Vec::new();
     for (tokens, used, columns) in [(1, 1, 1), (3, 2, 37), (1, 8, 2048), (67, 4, 96)] {
-        for (adds, planar) in [(false, false), (true, false), (false, true), (true, true)] {
-            if planar && columns % BLOCK != 0 {
+        for (adds, soa) in [(false, false), (true, false), (false, true), (true, true)] {
+            if soa && columns % BLOCK != 0 {
                 continue;
             }
             let mut inputs = vec![rng.tensor(&[tokens * used, columns]), rng.tensor(&[tokens, used])];
             inputs.extend(adds.then(|| rng.tensor(&[tokens, columns])));
-            cases.push(Case::new(CombineExperts { adds, planar }, inputs, 1e-5));
+            cases.push(Case::new(CombineExperts { adds, soa }, inputs, 1e-5));
         }
     }
     cases

@@ -17,7 +17,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var item = first; item < first + params.used; item++) {
         sum += weights[item] * y[item * params.columns + column];
     }
-#ifdef PLANAR
+#ifdef SOA
     let blocks = params.columns / 32u;
     let at = i - column + (column % 32u / 4u * blocks + column / 32u) * 4u + column % 4u;
 #else

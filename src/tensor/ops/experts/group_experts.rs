@@ -6,11 +6,12 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Input: ids [tokens, used] u32, the experts of each token. Outputs: order [tokens · used] u32, the numbers of the pairs, those of an
-/// expert together and in their order; tiles [n, 4] u32, runs of at most `TILE` of them: expert, first place in the order, count, 0.
-/// n is as many as there can be; the last ones may be of no pairs.
+/// Input: ids [tokens, used] u32, the experts of each token. Outputs: order [tokens · used] u32, the numbers of the pairs, sorted by
+/// expert (stable); tiles [n, 4] u32, runs of at most `TILE` of them: expert, first place in the order, count, 0. n is the largest
+/// possible number of tiles; the last ones may have no pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupExperts {
+    /// The number of experts; ids are below it.
     pub experts: usize,
 }
 
@@ -67,9 +68,9 @@ impl Reference for GroupExperts {
     }
 }
 
-/// Experts of tokens as routers choose them, and as they don't: [tokens, used].
+/// Experts of tokens, realistic and unrealistic: [tokens, used].
 pub(super) fn random_ids(rng: &mut Rng, tokens: usize, used: usize, experts: usize) -> HostTensor {
-    // A token has an expert once. Every third set goes to few experts.
+    // A token never has an expert twice. Every third set uses few experts.
     let among = if rng.below(3) == 0 { used.max(experts / 4) } else { experts };
     let ids: Vec<u32> = (0..tokens)
         .flat_map(|_| {
@@ -90,7 +91,7 @@ pub fn cases() -> Vec<Case> {
                 Case::new(GroupExperts { experts }, vec![random_ids(&mut rng, tokens, used, experts)], 0.0)
             })
             .collect();
-    // All go to one: the first or the last, in whole tiles and a little more.
+    // All use one: the first or the last, in whole tiles and a few more.
     for (tokens, expert) in [(64, 0), (65, 6), (31, 6)] {
         let ids = HostTensor::u32(&[tokens, 1], &vec![expert; tokens]);
         cases.push(Case::new(GroupExperts { experts: 7 }, vec![ids], 0.0));

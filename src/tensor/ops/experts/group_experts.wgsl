@@ -1,5 +1,5 @@
-// One workgroup counts the pairs of each expert; then an invocation takes an expert and walks over all pairs, so that those of an
-// expert keep their order.
+// One workgroup counts the pairs of each expert; then each invocation takes an expert and reads all pairs, so that those of an expert
+// keep their order.
 struct Params { pairs: u32, tiles: u32 }
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;
@@ -9,7 +9,7 @@ struct Params { pairs: u32, tiles: u32 }
 
 var<workgroup> counts: array<atomic<u32>, EXPERTS>;
 
-// Logits that are no numbers leave no id.
+// NaN logits give no id.
 fn expert_of(pair: u32) -> u32 {
     return min(ids[pair], EXPERTS - 1u);
 }

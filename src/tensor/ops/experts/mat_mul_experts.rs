@@ -1,5 +1,5 @@
-//! Products of many tokens with the matrices of their experts, grouped by expert (`group_experts`): what a workgroup reads of an
-//! expert's matrix serves a tile of the expert's tokens.
+//! Products of many tokens with the matrices of their experts, grouped by expert (`group_experts`): one read of an expert's matrix
+//! serves a tile of the expert's tokens.
 
 use super::group_experts::{GroupExperts, TILE, random_ids};
 use crate::error::Result;
@@ -10,17 +10,17 @@ use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [tokens, columns] or [tokens · used, columns], order [tokens · used] u32 and tiles [n, 4] u32 of `group_experts`, weight
-/// [experts · rows, columns]. Output: [tokens · used, rows], for each token and each of its experts the product with the expert's
-/// matrix of the token's row, or of its own row for each expert, as `mat_vec_experts` gives it. Where the weight is a part of the stack,
-/// the output is a further input (changed: what the experts of the part give).
+/// [experts · rows, columns]. Output: [tokens · used, rows], as in `mat_vec_experts`. If the weight is a part of the
+/// stack, the output is a further input (changed: the rows of the part's experts).
 #[derive(Clone, Copy, Debug)]
 pub struct MatMulExperts {
+    /// The number of all experts, also if the weight holds a part.
     pub experts: usize,
-    /// The number of the weight's first expert, where it holds a part of all.
+    /// The number of the weight's first expert, if it is a part of the stack.
     pub part: Option<usize>,
 }
 
-/// Rows that a workgroup computes, and one of the variant for software adapters.
+/// Rows that a workgroup computes, and the rows for software adapters.
 const TILE_ROWS: usize = 64;
 const DIRECT_ROWS: usize = 16;
 
@@ -116,7 +116,7 @@ impl Reference for MatMulExperts {
 }
 
 impl MatMulExperts {
-    /// With tiles in workgroup memory, or `direct`, without.
+    /// With tiles in workgroup memory, or with `direct`, without.
     fn kernel_of(&self, direct: bool, inputs: &[Desc], outputs: &[Desc]) -> Result<Kernel> {
         let (x_rows, columns) = inputs[0].shape.matrix()?;
         let (pairs, rows) = inputs.get(OUT).unwrap_or_else(|| &outputs[0]).shape.matrix()?;
@@ -141,7 +141,7 @@ impl MatMulExperts {
             modules: &[],
             defines,
             params: numbers.map(|number| number as u32).to_vec(),
-            // The tiles run fastest: neighbours may be of one expert, and share its weights.
+            // Tiles are the fastest index: neighbours may have the same expert, and share its weights.
             grid: [tiles as u32, row_groups as u32, 1],
         })
     }
@@ -158,7 +158,7 @@ pub fn cases() -> Vec<Case> {
             if columns % format.block_size != 0 || !takes_case(format, index, 2) {
                 continue;
             }
-            // Whole, and as a part of more experts, of which some of the ids are.
+            // The whole stack, and a part of it that has the experts of some of the ids.
             for (all, part) in [(experts, None), (experts + 3, Some(2))] {
                 let mut ids = [random_ids(&mut rng, tokens, used, all)];
                 let Ok(grouped) = (GroupExperts { experts: all }).reference(&mut ids) else { continue };

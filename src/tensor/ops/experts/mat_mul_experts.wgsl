@@ -1,5 +1,5 @@
 // A workgroup of 128 invocations computes a tile of 32 pairs of one expert × 64 rows, each invocation 4 pairs × 4 rows of it. Per step,
-// a block of 32 columns of both operands stands in workgroup memory, as words of four columns ordered so that neighbours in a
+// a block of 32 columns of both operands is in workgroup memory, as words of four columns ordered so that neighbours in a
 // tile are neighbours in memory.
 #import "weight"
 
@@ -7,7 +7,7 @@ struct Params {
     rows: u32, columns: u32, blocks: u32,
     // Pairs of a token and one of its experts that share a row of x.
     pairs_per_row: u32,
-    // Of the weight the first expert's number, and how many it holds.
+    // The number of the weight's first expert, and the number of its experts.
     first: u32, experts_here: u32,
 }
 
@@ -24,7 +24,7 @@ var<workgroup> x_words: array<vec4<f32>, 8u * TILE>;
 var<workgroup> w_words: array<vec4<f32>, 8u * ROWS>;
 var<workgroup> own_tile: vec4<u32>;
 
-// Where word `word` of a row or pair stands. What is stored at once, or read at once, lies in all banks.
+// The place of word `word` of a row or pair. Words stored or read at once are in different banks.
 fn x_place(word: u32, item: u32) -> u32 {
     return word * TILE + (item ^ word);
 }
@@ -38,7 +38,7 @@ fn store_weights(word: u32, row: u32, first: vec4<f32>, second: vec4<f32>) {
     w_words[w_place(word + 1u, row)] = second;
 }
 
-// The columns of one word, a pair's by four rows'.
+// The columns of one word, of a pair times four rows.
 fn products(sum: vec4<f32>, x: vec4<f32>, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>, w3: vec4<f32>) -> vec4<f32> {
     var result = fma(vec4<f32>(x.x), vec4<f32>(w0.x, w1.x, w2.x, w3.x), sum);
     result = fma(vec4<f32>(x.y), vec4<f32>(w0.y, w1.y, w2.y, w3.y), result);
@@ -64,7 +64,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         own_tile = tiles[group.x];
     }
     let tile = workgroupUniformLoad(&own_tile);
-    // An expert of a part before this one wraps round and is far beyond it.
+    // An expert before this part wraps around to one far beyond it.
     let expert = tile.x - params.first;
     if tile.z == 0u || expert >= params.experts_here {
         return;
@@ -74,8 +74,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = (local & 7u) | ((local >> 2u) & 8u);
     let pair = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 
-    // What this invocation brings: one word of two pairs, and some words of a row. Rows and pairs past the end repeat the last one;
-    // only `store4` leaves them out.
+    // This invocation loads one word of two pairs, and some words of a row. Rows and pairs past the end repeat the last one; only
+    // `store4` leaves them out.
     let x_word = local % 8u;
     let x_pair = local / 8u;
     let last = tile.z - 1u;

@@ -1,12 +1,12 @@
-// For software adapters, without workgroup memory: each invocation computes two rows of an expert's matrix for four pairs, so that a
-// block of weights that was unpacked serves four.
+// For software adapters, without workgroup memory: each invocation computes two rows of an expert's matrix for four pairs, so that
+// each block of weights is unpacked once for four.
 #import "weight"
 
 struct Params {
     rows: u32, columns: u32, blocks: u32,
     // Pairs of a token and one of its experts that share a row of x.
     pairs_per_row: u32,
-    // Of the weight the first expert's number, and how many it holds.
+    // The number of the weight's first expert, and the number of its experts.
     first: u32, experts_here: u32,
 }
 
@@ -29,7 +29,7 @@ fn store2(place: u32, end: u32, pair: u32, row: u32, values: vec2<f32>) {
 @compute @workgroup_size(8, 8)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     let tile = tiles[group.x];
-    // An expert of a part before this one wraps round and is far beyond it.
+    // An expert before this part wraps around to one far beyond it.
     let expert = tile.x - params.first;
     let end = tile.y + tile.z;
     let place = tile.y + local.y * 4u;

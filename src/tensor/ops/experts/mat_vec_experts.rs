@@ -1,26 +1,27 @@
 //! Products of tokens with the matrices of their experts, which are chosen on the GPU and stacked in one weight.
 //!
-//! As in `mat_vec`, the time goes into reading weights: neighbouring lanes read neighbouring blocks, and lanes share a row.
+//! As in `mat_vec`, reading weights takes most of the time: neighbouring lanes read neighbouring blocks, and lanes share a row.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::ops::products::mat_vec::ragged;
-use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::soa::from_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] or [tokens · used, columns], ids [tokens, used] u32 (the experts of each token), weight
-/// [experts · rows, columns]. Output: [tokens · used, rows], for each token and each of its experts the product with the expert's
-/// matrix of the token's row, or of its own row for each expert. Where the weight is a part of the stack, the output is a further input
-/// (changed: what the experts of the part give).
+/// [experts · rows, columns]. Output: [tokens · used, rows], for each pair of a token and an expert the product of the expert's
+/// matrix with the token's row, or with the pair's row. If the weight is a part of the stack, the output is a further input (changed:
+/// the rows of the part's experts).
 #[derive(Clone, Copy, Debug)]
 pub struct MatVecExperts {
+    /// The number of all experts, also if the weight holds a part.
     pub experts: usize,
-    /// Each row of x stands in planes (`tensor/planar.rs`).
-    pub planar: bool,
-    /// The number of the weight's first expert, where it holds a part of all.
+    /// Each row of x is in SoA (`tensor/soa.rs`).
+    pub soa: bool,
+    /// The number of the weight's first expert, if it is a part of the stack.
     pub part: Option<usize>,
 }
 
@@ -53,7 +54,7 @@ impl Op for MatVecExperts {
         };
         let fits = (x_rows == tokens || x_rows == tokens * used)
             && columns == weight_columns
-            && (!self.planar || columns.is_multiple_of(BLOCK))
+            && (!self.soa || columns.is_multiple_of(BLOCK))
             && rows_fit;
         if !fits {
             bail!(
@@ -78,8 +79,8 @@ impl Op for MatVecExperts {
         let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
         let mut defines = lanes_defines(WORKGROUP, lanes);
         defines.extend(ragged(columns));
-        if self.planar {
-            defines.push(("PLANAR", Define::Flag));
+        if self.soa {
+            defines.push(("SOA", Define::Flag));
         }
         if self.part.is_some() {
             defines.push(("PART", Define::Flag));
@@ -131,7 +132,7 @@ impl Reference for MatVecExperts {
                 continue;
             };
             let x = &x[item / (ids.len() / x_rows) * columns..][..columns];
-            let x = if self.planar { from_planar(x) } else { x.to_vec() };
+            let x = if self.soa { from_soa(x) } else { x.to_vec() };
             for (out, row) in out[item * rows..][..rows].iter_mut().zip(weight[here * matrix..].chunks_exact(columns)) {
                 *out = x.iter().zip(row).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum::<f64>() as f32;
             }
@@ -161,14 +162,14 @@ pub fn cases() -> Vec<Case> {
             let weight = rng.weight(format, experts * rows, columns);
             for x_rows in [tokens, tokens * used] {
                 let inputs = vec![rng.tensor(&[x_rows, columns]), ids.clone(), weight.clone()];
-                let planar = columns.is_multiple_of(BLOCK) && cases.len() % 2 == 1;
-                cases.push(Case::new(MatVecExperts { experts, planar, part: None }, inputs, 1e-5));
+                let soa = columns.is_multiple_of(BLOCK) && cases.len() % 2 == 1;
+                cases.push(Case::new(MatVecExperts { experts, soa, part: None }, inputs, 1e-5));
             }
-            // As a part of more experts, of which some of the ids are.
+            // A part of the stack that has the experts of some of the ids.
             let ids: Vec<u32> = (0..tokens * used).map(|_| of_parts.below(experts + 4) as u32).collect();
             let x = of_parts.tensor(&[tokens, columns]);
             let out = of_parts.tensor(&[tokens * used, rows]);
-            let op = MatVecExperts { experts: experts + 4, planar: false, part: Some(2) };
+            let op = MatVecExperts { experts: experts + 4, soa: false, part: Some(2) };
             cases.push(Case::new(op, vec![x, HostTensor::u32(&[tokens, used], &ids), weight, out], 1e-5));
         }
     }

@@ -3,9 +3,9 @@
 
 struct Params {
     rows: u32, columns: u32, blocks: u32,
-    // Pairs of a token and one of its experts, and how many of them share a row of x.
+    // Pairs of a token and one of its experts, and the number of pairs that share a row of x.
     items: u32, items_per_row: u32,
-    // Experts of the whole stack; of the weight the first one's number, and how many it holds.
+    // Experts of the whole stack; the number of the weight's first expert, and the number of its experts.
     experts: u32, first: u32, experts_here: u32,
 }
 
@@ -17,7 +17,7 @@ struct Params {
 #import "subgroup_sum"
 
 fn load_x(row: u32, block: u32) -> Block {
-#ifdef PLANAR
+#ifdef SOA
     let n = params.blocks;
     let at = row * 8u * n + block;
     return Block(
@@ -35,11 +35,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // The grid can be a little larger than the items; such a workgroup repeats the last one and writes nothing.
     let item = min(id, params.items - 1u);
     let x_row = item / params.items_per_row;
-    // Logits that are no numbers leave no id.
+    // NaN logits give no id.
     let expert = min(ids[item], params.experts - 1u);
 #ifdef PART
-    // Of an expert of another part there are no blocks, so that every invocation takes part in the sum. One before the part wraps
-    // round and is far beyond it.
+    // An expert of another part has no blocks, so that every invocation takes part in the sum. One before the part wraps around to
+    // one far beyond it.
     let is_here = expert - params.first < params.experts_here;
     let first_row = select(0u, expert - params.first, is_here) * params.rows;
     let blocks = select(0u, params.blocks, is_here);

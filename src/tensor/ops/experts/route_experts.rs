@@ -1,4 +1,4 @@
-//! Chooses each token's experts in a mixture of experts (Shazeer et al. 2017): those of the largest router logits, with their
+//! Chooses each token's experts in a mixture of experts (Shazeer et al. 2017): those with the largest router logits, with their
 //! probabilities as weights.
 
 use crate::error::Result;
@@ -7,14 +7,14 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Input: router logits [tokens, experts]. Outputs: ids [tokens, used] u32, the most probable first and of equals the one with the
-/// smaller number, and their weights [tokens, used].
+/// Input: router logits [tokens, experts]. Outputs: ids [tokens, used] u32, the most probable first, and among equals the smaller
+/// number first, and their weights [tokens, used].
 pub struct RouteExperts {
     /// Experts of a token.
     pub used: usize,
     /// Weights are the softmax over the chosen, rather than over all.
     pub normalize: bool,
-    /// What weights are multiplied with.
+    /// The factor of the weights.
     pub scale: f32,
 }
 

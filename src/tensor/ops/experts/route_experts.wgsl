@@ -1,4 +1,4 @@
-// A workgroup takes one token. An expert's place is the number of those that come before it, so nothing is sorted.
+// A workgroup takes one token. An expert's place is the number of experts before it, so nothing is sorted.
 struct Params { tokens: u32, scale: f32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;

@@ -6,10 +6,12 @@ use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [rows, columns], weight [groups · columns] (row r takes the part r mod groups: heads may have norms of their own), and,
+/// Inputs: x [rows, columns], weight [groups · columns] (row r uses part r mod groups: heads may have different norms), and,
 /// if there is one, a bias [columns]. Output: [rows, columns].
 pub struct LayerNorm {
+    /// ε in the formula.
     pub epsilon: f32,
+    /// Whether there is a bias.
     pub bias: bool,
 }
 
@@ -36,7 +38,7 @@ impl Op for LayerNorm {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let lanes = subgroup_lanes(capabilities, 32);
-        // A workgroup is one team: its rows are loops of one length, so that lanes stay together.
+        // A workgroup is one team: its rows are loops of one length, so lanes stay together.
         let mut defines = lanes_defines(lanes.unwrap_or(64), lanes);
         if columns.is_multiple_of(4) {
             defines.push(("FOUR", Define::Flag));
@@ -78,7 +80,7 @@ pub fn cases() -> Vec<Case> {
     // rows, columns, groups
     for (rows, columns, groups) in [(1, 2, 1), (1, 31, 1), (3, 97, 3), (12, 64, 4), (17, 256, 1), (5, 4099, 1)] {
         for bias in [false, true] {
-            // Far from zero, where a variance as a difference of squares would lose its digits.
+            // Far from zero, where computing the variance as a difference of squares would lose digits.
             let far: Vec<f32> =
                 rng.tensor(&[rows, columns]).to_f32().unwrap_or_default().iter().map(|x| x + 30.0).collect();
             let mut inputs = vec![HostTensor::f32(&[rows, columns], &far), rng.tensor(&[groups * columns])];

@@ -1,5 +1,5 @@
-//! Adds the RMS norm of what attention or feed-forward gave to one token's residual stream (the norms behind a layer's parts of Gemma
-//! 2 and 3: "sandwich norm", Ding et al. 2021), in place.
+//! Adds the RMS norm of the output of attention or feed-forward to one token's residual stream, in place (the norms after a layer's
+//! parts in Gemma 2 and 3: "sandwich norm", Ding et al. 2021).
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
@@ -7,10 +7,11 @@ use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [1, columns] (changed: x += y / √(mean y² + ε) · weight), y [1, columns], weight [columns]. All of one order of columns,
-/// which may be planes (`tensor/planar.rs`).
+/// Inputs: x [1, columns] (changed: x += y / √(mean y² + ε) · weight), y [1, columns], weight [columns]. All have the same order of
+/// columns, which may be SoA (`tensor/soa.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct NormAdd {
+    /// ε in the formula.
     pub epsilon: f32,
 }
 
@@ -44,7 +45,7 @@ impl Op for NormAdd {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let columns = inputs[2].shape.elements();
         let lanes = subgroup_lanes(capabilities, 32);
-        // One row, so one workgroup: large, unless there would be barriers between more than a few.
+        // One row, so one workgroup: large, unless there would be many subgroups to synchronise.
         let workgroup = if capabilities.software {
             lanes.unwrap_or(64)
         } else {

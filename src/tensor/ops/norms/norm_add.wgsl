@@ -1,4 +1,4 @@
-// One workgroup. Each group of LANES brings a part of the sum of squares, and every invocation adds up the parts.
+// One workgroup. Each group of LANES computes a part of the sum of squares, and every invocation adds the parts.
 struct Params { vectors: u32, epsilon: f32 }
 
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;

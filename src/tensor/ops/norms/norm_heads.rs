@@ -7,16 +7,19 @@ use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [tokens, columns] (changed; of a token, the heads of queries, those of keys, and what is left alone), weights
-/// [query_length + key_length] (that of queries, then that of keys).
+/// Inputs: x [tokens, columns] (changed; a token's heads of queries, then of keys, then columns that stay as they are), weights
+/// [query_length + key_length] (for queries, then for keys).
 #[derive(Clone, Copy, Debug)]
 pub struct NormHeads {
+    /// ε in the formula.
     pub epsilon: f32,
-    /// Heads of queries and of keys that x has, from its first column on, or one of each for all of them.
+    /// Heads of queries in x, or 1 for a norm over all of them.
     pub queries: usize,
+    /// The same for keys.
     pub keys: usize,
-    /// Elements of such a head.
+    /// Elements of a head of queries, or of all of them.
     pub query_length: usize,
+    /// The same for keys.
     pub key_length: usize,
 }
 
@@ -58,7 +61,7 @@ impl Op for NormHeads {
         Ok(Kernel {
             template: include_str!("norm_heads.wgsl"),
             modules: &[],
-            // A workgroup is one team: its rows are loops of one length, so that lanes stay together.
+            // A workgroup is one team: its rows are loops of one length, so lanes stay together.
             defines: lanes_defines(lanes.unwrap_or(32), lanes),
             params: numbers.map(|number| number as u32).into_iter().chain([self.epsilon.to_bits()]).collect(),
             grid: grid_2d(tokens * heads, capabilities.max_workgroups_per_dimension),

@@ -1,7 +1,7 @@
 // One workgroup, a team of LANES invocations, per token and head.
 struct Params {
     items: u32,
-    // Heads of a token that are normed, and those of them that are queries'.
+    // Normed heads of a token, and the query heads among them.
     heads: u32, queries: u32,
     query_length: u32, key_length: u32, columns: u32, epsilon: f32,
 }
@@ -15,8 +15,8 @@ struct Params {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let id = group.y * groups.x + group.x;
-    // The grid can be a little larger than the items; such a team reads the last one and writes nothing. What it reads may be
-    // changing: nobody looks at what it makes of it.
+    // The grid can be a little larger than the items; such a team reads the last one and writes nothing. The item may change while it
+    // is read, but the result is not used.
     let item = min(id, params.items - 1u);
     let head = item % params.heads;
     let is_key = head >= params.queries;

@@ -8,6 +8,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], weight [columns]. Output: [rows, columns].
 pub struct RmsNorm {
+    /// ε in the formula.
     pub epsilon: f32,
 }
 
@@ -28,7 +29,7 @@ impl Op for RmsNorm {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let lanes = subgroup_lanes(capabilities, 32);
-        // A workgroup is one team: its rows are loops of one length, so that lanes stay together.
+        // A workgroup is one team: its rows are loops of one length, so lanes stay together.
         let mut defines = lanes_defines(lanes.unwrap_or(64), lanes);
         if columns.is_multiple_of(4) {
             defines.push(("FOUR", Define::Flag));

@@ -10,6 +10,7 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], weight [columns]. Outputs: those of `quantize`.
 pub struct RmsNormInt8 {
+    /// ε in the formula.
     pub epsilon: f32,
 }
 

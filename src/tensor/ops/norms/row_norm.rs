@@ -2,28 +2,34 @@
 
 use crate::gpu::Define;
 
-/// Its input is a vector in planes (`tensor/planar.rs`): the weight, and of a layer norm then the bias.
+/// The kind of norm. Its input is a vector in SoA (`tensor/soa.rs`): the weight, then the bias of a layer norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RowNorm {
-    /// The token as it is; the input is not looked at.
+    /// The token as it is; the input is ignored.
     None,
     /// Root mean square (`rms_norm`).
-    Rms { epsilon: f32 },
+    Rms {
+        /// ε in the formula.
+        epsilon: f32,
+    },
     /// With a mean and a bias (`layer_norm`).
-    Layer { epsilon: f32 },
+    Layer {
+        /// ε in the formula.
+        epsilon: f32,
+    },
 }
 
 impl RowNorm {
-    /// Of each kind one.
+    /// One of each kind.
     pub(in crate::tensor::ops) const ALL: [RowNorm; 3] =
         [RowNorm::Rms { epsilon: 1e-5 }, RowNorm::Layer { epsilon: 1e-5 }, RowNorm::None];
 
-    /// Vectors of as many elements as the token has.
+    /// The vectors in the norm's input, each as long as the token.
     pub fn vectors(self) -> usize {
         if matches!(self, Self::Layer { .. }) { 2 } else { 1 }
     }
 
-    /// The bits of what is added to the variance.
+    /// The bits of ε.
     pub(in crate::tensor::ops) fn epsilon_bits(self) -> u32 {
         match self {
             Self::None => 0,
@@ -41,7 +47,7 @@ impl RowNorm {
         flag.map(|flag| (flag, Define::Flag)).into_iter().chain([vectors]).collect()
     }
 
-    /// The products of a normed token with the rows of a weight, in f64. `norm` and x stand in their order.
+    /// The products of a normed token with the rows of a weight, in f64. `norm` and x are in the order of columns.
     pub(in crate::tensor::ops) fn products(self, x: &[f32], norm: &[Vec<f32>], weight: &[f32]) -> Vec<f64> {
         let columns = x.len() as f64;
         let mean = match self {

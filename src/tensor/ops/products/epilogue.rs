@@ -1,4 +1,4 @@
-//! What the matrix products do with a result besides storing it, so that a bias and a residual cost no dispatch of their own
+//! The end of matrix products besides storing the result: a bias and a residual need no dispatch of their own
 //! (`wgsl/epilogue.wgsl`).
 
 use crate::error::Result;
@@ -6,18 +6,21 @@ use crate::gpu::Define;
 use crate::tensor::op::expect;
 use crate::tensor::{DType, Desc, HostTensor};
 
-/// Further inputs of a product, after its operands: a bias [rows], if there is one; then a residual [tokens, rows], if there
-/// is one, which the product is added to in place of an output.
+/// Further inputs of a product, after its operands: an optional bias [rows]; then an optional residual [tokens, rows], to which the
+/// product is added instead of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epilogue {
+    /// Whether a bias is added.
     pub bias: bool,
+    /// Whether the product is added to a residual stream.
     pub residual: bool,
 }
 
 impl Epilogue {
+    /// Only store the product.
     pub const NONE: Epilogue = Epilogue { bias: false, residual: false };
 
-    /// The inputs that the kernel writes, where `operands` come first.
+    /// The inputs that the kernel writes, if `operands` come first.
     pub(super) fn mutates(self, operands: usize) -> &'static [usize] {
         match (self.residual, operands + usize::from(self.bias)) {
             (true, 2) => &[2],
@@ -27,7 +30,7 @@ impl Epilogue {
         }
     }
 
-    /// The outputs of a product [tokens, rows], or why the inputs after its operands don't fit.
+    /// The outputs of a product [tokens, rows], or an error if the inputs after its operands don't fit.
     pub(super) fn infer(self, op: &str, inputs: &[Desc], operands: usize, product: Desc) -> Result<Vec<Desc>> {
         let further = inputs.get(operands..).unwrap_or_default();
         let count = usize::from(self.bias) + usize::from(self.residual);
@@ -54,7 +57,7 @@ impl Epilogue {
         defines
     }
 
-    /// What the kernel does with a product [tokens, rows], on the CPU.
+    /// The same on the CPU, for a product [tokens, rows].
     pub(super) fn reference(
         self,
         inputs: &mut [HostTensor],

@@ -1,8 +1,8 @@
 //! Matrix product of several tokens' activations with a weight in any format.
 //!
-//! A workgroup computes a tile of outputs, each invocation a small part of it in registers, from operands that it brought to
-//! workgroup memory: so what is read once serves 64 rows or 64 tokens. On software adapters, where a barrier is dear and
-//! workgroup memory no faster than the caches, invocations work by themselves.
+//! A workgroup computes a tile of outputs, each invocation a small part of it in registers, from operands in workgroup memory: one
+//! read serves 64 rows or 64 tokens. On software adapters, where barriers are expensive and workgroup memory is no faster than the
+//! caches, invocations work alone.
 
 use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
@@ -15,13 +15,14 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant}
 /// residual.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatMul {
+    /// What happens to the product besides storing it.
     pub epilogue: Epilogue,
 }
 
 /// Rows and tokens of a workgroup's tile.
 const TILE: usize = 64;
 
-/// Rows and tokens that a workgroup of the variant for software adapters computes.
+/// Rows and tokens that a workgroup computes on software adapters.
 const DIRECT_ROWS: usize = 16;
 const DIRECT_TOKENS: usize = 32;
 
@@ -64,7 +65,7 @@ impl Reference for MatMul {
 }
 
 impl MatMul {
-    /// With tiles in workgroup memory, or `direct`, without.
+    /// With tiles in workgroup memory, or with `direct`, without.
     fn kernel_of(&self, direct: bool, inputs: &[Desc]) -> Result<Kernel> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let (rows, _) = inputs[1].shape.matrix()?;

@@ -1,5 +1,5 @@
 // A workgroup of 128 invocations computes a tile of 64 tokens × 64 rows, each invocation 8 tokens × 4 rows of it. Per step, a
-// block of 32 columns of both operands stands in workgroup memory, as words of four columns ordered so that neighbours in a
+// block of 32 columns of both operands is in workgroup memory, as words of four columns ordered so that neighbours in a
 // tile are neighbours in memory.
 #import "weight"
 
@@ -12,11 +12,11 @@ struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }
 
 const TILE = 64u;
 
-// Together all of the 16 KiB that every WebGPU device has.
+// Together they use all of the 16 KiB that every WebGPU device has.
 var<workgroup> x_words: array<vec4<f32>, 8u * TILE>;
 var<workgroup> w_words: array<vec4<f32>, 8u * TILE>;
 
-// Where word `word` of a row or token of the tile stands. What is stored at once, or read at once, lies in all banks.
+// The place of word `word` of a row or token of the tile. Words stored or read at once are in different banks.
 fn place(word: u32, item: u32) -> u32 {
     return word * TILE + (item ^ word);
 }
@@ -26,7 +26,7 @@ fn store_weights(word: u32, row: u32, first: vec4<f32>, second: vec4<f32>) {
     w_words[place(word + 1u, row)] = second;
 }
 
-// The columns of one word, a token's by four rows'.
+// The columns of one word, of a token times four rows.
 fn products(sum: vec4<f32>, x: vec4<f32>, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>, w3: vec4<f32>) -> vec4<f32> {
     var result = fma(vec4<f32>(x.x), vec4<f32>(w0.x, w1.x, w2.x, w3.x), sum);
     result = fma(vec4<f32>(x.y), vec4<f32>(w0.y, w1.y, w2.y, w3.y), result);
@@ -43,15 +43,15 @@ fn store4(token: u32, row: u32, values: vec4<f32>) {
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    // The tokens' tiles run fastest: those that share weights run at the same time.
+    // Tiles of tokens are the fastest index: those that share weights run at the same time.
     let first_token = group.x * TILE;
     let first_row = group.y * TILE;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
     let row = (local & 7u) | ((local >> 2u) & 8u);
     let token = ((local >> 3u) & 3u) | ((local >> 6u) << 2u);
 
-    // What this invocation brings: one word of some tokens, and some words of a row. Rows and tokens past the end repeat the
-    // last one; only `store` leaves them out.
+    // This invocation loads one word of some tokens, and some words of a row. Rows and tokens past the end repeat the last one;
+    // only `store` leaves them out.
     let x_word = local % 8u;
     let w_row = local % TILE;
     let w_start = min(first_row + w_row, params.rows - 1u) * params.blocks;

@@ -1,5 +1,5 @@
 // For software adapters, without workgroup memory: each invocation computes two rows of the weight for four tokens, so that
-// a block of weights that was unpacked serves four.
+// each block of weights is unpacked once for four.
 #import "weight"
 
 struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }

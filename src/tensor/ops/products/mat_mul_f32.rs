@@ -1,4 +1,4 @@
-//! Matrix product of two plain f32 tensors, neither of them transposed.
+//! Matrix product of two f32 tensors, neither of them transposed.
 //!
 //! Each invocation computes 4 × 4 outputs in registers; operands are read through the caches, without workgroup memory.
 

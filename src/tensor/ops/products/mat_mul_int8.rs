@@ -1,8 +1,8 @@
 //! Matrix product of several tokens' int8 activations with a weight whose format has an int8 view: integer dot products
 //! within blocks of 32 columns, f32 sums of the blocks times both scales. The precision `fast`.
 //!
-//! The tiling through workgroup memory is that of any blocked product; that four products of int8 are one instruction makes
-//! it several times as fast as f32 (LLM.int8(), Dettmers et al. 2022, gives the idea of scales by vector).
+//! The tiles in workgroup memory are those of any blocked product. It is several times as fast as f32, because four products of int8
+//! are one instruction (the idea of scales by vector is from LLM.int8(), Dettmers et al. 2022).
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -15,6 +15,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, V
 /// [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a residual.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatMulInt8 {
+    /// What happens to the product besides storing it.
     pub epilogue: Epilogue,
 }
 
@@ -22,16 +23,16 @@ pub struct MatMulInt8 {
 const TILE_ROWS: usize = 64;
 const TOKEN_INVOCATIONS: usize = 8;
 
-/// Workgroups from which on each invocation takes eight tokens in place of four: then it reads less workgroup memory for each product,
-/// but fewer workgroups leave a large GPU idle.
+/// From this number of workgroups on, each invocation takes eight tokens instead of four: it then reads less workgroup memory for each
+/// product. With fewer workgroups a large GPU would be partly idle.
 const MANY_WORKGROUPS: usize = 256;
 
-/// How the product is divided.
+/// How the product is tiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Division {
     /// No workgroup memory: for software adapters.
     Direct,
-    /// So many tokens an invocation, 4 or 8, and so many steps' operands in workgroup memory, 1 or 2.
+    /// Tokens of an invocation, 4 or 8, and the number of steps whose operands are in workgroup memory, 1 or 2.
     Tiles { tokens: u32, buffers: u32 },
 }
 
@@ -62,7 +63,7 @@ impl Division {
     }
 }
 
-/// Workgroup memory that a step takes at most: words and scales of both operands, and what the view needs besides.
+/// The most workgroup memory of a step: words and scales of both operands, and the further data of the view.
 fn step_bytes(view: Int8View) -> u32 {
     const SCALES: u32 = 2 * 64 * 4;
     let parts = if view.halves { 2 } else { 1 };
@@ -70,7 +71,7 @@ fn step_bytes(view: Int8View) -> u32 {
     2 * 4 * 66 * 16 + (1 + parts) * SCALES + offsets
 }
 
-/// Rows and tokens that a workgroup of the variant for software adapters computes.
+/// Rows and tokens that a workgroup computes on software adapters.
 const DIRECT_ROWS: usize = 16;
 const DIRECT_TOKENS: usize = 32;
 
@@ -123,7 +124,7 @@ impl Op for MatMulInt8 {
 
     fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
         let [rows, columns] = [0, 1].map(|dim| inputs[2].shape.dims().get(dim).copied().unwrap_or_default());
-        // Few tokens make few workgroups, for which the rule stands that was measured.
+        // With few tokens there are few workgroups, for which the rule was measured.
         [rows, columns, usize::from(inputs[0].shape.dims()[0] > 128)]
     }
 }
@@ -145,7 +146,7 @@ impl Reference for MatMulInt8 {
     }
 }
 
-/// How many steps' operands fit in workgroup memory, of the two that are of use.
+/// The number of steps whose operands fit in workgroup memory, 1 or 2.
 fn most_buffers(inputs: &[Desc], capabilities: &Capabilities) -> u32 {
     let view = match inputs[2].dtype {
         DType::Weight(format) => format.int8,
@@ -205,7 +206,7 @@ pub fn cases() -> Vec<Case> {
     ];
     for (number, format) in FORMATS.iter().filter(|format| format.int8.is_some()).enumerate() {
         for (index, (tokens, rows, columns)) in shapes.into_iter().enumerate() {
-            // All shapes are taken by the first two, and by several of the others.
+            // The first two formats take all shapes; each shape is also taken by several of the others.
             if number > 1 && !(index + number).is_multiple_of(3) {
                 continue;
             }

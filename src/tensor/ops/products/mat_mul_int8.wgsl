@@ -1,5 +1,5 @@
 // A workgroup of 128 invocations computes a tile of TOKENS tokens × 64 rows, each invocation 4 rows of 4 tokens, or of 8 (EIGHT).
-// Per step, STEP blocks of 32 columns of both operands stand in workgroup memory as words of 16 int8, ordered so that
+// Per step, STEP blocks of 32 columns of both operands are in workgroup memory as words of 16 int8, ordered so that
 // neighbours in a tile are neighbours in memory. While one step is computed, the next is on its way in registers; with two BUFFERS
 // it lands beside the first, and one barrier a step is enough.
 #import "weight"
@@ -15,7 +15,7 @@ struct Params { rows: u32, blocks: u32, tokens: u32 }
 
 const THREADS = 128u;
 const ROWS = 64u;
-// An invocation's rows are so far apart, and its tokens.
+// The distances between an invocation's rows, and between its tokens.
 const ROW_STRIDE = 16u;
 const TOKEN_STRIDE = 8u;
 const STEP = 2u;
@@ -24,7 +24,7 @@ const TOKENS = 64u;
 #else
 const TOKENS = 32u;
 #endif
-// From one word of 16 columns to the next, for the same token or row. The surplus spreads what is stored at once over all banks.
+// From one word of 16 columns to the next, for the same token or row. The padding spreads words stored at once over all banks.
 const X_STRIDE = TOKENS + 2u;
 const W_STRIDE = ROWS + 2u;
 // Words and scales of a step.
@@ -32,7 +32,7 @@ const X_WORDS = 2u * STEP * X_STRIDE;
 const W_WORDS = 2u * STEP * W_STRIDE;
 const X_SCALES = STEP * TOKENS;
 const W_SCALES = STEP * ROWS;
-// Scales, and offsets, that a block of weights has.
+// Scales, and offsets, of a block of weights.
 #ifdef HALVES
 const PARTS = 2u;
 #else
@@ -44,7 +44,7 @@ var<workgroup> w_words: array<vec4<u32>, BUFFERS * W_WORDS>;
 var<workgroup> x_scales: array<f32, BUFFERS * X_SCALES>;
 var<workgroup> w_scales: array<f32, BUFFERS * W_SCALES * PARTS>;
 #ifdef OFFSETS
-// The sum of the int8 of each word, which offsets are multiplied with.
+// The sum of the int8 of each word, which is multiplied by offsets.
 var<workgroup> x_sums: array<f32, BUFFERS * X_SCALES * 2u>;
 var<workgroup> w_offsets: array<f32, BUFFERS * W_SCALES * PARTS>;
 
@@ -54,7 +54,7 @@ fn sum_int8(word: vec4<u32>) -> f32 {
 }
 #endif
 
-// What one invocation brings of a step: one word of a token, or two, a block of weights, and a token's scale of a block.
+// One invocation's loads of a step: one word of a token, or two, a block of weights, and a token's scale of a block.
 struct Load {
     x: vec4<u32>,
 #ifdef EIGHT
@@ -120,8 +120,8 @@ fn store_step(load: Load, buffer: u32, local: u32) {
     }
 }
 
-// Of an invocation's tokens, a number for each of its four rows: sums of products of int8, and those as floats. Named rather than
-// in an array, which not every compiler keeps in registers.
+// For each of an invocation's tokens, a number for each of its four rows: sums of products of int8, and the same as floats. Named
+// fields, because not every compiler keeps an array in registers.
 struct Sums {
     t0: vec4<i32>, t1: vec4<i32>, t2: vec4<i32>, t3: vec4<i32>,
 #ifdef EIGHT
@@ -158,7 +158,7 @@ fn as_float(bits: vec4<i32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bits) - vec4<f32>(12582912.0);
 }
 
-// Adds the products of 16 columns, a token's by four rows'.
+// Adds the products of 16 columns, of a token times four rows.
 fn dots(
     sum: vec4<i32>, x: vec4<u32>, w0: vec4<u32>, w1: vec4<u32>, w2: vec4<u32>, w3: vec4<u32>,
 ) -> vec4<i32> {
@@ -169,7 +169,7 @@ fn dots(
         + vec4<i32>(dot_int8(x.w, w0.w), dot_int8(x.w, w1.w), dot_int8(x.w, w2.w), dot_int8(x.w, w3.w));
 }
 
-// Adds the products of 16 columns, all tokens' by four rows'.
+// Adds the products of 16 columns, of all tokens times four rows.
 fn add_word(sums: Sums, x_at: u32, w_at: u32) -> Sums {
     let w0 = w_words[w_at];
     let w1 = w_words[w_at + ROW_STRIDE];
@@ -204,7 +204,7 @@ fn four_offsets(at: u32) -> vec4<f32> {
 }
 #endif
 
-// Adds the sums, times the scales of the rows, times those of the tokens, which stand from `scale_at` on.
+// Adds the sums, times the scales of the rows, times those of the tokens, which start at `scale_at`.
 fn add_scaled(tile: Tile, sums: Sums, w_scale: vec4<f32>, scale_at: u32) -> Tile {
     var more = tile;
     more.t0 += as_float(sums.t0) * (x_scales[scale_at] * w_scale);
@@ -221,7 +221,7 @@ fn add_scaled(tile: Tile, sums: Sums, w_scale: vec4<f32>, scale_at: u32) -> Tile
 }
 
 #ifdef OFFSETS
-// Subtracts the offsets of the rows, times the sums of the tokens' words, which stand from `sum_at` on, times the tokens' scales.
+// Subtracts the offsets of the rows, times the sums of the tokens' words, which start at `sum_at`, times the tokens' scales.
 fn subtract_offsets(tile: Tile, w_offset: vec4<f32>, sum_at: u32, scale_at: u32) -> Tile {
     var less = tile;
     less.t0 -= x_sums[sum_at] * x_scales[scale_at] * w_offset;
@@ -247,7 +247,7 @@ fn store4(token: u32, row: u32, values: vec4<f32>) {
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    // The tokens' tiles run fastest: those that share weights run at the same time.
+    // Tiles of tokens are the fastest index: those that share weights run at the same time.
     let first_token = group.x * TOKENS;
     let first_row = group.y * ROWS;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
@@ -280,7 +280,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             tile = subtract_offsets(tile, four_offsets(high_offset_at), x_sum_at + TOKENS, x_scale_at);
 #endif
         }
-        // One buffer must be read by all before it is filled again; of two, the other one was, before the last barrier.
+        // A single buffer must be read by all before it is filled again. With two, the other one was read before the last barrier.
         if BUFFERS == 1u {
             workgroupBarrier();
         } else {

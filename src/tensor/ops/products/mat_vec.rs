@@ -1,8 +1,7 @@
 //! Matrix-vector product of one token's activations with a weight in any format.
 //!
-//! The time goes into reading the weight once. So neighbouring lanes read neighbouring blocks of a row, each activation that
-//! was loaded serves several rows, and sums go over the lanes of a subgroup, without workgroup memory where there are
-//! subgroups.
+//! Reading the weight once takes most of the time. So neighbouring lanes read neighbouring blocks of a row, each loaded activation
+//! serves several rows, and sums are over the lanes of a subgroup, without workgroup memory if there are subgroups.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -84,13 +83,13 @@ pub(in crate::tensor::ops) fn reference_linear(inputs: &[HostTensor]) -> Result<
     Ok(out)
 }
 
-/// Whether a format takes the case of a number among so many. Two formats take all cases of an op; the others share them, because
-/// what a kernel does with a block does not depend on how it was stored.
+/// Whether a format takes case `number` of an op. Two formats take all cases; the others share them, because kernels use a block in
+/// the same way for all formats.
 pub(in crate::tensor::ops) fn takes_case(format: &Format, number: usize, cases: usize) -> bool {
     ["f32", "q4_0"].contains(&format.name) || (format.gguf_type as usize + number).is_multiple_of(cases)
 }
 
-/// As many rows as the largest vocabularies have (Gemma 3).
+/// The rows of the largest vocabularies (Gemma 3).
 pub(in crate::tensor::ops) const LARGE_VOCABULARY: usize = 262_208;
 
 /// Shapes [rows, columns] that a format's rows can have: odd, prime, large.

@@ -1,4 +1,4 @@
-//! Matrix-vector product that is added to the residual stream, of one token.
+//! Matrix-vector product of one token that is added to the residual stream.
 
 use super::mat_vec::{reference_linear, takes_case};
 use crate::error::Result;
@@ -6,22 +6,24 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::Residual;
-use crate::tensor::planar::from_planar;
 use crate::tensor::quant::FORMATS;
+use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs: activations [1, columns] in planes (`tensor/planar.rs`), weight [rows, columns], a bias of all
-/// rows, if there is one, and x [1, rows] in planes, if that is what the product is added to (`Residual`).
+/// Inputs: activations [1, columns] in SoA (`tensor/soa.rs`), weight [rows, columns], an optional bias of all rows, and x [1, rows] in
+/// SoA, if the product is added to it (`Residual`).
 #[derive(Clone, Copy, Debug)]
 pub struct MatVecAdd {
+    /// Where the product goes.
     pub residual: Residual,
+    /// Whether there is a bias.
     pub bias: bool,
 }
 
 const OPERANDS: usize = 2;
 
-/// Rows that a team computes at once. More share each activation that was read, fewer make more teams.
+/// Rows that a team computes at once. More rows share each activation that was read, fewer rows make more teams.
 fn rows_of_a_team(rows: usize, columns: usize) -> u32 {
     if columns >= 4096 && rows >= 2048 { 4 } else { 2 }
 }
@@ -71,7 +73,7 @@ impl Op for MatVecAdd {
 
 impl Reference for MatVecAdd {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let activations = from_planar(&inputs[0].to_f32()?);
+        let activations = from_soa(&inputs[0].to_f32()?);
         let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
         let products: Vec<f32> =
             reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();

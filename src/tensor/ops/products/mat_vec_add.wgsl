@@ -6,7 +6,7 @@ struct Params { rows: u32, blocks: u32, first_row: u32, x_blocks: u32 }
 @group(0) @binding(0) var<storage, read> activations: array<vec4<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
-#import "planar"
+#import "soa"
 #import "residual"
 #import "dot_rows"
 #import "subgroup_sum"

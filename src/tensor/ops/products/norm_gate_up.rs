@@ -7,15 +7,17 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::{Activation, RowNorm};
-use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::FORMATS;
+use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias: `RowNorm`), weight [2 · outputs, columns] (all rows of
-/// the gate, then all of up). Output: [1, outputs] in planes.
+/// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), norm [columns] in SoA (of a layer norm [2 · columns], weight and bias:
+/// `RowNorm`), weight [2 · outputs, columns] (all rows of the gate, then all of up). Output: [1, outputs] in SoA.
 pub struct NormGateUp {
+    /// The norm of x before the products.
     pub norm: RowNorm,
+    /// The function that the gate goes through.
     pub activation: Activation,
 }
 
@@ -61,12 +63,12 @@ impl Op for NormGateUp {
 
 impl Reference for NormGateUp {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let x = from_planar(&inputs[0].to_f32()?);
-        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();
+        let x = from_soa(&inputs[0].to_f32()?);
+        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_soa).collect();
         let products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
         let (gate, up) = products.split_at(products.len() / 2);
         let out: Vec<f32> = gate.iter().zip(up).map(|(gate, up)| (self.activation.of(*gate) * up) as f32).collect();
-        Ok(vec![HostTensor::f32(&[1, out.len()], &to_planar(&out))])
+        Ok(vec![HostTensor::f32(&[1, out.len()], &to_soa(&out))])
     }
 }
 

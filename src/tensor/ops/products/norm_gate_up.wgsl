@@ -30,9 +30,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let values = activated(sums.xy) * sums.zw;
     let blocks = params.outputs / 32u;
     if row <= last {
-        out[planar_index(row, blocks)] = values.x;
+        out[soa_index(row, blocks)] = values.x;
     }
     if row + 1u <= last {
-        out[planar_index(row + 1u, blocks)] = values.y;
+        out[soa_index(row + 1u, blocks)] = values.y;
     }
 }

@@ -6,13 +6,15 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::RowNorm;
-use crate::tensor::planar::from_planar;
 use crate::tensor::quant::FORMATS;
+use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias: `RowNorm`), weight [rows, columns]. Output: [1, rows].
+/// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), norm [columns] in SoA (of a layer norm [2 · columns], weight and bias:
+/// `RowNorm`), weight [rows, columns]. Output: [1, rows].
 pub struct NormMatVec {
+    /// The norm of x before the products.
     pub norm: RowNorm,
 }
 
@@ -32,7 +34,7 @@ impl Op for NormMatVec {
         if !fits {
             bail!(
                 ShapeMismatch,
-                "norm_mat_vec: x {}, norm {}, weight {}; wanted one row of as many columns as the weight, a multiple of 32",
+                "norm_mat_vec: x {}, norm {}, weight {}; wanted one row with the columns of the weight, a multiple of 32",
                 inputs[0].shape,
                 inputs[1].shape,
                 inputs[2].shape
@@ -58,8 +60,8 @@ impl Op for NormMatVec {
 
 impl Reference for NormMatVec {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let x = from_planar(&inputs[0].to_f32()?);
-        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();
+        let x = from_soa(&inputs[0].to_f32()?);
+        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_soa).collect();
         let products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
         let out: Vec<f32> = products.into_iter().map(|value| value as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &out)])

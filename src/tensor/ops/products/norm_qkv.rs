@@ -1,5 +1,5 @@
 //! From the residual stream to queries, keys and values of one token, in one dispatch: a norm, the three projections, biases,
-//! rotary positions, and the append to the KV cache. Where the projections are of different types, in one for each type.
+//! rotary positions, and the append to the KV cache. If the projections have different types, there is one dispatch for each type.
 
 use super::mat_vec::takes_case;
 use crate::error::Result;
@@ -11,31 +11,37 @@ use crate::tensor::ops::cache::cache_dtype::{
 };
 use crate::tensor::ops::cache::qkv_parts::to_pair_order;
 use crate::tensor::ops::{QkvParts, RowNorm};
-use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
-/// (the norm's weight in planes, of a layer norm also its bias, then rope's frequency of each pair, then the biases of all three parts;
-/// filled up with zeros to a multiple of 4), weight [rows, columns]
-/// (rows of all queries, then of all keys, then of all values, as far as they are among the parts), state [4] u32 (state[0] is the
-/// token's position, state[2] says that the sequence has stopped), and of the parts k_cache and v_cache [capacity, kv_dim] (changed
-/// at that position, if it is below the capacity and the sequence goes on). Output: q [1, q_dim], if it is among the parts. In each
-/// head of q and k the numbers that rope turns together stand side by side.
+/// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
+/// (the norm's weight in SoA, of a layer norm also its bias, then rope's frequency of each pair, then the biases of all three parts;
+/// padded with zeros to a multiple of 4), weight [rows, columns] (rows of all queries, then of all keys, then of all values, as far
+/// as they are among the parts), state [4] u32 (state[0] is the token's position; state[2] is not 0 if the sequence has stopped),
+/// and, of those among the parts, k_cache and v_cache [capacity, kv_dim] (changed at that position, if it is below the capacity and
+/// the sequence has not stopped). Output: q [1, q_dim], if it is among the parts. In each head of q and k the two numbers of a rope
+/// pair are neighbours.
 #[derive(Clone, Copy, Debug)]
 pub struct NormQkv {
+    /// The projections that the matrix holds.
     pub parts: QkvParts,
+    /// The norm of x before the products.
     pub norm: RowNorm,
+    /// Rows of all queries: heads · head_dim.
     pub q_dim: usize,
+    /// Rows of all keys, and of all values: kv_heads · head_dim.
     pub kv_dim: usize,
+    /// The dimensions of a head.
     pub head_dim: usize,
-    /// Pairs of a head that rope turns.
+    /// Pairs of a head that rope rotates.
     pub pairs: usize,
     /// Pairs are neighbours (2i, 2i + 1), rather than (i, i + pairs).
     pub interleaved: bool,
-    /// What rope's sine and cosine are multiplied with.
+    /// The factor of rope's sine and cosine.
     pub scale: f32,
+    /// Whether there is a bias.
     pub bias: bool,
 }
 
@@ -96,7 +102,7 @@ impl Op for NormQkv {
 
     fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
         let Ok((_, columns)) = inputs[2].shape.matrix() else { return vec![] };
-        // Where a workgroup computes a block, its teams read the activations again for each pair.
+        // If a workgroup computes a block, its teams read the activations again for each pair.
         if inputs.get(CACHES).is_some_and(|cache| cache.dtype == DType::Q8_0) {
             Team::candidates(capabilities)
         } else {
@@ -115,10 +121,10 @@ impl Reference for NormQkv {
         let (_, columns) = inputs[2].shape.matrix()?;
         let capacity = inputs.get(CACHES).map_or(0, |cache| cache.shape.dims()[0]);
         let (range, turned) = (self.parts.range(self.q_dim, self.kv_dim), self.q_dim + self.kv_dim);
-        let x = from_planar(&inputs[0].to_f32()?);
+        let x = from_soa(&inputs[0].to_f32()?);
         let vectors = inputs[1].to_f32()?;
         let (norm, more) = vectors.split_at(self.norm.vectors() * columns);
-        let norm: Vec<Vec<f32>> = norm.chunks_exact(columns).map(from_planar).collect();
+        let norm: Vec<Vec<f32>> = norm.chunks_exact(columns).map(from_soa).collect();
         let (frequencies, biases) = more.split_at(self.pairs);
         let state = inputs[3].to_u32()?;
         let position = state[0] as usize;
@@ -227,9 +233,9 @@ pub fn cases() -> Vec<Case> {
             let rows = parts.range(q_dim, kv_dim).len();
             let bias = index % 2 == 1;
             let norm = RowNorm::ALL[if cases.len() % 2 == 0 { 0 } else { cases.len() / 2 % 3 }];
-            let mut vectors = to_planar(&rng.tensor(&[columns]).to_f32().unwrap_or_default());
+            let mut vectors = to_soa(&rng.tensor(&[columns]).to_f32().unwrap_or_default());
             if norm.vectors() == 2 {
-                vectors.extend(to_planar(&rng.tensor(&[columns]).to_f32().unwrap_or_default()));
+                vectors.extend(to_soa(&rng.tensor(&[columns]).to_f32().unwrap_or_default()));
             }
             vectors.extend((0..pairs).map(|i| 10000f32.powf(-(i as f32) / pairs as f32)));
             if bias {

@@ -1,5 +1,5 @@
-// A team of TEAM invocations computes two rows, a pair that rope turns together where rope turns it. With a cache of q8_0, a
-// workgroup computes the 16 pairs of a block, and quantises what goes to the cache.
+// A team of TEAM invocations computes two rows, which are a rope pair if rope rotates them. With a cache of q8_0, a workgroup
+// computes the 16 pairs of a block, and quantises those for the cache.
 #import "weight"
 
 struct Params {
@@ -7,10 +7,10 @@ struct Params {
     // Rows of the queries, of the keys (and as many of the values).
     q_rows: u32, kv_rows: u32,
     head_dim: u32,
-    // Pairs of a head that are turned.
+    // Pairs of a head that are rotated.
     pairs: u32,
     capacity: u32,
-    // Of all rows of queries, keys and values, the first one of the weight; and how many the weight has.
+    // The weight's first row among all rows of queries, keys and values; and the number of its rows.
     first_row: u32, rows: u32,
 }
 
@@ -35,7 +35,7 @@ struct Params {
 var<workgroup> block_pairs: array<vec2<f32>, 16>;
 #endif
 
-// The vectors behind the norm's weight: rope's frequencies, then the biases.
+// The vectors after the norm's weight: rope's frequencies, then the biases.
 fn vector(index: u32) -> f32 {
     let at = NORM_VECTORS * params.columns + index;
     return norm[at / 4u][at % 4u];
@@ -56,7 +56,7 @@ fn rows_of(pair: u32) -> vec2<u32> {
     return vec2<u32>(row, row + 1u);
 }
 
-// What the two products of a pair become.
+// The bias and rope for the two products of a pair.
 fn turned_pair(rows: vec2<u32>, products: vec2<f32>) -> vec2<f32> {
     var values = products;
 #ifdef BIAS
@@ -94,7 +94,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var first = 0u; first < BLOCK_PAIRS; first += WORKGROUP / TEAM) {
         let slot = first + local / TEAM;
         let in_head = first_in_head + slot;
-        // What fills up a head repeats its last pair, so that every invocation takes part in the sum.
+        // The padding of a head repeats its last pair, so that every invocation takes part in the sum.
         let rows = rows_of(head * head_pairs + min(in_head, head_pairs - 1u));
         let sums = sum_normed_rows(vec4<u32>((rows - params.first_row) * params.blocks, 0u, 0u), lane, local);
         if lane == 0u {
@@ -131,7 +131,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
 }
 #else
-// The two numbers of a pair stand side by side, whichever rows they are of.
+// The two numbers of a pair are neighbours in memory, whatever their rows.
 fn store(pair: u32, values: vec2<f32>) {
     let q_pairs = params.q_rows / 2u;
     let kv_pairs = params.kv_rows / 2u;

@@ -1,5 +1,5 @@
-//! The first half of a feed-forward without a gate of one token, in one dispatch: a norm, the projection, its bias and what it goes
-//! through.
+//! The first half of a feed-forward without a gate of one token, in one dispatch: a norm, the projection, its bias and the
+//! activation.
 
 use super::mat_vec::takes_case;
 use crate::error::Result;
@@ -7,20 +7,23 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::{Activation, RowNorm};
-use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs: x [1, columns] in planes (`tensor/planar.rs`), norm [columns] in planes (of a layer norm [2 · columns], weight and bias:
-/// `RowNorm`), weight [rows, columns], and a bias of all rows, if there is one. Output: [1, rows] in planes. Where the weight is a part of
-/// the matrix, the output of all rows is a further input (changed from `part` on).
+/// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), norm [columns] in SoA (of a layer norm [2 · columns], weight and bias:
+/// `RowNorm`), weight [rows, columns], and an optional bias of all rows. Output: [1, rows] in SoA. If the weight is a part of the
+/// matrix, the output of all rows is a further input (changed from `part` on).
 #[derive(Clone, Copy, Debug)]
 pub struct NormUp {
+    /// The norm of x before the products.
     pub norm: RowNorm,
+    /// The function that the projection goes through.
     pub activation: Activation,
+    /// Whether there is a bias.
     pub bias: bool,
-    /// The number of the weight's first row, where it holds a part of all.
+    /// The weight's first row in the matrix, if it is a part of it.
     pub part: Option<usize>,
 }
 
@@ -83,8 +86,8 @@ impl Op for NormUp {
 
 impl Reference for NormUp {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let x = from_planar(&inputs[0].to_f32()?);
-        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_planar).collect();
+        let x = from_soa(&inputs[0].to_f32()?);
+        let norm: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(x.len()).map(from_soa).collect();
         let mut products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
         let first = self.part.unwrap_or(0);
         if self.bias {
@@ -93,12 +96,12 @@ impl Reference for NormUp {
         }
         let values: Vec<f32> = products.into_iter().map(|value| self.activation.of(value) as f32).collect();
         if self.part.is_none() {
-            return Ok(vec![HostTensor::f32(&[1, values.len()], &to_planar(&values))]);
+            return Ok(vec![HostTensor::f32(&[1, values.len()], &to_soa(&values))]);
         }
         let out = &mut inputs[OPERANDS + usize::from(self.bias)];
-        let mut all = from_planar(&out.to_f32()?);
+        let mut all = from_soa(&out.to_f32()?);
         all[first..first + values.len()].copy_from_slice(&values);
-        out.set_f32(&to_planar(&all));
+        out.set_f32(&to_soa(&all));
         Ok(vec![])
     }
 }
@@ -150,7 +153,7 @@ pub fn cases() -> Vec<Case> {
             let activation = Activation::ALL[cases.len() / 2 % Activation::ALL.len()];
             let bias = cases.len() % 2 == 1;
             let part = (cases.len() % 4 >= 2).then_some(20);
-            // Rows before and behind a part.
+            // Rows before and after a part.
             let all_rows = if part.is_some() { rows + 64 } else { rows };
             let vectors = rng.tensor(&[norm.vectors() * columns]);
             let mut inputs = vec![rng.tensor(&[1, columns]), vectors, rng.weight(format, rows, columns)];

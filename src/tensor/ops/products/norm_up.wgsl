@@ -3,7 +3,7 @@
 
 struct Params {
     columns: u32, blocks: u32, epsilon: f32, rows: u32,
-    // Of the output, the row that the weight's first row is, and how many blocks it has.
+    // The output's row of the weight's first row, and the output's number of blocks.
     first_row: u32, out_blocks: u32,
 }
 
@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #ifdef BIAS
             value += bias[at];
 #endif
-            out[planar_index(at, params.out_blocks)] = activate(value);
+            out[soa_index(at, params.out_blocks)] = activate(value);
         }
     }
 }

@@ -44,7 +44,7 @@ impl Reference for Quantize {
     }
 }
 
-/// What an op that quantises gives for [tokens, columns], or why it can't.
+/// The outputs of an op that quantises [tokens, columns], or an error.
 pub(in crate::tensor::ops) fn quantized(op: &str, tokens: usize, columns: usize) -> Result<Vec<Desc>> {
     if !columns.is_multiple_of(BLOCK) {
         bail!(ShapeMismatch, "{op}: {columns} columns can't be quantised in blocks of {BLOCK}");
@@ -65,8 +65,8 @@ pub(in crate::tensor::ops) fn quantize_reference(x: &[f32], tokens: usize, colum
     vec![HostTensor::i8x4(&[tokens, columns / 4], &quants), HostTensor::f32(&[tokens, columns / BLOCK], &scales)]
 }
 
-/// How far a kernel's int8 may be from the reference's: a number that stands within an f32's error of a half may be rounded
-/// either way, which is a difference of one in about 70.
+/// The tolerance of a kernel's int8: a number within f32's error of a half may be rounded either way, which is a difference of one
+/// in about 70.
 pub(in crate::tensor::ops) const QUANTIZED_TOLERANCE: f64 = 3e-4;
 
 pub fn cases() -> Vec<Case> {

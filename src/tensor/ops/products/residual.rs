@@ -1,24 +1,30 @@
-//! What becomes of one token's product where a layer adds to the residual stream.
+//! Where one token's product goes at the end of a half layer: into the residual stream, or into an output.
 
 use crate::error::Result;
 use crate::gpu::Define;
-use crate::tensor::planar::{from_planar, to_planar};
 use crate::tensor::quant::BLOCK;
+use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::{Desc, HostTensor, Rng};
 
+/// What happens to a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Residual {
-    /// x, the last input, [1, rows] in planes, is changed: x += product · scale. Where the weight is a part of a matrix, the product
-    /// is that of the rows from `first_row` on of all that x has.
-    Add { scale: f32, first_row: usize },
-    /// The product [1, rows] in planes is an output, because a norm comes before the sum.
+    /// x, the last input, [1, rows] in SoA, is changed: x += product · scale.
+    Add {
+        /// The factor of the product.
+        scale: f32,
+        /// The row of x that the weight's first row belongs to. Not 0 only if the weight is a part of a matrix.
+        first_row: usize,
+    },
+    /// The product [1, rows] in SoA is an output, because a norm comes before the sum.
     Apart,
 }
 
 impl Residual {
+    /// x += product, all rows of it.
     pub const ADD: Residual = Residual::Add { scale: 1.0, first_row: 0 };
 
-    /// Of each kind one.
+    /// One of each kind.
     pub(in crate::tensor::ops) const ALL: [Residual; 3] =
         [Residual::ADD, Residual::Add { scale: 0.22, first_row: 68 }, Residual::Apart];
 
@@ -34,7 +40,7 @@ impl Residual {
         }
     }
 
-    /// The inputs after the `operands`: a bias of all rows of x, if there is one, and x, if there is one.
+    /// The number of inputs after the operands: an optional bias of all rows of x, and x, if the product is added to it.
     pub(in crate::tensor::ops) fn inputs(self, bias: bool) -> usize {
         usize::from(bias) + usize::from(self.adds())
     }
@@ -50,7 +56,7 @@ impl Residual {
         }
     }
 
-    /// The outputs of a product of so many rows, if the inputs after the operands fit.
+    /// The outputs of a product of `rows` rows, if the inputs after the operands fit.
     pub(in crate::tensor::ops) fn infer(
         self,
         inputs: &[Desc],
@@ -83,14 +89,14 @@ impl Residual {
         defines
     }
 
-    /// The words of the parameters that `wgsl/residual.wgsl` wants: the first row and the blocks of x.
+    /// The parameters for `wgsl/residual.wgsl`: the first row and the blocks of x.
     pub(in crate::tensor::ops) fn params(self, inputs: &[Desc], rows: usize) -> [u32; 2] {
         let x = inputs.last().filter(|_| self.adds());
         let all_rows = x.and_then(|x| x.shape.dims().last().copied()).unwrap_or(rows);
         [self.first_row() as u32, (all_rows / BLOCK) as u32]
     }
 
-    /// What kernels do with a product in its order, on the CPU.
+    /// The same on the CPU, for a product in the order of rows.
     pub(in crate::tensor::ops) fn reference(
         self,
         inputs: &mut [HostTensor],
@@ -103,18 +109,18 @@ impl Residual {
             product.iter_mut().zip(&bias[self.first_row()..]).for_each(|(value, bias)| *value += bias);
         }
         let Self::Add { scale, first_row } = self else {
-            return Ok(vec![HostTensor::f32(&[1, product.len()], &to_planar(&product))]);
+            return Ok(vec![HostTensor::f32(&[1, product.len()], &to_soa(&product))]);
         };
         let x = &mut inputs[operands + usize::from(bias)];
-        let mut sum = from_planar(&x.to_f32()?);
+        let mut sum = from_soa(&x.to_f32()?);
         sum[first_row..].iter_mut().zip(&product).for_each(|(x, product)| *x += product * scale);
-        x.set_f32(&to_planar(&sum));
+        x.set_f32(&to_soa(&sum));
         Ok(vec![])
     }
 
-    /// Random inputs after the operands, of a product of so many rows.
+    /// Random inputs after the operands, for a product of `rows` rows.
     pub(in crate::tensor::ops) fn random_inputs(self, rng: &mut Rng, bias: bool, rows: usize) -> Vec<HostTensor> {
-        // Rows of x behind the product too, where it is a part.
+        // Also rows of x after the product, if it is a part.
         let all_rows = if self.first_row() > 0 { (self.first_row() + rows).next_multiple_of(BLOCK) } else { rows };
         let bias = bias.then(|| rng.tensor(&[all_rows]));
         bias.into_iter().chain(self.adds().then(|| rng.tensor(&[1, all_rows]))).collect()

@@ -6,7 +6,7 @@ use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [rows] u32, the column of each row's largest element, the first among equals; u32::MAX for
-/// a row that holds a NaN, or nothing but -∞. The same choice as `sample_partial` and `sample_merge` make when they are greedy.
+/// a row that holds a NaN, or only -∞. The same choice as `sample_partial` and `sample_merge` with temperature 0.
 pub struct Argmax;
 
 const WORKGROUP: u32 = 256;

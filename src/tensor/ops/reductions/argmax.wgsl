@@ -27,7 +27,7 @@ fn better(best: Best, value: f32, column: u32) -> Best {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let start = group.x * params.columns;
     let last = params.columns - 1u;
-    // Invocations without a column of their own begin with the last one, which is looked at anyway.
+    // Invocations without a column of their own begin with the last one, which another invocation reads too.
     var best = better(Best(x[start + min(local, last)], min(local, last)), x[start + min(local, last)], min(local, last));
     for (var first = local; first <= last; first += 8u * WORKGROUP) {
         // Eight reads that do not wait for each other. Those past the end repeat the last column.
@@ -58,7 +58,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     if local == 0u {
-        // Nothing but -inf is no choice either.
+        // If there is only -inf, there is no choice either.
         out[group.x] = select(best_columns[0], NAN, bitcast<u32>(best_values[0]) >= 0xff7fffffu);
     }
 }

@@ -1,7 +1,7 @@
-//! The dot product of two tensors of one number of elements.
+//! The dot product of two tensors with the same number of elements.
 //!
-//! One workgroup, since WGSL has no barrier across workgroups, and always in one order, so that the result is the same each
-//! time. Sums are nested three deep: the error grows with the cube root of the length, not with the length. For 2^26
+//! One workgroup, because WGSL has no barrier across workgroups, and always in the same order, so that the result is
+//! reproducible. Sums are nested three deep: the error grows with the cube root of the length, not with the length. For 2^26
 //! elements it is at most 1e-5 · Σ |x · y|.
 
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::tensor::exec::lanes_defines;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x, y, of one number of elements. Output: [1].
+/// Inputs: x, y, with the same number of elements. Output: [1].
 pub struct Dot;
 
 /// Invocations of the workgroup, and the elements that they take in one step, four each.

@@ -1,4 +1,4 @@
-//! Means of consecutive rows of a matrix: the vector of each text out of those of its tokens.
+//! Means of consecutive rows of a matrix: the vector of each text from those of its tokens.
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
@@ -6,8 +6,8 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [rows, columns], spans [n, 2] u32: the first row of each mean, and the one behind its last; at least one, and none
-/// past the rows. Output: [n, columns].
+/// Inputs: x [rows, columns], spans [n, 2] u32: the range of each mean, first row and end; at least one row, and none past the
+/// last. Output: [n, columns].
 pub struct MeanRows;
 
 impl Op for MeanRows {

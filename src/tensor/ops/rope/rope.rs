@@ -1,8 +1,8 @@
 //! Rotary position embedding (Su et al. 2021, RoFormer), in place.
 //!
-//! The frequencies come as a tensor, so that scalings of them (linear, llama3 …) are the caller's data. The angle
-//! `position · frequency` is computed in f32 as references do; its sine and cosine are polynomials of our own, because WGSL
-//! allows the built-ins an error of 2^-11, and SwiftShader takes it.
+//! The frequencies are a tensor, so that their scalings (linear, llama3 …) are the caller's data. The angle `position · frequency` is
+//! computed in f32 as in other implementations. Its sine and cosine are our own polynomials, because WGSL allows the built-ins an error
+//! of 2^-11, and SwiftShader uses it.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -13,10 +13,11 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// Inputs: x [tokens, heads · head_dim] (changed), frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone),
 /// state [4] u32 (state[0] is the position of the first token).
 pub struct Rope {
+    /// The dimensions of a head.
     pub head_dim: usize,
     /// Pairs are neighbours (2i, 2i + 1), as in GGUF files of Llama, rather than (i, i + n).
     pub interleaved: bool,
-    /// What sine and cosine are multiplied with; some scalings of rope sharpen the attention by it.
+    /// The factor of sine and cosine; some scalings of rope sharpen the attention with it.
     pub scale: f32,
 }
 

@@ -1,4 +1,4 @@
-// One invocation turns one pair.
+// One invocation rotates one pair.
 struct Params { pairs_in_all: u32, heads: u32, head_dim: u32, pairs: u32, scale: f32 }
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;

@@ -1,4 +1,4 @@
-//! Rotary position embedding as `rope`, in place, where every token has a position of its own: several texts in one pass.
+//! Rotary position embedding as in `rope`, in place, with a position for every token: for several texts in one pass.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -9,13 +9,14 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// Inputs: x [tokens, heads · head_dim] (changed), frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone),
 /// positions [tokens] u32.
 pub struct RopePositions {
+    /// The dimensions of a head.
     pub head_dim: usize,
     /// Pairs are neighbours (2i, 2i + 1) rather than (i, i + n).
     pub interleaved: bool,
 }
 
 impl RopePositions {
-    /// The same of tokens that follow one another.
+    /// The same for consecutive tokens.
     fn rope(&self) -> Rope {
         Rope { head_dim: self.head_dim, interleaved: self.interleaved, scale: 1.0 }
     }

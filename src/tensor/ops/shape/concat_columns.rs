@@ -1,4 +1,4 @@
-//! Puts the columns of two tensors side by side: for layers whose gate and up could not be joined, because they are of different types.
+//! Puts the columns of two tensors side by side: for layers whose gate and up could not be joined, because their types differ.
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
@@ -6,7 +6,7 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: a [rows, n], b [rows, m]. Output: [rows, n + m], a row of a and then the same of b.
+/// Inputs: a [rows, n], b [rows, m]. Output: [rows, n + m], a row of a, then the same row of b.
 pub struct ConcatColumns;
 
 impl Op for ConcatColumns {

@@ -8,6 +8,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], all [rows, all columns] (changed: columns `first` to `first + columns`).
 pub struct PlaceColumns {
+    /// The column of `all` that x's first column is written to.
     pub first: usize,
 }
 
@@ -26,7 +27,7 @@ impl Op for PlaceColumns {
         if rows != all_rows || self.first + columns > all_columns {
             bail!(
                 ShapeMismatch,
-                "place_columns: {} at column {} of {}, wanted as many rows and columns inside of it",
+                "place_columns: {} at column {} of {}, wanted the same rows, and columns inside of it",
                 inputs[0].shape,
                 self.first,
                 inputs[1].shape

@@ -1,4 +1,4 @@
-//! Copies consecutive columns of every row, such as the queries of a product that gave queries, keys and values.
+//! Copies consecutive columns of every row, such as the queries from a product for queries, keys and values.
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
@@ -8,7 +8,9 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [rows, count], columns `first..first + count`.
 pub struct SliceColumns {
+    /// The first column.
     pub first: usize,
+    /// The number of columns.
     pub count: usize,
 }
 

@@ -8,7 +8,9 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [count, columns], rows `first..first + count`.
 pub struct SliceRows {
+    /// The first row.
     pub first: usize,
+    /// The number of rows.
     pub count: usize,
 }
 

@@ -1,6 +1,6 @@
 //! DeepSeek: `<｜tool▁calls▁begin｜>`, then for each call `<｜tool▁call▁begin｜>`, in V3 and R1 `function<｜tool▁sep｜>name`, a line break and
 //! the arguments in a fence, from V3.1 on `name<｜tool▁sep｜>` and the arguments, then `<｜tool▁call▁end｜>`; at last
-//! `<｜tool▁calls▁end｜>`. From V3.2 on calls stand in tags: `<｜DSML｜invoke name="name"><｜DSML｜parameter name="key"
+//! `<｜tool▁calls▁end｜>`. From V3.2 on calls are in tags: `<｜DSML｜invoke name="name"><｜DSML｜parameter name="key"
 //! string="true">value</｜DSML｜parameter></｜DSML｜invoke>`.
 //!
 //! Sources: the chat templates of DeepSeek-V3, R1 and V3.1, https://huggingface.co/deepseek-ai/DeepSeek-V3.2/tree/main/encoding and
@@ -81,7 +81,7 @@ const V4_TAGS: Tags = Tags { open: "<｜DSML｜tool_calls>", close: "</｜DSML�
 
 pub(super) const DEEPSEEK_V32: ToolFormat = ToolFormat {
     name: "deepseek_v32",
-    // V3.2 and V4 differ in the block around calls; templates write the beginning of its tag by a variable.
+    // V3.2 and V4 differ in the block around calls; templates write the beginning of its tag with a variable.
     signs: &[&["｜DSML｜", "function_calls>"]],
     markers: &["｜DSML｜"],
     syntax: || Box::new(TagReader::new(&V32_TAGS)),

@@ -1,5 +1,5 @@
-//! Models without a format of their own. Our description of the functions (`instructions`) asks for Hermes' calls, and what models are
-//! known to answer instead is read as well: JSON in a fence, or JSON alone.
+//! Models without a format of their own. Our description of the functions (`instructions`) asks for Hermes' calls. Other forms that
+//! models are known to write are read as well: JSON in a fence, or JSON alone.
 
 use super::super::blocks::{Block, BlockReader, Content};
 use super::super::format::ToolFormat;
@@ -13,7 +13,7 @@ const BLOCKS: [Block; 3] = [
 
 pub(super) const GENERIC: ToolFormat = ToolFormat {
     name: "generic",
-    // What fits no other format.
+    // For templates that match no other format.
     signs: &[&[]],
     syntax: || Box::new(BlockReader::new(&BLOCKS).or_unmarked()),
     ..HERMES

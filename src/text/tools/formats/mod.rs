@@ -18,8 +18,8 @@ mod qwen3_coder;
 use super::format::ToolFormat;
 
 impl ToolFormat {
-    /// Every format. A new one is a constant in a file of this folder and a line here, before the formats whose signs its templates
-    /// hold as well.
+    /// Every format. A new one is a constant in a file of this folder and a line here, before the formats whose words its templates
+    /// also contain.
     pub const ALL: &'static [&'static Self] = &[
         &harmony::HARMONY,
         &function_gemma::FUNCTION_GEMMA,
@@ -44,10 +44,10 @@ impl ToolFormat {
         Self::GENERIC,
     ];
 
-    /// The format of models that no other fits.
+    /// The format of models that match no other.
     pub const GENERIC: &'static Self = &generic::GENERIC;
 
-    /// The format of a model by its chat template: the first of the list that fits.
+    /// The format of a model by its chat template: the first of the list that matches.
     pub fn of_template(source: &str) -> &'static Self {
         let fits = |format: &&&Self| format.signs.iter().any(|words| words.iter().all(|word| source.contains(word)));
         Self::ALL.iter().find(fits).copied().unwrap_or(Self::GENERIC)

@@ -1,5 +1,5 @@
-//! Qwen3-Coder and Qwen 3.5: `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`. Seed OSS names the
-//! outer tags otherwise.
+//! Qwen3-Coder and Qwen 3.5: `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`. Seed OSS has other
+//! names for the outer tags.
 //!
 //! Source: the chat templates of the models named.
 

@@ -1,28 +1,29 @@
-//! `swiglu_fused` whose output stands in planes, as the products of few tokens want it.
+//! `swiglu_fused` whose output is in SoA, which products of small batches read.
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::ops::{Activation, SwigluFused};
-use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
+use crate::tensor::soa::rows_to_soa;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Input: gate and up [tokens, 2 · columns], columns a multiple of 32. Output: [tokens, columns], each row in planes.
+/// Input: gate and up [tokens, 2 · columns], columns a multiple of 32. Output: [tokens, columns], each row in SoA.
 #[derive(Default)]
-pub struct SwigluPlanes {
+pub struct SwigluSoa {
+    /// The function that the gate goes through.
     pub activation: Activation,
 }
 
-impl Op for SwigluPlanes {
+impl Op for SwigluSoa {
     fn name(&self) -> &'static str {
-        "swiglu_planes"
+        "swiglu_soa"
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let outputs = SwigluFused { activation: self.activation }.infer(inputs)?;
         if !inputs[0].shape.matrix()?.1.is_multiple_of(2 * BLOCK) {
-            bail!(ShapeMismatch, "swiglu_planes: halves of {} are no multiple of {BLOCK} long", inputs[0].shape);
+            bail!(ShapeMismatch, "swiglu_soa: halves of {} are no multiple of {BLOCK} long", inputs[0].shape);
         }
         Ok(outputs)
     }
@@ -31,7 +32,7 @@ impl Op for SwigluPlanes {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let words = tokens * columns / 8;
         Ok(Kernel {
-            template: include_str!("swiglu_planes.wgsl"),
+            template: include_str!("swiglu_soa.wgsl"),
             modules: &[],
             defines: self.activation.defines(),
             params: vec![words as u32, (columns / 2 / BLOCK) as u32],
@@ -40,9 +41,9 @@ impl Op for SwigluPlanes {
     }
 }
 
-impl Reference for SwigluPlanes {
+impl Reference for SwigluSoa {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        SwigluFused { activation: self.activation }.reference(inputs)?.iter().map(rows_to_planar).collect()
+        SwigluFused { activation: self.activation }.reference(inputs)?.iter().map(rows_to_soa).collect()
     }
 }
 
@@ -50,5 +51,5 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(65);
     let shapes = [[1, 64], [2, 192], [5, 1984], [8, 9728]];
     let cases = Activation::ALL.into_iter().flat_map(|activation| shapes.map(|dims| (activation, dims)));
-    cases.map(|(activation, dims)| Case::new(SwigluPlanes { activation }, vec![rng.tensor(&dims)], 1e-5)).collect()
+    cases.map(|(activation, dims)| Case::new(SwigluSoa { activation }, vec![rng.tensor(&dims)], 1e-5)).collect()
 }

@@ -1,28 +1,29 @@
-//! `rms_norm` whose output stands in planes, as the products of few tokens want it.
+//! `rms_norm` whose output is in SoA, which products of small batches read.
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::ops::RmsNorm;
-use crate::tensor::planar::rows_to_planar;
 use crate::tensor::quant::BLOCK;
+use crate::tensor::soa::rows_to_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [rows, columns], columns a multiple of 32; weight [columns]. Output: [rows, columns], each row in planes.
-pub struct RmsNormPlanes {
+/// Inputs: x [rows, columns], columns a multiple of 32; weight [columns]. Output: [rows, columns], each row in SoA.
+pub struct RmsNormSoa {
+    /// ε in the formula.
     pub epsilon: f32,
 }
 
-impl Op for RmsNormPlanes {
+impl Op for RmsNormSoa {
     fn name(&self) -> &'static str {
-        "rms_norm_planes"
+        "rms_norm_soa"
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let outputs = RmsNorm { epsilon: self.epsilon }.infer(inputs)?;
         if !inputs[0].shape.matrix()?.1.is_multiple_of(BLOCK) {
-            bail!(ShapeMismatch, "rms_norm_planes: rows of {} are no multiple of {BLOCK} long", inputs[0].shape);
+            bail!(ShapeMismatch, "rms_norm_soa: rows of {} are no multiple of {BLOCK} long", inputs[0].shape);
         }
         Ok(outputs)
     }
@@ -31,7 +32,7 @@ impl Op for RmsNormPlanes {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let team = Team::for_columns(columns, capabilities);
         Ok(Kernel {
-            template: include_str!("rms_norm_planes.wgsl"),
+            template: include_str!("rms_norm_soa.wgsl"),
             modules: &[],
             defines: team.defines(),
             params: vec![rows as u32, (columns / BLOCK) as u32, self.epsilon.to_bits()],
@@ -40,9 +41,9 @@ impl Op for RmsNormPlanes {
     }
 }
 
-impl Reference for RmsNormPlanes {
+impl Reference for RmsNormSoa {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        RmsNorm { epsilon: self.epsilon }.reference(inputs)?.iter().map(rows_to_planar).collect()
+        RmsNorm { epsilon: self.epsilon }.reference(inputs)?.iter().map(rows_to_soa).collect()
     }
 }
 
@@ -51,7 +52,7 @@ pub fn cases() -> Vec<Case> {
     [(1, 32), (2, 96), (3, 2048), (8, 2080), (7, 4128)]
         .map(|(rows, columns)| {
             let inputs = vec![rng.tensor(&[rows, columns]), rng.tensor(&[columns])];
-            Case::new(RmsNormPlanes { epsilon: 1e-5 }, inputs, 1e-6)
+            Case::new(RmsNormSoa { epsilon: 1e-5 }, inputs, 1e-6)
         })
         .into()
 }

@@ -1,5 +1,5 @@
 // A team of TEAM invocations computes four rows for all tokens; each takes every TEAM-th block of 32 columns. The flag
-// TOKEN_k says that there is a token k.
+// TOKEN_k means that there is a token k.
 #import "weight"
 
 struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }
@@ -12,14 +12,14 @@ struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }
 
 // Four columns of a token.
 fn load_word(token: u32, block: u32, word: u32) -> vec4<f32> {
-#ifdef PLANAR
+#ifdef SOA
     return activations[(token * 8u + word) * params.blocks + block];
 #else
     return load_four_activations(token, block, word);
 #endif
 }
 
-// Of each token, the sums of the four rows.
+// For each token, the sums of the four rows.
 struct Sums {
     t0: vec4<f32>,
     t1: vec4<f32>,
@@ -50,7 +50,7 @@ fn products(w: Word, x: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(dot(w.w0, x), dot(w.w1, x), dot(w.w2, x), dot(w.w3, x));
 }
 
-// Word by word, so that few unpacked weights are alive at a time, whatever the number of tokens.
+// Word by word, so that few unpacked weights are alive at a time for any number of tokens.
 fn add_word(sums: Sums, block: u32, word: u32, w: Word) -> Sums {
     var result = sums;
     result.t0 += products(w, load_word(0u, block, word));

@@ -1,34 +1,35 @@
 //! Products of 2 to 8 tokens' activations with a weight in any format: the mat-vecs of several sequences, or of a draft that is
 //! verified.
 //!
-//! The time goes into reading the weight, as with one token. So each block of it is read and unpacked once and multiplied with
-//! all tokens, and lanes share the columns as in `mat_vec`. How many tokens there are is a constant of the kernel, so that
-//! each has its sums in registers.
+//! As with one token, reading the weight takes most of the time. So each block of it is read and unpacked once and multiplied with
+//! all tokens, and lanes share the columns as in `mat_vec`. The number of tokens is a constant of the kernel, so that the sums of
+//! each token are in registers.
 
 use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, takes_case, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::ops::Epilogue;
-use crate::tensor::planar::from_planar;
 use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
 /// residual.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MatVecFew {
+pub struct MatVecSmallBatch {
+    /// What happens to the product besides storing it.
     pub epilogue: Epilogue,
-    /// Each token's activations stand in planes (`planes.rs`): neighbouring lanes then read side by side.
-    pub planar: bool,
+    /// Each token's activations are in SoA (`tensor/soa.rs`): neighbouring lanes then read side by side.
+    pub soa: bool,
 }
 
 /// Rows that a team of lanes computes at once.
 const ROWS: usize = 4;
 const OPERANDS: usize = 2;
 
-/// By how many there are: the tokens after the first two.
+/// Flags for the tokens after the first two, for their number.
 const TOKENS: [(&str, Define); 6] = [
     ("TOKEN_2", Define::Flag),
     ("TOKEN_3", Define::Flag),
@@ -38,23 +39,24 @@ const TOKENS: [(&str, Define); 6] = [
     ("TOKEN_7", Define::Flag),
 ];
 
-impl MatVecFew {
+impl MatVecSmallBatch {
+    /// The most tokens that it takes.
     pub const MAX_TOKENS: usize = 2 + TOKENS.len();
 
-    /// Whether it takes so many tokens.
+    /// Whether it takes this number of tokens.
     pub fn takes(tokens: usize) -> bool {
         (2..=Self::MAX_TOKENS).contains(&tokens)
     }
 
-    /// Whether rows of so many columns have planes.
-    pub fn has_planes(columns: usize) -> bool {
+    /// Whether rows of `columns` can be in SoA: whole blocks of 32.
+    pub fn can_be_soa(columns: usize) -> bool {
         columns.is_multiple_of(BLOCK)
     }
 }
 
-impl Op for MatVecFew {
+impl Op for MatVecSmallBatch {
     fn name(&self) -> &'static str {
-        "mat_vec_few"
+        "mat_vec_small_batch"
     }
 
     fn mutates(&self) -> &'static [usize] {
@@ -62,15 +64,18 @@ impl Op for MatVecFew {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let product = infer_linear("mat_vec_few", &inputs[..OPERANDS.min(inputs.len())])?;
+        let product = infer_linear("mat_vec_small_batch", &inputs[..OPERANDS.min(inputs.len())])?;
         let (tokens, columns) = inputs[0].shape.matrix()?;
         if !Self::takes(tokens) {
-            bail!(ShapeMismatch, "mat_vec_few takes 2 to {} tokens, not {}", Self::MAX_TOKENS, inputs[0].shape);
+            bail!(ShapeMismatch, "mat_vec_small_batch takes 2 to {} tokens, not {}", Self::MAX_TOKENS, inputs[0].shape);
         }
-        if self.planar && !Self::has_planes(columns) {
-            bail!(ShapeMismatch, "mat_vec_few: {columns} columns have no planes, wanted a multiple of {BLOCK}");
+        if self.soa && !Self::can_be_soa(columns) {
+            bail!(
+                ShapeMismatch,
+                "mat_vec_small_batch: {columns} columns can't be in SoA, wanted a multiple of {BLOCK}"
+            );
         }
-        self.epilogue.infer("mat_vec_few", inputs, OPERANDS, product)
+        self.epilogue.infer("mat_vec_small_batch", inputs, OPERANDS, product)
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
@@ -81,11 +86,11 @@ impl Op for MatVecFew {
         defines.extend(self.epilogue.defines(1));
         defines.extend(ragged(columns));
         defines.extend_from_slice(&TOKENS[..tokens - 2]);
-        if self.planar {
-            defines.push(("PLANAR", Define::Flag));
+        if self.soa {
+            defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("mat_vec_few.wgsl"),
+            template: include_str!("mat_vec_small_batch.wgsl"),
             modules: &[],
             defines,
             params: vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32],
@@ -94,13 +99,13 @@ impl Op for MatVecFew {
     }
 }
 
-impl Reference for MatVecFew {
+impl Reference for MatVecSmallBatch {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let (rows, _) = inputs[1].shape.matrix()?;
         let mut x = inputs[0].clone();
-        if self.planar {
-            let rows: Vec<f32> = x.to_f32()?.chunks_exact(columns).flat_map(from_planar).collect();
+        if self.soa {
+            let rows: Vec<f32> = x.to_f32()?.chunks_exact(columns).flat_map(from_soa).collect();
             x.set_f32(&rows);
         }
         let product = reference_linear(&[x, inputs[1].clone()])?;
@@ -113,8 +118,8 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (index, format) in FORMATS.iter().enumerate() {
         let mut shapes: Vec<(usize, usize, usize)> =
-            (2..=MatVecFew::MAX_TOKENS).map(|tokens| (tokens, 37, 224)).collect();
-        // And each shape with some number of tokens; rows long enough for teams of several subgroups too.
+            (2..=MatVecSmallBatch::MAX_TOKENS).map(|tokens| (tokens, 37, 224)).collect();
+        // Each shape with some number of tokens; some rows are long enough for teams of several subgroups.
         let others = weight_shapes(format).into_iter().chain([(67, 2080), (33, 4128)]).enumerate();
         shapes.extend(others.map(|(shape, (rows, columns))| (2 + (shape * 3 + index) % 7, rows, columns)));
         for (case, (tokens, rows, columns)) in shapes.into_iter().enumerate() {
@@ -123,7 +128,7 @@ pub fn cases() -> Vec<Case> {
             }
             let columns = columns.next_multiple_of(format.block_size);
             let epilogue = Epilogue { bias: case % 2 == 1, residual: case % 4 >= 2 };
-            let planar = MatVecFew::has_planes(columns) && case % 3 != 0;
+            let soa = MatVecSmallBatch::can_be_soa(columns) && case % 3 != 0;
             let mut inputs = vec![rng.tensor(&[tokens, columns]), rng.weight(format, rows, columns)];
             if epilogue.bias {
                 inputs.push(rng.tensor(&[rows]));
@@ -131,10 +136,10 @@ pub fn cases() -> Vec<Case> {
             if epilogue.residual {
                 inputs.push(rng.tensor(&[tokens, rows]));
             }
-            cases.push(Case::new(MatVecFew { epilogue, planar }, inputs, 1e-5));
+            cases.push(Case::new(MatVecSmallBatch { epilogue, soa }, inputs, 1e-5));
         }
     }
     let inputs = vec![rng.tensor(&[3, 32]), rng.weight(FORMATS[0], LARGE_VOCABULARY, 32)];
-    cases.push(Case::new(MatVecFew { epilogue: Epilogue::NONE, planar: true }, inputs, 1e-5));
+    cases.push(Case::new(MatVecSmallBatch { epilogue: Epilogue::NONE, soa: true }, inputs, 1e-5));
     cases
 }
