@@ -1,16 +1,21 @@
-//! The same kernels and models in a browser: `npm test -- --only wasm-pack`.
+//! The same kernels and models in a browser: `npm test -- --only web`.
 #![cfg(target_arch = "wasm32")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says so by a panic")]
 
 #[path = "support/parity.rs"]
 mod parity;
 
+use std::collections::BTreeSet;
+
+use parity::Extent;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::MemorySource;
 use rillm::engine::{Engine, LoadOptions};
 use rillm::tensor::{Context, Device, DeviceOptions};
 use serde_json::{Value, json};
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
 use wasm_bindgen_test::*;
 
 wasm_bindgen_test_configure!(run_in_dedicated_worker);
@@ -30,16 +35,43 @@ async fn the_device_has_what_the_adapter_has() {
     assert!(context.device().adapter().features.contains(&"subgroups".to_owned()));
 }
 
+/// The kernels that the browser's compiler refuses, with its messages. It compiles none of them for the GPU, which is what takes time.
+async fn refused(shaders: &BTreeSet<String>) -> Vec<String> {
+    let check = js_sys::Function::new_with_args(
+        "shaders",
+        "return (async () => {
+            const adapter = await navigator.gpu.requestAdapter();
+            const device = await adapter.requestDevice({ requiredFeatures: ['subgroups'] });
+            device.onuncapturederror = (event) => event.preventDefault();
+            const infos = shaders.map((code) => device.createShaderModule({ code }).getCompilationInfo());
+            const errors = (await Promise.all(infos)).map(({ messages }) => messages.filter(({ type }) => type === 'error'));
+            const texts = errors.map((all, i) => all.map(({ message }) => `${message}: ${shaders[i]}`)).flat();
+            device.destroy();
+            return texts;
+        })()",
+    );
+    let shaders: js_sys::Array = shaders.iter().map(JsValue::from).collect();
+    let promise: js_sys::Promise = check.call1(&JsValue::NULL, &shaders).unwrap().unchecked_into();
+    let texts: js_sys::Array = JsFuture::from(promise).await.unwrap().unchecked_into();
+    texts.iter().filter_map(|text| text.as_string()).collect()
+}
+
+async fn report(checked: parity::Checked, least: usize) {
+    let texts = refused(&checked.shaders_left_out).await;
+    assert!(texts.is_empty(), "{} shaders are refused, the first: {}", texts.len(), texts[0]);
+    console_log!("{}; {} shaders are valid", checked.more_than(least), checked.shaders_left_out.len());
+}
+
 #[wasm_bindgen_test]
 async fn kernels_agree_with_references() {
-    console_log!("{}", parity::check_all(&context(true).await).await.more_than(100));
+    report(parity::check_all(&context(true).await, Extent::NewLines).await, 100).await;
 }
 
 #[wasm_bindgen_test]
 async fn variants_of_kernels_agree_with_references() {
     let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
     let context = Context::new(Device::request(&options).await.unwrap());
-    console_log!("{}", parity::check_all_variants(&context).await.more_than(150));
+    report(parity::check_all_variants(&context, Extent::NewLines).await, 150).await;
 }
 
 #[wasm_bindgen_test]

@@ -291,7 +291,8 @@ impl Bench {
                 // Small ones: the reference is slow.
                 let elements: usize = case.inputs.iter().map(|input| input.shape.elements()).sum();
                 if elements < 200_000 {
-                    parity::check(&self.context, name, index, case).await;
+                    let checked = &mut parity::Checked::default();
+                    parity::check(&self.context, parity::Extent::All, name, index, case, checked).await;
                 }
             }
         }

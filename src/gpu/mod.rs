@@ -41,5 +41,6 @@ pub use profile::{KernelTime, KernelUse};
 pub use readback::Readback;
 pub use recorder::plan::Recording;
 pub use stats::{CacheStats, FlushReason, Flushes, Stats};
+pub use transcript::Transcript;
 pub use upload::HostBytes;
 pub use wgsl::{Define, Shader, Template};

@@ -9,11 +9,17 @@ use super::command::Grid;
 use super::wgsl::Shader;
 use crate::error::Result;
 
-#[derive(Default)]
-pub(super) struct Transcript(String);
+/// What a step would have the GPU do.
+#[derive(Default, Hash)]
+pub struct Transcript {
+    /// The commands and what they bind, a line each.
+    pub commands: String,
+    /// The final text of each dispatch.
+    pub shaders: Vec<String>,
+}
 
 impl Transcript {
-    pub fn dispatch(&mut self, shader: &Shader<'_>, bindings: &[Binding<'_>], grid: Grid) -> Result<()> {
+    pub(super) fn dispatch(&mut self, shader: &Shader<'_>, bindings: &[Binding<'_>], grid: Grid) -> Result<()> {
         self.line(format_args!("dispatch {grid:?}"));
         for binding in bindings {
             let (number, kind) = binding.number_and_kind();
@@ -24,22 +30,17 @@ impl Transcript {
                 }
             }
         }
-        let text = shader.assemble(super::platform::ENABLE_SUBGROUPS_LINE)?;
-        self.line(format_args!("{text}"));
+        self.shaders.push(shader.assemble(super::platform::ENABLE_SUBGROUPS_LINE)?);
         Ok(())
     }
 
-    pub fn copy(&mut self, source: &BufferSlice, target: &BufferSlice) {
+    pub(super) fn copy(&mut self, source: &BufferSlice, target: &BufferSlice) {
         self.line(format_args!("copy {} to {}", place(source), place(target)));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a string can't fail.
-        let _ = writeln!(self.0, "{line}");
-    }
-
-    pub fn into_text(self) -> String {
-        self.0
+        let _ = writeln!(self.commands, "{line}");
     }
 }
 

@@ -1,24 +1,25 @@
 //! The ops on a native GPU: twice, because kernels differ with and without subgroups.
 
+use crate::support::parity::Extent;
 use crate::support::{adapter, parity, skip};
 use rillm::tensor::{Context, DType, Desc, DeviceOptions, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
 use rillm::{Code, tensor::Op};
 
 #[test]
 fn kernels_agree_with_references() {
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context(true))).more_than(100));
+    skip::note(&pollster::block_on(parity::check_all(&adapter::context(true), Extent::All)).more_than(100));
 }
 
 #[test]
 fn kernels_without_subgroups_agree_with_references() {
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context(false))).more_than(100));
+    skip::note(&pollster::block_on(parity::check_all(&adapter::context(false), Extent::All)).more_than(100));
 }
 
 /// The software adapter of the tests takes its own variants of some kernels; these are the ones that GPUs take.
 #[test]
 fn kernels_for_gpus_agree_with_references() {
     let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context_with(&options))).more_than(100));
+    skip::note(&pollster::block_on(parity::check_all(&adapter::context_with(&options), Extent::All)).more_than(100));
 }
 
 /// The same for a GPU with as little as WebGPU guarantees.
@@ -31,14 +32,16 @@ fn kernels_for_small_gpus_agree_with_references() {
         workgroup_storage: Some(16 << 10),
         ..Default::default()
     };
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context_with(&options))).more_than(100));
+    skip::note(&pollster::block_on(parity::check_all(&adapter::context_with(&options), Extent::All)).more_than(100));
 }
 
 /// What autotuning may let run.
 #[test]
 fn variants_of_kernels_agree_with_references() {
     let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
-    skip::note(&pollster::block_on(parity::check_all_variants(&adapter::context_with(&options))).more_than(200));
+    skip::note(
+        &pollster::block_on(parity::check_all_variants(&adapter::context_with(&options), Extent::All)).more_than(200),
+    );
 }
 
 #[test]
@@ -49,7 +52,9 @@ fn variants_for_small_gpus_agree_with_references() {
         workgroup_storage: Some(16 << 10),
         ..Default::default()
     };
-    skip::note(&pollster::block_on(parity::check_all_variants(&adapter::context_with(&options))).more_than(80));
+    skip::note(
+        &pollster::block_on(parity::check_all_variants(&adapter::context_with(&options), Extent::All)).more_than(80),
+    );
 }
 
 /// However the bytes of a weight are cut into pieces, and however many runs its upload takes, the matrix is the same.

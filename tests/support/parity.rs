@@ -1,9 +1,10 @@
 //! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock, Mutex};
 
+use rillm::gpu::Transcript;
 use rillm::sampler;
 use rillm::tensor::{Case, Context, DType, Desc, HostTensor, TuningKey, Variant, ops};
 
@@ -13,11 +14,28 @@ static AGREED: LazyLock<Mutex<HashSet<[u64; 2]>>> = LazyLock::new(Mutex::default
 static REFERENCES: LazyLock<Mutex<References>> = LazyLock::new(Mutex::default);
 type References = HashMap<[u64; 2], Arc<Vec<HostTensor>>>;
 
-/// How many cases there were, and how many of them had been checked before by the very same commands.
+/// Which cases run on the GPU, besides that none does twice.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Extent {
+    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests run them all"))]
+    All,
+    /// Where compiling a kernel takes seconds: those that have a line of WGSL which no kernel of their op had before, whatever the
+    /// numbers of its constants. So every branch of every template runs, and every op with every format of weights.
+    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "the tests in browsers take these"))]
+    NewLines,
+}
+
+/// The lines of kernels that ran, each with the name of its op.
+static LINES: LazyLock<Mutex<HashSet<(String, String)>>> = LazyLock::new(Mutex::default);
+
+/// How many cases there were, how many of them had been checked before by the very same commands, and what was left out for having
+/// no new lines: how many cases, and their shaders.
 #[derive(Default)]
 pub struct Checked {
     pub all: usize,
     pub same: usize,
+    pub left_out: usize,
+    pub shaders_left_out: BTreeSet<String>,
 }
 
 /// 128 bits, so that no two things are ever taken for one.
@@ -41,16 +59,26 @@ fn digest_of_case(name: &str, index: usize, case: &Case) -> [u64; 2] {
     digest(&[&|hasher| (name, index, case.tolerance.to_bits()).hash(hasher), &inputs])
 }
 
-/// A case together with the shaders, grids, uniforms and places of its dispatches on this adapter. Nothing if part of that is unknown.
-fn digest_of_commands(context: &Context, of_case: [u64; 2], case: &Case) -> Option<[u64; 2]> {
+/// What the GPU is told to do in a case. Nothing if part of that is unknown.
+fn transcript(context: &Context, case: &Case) -> Option<Transcript> {
     let transcript = context.device().transcript(|| {
         let inputs = case.inputs.iter().map(|host| context.tensor(host)).collect::<rillm::Result<Vec<_>>>()?;
         context.run(&*case.op, &inputs.iter().collect::<Vec<_>>())
     });
     // A buffer from outside of the step, of which nobody knows what it holds.
-    let transcript = transcript.ok().filter(|text| text.contains("dispatch") && !text.contains("another buffer"))?;
-    let adapter = format!("{:?}", context.device().adapter());
-    Some(digest(&[&|hasher| (of_case, &adapter, &transcript).hash(hasher)]))
+    let is_known = |it: &Transcript| !it.shaders.is_empty() && !it.commands.contains("another buffer");
+    transcript.ok().filter(is_known)
+}
+
+/// Whether some line of these shaders is new to the op, without the number of a constant.
+fn has_new_lines(op: &str, transcript: &Transcript) -> bool {
+    let mut lines = LINES.lock().unwrap();
+    let mut is_new = |line: &str| {
+        let line = if line.starts_with("const ") { line.split('=').next().unwrap_or(line) } else { line };
+        lines.insert((op.to_owned(), line.to_owned()))
+    };
+    // All of them are noted, so no `any`.
+    transcript.shaders.iter().flat_map(|shader| shader.lines()).filter(|line| is_new(line)).count() > 0
 }
 
 fn reference(of_case: [u64; 2], case: &Case) -> Arc<Vec<HostTensor>> {
@@ -65,11 +93,24 @@ fn reference(of_case: [u64; 2], case: &Case) -> Arc<Vec<HostTensor>> {
     wanted
 }
 
-/// Runs a case on the GPU and compares, unless the same commands were compared before. Says whether that was so.
-async fn agree(context: &Context, what: &str, of_case: [u64; 2], case: &Case) -> bool {
-    let commands = digest_of_commands(context, of_case, case);
+/// Runs a case on the GPU and compares, unless the same commands were compared before or it is left out.
+async fn agree(context: &Context, extent: Extent, what: &str, of_case: [u64; 2], case: &Case, checked: &mut Checked) {
+    checked.all += 1;
+    let adapter = format!("{:?}", context.device().adapter());
+    let transcript = transcript(context, case);
+    let commands =
+        transcript.as_ref().map(|transcript| digest(&[&|hasher| (of_case, &adapter, transcript).hash(hasher)]));
     if commands.is_some_and(|commands| AGREED.lock().unwrap().contains(&commands)) {
-        return true;
+        checked.same += 1;
+        return;
+    }
+    if let Some(transcript) = transcript
+        && extent == Extent::NewLines
+        && !has_new_lines(case.op.name(), &transcript)
+    {
+        checked.left_out += 1;
+        checked.shaders_left_out.extend(transcript.shaders);
+        return;
     }
     let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
     let wanted = reference(of_case, case);
@@ -78,7 +119,6 @@ async fn agree(context: &Context, what: &str, of_case: [u64; 2], case: &Case) ->
         assert_close(what, got, wanted, case.tolerance);
     }
     AGREED.lock().unwrap().extend(commands);
-    false
 }
 
 /// ‖a − b‖ / ‖b‖.
@@ -118,53 +158,59 @@ fn wanted() -> impl Iterator<Item = &'static (&'static str, fn() -> Vec<Case>)> 
 }
 
 impl Checked {
-    fn add(&mut self, same: bool) {
-        self.all += 1;
-        self.same += usize::from(same);
-    }
-
     /// That there were more than so many cases, if not some ops alone were asked for; and what a person reads of it.
     #[track_caller]
-    pub fn more_than(self, least: usize) -> String {
+    pub fn more_than(&self, least: usize) -> String {
         assert!(self.all > least || std::env::var("RILLM_OPS").is_ok(), "{} cases", self.all);
-        format!("{} cases, {} of them skipped: the same kernels had agreed before", self.all, self.same)
+        let Self { all, same, left_out, .. } = self;
+        let ran = all - same - left_out;
+        format!(
+            "{all} cases, {ran} of them run: of {same} the same kernels had agreed before, {left_out} had no new lines"
+        )
     }
 }
 
-/// Runs every case of every op.
-pub async fn check_all(context: &Context) -> Checked {
+/// Runs the cases of every op.
+pub async fn check_all(context: &Context, extent: Extent) -> Checked {
     let mut checked = Checked::default();
     for (name, cases) in wanted() {
         let cases = cases();
         assert!(!cases.is_empty(), "{name} has no cases");
         for (index, case) in cases.iter().enumerate() {
-            checked.add(check(context, name, index, case).await);
+            check(context, extent, name, index, case, &mut checked).await;
         }
     }
     checked
 }
 
-/// Runs one case of the op `name` on the GPU and on the CPU. Says whether the same was done before.
-pub async fn check(context: &Context, name: &str, index: usize, case: &Case) -> bool {
+/// Runs one case of the op `name` on the GPU and on the CPU.
+pub async fn check(context: &Context, extent: Extent, name: &str, index: usize, case: &Case, checked: &mut Checked) {
     let shapes: Vec<String> = case.inputs.iter().map(|input| format!("{:?}", input.desc())).collect();
     let what = format!("{name}, case {index}: {}", shapes.join(", "));
     assert_eq!(name, case.op.name(), "one name for the op's file and the op");
-    agree(context, &what, digest_of_case(name, index, case), case).await
+    agree(context, extent, &what, digest_of_case(name, index, case), case, checked).await;
 }
 
 /// Runs the cases of every op that has variants as a third of them each, in turn: so every variant meets every format of weights
 /// and several shapes.
-pub async fn check_all_variants(context: &Context) -> Checked {
+pub async fn check_all_variants(context: &Context, extent: Extent) -> Checked {
     let mut checked = Checked::default();
     for (name, cases) in wanted() {
         for (index, case) in cases().iter().enumerate() {
-            check_variants(context, name, index, case, &mut checked).await;
+            check_variants(context, extent, name, index, case, &mut checked).await;
         }
     }
     checked
 }
 
-async fn check_variants(context: &Context, name: &str, index: usize, case: &Case, checked: &mut Checked) {
+async fn check_variants(
+    context: &Context,
+    extent: Extent,
+    name: &str,
+    index: usize,
+    case: &Case,
+    checked: &mut Checked,
+) {
     let descs: Vec<Desc> = case.inputs.iter().map(HostTensor::desc).collect();
     let all = case.op.variants(&descs, context.device().capabilities());
     let variants: Vec<Variant> = all.into_iter().skip((3 - index % 3) % 3).step_by(3).collect();
@@ -175,7 +221,7 @@ async fn check_variants(context: &Context, name: &str, index: usize, case: &Case
     let of_case = digest_of_case(name, index, case);
     for variant in &variants {
         context.tunings().choose(key, Some(variant.clone()));
-        checked.add(agree(context, &format!("{name}, case {index}, {variant}"), of_case, case).await);
+        agree(context, extent, &format!("{name}, case {index}, {variant}"), of_case, case, checked).await;
     }
     context.tunings().choose(key, None);
 }

@@ -20,6 +20,7 @@ use super::readback::{Readback, StagingPool, sync};
 use super::recorder::Recorder;
 use super::recorder::plan::Recording;
 use super::stats::{FlushReason, Stats};
+use super::transcript::Transcript;
 use super::wgsl::Shader;
 use crate::error::Result;
 
@@ -164,8 +165,8 @@ impl Device {
         self.0.recorder.trace(step).map(|_| ())
     }
 
-    /// What `step` would run on the GPU, as text. Two steps that do the same have the same text. Nothing runs.
-    pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<String> {
+    /// What `step` would run on the GPU. Two steps that do the same have the same transcript. Nothing runs.
+    pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<Transcript> {
         self.0.recorder.transcript(step)
     }
 

@@ -9,6 +9,7 @@ use crate::gpu::command::Command;
 use crate::gpu::raw::RawDevice;
 use crate::gpu::stats::add;
 use crate::gpu::trace::{ArenaCursor, Trace};
+use crate::gpu::transcript::Transcript;
 
 /// A list of commands that can be replayed. The bind groups in it are pinned in their cache and the buffers that it names are
 /// kept alive while it lives.
@@ -53,9 +54,9 @@ impl Recorder {
     }
 
     /// Runs `step` without recording it, and tells what it would have had the GPU do.
-    pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<String> {
+    pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<Transcript> {
         let (_, trace) = self.trace_into(Trace::with_transcript(), step)?;
-        Ok(trace.transcript.unwrap_or_default().into_text())
+        Ok(trace.transcript.unwrap_or_default())
     }
 
     fn trace_into<T>(&self, empty: Trace, step: impl FnOnce() -> Result<T>) -> Result<(T, Trace)> {
