@@ -62,11 +62,15 @@ export async function build({ quietStdout = false } = {}) {
   return tarball;
 }
 
-/** Builds the wasm of the package with the benchmark of dispatches in it, which users don't download; resolves to its folder. */
+/**
+ * Builds the wasm of the package with the benchmark of dispatches in it, which users don't download; resolves to its folder. With
+ * RILLM_UNOPTIMISED=1 without wasm-opt, which takes a minute: for whom the numbers don't matter.
+ */
 export async function buildBench({ quietStdout = false } = {}) {
   const { step, say } = steps(quietStdout);
-  const into = join(cache, 'bench');
-  await buildWasm({ crate: 'rillm', name: 'rillm', features: ['bench'], into }, step, say);
+  const optimise = !process.env.RILLM_UNOPTIMISED;
+  const into = join(cache, optimise ? 'bench' : 'bench-unoptimised');
+  await buildWasm({ crate: 'rillm', name: 'rillm', features: ['bench'], into, optimise }, step, say);
   return into;
 }
 
@@ -79,7 +83,7 @@ function steps(quietStdout) {
 }
 
 /** Builds a package of the workspace into a folder: the glue, its types and the optimised wasm. Each is a wasm of its own. */
-async function buildWasm({ crate, name, features = [], into }, step, say) {
+async function buildWasm({ crate, name, features = [], into, optimise = true }, step, say) {
   mkdirSync(into, { recursive: true });
   const withFeatures = features.length > 0 ? ['--features', features.join(',')] : [];
   await step('cargo', [
@@ -95,31 +99,24 @@ async function buildWasm({ crate, name, features = [], into }, step, say) {
   ]);
   const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), `wasm32-unknown-unknown/release/${name}.wasm`);
   const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
-  await when(
-    [name, ...features].join('+'),
-    [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)],
-    glue,
-    async () => {
-      const bindgen = join(cache, 'bindgen', [name, ...features].join('+'));
-      rmSync(bindgen, { recursive: true, force: true });
-      say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
-      await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', name], { env: toolsEnv() });
+  const stamp = [name, ...features, ...(optimise ? [] : ['unoptimised'])].join('+');
+  await when(stamp, [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
+    const bindgen = join(cache, 'bindgen', stamp);
+    rmSync(bindgen, { recursive: true, force: true });
+    say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
+    await step('wasm-bindgen', [wasm, '--target', 'web', '--out-dir', bindgen, '--out-name', name], { env: toolsEnv() });
+    const made = join(bindgen, `${name}_bg.wasm`);
+    const finished = optimise ? join(bindgen, 'optimised.wasm') : made;
+    if (optimise) {
       say(`wasm-opt ${name}`);
-      const optimised = join(bindgen, 'optimised.wasm');
-      await step(process.execPath, [
-        join(root, 'node_modules/binaryen/bin/wasm-opt'),
-        '-Os',
-        ...WASM_FEATURES.map((feature) => `--enable-${feature}`),
-        join(bindgen, `${name}_bg.wasm`),
-        '-o',
-        optimised,
-      ]);
-      copyFileSync(join(bindgen, `${name}.js`), glue[0]);
-      copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
-      // Last and in one go, so that a build that was broken off is not taken for a finished one.
-      renameSync(optimised, glue[2]);
-    },
-  );
+      const wasmOpt = join(root, 'node_modules/binaryen/bin/wasm-opt');
+      await step(process.execPath, [wasmOpt, '-Os', ...WASM_FEATURES.map((feature) => `--enable-${feature}`), made, '-o', finished]);
+    }
+    copyFileSync(join(bindgen, `${name}.js`), glue[0]);
+    copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
+    // Last and in one go, so that a build that was broken off is not taken for a finished one.
+    renameSync(finished, glue[2]);
+  });
   return glue;
 }
 

@@ -10,7 +10,6 @@ import { chromedriverPath, chromiumPath, isSnapStub, onPath } from './chromium.m
 import { isMain, main, npm, output, Problem, root, run } from './command.mjs';
 
 const TARGET = 'wasm32-unknown-unknown';
-const WASM_PACK_VERSION = '0.15.1';
 const tools = join(root, '.tools');
 
 /** The environment in which our pinned tools come first. */
@@ -19,8 +18,7 @@ export function toolsEnv(extra = {}) {
 }
 
 /**
- * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen, and wasm-pack for "test"), "browser", "test" (driver,
- * native Vulkan).
+ * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen), "browser", "test" (driver, native Vulkan).
  * A missing browser ends the set-up only where `browserNeeded`.
  */
 export async function setup({ tools: toolsWanted = true, browser = true, test = true, browserNeeded = true, quietStdout = false } = {}) {
@@ -43,7 +41,6 @@ export async function setup({ tools: toolsWanted = true, browser = true, test = 
     await install('rustup', ['target', 'add', TARGET]);
   }
   if (toolsWanted) await cargoTool('wasm-bindgen', 'wasm-bindgen-cli', lockedVersion('wasm-bindgen'), { say, install });
-  if (toolsWanted && test) await cargoTool('wasm-pack', 'wasm-pack', WASM_PACK_VERSION, { say, install });
   await npmPackages({ say, install });
 }
 
@@ -60,12 +57,14 @@ async function cargoTool(program, crate, version, { say, install }) {
   if (output(program, ['--version'], { env: toolsEnv() })?.split(/\s+/).includes(version)) return;
   say(`installing ${crate} ${version} into .tools (a few minutes, once)`);
   const args = ['install', crate, '--version', version, '--root', tools, '--force'];
+  // It runs for seconds: to optimise it more would take longer than it saves.
+  const env = { ...process.env, CARGO_PROFILE_RELEASE_OPT_LEVEL: '1' };
   try {
-    await install('cargo', [...args, '--locked']);
+    await install('cargo', [...args, '--locked'], { env });
   } catch {
     // A registry that lacks one of the locked versions still has newer compatible ones.
     say(`${crate} did not install with its lock file; taking the newest compatible dependencies`);
-    await install('cargo', args);
+    await install('cargo', args, { env });
   }
 }
 

@@ -1,12 +1,12 @@
 // `npm test`: sets up what is missing and runs everything, natively and in Chromium. Goes on after a step that fails, and
-// ends with the seconds of every step and file, and the line `N passed, N failed`.
+// ends with the seconds of every step and file, and the line `N passed, N failed`. Steps run in two lanes at the same time.
 //
 //   npm test                               everything
 //   npm test -- --only native,browser      some steps
 //   npm test -- --only browser --file gpu  of these the files whose names hold this
 //   npm test -- --list                     their names
 
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -29,15 +29,8 @@ function rustFiles(folder) {
     .map((name) => join(folder, name));
 }
 
+const build = () => run(process.execPath, [join(root, 'scripts/build.mjs')]);
 const clippy = (...target) => run('cargo', ['clippy', '--workspace', '--all-targets', '--locked', ...target, '--', '-D', 'warnings']);
-
-/** Builds the package: a long link on one core, which begins with the first step and goes on beside those before `package`. */
-let build;
-const startBuild = () => (build ??= inBackground(process.execPath, [join(root, 'scripts/build.mjs')]));
-
-/** Installs the tools that the build does without, after it: they take minutes to compile. */
-let tools;
-const startTools = () => (tools ??= inBackground(process.execPath, [join(root, 'scripts/setup.mjs')]));
 
 /** A folder as the XDG Base Directory Specification wants it, where there is none: without it Mesa complains once per device. */
 function provideRuntimeFolder() {
@@ -47,7 +40,7 @@ function provideRuntimeFolder() {
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 }
 
-/** In the order in which they run: what is quick and what fails often comes first. Each rejects, or resolves to a row for each file. */
+/** Each rejects, or resolves to a row for each file. */
 const STEPS = {
   // The ops are declared by a macro, into which rustfmt does not look.
   fmt: () => run('cargo', ['fmt', '--all', '--check', '--', ...OPS.flatMap(rustFiles)]),
@@ -56,37 +49,66 @@ const STEPS = {
   clippy: () => clippy(),
   'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown'),
   // What is generated from the Rust structs; `npm run types` writes it.
-  types: () => run('cargo', ['test', '--locked', '--lib', 'engine::api::typescript']),
+  types: () => run('cargo', ['test', '--workspace', '--locked', '--lib', 'engine::api::typescript']),
   native: (file) => nativeTests(file),
-  package: () => startBuild().finished(),
+  // In a browser; after `native`, since the other lane has built by then what this shares with the package.
+  web: () => webTests(),
+  package: () => build(),
   typecheck: async () => {
     // The types of the generated glue are part of the program.
-    if (!['rillm', 'rillm_grammar'].every((name) => existsSync(join(root, `pkg/dist/wasm/${name}.d.ts`)))) await startBuild().finished();
+    if (!['rillm', 'rillm_grammar'].every((name) => existsSync(join(root, `pkg/dist/wasm/${name}.d.ts`)))) await build();
     for (const project of ['pkg-template', 'tests/types']) {
       await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, project), '--noEmit']);
     }
   },
   packaging: (file) => nodeTests('packaging', file),
   browser: (file) => nodeTests('browser', file),
-  'wasm-pack': async () => {
-    await tools?.finished();
-    return webTests();
-  },
 };
+
+/**
+ * Two lanes run at the same time, each step after the one before it; what is quick and what fails often comes first. In each are
+ * steps that keep one core busy (a link, the compiler of SwiftShader), and neither waits for cargo in the other: they build in
+ * different folders of target/.
+ */
+const LANES = [
+  ['fmt', 'lint', 'clippy', 'clippy-wasm', 'types', 'native', 'web'],
+  ['package', 'typecheck', 'packaging', 'browser'],
+];
 
 function chosenSteps() {
   let values;
   try {
-    ({ values } = parseArgs({ options: { only: { type: 'string' }, file: { type: 'string' }, list: { type: 'boolean' } } }));
+    ({ values } = parseArgs({
+      options: { only: { type: 'string' }, file: { type: 'string' }, list: { type: 'boolean' }, rows: { type: 'string' } },
+    }));
   } catch (error) {
     throw new Problem(error.message);
   }
+  const all = LANES.flat();
   if (values.list) return { names: [] };
-  if (values.only === undefined) return { names: Object.keys(STEPS), file: values.file };
-  const names = values.only.split(',');
-  const unknown = names.filter((name) => !(name in STEPS));
-  if (unknown.length > 0) throw new Problem(`there is no step ${unknown.join(', ')}: the steps are ${Object.keys(STEPS).join(', ')}`);
-  return { names: Object.keys(STEPS).filter((name) => names.includes(name)), file: values.file };
+  const wanted = values.only?.split(',') ?? all;
+  const unknown = wanted.filter((name) => !all.includes(name));
+  if (unknown.length > 0) throw new Problem(`there is no step ${unknown.join(', ')}: the steps are ${all.join(', ')}`);
+  return { names: all.filter((name) => wanted.includes(name)), file: values.file, rows: values.rows };
+}
+
+/** Runs steps in a process of its own, whose output is printed in one piece; resolves to their results. */
+function runBeside(names, file) {
+  const folder = mkdtempSync(join(tmpdir(), 'rillm-lane-'));
+  const rows = join(folder, 'rows.json');
+  const args = ['--only', names.join(','), '--rows', rows, ...(file === undefined ? [] : ['--file', file])];
+  const lane = inBackground(process.execPath, [join(root, 'scripts/test.mjs'), ...args], { ...process.env, RILLM_TEST_BESIDE: '1' });
+  return async () => {
+    try {
+      await lane.finished();
+      return JSON.parse(readFileSync(rows, 'utf8'));
+    } catch (error) {
+      console.error(error.message);
+      return names.map((name) => ({ step: { name, ...NOTHING, failed: 1, seconds: 0 }, files: [] }));
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  };
 }
 
 /** Runs a step, of its files those that `file` names part of; resolves to its row and theirs. */
@@ -105,17 +127,30 @@ async function runStep(name, file) {
   return { step: { name, ...counts, seconds: (performance.now() - begin) / 1000 }, files };
 }
 
+/** Runs the steps, those of different lanes at the same time; resolves to their results. */
+async function runSteps(names, file) {
+  const lanes = LANES.map((lane) => lane.filter((name) => names.includes(name))).filter((lane) => lane.length > 0);
+  const [own, ...others] = lanes;
+  if (others.length > 0) process.env.RILLM_TEST_BESIDE = '1';
+  const beside = others.map((lane) => runBeside(lane, file));
+  const results = [];
+  for (const name of own) results.push(await runStep(name, file));
+  for (const finished of beside) results.push(...(await finished()));
+  return results;
+}
+
 await main(async () => {
-  const { names, file } = chosenSteps();
-  if (names.length === 0) return console.log(Object.keys(STEPS).join('\n'));
+  const { names, file, rows } = chosenSteps();
+  if (names.length === 0) return console.log(LANES.flat().join('\n'));
   const begin = performance.now();
+  // The build of the package installs its tools by itself.
   await setup({ tools: !names.includes('package') });
   provideRuntimeFolder();
-  // The build installs its tool by itself.
-  if (names.includes('package')) startBuild().ended.then(startTools);
-  const results = [{ step: { name: 'setup', ...NOTHING, seconds: (performance.now() - begin) / 1000 }, files: [] }];
-  for (const name of names) results.push(await runStep(name, file));
-  const [steps, files] = [results.map(({ step }) => step), results.flatMap(({ files }) => files)];
+  const seconds = (performance.now() - begin) / 1000;
+  const results = await runSteps(names, file);
+  if (rows !== undefined) return writeFileSync(rows, JSON.stringify(results));
+  const steps = [{ name: 'setup', ...NOTHING, seconds }, ...results.map(({ step }) => step)];
+  const files = results.flatMap(({ files }) => files);
   remember(files);
   printTables(steps, files, (performance.now() - begin) / 1000);
   if (sum(steps).failed > 0) process.exitCode = 1;

@@ -17,6 +17,8 @@ export function inBackground(program, args, env = process.env) {
   return {
     /** Resolves when it has ended, however. */
     ended,
+    /** What it has written and nobody has printed. */
+    text: () => text,
     /** Prints what it writes, and rejects when it fails. */
     async finished() {
       process.stdout.write(text);

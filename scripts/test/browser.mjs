@@ -1,45 +1,64 @@
-// Node's tests in Chromium: a file after the other, each in a process of its own, all in one browser, which is started again should
-// a file have brought it down. Files that want other flags start a browser of their own.
+// Node's tests in Chromium: each file in a process of its own, two at once, each with a browser, which is started again should a file
+// have brought it down. A browser compiles all its kernels on one core. Files that want other flags start a browser of their own.
 
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { unpackPackage } from '../build.mjs';
 import { serveChromium } from '../chromium.mjs';
-import { Problem, root, runLines } from '../command.mjs';
+import { Problem, root } from '../command.mjs';
+import { inBackground } from './background.mjs';
 import { nodeCounts, NOTHING, stripColours } from './counts.mjs';
+import { longestFirst } from './times.mjs';
+
+const AT_ONCE = 2;
 
 /** Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. */
 export async function nodeTests(folder, part = '') {
   const all = readdirSync(join(root, 'tests', folder))
     .filter((name) => name.endsWith('.test.mjs'))
     .sort();
-  const files = all.filter((name) => `${folder}/${name}`.includes(part));
+  const files = all.map((name) => ({ name: `${folder}/${name}` })).filter(({ name }) => name.includes(part));
   if (files.length === 0) throw new Problem(`there is no file ${part} in tests/${folder}`);
-  let browser;
+  // Once, before several files want it at the same time.
+  await packedPackage();
+  const waiting = longestFirst(files);
   const rows = [];
-  try {
-    for (const file of files) {
-      if (browser === undefined || !browser.isRunning()) browser = await serveChromium();
-      rows.push(await runFile(folder, file, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint }));
+  const worker = async () => {
+    let browser;
+    try {
+      for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+        if (browser === undefined || !browser.isRunning()) browser = await serveChromium();
+        rows.push(await runFile(file.name, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint }));
+      }
+    } finally {
+      await browser?.close();
     }
-  } finally {
-    await browser?.close();
-  }
+  };
+  await Promise.all(Array.from({ length: Math.min(AT_ONCE, files.length) }, worker));
   return rows;
 }
 
-async function runFile(folder, file, env) {
-  const name = `${folder}/${file}`;
-  console.log(`\n── ${name}`);
+/** Unpacks the package, if there is one. */
+async function packedPackage() {
+  const pkg = join(root, 'pkg');
+  const tarball = existsSync(pkg) ? readdirSync(pkg).find((name) => name.endsWith('.tgz')) : undefined;
+  if (tarball === undefined) throw new Problem('there is no packed package: run `npm run build` first');
+  await unpackPackage(join(pkg, tarball));
+}
+
+/** Runs a file's tests; their output is printed in one piece. */
+async function runFile(name, env) {
   const begin = performance.now();
   const counts = { ...NOTHING };
-  const code = await runLines(process.execPath, ['--test', '--test-reporter=spec', join('tests', folder, file)], {
-    env,
-    onLine: (line) => {
-      for (const [kind, number] of Object.entries(nodeCounts(stripColours(line)) ?? {})) counts[kind] += number;
-    },
-  });
+  const tests = inBackground(process.execPath, ['--test', '--test-reporter=spec', join('tests', name)], env);
+  const failure = await tests.ended;
+  const seconds = (performance.now() - begin) / 1000;
+  console.log(`\n── ${name}, ${seconds.toFixed(1)} s\n${tests.text().trim()}`);
+  for (const line of tests.text().split('\n')) {
+    for (const [kind, number] of Object.entries(nodeCounts(stripColours(line)) ?? {})) counts[kind] += number;
+  }
   // A file that fails without counting did not get as far as its tests, and one that counts none tests nothing.
-  if (counts.failed === 0 && (code !== 0 || counts.passed + counts.skipped === 0)) counts.failed = 1;
-  return { name, ...counts, seconds: (performance.now() - begin) / 1000 };
+  if (counts.failed === 0 && (failure !== undefined || counts.passed + counts.skipped === 0)) counts.failed = 1;
+  return { name, ...counts, seconds };
 }

@@ -62,20 +62,21 @@ describe('models that cannot be loaded', () => {
   });
   after(() => stage.close());
 
-  /** Fails to load, in the worker and on the page, and loads a sound model on the same page afterwards. */
+  let failures = 0;
+
+  /** Fails to load, in the worker and on the page, and loads a sound model on the same page afterwards, in turn here and there. */
   async function fails(source, { allowed = [], options = {} } = {}) {
     return stage.runWith(
       { allowed },
-      async ([url, more]) => {
+      async ([url, more, worker]) => {
         const inWorker = await failure(() => rillm.Engine.load(url, more));
         const onPage = await failure(() => rillm.Engine.load(url, { ...more, worker: false }));
-        const afterwards = [];
-        for (const worker of [true, false])
-          afterwards.push(await withEngine('/golden/tied-q8_0.gguf', { worker }, (engine) => engine.info.layers));
+        const afterwards = await withEngine('/golden/tied-q8_0.gguf', { worker }, (engine) => engine.info.layers);
         return { inWorker, onPage, afterwards };
       },
       source,
       options,
+      failures++ % 2 === 0,
     );
   }
 
@@ -87,7 +88,7 @@ describe('models that cannot be loaded', () => {
       assert.match(failure.message, message);
     }
     assert.equal(inWorker.message, onPage.message);
-    assert.deepEqual(afterwards, [2, 2]);
+    assert.equal(afterwards, 2);
   }
 
   for (const [name, [, code, message]] of Object.entries(brokenFiles())) {

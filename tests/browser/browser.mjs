@@ -154,6 +154,37 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
         await close();
       }
     },
+    /**
+     * Engines that tests share, by model and load options: to compile the kernels of one anew takes seconds. `use` runs
+     * `fn(engine, argument)` in the page of the engine; functions travel as source text.
+     */
+    sharedEngines() {
+      const pages = new Map();
+      const opened = async (model, options) => {
+        const { page, close } = await openPage();
+        await page.evaluate(preparePage, '/rillm/dist/index.js');
+        await page.evaluate(
+          async ([model, options]) => (globalThis.engine = await rillm.Engine.load(model, options)) && null,
+          [model, options],
+        );
+        return { page, close };
+      };
+      return {
+        async use(model, options, fn, argument) {
+          const key = JSON.stringify([model, options]);
+          if (!pages.has(key)) pages.set(key, opened(model, options));
+          const { page } = await pages.get(key);
+          return page.evaluate(([source, argument]) => (0, eval)(`(${source})`)(engine, argument), [String(fn), argument]);
+        },
+        async close() {
+          for (const opening of pages.values()) {
+            const { page, close } = await opening;
+            await page.evaluate(() => engine.dispose());
+            await close();
+          }
+        },
+      };
+    },
     async close() {
       await browser.close();
       await site.close();

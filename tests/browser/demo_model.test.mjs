@@ -11,8 +11,11 @@ import { openStage, root } from './browser.mjs';
 const MODEL = 'models/demo/rillm-demo-q8_0.gguf';
 /** Made by tools/demo-model/eval.py: per prompt the messages, tools, and the reference's text, tokens and margins. */
 const PROMPTS = 'models/demo/eval-prompts.json';
-/** Prompts of each skill, of the dozen that the file has: all of them take five minutes on a software GPU. */
-const PER_SKILL = 10;
+/**
+ * Prompts of each skill, of the dozen that the file has: all of them take six minutes on a software GPU. `tests/engine/fidelity.rs` holds
+ * the greedy choices after a hundred of them to the same reference.
+ */
+const PER_SKILL = 3;
 /** New tokens that the reference wrote at most. */
 const MAX_TOKENS = 240;
 /** The least of the answers that are equal to the reference's, to the letter. */
@@ -40,7 +43,7 @@ test('greedy answers of the demo model agree with the reference', {
   const prompts = JSON.parse(readFileSync(join(root, PROMPTS), 'utf8')).filter(
     ({ skill }, i, all) => all.slice(0, i).filter((earlier) => earlier.skill === skill).length < PER_SKILL,
   );
-  assert.ok(prompts.length >= 100, `${prompts.length} prompts are too few to judge by`);
+  assert.ok(prompts.length >= 30, `${prompts.length} prompts are too few to judge by`);
   const answers = await stage.run(
     ([url, requests]) =>
       withEngine(url, {}, async (engine) => {

@@ -9,19 +9,21 @@ const MODEL = '/golden/tied-q8_0.gguf';
 const ASK = { messages: [{ role: 'user', content: 'The small boat' }], temperature: 0, ignore_eos: true };
 
 let stage;
-before(async () => (stage = await openStage()));
-after(() => stage.close());
+let engines;
+before(async () => {
+  stage = await openStage();
+  engines = stage.sharedEngines();
+});
+after(async () => {
+  try {
+    await engines.close();
+  } finally {
+    await stage.close();
+  }
+});
 
-/** Runs `fn(engine, argument)` in a page; functions travel as source text. */
-function withModel(fn, argument = {}, options = {}) {
-  return stage.run(
-    ([model, source, value, loadOptions]) => withEngine(model, loadOptions, (engine) => (0, eval)(`(${source})`)(engine, value)),
-    MODEL,
-    String(fn),
-    argument,
-    options,
-  );
-}
+/** Runs `fn(engine, argument)` in the page of an engine that all tests with these options share. */
+const withModel = (fn, argument = {}, options = {}) => engines.use(MODEL, { worker: true, ...options }, fn, argument);
 
 for (const worker of [true, false]) {
   const where = worker ? 'in the worker' : 'on the page';

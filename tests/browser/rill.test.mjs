@@ -19,7 +19,8 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 function rill(...args) {
   return new Promise((resolve) => {
-    execFile(process.execPath, [join(root, 'scripts/rill.mjs'), ...args], { maxBuffer: 2 ** 26 }, (error, stdout, stderr) => {
+    const env = { ...process.env, RILLM_UNOPTIMISED: '1' };
+    execFile(process.execPath, [join(root, 'scripts/rill.mjs'), ...args], { maxBuffer: 2 ** 26, env }, (error, stdout, stderr) => {
       const lines = stdout.trim().split('\n');
       assert.equal(lines.length, 1, `stdout is one line: ${stdout}\n${stderr}`);
       resolve({ status: error?.code ?? 0, result: JSON.parse(lines[0]) });

@@ -60,8 +60,14 @@ async function nextToken(make, options = {}, parameters = undefined, allowed = [
   );
 }
 
+const wanted = new Map();
 async function wantedToken(name = '/golden/tied-q8_0.gguf') {
-  return nextToken((url) => url, {}, name);
+  if (!wanted.has(name))
+    wanted.set(
+      name,
+      nextToken((url) => url, {}, name),
+    );
+  return wanted.get(name);
 }
 
 const failing = (source, options, allowed = REQUEST_FAILED) =>
