@@ -82,25 +82,22 @@ function steps(quietStdout) {
   };
 }
 
+/** What the wasm of a package of the workspace is made of, besides its own folders. */
+const CRATES = { rillm: ['src'], 'rillm-grammar': ['grammar/src'] };
+const MANIFESTS = ['Cargo.toml', 'grammar/Cargo.toml', 'Cargo.lock', 'rust-toolchain.toml', 'package-lock.json'];
+
 /** Builds a package of the workspace into a folder: the glue, its types and the optimised wasm. Each is a wasm of its own. */
 async function buildWasm({ crate, name, features = [], into, optimise = true }, step, say) {
   mkdirSync(into, { recursive: true });
-  const withFeatures = features.length > 0 ? ['--features', features.join(',')] : [];
-  await step('cargo', [
-    'build',
-    '--release',
-    '--target',
-    'wasm32-unknown-unknown',
-    '--package',
-    crate,
-    '--lib',
-    '--locked',
-    ...withFeatures,
-  ]);
-  const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), `wasm32-unknown-unknown/release/${name}.wasm`);
   const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
   const stamp = [name, ...features, ...(optimise ? [] : ['unoptimised'])].join('+');
-  await when(stamp, [wasm, join(root, 'package-lock.json'), join(root, 'Cargo.lock'), fileURLToPath(import.meta.url)], glue, async () => {
+  const sources = [...CRATES[crate].flatMap((folder) => files(join(root, folder))), ...MANIFESTS.map((file) => join(root, file))];
+  // Cargo is not asked where nothing changed: it keeps one wasm, whatever the features, and would build it anew after other features.
+  await when(stamp, [...sources, fileURLToPath(import.meta.url)], glue, async () => {
+    const withFeatures = features.length > 0 ? ['--features', features.join(',')] : [];
+    const release = ['--release', '--target', 'wasm32-unknown-unknown', '--locked'];
+    await step('cargo', ['build', ...release, '--package', crate, '--lib', ...withFeatures]);
+    const wasm = join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), `wasm32-unknown-unknown/release/${name}.wasm`);
     const bindgen = join(cache, 'bindgen', stamp);
     rmSync(bindgen, { recursive: true, force: true });
     say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
