@@ -49,7 +49,7 @@ impl RecurrentLayer for Ema {
     }
 
     fn run(&self, context: &Context, x: &Tensor, soa: bool, position: &Tensor, state: &Tensor) -> Result<()> {
-        context.run(&Ema { soa: soa }, &[x, position, state]).map(|_| ())
+        context.run(&Ema { soa }, &[x, position, state]).map(|_| ())
     }
 }
 
