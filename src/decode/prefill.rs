@@ -101,16 +101,18 @@ impl Prefill<'_> {
         let context = self.transformer.context();
         // The last token is always taken in anew: its logits are wanted.
         let tokens = &tokens[..tokens.len() - 1];
-        let (held, known) = (self.slots.held(tokens), self.cache.borrow().known(tokens));
-        let loads = known > held;
+        let is_known = self.cache.borrow_mut().known(tokens) > self.slots.held(tokens);
         // What is loaded takes the place of what was used longest ago.
-        let mut lease = SlotLease::new(self.slots, if loads { &[] } else { tokens }).await?;
+        let mut lease = SlotLease::new(self.slots, if is_known { &[] } else { tokens }).await?;
+        // Others may have come first while the slot was prepared.
         let mut cache = self.cache.borrow_mut();
+        let held = common_prefix(lease.reusable(), tokens);
+        let loads = cache.known(tokens) > held;
         cache.keep(context, &lease, if loads { 0 } else { held })?;
         if loads {
             cache.load(context, &mut lease, tokens)?;
         }
-        cache.count(if loads { known } else { 0 });
+        cache.count(loads);
         Ok(lease)
     }
 

