@@ -148,12 +148,11 @@ fn sequences_join_and_leave_at_any_time() {
     assert_eq!(alone(&engine, &third), wanted[2]);
 }
 
-/// A conversation goes on where its own cache holds it, whatever ran beside and after it.
+/// A conversation goes on where a slot or the prompt cache holds it, whatever ran beside and after it.
 #[test]
 fn each_conversation_finds_its_own_cache() {
-    let engine = engine("tiny_llama/tied-q8_0.gguf", 2);
-    let cached = |request: &Value| {
-        let mut generation = start(&engine, request);
+    let cached = |engine: &Engine, request: &Value| {
+        let mut generation = start(engine, request);
         let mut last = None;
         while let Some(chunk) = pollster::block_on(generation.next()).unwrap() {
             last = Some(chunk);
@@ -164,11 +163,16 @@ fn each_conversation_finds_its_own_cache() {
         let prompt: Vec<u32> = (0..length).map(|i| (start + i * 3) % 250).collect();
         json!({"prompt": prompt, "temperature": 0, "max_tokens": 3, "ignore_eos": true})
     };
-    assert_eq!((cached(&request(1, 20)), cached(&request(2, 20))), (0, 0));
-    assert_eq!((cached(&request(1, 30)), cached(&request(2, 30))), (20, 20));
-    // A third takes the place of the one that was used longest ago.
-    assert_eq!(cached(&request(100, 20)), 0);
-    assert_eq!((cached(&request(2, 31)), cached(&request(1, 31))), (30, 0));
+    // Without a prompt cache, a third conversation takes the place of the one that was used longest ago.
+    for (prompt_cache_bytes, of_the_first) in [(Some(0), 0), (None, 30)] {
+        let options = LoadOptions { max_sequences: Some(2), prompt_cache_bytes, ..Default::default() };
+        let engine = load("tiny_llama/tied-q8_0.gguf", &options).unwrap();
+        let cached = |start, length| cached(&engine, &request(start, length));
+        assert_eq!((cached(1, 20), cached(2, 20)), (0, 0));
+        assert_eq!((cached(1, 30), cached(2, 30)), (20, 20));
+        assert_eq!(cached(100, 20), 0);
+        assert_eq!((cached(2, 31), cached(1, 31)), (30, of_the_first));
+    }
 }
 
 #[test]
