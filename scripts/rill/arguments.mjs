@@ -26,6 +26,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
            everything, as tables or with --json as an object; without --model, the demo model
   bench decode   --model PATH|URL [--prompt-tokens N] [--new-tokens N] [--repetitions N]
   bench prefill  --model PATH|URL [--prompt-tokens N] [--repetitions N]
+  bench requests --model PATH|URL [--prompt-tokens N] [--new-tokens N] [--repetitions N]
+           plain, sampled, structured and speculating ones, one at a time and four at once
   bench structured --model PATH|URL [--new-tokens N] [--repetitions N]
            what holding answers to a grammar adds to a token: the first answer, and N later ones
   bench load     --model PATH|URL
@@ -102,6 +104,7 @@ const COMMANDS = {
   },
   'bench decode': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
   'bench prefill': { model: text, precision: text, autotune: text, 'prompt-tokens': text, repetitions: text },
+  'bench requests': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
   'bench structured': { model: text, precision: text, autotune: text, 'new-tokens': text, repetitions: text },
   'bench load': { model: text, autotune: text },
   'bench dispatch': { model: text },

@@ -3,6 +3,7 @@
 
 import { Engine, renderTemplate } from 'rillm';
 import { countWarmToken, measureDecode, measureDispatch, measureLoad, measurePrefill } from '/bench/measure.js';
+import { measureRequests } from '/bench/requests.js';
 import { measureStructured } from '/bench/structured.js';
 import { runSuite } from '/bench/suite.js';
 
@@ -82,6 +83,8 @@ const commands = {
   }),
   'bench prefill': ({ model, precision, autotune, settings }) =>
     withEngine(model, (engine) => measurePrefill(engine, settings), { precision, autotune }),
+  'bench requests': ({ model, precision, autotune, settings }) =>
+    measureRequests(Engine, model, { ...settings, precision, autotune, onRow: (row) => console.log(JSON.stringify(row)) }),
   'bench structured': ({ model, precision, autotune, settings }) =>
     withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
   'bench load': ({ model, autotune }) => measureLoad(Engine, model, { autotune }),
