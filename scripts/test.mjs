@@ -50,9 +50,7 @@ const STEPS = {
   'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown'),
   // What is generated from the Rust structs; `npm run types` writes it.
   types: () => run('cargo', ['test', '--workspace', '--locked', '--lib', 'engine::api::typescript']),
-  native: (file) => nativeTests(file),
-  // In a browser; after `native`, since the other lane has built by then what this shares with the package.
-  web: () => webTests(),
+  native: (file, { othersEnded }) => nativeTests(file, othersEnded),
   package: () => build(),
   typecheck: async () => {
     // The types of the generated glue are part of the program.
@@ -63,6 +61,8 @@ const STEPS = {
   },
   packaging: (file) => nodeTests('packaging', file),
   browser: (file) => nodeTests('browser', file),
+  // After the package, with which it shares what it is built from.
+  web: () => webTests(),
 };
 
 /**
@@ -71,8 +71,8 @@ const STEPS = {
  * different folders of target/.
  */
 const LANES = [
-  ['fmt', 'lint', 'clippy', 'clippy-wasm', 'types', 'native', 'web'],
-  ['package', 'typecheck', 'packaging', 'browser'],
+  ['fmt', 'lint', 'clippy', 'clippy-wasm', 'types', 'native'],
+  ['package', 'typecheck', 'packaging', 'browser', 'web'],
 ];
 
 function chosenSteps() {
@@ -97,8 +97,8 @@ function runBeside(names, file) {
   const folder = mkdtempSync(join(tmpdir(), 'rillm-lane-'));
   const rows = join(folder, 'rows.json');
   const args = ['--only', names.join(','), '--rows', rows, ...(file === undefined ? [] : ['--file', file])];
-  const lane = inBackground(process.execPath, [join(root, 'scripts/test.mjs'), ...args], { ...process.env, RILLM_TEST_BESIDE: '1' });
-  return async () => {
+  const lane = inBackground(process.execPath, [join(root, 'scripts/test.mjs'), ...args]);
+  const finished = async () => {
     try {
       await lane.finished();
       return JSON.parse(readFileSync(rows, 'utf8'));
@@ -109,16 +109,17 @@ function runBeside(names, file) {
       rmSync(folder, { recursive: true, force: true });
     }
   };
+  return { ended: lane.ended, finished };
 }
 
 /** Runs a step, of its files those that `file` names part of; resolves to its row and theirs. */
-async function runStep(name, file) {
+async function runStep(name, file, lanes) {
   console.log(`\n── ${name} ${'─'.repeat(Math.max(0, 70 - name.length))}`);
   const begin = performance.now();
   let files = [];
   let counts;
   try {
-    files = (await STEPS[name](file)) ?? [];
+    files = (await STEPS[name](file, lanes)) ?? [];
     counts = sum(files);
   } catch (error) {
     console.error(error instanceof Problem ? error.message : error);
@@ -131,11 +132,11 @@ async function runStep(name, file) {
 async function runSteps(names, file) {
   const lanes = LANES.map((lane) => lane.filter((name) => names.includes(name))).filter((lane) => lane.length > 0);
   const [own, ...others] = lanes;
-  if (others.length > 0) process.env.RILLM_TEST_BESIDE = '1';
   const beside = others.map((lane) => runBeside(lane, file));
+  const othersEnded = Promise.all(beside.map(({ ended }) => ended));
   const results = [];
-  for (const name of own) results.push(await runStep(name, file));
-  for (const finished of beside) results.push(...(await finished()));
+  for (const name of own) results.push(await runStep(name, file, { othersEnded }));
+  for (const { finished } of beside) results.push(...(await finished()));
   return results;
 }
 
