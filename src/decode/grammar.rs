@@ -15,12 +15,13 @@
 //! What the grammar leaves no choice about is not chosen: all of it goes through one pass, or, if it is short and steps run ahead,
 //! through steps that have a single token to choose from.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use web_time::Duration;
 
 use super::constraint::{Constraint, TokenBytes};
-use super::mask_automaton::{MaskAutomaton, MaskMatch, TokenSet, Uploaded};
+use super::mask_automaton::{KnownMasks, MaskAutomaton, MaskMatch, Scratch, TokenSet, Uploaded};
 use super::sequence::Sequence;
 use crate::error::Result;
 use crate::sampler::Masking;
@@ -38,10 +39,10 @@ const SHORT_RUN: usize = 2;
 const FIRST_SINGLE: usize = 4;
 const MOST_SINGLE: usize = 128;
 
-/// A grammar at its beginning, and the name under which what is learned about its masks can be kept.
+/// A grammar at its beginning, and what is known of its masks.
 pub struct GrammarCursor {
     pub constraint: Box<dyn Constraint>,
-    pub name: Option<Rc<str>>,
+    pub known: KnownMasks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +70,9 @@ pub enum MaskPlace {
 
 pub struct GrammarState {
     constraint: Box<dyn Constraint>,
-    name: Option<Rc<str>>,
-    pub automaton: MaskAutomaton,
+    known: KnownMasks,
+    pub automaton: Rc<RefCell<MaskAutomaton>>,
+    scratch: Scratch,
     vocabulary: Rc<dyn TokenBytes>,
     /// Automata before this one, which were full.
     pub full_automata: usize,
@@ -99,25 +101,23 @@ pub struct GrammarState {
 }
 
 impl GrammarState {
-    /// `words` of a mask; `known` of the grammar's masks. The sequence has taken in what the grammar forced at the beginning.
+    /// `words` of a mask. The sequence has taken in what the grammar forced at the beginning.
     pub fn new(
         cursor: GrammarCursor,
-        known: Option<MaskAutomaton>,
         words: usize,
         vocabulary: Rc<dyn TokenBytes>,
         sequence: &mut Sequence,
         step: Option<Duration>,
     ) -> Result<Self> {
-        let GrammarCursor { mut constraint, name } = cursor;
+        let GrammarCursor { mut constraint, known } = cursor;
         let state = constraint.advance(&[])?;
         sequence.is_complete = state.is_complete;
-        let mut automaton = known.unwrap_or_else(|| MaskAutomaton::new(words, &vocabulary));
-        automaton.forget_changes();
         let is_slow = step.is_some_and(|step| step >= SLOW_STEP);
         Ok(Self {
             constraint,
-            name,
-            automaton,
+            automaton: known.automaton(words, &vocabulary),
+            known,
+            scratch: Scratch::new(words),
             vocabulary,
             full_automata: 0,
             uploaded_to_slot: Uploaded::default(),
@@ -145,11 +145,9 @@ impl GrammarState {
         self
     }
 
-    /// What was learned about the grammar, and its name.
-    pub fn end(mut self) -> Option<(Rc<str>, MaskAutomaton)> {
-        self.automaton.ended_after(self.run);
-        let Self { name, automaton, .. } = self;
-        name.map(|name| (name, automaton))
+    /// The answer is over.
+    pub fn end(&self) {
+        self.automaton.borrow_mut().ended_after(self.run);
     }
 
     /// Whether what the grammar forces goes through a pass of its own.
@@ -190,21 +188,31 @@ impl GrammarState {
         Ok(())
     }
 
-    /// The automaton's state for the next choice, learned if it was not known. It may be of a new automaton, if the old one was full; then
+    /// The automaton's state for the next choice, learned if it was not known. It may be of another automaton, if this one is full; then
     /// nothing that is in flight can be understood any more.
     pub fn state(&mut self, sequence: &mut Sequence) -> Result<u32> {
         self.allowed()?;
         let expected = TokenSet::of(&self.forced, &self.allowed);
-        let state = match self.cursor {
-            Cursor::Beginning => self.automaton.root(expected),
-            Cursor::State(state, token) => self.automaton.child(state, token, expected, &self.forced),
-            Cursor::Unknown => self.automaton.orphan(expected),
+        let place = |automaton: &RefCell<MaskAutomaton>, cursor| {
+            let mut automaton = automaton.borrow_mut();
+            match cursor {
+                Cursor::Beginning => automaton.root(expected),
+                Cursor::State(state, token) => automaton.child(state, token, expected, &self.forced),
+                Cursor::Unknown => automaton.orphan(expected),
+            }
         };
-        if let Some(state) = state {
+        if let Some(state) = place(&self.automaton, self.cursor) {
             return Ok(state);
         }
-        self.automaton = MaskAutomaton::new(self.allowed.len(), &self.vocabulary);
-        let state = self.automaton.orphan(expected);
+        let (words, vocabulary) = (self.allowed.len(), &self.vocabulary);
+        let mut next = self.known.after(&self.automaton, words, vocabulary);
+        let mut state = place(&next, Cursor::Unknown);
+        if state.is_none() {
+            // Others have filled that one, too.
+            next = self.known.after(&next, words, vocabulary);
+            state = place(&next, Cursor::Unknown);
+        }
+        self.automaton = next;
         self.full_automata += 1;
         (self.uploaded_to_slot, self.uploaded_to_batch) = (Uploaded::default(), Uploaded::default());
         if sequence.in_flight > 0 {
@@ -218,19 +226,20 @@ impl GrammarState {
     pub fn scratch(&mut self) -> Result<u32> {
         self.allowed()?;
         let expected = TokenSet::of(&self.forced, &self.allowed);
-        Ok(self.automaton.scratch(expected, [&mut self.uploaded_to_slot, &mut self.uploaded_to_batch]))
+        Ok(self.scratch.set(expected))
     }
 
     /// Looks ahead from a state, as far as so many tokens.
     pub fn explore(&mut self, state: u32, tokens: usize) -> Result<()> {
-        self.automaton.explore(state, &*self.constraint, &self.forced, tokens)
+        self.automaton.borrow_mut().explore(state, &*self.constraint, &self.forced, tokens)
     }
 
     /// The automaton's state of a choice that was made in `state`, if `token` is what the grammar would have had there.
     pub fn state_of(&mut self, token: u32, state: u32, sequence: &mut Sequence) -> Result<Option<u32>> {
         let is_allowed = token == u32::MAX || self.allowed()?.has(token);
         let expected = TokenSet::of(&self.forced, &self.allowed);
-        match self.automaton.compare(state, expected) {
+        let matches = self.automaton.borrow().compare(state, expected);
+        match matches {
             MaskMatch::Same => Ok(Some(state)),
             MaskMatch::Near if self.best_of_all && is_allowed => Ok(Some(state)),
             MaskMatch::Covers if self.best_of_all && is_allowed => self.state(sequence).map(Some),
@@ -241,7 +250,7 @@ impl GrammarState {
     /// A guess was wrong.
     pub fn missed(&mut self) {
         let run = std::mem::take(&mut self.run);
-        self.automaton.missed_after(run);
+        self.automaton.borrow_mut().missed_after(run);
         self.recent_run = (self.recent_run + run) / 2;
         if self.recent_run < SHORT_RUN && !self.mode_is_fixed {
             self.mode = Mode::StepByStep(Some(self.next_single));
@@ -263,6 +272,6 @@ impl GrammarState {
             MaskPlace::Slot => (&mut self.uploaded_to_slot, 0),
             MaskPlace::Batch(sequence) => (&mut self.uploaded_to_batch, sequence),
         };
-        masking.update(context, table, self.automaton.news(uploaded))
+        masking.update(context, table, self.automaton.borrow().news(&self.scratch, uploaded))
     }
 }

@@ -6,6 +6,7 @@
 //! A state is a place in the grammar: it has a mask, and tokens that lead on. Where nothing is known of a token, the state stays as it
 //! is if it allows much (the inside of a text), and otherwise the next one allows everything.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -85,8 +86,61 @@ pub struct MaskAutomaton {
     /// Where to look on, with what is forced there.
     frontier: VecDeque<(Box<dyn Constraint>, u32, Vec<u32>)>,
     usual_run: usize,
-    /// The first words of the table's pairs that changed, in order, since an answer began.
+    /// The first words of the table's pairs that changed, in order.
     changes: Vec<usize>,
+    /// Counted up when changes are forgotten: who has not seen them takes the whole table.
+    generation: u64,
+}
+
+/// What is known of a grammar's masks. Answers under the same grammar share it, also at the same time: what one learns, all know.
+#[derive(Clone, Default)]
+pub struct KnownMasks(Rc<RefCell<Option<Rc<RefCell<MaskAutomaton>>>>>);
+
+impl KnownMasks {
+    /// The automaton, a new one if there is none.
+    pub fn automaton(&self, words: usize, vocabulary: &Rc<dyn TokenBytes>) -> Rc<RefCell<MaskAutomaton>> {
+        let mut known = self.0.borrow_mut();
+        known.get_or_insert_with(|| Rc::new(RefCell::new(MaskAutomaton::new(words, vocabulary)))).clone()
+    }
+
+    /// The one after an automaton that is full.
+    pub fn after(
+        &self,
+        full: &Rc<RefCell<MaskAutomaton>>,
+        words: usize,
+        vocabulary: &Rc<dyn TokenBytes>,
+    ) -> Rc<RefCell<MaskAutomaton>> {
+        self.0.borrow_mut().take_if(|known| Rc::ptr_eq(known, full));
+        self.automaton(words, vocabulary)
+    }
+}
+
+/// The mask of a single choice of which nothing is to be learned. Each answer has its own.
+pub struct Scratch {
+    words: [u32; 2],
+    mask: Vec<u32>,
+    version: u64,
+}
+
+impl Scratch {
+    /// For masks of so many words.
+    pub fn new(words: usize) -> Self {
+        Self { words: MaskTable::state_words(Allowed::All, ANYTHING), mask: vec![0; words], version: 0 }
+    }
+
+    /// Sets what it allows. Returns its state: what follows it, it does not know.
+    pub fn set(&mut self, wanted: TokenSet<'_>) -> u32 {
+        let allowed = match wanted {
+            TokenSet::One(token) => Allowed::One(token),
+            TokenSet::Bits(bits) => {
+                self.mask.copy_from_slice(bits);
+                Allowed::Mask(SCRATCH_MASK)
+            }
+        };
+        self.words = MaskTable::state_words(allowed, ANYTHING);
+        self.version += 1;
+        SCRATCH
+    }
 }
 
 #[derive(Clone)]
@@ -112,18 +166,20 @@ const LONGEST_TEXT: usize = 64;
 /// What of an automaton the GPU has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uploaded {
-    /// Whether the table was written as a whole.
-    pub table: bool,
-    pub changes: usize,
-    pub masks: usize,
-    /// The mask of the single choice is another one now.
-    pub is_scratch_stale: bool,
+    /// The table as a whole, with these changes after it.
+    table: Option<u64>,
+    changes: usize,
+    masks: usize,
+    scratch: u64,
 }
+
+/// After this many changes the whole table is written.
+const MOST_CHANGES: usize = MaskTable::WORDS / 2;
 
 impl MaskAutomaton {
     /// For masks of so many words, of these tokens.
     pub fn new(words: usize, vocabulary: &Rc<dyn TokenBytes>) -> Self {
-        let mut automaton = Self {
+        Self {
             words,
             masks: vec![0; words],
             rows: HashMap::new(),
@@ -137,28 +193,21 @@ impl MaskAutomaton {
             frontier: VecDeque::new(),
             usual_run: FIRST_RUN,
             changes: Vec::new(),
-        };
-        automaton.set(SCRATCH, Allowed::Mask(SCRATCH_MASK), SCRATCH);
-        automaton
+            generation: 0,
+        }
     }
 
     fn set(&mut self, state: u32, allowed: Allowed, fallback: u32) {
         let at = self.table.set_state(state, allowed, fallback);
-        self.changes.push(at);
+        self.changed(at);
     }
 
-    /// The state of a single choice: what follows it, it does not know.
-    pub fn scratch(&mut self, wanted: TokenSet<'_>, uploaded: [&mut Uploaded; 2]) -> u32 {
-        let allowed = match wanted {
-            TokenSet::One(token) => Allowed::One(token),
-            TokenSet::Bits(bits) => {
-                self.masks[..self.words].copy_from_slice(bits);
-                uploaded.into_iter().for_each(|uploaded| uploaded.is_scratch_stale = true);
-                Allowed::Mask(SCRATCH_MASK)
-            }
-        };
-        self.set(SCRATCH, allowed, ANYTHING);
-        SCRATCH
+    fn changed(&mut self, at: usize) {
+        if self.changes.len() == MOST_CHANGES {
+            self.changes.clear();
+            self.generation += 1;
+        }
+        self.changes.push(at);
     }
 
     /// The state at the grammar's beginning. None where the automaton is full.
@@ -182,7 +231,7 @@ impl MaskAutomaton {
         if is_edge && self.compare(fallback, wanted) == MaskMatch::Same {
             // The edge was learned where a text had its greatest length.
             let at = self.table.set_edge(state, token, fallback)?;
-            self.changes.push(at);
+            self.changed(at);
             self.untold.insert((state, token));
             return Some(fallback);
         }
@@ -220,7 +269,7 @@ impl MaskAutomaton {
         let is_about_length = expected == state && count_of(wanted) > NARROW && self.is_more(expected, wanted);
         if !is_about_length && !self.untold.contains(&(state, token)) {
             let at = self.table.set_edge(state, token, child)?;
-            self.changes.push(at);
+            self.changed(at);
         }
         Some(child)
     }
@@ -400,56 +449,26 @@ impl MaskAutomaton {
         self.usual_run = self.usual_run.max((self.usual_run + 2 * tokens) / 2);
     }
 
-    /// Another that knows as much.
-    pub fn copy(&self) -> Result<Self> {
-        let mut frontier = VecDeque::with_capacity(self.frontier.len());
-        for (place, state, forced) in &self.frontier {
-            frontier.extend(place.fork()?.map(|place| (place, *state, forced.clone())));
-        }
-        Ok(Self {
-            words: self.words,
-            masks: self.masks.clone(),
-            rows: self.rows.clone(),
-            table: self.table.clone(),
-            states: self.states.clone(),
-            by_text: self.by_text.clone(),
-            by_forced: self.by_forced.clone(),
-            untold: self.untold.clone(),
-            vocabulary: self.vocabulary.clone(),
-            root: self.root,
-            frontier,
-            usual_run: self.usual_run,
-            changes: Vec::new(),
-        })
-    }
-
-    /// Whether it says more of a grammar than one that another answer under it learned.
-    pub fn knows_more_than(&self, other: &Self) -> bool {
-        let is_full = self.states.len() == MaskTable::STATES;
-        !is_full && self.states.len() > other.states.len()
-    }
-
-    /// Another table will hold it: what changed until now comes with the whole.
-    pub fn forget_changes(&mut self) {
-        self.changes.clear();
-    }
-
     /// What the GPU has not got yet.
-    pub fn news(&self, uploaded: &mut Uploaded) -> MaskDelta<'_> {
+    pub fn news<'a>(&'a self, scratch: &'a Scratch, uploaded: &mut Uploaded) -> MaskDelta<'a> {
         let (words, masks) = (self.table.words(), self.masks.len() / self.words);
         let mut runs = Vec::new();
-        if uploaded.is_scratch_stale && uploaded.masks > 0 {
-            runs.push((0, &self.masks[..self.words]));
-        }
         if uploaded.masks < masks {
             runs.push((uploaded.masks, &self.masks[uploaded.masks * self.words..]));
         }
-        let table = if uploaded.table {
+        let has_table = uploaded.table == Some(self.generation);
+        let mut table: Vec<(usize, &[u32])> = if has_table {
             self.changes[uploaded.changes..].iter().map(|at| (*at, &words[*at..at + 2])).collect()
         } else {
             vec![(0, words)]
         };
-        *uploaded = Uploaded { table: true, changes: self.changes.len(), masks, is_scratch_stale: false };
+        // The whole table holds nothing of it.
+        if uploaded.scratch != scratch.version || (!has_table && scratch.version > 0) {
+            runs.push((SCRATCH_MASK as usize, &scratch.mask));
+            table.push((2 * SCRATCH as usize, &scratch.words));
+        }
+        *uploaded =
+            Uploaded { table: Some(self.generation), changes: self.changes.len(), masks, scratch: scratch.version };
         MaskDelta { masks: runs, table }
     }
 }

@@ -12,7 +12,6 @@ use super::accept::greedy_match::GreedyMatch;
 use super::accept::processor::AcceptProcessed;
 use super::constraint::TokenBytes;
 use super::grammar::{GrammarCursor, GrammarState, Mode};
-use super::mask_automaton::MaskAutomaton;
 use super::proposal::Proposer;
 use super::proposal::draft::{DraftModelHome, DraftProposer, HeldDraftModel};
 use super::proposal::draft_under_grammar::{DraftUnderGrammar, Refused};
@@ -35,8 +34,6 @@ pub enum Speculation {
 /// What a sequence's tokens have to be allowed by.
 pub struct Grammar {
     pub cursor: GrammarCursor,
-    /// What earlier answers learned about its masks.
-    pub known: Option<MaskAutomaton>,
     pub vocabulary: Rc<dyn TokenBytes>,
     pub vocab_size: usize,
     /// How it goes on; None for what turns out faster.
@@ -65,9 +62,9 @@ impl Methods {
     pub fn decide(self, sequence: &mut Sequence, step: Option<Duration>) -> Result<Decided> {
         let grammar = match self.grammar {
             None => None,
-            Some(Grammar { cursor, known, vocabulary, vocab_size, mode }) => {
+            Some(Grammar { cursor, vocabulary, vocab_size, mode }) => {
                 let words = MaskLogits::words(vocab_size);
-                let state = GrammarState::new(cursor, known, words, vocabulary, sequence, step)?;
+                let state = GrammarState::new(cursor, words, vocabulary, sequence, step)?;
                 // A step that is dropped would have moved what mirostat allows.
                 let is_single = self.processor.is_some() || sequence.params.features().mirostat();
                 let mode = if is_single { Some(Mode::StepByStep(None)) } else { mode };

@@ -35,7 +35,7 @@ pub use batch::MAX_SEQUENCES;
 pub use decoder::{Decoder, SequenceHandle};
 pub use draft_model::DraftModel;
 pub use grammar::{GrammarCursor, GrammarState};
-pub use mask_automaton::MaskAutomaton;
+pub use mask_automaton::KnownMasks;
 pub use methods::{Grammar, Methods, Speculation};
 pub use prefill::{Prefilled, Prompt};
 pub use proposal::lookup::{MAX_NGRAM, PromptLookup};

@@ -41,7 +41,20 @@ impl Scheduler {
                 _ => {}
             }
         }
+        // Nobody wants a step of those who would take part in one.
+        if self.most_steps(&wishes) == 0 {
+            wishes.runners.clear();
+        }
         wishes
+    }
+
+    /// How many steps the runner wants that wants most.
+    fn most_steps(&self, wishes: &Wishes) -> usize {
+        let most = wishes.runners.iter().map(|index| match &self.members[*index].asked {
+            Asked::Ready(Proposal::Steps { most, .. }) => *most,
+            _ => 0,
+        });
+        most.max().unwrap_or(0)
     }
 
     /// Members that go through the model once in this submit, besides the runners.
@@ -57,13 +70,8 @@ impl Scheduler {
 
     /// How many steps the runners take.
     pub(super) fn steps(&self, wishes: &Wishes) -> usize {
-        let of = |index: &usize| &self.members[*index];
-        let most = wishes.runners.iter().map(|index| match &of(index).asked {
-            Asked::Ready(Proposal::Steps { most, .. }) => *most,
-            _ => 0,
-        });
-        let most = most.max().unwrap_or(0);
-        let room = wishes.runners.iter().map(|index| of(index).sequence.room()).min().unwrap_or(0);
+        let most = self.most_steps(wishes);
+        let room = wishes.runners.iter().map(|index| self.members[*index].sequence.room()).min().unwrap_or(0);
         let somebody_waits = !(wishes.singles.is_empty() && wishes.taking_in.is_empty() && wishes.drafts.is_empty());
         let steps = self.run_ahead.steps_per_submit();
         let steps = if somebody_waits { steps.min(self.run_ahead.steps_of(WORK_AMONG_WAITING)) } else { steps };

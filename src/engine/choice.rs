@@ -17,8 +17,8 @@ use super::reasoning_budget::{Budget, ReasoningBudget};
 use crate::decode::conflicts::Feature;
 use crate::decode::constraint::Constraint;
 use crate::decode::{
-    ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, LogitsProcessor, Methods, PrefillResult,
-    Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
+    ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, KnownMasks, LogitsProcessor, Methods,
+    PrefillResult, Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
 };
 use crate::error::Result;
 use crate::sampler::{Ending, Features, Sampled, SamplingParams, TokenRules};
@@ -202,7 +202,7 @@ impl Choice {
         let (tokenizer, decoder, ends) = (self.engine.tokenizer.clone(), self.decoder.clone(), self.ends.clone());
         let grammar = cursor.map(|cursor| cursor.constraint);
         let budget = ReasoningBudget::new(tokenizer, decoder, settings, budget, ends, grammar);
-        Ok(Some(GrammarCursor { constraint: Box::new(budget), name: None }))
+        Ok(Some(GrammarCursor { constraint: Box::new(budget), known: KnownMasks::default() }))
     }
 
     /// Ends the generation with the next chunk.
@@ -273,26 +273,22 @@ impl Choice {
         let Prefilled { last_pass, .. } = prefilled;
         let result = prefilled.result.clone();
         let last = tokens.last().copied().unwrap_or_default();
-        let methods = self.methods(grammar)?;
+        let methods = self.methods(grammar);
         let (sequence, grammar) = decoder.start(prefilled, params, last, forced.len(), methods)?;
         self.read = forced.into_iter().map(Sampled::from).collect();
         self.phase = Phase::Running(Running { sequence, grammar, last_pass });
         Ok(Some(result).filter(|_| prompted.is_none()))
     }
 
-    fn methods(&self, grammar: Option<GrammarCursor>) -> Result<Methods> {
-        let grammar = match grammar {
-            Some(cursor) => Some(Grammar {
-                known: self.engine.grammars.automaton(&cursor)?,
-                cursor,
-                vocabulary: self.engine.tokenizer.clone(),
-                vocab_size: self.engine.info.vocab_size,
-                mode: None,
-            }),
-            None => None,
-        };
+    fn methods(&self, grammar: Option<GrammarCursor>) -> Methods {
+        let grammar = grammar.map(|cursor| Grammar {
+            cursor,
+            vocabulary: self.engine.tokenizer.clone(),
+            vocab_size: self.engine.info.vocab_size,
+            mode: None,
+        });
         let Request { speculation, processor, .. } = &self.request;
-        Ok(Methods { speculation: *speculation, grammar, processor: processor.clone(), ..Methods::default() })
+        Methods { speculation: *speculation, grammar, processor: processor.clone(), ..Methods::default() }
     }
 
     /// What the answer begins with by its grammar. None if that is all of it.
@@ -437,13 +433,13 @@ impl Choice {
         }
     }
 
-    /// Gives back what it holds, and keeps what was learned about its grammar.
+    /// Gives back what it holds.
     fn end(&mut self) {
         self.read.clear();
         if let Phase::Running(Running { sequence, grammar, .. }) = std::mem::replace(&mut self.phase, Phase::Done) {
             drop(sequence);
-            if let Some(state) = grammar.and_then(|state| Rc::try_unwrap(state).ok()) {
-                self.engine.grammars.learn(state.into_inner());
+            if let Some(grammar) = grammar {
+                grammar.borrow().end();
             }
         }
     }

@@ -8,17 +8,19 @@ use std::rc::Rc;
 
 use super::api::request::GrammarRequest;
 use super::compiled_grammars::CompiledGrammars;
+use crate::decode::GrammarCursor;
 use crate::decode::constraint::TokenBytes;
 pub use crate::decode::constraint::{Advance, Constraint};
-use crate::decode::{GrammarCursor, GrammarState, MaskAutomaton};
 use crate::error::Result;
 use crate::text::tokenizer::Tokenizer;
 
 /// Where the grammar engine comes from.
 pub trait GrammarLoader {
+    /// Loads it for the tokens of a model. Called once, when a request first asks for structured output.
     fn load(&self, vocabulary: GrammarVocabulary) -> LoadingGrammars<'_>;
 }
 
+/// The grammar engine, once it is there.
 pub type LoadingGrammars<'a> = Pin<Box<dyn Future<Output = Result<Rc<dyn GrammarCompiler>>> + 'a>>;
 
 /// The grammar engine for the tokens of one model.
@@ -128,20 +130,5 @@ impl Grammars {
         };
         let beginning = compiler.compile(&grammar).map_err(|error| error.context(asked.field))?;
         self.compiled.borrow_mut().keep(grammar, beginning)
-    }
-
-    /// What is known of a grammar's masks.
-    pub fn automaton(&self, cursor: &GrammarCursor) -> Result<Option<MaskAutomaton>> {
-        match &cursor.name {
-            Some(name) => self.compiled.borrow().automaton(name),
-            None => Ok(None),
-        }
-    }
-
-    /// Keeps what an answer learned about its grammar's masks.
-    pub fn learn(&self, state: GrammarState) {
-        if let Some((name, automaton)) = state.end() {
-            self.compiled.borrow_mut().keep_automaton(&name, automaton);
-        }
     }
 }

@@ -80,9 +80,13 @@ impl MaskTable {
     /// Sets what a state allows, and its default next state. Returns the index of the first of the two changed words.
     pub fn set_state(&mut self, state: u32, allowed: Allowed, fallback: u32) -> usize {
         let at = 2 * state as usize;
-        self.0[at] = allowed.word();
-        self.0[at + 1] = fallback;
+        self.0[at..at + 2].copy_from_slice(&Self::state_words(allowed, fallback));
         at
+    }
+
+    /// The two words of a state.
+    pub fn state_words(allowed: Allowed, fallback: u32) -> [u32; 2] {
+        [allowed.word(), fallback]
     }
 
     pub fn allowed(&self, state: u32) -> Allowed {

@@ -51,7 +51,7 @@ impl Proposer for GrammarProposer {
 
     fn meanwhile(&mut self) -> Result<()> {
         let grammar = &mut *self.grammar.borrow_mut();
-        if grammar.mode == Mode::Ahead { grammar.automaton.look_on(FOLLOWED_MEANWHILE) } else { Ok(()) }
+        if grammar.mode == Mode::Ahead { grammar.automaton.borrow_mut().look_on(FOLLOWED_MEANWHILE) } else { Ok(()) }
     }
 }
 
@@ -65,15 +65,11 @@ fn ahead(
     let state = grammar.state(sequence)?;
     grammar.explore(state, FOLLOWED_BEFORE)?;
     let least = SUBMITS_IN_FLIGHT.max(pace.run_ahead.steps_of(LEAST_WORK).min(MOST_LEAST));
-    let reach = least.max(grammar.run.max(grammar.automaton.usual_run()) / 2);
-    let most = if pace.is_shared {
-        // The others' steps run anyway.
-        sequence.steps_left()
-    } else {
-        let part = pace.run_ahead.steps_per_submit().min(reach.div_ceil(SUBMITS_IN_FLIGHT));
-        part.min(reach.saturating_sub(sequence.in_flight)).min(sequence.steps_left())
-    };
-    if most == 0 {
+    let reach = least.max(grammar.run.max(grammar.automaton.borrow().usual_run()) / 2);
+    let part = pace.run_ahead.steps_per_submit().min(reach.div_ceil(SUBMITS_IN_FLIGHT));
+    let most = part.min(reach.saturating_sub(sequence.in_flight)).min(sequence.steps_left());
+    // If the others' steps run anyway, it takes part in them.
+    if most == 0 && !pace.is_shared {
         return Ok(Proposal::Wait);
     }
     let enter = (sequence.in_flight == 0).then_some(state);

@@ -29,7 +29,8 @@ pub struct Pace<'a> {
 pub enum Proposal {
     /// Nothing before what is in flight was read.
     Wait,
-    /// Up to so many steps, each of which chooses on the GPU and takes in what the one before chose.
+    /// Up to this many steps, each of which chooses on the GPU and takes in what the one before chose; with 0 it takes part in the steps of
+    /// others.
     Steps { most: usize, masks: Option<Masks> },
     /// A forward pass over the last token, whose logits nobody reads yet.
     TakeIn,

@@ -1,9 +1,11 @@
 //! Both modes under a grammar give the same tokens, whatever is known of the grammar beforehand.
 
+use futures_util::future::join_all;
+
 use super::*;
 use crate::decode::constraint::{Advance, Constraint, TokenBytes};
 use crate::decode::grammar::Mode;
-use crate::decode::mask_automaton::{MaskAutomaton, MaskMatch, TokenSet};
+use crate::decode::mask_automaton::{KnownMasks, MaskAutomaton, MaskMatch, TokenSet};
 use crate::sampler::Penalties;
 
 /// A text of even tokens up to a length, or until one that ends it; then forced tokens; then one of a few, that decides how the next text begins.
@@ -97,7 +99,6 @@ impl Constraint for Texts {
 struct Run {
     tokens: Vec<u32>,
     counts: SequenceCounts,
-    automaton: MaskAutomaton,
     full_automata: usize,
 }
 
@@ -120,28 +121,69 @@ const BYTES: [u8; 256] = {
     bytes
 };
 
-fn run(
+fn begin(
     decoder: &Rc<Decoder>,
+    prompt: &[u32],
     grammar: &Texts,
     settings: &SamplingParams,
     mode: Option<Mode>,
-    known: Option<MaskAutomaton>,
+    known: &KnownMasks,
     longest: usize,
-) -> Run {
+) -> Started {
     let asked = Grammar {
-        cursor: GrammarCursor { constraint: Box::new(grammar.clone()), name: None },
-        known,
+        cursor: GrammarCursor { constraint: Box::new(grammar.clone()), known: known.clone() },
         vocabulary: Rc::new(NoText),
         vocab_size: decoder.transformer.config().vocab_size,
         mode,
     };
     let methods = Methods { grammar: Some(asked), ..Methods::default() };
-    let started = start(decoder, &[11, 45, 78, 102], settings, longest, methods).unwrap();
+    start(decoder, prompt, settings, longest, methods).unwrap()
+}
+
+impl Run {
+    fn of(Started { sequence, grammar }: Started, tokens: Vec<u32>) -> Self {
+        let grammar = grammar.unwrap();
+        let grammar = grammar.borrow();
+        grammar.end();
+        Self { tokens, counts: sequence.counts(), full_automata: grammar.full_automata }
+    }
+}
+
+fn run(
+    decoder: &Rc<Decoder>,
+    grammar: &Texts,
+    settings: &SamplingParams,
+    mode: Option<Mode>,
+    known: &KnownMasks,
+    longest: usize,
+) -> Run {
+    let started = begin(decoder, &[11, 45, 78, 102], grammar, settings, mode, known, longest);
     let tokens = rest(&started.sequence).unwrap();
-    let counts = started.sequence.counts();
-    drop(started.sequence);
-    let state = Rc::try_unwrap(started.grammar.unwrap()).ok().unwrap().into_inner();
-    Run { tokens, counts, full_automata: state.full_automata, automaton: state.automaton }
+    Run::of(started, tokens)
+}
+
+const PROMPTS: [[u32; 3]; 4] = [[11, 45, 78], [102, 7, 30], [2, 2, 9], [200, 41, 55]];
+
+/// Four answers at once, under grammars of one kind.
+fn run_together(
+    decoder: &Rc<Decoder>,
+    grammar: &Texts,
+    settings: &SamplingParams,
+    known: &KnownMasks,
+    longest: usize,
+) -> Vec<Run> {
+    let started = PROMPTS.map(|prompt| begin(decoder, &prompt, grammar, settings, Some(Mode::Ahead), known, longest));
+    let answers = started.iter().map(|started| all(&started.sequence));
+    let answers = pollster::block_on(join_all(answers));
+    started.into_iter().zip(answers).map(|(started, tokens)| Run::of(started, tokens.unwrap())).collect()
+}
+
+fn run_alone(decoder: &Rc<Decoder>, grammar: &Texts, settings: &SamplingParams, longest: usize) -> Vec<Vec<u32>> {
+    let alone = |prompt: [u32; 3]| {
+        let (mode, known) = (Some(Mode::StepByStep(None)), KnownMasks::default());
+        rest(&begin(decoder, &prompt, grammar, settings, mode, &known, longest).sequence).unwrap()
+    };
+    PROMPTS.map(alone).into()
 }
 
 fn samplers() -> Vec<SamplingParams> {
@@ -164,14 +206,16 @@ fn steps_that_ran_ahead_take_what_single_steps_take() {
     let single = Texts { can_fork: false, ..grammar.clone() };
     for grammar in [grammar, short, single] {
         for settings in samplers() {
-            let by_steps = run(&decoder, &grammar, &settings, Some(Mode::StepByStep(None)), None, 120);
+            let by_steps =
+                run(&decoder, &grammar, &settings, Some(Mode::StepByStep(None)), &KnownMasks::default(), 120);
             assert_eq!((by_steps.counts.missed_masks, by_steps.counts.dropped_steps), (0, 0), "{settings:?}");
             let mut following = grammar.clone();
             assert_eq!(following.advance(&by_steps.tokens).unwrap().taken, by_steps.tokens.len());
-            let ahead = run(&decoder, &grammar, &settings, Some(Mode::Ahead), None, 120);
+            let known = KnownMasks::default();
+            let ahead = run(&decoder, &grammar, &settings, Some(Mode::Ahead), &known, 120);
             assert_eq!(ahead.tokens, by_steps.tokens, "{settings:?}");
             // What was learned helps, and changes nothing.
-            let again = run(&decoder, &grammar, &settings, Some(Mode::Ahead), Some(ahead.automaton), 120);
+            let again = run(&decoder, &grammar, &settings, Some(Mode::Ahead), &known, 120);
             assert_eq!(again.tokens, by_steps.tokens, "{settings:?}");
         }
     }
@@ -182,14 +226,9 @@ fn a_repeated_answer_misses_no_mask() {
     let decoder = tiny(1);
     let grammar = Texts { longest: 1000, shortest: 0, place: Place::Text(0), fickle: None, texts: 5, can_fork: true };
     for settings in [SamplingParams::greedy(), SamplingParams { temperature: 1.3, seed: 7, ..Default::default() }] {
-        let mut known = None;
-        let counts: Vec<SequenceCounts> = (0..4)
-            .map(|_| {
-                let run = run(&decoder, &grammar, &settings, Some(Mode::Ahead), known.take(), 100);
-                known = Some(run.automaton);
-                run.counts
-            })
-            .collect();
+        let known = KnownMasks::default();
+        let counts: Vec<SequenceCounts> =
+            (0..4).map(|_| run(&decoder, &grammar, &settings, Some(Mode::Ahead), &known, 100).counts).collect();
         assert_eq!(counts[3], SequenceCounts { missed_masks: 0, dropped_steps: 0, ..counts[3] }, "{counts:?}");
     }
 }
@@ -203,8 +242,8 @@ fn fickle(salt: u32) -> Texts {
 fn masks_that_nobody_expects_are_taken_one_by_one() {
     let decoder = tiny(1);
     for settings in samplers() {
-        let by_steps = run(&decoder, &fickle(0), &settings, Some(Mode::StepByStep(None)), None, 100);
-        let ahead = run(&decoder, &fickle(0), &settings, Some(Mode::Ahead), None, 100);
+        let by_steps = run(&decoder, &fickle(0), &settings, Some(Mode::StepByStep(None)), &KnownMasks::default(), 100);
+        let ahead = run(&decoder, &fickle(0), &settings, Some(Mode::Ahead), &KnownMasks::default(), 100);
         assert_eq!(ahead.tokens, by_steps.tokens, "{settings:?}");
         assert!(ahead.counts.missed_masks > 10, "{:?}", ahead.counts);
     }
@@ -214,28 +253,63 @@ fn masks_that_nobody_expects_are_taken_one_by_one() {
 fn where_guesses_are_mostly_wrong_tokens_are_chosen_step_by_step() {
     let decoder = tiny(1);
     for settings in samplers() {
-        let by_steps = run(&decoder, &fickle(3), &settings, Some(Mode::StepByStep(None)), None, 100);
-        let fixed = run(&decoder, &fickle(3), &settings, Some(Mode::Ahead), None, 100);
+        let by_steps = run(&decoder, &fickle(3), &settings, Some(Mode::StepByStep(None)), &KnownMasks::default(), 100);
+        let fixed = run(&decoder, &fickle(3), &settings, Some(Mode::Ahead), &KnownMasks::default(), 100);
         // As slow as this GPU was found to be, it would not be tried.
         decoder.scheduler.borrow_mut().forget_pace();
-        let free = run(&decoder, &fickle(3), &settings, None, None, 100);
+        let free = run(&decoder, &fickle(3), &settings, None, &KnownMasks::default(), 100);
         assert_eq!((&fixed.tokens, &free.tokens), (&by_steps.tokens, &by_steps.tokens), "{settings:?}");
         assert!(2 * free.counts.missed_masks < fixed.counts.missed_masks, "{:?} and {:?}", free.counts, fixed.counts);
     }
 }
 
 #[test]
+fn what_one_answer_learns_all_know() {
+    let decoder = tiny(4);
+    let grammar = Texts { longest: 1000, shortest: 0, place: Place::Text(0), fickle: None, texts: 5, can_fork: true };
+    for settings in [SamplingParams::greedy(), SamplingParams { temperature: 1.3, seed: 7, ..Default::default() }] {
+        let (known, wanted) = (KnownMasks::default(), run_alone(&decoder, &grammar, &settings, 60));
+        let missed: Vec<usize> = (0..4)
+            .map(|_| {
+                let runs = run_together(&decoder, &grammar, &settings, &known, 60);
+                for (run, wanted) in runs.iter().zip(&wanted) {
+                    assert_eq!(run.tokens, *wanted, "{settings:?}");
+                }
+                runs.iter().map(|run| run.counts.missed_masks).sum()
+            })
+            .collect();
+        assert!(missed[0] > 0 && missed[3] == 0, "{missed:?}");
+    }
+}
+
+#[test]
+fn an_automaton_that_several_answers_fill_begins_anew_for_all() {
+    let decoder = tiny(4);
+    let (known, mut full_automata) = (KnownMasks::default(), 0);
+    for seed in 0..3 {
+        let settings = SamplingParams { temperature: 1.5, seed, ..SamplingParams::default() };
+        let grammar = fickle(100 * seed as u32);
+        let wanted = run_alone(&decoder, &grammar, &settings, 100);
+        for (run, wanted) in run_together(&decoder, &grammar, &settings, &known, 100).into_iter().zip(wanted) {
+            assert_eq!(run.tokens, wanted, "{seed}");
+            full_automata += run.full_automata;
+        }
+    }
+    assert!(full_automata > 0);
+}
+
+#[test]
 fn an_automaton_that_is_full_begins_anew() {
     let decoder = tiny(1);
-    let (mut known, mut full_automata) = (None, 0);
+    let (known, mut full_automata) = (KnownMasks::default(), 0);
     for seed in 0..8 {
         let settings = SamplingParams { temperature: 1.5, seed, ..SamplingParams::default() };
         let mut grammar = fickle(100 * seed as u32);
-        let by_steps = run(&decoder, &grammar, &settings, Some(Mode::StepByStep(None)), None, 100);
-        let ahead = run(&decoder, &grammar, &settings, Some(Mode::Ahead), known.take(), 100);
+        let by_steps = run(&decoder, &grammar, &settings, Some(Mode::StepByStep(None)), &KnownMasks::default(), 100);
+        let ahead = run(&decoder, &grammar, &settings, Some(Mode::Ahead), &known, 100);
         assert_eq!(ahead.tokens, by_steps.tokens, "{seed}");
         assert_eq!(grammar.advance(&ahead.tokens).unwrap().taken, ahead.tokens.len());
-        (known, full_automata) = (Some(ahead.automaton), full_automata + ahead.full_automata);
+        full_automata += ahead.full_automata;
     }
     assert!(full_automata > 0);
 }

@@ -109,8 +109,7 @@ pub(super) const KINDS: [Kind; 8] = [
 
 pub(super) fn methods(kind: Kind, vocab_size: usize) -> Methods {
     let grammar = |mode| Grammar {
-        cursor: GrammarCursor { constraint: Box::new(Evens(0)), name: None },
-        known: None,
+        cursor: GrammarCursor { constraint: Box::new(Evens(0)), known: KnownMasks::default() },
         vocabulary: Rc::new(NoText),
         vocab_size,
         mode,
