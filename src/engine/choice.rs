@@ -12,7 +12,7 @@ use super::api::answer::{AnswerReader, AnswerRequest};
 use super::api::chunk::{Chunk, CompletionTokensDetails, FinishReason, PromptTokensDetails, Timings, Usage};
 use super::api::logprobs::TokenLogprobs;
 use super::api::request::GrammarRequest;
-use super::loaded::Inner;
+use super::engine::Inner;
 use super::reasoning_budget::{Budget, ReasoningBudget};
 use crate::decode::conflicts::Feature;
 use crate::decode::constraint::Constraint;

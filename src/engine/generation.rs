@@ -12,7 +12,7 @@ use web_time::Instant;
 
 use super::api::chunk::{Chunk, Timings, Usage};
 use super::choice::{Choice, Request};
-use super::loaded::{Engine, Inner};
+use super::engine::{Engine, Inner};
 use crate::decode::LogitsProcessor;
 use crate::decode::conflicts::{self, Feature};
 use crate::error::Result;

@@ -7,10 +7,11 @@ mod choice;
 mod compiled_grammars;
 #[cfg(any(test, feature = "bench"))]
 pub mod dispatch_cost;
+#[expect(clippy::module_inception, reason = "the file of the type Engine")]
+mod engine;
 mod generation;
 pub mod grammars;
 mod load;
-mod loaded;
 mod reasoning_budget;
 
 pub use crate::decode::LogitsProcessor;
@@ -23,12 +24,12 @@ pub use api::embeddings::{EmbeddingUsage, Embeddings};
 pub use api::logprobs::{TokenLogprob, TokenLogprobs};
 pub use api::request;
 pub use api::request::{EmbeddingRequest, Input};
+pub use engine::{Engine, EngineStats, EngineTensor};
 pub use generation::Generation;
 pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::options::{Autotune, LoadOptions};
 pub use load::{file_bytes, hub};
-pub use loaded::{Engine, EngineStats, EngineTensor};
 
 // What bindings need of the layers below.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};

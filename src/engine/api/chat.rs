@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::chat_prompt::Rendered;
 use super::request::{ChatFields, ChatRequest};
+use crate::engine::engine::Engine;
 use crate::engine::generation::Generation;
-use crate::engine::loaded::Engine;
 use crate::error::Result;
 use crate::text::tools::{ToolChoice, Tools};
 

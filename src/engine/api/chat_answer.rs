@@ -7,7 +7,7 @@ use super::chat_prompt::Rendered;
 use super::request::{ChatFields, FREE_CALLS, GrammarRequest, ReasoningFields};
 use crate::decode::conflicts::{Feature, conflict};
 use crate::engine::choice::Request;
-use crate::engine::loaded::Engine;
+use crate::engine::engine::Engine;
 use crate::engine::reasoning_budget::Budget;
 use crate::error::Result;
 use crate::text::answer::AnswerSettings;

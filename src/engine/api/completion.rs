@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::request::{CompletionRequest, GenerationFields, Prompt};
 use crate::engine::choice::Request;
+use crate::engine::engine::Engine;
 use crate::engine::generation::Generation;
-use crate::engine::loaded::Engine;
 use crate::error::Result;
 use crate::sampler::check_room;
 

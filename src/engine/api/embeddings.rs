@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::request::{EmbeddingRequest, Input};
-use crate::engine::loaded::{Engine, Inner, Model};
+use crate::engine::engine::{Engine, Inner, Model};
 use crate::error::Result;
 use crate::model::{Encoder, Pooling};
 use crate::tensor::{Context, HostTensor, Tensor, ops};
