@@ -6,7 +6,6 @@
 #[macro_use]
 pub mod error;
 mod decode;
-#[allow(missing_docs, reason = "documented next")]
 pub mod engine;
 pub mod gpu;
 pub mod model;

@@ -29,15 +29,21 @@ use crate::text::tools::End;
 /// What to generate, after validation.
 #[derive(Clone)]
 pub(super) struct Request {
+    /// Token ids, at least one and fewer than the context holds.
     pub prompt: Vec<u32>,
+    /// `None`: as many as the context has room for.
     pub max_tokens: Option<usize>,
+    /// With the seed of this choice.
     pub sampler: SamplingParams,
+    /// Biases, bans and DRY's sequence breakers.
     pub rules: Rc<TokenRules>,
     /// How it is read, and what ends it.
     pub answer: AnswerRequest,
     /// The most tokens of reasoning.
     pub budget: Option<Budget>,
+    /// The model's own end tokens don't end the answer.
     pub ignore_eos: bool,
+    /// How drafts are made, if any.
     pub speculation: Option<Speculation>,
     /// Goes on where the context is full.
     pub context_shift: Option<ContextShift>,
@@ -152,6 +158,7 @@ impl Choice {
         }
     }
 
+    /// True after the last chunk and after an error.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Done)
     }

@@ -13,6 +13,7 @@ use crate::tensor::{AdapterInfo, Context, Desc, Device, DeviceOptions, HostTenso
 /// Microseconds per dispatch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
+    /// `flush_each`, `eager` or `replay`.
     pub variant: &'static str,
     /// Until the commands are submitted: the tenth percentile. What comes on top is other processes: a submit wakes the GPU
     /// process, which takes the thread's core where others are busy.

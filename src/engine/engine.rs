@@ -44,6 +44,7 @@ pub(super) enum Model {
 }
 
 impl Model {
+    /// Read off the file.
     pub fn config(&self) -> &Config {
         match self {
             Self::Decoder(decoder) => decoder.transformer.config(),
@@ -51,6 +52,7 @@ impl Model {
         }
     }
 
+    /// How many weights it has.
     pub fn parameters(&self) -> u64 {
         match self {
             Self::Decoder(decoder) => decoder.transformer.parameters(),
@@ -58,6 +60,7 @@ impl Model {
         }
     }
 
+    /// The type that most bytes of the matrices have, in lower case.
     pub fn quantization(&self) -> &'static str {
         match self {
             Self::Decoder(decoder) => decoder.transformer.quantization(),
@@ -65,6 +68,7 @@ impl Model {
         }
     }
 
+    /// Encoders are always exact.
     pub fn precision(&self) -> Precision {
         match self {
             Self::Decoder(decoder) => decoder.transformer.precision(),
@@ -72,6 +76,7 @@ impl Model {
         }
     }
 
+    /// On the GPU.
     pub fn weight_bytes(&self) -> u64 {
         match self {
             Self::Decoder(decoder) => decoder.transformer.weight_bytes(),
@@ -80,23 +85,32 @@ impl Model {
     }
 }
 
+/// What the engine and its generations share.
 pub(super) struct Inner {
+    /// Owns the GPU device.
     pub context: Context,
+    /// On the GPU.
     pub model: Model,
+    /// How embeddings are made of it.
     pub embeds: Embeds,
     /// Shared with the grammar engine, which writes what grammars force.
     pub tokenizer: Rc<Tokenizer>,
+    /// Those of its chats.
     pub templates: Templates,
+    /// `LoadOptions::utc_offset_seconds`.
     pub utc_offset_seconds: i64,
+    /// For callers; it never changes after the load.
     pub info: ModelInfo,
     /// Of autotuning, to be kept for the next load.
     pub tunings: Option<String>,
     /// What was asked of the weights.
     pub layout: Layout,
+    /// Loaded and compiled as requests need them.
     pub grammars: Grammars,
 }
 
 impl Engine {
+    /// What was loaded. It never changes.
     pub fn info(&self) -> &ModelInfo {
         &self.0.info
     }
@@ -107,10 +121,12 @@ impl Engine {
         self.0.tunings.as_deref()
     }
 
+    /// The model's own, for texts outside of requests.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.0.tokenizer
     }
 
+    /// Counts since the load or the last `reset_stats`.
     pub fn stats(&self) -> EngineStats {
         let prompt_cache = match &self.0.model {
             Model::Decoder(decoder) => decoder.prompt_cache.borrow().stats(),
@@ -119,6 +135,7 @@ impl Engine {
         EngineStats { device: self.0.context.device().stats(), prompt_cache }
     }
 
+    /// Counts from 0 again.
     pub fn reset_stats(&self) {
         self.0.context.device().reset_stats();
         if let Model::Decoder(decoder) = &self.0.model {
@@ -174,14 +191,17 @@ pub struct EngineTensor {
 }
 
 impl EngineTensor {
+    /// Rows first: [n_tokens, vocab_size].
     pub fn shape(&self) -> Vec<usize> {
         self.tensor.shape().dims().to_vec()
     }
 
+    /// As WGSL calls it, such as `f32`.
     pub fn dtype(&self) -> &'static str {
         self.tensor.dtype().name()
     }
 
+    /// All elements, row by row. Waits for the GPU.
     pub async fn readback(&self) -> Result<Vec<f32>> {
         self.context.readback_one(&self.tensor).await?.to_f32()
     }

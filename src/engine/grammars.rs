@@ -16,11 +16,11 @@ use crate::text::tokenizer::Tokenizer;
 
 /// Where the grammar engine comes from.
 pub trait GrammarLoader {
-    /// Loads it for the tokens of a model. Called once, when a request first asks for structured output.
+    /// Called by the first request that needs a grammar; after an error, by the next one again.
     fn load(&self, vocabulary: GrammarVocabulary) -> LoadingGrammars<'_>;
 }
 
-/// The grammar engine, once it is there.
+/// A grammar engine on its way.
 pub type LoadingGrammars<'a> = Pin<Box<dyn Future<Output = Result<Rc<dyn GrammarCompiler>>> + 'a>>;
 
 /// The grammar engine for the tokens of one model.

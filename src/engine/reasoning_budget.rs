@@ -15,6 +15,7 @@ use crate::text::tokenizer::Tokenizer;
 /// What a request asks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget {
+    /// The most tokens of reasoning.
     pub tokens: usize,
     /// The text that ends reasoning.
     pub ending: Vec<u32>,
@@ -42,6 +43,7 @@ pub(super) struct ReasoningBudget {
 }
 
 impl ReasoningBudget {
+    /// Counts from the beginning of an answer that `decoder` and `settings` read. `grammar` holds it besides.
     pub fn new(
         tokenizer: Rc<Tokenizer>,
         decoder: StreamDecoder,

@@ -8,10 +8,15 @@ export type FinishReason = 'stop' | 'tool_calls' | 'length' | 'cancelled';
 
 /** Tokens that a request took. */
 export interface Usage {
+  /** Of the whole prompt, cached or not. With `n` answers it counts once. */
   prompt_tokens: number;
+  /** Of all answers, with the tokens that ended them. */
   completion_tokens: number;
+  /** Prompt and answers. */
   total_tokens: number;
+  /** Where the prompt's tokens came from. */
   prompt_tokens_details: PromptTokensDetails;
+  /** What the tokens of the answers are. */
   completion_tokens_details: CompletionTokensDetails;
 }
 
@@ -31,9 +36,11 @@ export interface CompletionTokensDetails {
 export interface Timings {
   /** From the start to the first token. */
   prompt_ms: number;
+  /** Tokens of the prompt in each second of `prompt_ms`, without the cached ones. */
   prompt_tokens_per_s: number;
   /** From the first token to the last. */
   decode_ms: number;
+  /** Tokens after the first one of each answer, in each second of `decode_ms`. */
   tokens_per_s: number;
   /** Tokens of the prompt that were still in the KV cache. */
   cached_prompt_tokens: number;
@@ -57,17 +64,25 @@ export interface Timings {
 export interface Chunk {
   /** Which of the choices. */
   index: number;
+  /** More of the answer, without reasoning and calls. */
   text: string;
+  /** More of the reasoning. */
   reasoning?: string;
+  /** Calls that begin or go on. */
   tool_calls?: ToolCallDelta[];
+  /** Texts that look like calls and can't be read as such. */
   malformed_tool_calls?: MalformedToolCall[];
+  /** The tokens that came since the last chunk. A part of their text may come later. */
   token_ids: number[];
   /** Where they were asked for, one for each of `token_ids`. */
   logprobs?: TokenLogprobs[];
+  /** In the last chunk of a choice. */
   finish_reason?: FinishReason;
   /** What of the request ended the answer. */
   stop_reason?: StopReason;
+  /** In the last chunk of all. */
   usage?: Usage;
+  /** In the last chunk of all. */
   timings?: Timings;
 }
 
@@ -77,6 +92,7 @@ export interface TokenLogprobs {
   top: TokenLogprob[];
   /** Where the token's text begins in the answer, in UTF-16 code units as JavaScript counts. Stop strings count as part of it. */
   offset: number;
+  /** The token's number in the vocabulary. */
   id: number;
   /** U+FFFD stands for what is part of a character; a control token is as it is written. */
   token: string;
@@ -88,6 +104,7 @@ export interface TokenLogprobs {
 
 /** A token and how probable the model found it. */
 export interface TokenLogprob {
+  /** The token's number in the vocabulary. */
   id: number;
   /** U+FFFD stands for what is part of a character; a control token is as it is written. */
   token: string;
@@ -104,13 +121,17 @@ export type StopReason = string | number;
 export interface ToolCallDelta {
   /** Which of the answer's calls. */
   index: number;
+  /** In the first piece: names the call, so that a `tool` message can answer it. */
   id?: string;
+  /** In the first piece. */
   type?: 'function';
+  /** What this piece adds to the call. */
   function: FunctionDelta;
 }
 
 /** The function that is called. */
 export interface FunctionDelta {
+  /** In the first piece. */
   name?: string;
   /** The next piece of JSON. */
   arguments: string;
@@ -120,7 +141,9 @@ export interface FunctionDelta {
 export interface MalformedToolCall {
   /** The call whose beginning was streamed already, and which is not to be made. */
   index?: number;
+  /** What the model wrote. */
   text: string;
+  /** Why it is no call, in words for people. */
   reason: string;
 }
 
@@ -128,5 +151,6 @@ export interface MalformedToolCall {
 export interface EmbeddingUsage {
   /** With the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`. */
   prompt_tokens: number;
+  /** The same number: embeddings generate nothing. */
   total_tokens: number;
 }

@@ -76,6 +76,7 @@ export const LOAD_OPTIONS = [
 
 /** Bytes read so far. The total covers the header and the weights. */
 export interface Progress {
+  /** What happens now. */
   phase: Phase;
   /** Bytes. */
   loaded: number;
@@ -92,23 +93,31 @@ export interface ModelInfo {
   name?: string;
   /** The file has a chat template of its own, or the load was given one; without one, chats are written in ChatML. */
   has_chat_template: boolean;
+  /** As GGUF files call it: `llama`, `qwen2`. */
   architecture: string;
   /** It goes on with a text. False of an encoder, which makes embeddings only: `chat` and `completions` reject. */
   generates: boolean;
   /** It makes embeddings: it is an encoder, or its files say how the vectors of its tokens become one. */
   embeds: boolean;
+  /** How many weights the model has. */
   parameters: number;
+  /** Blocks of attention and feed-forward. */
   layers: number;
   /** Tokens that fit the KV cache; of an encoder, those that a text may have. */
   context_length: number;
   /** Requests that run at once, each with a context of its own. */
   max_sequences: number;
+  /** How many logits a step gives, at least the number of the tokenizer's tokens. */
   vocab_size: number;
+  /** Length of a token's vector between layers, and of the embeddings. */
   embedding_length: number;
   /** The type that most bytes of the matrices have, for example `Q4_K`. */
   quantization: string;
+  /** The option, or its default on this adapter; `exact` of an encoder. */
   precision: Precision;
+  /** The option, or its default on this adapter. */
   kv_cache: KvFormat;
+  /** Bytes on the GPU. */
   weight_bytes: number;
   /** Of the weights, the bytes that a decoded token reads: all except an embedding table that is not the output's as well. */
   weight_bytes_per_token: number;
@@ -116,7 +125,9 @@ export interface ModelInfo {
   kv_cache_bytes: number;
   /** The model that drafts, if one was loaded. */
   draft?: DraftInfo;
+  /** Where the model runs. */
   adapter: AdapterInfo;
+  /** What was tuned, now or earlier. */
   autotune: AutotuneInfo;
   /** What may make the model answer worse than it could. `onWarning` hears of each. */
   warnings: Warning[];
@@ -126,20 +137,27 @@ export interface ModelInfo {
 export interface Warning {
   /** Stable, for programs. `no_chat_template`: chats are written in ChatML, which the model may not have been trained with. */
   code: 'no_chat_template';
+  /** For people; it may change. */
   message: string;
 }
 
 /** A model that was loaded to draft. */
 export interface DraftInfo {
+  /** As GGUF files call it. */
   architecture: string;
+  /** How many weights it has. */
   parameters: number;
+  /** The type that most bytes of its matrices have. */
   quantization: string;
+  /** Bytes on the GPU. */
   weight_bytes: number;
+  /** Bytes on the GPU, for one sequence. */
   kv_cache_bytes: number;
 }
 
 /** What autotuning did. */
 export interface AutotuneInfo {
+  /** How far it came. */
   state: AutotuneState;
   /** The kernels with variants, measured or from the stored choices. */
   kernels: Tuned[];
@@ -213,7 +231,9 @@ export interface SubgroupMatrix {
 
 /** What the headers of a model say. What only a supported architecture tells is missing for others. */
 export interface Inspection {
+  /** The name that the file gives itself. */
   name?: string;
+  /** The format of the files. */
   format: 'gguf' | 'safetensors';
   /** As GGUF files call it: `llama`, `qwen2`. */
   architecture: string;
@@ -227,8 +247,11 @@ export interface Inspection {
   files: number;
   /** Of these files, in bytes. */
   file_bytes: number;
+  /** Blocks of attention and feed-forward. */
   layers?: number;
+  /** How many logits a step gives. */
   vocab_size?: number;
+  /** Length of a token's vector between layers, and of the embeddings. */
   embedding_length?: number;
   /** Tokens that the model was trained for. */
   trained_context_length?: number;
@@ -236,6 +259,7 @@ export interface Inspection {
   context_length?: number;
   /** Bytes of the weights on the GPU. */
   weight_bytes?: number;
+  /** Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 of an encoder. */
   kv_cache_bytes?: number;
   /** The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU. */
   adapter?: AdapterLimits;
@@ -248,7 +272,9 @@ export interface Inspection {
 
 /** An adapter, and how large things on it may be. */
 export interface AdapterLimits {
+  /** The largest buffer, in bytes. */
   max_buffer_bytes: number;
+  /** The largest part of a buffer that a kernel can read, in bytes. */
   max_binding_bytes: number;
   /** The maker, such as `nvidia`; natively the PCI id of the maker. */
   vendor: string;
@@ -268,6 +294,8 @@ export interface AdapterLimits {
 
 /** What loading would end in. */
 export interface Problem {
+  /** Stable, for programs. */
   code: ErrorCode;
+  /** For people; it may change. */
   message: string;
 }

@@ -155,12 +155,22 @@ export interface StructuredFields {
  * `json_object`: any JSON object. `json_schema`: JSON that the schema admits. JSON comes with a space after each comma and colon and no
  * other white space, unless the schema has `x-guidance`, llguidance's own options (`{"x-guidance": {"whitespace_flexible": true}}`).
  */
-export type ResponseFormat = { type: 'text' } | { type: 'json_object' } | { type: 'json_schema'; json_schema: NamedSchema };
+export type ResponseFormat =
+  | { type: 'text' }
+  | { type: 'json_object' }
+  | {
+      type: 'json_schema';
+      /** What the answer is held to. */
+      json_schema: NamedSchema;
+    };
 
 /** A schema as OpenAI's API names it. */
 export interface NamedSchema {
+  /** Not used. */
   name?: string | null | undefined;
+  /** Not used: tell the model in a message what you want. */
   description?: string | null | undefined;
+  /** The JSON schema. */
   schema: object | boolean;
   /** Not looked at: the schema is kept whatever it says. */
   strict?: boolean | null | undefined;
@@ -240,6 +250,7 @@ export interface ChoicesFields {
 
 /** What a chat is made of. */
 export interface ChatFields {
+  /** The conversation, oldest message first; at least one. A `content` is a text, or parts of type `text`. */
   messages: ChatMessage[];
   /**
    * Functions that the model may call (at most 128). Calls are read in the format of the model's family, which its chat template

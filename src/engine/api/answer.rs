@@ -12,6 +12,7 @@ use crate::text::tools::{End, Part};
 /// How an answer is read.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct AnswerRequest {
+    /// Texts that end the answer.
     pub stop: StopStrings,
     /// Stop strings that end within the text of this many first tokens don't count, as in vLLM.
     pub min_tokens: usize,
@@ -21,6 +22,7 @@ pub(in crate::engine) struct AnswerRequest {
     pub stop_tokens: Vec<u32>,
     /// Tokens that end it besides those of the vocabulary: the model's format has them.
     pub ends: Vec<u32>,
+    /// How reasoning and calls are found.
     pub settings: AnswerSettings,
     /// Control tokens that are read as text.
     pub visible: Vec<u32>,
@@ -46,6 +48,7 @@ pub(in crate::engine) struct AnswerReader {
 }
 
 impl AnswerReader {
+    /// Nothing has been read yet.
     pub fn new(request: AnswerRequest) -> Self {
         let answer = Answer::new(request.settings.clone());
         Self { request, answer, begun: 0, whole: 0, tokens: 0, reasoning_tokens: 0 }
@@ -73,6 +76,7 @@ impl AnswerReader {
         self.end("", End::Cut, FinishReason::Stop, chunk)
     }
 
+    /// Whether the token is one of `stop_token_ids`.
     pub fn stops_at(&self, token: u32) -> bool {
         self.request.stop_tokens.contains(&token)
     }

@@ -22,7 +22,9 @@ const FIELDS: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
 pub(in crate::engine) struct Template {
     template: ChatTemplate,
     source: String,
+    /// How the model writes calls.
     pub tool_format: &'static ToolFormat,
+    /// `None` if the template has no markers of reasoning.
     pub reasoning: Option<ReasoningMarkers>,
     /// Whether it writes the tools that it is given.
     has_tools: bool,
@@ -33,6 +35,7 @@ pub(in crate::engine) struct Template {
 }
 
 impl Template {
+    /// Compiles the Jinja text of a template; its errors are `chat_template`.
     pub fn new(source: &str) -> Result<Self> {
         let has_tools = template_has_tools(source);
         let of_template = ToolFormat::of_template(source);
@@ -49,6 +52,7 @@ impl Template {
         })
     }
 
+    /// The Jinja text.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -63,6 +67,7 @@ pub(in crate::engine) struct Templates {
 
 /// A chat as a template has written it, and that template where it is the request's own.
 pub(in crate::engine) struct Rendered {
+    /// The text that the model continues.
     pub prompt: String,
     own: Option<Template>,
     with_tools: bool,
@@ -71,6 +76,7 @@ pub(in crate::engine) struct Rendered {
 }
 
 impl Rendered {
+    /// The template that wrote it.
     pub fn template<'t>(&'t self, templates: &'t Templates) -> &'t Template {
         self.own.as_ref().unwrap_or_else(|| templates.for_chat(self.with_tools))
     }

@@ -18,7 +18,9 @@ const MAX_INPUTS: usize = 2048;
 pub struct Embeddings {
     /// One vector of length 1 for each input, one after the other.
     pub values: Vec<f32>,
+    /// Length of each vector: the request's `dimensions`, or the model's `embedding_length`.
     pub dimensions: usize,
+    /// Tokens of all inputs.
     pub usage: EmbeddingUsage,
 }
 
@@ -28,6 +30,7 @@ pub struct Embeddings {
 pub struct EmbeddingUsage {
     /// With the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`.
     pub prompt_tokens: usize,
+    /// The same number: embeddings generate nothing.
     pub total_tokens: usize,
 }
 

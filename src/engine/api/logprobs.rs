@@ -9,6 +9,7 @@ use crate::text::tokenizer::Tokenizer;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TokenLogprobs {
+    /// The chosen token.
     #[serde(flatten)]
     pub token: TokenLogprob,
     /// The most probable tokens, the most probable first. The chosen one need not be among them.
@@ -21,6 +22,7 @@ pub struct TokenLogprobs {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TokenLogprob {
+    /// The token's number in the vocabulary.
     pub id: u32,
     /// U+FFFD stands for what is part of a character; a control token is as it is written.
     pub token: String,
@@ -31,6 +33,7 @@ pub struct TokenLogprob {
 }
 
 impl TokenLogprobs {
+    /// `offset` is in UTF-16 code units of the answer.
     pub fn new(tokenizer: &Tokenizer, token: u32, logprobs: &StepLogprobs, offset: usize) -> Self {
         let of = |id: u32, logprob: f32| {
             // A vocabulary may be padded with ids that the tokenizer does not have.

@@ -10,8 +10,11 @@ use crate::tensor::{AdapterInfo, TuningReport};
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
+    /// The headers are read.
     Header,
+    /// The weights are read.
     Weights,
+    /// The model can be used.
     Ready,
 }
 
@@ -19,6 +22,7 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Progress {
+    /// What happens now.
     pub phase: Phase,
     /// Bytes.
     pub loaded: u64,
@@ -35,23 +39,31 @@ pub struct ModelInfo {
     pub name: Option<String>,
     /// The file has a chat template of its own, or the load was given one; without one, chats are written in ChatML.
     pub has_chat_template: bool,
+    /// As GGUF files call it: `llama`, `qwen2`.
     pub architecture: String,
     /// It goes on with a text. False of an encoder, which makes embeddings only: `chat` and `completions` reject.
     pub generates: bool,
     /// It makes embeddings: it is an encoder, or its files say how the vectors of its tokens become one.
     pub embeds: bool,
+    /// How many weights the model has.
     pub parameters: u64,
+    /// Blocks of attention and feed-forward.
     pub layers: usize,
     /// Tokens that fit the KV cache; of an encoder, those that a text may have.
     pub context_length: usize,
     /// Requests that run at once, each with a context of its own.
     pub max_sequences: usize,
+    /// How many logits a step gives, at least the number of the tokenizer's tokens.
     pub vocab_size: usize,
+    /// Length of a token's vector between layers, and of the embeddings.
     pub embedding_length: usize,
     /// The type that most bytes of the matrices have, for example `Q4_K`.
     pub quantization: String,
+    /// The option, or its default on this adapter; `exact` of an encoder.
     pub precision: Precision,
+    /// The option, or its default on this adapter.
     pub kv_cache: KvFormat,
+    /// Bytes on the GPU.
     pub weight_bytes: u64,
     /// Of the weights, the bytes that a decoded token reads: all except an embedding table that is not the output's as well.
     pub weight_bytes_per_token: u64,
@@ -60,7 +72,9 @@ pub struct ModelInfo {
     /// The model that drafts, if one was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<DraftInfo>,
+    /// Where the model runs.
     pub adapter: AdapterInfo,
+    /// What was tuned, now or earlier.
     pub autotune: AutotuneInfo,
     /// What may make the model answer worse than it could. `onWarning` hears of each.
     pub warnings: Vec<Warning>,
@@ -73,6 +87,7 @@ pub struct Warning {
     /// Stable, for programs. `no_chat_template`: chats are written in ChatML, which the model may not have been trained with.
     #[cfg_attr(test, ts(type = "'no_chat_template'"))]
     pub code: &'static str,
+    /// For people; it may change.
     pub message: String,
 }
 
@@ -80,10 +95,15 @@ pub struct Warning {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct DraftInfo {
+    /// As GGUF files call it.
     pub architecture: String,
+    /// How many weights it has.
     pub parameters: u64,
+    /// The type that most bytes of its matrices have.
     pub quantization: String,
+    /// Bytes on the GPU.
     pub weight_bytes: u64,
+    /// Bytes on the GPU, for one sequence.
     pub kv_cache_bytes: u64,
 }
 
@@ -93,9 +113,13 @@ pub struct DraftInfo {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum AutotuneState {
+    /// Not wanted, or the model is an encoder.
     Off,
+    /// Not done on a software adapter.
     Software,
+    /// Every kernel is tuned.
     Done,
+    /// Time ran out.
     Partial,
 }
 
@@ -103,7 +127,9 @@ pub enum AutotuneState {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct AutotuneInfo {
+    /// How far it came.
     pub state: AutotuneState,
+    /// What was measured.
     #[serde(flatten)]
     pub report: TuningReport,
 }

@@ -17,8 +17,10 @@ use crate::tensor::{AdapterInfo, Capabilities, Device};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Inspection {
+    /// The name that the file gives itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The format of the files.
     #[cfg_attr(test, ts(type = "'gguf' | 'safetensors'"))]
     pub format: &'static str,
     /// As GGUF files call it: `llama`, `qwen2`.
@@ -33,10 +35,13 @@ pub struct Inspection {
     pub files: usize,
     /// Of these files, in bytes.
     pub file_bytes: u64,
+    /// Blocks of attention and feed-forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<usize>,
+    /// How many logits a step gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vocab_size: Option<usize>,
+    /// Length of a token's vector between layers, and of the embeddings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding_length: Option<usize>,
     /// Tokens that the model was trained for.
@@ -48,6 +53,7 @@ pub struct Inspection {
     /// Bytes of the weights on the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_bytes: Option<u64>,
+    /// Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_cache_bytes: Option<u64>,
     /// The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU.
@@ -63,9 +69,12 @@ pub struct Inspection {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct AdapterLimits {
+    /// What WebGPU says of the adapter.
     #[serde(flatten)]
     pub info: AdapterInfo,
+    /// The largest buffer, in bytes.
     pub max_buffer_bytes: u64,
+    /// The largest part of a buffer that a kernel can read, in bytes.
     pub max_binding_bytes: u64,
 }
 
@@ -73,8 +82,10 @@ pub struct AdapterLimits {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Problem {
+    /// Stable, for programs.
     #[cfg_attr(test, ts(type = "ErrorCode"))]
     pub code: &'static str,
+    /// For people; it may change.
     pub message: String,
 }
 

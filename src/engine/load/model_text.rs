@@ -8,11 +8,14 @@ use crate::text::chat::{ChatTemplates, DEFAULT_TEMPLATE_NAME, TemplateFiles};
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles, Vocabulary};
 
 pub(super) struct ModelText {
+    /// Of the model's own vocabulary.
     pub tokenizer: Tokenizer,
+    /// None, one, or several by name.
     pub chat_templates: ChatTemplates,
 }
 
 impl ModelText {
+    /// A folder without `tokenizer.json` is `unsupported_tokenizer`, a GGUF file without a tokenizer `invalid_metadata`.
     pub fn of(checkpoint: &Checkpoint<'_>) -> Result<Self> {
         match checkpoint.origin {
             Origin::Gguf => Ok(Self {

@@ -9,9 +9,13 @@ use crate::text::tools::{ToolChoice, Tools};
 /// A request for a chat completion.
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
+    /// Messages, tools and template.
     pub chat: ChatFields,
+    /// Off by default.
     pub logprobs: ChatLogprobsFields,
+    /// Where reasoning goes, and how long it may be.
     pub reasoning: ReasoningFields,
+    /// What completions have as well.
     pub generation: GenerationFields,
 }
 
@@ -19,6 +23,7 @@ group! {
     /// What a chat is made of.
     #[derive(Clone, Debug)]
     pub struct ChatFields {
+        /// The conversation, oldest message first; at least one. A `content` is a text, or parts of type `text`.
         #[cfg_attr(test, ts(type = "ChatMessage[]"))]
         pub messages: Vec<Value>,
         /// Functions that the model may call (at most 128). Calls are read in the format of the model's family, which its chat template
@@ -47,6 +52,7 @@ group! {
 }
 
 impl ChatRequest {
+    /// From JSON. An unknown field or a wrong value is `invalid_request`, which names the field.
     pub fn parse(request: Value) -> Result<Self> {
         let mut fields = Fields::of("the chat request", request)?;
         let request = Self {

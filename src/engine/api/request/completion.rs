@@ -9,8 +9,11 @@ use crate::error::Result;
 /// A request for a completion of a text.
 #[derive(Clone, Debug)]
 pub struct CompletionRequest {
+    /// What the model continues.
     pub completion: CompletionFields,
+    /// Off by default.
     pub logprobs: CompletionLogprobsFields,
+    /// What chats have as well.
     pub generation: GenerationFields,
 }
 
@@ -28,11 +31,14 @@ group! {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
 pub enum Prompt {
+    /// Gets the tokens that the model wants around a text; `<|…|>` and the like are read as special tokens.
     Text(String),
+    /// Taken as they are.
     Tokens(Vec<u32>),
 }
 
 impl CompletionRequest {
+    /// From JSON. An unknown field or a wrong value is `invalid_request`, which names the field.
     pub fn parse(request: Value) -> Result<Self> {
         let mut fields = Fields::of("the completion request", request)?;
         let request = Self {

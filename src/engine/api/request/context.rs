@@ -27,7 +27,9 @@ group! {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged, expecting = "wanted true, false or {\"sinks\": number of tokens}")]
 pub enum ContextShiftRequest {
+    /// `true` keeps 4 tokens, or half of a context shorter than 8.
     Wanted(bool),
+    /// Shifts, and says how many tokens stay.
     Sinks(Sinks),
 }
 

@@ -26,13 +26,18 @@ group! {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
 pub enum Input {
+    /// One text.
     Text(String),
+    /// One vector for each.
     Texts(Vec<String>),
+    /// One text's tokens, taken as they are.
     Tokens(Vec<u32>),
+    /// The tokens of each text, taken as they are.
     ManyTokens(Vec<Vec<u32>>),
 }
 
 impl EmbeddingRequest {
+    /// From JSON. An unknown field or a wrong value is `invalid_request`, which names the field.
     pub fn parse(request: Value) -> Result<Self> {
         let mut fields = Fields::of("the embedding request", request)?;
         let request = fields.group()?;

@@ -42,7 +42,9 @@ group! {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
 pub enum Stop {
+    /// A single text.
     One(String),
+    /// Up to 4; the first one that the answer writes ends it.
     Many(Vec<String>),
 }
 

@@ -7,6 +7,7 @@ use crate::error::Result;
 
 /// Fields of a request that belong together.
 pub trait Group: DeserializeOwned {
+    /// As they are in JSON.
     const NAMES: &'static [&'static str];
 }
 

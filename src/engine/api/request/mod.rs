@@ -43,12 +43,19 @@ use crate::error::Result;
 /// What chats and completions have in common.
 #[derive(Clone, Debug)]
 pub struct GenerationFields {
+    /// Temperature, truncation and seed.
     pub sampling: SamplingFields,
+    /// Biases, bans, penalties and DRY.
     pub penalties: PenaltyFields,
+    /// The longest answer, and what ends it earlier.
     pub ending: EndingFields,
+    /// The form of the answer.
     pub structured: StructuredFields,
+    /// Drafts.
     pub speculation: SpeculationFields,
+    /// What a full context does.
     pub context: ContextFields,
+    /// The number of answers.
     pub choices: ChoicesFields,
 }
 

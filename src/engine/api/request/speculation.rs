@@ -26,6 +26,7 @@ group! {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SpeculationRequest {
+    /// Drafts what followed the last tokens where they stood before.
     PromptLookup {
         /// The most tokens of a draft, 1 to 7. Default: 5.
         #[serde(default)]
@@ -34,6 +35,7 @@ pub enum SpeculationRequest {
         #[serde(default)]
         min_ngram: Option<u64>,
     },
+    /// Drafts with the engine's draft model; `invalid_request` if it has none.
     DraftModel {
         /// The most tokens of a draft, 1 to 7. Default: 5.
         #[serde(default)]

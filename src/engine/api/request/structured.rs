@@ -29,9 +29,15 @@ group! {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ResponseFormat {
+    /// Any text: the default.
     Text {},
+    /// Any JSON object.
     JsonObject {},
-    JsonSchema { json_schema: NamedSchema },
+    /// JSON that a schema allows.
+    JsonSchema {
+        /// What the answer is held to.
+        json_schema: NamedSchema,
+    },
 }
 
 /// A schema as OpenAI's API names it.
@@ -39,8 +45,11 @@ pub enum ResponseFormat {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields)]
 pub struct NamedSchema {
+    /// Not used.
     pub name: Option<String>,
+    /// Not used: tell the model in a message what you want.
     pub description: Option<String>,
+    /// The JSON schema.
     #[cfg_attr(test, ts(type = "object | boolean"))]
     pub schema: Value,
     /// Not looked at: the schema is kept whatever it says.
@@ -125,7 +134,9 @@ impl StructuredOutputs {
 /// A grammar and the field of a request that it is from, which errors name.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::engine) struct GrammarRequest {
+    /// Where the grammar came from; errors name it.
     pub field: &'static str,
+    /// As `GrammarCompiler` takes it, in JSON.
     pub grammar: Grammar,
     /// The answer is what the grammar admits to the letter, a space at its beginning too.
     pub is_whole: bool,

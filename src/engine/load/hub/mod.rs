@@ -76,10 +76,12 @@ impl Repository {
         &self.id
     }
 
+    /// The paths of all files, from the root of the repository.
     pub fn files(&self) -> &[String] {
         &self.files
     }
 
+    /// Whether `path` is one of the files.
     pub fn holds(&self, path: &str) -> bool {
         self.files.iter().any(|file| file == path)
     }

@@ -8,6 +8,7 @@ pub struct Reference {
     /// `owner/name`.
     pub repository: String,
     revision: Option<String>,
+    /// What follows `/` or `:`.
     pub wanted: Wanted,
 }
 

@@ -6,6 +6,7 @@ use crate::error::Error;
 /// An answer of the hub that is not the thing asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused<'a> {
+    /// The HTTP status.
     pub status: u16,
     /// The header `X-Error-Code`, where the hub sends it.
     pub code: Option<&'a str>,
