@@ -1,12 +1,12 @@
 // What a loaded model answers. Made from the Rust structs by `npm run types`: change those.
 
 /**
- * `stop`: the model ended its turn, or what `stop` or `stop_token_ids` names came. `tool_calls`: the same, with whole calls in the answer.
- * `length`: the most tokens, or the end of the context. `cancelled`: by the caller; an extension.
+ * Why an answer ended. `stop`: the model ended its turn, or `stop` or `stop_token_ids` matched. `tool_calls`: the same, and the answer
+ * has complete calls. `length`: `max_tokens`, or the end of the context. `cancelled`: the caller cancelled; an extension.
  */
 export type FinishReason = 'stop' | 'tool_calls' | 'length' | 'cancelled';
 
-/** Tokens that a request took. */
+/** How many tokens a request took. */
 export interface Usage {
   /** Of the whole prompt, cached or not. With `n` answers it counts once. */
   prompt_tokens: number;
@@ -20,49 +20,49 @@ export interface Usage {
   completion_tokens_details: CompletionTokensDetails;
 }
 
-/** Of the prompt's tokens. */
+/** Parts of `prompt_tokens`. */
 export interface PromptTokensDetails {
-  /** Those that were still in the KV cache. */
+  /** Tokens that the KV cache or the prompt cache still had, so that they were not computed again. */
   cached_tokens: number;
 }
 
-/** Of the answer's tokens. */
+/** Parts of `completion_tokens`. */
 export interface CompletionTokensDetails {
-  /** Those that are reasoning, with its markers. */
+  /** Tokens of reasoning, with its markers. */
   reasoning_tokens: number;
 }
 
 /** How long a request took. An extension of OpenAI's shapes. */
 export interface Timings {
-  /** From the start to the first token. */
+  /** Milliseconds from the start to the first token. */
   prompt_ms: number;
   /** Tokens of the prompt in each second of `prompt_ms`, without the cached ones. */
   prompt_tokens_per_s: number;
-  /** From the first token to the last. */
+  /** Milliseconds from the first token to the last. */
   decode_ms: number;
   /** Tokens after the first one of each answer, in each second of `decode_ms`. */
   tokens_per_s: number;
-  /** Tokens of the prompt that were still in the KV cache. */
+  /** The same as `cached_tokens` of `usage`. */
   cached_prompt_tokens: number;
-  /** With `speculation`: tokens of drafts that were verified. */
+  /** With `speculation`: drafted tokens that were verified. */
   draft_tokens?: number;
-  /** With `speculation`: tokens of drafts that were right. */
+  /** With `speculation`: drafted tokens that were right. */
   accepted_draft_tokens?: number;
   /** With `context_shift`: how often the context was full. */
   context_shifts?: number;
   /** With `context_shift`: tokens of the prompt and the answer that were dropped to make room. */
   dropped_tokens?: number;
-  /** Under a grammar: tokens that it left no choice about. */
+  /** With a grammar: tokens that were the only ones it allowed. */
   forced_tokens?: number;
-  /** Under a grammar: steps that ran ahead with a wrong mask, and were done again. */
+  /** With a grammar: steps that ran ahead with a wrong mask and were done again. */
   missed_masks?: number;
-  /** Under a grammar: steps that ran for nothing because of that. */
+  /** With a grammar: steps that were dropped because an earlier mask was wrong. */
   dropped_steps?: number;
 }
 
-/** A piece of the text of one choice. The last one of each says why it is the last, and the last one of all has usage and timings. */
+/** A piece of one choice. The last piece of each choice has `finish_reason`; the last of all has `usage` and `timings`. */
 export interface Chunk {
-  /** Which of the choices. */
+  /** Number of the choice, from 0. */
   index: number;
   /** More of the answer, without reasoning and calls. */
   text: string;
@@ -74,11 +74,11 @@ export interface Chunk {
   malformed_tool_calls?: MalformedToolCall[];
   /** The tokens that came since the last chunk. A part of their text may come later. */
   token_ids: number[];
-  /** Where they were asked for, one for each of `token_ids`. */
+  /** If the request asks for them: one for each of `token_ids`. */
   logprobs?: TokenLogprobs[];
   /** In the last chunk of a choice. */
   finish_reason?: FinishReason;
-  /** What of the request ended the answer. */
+  /** If `stop` or `stop_token_ids` ended the answer. */
   stop_reason?: StopReason;
   /** In the last chunk of all. */
   usage?: Usage;
@@ -86,15 +86,15 @@ export interface Chunk {
   timings?: Timings;
 }
 
-/** What a chunk says of one of its tokens. */
+/** A token of the answer, and what was most probable in its place. */
 export interface TokenLogprobs {
   /** The most probable tokens, the most probable first. The chosen one need not be among them. */
   top: TokenLogprob[];
-  /** Where the token's text begins in the answer, in UTF-16 code units as JavaScript counts. Stop strings count as part of it. */
+  /** Where the token's text begins in the answer, in UTF-16 code units as JavaScript counts. Stop strings are counted too. */
   offset: number;
   /** The token's number in the vocabulary. */
   id: number;
-  /** U+FFFD stands for what is part of a character; a control token is as it is written. */
+  /** Its text. U+FFFD stands for a part of a character; a control token shows its name. */
   token: string;
   /** The token's bytes in UTF-8. */
   bytes: number[];
@@ -106,7 +106,7 @@ export interface TokenLogprobs {
 export interface TokenLogprob {
   /** The token's number in the vocabulary. */
   id: number;
-  /** U+FFFD stands for what is part of a character; a control token is as it is written. */
+  /** Its text. U+FFFD stands for a part of a character; a control token shows its name. */
   token: string;
   /** The token's bytes in UTF-8. */
   bytes: number[];
@@ -114,12 +114,12 @@ export interface TokenLogprob {
   logprob: number;
 }
 
-/** What of a request ended an answer, as vLLM says it. */
+/** What matched and ended the answer: a text of `stop` or a token of `stop_token_ids`, as in vLLM. */
 export type StopReason = string | number;
 
-/** A piece of a call: the first one of each `index` has the id and the name, and the pieces of `arguments` together are JSON. */
+/** A piece of a call. The first piece of each `index` has id and name; the `arguments` of all its pieces together are JSON. */
 export interface ToolCallDelta {
-  /** Which of the answer's calls. */
+  /** Number of the call in its answer, from 0. */
   index: number;
   /** In the first piece: names the call, so that a `tool` message can answer it. */
   id?: string;
@@ -133,13 +133,13 @@ export interface ToolCallDelta {
 export interface FunctionDelta {
   /** In the first piece. */
   name?: string;
-  /** The next piece of JSON. */
+  /** The next piece of the JSON text. */
   arguments: string;
 }
 
-/** What looked like a call and is none. Its text is in `content`. */
+/** Text that looks like a call but can't be read as one. It is in `content` too. */
 export interface MalformedToolCall {
-  /** The call whose beginning was streamed already, and which is not to be made. */
+  /** The number of the call, if its beginning was already streamed. Don't make that call. */
   index?: number;
   /** What the model wrote. */
   text: string;
@@ -147,9 +147,9 @@ export interface MalformedToolCall {
   reason: string;
 }
 
-/** What embedding took. */
+/** How many tokens a request for embeddings took. */
 export interface EmbeddingUsage {
-  /** With the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`. */
+  /** Includes the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`. */
   prompt_tokens: number;
   /** The same number: embeddings generate nothing. */
   total_tokens: number;

@@ -1,6 +1,6 @@
-//! What becomes of an answer's text: stop strings end it, reasoning and tool calls are taken out of it, and what is left is content.
+//! Reads an answer's text: stop strings end it, reasoning and tool calls are taken out, and the rest is content.
 //!
-//! Stop strings are looked for in the text as the model writes it, reasoning and calls included, as vLLM and llama.cpp do.
+//! A stop string counts anywhere in the text that the model writes, also in reasoning and calls, as in vLLM and llama.cpp.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -14,31 +14,31 @@ use crate::text::tools::{End, Part};
 pub(in crate::engine) struct AnswerRequest {
     /// Texts that end the answer.
     pub stop: StopStrings,
-    /// Stop strings that end within the text of this many first tokens don't count, as in vLLM.
+    /// A stop string that is complete within this many tokens doesn't count, as in vLLM.
     pub min_tokens: usize,
-    /// A stop string that ends the answer is part of it.
+    /// The answer keeps the stop string that ended it.
     pub include_stop: bool,
-    /// Tokens of the request that end the answer.
+    /// The request's `stop_token_ids`.
     pub stop_tokens: Vec<u32>,
-    /// Tokens that end it besides those of the vocabulary: the model's format has them.
+    /// Further tokens that end it, which belong to the model's format of calls.
     pub ends: Vec<u32>,
     /// How reasoning and calls are found.
     pub settings: AnswerSettings,
-    /// Control tokens that are read as text.
+    /// Control tokens that count as text: markers of reasoning and calls.
     pub visible: Vec<u32>,
-    /// The answer ends with its first call.
+    /// The answer ends after its first call.
     pub single_call: bool,
     /// The reasoning is left out.
     pub drop_reasoning: bool,
-    /// Ids of calls: what they begin with, and how many letters and digits follow.
+    /// The prefix of a call's id, and how many letters and digits follow.
     pub call_id: (&'static str, usize),
 }
 
-/// An answer as it is read.
+/// Reads one answer, token by token.
 pub(in crate::engine) struct AnswerReader {
     request: AnswerRequest,
     answer: Answer,
-    /// Calls that have begun, and those that are whole.
+    /// Calls that have begun, and those of them that are complete.
     begun: usize,
     whole: usize,
     /// Tokens so far.
@@ -54,7 +54,7 @@ impl AnswerReader {
         Self { request, answer, begun: 0, whole: 0, tokens: 0, reasoning_tokens: 0 }
     }
 
-    /// Takes the text of one token; gives the reason where it ends the answer.
+    /// Takes the text of one token. Returns the reason if the answer ends here.
     pub fn push(&mut self, piece: &str, chunk: &mut Chunk) -> Option<FinishReason> {
         self.tokens += 1;
         let was_reasoning = self.answer.is_reasoning();
@@ -66,7 +66,7 @@ impl AnswerReader {
         (self.request.single_call && self.whole > 0).then_some(FinishReason::ToolCalls)
     }
 
-    /// The token of the request's `stop_token_ids` has come, whose text is `piece`.
+    /// Ends the answer at one of `stop_token_ids`, whose text is `piece`.
     pub fn stop_at(&mut self, token: u32, piece: &str, chunk: &mut Chunk) -> FinishReason {
         chunk.stop_reason = Some(StopReason::Token(token));
         if self.request.include_stop {
@@ -81,8 +81,7 @@ impl AnswerReader {
         self.request.stop_tokens.contains(&token)
     }
 
-    /// The end of the text: `tail` is what the detokeniser held back. Gives the reason, which is another than `reason` where the answer
-    /// holds calls, or where a stop string was held back.
+    /// Ends the text with `tail`, which the detokeniser held back. Returns `reason`, unless the answer has calls or a stop string ends it.
     pub fn end(&mut self, tail: &str, end: End, reason: FinishReason, chunk: &mut Chunk) -> FinishReason {
         if self.read(tail, chunk) {
             return self.finish(End::Cut, FinishReason::Stop, chunk);
@@ -99,7 +98,7 @@ impl AnswerReader {
         }
     }
 
-    /// Whether a stop string came.
+    /// Takes text. Returns whether a stop string came.
     fn read(&mut self, piece: &str, chunk: &mut Chunk) -> bool {
         let progress = if self.tokens <= self.request.min_tokens {
             self.request.stop.push_exempt(piece)

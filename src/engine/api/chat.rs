@@ -1,4 +1,4 @@
-//! Chats: from a request for a message to a generation of it.
+//! Chats: from a request to the generation of the next message.
 
 use std::rc::Rc;
 
@@ -16,14 +16,14 @@ impl Engine {
         Ok(self.render(chat, &tools, &choice)?.prompt)
     }
 
-    /// Renders and tokenises the messages; generation starts with the first `next`.
+    /// Renders and tokenises the messages. Nothing is generated before the first `next`.
     pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
         self.0.decoder()?;
         let ChatRequest { chat, logprobs, reasoning, generation } = request;
         let (tools, choice) = chat.functions()?;
         let rendered = self.render(&chat, &tools, &choice)?;
         let tokenizer = self.tokenizer();
-        // Most templates write BOS themselves; twice would be another prompt.
+        // Most templates write BOS themselves. A second one would be another prompt.
         let begins_with_bos = tokenizer.bos().is_some_and(|bos| {
             tokenizer.token_bytes_with_control(bos).is_ok_and(|text| rendered.prompt.as_bytes().starts_with(text))
         });

@@ -1,5 +1,5 @@
-//! How the answer of a chat is to be read: which markers the model's template tells of, what is reasoning, which calls are allowed,
-//! and the grammar that these obey.
+//! How the answer of a chat is read: which markers the model's template uses, what is reasoning, which calls are allowed, and the
+//! grammar that the calls obey.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::text::grammar::Grammar;
 use crate::text::tokenizer::Tokenizer;
 use crate::text::tools::{ToolChoice, ToolFormat, ToolGrammar, Tools};
 
-/// What ends reasoning where it has used up its budget: the marker, with line breaks around it, as models write it.
+/// A forced end of reasoning is its marker between these line breaks, as models write it.
 const BEFORE_END: &str = "\n";
 const AFTER_END: &str = "\n\n";
 
@@ -34,7 +34,7 @@ impl Engine {
         let template = rendered.template(&self.0.templates);
         let format = template.tool_format;
         let is_separate = reasoning.is_separate()?;
-        // What an answer must be by its grammar is content, and begins at once.
+        // With a grammar for the whole answer, all of it is content from the beginning.
         let has_format = request.grammar.is_some();
         let calls = !tools.is_empty() && *choice != ToolChoice::None;
         if has_format && calls && *choice != ToolChoice::Auto {
@@ -88,10 +88,10 @@ impl Engine {
         Ok(request)
     }
 
-    /// Lets the calls obey their schemas. Where a call is the model's choice and there are no grammars, it goes without.
+    /// Holds the calls to their schemas. Calls that the model may leave out go without, if grammars are not available.
     fn hold_to(&self, request: &mut Request, grammar: ToolGrammar, is_free: bool) -> Result<()> {
         if is_free {
-            // Nothing asks for a grammar, so whatever excludes one goes before it.
+            // The request doesn't ask for a grammar itself, so whatever excludes grammars wins.
             let has_conflict = request.features().iter().any(|(of, _)| conflict(*of, Feature::Grammar).is_some());
             let can = self.0.grammars.are_there() && self.tokenizer().tokens_have_bytes();
             if has_conflict || !can {
@@ -119,7 +119,7 @@ impl Engine {
     }
 }
 
-/// The tokens of several texts in a row, some of which may be tokens of their own.
+/// The tokens of several texts in a row. A text that is itself a token becomes that token.
 fn tokens_of(tokenizer: &Tokenizer, texts: &[&str]) -> Vec<u32> {
     let texts = texts.iter().filter(|text| !text.is_empty());
     texts

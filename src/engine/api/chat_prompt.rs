@@ -1,4 +1,4 @@
-//! From the messages of a request to the prompt, by the model's chat template or another one.
+//! From the messages of a request to the prompt, by the model's chat template or the request's own.
 
 use serde_json::{Map, Value, json};
 use web_time::SystemTime;
@@ -13,12 +13,12 @@ use crate::text::reasoning::ReasoningMarkers;
 use crate::text::tokenizer::Tokenizer;
 use crate::text::tools::{ToolChoice, ToolFormat, Tools, as_text, instructions, template_has_tools};
 
-/// Names under which messages hold what the model thought before it answered; the first counts.
+/// The names that messages use for the model's reasoning; the first one found counts.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
-/// Variables that are fields of a request.
+/// Variables of templates that a request sets by fields of their own.
 const FIELDS: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
 
-/// A template, and what its text tells of how the model answers.
+/// A template, and what its text says about the model's answers.
 pub(in crate::engine) struct Template {
     template: ChatTemplate,
     source: String,
@@ -30,7 +30,7 @@ pub(in crate::engine) struct Template {
     has_tools: bool,
     /// Whether it writes calls of earlier answers.
     has_calls: bool,
-    /// Whether it knows the role.
+    /// Whether it knows the role `system`.
     has_system: bool,
 }
 
@@ -58,20 +58,20 @@ impl Template {
     }
 }
 
-/// The templates that a model's chats are written by.
+/// The templates for chats with a model.
 pub(in crate::engine) struct Templates {
     default: Template,
     /// For chats with tools.
     tools: Option<Template>,
 }
 
-/// A chat as a template has written it, and that template where it is the request's own.
+/// A chat as a template has written it, and that template if the request brought it.
 pub(in crate::engine) struct Rendered {
     /// The text that the model continues.
     pub prompt: String,
     own: Option<Template>,
     with_tools: bool,
-    /// What the prompt holds of the answer.
+    /// The beginning of the answer, if the prompt has it already.
     pub continued: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl Rendered {
 }
 
 impl Templates {
-    /// The caller's, the model's own, or else ChatML, with a warning. The flag tells whether there is one of the first two kinds.
+    /// The caller's template, else the model's, else ChatML with a warning. The flag is false for ChatML.
     pub fn of(own: &ChatTemplates, given: Option<&str>, generates: bool) -> Result<(Self, bool, Vec<Warning>)> {
         if let Some(source) = given {
             return Ok((Self { default: Template::new(source)?, tools: None }, true, Vec::new()));
@@ -108,8 +108,8 @@ impl Templates {
         self.tools.as_ref().filter(|_| with_tools).unwrap_or(&self.default)
     }
 
-    /// The messages as a template writes them: the request's own, or one of these. `utc_offset_seconds` is for templates that ask for the
-    /// date.
+    /// Writes the messages with the request's own template, or with one of these. Templates that ask for the date get local time from
+    /// `utc_offset_seconds`.
     pub fn render(
         &self,
         request: &ChatFields,
@@ -135,7 +135,7 @@ impl Templates {
             (true, Some(last)) => Some(last["content"].as_str().unwrap_or_default().to_owned()),
             _ => None,
         };
-        // What the model is not to call it is not told of.
+        // The model doesn't hear of tools that it must not call.
         let with_tools = !tools.is_empty() && *choice != ToolChoice::None;
         let own = request.chat_template.as_deref().map(Template::new).transpose()?;
         let rendered = Rendered { prompt: String::new(), own, with_tools, continued };
@@ -180,7 +180,7 @@ impl Templates {
             }
         };
         let prompt = match render(&variables) {
-            // Most templates take the arguments of a call as an object, some (DeepSeek's) as a text, to which they add others.
+            // Most templates take the arguments of a call as an object. Some (DeepSeek's) take text and add to it.
             Err(error) if with_argument_texts(&mut variables["messages"]) => render(&variables).map_err(|_| error)?,
             prompt => prompt?,
         };
@@ -188,7 +188,7 @@ impl Templates {
     }
 }
 
-/// Writes the arguments of calls as JSON, and tells whether there were any.
+/// Turns the arguments of calls into JSON texts. Returns whether there were any.
 fn with_argument_texts(messages: &mut Value) -> bool {
     let mut some = false;
     for message in messages.as_array_mut().into_iter().flatten() {
@@ -206,7 +206,7 @@ fn reasoning(message: &Map<String, Value>) -> Option<&Value> {
     REASONING.iter().find_map(|name| message.get(*name).filter(|value| !value.is_null()))
 }
 
-/// Checks a message and turns content that is given in parts into one text, as templates of text models want it.
+/// Checks a message, and joins content that comes in parts: templates of text models want one text.
 fn message((index, message): (usize, &Value)) -> Result<Value> {
     let Some(fields) = message.as_object() else {
         bail!(InvalidRequest, "messages[{index}] is no object, wanted {{\"role\": …, \"content\": …}}");
@@ -226,7 +226,7 @@ fn message((index, message): (usize, &Value)) -> Result<Value> {
     }
     match fields.get("content") {
         Some(Value::String(_)) => {}
-        // A message that only calls tools, or only thinks, has none.
+        // A message that only calls tools, or only reasons, needs no content.
         None | Some(Value::Null)
             if role == Some("assistant") && (fields.contains_key("tool_calls") || reasoning(fields).is_some()) =>
         {
@@ -248,7 +248,7 @@ fn message((index, message): (usize, &Value)) -> Result<Value> {
             other.unwrap_or(&Value::Null)
         ),
     }
-    // As transformers has it: one template reads one of these names, and another one another.
+    // Some templates read one of these names and some the other, so both are set, as in transformers.
     if let Some(reasoning) = reasoning(fields) {
         message["reasoning_content"] = reasoning.clone();
         if message.get("thinking").is_none() {
@@ -270,7 +270,7 @@ fn message((index, message): (usize, &Value)) -> Result<Value> {
     Ok(message)
 }
 
-/// Checks a call of an earlier answer. Templates take its arguments as an object; OpenAI's API has its text.
+/// Checks a call of an earlier answer. OpenAI's API has its arguments as text; templates take an object.
 fn tool_call(at: &str, call: &mut Value) -> Result<()> {
     match call.pointer("/function/name") {
         Some(Value::String(_)) => {}
@@ -283,7 +283,7 @@ fn tool_call(at: &str, call: &mut Value) -> Result<()> {
     match arguments {
         Value::Object(_) => {}
         Value::String(text) if text.trim().is_empty() => *arguments = json!({}),
-        // What a model wrote otherwise is handed back to it as it was.
+        // Text that is no JSON object goes back to the model as it wrote it.
         Value::String(text) => {
             if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
                 *arguments = object;

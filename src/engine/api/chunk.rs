@@ -1,11 +1,11 @@
-//! What a generation hands out: pieces of its answers, why they ended, and what they took.
+//! What a generation returns: pieces of its answers, why they ended, and what they took.
 
 use serde::Serialize;
 
 use super::logprobs::TokenLogprobs;
 
-/// `stop`: the model ended its turn, or what `stop` or `stop_token_ids` names came. `tool_calls`: the same, with whole calls in the answer.
-/// `length`: the most tokens, or the end of the context. `cancelled`: by the caller; an extension.
+/// Why an answer ended. `stop`: the model ended its turn, or `stop` or `stop_token_ids` matched. `tool_calls`: the same, and the answer
+/// has complete calls. `length`: `max_tokens`, or the end of the context. `cancelled`: the caller cancelled; an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -20,7 +20,7 @@ pub enum FinishReason {
     Cancelled,
 }
 
-/// Tokens that a request took.
+/// How many tokens a request took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Usage {
@@ -36,19 +36,19 @@ pub struct Usage {
     pub completion_tokens_details: CompletionTokensDetails,
 }
 
-/// Of the prompt's tokens.
+/// Parts of `prompt_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PromptTokensDetails {
-    /// Those that were still in the KV cache.
+    /// Tokens that the KV cache or the prompt cache still had, so that they were not computed again.
     pub cached_tokens: usize,
 }
 
-/// Of the answer's tokens.
+/// Parts of `completion_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct CompletionTokensDetails {
-    /// Those that are reasoning, with its markers.
+    /// Tokens of reasoning, with its markers.
     pub reasoning_tokens: usize,
 }
 
@@ -56,20 +56,20 @@ pub struct CompletionTokensDetails {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Timings {
-    /// From the start to the first token.
+    /// Milliseconds from the start to the first token.
     pub prompt_ms: f64,
     /// Tokens of the prompt in each second of `prompt_ms`, without the cached ones.
     pub prompt_tokens_per_s: f64,
-    /// From the first token to the last.
+    /// Milliseconds from the first token to the last.
     pub decode_ms: f64,
     /// Tokens after the first one of each answer, in each second of `decode_ms`.
     pub tokens_per_s: f64,
-    /// Tokens of the prompt that were still in the KV cache.
+    /// The same as `cached_tokens` of `usage`.
     pub cached_prompt_tokens: usize,
-    /// With `speculation`: tokens of drafts that were verified.
+    /// With `speculation`: drafted tokens that were verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft_tokens: Option<usize>,
-    /// With `speculation`: tokens of drafts that were right.
+    /// With `speculation`: drafted tokens that were right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_draft_tokens: Option<usize>,
     /// With `context_shift`: how often the context was full.
@@ -78,22 +78,22 @@ pub struct Timings {
     /// With `context_shift`: tokens of the prompt and the answer that were dropped to make room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_tokens: Option<usize>,
-    /// Under a grammar: tokens that it left no choice about.
+    /// With a grammar: tokens that were the only ones it allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced_tokens: Option<usize>,
-    /// Under a grammar: steps that ran ahead with a wrong mask, and were done again.
+    /// With a grammar: steps that ran ahead with a wrong mask and were done again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed_masks: Option<usize>,
-    /// Under a grammar: steps that ran for nothing because of that.
+    /// With a grammar: steps that were dropped because an earlier mask was wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_steps: Option<usize>,
 }
 
-/// A piece of a call: the first one of each `index` has the id and the name, and the pieces of `arguments` together are JSON.
+/// A piece of a call. The first piece of each `index` has id and name; the `arguments` of all its pieces together are JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ToolCallDelta {
-    /// Which of the answer's calls.
+    /// Number of the call in its answer, from 0.
     pub index: usize,
     /// In the first piece: names the call, so that a `tool` message can answer it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,15 +113,15 @@ pub struct FunctionDelta {
     /// In the first piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The next piece of JSON.
+    /// The next piece of the JSON text.
     pub arguments: String,
 }
 
-/// What looked like a call and is none. Its text is in `content`.
+/// Text that looks like a call but can't be read as one. It is in `content` too.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct MalformedToolCall {
-    /// The call whose beginning was streamed already, and which is not to be made.
+    /// The number of the call, if its beginning was already streamed. Don't make that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
     /// What the model wrote.
@@ -130,7 +130,7 @@ pub struct MalformedToolCall {
     pub reason: String,
 }
 
-/// What of a request ended an answer, as vLLM says it.
+/// What matched and ended the answer: a text of `stop` or a token of `stop_token_ids`, as in vLLM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
@@ -141,11 +141,11 @@ pub enum StopReason {
     Token(u32),
 }
 
-/// A piece of the text of one choice. The last one of each says why it is the last, and the last one of all has usage and timings.
+/// A piece of one choice. The last piece of each choice has `finish_reason`; the last of all has `usage` and `timings`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Chunk {
-    /// Which of the choices.
+    /// Number of the choice, from 0.
     pub index: usize,
     /// More of the answer, without reasoning and calls.
     pub text: String,
@@ -160,13 +160,13 @@ pub struct Chunk {
     pub malformed_tool_calls: Vec<MalformedToolCall>,
     /// The tokens that came since the last chunk. A part of their text may come later.
     pub token_ids: Vec<u32>,
-    /// Where they were asked for, one for each of `token_ids`.
+    /// If the request asks for them: one for each of `token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Vec<TokenLogprobs>>,
     /// In the last chunk of a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
-    /// What of the request ended the answer.
+    /// If `stop` or `stop_token_ids` ended the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
     /// In the last chunk of all.
@@ -178,7 +178,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Whether there is something to hand out.
+    /// Whether there is nothing to show yet.
     pub(in crate::engine) fn says_nothing(&self) -> bool {
         self.text.is_empty() && self.reasoning.is_empty() && self.tool_calls.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Completions: from a request to go on with a text to a generation of it, and what chats share with it.
+//! Completions: from a request to the generation that continues its text, and what chats share with it.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::sampler::check_room;
 
 impl Engine {
-    /// Continues a text.
+    /// Tokenises the text that is to be continued. Nothing is generated before the first `next`.
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
         self.0.decoder()?;
         let CompletionRequest { completion, logprobs, generation } = request;
@@ -21,7 +21,7 @@ impl Engine {
         self.start(self.request(generation, prompt, true, logprobs.wanted()?)?)
     }
 
-    /// Checks what the fields say, together and beside the engine's model.
+    /// Checks the fields against each other and against the model.
     pub(super) fn request(
         &self,
         fields: GenerationFields,

@@ -1,4 +1,4 @@
-//! Texts to vectors: an encoder's, several texts in one pass, or those of a decoder whose files say how to pool.
+//! Texts to vectors. An encoder takes several texts in one pass. A decoder works too, if its files say how to pool.
 
 use serde::Serialize;
 
@@ -8,15 +8,15 @@ use crate::error::Result;
 use crate::model::{Encoder, Pooling};
 use crate::tensor::{Context, HostTensor, Tensor, ops};
 
-/// Tokens that go through one pass, unless a single text has more: what a pass needs for activations is a multiple of it.
+/// The most tokens of a pass, unless a single text has more: memory for activations grows with them.
 const PASS_TOKENS: usize = 512;
-/// Inputs of a request, as in OpenAI's API.
+/// The most inputs of a request, as in OpenAI's API.
 const MAX_INPUTS: usize = 2048;
 
-/// What embedding gave.
+/// The vectors of a request's inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
-    /// One vector of length 1 for each input, one after the other.
+    /// [inputs · dimensions]: a vector of length 1 for each input, in their order.
     pub values: Vec<f32>,
     /// Length of each vector: the request's `dimensions`, or the model's `embedding_length`.
     pub dimensions: usize,
@@ -24,18 +24,18 @@ pub struct Embeddings {
     pub usage: EmbeddingUsage,
 }
 
-/// What embedding took.
+/// How many tokens a request for embeddings took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct EmbeddingUsage {
-    /// With the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`.
+    /// Includes the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`.
     pub prompt_tokens: usize,
     /// The same number: embeddings generate nothing.
     pub total_tokens: usize,
 }
 
 impl Engine {
-    /// The vectors of the inputs.
+    /// Embeds 1 to 2048 inputs. `invalid_request` if the model can't, `context_length_exceeded` if an input is too long.
     pub async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings> {
         let inner = &*self.0;
         let width = inner.info.embedding_length;
@@ -101,7 +101,7 @@ impl Inner {
                         ids.len()
                     );
                 }
-                // What follows a text, such as `[SEP]`, stays.
+                // The tokens that end a text, such as `[SEP]`, stay.
                 let after = self.tokenizer.ids_after();
                 let ends_so = ids.ends_with(after) && after.len() < limit;
                 let after = if ends_so { after } else { &[] };
@@ -136,7 +136,7 @@ async fn read(context: &Context, tensor: &Tensor) -> Result<Vec<f32>> {
     context.readback_one(tensor).await?.to_f32()
 }
 
-/// Cuts the texts into runs that go through one pass each.
+/// Groups the texts by pass: neighbours go together while they fit.
 fn passes(texts: &[Vec<u32>]) -> Vec<&[Vec<u32>]> {
     let mut passes = Vec::new();
     let (mut begin, mut tokens) = (0, 0);
@@ -157,7 +157,7 @@ fn normalized(vector: &[f32]) -> Result<impl Iterator<Item = f32>> {
     if !length.is_finite() {
         bail!(NumericalError, "the vector of an input holds NaN or infinity; the model's weights may be broken");
     }
-    // A vector of zeros has no direction, and stays.
+    // A vector of zeros has no direction, and stays as it is.
     let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
     Ok(vector.iter().map(move |x| (f64::from(*x) * scale) as f32))
 }

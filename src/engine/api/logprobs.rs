@@ -1,11 +1,11 @@
-//! What a chunk says of the log probabilities of its tokens.
+//! The log probabilities of a chunk's tokens.
 
 use serde::Serialize;
 
 use crate::sampler::StepLogprobs;
 use crate::text::tokenizer::Tokenizer;
 
-/// What a chunk says of one of its tokens.
+/// A token of the answer, and what was most probable in its place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TokenLogprobs {
@@ -14,7 +14,7 @@ pub struct TokenLogprobs {
     pub token: TokenLogprob,
     /// The most probable tokens, the most probable first. The chosen one need not be among them.
     pub top: Vec<TokenLogprob>,
-    /// Where the token's text begins in the answer, in UTF-16 code units as JavaScript counts. Stop strings count as part of it.
+    /// Where the token's text begins in the answer, in UTF-16 code units as JavaScript counts. Stop strings are counted too.
     pub offset: usize,
 }
 
@@ -24,7 +24,7 @@ pub struct TokenLogprobs {
 pub struct TokenLogprob {
     /// The token's number in the vocabulary.
     pub id: u32,
-    /// U+FFFD stands for what is part of a character; a control token is as it is written.
+    /// Its text. U+FFFD stands for a part of a character; a control token shows its name.
     pub token: String,
     /// The token's bytes in UTF-8.
     pub bytes: Vec<u8>,
@@ -36,7 +36,7 @@ impl TokenLogprobs {
     /// `offset` is in UTF-16 code units of the answer.
     pub fn new(tokenizer: &Tokenizer, token: u32, logprobs: &StepLogprobs, offset: usize) -> Self {
         let of = |id: u32, logprob: f32| {
-            // A vocabulary may be padded with ids that the tokenizer does not have.
+            // A vocabulary may be padded with ids that the tokenizer doesn't have.
             let bytes = tokenizer.token_bytes_with_control(id).unwrap_or_default().to_vec();
             TokenLogprob { id, token: String::from_utf8_lossy(&bytes).into_owned(), bytes, logprob }
         };

@@ -1,4 +1,4 @@
-//! What is asked of a loaded model and what it answers, in the shapes of OpenAI's API.
+//! Requests to a loaded model and its answers, in the shapes of OpenAI's API.
 
 pub(super) mod answer;
 mod chat;

@@ -1,6 +1,6 @@
-//! Makes the package's TypeScript types of what crosses to JavaScript, and the README's table of error codes. They are committed; a test
-//! fails where they are out of date, and `npm run types` writes them. A derive (ts-rs) reads the structs in tests only, so nothing of this
-//! is in the shipped wasm.
+//! Makes the package's TypeScript types from what crosses to JavaScript, and the README's table of error codes. Both are committed: a
+//! test fails if they are out of date, and `npm run types` writes them. A derive (ts-rs) reads the structs in tests only, so the shipped
+//! wasm has nothing of this.
 
 mod print;
 
@@ -27,7 +27,7 @@ use crate::tensor::{
     AdapterInfo, CacheStats, Flushes, KernelTime, KernelUse, PowerPreference, Stats, SubgroupMatrix, Tuned,
 };
 
-/// Types that the package declares by hand and ours name, and where.
+/// Types that the package declares by hand and these types use, with their modules.
 const BY_HAND: [(&str, &str); 4] = [
     ("ChatMessage", "../messages.js"),
     ("ErrorCode", "../errors.js"),
@@ -35,7 +35,7 @@ const BY_HAND: [(&str, &str); 4] = [
     ("ToolChoice", "../messages.js"),
 ];
 
-/// A generated file: its name, what its first line says, and its text.
+/// A generated file: its name, what its first line says about it, and its text.
 struct File {
     name: &'static str,
     about: &'static str,
@@ -125,7 +125,7 @@ fn uses(text: &str, name: &str) -> bool {
     words.any(|word| word == name)
 }
 
-/// The whole text of a file, with what it imports of the others.
+/// The whole text of a file, with its imports from the others.
 fn whole(file: &File, files: &[File]) -> String {
     let others = files.iter().filter(|other| other.name != file.name);
     let generated =

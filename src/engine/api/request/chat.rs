@@ -20,31 +20,30 @@ pub struct ChatRequest {
 }
 
 group! {
-    /// What a chat is made of.
+    /// The messages of a chat, its tools and its template.
     #[derive(Clone, Debug)]
     pub struct ChatFields {
         /// The conversation, oldest message first; at least one. A `content` is a text, or parts of type `text`.
         #[cfg_attr(test, ts(type = "ChatMessage[]"))]
         pub messages: Vec<Value>,
-        /// Functions that the model may call (at most 128). Calls are read in the format of the model's family, which its chat template
-        /// tells, and held to the functions' schemas by a grammar (the second wasm), except with `speculation`, `ignore_eos` or a logits
-        /// processor, where only `tool_choice` decides: `auto` goes without, the others reject.
+        /// Functions that the model may call (at most 128). Calls are read in the format of the model's family, which follows from its chat
+        /// template. A grammar (the second wasm) holds them to the functions' schemas. With `ignore_eos` there is no grammar: `auto` goes
+        /// without, and a `tool_choice` that asks for a call rejects.
         #[cfg_attr(test, ts(type = "Tool[] | null"))]
         pub tools: Option<Vec<Value>>,
         /// Default: `auto`.
         #[cfg_attr(test, ts(type = "ToolChoice | null"))]
         pub tool_choice: Option<Value>,
-        /// Several calls in one answer. Default: true; with false the answer ends after the first one.
+        /// Allow several calls in one answer. If false, the answer ends after the first one. Default: true.
         pub parallel_tool_calls: Option<bool>,
-        /// Another chat template than the model's, in Jinja. An extension, as the three below, in vLLM's words.
+        /// A chat template in Jinja, in place of the model's own. This and the next three fields are extensions, with vLLM's names.
         pub chat_template: Option<String>,
         /// Variables for the chat template, such as `{enable_thinking: false}`.
         #[cfg_attr(test, ts(type = "Record<string, unknown> | null"))]
         pub chat_template_kwargs: Option<Map<String, Value>>,
-        /// Whether the template begins an answer after the messages. Default: true, unless `continue_final_message` is.
+        /// Whether the template begins an answer after the messages. Default: true, but false with `continue_final_message`.
         pub add_generation_prompt: Option<bool>,
-        /// The answer goes on with the last message, which is the assistant's and is not finished; it comes without what is there already.
-        /// Default: false.
+        /// The answer continues the last message, which must be the assistant's, and comes without what that already says. Default: false.
         #[serde(default)]
         #[cfg_attr(test, ts(as = "Option<bool>"))]
         pub continue_final_message: bool,
@@ -67,7 +66,7 @@ impl ChatRequest {
 }
 
 impl ChatFields {
-    /// The functions that the model may call, and whether it is to.
+    /// The functions that the model may call, and whether it must.
     pub(in crate::engine::api) fn functions(&self) -> Result<(Tools, ToolChoice)> {
         let tools = Tools::new(self.tools.as_deref().unwrap_or_default())?;
         let choice = ToolChoice::new(self.tool_choice.as_ref(), &tools)?;

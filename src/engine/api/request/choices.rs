@@ -1,4 +1,4 @@
-//! How many answers.
+//! The number of answers.
 
 use super::group;
 use crate::error::Result;
@@ -7,12 +7,11 @@ use crate::error::Result;
 const MAX_CHOICES: usize = 128;
 
 group! {
-    /// How many answers.
+    /// The number of answers.
     #[derive(Clone, Copy, Debug)]
     pub struct ChoicesFields {
-        /// The number of answers to the prompt, 1 (the default) to 128. Answer i draws its tokens with the seed + i. With `maxSequences`
-        /// they are generated together, as many as that allows; otherwise one after another. The prompt is taken in once, and counts
-        /// once in `usage`.
+        /// How many answers to the prompt, 1 to 128. Default: 1. Answer i uses the seed + i. `maxSequences` says how many are generated at
+        /// the same time. The prompt is taken in once, and counts once in `usage`.
         pub n: Option<u64>,
     }
 }

@@ -1,4 +1,4 @@
-//! Completions: a text that is gone on with.
+//! Completions: the model continues a text.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{CompletionLogprobsFields, Fields, GenerationFields, group};
 use crate::error::Result;
 
-/// A request for a completion of a text.
+/// A request to continue a text.
 #[derive(Clone, Debug)]
 pub struct CompletionRequest {
     /// What the model continues.
@@ -18,7 +18,7 @@ pub struct CompletionRequest {
 }
 
 group! {
-    /// What a completion goes on with.
+    /// What the model continues.
     #[derive(Clone, Debug)]
     pub struct CompletionFields {
         /// A text, or its token ids.

@@ -6,23 +6,23 @@ use super::fields::group;
 use crate::decode::ContextShift;
 use crate::error::Result;
 
-/// Tokens at the beginning that stay, unless asked for: attention leans on the first ones whatever they say (Xiao et al. 2023, who
-/// find four to be enough).
+/// Tokens at the beginning that stay by default: attention relies on the first ones, whatever they say, and four are enough (Xiao et al.
+/// 2023).
 const DEFAULT_SINKS: u64 = 4;
 
 group! {
     /// What happens when the context is full.
     #[derive(Clone, Copy, Debug)]
     pub struct ContextFields {
-        /// Go on where the context is full, instead of ending with `length`: the first `sinks` tokens stay, the older half of the rest is
-        /// dropped, and the others move up, with their keys turned to their new positions (StreamingLLM). The model forgets what was
-        /// dropped; `timings` say how often and how much. A prompt still has to fit the context. The next request finds no more than the
-        /// sinks in the KV cache. Not for models with learned positions (GPT-2). Default: false. An extension.
+        /// Go on when the context is full, instead of ending with `length`. The first `sinks` tokens stay, the older half of the rest is
+        /// dropped, and the others move up (StreamingLLM). The model forgets what was dropped; `timings` say how often and how much. A
+        /// prompt still has to fit the context. The next request finds only the sinks in the KV cache. Not for models with learned
+        /// positions (GPT-2). Default: false. An extension.
         pub context_shift: Option<ContextShiftRequest>,
     }
 }
 
-/// Whether the context shifts, or with how many tokens that stay.
+/// Whether the context shifts. An object also says how many tokens stay.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged, expecting = "wanted true, false or {\"sinks\": number of tokens}")]

@@ -1,7 +1,7 @@
-//! DRY's sequence breakers as tokens write them: texts that no repetition reaches across.
+//! DRY's sequence breakers as tokens: texts that no repetition reaches across.
 //!
-//! A breaker can stand in one token, or begin at the end of one and go on in others. Those that follow are the ones which the tokenizer
-//! writes for the rest of it; the same letters in other tokens are not seen. (llama.cpp looks for the same.)
+//! A breaker can stand in one token, or begin at the end of one and continue in others. Only the tokens that the tokenizer writes for its
+//! rest are found; the same letters in other tokens are not, as in llama.cpp.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,23 @@ use crate::error::Result;
 use crate::sampler::DryBreakers;
 use crate::text::tokenizer::Tokenizer;
 
-/// What a breaker may begin with, at the end of a token.
+/// The beginning of breakers that stands at the end of a token.
 #[derive(Default)]
 struct Beginning {
-    /// Numbers of the rests after it.
+    /// Indices of the rests that may follow.
     rests: Vec<usize>,
-    /// Numbers of the breakers.
+    /// Indices of the breakers.
     texts: Vec<usize>,
 }
 
-/// The breakers of texts, which are not empty, and which of the texts a vocabulary of `vocab_size` tokens can write.
+/// The breakers of `texts`, none of which is empty, and for each text whether a vocabulary of `vocab_size` tokens can write it.
 pub fn dry_breakers(texts: &[&str], tokenizer: &Tokenizer, vocab_size: usize) -> Result<(DryBreakers, Vec<bool>)> {
     let mut all = DryBreakers::default();
     let mut beginnings: HashMap<&[u8], Beginning> = HashMap::new();
     for (number, text) in texts.iter().enumerate() {
         let mut splits: Vec<(usize, Vec<u32>)> =
             text.char_indices().skip(1).map(|(at, _)| (at, tokenizer.encode_inside(&text[at..]))).collect();
-        // As the tokenizer writes all of it, the first token may end within a character.
+        // In the tokenizer's own tokens the first one may end inside a character.
         let ids = tokenizer.encode_inside(text);
         if let Some((first, rest)) = ids.split_first() {
             splits.push((tokenizer.token_bytes(*first)?.len(), rest.to_vec()));
@@ -57,7 +57,7 @@ pub fn dry_breakers(texts: &[&str], tokenizer: &Tokenizer, vocab_size: usize) ->
         if breaks {
             all.tokens.push(id);
         }
-        // Here a control token is no text.
+        // Here control tokens have no text.
         let bytes = tokenizer.token_bytes(id)?;
         let ends = (1..=longest.min(bytes.len())).filter_map(|length| beginnings.get(&bytes[bytes.len() - length..]));
         let mut list = Vec::new();

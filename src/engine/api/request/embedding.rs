@@ -1,4 +1,4 @@
-//! Vectors of texts.
+//! Embeddings: vectors of texts.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,11 +10,12 @@ group! {
     /// A request for embeddings.
     #[derive(Clone, Debug)]
     pub struct EmbeddingRequest {
-        /// One text or several (at most 2048), or their token ids. Texts get the tokens around them that the model wants.
+        /// One text or several (at most 2048), or their token ids. Texts get the tokens that the model wants around them.
         pub input: Input,
-        /// Keep only this number of each vector's first numbers, scaled to length 1. For models that were trained for it.
+        /// Keep only this many numbers of each vector, the first ones, scaled to length 1. For models that were trained for it. Default:
+        /// all.
         pub dimensions: Option<usize>,
-        /// Cut a text that is too long at its end, instead of rejecting with `context_length_exceeded`. Default: false. An extension.
+        /// Cut the end of a text that is too long, instead of rejecting with `context_length_exceeded`. Default: false. An extension.
         #[serde(default)]
         #[cfg_attr(test, ts(as = "Option<bool>"))]
         pub truncate: bool,

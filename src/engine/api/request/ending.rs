@@ -7,7 +7,7 @@ use crate::engine::api::answer::AnswerRequest;
 use crate::error::Result;
 use crate::text::stop::StopStrings;
 
-/// Stop strings that a request may name, as in OpenAI's API.
+/// The most stop strings of a request, as in OpenAI's API.
 const MAX_STOPS: usize = 4;
 const MAX_STOP_TOKENS: usize = 64;
 
@@ -15,22 +15,22 @@ group! {
     /// What ends an answer.
     #[derive(Clone, Debug)]
     pub struct EndingFields {
-        /// The most new tokens. Default: what the context has room for; with `context_shift` no limit.
+        /// The most tokens of the answer. Default: what the context has room for; with `context_shift` no limit.
         pub max_tokens: Option<u64>,
         /// OpenAI's newer name of `max_tokens`.
         pub max_completion_tokens: Option<u64>,
-        /// Texts (at most 4) that end the answer; they are not part of it. Looked for in all that the model writes, reasoning and calls
-        /// too.
+        /// Texts (at most 4) that end the answer and are not part of it. They also count in reasoning and calls.
         pub stop: Option<Stop>,
-        /// Tokens (at most 64) that end the answer; their text is not part of it. An extension, as the next one, in vLLM's words.
+        /// Tokens (at most 64) that end the answer; their text is not part of it. This and the next field are extensions, with vLLM's
+        /// names.
         #[serde(default)]
         #[cfg_attr(test, ts(as = "Option<Vec<u32>>"))]
         pub stop_token_ids: Vec<u32>,
-        /// What `stop` or `stop_token_ids` found is part of the answer. Default: false.
+        /// Keep what matched `stop` or `stop_token_ids` in the answer. Default: false.
         #[serde(default)]
         #[cfg_attr(test, ts(as = "Option<bool>"))]
         pub include_stop_str_in_output: bool,
-        /// Go on after the model's end-of-text token. For benchmarks; an extension. Default: false.
+        /// Continue after the model's end-of-text token. For benchmarks; an extension. Default: false.
         #[serde(default)]
         #[cfg_attr(test, ts(as = "Option<bool>"))]
         pub ignore_eos: bool,
@@ -64,7 +64,7 @@ impl EndingFields {
         }
     }
 
-    /// How the end of an answer is read, with a vocabulary of `vocab_size` tokens. It doesn't end before it has `min_tokens`.
+    /// How the end of the answer is found: not before it has `min_tokens`. Stop tokens must be below `vocab_size`.
     pub(in crate::engine::api) fn answer(&self, vocab_size: usize, min_tokens: u32) -> Result<AnswerRequest> {
         if self.stop_token_ids.len() > MAX_STOP_TOKENS {
             bail!(

@@ -1,4 +1,4 @@
-//! A request as groups of fields: each group takes what it knows, and what is left is refused.
+//! A request as groups of fields: each group takes the fields that it knows, and what is left over is refused.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -11,8 +11,8 @@ pub trait Group: DeserializeOwned {
     const NAMES: &'static [&'static str];
 }
 
-/// Defines a struct whose fields are fields of a request. One that is no `Option` and may be left out has
-/// `#[serde(default)]`. TypeScript's types are made from it (`typescript.rs`), so its comments are written for callers.
+/// Defines a struct whose fields are fields of a request. A field that may be left out is an `Option` or has `#[serde(default)]`.
+/// TypeScript's types are made from it (`typescript.rs`), so its comments are written for callers.
 macro_rules! group {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$of_field:meta])* pub $field:ident: $kind:ty,)* }) => {
         $(#[$meta])*
@@ -29,7 +29,7 @@ pub(crate) use group;
 
 /// The fields of a request that no group has taken yet.
 pub struct Fields {
-    /// The request, in errors.
+    /// What errors call the request.
     what: &'static str,
     left: Map<String, Value>,
     names: Vec<&'static str>,
@@ -47,7 +47,7 @@ impl Fields {
         }
     }
 
-    /// Takes the fields of a group; an error names the field that it is about.
+    /// Takes the fields of a group. An error names the field.
     pub fn group<T: Group>(&mut self) -> Result<T> {
         self.names.extend(T::NAMES);
         let taken = T::NAMES.iter().filter_map(|name| self.left.remove_entry(*name));

@@ -1,4 +1,4 @@
-//! Log probabilities of the tokens. Chats and completions have other fields of the same name for them.
+//! Log probabilities of tokens. Chats and completions ask for them in different ways.
 
 use super::group;
 use crate::error::Result;
@@ -8,11 +8,11 @@ group! {
     /// How probable the tokens of an answer to a chat are.
     #[derive(Clone, Copy, Debug)]
     pub struct ChatLogprobsFields {
-        /// Say how probable the tokens are: one entry for each of `token_ids`, the one that ends the answer too. Always those of the model
-        /// (softmax of its logits), whatever temperature, truncation, bias or penalties make of them. (So it is with vLLM's default and
-        /// llama.cpp's; OpenAI does not say.) Default: false.
+        /// Return how probable each of `token_ids` was, also the one that ends the answer. These are always the model's own probabilities
+        /// (softmax of its logits), before temperature, truncation, bias and penalties, as by default in vLLM and llama.cpp. Default:
+        /// false.
         pub logprobs: Option<bool>,
-        /// With `logprobs`: how many of the most probable tokens come with each token, 0 (the default) to 20.
+        /// With `logprobs`: how many of the most probable tokens come with each token, 0 to 20. Default: 0.
         pub top_logprobs: Option<u64>,
     }
 }
@@ -21,14 +21,14 @@ group! {
     /// How probable the tokens of a completion are.
     #[derive(Clone, Copy, Debug)]
     pub struct CompletionLogprobsFields {
-        /// Say how probable the tokens are, and how many of the most probable ones come with each, 0 to 20: as `logprobs` of chats, in
-        /// another shape.
+        /// Return how probable the tokens were: the same as for chats, in another shape. The number, 0 to 20, says how many of the most
+        /// probable tokens come with each.
         pub logprobs: Option<u64>,
     }
 }
 
 impl ChatLogprobsFields {
-    /// Of how many of the most probable tokens, if they are wanted.
+    /// How many of the most probable tokens come with each, if log probabilities are wanted.
     pub(in crate::engine::api) fn wanted(&self) -> Result<Option<usize>> {
         match (self.logprobs, self.top_logprobs) {
             (Some(true), top) => within("top_logprobs", top.unwrap_or(0)).map(Some),

@@ -1,8 +1,8 @@
-//! Requests in the shapes of OpenAI's API (https://platform.openai.com/docs/api-reference): what they may hold, and what becomes of it.
+//! Requests in the shapes of OpenAI's API (https://platform.openai.com/docs/api-reference): their fields, and how these are checked.
 //!
-//! A request is groups of fields. Each group is a file with its struct, the names of its fields and their validation; those that
-//! chats and completions share are gathered in `GenerationFields`. So a new field is a line in its group, and a new group a line
-//! here. A field of no group is refused by name, because ignoring it would give another answer than was asked for.
+//! A request is groups of fields. Each group is a file with its struct, its fields and their checks; `GenerationFields` has the groups
+//! that chats and completions share. So a new field is a line in its group, and a new group a line here. A field of no group is refused
+//! by name: to ignore it would give another answer than the caller asked for.
 
 mod chat;
 mod choices;

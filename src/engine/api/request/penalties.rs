@@ -1,4 +1,4 @@
-//! What makes single tokens more or less likely: biases, bans, and penalties for what the text holds already.
+//! What makes single tokens more or less likely: biases, bans, and penalties for what the text already has.
 
 use std::collections::BTreeMap;
 
@@ -8,53 +8,52 @@ use crate::sampler::{Dry, DryBreakers, Penalties, TokenRules, WHOLE_TEXT, breake
 use crate::text::tokenizer::Tokenizer;
 
 group! {
-    /// What makes tokens more or less likely before one is chosen, in this order: `logit_bias`, `repetition_penalty`, `frequency_penalty`
-    /// and `presence_penalty`, DRY, and last the bans. Not with `speculation`. Values out of range and contradictions reject with
-    /// `invalid_request`, naming the fields.
+    /// What makes tokens more or less likely, in this order: `logit_bias`, `repetition_penalty`, `frequency_penalty` and
+    /// `presence_penalty`, DRY, and last the bans. Not with `speculation`. Values that are out of range or contradict each other reject
+    /// with `invalid_request`, which names the fields.
     #[derive(Clone, Debug, Default)]
     pub struct PenaltyFields {
-        /// From a token's id to what is added to its logit, -100 to 100.
+        /// What is added to the logits of tokens, by their ids: -100 to 100.
         pub logit_bias: Option<BTreeMap<String, f32>>,
-        /// Ids of tokens that never come. An extension, in transformers' words.
+        /// Ids of tokens that are never chosen. An extension, with transformers' name.
         pub suppress_tokens: Option<Vec<u32>>,
-        /// Texts (at most 256) that are not written, as the model's tokens write them at the start of a text, after a space and after
-        /// anything else: the last token of one is banned where the text ends with the others, also within longer words. The same letters
-        /// in other tokens are not seen. An extension, in vLLM's words.
+        /// Texts (at most 256) that are not written, also not inside longer words: when the text ends with all tokens of one but the last,
+        /// that last token is banned. The tokens are the tokenizer's own for the text at the beginning, after a space and after anything
+        /// else; the same letters in other tokens are not seen. An extension, with vLLM's name.
         pub bad_words: Option<Vec<String>>,
-        /// The answer does not end before it has this many tokens: neither with a token (end of text, end of turn, `stop_token_ids`), nor
-        /// with a text of `stop` that these tokens complete. Such a text is part of the answer; one that they begin and later tokens
-        /// complete counts. An extension, in vLLM's words.
+        /// The fewest tokens of the answer. Before that, no token ends it (end of text, end of turn, `stop_token_ids`), and no text of
+        /// `stop` that is complete by then: such a text stays in the answer. An extension, with vLLM's name.
         pub min_tokens: Option<u64>,
-        /// Logits of tokens that stand in the prompt or the answer are divided by it if they are positive, and multiplied by it if not.
-        /// Above 0, at most 100; 1 (the default) changes nothing. An extension, in vLLM's words.
+        /// Divides the positive logits of tokens that are in the prompt or the answer, and multiplies the negative ones. Above 0, at most
+        /// 100. Default: 1, which changes nothing. An extension, with vLLM's name.
         pub repetition_penalty: Option<f32>,
-        /// Subtracted for each time that a token stands in the answer, -2 to 2.
+        /// Subtracted from a token's logit once for each time that the answer has the token, -2 to 2. Default: 0.
         pub frequency_penalty: Option<f32>,
-        /// Subtracted if a token stands in the answer at all, -2 to 2.
+        /// Subtracted from a token's logit if the answer has the token at all, -2 to 2. Default: 0.
         pub presence_penalty: Option<f32>,
-        /// How many tokens at the end of the text these three look at: -1 (the default) all of them, 0 none. An extension, in llama.cpp's
-        /// words (whose default is 64).
+        /// How many tokens at the end of the text these three penalties look at: 0 none, -1 all. Default: -1. An extension, with
+        /// llama.cpp's name (there the default is 64).
         pub repeat_last_n: Option<i64>,
-        /// DRY: a token that would go on with a repetition of n ≥ `dry_allowed_length` tokens, in prompt and answer, loses
-        /// `dry_multiplier` · `dry_base` ** (n - `dry_allowed_length`). 0 (the default) is off; 0.8 is usual. An extension, as the four
-        /// below, in the words of llama.cpp's server.
+        /// DRY: a token that would continue a repetition of n ≥ `dry_allowed_length` tokens, in prompt and answer, loses
+        /// `dry_multiplier` · `dry_base` ** (n - `dry_allowed_length`). Default: 0, which is off; 0.8 is usual. This and the next four
+        /// fields are extensions, with the names of llama.cpp's server.
         pub dry_multiplier: Option<f32>,
-        /// 1 to 100. Default: 1.75.
+        /// How fast the penalty grows with the repetition, 1 to 100. Default: 1.75.
         pub dry_base: Option<f32>,
-        /// 1 to 1024. Default: 2.
+        /// The shortest repetition that is penalised, 1 to 1024 tokens. Default: 2.
         pub dry_allowed_length: Option<u32>,
-        /// As `repeat_last_n`, for DRY.
+        /// How many tokens at the end of the text DRY looks at: 0 none, -1 all. Default: -1.
         pub dry_penalty_last_n: Option<i64>,
-        /// Texts that no repetition reaches across (at most 256): where one stands in a token, or begins in one and goes on in those that
-        /// the model's tokenizer writes for the rest of it. One that can't be written is rejected. Default: `["\n", ":", "\"", "*"]`.
+        /// Texts (at most 256) that no repetition reaches across. A text counts inside a token, or if it begins in one and continues in the
+        /// tokens that the model's tokenizer writes for its rest. A text that can't be written rejects. Default: `["\n", ":", "\"", "*"]`.
         pub dry_sequence_breakers: Option<Vec<String>>,
     }
 }
 
-/// What ends repetitions where a request does not say it: llama.cpp's and text-generation-webui's.
+/// The default sequence breakers, as in llama.cpp and text-generation-webui.
 const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 
-/// The most texts of a list, each of which is looked for in the whole vocabulary.
+/// The most texts of a list: each is looked for in the whole vocabulary.
 const MAX_TEXTS: usize = 256;
 
 impl PenaltyFields {
@@ -78,8 +77,8 @@ impl PenaltyFields {
         })
     }
 
-    /// For a model with `vocab_size` logits, a prompt of `prompt` tokens and an answer of at most `longest`. `ends` are the tokens that end
-    /// an answer. Refuses what the model does not have, and what leaves it nothing to say.
+    /// For a model with `vocab_size` logits, a prompt of `prompt` tokens and an answer of at most `longest`, which `ends` may end. Refuses
+    /// tokens that the model doesn't have, and rules that leave it nothing to say.
     pub(in crate::engine::api) fn rules(
         &self,
         tokenizer: &Tokenizer,
@@ -115,7 +114,7 @@ impl PenaltyFields {
             .collect()
     }
 
-    /// Each word as it is written at the start of a text and after a space, as vLLM does, and after anything else: with sentencepiece's
+    /// The tokens of each word at the start of a text and after a space, as in vLLM, and after anything else. With sentencepiece's
     /// vocabularies vLLM's two are the same, and miss words in brackets or quotes.
     fn bad_words(&self, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
         let words = self.bad_words.as_deref().unwrap_or_default();
@@ -128,7 +127,7 @@ impl PenaltyFields {
             }
             all.extend(tokenizer.encode_word(text)?);
         }
-        // Where one ends with another, that one bans what it does.
+        // A word that ends with a shorter one is banned by that one.
         all.sort_by_key(Vec::len);
         let mut kept: Vec<Vec<u32>> = Vec::new();
         for ids in all {
@@ -139,7 +138,7 @@ impl PenaltyFields {
         Ok(kept)
     }
 
-    /// What ends repetitions.
+    /// DRY's sequence breakers.
     fn breakers(&self, tokenizer: &Tokenizer, vocab_size: usize) -> Result<DryBreakers> {
         if self.dry_multiplier.is_none_or(|multiplier| multiplier == 0.0) {
             return Ok(DryBreakers::default());
@@ -154,7 +153,7 @@ impl PenaltyFields {
         }
         let (breakers, is_written) = dry_breakers(&texts, tokenizer, vocab_size)?;
         breaker_words(&breakers, vocab_size).map_err(|error| error.context("dry_sequence_breakers"))?;
-        // Of the usual ones a small vocabulary may have none. What was asked for must take effect.
+        // A small vocabulary may lack some of the default ones. Those of the request must take effect.
         match texts.iter().zip(is_written).find(|(_, is_written)| is_asked && !is_written) {
             Some((text, _)) => bail!(
                 InvalidRequest,
@@ -172,7 +171,7 @@ fn at_most(name: &str, texts: usize) -> Result<()> {
     Ok(())
 }
 
-/// Tokens at the end of the text.
+/// The number of tokens at the end of the text that count.
 fn window(name: &str, tokens: Option<i64>) -> Result<u32> {
     match tokens {
         None | Some(-1) => Ok(WHOLE_TEXT),

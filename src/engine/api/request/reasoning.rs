@@ -1,4 +1,4 @@
-//! What becomes of what a model thinks before it answers.
+//! Reasoning: what a model writes before it answers.
 
 use serde::Deserialize;
 
@@ -6,16 +6,15 @@ use super::group;
 use crate::error::Result;
 
 group! {
-    /// What becomes of what a model thinks before it answers.
+    /// What happens with reasoning, which a model writes before it answers.
     #[derive(Clone, Copy, Debug)]
     pub struct ReasoningFields {
-        /// `auto` and `deepseek`: what the model thinks before it answers comes as `reasoning_content`. `none`: it stays in `content`, with
-        /// its markers. Default: `auto`. An extension, in llama.cpp's words.
+        /// `auto` and `deepseek` return reasoning as `reasoning_content`. `none` leaves it in `content`, with its markers. Default: `auto`.
+        /// An extension, with llama.cpp's name.
         pub reasoning_format: Option<ReasoningFormat>,
-        /// False leaves the reasoning out. Default: true. An extension, as the next one, in vLLM's words.
+        /// False leaves the reasoning out. Default: true. This and the next field are extensions, with vLLM's names.
         pub include_reasoning: Option<bool>,
-        /// The most tokens of reasoning: then the text that ends it is forced, and the answer goes on. 0 ends it at once. Such a request
-        /// decodes by itself. Not with `speculation`.
+        /// The most tokens of reasoning. After them, the text that ends reasoning is forced, and the answer goes on. 0 ends it at once.
         pub thinking_token_budget: Option<u64>,
     }
 }
@@ -27,7 +26,7 @@ group! {
 pub enum ReasoningFormat {
     /// Set apart.
     Auto,
-    /// The same.
+    /// The same as `auto`.
     Deepseek,
     /// It stays in the content, with its markers.
     None,

@@ -10,35 +10,34 @@ use crate::sampler::{Dry, Mirostat, Penalties, SamplingParams};
 macro_rules! request {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr, $valid:expr, $wanted:literal;)*) => {
         group! {
-            /// Which tokens are chosen from. The order is `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`, `min_p`,
-            /// `typical_p`, XTC, each of what the one before it kept; in llama.cpp temperature is last. Tokens exactly as likely as the last one
-            /// kept stay too. At temperature 0 none of them has an effect.
+            /// How a token is chosen. These fields apply in the order `top_n_sigma`, `temperature` (or `dynatemp_range`), `top_k`, `top_p`,
+            /// `min_p`, `typical_p`, XTC, each to the tokens that the one before kept; in llama.cpp temperature is last. Tokens exactly as
+            /// likely as the last one kept stay too. At temperature 0 none of them has an effect.
             #[derive(Clone, Copy, Debug, Default)]
             pub struct SamplingFields {
-                /// 0 always takes the most likely token; at most 2. Default: 1.
+                /// 0 to 2; 0 always takes the most likely token. Default: 1.
                 pub temperature: Option<f32>,
-                /// Choose only from tokens at least this times as likely as the most likely one; 0 keeps all. An extension.
+                /// Choose only from tokens at least this times as likely as the most likely one; 0 (the default) keeps all. An extension.
                 pub min_p: Option<f32>,
                 $($(#[$doc])* pub $name: Option<$type>,)*
-                /// 2: tokens are cut off so that their surprise stays near `mirostat_tau`, in place of all of the above, of which none may
-                /// be set then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces do not move the
-                /// threshold. An extension.
+                /// 2: cut tokens off so that their surprise stays near `mirostat_tau`. It replaces all cuts above, which may not be set
+                /// then. 0 (the default) is off; the first version is not offered. Tokens that a grammar forces don't move the threshold.
+                /// An extension.
                 #[cfg_attr(test, ts(type = "0 | 2 | null"))]
                 pub mirostat: Option<u32>,
-                /// The target, in bits. Above 0, at most 100. Default: 5.
+                /// Mirostat's target, in bits. Above 0, at most 100. Default: 5.
                 pub mirostat_tau: Option<f32>,
-                /// How fast what is allowed follows what came. Above 0, at most 1. Default: 0.1.
+                /// How fast mirostat follows the surprise of the tokens that came. Above 0, at most 1. Default: 0.1.
                 pub mirostat_eta: Option<f32>,
-                /// The same seed, prompt and settings give the same text on the same adapter. A request with a seed takes only those parts of
-                /// its prompt from the KV cache that other prompts left there, and not answers, because single tokens round otherwise.
-                /// Beside other requests (`maxSequences`) a text can differ from the one alone if two tokens come within rounding of each
-                /// other.
+                /// The same seed, prompt and settings give the same text on the same adapter. A request with a seed takes from the KV cache
+                /// only what other prompts left there, and no answers, because single tokens are rounded differently. If other requests run
+                /// beside it (`maxSequences`), its text can still differ where two tokens are almost equally likely. Default: random.
                 pub seed: Option<i64>,
             }
         }
 
         impl SamplingFields {
-            /// The fields that go to the kernels as they are, over `params`.
+            /// `params` with the fields that go to the kernels unchanged.
             fn over(&self, params: SamplingParams) -> SamplingParams {
                 SamplingParams { $($name: self.$name.unwrap_or(params.$name),)* ..params }
             }
@@ -48,7 +47,7 @@ macro_rules! request {
 sampling_fields!(request);
 
 impl SamplingFields {
-    /// With the penalties of the same request. Refuses what can't be sampled with.
+    /// The checked settings, with the penalties of the same request.
     pub(in crate::engine::api) fn settings(&self, penalties: Penalties, dry: Dry) -> Result<SamplingParams> {
         let default = SamplingParams::default();
         let settings = self.over(SamplingParams {
@@ -57,7 +56,7 @@ impl SamplingFields {
             mirostat: self.mirostat()?,
             penalties,
             dry,
-            // Without a seed every generation draws its own; two equal requests then differ, as users expect.
+            // Without a seed every generation draws its own, so two equal requests differ, as users expect.
             seed: self.seed.map_or_else(fresh_seed, |seed| seed as u64),
             ..default
         });

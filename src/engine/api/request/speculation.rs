@@ -1,4 +1,4 @@
-//! Several tokens by one pass.
+//! Speculation: several tokens from one pass.
 
 use serde::Deserialize;
 
@@ -10,18 +10,18 @@ const DEFAULT_DRAFT: usize = 5;
 const DEFAULT_NGRAM: usize = 2;
 
 group! {
-    /// Several tokens by one pass.
+    /// Several tokens from one pass.
     #[derive(Clone, Copy, Debug)]
     pub struct SpeculationFields {
-        /// Several tokens by one pass where a draft is right; only with `temperature: 0`, whose answer stays the same. `prompt_lookup` is
-        /// faster where answers repeat their prompt or themselves, `draft_model` where a much smaller model says the same; both are slower
-        /// elsewhere, so they are off by default. An extension.
+        /// Draft tokens and verify several in one pass. Only with `temperature: 0`, whose answer stays the same. `prompt_lookup` is faster
+        /// if answers repeat their prompt or themselves, `draft_model` if a much smaller model often says the same; otherwise both are
+        /// slower. Default: off. An extension.
         pub speculation: Option<SpeculationRequest>,
     }
 }
 
-/// `prompt_lookup` drafts the next tokens from what followed the last ones where they stood before, in the prompt or in the answer, and lets
-/// one pass verify them (prompt lookup decoding). `draft_model` lets the engine's draft model (`draft` of the load) draft them.
+/// `prompt_lookup` finds the last tokens earlier in the prompt or the answer, and drafts what followed them there. `draft_model` drafts
+/// with the engine's draft model (`draft` of the load).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
@@ -31,7 +31,7 @@ pub enum SpeculationRequest {
         /// The most tokens of a draft, 1 to 7. Default: 5.
         #[serde(default)]
         max_tokens: Option<u64>,
-        /// This many of the last tokens, or more, must have stood before, 1 to 16. Default: 2.
+        /// How many of the last tokens must have stood there, at least: 1 to 16. Default: 2.
         #[serde(default)]
         min_ngram: Option<u64>,
     },
@@ -44,7 +44,7 @@ pub enum SpeculationRequest {
 }
 
 impl SpeculationRequest {
-    /// Refuses what can't be had.
+    /// Refuses numbers out of range, and `draft_model` without one.
     pub(in crate::engine::api) fn speculation(self, has_draft_model: bool) -> Result<Speculation> {
         let within = |name: &str, value: Option<u64>, default: usize, most: usize| match value {
             None => Ok(default),

@@ -1,4 +1,4 @@
-//! What form the answer has: OpenAI's `response_format`, and vLLM's `structured_outputs`.
+//! The form of the answer: OpenAI's `response_format`, and vLLM's `structured_outputs`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,23 +8,25 @@ use crate::error::Result;
 use crate::text::grammar::Grammar;
 
 group! {
-    /// What form the answer has.
+    /// The form of the answer.
     #[derive(Clone, Debug)]
     pub struct StructuredFields {
-        /// Holds the answer to a JSON schema, or to JSON. The first such request of an engine fetches a second wasm and makes a table of the
-        /// model's tokens (about half a second for 150,000). What can't be done rejects with `invalid_request`, before anything is
-        /// generated. The answer is complete when `finish_reason` is `stop`; `length` cuts it. Not with `speculation` or `ignore_eos`.
+        /// Holds the answer to a JSON schema, or to any JSON object. The first such request of an engine fetches a second wasm and makes a
+        /// table of the model's tokens (about half a second for 150,000). A schema that is not supported rejects with `invalid_request`
+        /// before anything is generated. The answer is complete if `finish_reason` is `stop`, and cut if it is `length`. Not with
+        /// `ignore_eos`.
         ///
-        /// Every token is chosen from what the schema allows at its place, before `top_k`, `top_p` and their like have a say. What is
-        /// learned of a schema is kept for the next requests with the same one, so their answers come faster than the first.
+        /// Each token is chosen from those that the schema allows in its place; `top_k`, `top_p` and the like come after that. What is
+        /// learned of a schema is kept, so later requests with the same schema are faster.
         pub response_format: Option<ResponseFormat>,
-        /// The same for regular expressions, choices and grammars, too. An extension, in vLLM's words.
+        /// The same, also for regular expressions, choices and grammars. An extension, with vLLM's name.
         pub structured_outputs: Option<StructuredOutputs>,
     }
 }
 
-/// `json_object`: any JSON object. `json_schema`: JSON that the schema admits. JSON comes with a space after each comma and colon and no
-/// other white space, unless the schema has `x-guidance`, llguidance's own options (`{"x-guidance": {"whitespace_flexible": true}}`).
+/// `text` (the default): any text. `json_object`: any JSON object. `json_schema`: JSON that the schema allows. JSON comes with a space
+/// after each comma and colon and no other white space, unless the schema has `x-guidance`, llguidance's own options
+/// (`{"x-guidance": {"whitespace_flexible": true}}`).
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
@@ -52,11 +54,11 @@ pub struct NamedSchema {
     /// The JSON schema.
     #[cfg_attr(test, ts(type = "object | boolean"))]
     pub schema: Value,
-    /// Not looked at: the schema is kept whatever it says.
+    /// Not used: the schema always holds.
     pub strict: Option<bool>,
 }
 
-/// One of these.
+/// Exactly one of these fields must be set.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields, default)]
@@ -64,7 +66,7 @@ pub struct StructuredOutputs {
     /// A JSON schema, or its text.
     #[cfg_attr(test, ts(type = "object | boolean | string | null"))]
     pub json: Option<Value>,
-    /// A regular expression (in the syntax of Rust's `regex`; no look-around) that the whole answer matches.
+    /// A regular expression that the whole answer matches, in the syntax of Rust's `regex`, without look-around.
     pub regex: Option<String>,
     /// The answer is one of these texts.
     pub choice: Option<Vec<String>>,
@@ -75,7 +77,7 @@ pub struct StructuredOutputs {
 }
 
 impl StructuredFields {
-    /// What the answer is held to, if it is to anything.
+    /// What the answer is held to, if anything.
     pub(in crate::engine::api) fn grammar(self) -> Result<Option<GrammarRequest>> {
         let format = match self.response_format {
             None | Some(ResponseFormat::Text {}) => None,
@@ -131,16 +133,16 @@ impl StructuredOutputs {
     }
 }
 
-/// A grammar and the field of a request that it is from, which errors name.
+/// A grammar, and the field of the request that it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::engine) struct GrammarRequest {
-    /// Where the grammar came from; errors name it.
+    /// The name of that field, for errors.
     pub field: &'static str,
-    /// As `GrammarCompiler` takes it, in JSON.
+    /// What the answer is held to.
     pub grammar: Grammar,
-    /// The answer is what the grammar admits to the letter, a space at its beginning too.
+    /// The grammar is for the whole answer, also for a space at its beginning.
     pub is_whole: bool,
 }
 
-/// The field that a grammar is from where a call is the model's choice.
+/// The field that a grammar comes from if the model may leave calls out.
 pub(in crate::engine) const FREE_CALLS: &str = "tools";

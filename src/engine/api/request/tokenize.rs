@@ -1,8 +1,8 @@
-//! From a text to tokens.
+//! Options for turning a text into tokens.
 
 use serde::Deserialize;
 
-/// How a text is cut into tokens.
+/// How a text becomes tokens.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields, default)]

@@ -1,13 +1,13 @@
-//! Writes what ts-rs declares as a person would: interfaces with a field a line, each with its comment, in the style of the other files.
+//! Writes what ts-rs declares as a person would: interfaces with one field a line, each with its comment, in the style of the other files.
 
-/// What a field that may be missing looks like.
+/// How a field that may be missing is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Made by the engine: what it leaves out is not there.
+    /// Made by the engine, which leaves such fields out.
     Answer,
     /// Made by a caller. A field that is null or undefined counts as left out.
     Request,
-    /// Made by a caller, with null for nothing.
+    /// Made by a caller; null is not allowed.
     Options,
 }
 
@@ -42,7 +42,7 @@ pub fn names(declared: &str) -> Vec<&str> {
     object(parts(declared).1).unwrap_or_default().iter().map(|field| field.name).collect()
 }
 
-/// A JSDoc comment, in one line where it is one.
+/// A JSDoc comment, on one line if it has one.
 pub fn comment(lines: &[&str], indent: &str) -> String {
     match lines {
         [] => String::new(),
@@ -111,7 +111,7 @@ fn ty(text: &str, indent: &str, role: Role) -> String {
     }
 }
 
-/// The fields of a type that is an object with some.
+/// The fields of an object type; none for other types.
 fn object(text: &str) -> Option<Vec<Field<'_>>> {
     let inside = text.trim().strip_prefix('{')?.strip_suffix('}')?;
     if inside.trim_start().starts_with('[') || split(text, '|').len() > 1 {
@@ -132,7 +132,7 @@ fn field(text: &str) -> Option<Field<'_>> {
     Some(Field { docs, name, is_optional, ty: ty.trim() })
 }
 
-/// The parts of a text between `separator`s that stand in no brackets, texts or comments.
+/// The parts of a text between `separator`s, except those in brackets, strings and comments.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quoted, mut skip) = (Vec::new(), 0, 0, false, 0);
     for (at, c) in text.char_indices() {
