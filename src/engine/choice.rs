@@ -37,7 +37,7 @@ pub(super) struct Request {
     pub sampler: SamplingParams,
     /// Biases, bans and DRY's sequence breakers.
     pub rules: Rc<TokenRules>,
-    /// How it is read, and what ends it.
+    /// How the answer is read, and what ends it.
     pub answer: AnswerRequest,
     /// The most tokens of reasoning.
     pub budget: Option<Budget>,
@@ -45,24 +45,24 @@ pub(super) struct Request {
     pub ignore_eos: bool,
     /// How drafts are made, if any.
     pub speculation: Option<Speculation>,
-    /// Goes on where the context is full.
+    /// Makes room when the context is full, instead of ending.
     pub context_shift: Option<ContextShift>,
     /// What the answer is held to.
     pub grammar: Option<GrammarRequest>,
-    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    /// If log probabilities are wanted: how many of the most probable tokens come with each token.
     pub logprobs: Option<usize>,
     /// Changes the logits before each choice.
     pub processor: Option<Rc<dyn LogitsProcessor>>,
     /// How many answers to the prompt.
     pub choices: usize,
-    /// The same request is to give the same tokens again: it has a seed.
+    /// The request has a seed: the same request must give the same tokens again.
     pub is_reproducible: bool,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
 }
 
 impl Request {
-    /// What it asks of decoding, with the fields that ask for it: not everything goes together (`decode/conflicts.rs`).
+    /// The features that it asks for, with the fields that do so: some exclude each other (`decode/conflicts.rs`).
     pub fn features(&self) -> Vec<(Feature, &'static str)> {
         let sampler = Features::of(&self.sampler, &self.rules);
         let rules = "a bias, a ban, min_tokens, a penalty or DRY";
@@ -90,11 +90,11 @@ pub(super) struct Choice {
     reader: AnswerReader,
     /// Tokens that end the answer.
     ends: Vec<u32>,
-    /// Tokens that were read and are not part of the answer yet.
+    /// Tokens that came and are not part of the answer yet.
     read: VecDeque<Sampled>,
-    /// Tokens of the answer, read so far.
+    /// Tokens of the answer so far.
     generated: usize,
-    /// Of their text, in UTF-16 code units.
+    /// The length of their text in UTF-16 code units.
     offset: usize,
     cached: usize,
     started: Instant,
@@ -103,14 +103,14 @@ pub(super) struct Choice {
 }
 
 enum Phase {
-    /// Nothing runs. Its grammar is compiled or not.
+    /// Nothing runs yet. Holds the grammar once it is compiled.
     Waiting(Option<GrammarCursor>),
-    /// The grammar leaves no choice at all: the answer is what was read. Whether that is all of it.
+    /// The grammar leaves no choice: the answer is in `read`, perhaps cut by the limit of tokens.
     Known {
         is_whole: bool,
     },
     Running(Running),
-    /// Over, with what became of its sequence.
+    /// Over; nothing is held any more.
     Done,
 }
 
@@ -122,7 +122,7 @@ struct Running {
     last_pass: Option<(usize, Instant)>,
 }
 
-/// What an answer begins with by its grammar.
+/// What a grammar forces at the beginning of an answer.
 struct ForcedPrefix {
     grammar: Option<GrammarCursor>,
     tokens: Vec<u32>,
@@ -131,7 +131,7 @@ struct ForcedPrefix {
 impl Choice {
     /// Nothing runs before the first `next`.
     pub fn new(engine: Rc<Inner>, request: Request) -> Self {
-        // What a grammar admits is the text to the letter.
+        // A grammar describes the text to the letter.
         let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
         let decoder = if request.continues || is_whole {
             StreamDecoder::continuing()
@@ -186,8 +186,7 @@ impl Choice {
         result.map(Some)
     }
 
-    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `begin` does it if
-    /// nobody has.
+    /// Compiles the request's grammar, so that its errors come before anything is generated. Otherwise `begin` does it.
     pub async fn prepare(&mut self) -> Result<()> {
         if matches!(self.phase, Phase::Waiting(None)) {
             self.phase = Phase::Waiting(self.grammar().await?);
@@ -195,7 +194,7 @@ impl Choice {
         Ok(())
     }
 
-    /// What holds the answer to a form, at its beginning.
+    /// The request's grammar and its budget of reasoning, at the beginning of the answer.
     async fn grammar(&mut self) -> Result<Option<GrammarCursor>> {
         let cursor = match &self.request.grammar {
             Some(asked) => {
@@ -219,15 +218,15 @@ impl Choice {
 
     async fn advance(&mut self) -> Result<Chunk> {
         let mut chunk = Chunk { logprobs: self.request.logprobs.map(|_| vec![]), ..Chunk::default() };
-        // All that was read makes one chunk. Tokens can be without text of their own: part of a character, or what may become a
-        // stop string.
+        // All tokens that came make one chunk. A token may give no text yet: it is a part of a character, or of what may become a stop
+        // string.
         while chunk.finish_reason.is_none() && (chunk.says_nothing() || !self.read.is_empty()) {
             if self.cancelled {
                 chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Cancelled, &mut chunk));
                 break;
             }
             if self.is_complete() {
-                // The grammar admits the empty text alone.
+                // The grammar allows only the empty text.
                 chunk.finish_reason = Some(self.finish(End::Complete, FinishReason::Stop, &mut chunk));
                 break;
             }
@@ -244,8 +243,8 @@ impl Choice {
         Ok(chunk)
     }
 
-    /// Takes the prompt in, or over from a choice that did, and lets the first token be sampled. Comes before the first `next`. What the
-    /// prompt left is for other choices; nothing if a grammar leaves nothing to be sampled.
+    /// Takes the prompt in, or over from a choice that did (`prompted`), and lets the first token be sampled. Called before the first
+    /// `next`. Returns what other choices can take over; nothing if a grammar leaves nothing to sample.
     pub async fn begin(&mut self, prompted: Option<&PrefillResult>) -> Result<Option<PrefillResult>> {
         let begun = self.run(prompted).await;
         if begun.is_err() {
@@ -270,7 +269,7 @@ impl Choice {
             logprobs: self.request.logprobs,
             masked: grammar.is_some(),
         };
-        // Of processed logits the CPU has what log probabilities take.
+        // With a logits processor the logits come to the CPU, which computes log probabilities itself.
         let logprobs = self.request.logprobs.filter(|_| self.request.processor.is_none());
         let is_reproducible = self.request.is_reproducible;
         let prompt = Prompt { tokens: &tokens, forced: forced.len(), is_reproducible, logprobs };
@@ -298,10 +297,10 @@ impl Choice {
         Methods { speculation: *speculation, grammar, processor: processor.clone(), ..Methods::default() }
     }
 
-    /// What the answer begins with by its grammar. None if that is all of it.
+    /// What the grammar forces at the beginning. `None` if nothing is left to sample.
     fn forced_prefix(&mut self, mut grammar: Option<GrammarCursor>) -> Result<Option<ForcedPrefix>> {
         let (tokens, is_whole) = match &mut grammar {
-            // Of each token log probabilities are wanted, so each is chosen, even from a single one.
+            // Log probabilities are wanted for each token, so each is sampled, even if it is the only one allowed.
             Some(_) if self.request.logprobs.is_some() => (Vec::new(), false),
             Some(cursor) => forced(&mut *cursor.constraint, self.longest())?,
             None => (Vec::new(), false),
@@ -324,7 +323,7 @@ impl Choice {
         is_complete && self.read.is_empty()
     }
 
-    /// The next token. None if the caller cancelled meanwhile, or nothing follows.
+    /// The next token. `None` if the caller cancelled meanwhile, or nothing follows.
     async fn next_token(&mut self) -> Result<Option<Sampled>> {
         if self.read.is_empty()
             && let Phase::Running(running) = &mut self.phase
@@ -336,7 +335,7 @@ impl Choice {
             }
             if let Some((tokens, begin)) = running.last_pass.take() {
                 self.engine.decoder()?.took_prompt(tokens, begin.elapsed());
-                // What the activations of many tokens took is not held while the answer is written, or only a part of it.
+                // The memory for the prompt's activations is given back, except for a twentieth of what the model takes.
                 let info = &self.engine.info;
                 self.engine.context.device().trim_to((info.weight_bytes + info.kv_cache_bytes) / 20);
             }
@@ -394,7 +393,7 @@ impl Choice {
         }
     }
 
-    /// Hands out what was held back, and gives the reason for the end.
+    /// Hands out the text that was held back. Returns why the answer ended.
     fn finish(&mut self, end: End, reason: FinishReason, chunk: &mut Chunk) -> FinishReason {
         let tail = self.decoder.finish();
         self.reader.end(&tail, end, reason, chunk)
@@ -452,7 +451,7 @@ impl Choice {
     }
 }
 
-/// The tokens that a grammar forces at the beginning, at most so many, and whether they are all of the answer.
+/// The tokens that a grammar forces at the beginning, at most `room`, and whether they are the whole answer.
 fn forced(constraint: &mut dyn Constraint, room: usize) -> Result<(Vec<u32>, bool)> {
     let mut state = constraint.advance(&[])?;
     let mut forced = Vec::new();

@@ -1,13 +1,13 @@
-//! The grammars that were compiled last, and what was learned about their masks: requests ask for the same few again and again.
+//! The last compiled grammars, and what was learned about their masks: requests ask for the same few again and again.
 
 use crate::decode::constraint::Constraint;
 use crate::decode::{GrammarCursor, KnownMasks};
 use crate::error::Result;
 
-/// As many as are kept.
+/// How many are kept.
 const MOST: usize = 8;
 
-/// The ones that were asked for last are the last.
+/// In the order of their last use, the latest at the end.
 #[derive(Default)]
 pub struct CompiledGrammars(Vec<Compiled>);
 

@@ -1,5 +1,5 @@
-//! Measures what a chain of small dependent dispatches costs this runtime, by how they are recorded: through the caches with a
-//! submit for each, through the caches with one submit, and as a replay.
+//! Measures what a chain of small dependent dispatches costs this runtime, recorded in three ways: through the caches with a submit for
+//! each, through the caches with one submit, and as a replay.
 //!
 //! Each dispatch adds one tensor of 256 elements to another. `www/bench/dispatch.js` measures the same without this runtime.
 
@@ -15,13 +15,13 @@ use crate::tensor::{AdapterInfo, Context, Desc, Device, DeviceOptions, HostTenso
 pub struct Cost {
     /// `flush_each`, `eager` or `replay`.
     pub variant: &'static str,
-    /// Until the commands are submitted: the tenth percentile. What comes on top is other processes: a submit wakes the GPU
-    /// process, which takes the thread's core where others are busy.
+    /// Until the commands are submitted: the tenth percentile. Longer times are due to other processes: a submit wakes the GPU process,
+    /// which takes the thread's core if others are busy.
     pub encode_us: f64,
-    /// Until the GPU has done them, with a stream of chains submitted one after the other and waited for once: the median.
+    /// Until the GPU has done them, if chains are submitted one after the other and waited for once: the median.
     pub whole_us: f64,
-    /// Until the GPU has done them, with each chain waited for before the next: the median. Much of it is the wait, which in
-    /// browsers ends on a poll every millisecond or two.
+    /// Until the GPU has done them, if each chain is waited for before the next: the median. Much of it is the wait, which in browsers ends
+    /// on a poll every millisecond or two.
     pub alone_us: f64,
 }
 
@@ -30,14 +30,14 @@ const ELEMENTS: usize = 256;
 /// Chains before the measured ones.
 const WARM_UP: usize = 8;
 
-/// Chains of a stream that has a submit for each chain: long enough for the wait at its end to count little.
+/// Chains of a stream with one submit for each chain: enough that the wait at its end counts little.
 const STREAM: usize = 48;
 
-/// A stream takes as long as many chains, so there are so many times fewer of them than of other samples.
+/// A stream takes as long as many chains, so there are 10 times fewer samples of streams than of chains.
 const FEWER_STREAMS: usize = 10;
 
-/// A sample is as many chains as take so many ticks of the clock to encode. A page's clock ticks every 5 µs, and every 100 µs
-/// where the page is not cross-origin isolated.
+/// A sample has enough chains that encoding them takes 20 ticks of the clock. A page's clock ticks every 5 µs, or every 100 µs if the
+/// page is not cross-origin isolated.
 const TICKS: u32 = 20;
 
 /// Encodes a chain.
@@ -75,7 +75,7 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
         device.flush();
         Ok(())
     };
-    // A chain of many submits is a stream by itself; more would fill the browser's queues, and slow what is measured next.
+    // A chain of many submits is a stream by itself; more would fill the browser's queues and slow the next measurements.
     let variants: [(&'static str, Encode<'_>, usize); 3] =
         [("flush_each", &flush_each, 1), ("eager", &eager, STREAM), ("replay", &replay, STREAM)];
     device.sync().await?;
@@ -83,7 +83,7 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     let mut costs = Vec::new();
     for (variant, encode, stream) in variants {
         let mut chains = 0;
-        // What encoding a chain takes, and the whole of it.
+        // The time to encode a chain, and the time until it is done.
         let mut run = async || -> Result<[Duration; 2]> {
             let start = Instant::now();
             encode()?;
@@ -130,7 +130,7 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
         });
     }
 
-    // Every dispatch added one, or what was measured is not what was meant.
+    // Every dispatch must have added one, or something else was measured.
     let sums = context.readback(&[&x]).await?.remove(0).to_f32()?;
     if let Some(wrong) = sums.iter().find(|sum| **sum != dispatches as f32) {
         bail!(NumericalError, "{dispatches} dispatches added up to {wrong}");
@@ -140,7 +140,7 @@ pub async fn measure(options: &DeviceOptions, count: usize, repetitions: usize) 
     Ok((adapter, costs))
 }
 
-/// The clock's tick: the least of some steps that it makes.
+/// The clock's tick: the smallest of a few steps of it.
 fn tick() -> Duration {
     let step = || {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A loaded model: what it holds, and what can be asked of it besides answers.
+//! A loaded model: what it holds, and what it can be asked besides answers.
 
 use std::rc::Rc;
 
@@ -17,10 +17,10 @@ use crate::text::tokenizer::Tokenizer;
 /// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EngineStats {
-    /// Of the GPU runtime.
+    /// Counters of the GPU runtime.
     #[serde(flatten)]
     pub device: Stats,
-    /// Of texts that no request runs on any more, by blocks of up to 64 tokens. Hits and misses are of prompts.
+    /// The cache of earlier texts, in blocks of up to 64 tokens. Hits and misses count prompts.
     pub prompt_cache: CacheStats,
 }
 
@@ -35,9 +35,9 @@ impl std::ops::Deref for EngineStats {
 /// A loaded model.
 pub struct Engine(pub(super) Rc<Inner>);
 
-/// What a model does.
+/// A model, by what it does.
 pub(super) enum Model {
-    /// Goes on with a text.
+    /// Continues a text.
     Decoder(Rc<Decoder>),
     /// Makes vectors of texts.
     Encoder(Box<Encoder>),
@@ -101,9 +101,9 @@ pub(super) struct Inner {
     pub utc_offset_seconds: i64,
     /// For callers; it never changes after the load.
     pub info: ModelInfo,
-    /// Of autotuning, to be kept for the next load.
+    /// New results of autotuning, to be kept for the next load.
     pub tunings: Option<String>,
-    /// What was asked of the weights.
+    /// How the options asked for the weights.
     pub layout: Layout,
     /// Loaded and compiled as requests need them.
     pub grammars: Grammars,
@@ -115,8 +115,8 @@ impl Engine {
         &self.0.info
     }
 
-    /// What autotuning found and `LoadOptions::tunings` did not say yet: a text to be kept and handed to later loads, of this model or
-    /// others, on this adapter or others.
+    /// What this load's autotuning found beyond `LoadOptions::tunings`: a text to keep and hand to later loads, of any model on any
+    /// adapter.
     pub fn tunings(&self) -> Option<&str> {
         self.0.tunings.as_deref()
     }
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Switches the timing of kernels on or off. While it is on, everything takes longer.
+    /// Switches the timing of kernels on or off. Everything takes longer while it is on.
     pub fn set_profiling(&self, on: bool) -> Result<()> {
         self.0.context.device().set_profiling(on)
     }
@@ -158,27 +158,26 @@ impl Engine {
         self.0.context.device().sync().await
     }
 
-    /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. What the session held is
-    /// forgotten.
+    /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. It overwrites a slot of the KV cache.
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
         let tensor = self.0.decoder()?.forward(ids).await?;
         self.0.context.device().flush();
         Ok(EngineTensor { context: self.0.context.clone(), tensor })
     }
 
-    /// Where the grammar engine comes from, for requests that want structured output. Without it they are refused.
+    /// Sets where the grammar engine comes from. Without it, requests for structured output are refused.
     pub fn set_grammars(&self, loader: Rc<dyn GrammarLoader>) {
         self.0.grammars.set_loader(loader);
     }
 
-    /// Takes over a sequence that [`Generation::save`](super::Generation::save) gave, of the same model with the same caches: prompts that
-    /// begin with its tokens need not take those in. Returns their number. Bytes of another model, or damaged ones, are
-    /// `invalid_file`, and change nothing but what the slot held that was used longest ago.
+    /// Takes over a sequence from [`Generation::save`](super::Generation::save), of the same model with the same caches: prompts that begin
+    /// with its tokens need not take those in again. Returns their number. Damaged bytes, or those of another model, are `invalid_file`;
+    /// then only the slot that was used longest ago loses what it held.
     pub async fn restore(&self, bytes: &[u8]) -> Result<usize> {
         self.0.decoder()?.restore(bytes).await
     }
 
-    /// Frees everything on the GPU. What runs is rejected; later calls end in `disposed`.
+    /// Frees everything on the GPU. What runs rejects; later calls end in `disposed`.
     pub fn dispose(&self) {
         self.0.context.device().destroy();
     }
@@ -208,7 +207,7 @@ impl EngineTensor {
 }
 
 impl Inner {
-    /// The model, if it can go on with a text.
+    /// The model, if it generates text.
     pub fn decoder(&self) -> Result<&Rc<Decoder>> {
         match &self.model {
             Model::Decoder(decoder) => Ok(decoder),

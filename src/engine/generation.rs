@@ -1,8 +1,7 @@
 //! A generation: one or several answers to a prompt. Choice i draws its tokens with the request's seed + i.
 //!
-//! The first choice takes the prompt in. As many others as there are sessions for take it over from the first one's part of the KV
-//! cache, and then all decode together (`decoding.rs`). The rest begin when one of those has ended, with the prompt that its
-//! session still holds.
+//! The first choice takes the prompt in. Others copy it from the first one's slot, as many as there are free slots, and all decode together
+//! (`decode/scheduler.rs`). The rest begin as slots become free, and find the prompt in them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -21,9 +20,9 @@ use crate::error::Result;
 pub struct Generation {
     engine: Rc<Inner>,
     request: Request,
-    /// The next that is to begin, prepared ahead.
+    /// The next choice to begin, if it is prepared.
     prepared: Option<Choice>,
-    /// Those that have begun, with their index.
+    /// Choices that have begun and go on, with their index.
     running: Vec<(usize, Choice)>,
     begun: usize,
     /// Chunks that nobody has taken.
@@ -43,7 +42,7 @@ impl Engine {
         if request.prompt.is_empty() {
             bail!(InvalidRequest, "the prompt has no tokens, wanted at least one");
         }
-        // One place is left, or nothing could be said.
+        // At least one position must be left for the answer.
         if request.prompt.len() >= capacity {
             bail!(
                 ContextLengthExceeded,
@@ -71,7 +70,8 @@ impl Engine {
 }
 
 impl Generation {
-    /// Lets a function change the logits before each choice. To be called before the first `next`.
+    /// Lets a function change the logits before each choice of a token. Call it before the first `next`. With `speculation` it is
+    /// `invalid_request`.
     pub fn with_logits_processor(mut self, processor: Rc<dyn LogitsProcessor>) -> Result<Self> {
         let mut features = self.request.features();
         features.push((Feature::LogitsProcessor, "a logits processor"));
@@ -80,8 +80,7 @@ impl Generation {
         Ok(self)
     }
 
-    /// Does what is to be done before anything is generated, and can go wrong: compiles the request's grammar. `next` does it where
-    /// nobody has.
+    /// Compiles the request's grammar, so that its errors come before anything is generated. Otherwise `next` does it.
     pub async fn prepare(&mut self) -> Result<()> {
         if self.begun == 0 && self.prepared.is_none() {
             let mut first = self.choice(0);
@@ -107,7 +106,7 @@ impl Generation {
                 return Ok(None);
             }
             if let Err(error) = self.advance().await {
-                // One choice's error is all's; the others give their sessions back.
+                // An error of one choice ends all; the others give their slots back.
                 self.is_over = true;
                 self.ready.clear();
                 self.running.clear();
@@ -117,7 +116,7 @@ impl Generation {
     }
 
     /// The tokens of the first answer that runs, and what the model's layers keep of them, as bytes for `Engine::restore`. The generation
-    /// may go on meanwhile. `invalid_request` if no answer runs.
+    /// may continue meanwhile. `invalid_request` if no answer runs.
     pub async fn save(&self) -> Result<Vec<u8>> {
         match self.running.iter().find_map(|(_, choice)| choice.sequence()) {
             Some(sequence) => sequence.save().await,
@@ -155,12 +154,12 @@ impl Generation {
         Ok(())
     }
 
-    /// Begins choices for which there are sessions.
+    /// Begins choices while slots are free.
     async fn begin(&mut self) -> Result<()> {
         let mut prompted = None;
         while self.begun < self.request.choices {
             let is_first = self.running.is_empty();
-            // Without a session the first one says why; the others wait for one of ours.
+            // If none runs, the choice waits for a slot by itself. Otherwise it begins only if one is free.
             if !is_first && !self.cancelled && !self.engine.decoder()?.has_free_slot() {
                 break;
             }
@@ -177,8 +176,8 @@ impl Generation {
         Ok(())
     }
 
-    /// Usage and timings are those of all choices and come with the last chunk. What they say of the prompt is the first choice's, which
-    /// took it in, also where another has ended before.
+    /// Adds usage and timings to those of all choices, which come with the last chunk. What they say of the prompt is the first choice's,
+    /// which took it in, even if another one ended earlier.
     fn without_totals(&mut self, mut chunk: Chunk) -> Chunk {
         if let Some(usage) = chunk.usage.take() {
             self.usage.completion_tokens += usage.completion_tokens;
@@ -208,7 +207,7 @@ impl Generation {
         chunk
     }
 
-    /// Decoding lasted until now for all.
+    /// The timings of all choices: several decode from the first chunk until now.
     fn totals(&self) -> Option<Timings> {
         let timings = self.timings?;
         if self.request.choices == 1 {

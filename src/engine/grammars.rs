@@ -1,5 +1,5 @@
-//! What holds an answer to a grammar, as the engine sees it. The grammar engine itself (llguidance, in the crate `rillm-grammar`) is
-//! not linked to this crate where it runs in a page: `web` loads it as a second wasm when a request first asks for structured output.
+//! Grammars as the engine sees them. The grammar engine itself (llguidance, in the crate `rillm-grammar`) is not linked to this crate in a
+//! page: `web` loads it as a second wasm when a request first needs it.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -25,29 +25,29 @@ pub type LoadingGrammars<'a> = Pin<Box<dyn Future<Output = Result<Rc<dyn Grammar
 
 /// The grammar engine for the tokens of one model.
 pub trait GrammarCompiler {
-    /// `grammar` is [`crate::text::grammar::Grammar::to_json`]. What can't be done is an `invalid_request` that says why.
+    /// `grammar` is [`crate::text::grammar::Grammar::to_json`]. One that is not supported is `invalid_request`, with the reason.
     fn compile(&self, grammar: &str) -> Result<Box<dyn Constraint>>;
 }
 
-/// From text to token ids.
+/// From a text to token ids.
 pub type Tokenize = Box<dyn Fn(&str) -> Vec<u32>>;
 
-/// The tokens of a model as a grammar engine wants them.
+/// A model's tokens, as a grammar engine wants them.
 pub struct GrammarVocabulary {
-    /// The bytes of all tokens, one behind the other.
+    /// The bytes of all tokens, one after the other.
     pub bytes: Vec<u8>,
-    /// How many are each token's, by id; none where it has no text.
+    /// How many bytes each token has, by id; 0 if it has no text.
     pub lengths: Vec<u32>,
-    /// Which are control tokens: their bytes are the names that they are written as.
+    /// Which tokens are control tokens; their bytes are their names.
     pub control: Vec<bool>,
-    /// What ends an answer.
+    /// Tokens that end an answer.
     pub ends: Vec<u32>,
-    /// Cuts text in the middle of other text into tokens.
+    /// Tokenises text that stands in the middle of other text.
     pub tokenize: Tokenize,
 }
 
 impl GrammarVocabulary {
-    /// The tokens that a model with so many logits can write.
+    /// The tokens that a model with `vocab_size` logits can write.
     fn of(tokenizer: &Rc<Tokenizer>, vocab_size: usize) -> Result<Self> {
         if !tokenizer.tokens_have_bytes() {
             bail!(
@@ -85,7 +85,7 @@ impl TokenBytes for Tokenizer {
 #[derive(Default)]
 pub(super) struct Grammars {
     loader: RefCell<Option<Rc<dyn GrammarLoader>>>,
-    /// Loaded when it is first asked for.
+    /// Loaded when a request first needs it.
     compiler: RefCell<Option<Rc<dyn GrammarCompiler>>>,
     compiled: RefCell<CompiledGrammars>,
 }
@@ -101,7 +101,7 @@ impl Grammars {
         self.loader.borrow().is_some()
     }
 
-    /// A grammar's beginning: compiled, unless it is one of the last few. The grammar engine is loaded first if that was not done yet.
+    /// The beginning of a grammar, which is compiled unless it is one of the last few. Loads the grammar engine first if that was not done.
     pub async fn begin(
         &self,
         asked: &GrammarRequest,

@@ -1,6 +1,6 @@
-//! The engine: loads a model, keeps its session and generates. The only place where model and text meet.
+//! The engine: loads a model and answers requests. The only place where model and text meet.
 //!
-//! Knows no browser: sources of bytes, the time zone and whatever else differs are handed in.
+//! It knows no browser: callers hand in sources of bytes, the time zone and whatever else differs.
 
 mod api;
 mod choice;
@@ -31,6 +31,6 @@ pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::options::{Autotune, LoadOptions};
 pub use load::{file_bytes, hub};
 
-// What bindings need of the layers below.
+// Types of lower layers that the bindings need.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};
 pub use crate::text::chat::ChatTemplate;

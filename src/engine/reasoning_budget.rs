@@ -1,8 +1,8 @@
-//! A most number of tokens for a model's reasoning (vLLM's `thinking_token_budget`): where it is used up, the text that ends reasoning is
-//! forced, and the answer goes on behind it.
+//! A limit for the tokens of a model's reasoning (vLLM's `thinking_token_budget`). When it is reached, the text that ends reasoning is
+//! forced, and the answer goes on after it.
 //!
-//! It is a constraint like a grammar: what it forces goes through one pass, and nothing else is held back. A grammar, where there is
-//! one, has its say as before.
+//! It is a constraint like a grammar: forced tokens go through one pass, and nothing else is banned. A grammar, if there is one, holds
+//! as well.
 
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ pub(super) struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Counting,
-    /// So many tokens of the ending have been taken.
+    /// The number of the ending's tokens that were taken.
     Ending(usize),
     Over,
 }
@@ -56,7 +56,7 @@ impl ReasoningBudget {
         Self { tokenizer, decoder, answer, budget, used: 0, state: State::Counting, ends, grammar }
     }
 
-    /// Begins to force the ending where the budget is used up. A character is not cut in two.
+    /// Begins to force the ending if the budget is used up, but never inside a character.
     fn look(&mut self) {
         if self.state == State::Counting
             && self.answer.is_reasoning()
@@ -142,7 +142,7 @@ impl Constraint for ReasoningBudget {
         }
     }
 
-    /// Behind the reasoning only: while it is counted, the tokens that follow depend on how many came before.
+    /// Only after the reasoning: until then, what may follow depends on how many tokens came before.
     fn fork(&self) -> Result<Option<Box<dyn Constraint>>> {
         match (self.state, &self.grammar) {
             (State::Over, Some(grammar)) => grammar.fork(),

@@ -2,44 +2,46 @@
 
 import type { ErrorCode } from '../errors.js';
 
-/** What a load is told that is data. */
+/** How a model is loaded. */
 export interface LoadOptions {
   /**
-   * Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while they are loaded: to about 8.5 or 4.5 bits a weight. With
-   * `q4_0`, the matrix that gives the logits becomes Q8_0. Weights that are quantised already stay as they are.
+   * Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while loading, to about 8.5 or 4.5 bits a weight. With `q4_0`, the
+   * matrix that gives the logits becomes Q8_0. Weights that are already quantised stay as they are.
    */
   quantize?: 'q8_0' | 'q4_0' | undefined;
-  /** Length of the context in tokens. Default: 4096, or less where the model was trained for less; of an encoder what it was trained for. */
+  /**
+   * Length of the context in tokens. Default: 4096, or what the model was trained for if that is less; for an encoder, what it was
+   * trained for.
+   */
   contextLength?: number | undefined;
   /**
-   * How many requests run at once, 1 to 8; more wait for their turn. Those that run decode together: each read of the weights serves
-   * all of them. Each has a KV cache of its own (`info.kv_cache_bytes` is what all take). Default: 1.
+   * How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
+   * all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
    */
   maxSequences?: number | undefined;
   /** A chat template in Jinja, in place of the model's own. */
   chatTemplate?: string | undefined;
   /**
-   * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised too;
-   * `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by 8 bits.
+   * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too;
+   * `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, where 8 bits gain nothing.
    */
   precision?: Precision | undefined;
   /**
-   * How the KV cache stores keys and values: `f16`, in half the memory of `f32`, or `q8_0`, as 8-bit integers with a scale for every 32
-   * of a head, in 0.53 of the memory of `f16` (heads whose length is no multiple of 32 are filled up to one). Default: `f16`, and
-   * `f32` with the precision `exact`.
+   * How the KV cache stores keys and values. `f16` takes half the memory of `f32`. `q8_0` takes 0.53 of the memory of `f16`: 8-bit
+   * integers with a scale for every 32 of a head (heads are padded to a multiple of 32). Default: `f16`, and `f32` with the precision
+   * `exact`.
    */
   kvCache?: KvFormat | undefined;
   /**
-   * Bytes of GPU memory for what the model has made of texts that no request runs on any more: several conversations, their edits and
-   * branches, of which later prompts then take in only what is new (`cached_tokens`, and `prompt_cache` of `stats()`). What was used
-   * longest ago goes first; 0 keeps none. It is taken as it is needed. Default: what the KV cache of one request takes.
+   * Bytes of GPU memory for texts that no request runs on any more: several conversations, their edits and branches. A later prompt that
+   * begins like one of them takes in only what is new (`cached_tokens`, and `prompt_cache` of `stats()`). What was used longest ago goes
+   * first; 0 keeps none. Memory is taken as it is needed. Default: what the KV cache of one request takes.
    */
   promptCacheBytes?: number | undefined;
   /**
-   * Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and the browser keeps
-   * what was found (per GPU, shape and version), so that later loads take it over at once. `auto`: on GPUs only, for up to a second of a
-   * model's first load (and of the next, where that was not enough); `always`: also on software adapters, where it gains little; `off`:
-   * never. Default: `auto`.
+   * Whether kernels are tuned to the GPU while loading: variants are compared on the model's own shapes, and the browser keeps the
+   * results (per GPU, shape and version) for later loads. `auto`: on GPUs only, for up to a second of a model's first load (and of the
+   * next, if that was not enough). `always`: also on software adapters, where it gains little. `off`: never. Default: `auto`.
    */
   autotune?: Autotune | undefined;
   /** Which GPU to prefer in a machine with two. Default: `high-performance`. */
@@ -74,38 +76,38 @@ export const LOAD_OPTIONS = [
   'forceFallbackAdapter',
 ] as const;
 
-/** Bytes read so far. The total covers the header and the weights. */
+/** How far a load is. */
 export interface Progress {
   /** What happens now. */
   phase: Phase;
-  /** Bytes. */
+  /** Bytes read so far. */
   loaded: number;
-  /** Bytes; 0 while it is not known yet. */
+  /** Bytes of the headers and the weights; 0 while that is not known. */
   total: number;
 }
 
-/** What a load is at. */
+/** What a load is doing: it reads the headers, it reads the weights, or the model is ready. */
 export type Phase = 'header' | 'weights' | 'ready';
 
 /** What was loaded. */
 export interface ModelInfo {
   /** The name that the file gives itself. */
   name?: string;
-  /** The file has a chat template of its own, or the load was given one; without one, chats are written in ChatML. */
+  /** The file has a chat template, or the load was given one. Otherwise chats are written in ChatML. */
   has_chat_template: boolean;
   /** As GGUF files call it: `llama`, `qwen2`. */
   architecture: string;
-  /** It goes on with a text. False of an encoder, which makes embeddings only: `chat` and `completions` reject. */
+  /** It generates text. False for an encoder, which only makes embeddings: `chat` and `completions` reject. */
   generates: boolean;
-  /** It makes embeddings: it is an encoder, or its files say how the vectors of its tokens become one. */
+  /** It makes embeddings: it is an encoder, or its files say how the vectors of tokens become one. */
   embeds: boolean;
   /** How many weights the model has. */
   parameters: number;
   /** Blocks of attention and feed-forward. */
   layers: number;
-  /** Tokens that fit the KV cache; of an encoder, those that a text may have. */
+  /** The most tokens of a prompt with its answer; for an encoder, the most tokens of a text. */
   context_length: number;
-  /** Requests that run at once, each with a context of its own. */
+  /** How many requests run at the same time, each with a context of its own. */
   max_sequences: number;
   /** How many logits a step gives, at least the number of the tokenizer's tokens. */
   vocab_size: number;
@@ -113,27 +115,27 @@ export interface ModelInfo {
   embedding_length: number;
   /** The type that most bytes of the matrices have, for example `Q4_K`. */
   quantization: string;
-  /** The option, or its default on this adapter; `exact` of an encoder. */
+  /** The option, or its default on this adapter; always `exact` for an encoder. */
   precision: Precision;
   /** The option, or its default on this adapter. */
   kv_cache: KvFormat;
   /** Bytes on the GPU. */
   weight_bytes: number;
-  /** Of the weights, the bytes that a decoded token reads: all except an embedding table that is not the output's as well. */
+  /** Bytes of the weights that each decoded token reads: all, except an embedding table that the output doesn't use. */
   weight_bytes_per_token: number;
-  /** Of all sequences together. */
+  /** Bytes on the GPU, of all sequences together. */
   kv_cache_bytes: number;
-  /** The model that drafts, if one was loaded. */
+  /** The draft model, if one was loaded. */
   draft?: DraftInfo;
   /** Where the model runs. */
   adapter: AdapterInfo;
   /** What was tuned, now or earlier. */
   autotune: AutotuneInfo;
-  /** What may make the model answer worse than it could. `onWarning` hears of each. */
+  /** What may make the model's answers worse. `onWarning` is called with each. */
   warnings: Warning[];
 }
 
-/** Something that is no error and that a person should know. */
+/** Something that is no error, but that a person should know. */
 export interface Warning {
   /** Stable, for programs. `no_chat_template`: chats are written in ChatML, which the model may not have been trained with. */
   code: 'no_chat_template';
@@ -141,7 +143,7 @@ export interface Warning {
   message: string;
 }
 
-/** A model that was loaded to draft. */
+/** A model that drafts for another one. */
 export interface DraftInfo {
   /** As GGUF files call it. */
   architecture: string;
@@ -170,8 +172,8 @@ export interface AutotuneInfo {
 }
 
 /**
- * `done`: every kernel is tuned, now or by an earlier load; `partial`: time ran out, and the next load goes on; `software`: not done on a
- * software adapter; `off`: not wanted.
+ * `done`: every kernel is tuned, now or by an earlier load. `partial`: time ran out, and the next load continues. `software`: not done on
+ * a software adapter. `off`: not wanted, or the model is an encoder.
  */
 export type AutotuneState = 'off' | 'software' | 'done' | 'partial';
 
@@ -229,7 +231,7 @@ export interface SubgroupMatrix {
   k: number;
 }
 
-/** What the headers of a model say. What only a supported architecture tells is missing for others. */
+/** What the headers of a model say. Fields that need a supported architecture are missing for others. */
 export interface Inspection {
   /** The name that the file gives itself. */
   name?: string;
@@ -237,15 +239,15 @@ export interface Inspection {
   format: 'gguf' | 'safetensors';
   /** As GGUF files call it: `llama`, `qwen2`. */
   architecture: string;
-  /** Of all tensors in the files. */
+  /** Numbers in all tensors of the files. */
   parameters: number;
-  /** The type of most of the bytes: `Q4_K`, `BF16`. */
+  /** The type that most of the bytes have: `Q4_K`, `BF16`. */
   quantization: string;
-  /** Bytes in the files by type of tensor. */
+  /** Bytes in the files, by type of tensor. */
   tensor_types: Record<string, number>;
   /** How many files hold the tensors. */
   files: number;
-  /** Of these files, in bytes. */
+  /** The size of these files. */
   file_bytes: number;
   /** Blocks of attention and feed-forward. */
   layers?: number;
@@ -255,22 +257,22 @@ export interface Inspection {
   embedding_length?: number;
   /** Tokens that the model was trained for. */
   trained_context_length?: number;
-  /** Tokens that `kv_cache_bytes` is for: what was asked for, or what `load` takes by itself. */
+  /** Tokens of the context that `load` would use, by the option or its default. `kv_cache_bytes` is for these. */
   context_length?: number;
   /** Bytes of the weights on the GPU. */
   weight_bytes?: number;
-  /** Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 of an encoder. */
+  /** Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 for an encoder. */
   kv_cache_bytes?: number;
-  /** The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU. */
+  /** The adapter that a load would use, and its limits. Missing without WebGPU. */
   adapter?: AdapterLimits;
   /**
-   * What loading it here would end in. Without it, nothing that can be known beforehand speaks against loading; how much memory a GPU
-   * has, WebGPU does not tell.
+   * The error that loading it here would end in. Without it, nothing known beforehand speaks against loading; WebGPU doesn't tell how
+   * much memory a GPU has.
    */
   problem?: Problem;
 }
 
-/** An adapter, and how large things on it may be. */
+/** An adapter, and the largest sizes on it. */
 export interface AdapterLimits {
   /** The largest buffer, in bytes. */
   max_buffer_bytes: number;
@@ -292,7 +294,7 @@ export interface AdapterLimits {
   subgroup_matrices: SubgroupMatrix[];
 }
 
-/** What loading would end in. */
+/** The error that loading would end in. */
 export interface Problem {
   /** Stable, for programs. */
   code: ErrorCode;

@@ -1,4 +1,4 @@
-//! Autotuning at load: which steps of a model are looked at, whether that is wanted, and what the caller hears of it.
+//! Autotuning at load: which steps of a model are measured, whether that is wanted, and what the caller is told.
 
 use web_time::Duration;
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::model::{KvFormat, Logits, Transformer};
 use crate::tensor::{self, Context, DeviceClock, HostTensor, StoredTunings, Subject, Tensor, TuningReport};
 
-/// What all of it may take, less what the last step that was begun may take longer than expected: a second in all.
+/// After this time nothing new begins. With the time that the last step may still take, all ends within a second.
 const BUDGET: Duration = Duration::from_millis(750);
 
 /// Positions of the context that attention is measured with.
@@ -26,7 +26,7 @@ pub(super) fn skipped(context: &Context, options: &LoadOptions) -> Option<Autotu
     }
 }
 
-/// What there is to compare of a model.
+/// The ops of a model that have variants to compare.
 pub(super) fn subjects(
     context: &Context,
     transformer: &Transformer,
@@ -35,7 +35,7 @@ pub(super) fn subjects(
 ) -> Result<Vec<Subject>> {
     let positions = capacity.min(POSITIONS);
     let prompt = positions.min(PROMPT);
-    // A step allocates in a rehearsal what it needs no memory for; the state says how far kernels read, so it is real.
+    // A rehearsed step's tensors take no memory. The state is real, because it says how far kernels read.
     let state = |position: usize| context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0]));
     let tokens = |count: usize| context.tensor(&HostTensor::u32(&[count], &vec![0; count]));
     let (last, first) = (state(positions - 1)?, state(0)?);
@@ -49,8 +49,8 @@ pub(super) fn subjects(
     tensor::survey(context, &[&decode, &prefill])
 }
 
-/// Tunes the kernels of a model whose weights are on the GPU, as far as `options` want it. Returns what was done, and what is to
-/// be kept if something new was found.
+/// Tunes the kernels of a model whose weights are on the GPU, if `options` want that. Returns what was done, and the text to keep if
+/// something new was found.
 pub(super) async fn run(
     context: &Context,
     transformer: &Transformer,
@@ -66,7 +66,7 @@ pub(super) async fn run(
     let mut stored = StoredTunings::new(options.tunings.as_deref(), context);
     let report = tensor::Autotune::new(context, &clock, BUDGET).run(&subjects, &mut stored).await;
     drop(subjects);
-    // What it ran on is of other sizes than what a session needs.
+    // Its buffers are of other sizes than those that requests need.
     context.device().trim();
     let state = if report.left == 0 { AutotuneState::Done } else { AutotuneState::Partial };
     Ok((AutotuneInfo { state, report }, stored.into_text()))

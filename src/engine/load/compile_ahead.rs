@@ -1,8 +1,8 @@
-//! Compiles kernels while a model's weights are still on their way: the network is waited for anyway, and where the weights come from
-//! a cache, uploads and compilation take different threads of the browser.
+//! Compiles kernels while a model's weights are still arriving. A network has to be waited for anyway; if the weights come from a cache,
+//! uploads and compilation use different threads of the browser.
 //!
-//! What is compiled follows from steps on weights that are not there yet: the same that a session records, and what
-//! autotuning will compare.
+//! It runs steps on weights that are not there yet, the same that a session records, and compiles what these need and what autotuning
+//! will compare.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,10 +16,10 @@ use crate::model::{KvFormat, Logits, Transformer};
 use crate::sampler::{Features, RING, Sampler, Target};
 use crate::tensor::{self, Context, Desc, StoredTunings};
 
-/// Tokens of the prompts that are looked at: kernels for a few tokens are others than those for many.
+/// Lengths of the prompts that are tried, in tokens: a few tokens take other kernels than many.
 const PROMPTS: [usize; 2] = [2, 256];
 
-/// Runs `load` and compiles meanwhile. When `load` is done, only what is being compiled right then is waited for.
+/// Runs `load` and compiles meanwhile. When `load` is done, it waits only for what is being compiled then.
 pub async fn beside<T>(
     load: impl Future<Output = Result<T>>,
     context: &Context,
@@ -37,7 +37,7 @@ pub async fn beside<T>(
     let (loaded, compiled) = join(load, compile(context, transformer, capacity, kv_format, options, &is_loaded)).await;
     let loaded = loaded?;
     match compiled {
-        // Whoever uses the kernel next is told, and by what name.
+        // The next use of the kernel reports it, with the kernel's name.
         Err(error) if error.code() == Code::ShaderCompilation => {}
         compiled => compiled?,
     }

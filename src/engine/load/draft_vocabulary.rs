@@ -3,10 +3,10 @@
 use crate::error::Result;
 use crate::text::tokenizer::Tokenizer;
 
-/// Token lists of one family differ by what fills them up to a round number; so many tokens at their end.
+/// Vocabularies of one family may differ at their end, by at most this many tokens that fill them up to a round number.
 const PADDING: usize = 256;
 
-/// Refuses a draft model whose tokens are others: its drafts would be other text.
+/// Refuses a draft model that has other tokens: its drafts would be another text. The error is `vocabulary_mismatch`.
 pub fn check_vocabulary(own: &Tokenizer, drafts: &Tokenizer) -> Result<()> {
     let (own_size, draft_size) = (own.vocab_size(), drafts.vocab_size());
     if own_size.abs_diff(draft_size) > PADDING {

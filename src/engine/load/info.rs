@@ -1,11 +1,11 @@
-//! What a person is told of a load: how far it is, and what was loaded.
+//! What callers are told of a load: how far it is, and what was loaded.
 
 use serde::Serialize;
 
 use crate::model::{KvFormat, Precision};
 use crate::tensor::{AdapterInfo, TuningReport};
 
-/// What a load is at.
+/// What a load is doing: it reads the headers, it reads the weights, or the model is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
@@ -18,15 +18,15 @@ pub enum Phase {
     Ready,
 }
 
-/// Bytes read so far. The total covers the header and the weights.
+/// How far a load is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Progress {
     /// What happens now.
     pub phase: Phase,
-    /// Bytes.
+    /// Bytes read so far.
     pub loaded: u64,
-    /// Bytes; 0 while it is not known yet.
+    /// Bytes of the headers and the weights; 0 while that is not known.
     pub total: u64,
 }
 
@@ -37,21 +37,21 @@ pub struct ModelInfo {
     /// The name that the file gives itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The file has a chat template of its own, or the load was given one; without one, chats are written in ChatML.
+    /// The file has a chat template, or the load was given one. Otherwise chats are written in ChatML.
     pub has_chat_template: bool,
     /// As GGUF files call it: `llama`, `qwen2`.
     pub architecture: String,
-    /// It goes on with a text. False of an encoder, which makes embeddings only: `chat` and `completions` reject.
+    /// It generates text. False for an encoder, which only makes embeddings: `chat` and `completions` reject.
     pub generates: bool,
-    /// It makes embeddings: it is an encoder, or its files say how the vectors of its tokens become one.
+    /// It makes embeddings: it is an encoder, or its files say how the vectors of tokens become one.
     pub embeds: bool,
     /// How many weights the model has.
     pub parameters: u64,
     /// Blocks of attention and feed-forward.
     pub layers: usize,
-    /// Tokens that fit the KV cache; of an encoder, those that a text may have.
+    /// The most tokens of a prompt with its answer; for an encoder, the most tokens of a text.
     pub context_length: usize,
-    /// Requests that run at once, each with a context of its own.
+    /// How many requests run at the same time, each with a context of its own.
     pub max_sequences: usize,
     /// How many logits a step gives, at least the number of the tokenizer's tokens.
     pub vocab_size: usize,
@@ -59,28 +59,28 @@ pub struct ModelInfo {
     pub embedding_length: usize,
     /// The type that most bytes of the matrices have, for example `Q4_K`.
     pub quantization: String,
-    /// The option, or its default on this adapter; `exact` of an encoder.
+    /// The option, or its default on this adapter; always `exact` for an encoder.
     pub precision: Precision,
     /// The option, or its default on this adapter.
     pub kv_cache: KvFormat,
     /// Bytes on the GPU.
     pub weight_bytes: u64,
-    /// Of the weights, the bytes that a decoded token reads: all except an embedding table that is not the output's as well.
+    /// Bytes of the weights that each decoded token reads: all, except an embedding table that the output doesn't use.
     pub weight_bytes_per_token: u64,
-    /// Of all sequences together.
+    /// Bytes on the GPU, of all sequences together.
     pub kv_cache_bytes: u64,
-    /// The model that drafts, if one was loaded.
+    /// The draft model, if one was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<DraftInfo>,
     /// Where the model runs.
     pub adapter: AdapterInfo,
     /// What was tuned, now or earlier.
     pub autotune: AutotuneInfo,
-    /// What may make the model answer worse than it could. `onWarning` hears of each.
+    /// What may make the model's answers worse. `onWarning` is called with each.
     pub warnings: Vec<Warning>,
 }
 
-/// Something that is no error and that a person should know.
+/// Something that is no error, but that a person should know.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Warning {
@@ -91,7 +91,7 @@ pub struct Warning {
     pub message: String,
 }
 
-/// A model that was loaded to draft.
+/// A model that drafts for another one.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct DraftInfo {
@@ -107,8 +107,8 @@ pub struct DraftInfo {
     pub kv_cache_bytes: u64,
 }
 
-/// `done`: every kernel is tuned, now or by an earlier load; `partial`: time ran out, and the next load goes on; `software`: not done on a
-/// software adapter; `off`: not wanted.
+/// `done`: every kernel is tuned, now or by an earlier load. `partial`: time ran out, and the next load continues. `software`: not done on
+/// a software adapter. `off`: not wanted, or the model is an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
@@ -135,7 +135,7 @@ pub struct AutotuneInfo {
 }
 
 impl AutotuneInfo {
-    /// Of a model whose kernels have no variants.
+    /// For an encoder, whose kernels have no variants.
     pub(super) fn off() -> Self {
         Self { state: AutotuneState::Off, report: TuningReport::default() }
     }

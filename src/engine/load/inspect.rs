@@ -1,4 +1,4 @@
-//! What a model is and what it would take to run it, from its headers alone.
+//! What a model is, and what running it would take, from its headers alone.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::model::folder::Folder;
 use crate::model::{KvCache, KvFormat};
 use crate::tensor::{AdapterInfo, Capabilities, Device};
 
-/// What the headers of a model say. What only a supported architecture tells is missing for others.
+/// What the headers of a model say. Fields that need a supported architecture are missing for others.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Inspection {
@@ -25,15 +25,15 @@ pub struct Inspection {
     pub format: &'static str,
     /// As GGUF files call it: `llama`, `qwen2`.
     pub architecture: String,
-    /// Of all tensors in the files.
+    /// Numbers in all tensors of the files.
     pub parameters: u64,
-    /// The type of most of the bytes: `Q4_K`, `BF16`.
+    /// The type that most of the bytes have: `Q4_K`, `BF16`.
     pub quantization: String,
-    /// Bytes in the files by type of tensor.
+    /// Bytes in the files, by type of tensor.
     pub tensor_types: BTreeMap<&'static str, u64>,
     /// How many files hold the tensors.
     pub files: usize,
-    /// Of these files, in bytes.
+    /// The size of these files.
     pub file_bytes: u64,
     /// Blocks of attention and feed-forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,25 +47,25 @@ pub struct Inspection {
     /// Tokens that the model was trained for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_context_length: Option<usize>,
-    /// Tokens that `kv_cache_bytes` is for: what was asked for, or what `load` takes by itself.
+    /// Tokens of the context that `load` would use, by the option or its default. `kv_cache_bytes` is for these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_length: Option<usize>,
     /// Bytes of the weights on the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_bytes: Option<u64>,
-    /// Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 of an encoder.
+    /// Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 for an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_cache_bytes: Option<u64>,
-    /// The adapter that a load would take, and how large a buffer and a binding on it may be. Missing without WebGPU.
+    /// The adapter that a load would use, and its limits. Missing without WebGPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<AdapterLimits>,
-    /// What loading it here would end in. Without it, nothing that can be known beforehand speaks against loading; how much memory a GPU
-    /// has, WebGPU does not tell.
+    /// The error that loading it here would end in. Without it, nothing known beforehand speaks against loading; WebGPU doesn't tell how
+    /// much memory a GPU has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
 
-/// An adapter, and how large things on it may be.
+/// An adapter, and the largest sizes on it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct AdapterLimits {
@@ -78,7 +78,7 @@ pub struct AdapterLimits {
     pub max_binding_bytes: u64,
 }
 
-/// What loading would end in.
+/// The error that loading would end in.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Problem {
@@ -95,8 +95,8 @@ impl From<Error> for Problem {
     }
 }
 
-/// Reads the headers of a model: `file` of a folder, or the only model that it holds. Files that can't be read or are broken are
-/// errors; a model that is sound and not supported is an answer with a `problem`.
+/// Reads the headers of a model: `file` of a folder, or the only model in it. Files that can't be read or are broken are errors; a sound
+/// model that is not supported gives a `problem`.
 pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOptions) -> Result<Inspection> {
     let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
     let mut tensor_types: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -149,7 +149,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
 }
 
 impl Inspection {
-    /// What the configuration gives; an error is what loading would end in.
+    /// Adds what the configuration says. An error is what loading would end in.
     fn fill(
         &mut self,
         checkpoint: &Checkpoint<'_>,

@@ -26,9 +26,8 @@ use crate::model::source::ByteSource;
 use crate::model::{Embeds, Encoder, KvFormat, Pooling, Transformer, Unloaded, Weights};
 use crate::tensor::{CacheSizes, Context, Device, DeviceOptions};
 
-/// The least sizes of a model's caches. A pass over a prompt has a bind group for each of its dispatches, ten for a layer, for each
-/// length of a prompt that comes again; plans and what is recorded pin theirs. A cache that holds fewer makes them all anew
-/// for each prompt, which took longer than the GPU's part of the work.
+/// The least sizes of a model's caches. A pass over a prompt has ten bind groups a layer, others for each length of a prompt; plans and
+/// recorded steps pin theirs. A smaller cache makes them all anew for each prompt, which took longer than the GPU's part of the work.
 const BIND_GROUPS: usize = 4096;
 const UNIFORMS: usize = 1024;
 
@@ -60,7 +59,7 @@ impl Ready {
 
     async fn encoder(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
         let encoder = Encoder::new(context, config, weights)?;
-        // The kernels do not depend on how many tokens and texts there are.
+        // The kernels don't depend on the number of tokens and texts.
         context.prepare(|| encoder.forward(&[&[0, 0], &[0]], Pooling::Mean)).await?;
         context.device().sync().await?;
         let (autotune, tunings) = (AutotuneInfo::off(), None);
@@ -70,7 +69,7 @@ impl Ready {
 }
 
 impl Engine {
-    /// Loads a model of one file (GGUF). `progress` may end the load with an error.
+    /// Loads a model from one file (GGUF). `progress` may end the load with an error.
     pub async fn load(
         source: &dyn ByteSource,
         options: &LoadOptions,
@@ -79,7 +78,7 @@ impl Engine {
         Self::load_from(&OneFile(source), None, options, progress).await
     }
 
-    /// Loads a model of a folder: `file` of it, or the only model that it holds.
+    /// Loads a model from a folder: `file`, or the only model in it.
     pub async fn load_from(
         folder: &dyn Folder,
         file: Option<&str>,
@@ -136,7 +135,7 @@ impl Engine {
         let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
         let context = Context::new(device);
         let n_layers = config.n_layers;
-        // Headers, and whatever else is not read, count as read.
+        // Headers, and all else that is not read, count as read.
         let mut on_bytes = |loaded: u64, of: u64| {
             let left = of.saturating_sub(loaded);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
@@ -207,9 +206,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Loads a second, smaller model with the same vocabulary, which drafts for requests that ask for it
-    /// (`speculation: {"type": "draft_model"}`), on the same device. To be called before the first request. After an error the
-    /// engine is disposed of.
+    /// Loads a second, smaller model with the same vocabulary on the same device. It drafts for requests with
+    /// `speculation: {"type": "draft_model"}`. Call it before the first request. After an error the engine is disposed of.
     pub async fn with_draft(
         mut self,
         folder: &dyn Folder,
@@ -260,7 +258,7 @@ impl Engine {
             );
         }
         let (context, own) = (&inner.context, &inner.info);
-        // Its context is as long as the model's, if it was trained for that.
+        // Its context is as long as the model's, unless it was trained for less.
         let capacity = own.context_length.min(config.context_length);
         let weights = Weights::load(context, &checkpoint, &config, &inner.layout, &mut on_bytes).await?;
         let transformer = Transformer::new(context, config, &weights, capacity, own.precision)?;
@@ -284,7 +282,7 @@ pub async fn file_bytes(folder: &dyn Folder, file: Option<&str>) -> Result<u64> 
     Ok(checkpoint.file_bytes())
 }
 
-/// Names the source in an error that does not name it yet.
+/// Names the source in an error that doesn't name it yet.
 pub(super) fn about(name: &str, error: Error) -> Error {
     if error.message().contains(name) { error } else { error.context(name) }
 }

@@ -1,5 +1,5 @@
-//! What comes with a model to turn text into tokens and back: the tokenizer and the chat template, from a GGUF file's metadata or
-//! from the files of a Hugging Face folder.
+//! What turns text into a model's tokens and back: the tokenizer and the chat template, from a GGUF file's metadata or from the files of
+//! a Hugging Face folder.
 
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin};
@@ -48,7 +48,7 @@ impl ModelText {
     }
 }
 
-/// The templates in a GGUF file's metadata: one of its own, and others by their names.
+/// The templates in a GGUF file's metadata: the default one, and others by name.
 fn chat_templates(metadata: &Metadata) -> Result<ChatTemplates> {
     let mut templates = ChatTemplates::default();
     if let Some(default) = metadata.optional_str("tokenizer.chat_template")? {
@@ -88,7 +88,7 @@ fn vocabulary(metadata: &Metadata) -> Result<Vocabulary> {
         eos: metadata.optional_u32(&key("eos_token_id"))?,
         unk: metadata.optional_u32(&key("unknown_token_id"))?,
         pad: metadata.optional_u32(&key("padding_token_id"))?,
-        // The key is misspelt in the format's first years; some files have it right.
+        // The key was misspelt in the format's first years; some files have it right.
         sep: match metadata.optional_u32(&key("seperator_token_id"))? {
             Some(id) => Some(id),
             None => metadata.optional_u32(&key("separator_token_id"))?,

@@ -1,4 +1,4 @@
-//! What a load is told, and what follows from it.
+//! The options of a load, and what follows from them.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::model::{KvFormat, Layout, Precision};
 use crate::tensor::quant::{Format, quantize::TARGETS};
 use crate::tensor::{DeviceOptions, PowerPreference};
 
-/// The context of a model that allows more, unless asked for: its KV cache has to fit beside the weights.
+/// The default context of models that allow more: the KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
 
 /// When variants of kernels are compared.
@@ -26,37 +26,37 @@ pub enum Autotune {
 }
 
 // TypeScript's types are made from it (`api/typescript.rs`), so its comments are written for callers.
-/// What a load is told that is data.
+/// How a model is loaded.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LoadOptions {
-    /// Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while they are loaded: to about 8.5 or 4.5 bits a weight. With
-    /// `q4_0`, the matrix that gives the logits becomes Q8_0. Weights that are quantised already stay as they are.
+    /// Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while loading, to about 8.5 or 4.5 bits a weight. With `q4_0`, the
+    /// matrix that gives the logits becomes Q8_0. Weights that are already quantised stay as they are.
     #[cfg_attr(test, ts(type = "'q8_0' | 'q4_0' | null"))]
     pub quantize: Option<String>,
-    /// Length of the context in tokens. Default: 4096, or less where the model was trained for less; of an encoder what it was trained for.
+    /// Length of the context in tokens. Default: 4096, or what the model was trained for if that is less; for an encoder, what it was
+    /// trained for.
     pub context_length: Option<usize>,
-    /// How many requests run at once, 1 to 8; more wait for their turn. Those that run decode together: each read of the weights serves
-    /// all of them. Each has a KV cache of its own (`info.kv_cache_bytes` is what all take). Default: 1.
+    /// How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
+    /// all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
     pub max_sequences: Option<usize>,
     /// A chat template in Jinja, in place of the model's own.
     pub chat_template: Option<String>,
-    /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32), where weights are quantised too;
-    /// `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, which gains nothing by 8 bits.
+    /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too;
+    /// `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, where 8 bits gain nothing.
     pub precision: Option<Precision>,
-    /// How the KV cache stores keys and values: `f16`, in half the memory of `f32`, or `q8_0`, as 8-bit integers with a scale for every 32
-    /// of a head, in 0.53 of the memory of `f16` (heads whose length is no multiple of 32 are filled up to one). Default: `f16`, and
-    /// `f32` with the precision `exact`.
+    /// How the KV cache stores keys and values. `f16` takes half the memory of `f32`. `q8_0` takes 0.53 of the memory of `f16`: 8-bit
+    /// integers with a scale for every 32 of a head (heads are padded to a multiple of 32). Default: `f16`, and `f32` with the precision
+    /// `exact`.
     pub kv_cache: Option<KvFormat>,
-    /// Bytes of GPU memory for what the model has made of texts that no request runs on any more: several conversations, their edits and
-    /// branches, of which later prompts then take in only what is new (`cached_tokens`, and `prompt_cache` of `stats()`). What was used
-    /// longest ago goes first; 0 keeps none. It is taken as it is needed. Default: what the KV cache of one request takes.
+    /// Bytes of GPU memory for texts that no request runs on any more: several conversations, their edits and branches. A later prompt that
+    /// begins like one of them takes in only what is new (`cached_tokens`, and `prompt_cache` of `stats()`). What was used longest ago goes
+    /// first; 0 keeps none. Memory is taken as it is needed. Default: what the KV cache of one request takes.
     pub prompt_cache_bytes: Option<u64>,
-    /// Whether kernels are tuned to the GPU while loading: variants of them are compared on the model's own shapes, and the browser keeps
-    /// what was found (per GPU, shape and version), so that later loads take it over at once. `auto`: on GPUs only, for up to a second of a
-    /// model's first load (and of the next, where that was not enough); `always`: also on software adapters, where it gains little; `off`:
-    /// never. Default: `auto`.
+    /// Whether kernels are tuned to the GPU while loading: variants are compared on the model's own shapes, and the browser keeps the
+    /// results (per GPU, shape and version) for later loads. `auto`: on GPUs only, for up to a second of a model's first load (and of the
+    /// next, if that was not enough). `always`: also on software adapters, where it gains little. `off`: never. Default: `auto`.
     #[cfg_attr(test, ts(as = "Option<Autotune>"))]
     pub autotune: Autotune,
     /// Which GPU to prefer in a machine with two. Default: `high-performance`.
@@ -64,16 +64,16 @@ pub struct LoadOptions {
     /// Ask for the browser's software adapter. Slow; for tests. Default: false.
     #[cfg_attr(test, ts(as = "Option<bool>"))]
     pub force_fallback_adapter: bool,
-    /// What [`Engine::tunings`](crate::engine::Engine::tunings) of an earlier load gave. Anything else is passed over.
+    /// What [`Engine::tunings`](crate::engine::Engine::tunings) of an earlier load gave. Anything else is ignored.
     #[serde(skip)]
     pub tunings: Option<String>,
-    /// What the clock on the wall differs from UTC, for templates that ask for the date.
+    /// Local time minus UTC, for templates that ask for the date.
     #[serde(skip)]
     pub utc_offset_seconds: i64,
-    /// Run one op at a time, to compare with the ops that join several.
+    /// Run every step of a layer as an op of its own, to compare with the fused ops.
     #[serde(skip)]
     pub unfused_ops: bool,
-    /// What else a device is asked for; the two options above are stronger.
+    /// Further options of the device. `power_preference` and `force_fallback_adapter` above are stronger.
     #[serde(skip)]
     pub device: DeviceOptions,
 }
@@ -101,7 +101,7 @@ impl LoadOptions {
     }
 }
 
-/// What is asked of the weights.
+/// How the options want the weights.
 pub(super) fn layout(options: &LoadOptions) -> Result<Layout> {
     let quantize = match &options.quantize {
         None => None,
@@ -113,10 +113,10 @@ pub(super) fn layout(options: &LoadOptions) -> Result<Layout> {
     Ok(Layout { join: !options.unfused_ops, quantize })
 }
 
-/// Tokens that the model is to hold.
+/// The length of the context in tokens.
 pub(super) fn capacity(asked: Option<usize>, config: &Config) -> Result<usize> {
     let trained = config.context_length;
-    // An encoder keeps nothing of a text, so that a long context costs nothing.
+    // An encoder keeps nothing of a text, so a long context costs nothing.
     let default = if config.arch.is_encoder { trained } else { DEFAULT_CONTEXT_LENGTH };
     match asked {
         None => Ok(trained.min(default)),

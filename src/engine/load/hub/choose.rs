@@ -4,14 +4,14 @@ use super::Wanted;
 use crate::error::{Error, Result};
 use crate::model::gguf::SplitName;
 
-/// Taken, in this order, where a repository has several GGUF files and nothing was said.
+/// Preferred, in this order, if a repository has several GGUF files and the reference names none.
 const PREFERRED: &[&str] = &["Q4_K_M", "Q8_0"];
 const SAFETENSORS: &[&str] = &["model.safetensors.index.json", "model.safetensors"];
-/// So many choices are listed in a message.
+/// The most files that a message lists.
 const MAX_LISTED: usize = 40;
 
-/// The path of the model's file: what was asked for, or else the only GGUF file, or that of a preferred quantisation, or the
-/// safetensors model. Where several fit, that is an error that lists them.
+/// The path of the model's file: the one asked for, or else the only GGUF file, or that of a preferred quantisation, or the safetensors
+/// model. If several fit, an error lists them.
 pub fn choose(repository: &str, files: &[String], wanted: &Wanted) -> Result<String> {
     let ggufs: Vec<&String> = files.iter().filter(|file| is_model(file)).collect();
     let safetensors = SAFETENSORS.iter().find(|name| files.iter().any(|file| file == *name));
@@ -68,7 +68,7 @@ pub fn choose(repository: &str, files: &[String], wanted: &Wanted) -> Result<Str
     }
 }
 
-/// A GGUF file that is a model, or the first file of one. Repositories hold projectors for pictures and calibration data besides.
+/// A GGUF file that is a model, or the first file of one. Repositories also hold projectors for pictures, and calibration data.
 fn is_model(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     let name = lower.rsplit('/').next().unwrap_or(&lower);
@@ -82,7 +82,7 @@ fn of_quantization<'f>(files: &[&'f String], name: &str) -> Vec<&'f String> {
     files.iter().copied().filter(|file| has_quantization(file, name)).collect()
 }
 
-/// Whether a file's name says this quantisation: not as a part of a longer one, so `Q4_K` is not in `Q4_K_M`.
+/// Whether a file's name has this quantisation, not only as a part of a longer one: `Q4_K` is not in `Q4_K_M`.
 fn has_quantization(path: &str, name: &str) -> bool {
     let (path, name) = (path.to_ascii_lowercase(), name.to_ascii_lowercase());
     let file = path.rsplit('/').next().unwrap_or(&path);

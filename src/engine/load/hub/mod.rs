@@ -1,5 +1,5 @@
-//! Models of a Hugging Face hub: what a reference names, what a repository holds, which of its files is meant, where they are
-//! and what a refusal means. Requests are sent elsewhere; nothing here reads a network.
+//! Models on a Hugging Face hub: what a reference names, what a repository holds, which of its files is meant, where they are and what
+//! a refusal means. `web` sends the requests; nothing here reads a network.
 //!
 //! Source: the hub's API (https://huggingface.co/docs/hub/api) and `huggingface_hub`, which resolve the same way.
 
@@ -15,9 +15,9 @@ pub use refusal::{Refused, refusal};
 
 use crate::error::Result;
 
-/// The hub itself; mirrors have other addresses.
+/// The default address; mirrors have others.
 pub const HUB: &str = "https://huggingface.co";
-/// The answer about a repository with tens of thousands of files.
+/// The longest list of files that is read: enough for tens of thousands.
 pub const MAX_LISTING_BYTES: u64 = 32 << 20;
 
 /// A repository at a revision.
@@ -25,7 +25,7 @@ pub const MAX_LISTING_BYTES: u64 = 32 << 20;
 pub struct Repository {
     endpoint: String,
     id: String,
-    /// The commit, so that all files are of one state, or the revision where the hub names no commit.
+    /// The commit, so that all files are of one state; the revision if the hub names no commit.
     commit: String,
     files: Vec<String>,
 }
@@ -42,7 +42,7 @@ struct Sibling {
 }
 
 impl Repository {
-    /// Where to ask about a repository; the answer is for `parse`.
+    /// The URL of a repository's list of files; the answer goes to `parse`.
     pub fn listing_url(endpoint: &str, reference: &Reference) -> String {
         format!(
             "{}/api/models/{}/revision/{}",
@@ -52,7 +52,7 @@ impl Repository {
         )
     }
 
-    /// Reads the answer about a repository.
+    /// Reads a repository's list of files. Anything else is `invalid_file`.
     pub fn parse(endpoint: &str, reference: &Reference, listing: &[u8]) -> Result<Self> {
         let listing: Listing = serde_json::from_slice(listing).map_err(|error| {
             err!(
@@ -86,13 +86,13 @@ impl Repository {
         self.files.iter().any(|file| file == path)
     }
 
-    /// Where a file is; the hub answers with the file or sends on to where it is stored.
+    /// The URL of a file. The hub answers with the file or a redirect to it.
     pub fn resolve_url(&self, path: &str) -> String {
         format!("{}/{}/resolve/{}/{}", self.endpoint, encoded(&self.id), encoded_segment(&self.commit), encoded(path))
     }
 }
 
-/// A path in a URL: its segments encoded.
+/// A path for a URL: its segments percent-encoded.
 pub fn encoded(path: &str) -> String {
     path.split('/').map(encoded_segment).collect::<Vec<_>>().join("/")
 }

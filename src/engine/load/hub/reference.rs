@@ -1,8 +1,8 @@
-//! `hf:owner/name[@revision][/file or :quantisation]` taken apart.
+//! Parses `hf:owner/name[@revision][/file or :quantisation]`.
 
 use crate::error::{Error, Result};
 
-/// A repository, and what of it is wanted.
+/// A repository, and which of its files is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// `owner/name`.
@@ -15,16 +15,16 @@ pub struct Reference {
 /// Which file of a repository is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Nothing was said.
+    /// The reference names none.
     Any,
     /// A file, or a folder with one model.
     File(String),
-    /// A quantisation as file names have it, such as `Q4_K_M`, or `safetensors`.
+    /// A quantisation as in names of files, such as `Q4_K_M`, or `safetensors`.
     Quantization(String),
 }
 
 impl Reference {
-    /// Takes a reference apart that starts with `hf:`.
+    /// Parses a reference that starts with `hf:`. Anything else is `invalid_request`.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |what: &str| -> Error {
             err!(InvalidRequest, "{text:?}: {what}, wanted hf:owner/name[@revision][/file or :quantisation]")
@@ -69,7 +69,7 @@ impl Reference {
         Ok(Self { repository: format!("{owner}/{name}"), revision, wanted })
     }
 
-    /// A branch, a tag or a commit.
+    /// A branch, a tag or a commit. Default: `main`.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }

@@ -1,16 +1,16 @@
-//! What it means that the hub refuses, in words that say what to do.
+//! Errors for what the hub refuses, which say what to do.
 
 use super::Reference;
 use crate::error::Error;
 
-/// An answer of the hub that is not the thing asked for.
+/// An answer of the hub other than what was asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// The header `X-Error-Code`, where the hub sends it.
+    /// The header `X-Error-Code`, if the hub sends it.
     pub code: Option<&'a str>,
-    /// Whether a token was sent along.
+    /// Whether the request had an access token.
     pub with_token: bool,
 }
 
@@ -33,7 +33,7 @@ pub fn refusal(endpoint: &str, reference: &Reference, file: Option<&str>, refuse
             AccessDenied,
             "{what}: the repository is gated; accept its conditions at {page} and pass an access token (the option hub.token)"
         ),
-        // The hub does not tell strangers which repositories exist.
+        // The hub doesn't tell strangers which repositories exist.
         (401, _) if with_token => {
             err!(AccessDenied, "{what}: the token is not valid, or the repository does not exist; check both")
         }
