@@ -6,7 +6,7 @@
 
 use super::{
     Arch,
-    hugging_face::{ConfigKey, Fixed, HuggingFace, Meaning, optional, required},
+    hugging_face::{ConfigKey, Fixed, HuggingFace, KeyMapping, optional, required},
     tensors::{ATTENTION, ENCODER_MODEL, ENCODER_NORM_BIASES, ENCODER_NORMS, POSITIONS, UNGATED},
 };
 use crate::tensor::ops::Activation;
@@ -35,7 +35,7 @@ pub const BERT: Arch = Arch {
 /// No token has position 0, and padding has 1, its id.
 const ROBERTA: HuggingFace = HuggingFace {
     model_types: &["roberta", "xlm-roberta", "camembert"],
-    keys: &[KEYS, &[optional("pad_token_id", Meaning::OneOf(&[Fixed::Number(1.0)]))]],
+    keys: &[KEYS, &[optional("pad_token_id", KeyMapping::AllowOnly(&[Fixed::Number(1.0)]))]],
     names: &[NAMES],
     prefixes: &["roberta."],
     ignored: &["embeddings.position_ids"],
@@ -45,17 +45,17 @@ const ROBERTA: HuggingFace = HuggingFace {
 };
 
 const KEYS: &[ConfigKey] = &[
-    required("num_hidden_layers", Meaning::Integer("block_count")),
-    required("hidden_size", Meaning::Integer("embedding_length")),
-    required("intermediate_size", Meaning::Integer("feed_forward_length")),
-    required("num_attention_heads", Meaning::Integer("attention.head_count")),
-    required("max_position_embeddings", Meaning::Integer("context_length")),
-    required("layer_norm_eps", Meaning::Float("attention.layer_norm_epsilon")),
-    required("vocab_size", Meaning::Integer("vocab_size")),
-    optional("hidden_act", Meaning::OneOf(&[Fixed::Text("gelu")])),
-    optional("position_embedding_type", Meaning::OneOf(&[Fixed::Text("absolute")])),
-    optional("is_decoder", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("embedding_size", Meaning::OneOf(&[])),
+    required("num_hidden_layers", KeyMapping::Integer("block_count")),
+    required("hidden_size", KeyMapping::Integer("embedding_length")),
+    required("intermediate_size", KeyMapping::Integer("feed_forward_length")),
+    required("num_attention_heads", KeyMapping::Integer("attention.head_count")),
+    required("max_position_embeddings", KeyMapping::Integer("context_length")),
+    required("layer_norm_eps", KeyMapping::Float("attention.layer_norm_epsilon")),
+    required("vocab_size", KeyMapping::Integer("vocab_size")),
+    optional("hidden_act", KeyMapping::AllowOnly(&[Fixed::Text("gelu")])),
+    optional("position_embedding_type", KeyMapping::AllowOnly(&[Fixed::Text("absolute")])),
+    optional("is_decoder", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("embedding_size", KeyMapping::AllowOnly(&[])),
 ];
 
 const NAMES: &[(&str, &str)] = &[

@@ -8,7 +8,7 @@
 use super::{
     Arch, Change, WindowPattern, WindowRope,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, GELU_TANH, HuggingFace, Meaning, POST_NORM_NAMES,
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
         QUERY_KEY_NORM_NAMES, WINDOW, optional, required,
     },
     tensors::{ATTENTION, HEAD_NORMS, NORMS, POST_NORMS},
@@ -67,18 +67,18 @@ pub const GEMMA3: Arch = Arch {
     ..Arch::DECODER
 };
 
-const SCALE: ConfigKey = required("query_pre_attn_scalar", Meaning::InverseSqrt("attention.scale"));
+const SCALE: ConfigKey = required("query_pre_attn_scalar", KeyMapping::InverseSqrt("attention.scale"));
 
 const SOFTCAPS: &[ConfigKey] = &[
-    required("attn_logit_softcapping", Meaning::Float("attn_logit_softcapping")),
-    required("final_logit_softcapping", Meaning::Float("final_logit_softcapping")),
+    required("attn_logit_softcapping", KeyMapping::Float("attn_logit_softcapping")),
+    required("final_logit_softcapping", KeyMapping::Float("final_logit_softcapping")),
 ];
 
 const GEMMA3_KEYS: &[ConfigKey] = &[
-    optional("sliding_window_pattern", Meaning::Integer("attention.sliding_window_pattern")),
-    optional("attn_logit_softcapping", Meaning::Float("attn_logit_softcapping")),
-    optional("final_logit_softcapping", Meaning::Float("final_logit_softcapping")),
-    optional("use_bidirectional_attention", Meaning::OneOf(&[Fixed::Bool(false)])),
+    optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern")),
+    optional("attn_logit_softcapping", KeyMapping::Float("attn_logit_softcapping")),
+    optional("final_logit_softcapping", KeyMapping::Float("final_logit_softcapping")),
+    optional("use_bidirectional_attention", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
 ];
 
 const NORMS_OF_ONE_AND_MORE: &[(&str, Change)] = &[

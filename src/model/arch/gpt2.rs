@@ -4,7 +4,7 @@
 
 use super::{
     Arch, Change, Norm,
-    hugging_face::{ConfigKey, Fixed, HuggingFace, Meaning, optional, required},
+    hugging_face::{ConfigKey, Fixed, HuggingFace, KeyMapping, optional, required},
     tensors::{ATTENTION, MODEL, MODEL_NORM_BIAS, NORM_BIASES, NORMS, POSITIONS, UNGATED},
 };
 use crate::tensor::ops::Activation;
@@ -41,16 +41,19 @@ pub const GPT2: Arch = Arch {
 };
 
 const KEYS: &[ConfigKey] = &[
-    required("n_layer", Meaning::Integer("block_count")),
-    required("n_embd", Meaning::Integer("embedding_length")),
-    required("n_inner", Meaning::Integer("feed_forward_length")),
-    required("n_head", Meaning::Integer("attention.head_count")),
-    required("n_positions", Meaning::Integer("context_length")),
-    required("layer_norm_epsilon", Meaning::Float("attention.layer_norm_epsilon")),
-    required("vocab_size", Meaning::Integer("vocab_size")),
-    optional("activation_function", Meaning::OneOf(&[Fixed::Text("gelu_new"), Fixed::Text("gelu_pytorch_tanh")])),
-    optional("scale_attn_weights", Meaning::OneOf(&[Fixed::Bool(true)])),
-    optional("scale_attn_by_inverse_layer_idx", Meaning::OneOf(&[Fixed::Bool(false)])),
+    required("n_layer", KeyMapping::Integer("block_count")),
+    required("n_embd", KeyMapping::Integer("embedding_length")),
+    required("n_inner", KeyMapping::Integer("feed_forward_length")),
+    required("n_head", KeyMapping::Integer("attention.head_count")),
+    required("n_positions", KeyMapping::Integer("context_length")),
+    required("layer_norm_epsilon", KeyMapping::Float("attention.layer_norm_epsilon")),
+    required("vocab_size", KeyMapping::Integer("vocab_size")),
+    optional(
+        "activation_function",
+        KeyMapping::AllowOnly(&[Fixed::Text("gelu_new"), Fixed::Text("gelu_pytorch_tanh")]),
+    ),
+    optional("scale_attn_weights", KeyMapping::AllowOnly(&[Fixed::Bool(true)])),
+    optional("scale_attn_by_inverse_layer_idx", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
 ];
 
 const NAMES: &[(&str, &str)] = &[

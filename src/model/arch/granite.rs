@@ -4,7 +4,7 @@
 
 use super::{
     Arch, RopeKind,
-    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, Meaning, SILU, required},
+    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, SILU, required},
 };
 
 pub const GRANITE: Arch = Arch {
@@ -20,8 +20,8 @@ pub const GRANITE: Arch = Arch {
 };
 
 const SCALES: &[ConfigKey] = &[
-    required("attention_multiplier", Meaning::Float("attention.scale")),
-    required("embedding_multiplier", Meaning::Float("embedding_scale")),
-    required("residual_multiplier", Meaning::Float("residual_scale")),
-    required("logits_scaling", Meaning::Float("logit_scale")),
+    required("attention_multiplier", KeyMapping::Float("attention.scale")),
+    required("embedding_multiplier", KeyMapping::Float("embedding_scale")),
+    required("residual_multiplier", KeyMapping::Float("residual_scale")),
+    required("logits_scaling", KeyMapping::Float("logit_scale")),
 ];

@@ -40,14 +40,14 @@ pub struct ConfigKey {
     /// The key.
     pub key: &'static str,
     /// What it is translated to.
-    pub meaning: Meaning,
+    pub mapping: KeyMapping,
     /// Whether a configuration without it is refused.
     pub required: bool,
 }
 
 /// What a key of `config.json` is translated to. Metadata keys are written without the architecture's prefix.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Meaning {
+pub enum KeyMapping {
     /// An integer, or an array of them, with this metadata key.
     Integer(&'static str),
     /// A number.
@@ -64,7 +64,7 @@ pub enum Meaning {
     /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
     HasWindows(&'static str),
     /// Other values would need a computation that is not supported. The key may be missing.
-    OneOf(&'static [Fixed]),
+    AllowOnly(&'static [Fixed]),
 }
 
 /// A value that a key of `config.json` may have.
@@ -86,39 +86,40 @@ pub enum Change {
     Transpose,
 }
 
-pub(super) const fn required(key: &'static str, meaning: Meaning) -> ConfigKey {
-    ConfigKey { key, meaning, required: true }
+pub(super) const fn required(key: &'static str, mapping: KeyMapping) -> ConfigKey {
+    ConfigKey { key, mapping, required: true }
 }
 
-pub(super) const fn optional(key: &'static str, meaning: Meaning) -> ConfigKey {
-    ConfigKey { key, meaning, required: false }
+pub(super) const fn optional(key: &'static str, mapping: KeyMapping) -> ConfigKey {
+    ConfigKey { key, mapping, required: false }
 }
 
 /// Keys of all decoders with rope and RMS norms. `model/hugging_face/rope.rs` translates rope's scaling, and the tensors show
 /// whether embeddings are tied.
 pub(super) const DECODER_KEYS: &[ConfigKey] = &[
-    required("num_hidden_layers", Meaning::Integer("block_count")),
-    required("hidden_size", Meaning::Integer("embedding_length")),
-    required("intermediate_size", Meaning::Integer("feed_forward_length")),
-    required("num_attention_heads", Meaning::Integer("attention.head_count")),
-    optional("num_key_value_heads", Meaning::Integer("attention.head_count_kv")),
-    optional("head_dim", Meaning::Integer("attention.key_length")),
-    optional("head_dim", Meaning::Integer("attention.value_length")),
-    required("rms_norm_eps", Meaning::Float("attention.layer_norm_rms_epsilon")),
-    required("max_position_embeddings", Meaning::Integer("context_length")),
-    required("vocab_size", Meaning::Integer("vocab_size")),
+    required("num_hidden_layers", KeyMapping::Integer("block_count")),
+    required("hidden_size", KeyMapping::Integer("embedding_length")),
+    required("intermediate_size", KeyMapping::Integer("feed_forward_length")),
+    required("num_attention_heads", KeyMapping::Integer("attention.head_count")),
+    optional("num_key_value_heads", KeyMapping::Integer("attention.head_count_kv")),
+    optional("head_dim", KeyMapping::Integer("attention.key_length")),
+    optional("head_dim", KeyMapping::Integer("attention.value_length")),
+    required("rms_norm_eps", KeyMapping::Float("attention.layer_norm_rms_epsilon")),
+    required("max_position_embeddings", KeyMapping::Integer("context_length")),
+    required("vocab_size", KeyMapping::Integer("vocab_size")),
 ];
 
-pub(super) const SILU: ConfigKey = optional("hidden_act", Meaning::OneOf(&[Fixed::Text("silu"), Fixed::Text("swish")]));
+pub(super) const SILU: ConfigKey =
+    optional("hidden_act", KeyMapping::AllowOnly(&[Fixed::Text("silu"), Fixed::Text("swish")]));
 
 /// Which layers have a window, and its length.
 pub(super) const WINDOW: &[ConfigKey] = &[
-    optional("sliding_window", Meaning::Integer("attention.sliding_window")),
-    optional("layer_types", Meaning::Windows("attention.sliding_window_pattern")),
+    optional("sliding_window", KeyMapping::Integer("attention.sliding_window")),
+    optional("layer_types", KeyMapping::Windows("attention.sliding_window_pattern")),
 ];
 
 pub(super) const GELU_TANH: ConfigKey =
-    optional("hidden_activation", Meaning::OneOf(&[Fixed::Text("gelu_pytorch_tanh"), Fixed::Text("gelu_new")]));
+    optional("hidden_activation", KeyMapping::AllowOnly(&[Fixed::Text("gelu_pytorch_tanh"), Fixed::Text("gelu_new")]));
 
 /// Names that all decoders after Llama share.
 pub(super) const COMMON_NAMES: &[(&str, &str)] = &[

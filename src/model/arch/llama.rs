@@ -6,7 +6,7 @@
 use super::{
     Arch, RopeKind,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, DECODER_KEYS, HuggingFace, Meaning, PRE_NORM_NAMES, SILU, WINDOW, optional,
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES, SILU, WINDOW, optional,
     },
     tensors::MIXTURE,
 };
@@ -25,8 +25,8 @@ pub const LLAMA: Arch = Arch {
 };
 
 const EXPERTS: &[ConfigKey] = &[
-    optional("num_local_experts", Meaning::Integer("expert_count")),
-    optional("num_experts_per_tok", Meaning::Integer("expert_used_count")),
+    optional("num_local_experts", KeyMapping::Integer("expert_count")),
+    optional("num_experts_per_tok", KeyMapping::Integer("expert_used_count")),
 ];
 
 /// For Mixtral.

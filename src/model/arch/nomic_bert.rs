@@ -5,7 +5,7 @@
 
 use super::{
     Arch, RopeKind,
-    hugging_face::{ConfigKey, Fixed, HuggingFace, Meaning, optional, required},
+    hugging_face::{ConfigKey, Fixed, HuggingFace, KeyMapping, optional, required},
     tensors::{ATTENTION, ENCODER_MODEL, ENCODER_NORM_BIASES, ENCODER_NORMS, GATED},
 };
 use crate::tensor::ops::Activation;
@@ -39,26 +39,26 @@ pub const NOMIC_BERT: Arch = Arch {
 };
 
 const KEYS: &[ConfigKey] = &[
-    required("num_hidden_layers", Meaning::Integer("block_count")),
-    required("hidden_size", Meaning::Integer("embedding_length")),
-    required("intermediate_size", Meaning::Integer("feed_forward_length")),
-    required("num_attention_heads", Meaning::Integer("attention.head_count")),
-    required("max_position_embeddings", Meaning::Integer("context_length")),
-    required("vocab_size", Meaning::Integer("vocab_size")),
-    optional("layer_norm_eps", Meaning::Float("attention.layer_norm_epsilon")),
-    optional("layer_norm_epsilon", Meaning::Float("attention.layer_norm_epsilon")),
-    optional("hidden_act", Meaning::OneOf(&[Fixed::Text("silu")])),
-    optional("activation_function", Meaning::OneOf(&[Fixed::Text("swiglu")])),
-    optional("rotary_emb_fraction", Meaning::OneOf(&[Fixed::Number(1.0)])),
-    optional("rotary_emb_interleaved", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("rotary_emb_scale_base", Meaning::OneOf(&[])),
-    optional("prenorm", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("causal", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("use_rms_norm", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("qkv_proj_bias", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("mlp_fc1_bias", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("mlp_fc2_bias", Meaning::OneOf(&[Fixed::Bool(false)])),
-    optional("num_experts", Meaning::OneOf(&[Fixed::Number(0.0)])),
+    required("num_hidden_layers", KeyMapping::Integer("block_count")),
+    required("hidden_size", KeyMapping::Integer("embedding_length")),
+    required("intermediate_size", KeyMapping::Integer("feed_forward_length")),
+    required("num_attention_heads", KeyMapping::Integer("attention.head_count")),
+    required("max_position_embeddings", KeyMapping::Integer("context_length")),
+    required("vocab_size", KeyMapping::Integer("vocab_size")),
+    optional("layer_norm_eps", KeyMapping::Float("attention.layer_norm_epsilon")),
+    optional("layer_norm_epsilon", KeyMapping::Float("attention.layer_norm_epsilon")),
+    optional("hidden_act", KeyMapping::AllowOnly(&[Fixed::Text("silu")])),
+    optional("activation_function", KeyMapping::AllowOnly(&[Fixed::Text("swiglu")])),
+    optional("rotary_emb_fraction", KeyMapping::AllowOnly(&[Fixed::Number(1.0)])),
+    optional("rotary_emb_interleaved", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("rotary_emb_scale_base", KeyMapping::AllowOnly(&[])),
+    optional("prenorm", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("causal", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("use_rms_norm", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("qkv_proj_bias", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("mlp_fc1_bias", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("mlp_fc2_bias", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("num_experts", KeyMapping::AllowOnly(&[Fixed::Number(0.0)])),
 ];
 
 const NAMES: &[(&str, &str)] = &[

@@ -3,7 +3,7 @@
 
 use super::{
     Arch,
-    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, Meaning, SILU, optional},
+    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, SILU, optional},
     tensors::{ATTENTION_WITH_BIASES, NORMS},
 };
 
@@ -20,6 +20,6 @@ pub const QWEN2: Arch = Arch {
 
 /// Windows in the last layers, which most configurations switch off.
 pub(super) const LATE_WINDOWS: &[ConfigKey] = &[
-    optional("sliding_window", Meaning::IntegerIf("use_sliding_window", "attention.sliding_window")),
-    optional("use_sliding_window", Meaning::HasWindows("attention.sliding_window_pattern")),
+    optional("sliding_window", KeyMapping::IntegerIf("use_sliding_window", "attention.sliding_window")),
+    optional("use_sliding_window", KeyMapping::HasWindows("attention.sliding_window_pattern")),
 ];

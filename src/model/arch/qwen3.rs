@@ -4,8 +4,8 @@
 use super::{
     Arch,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, HuggingFace, Meaning, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, SILU,
-        optional, required,
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, HuggingFace, KeyMapping, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES,
+        SILU, optional, required,
     },
     qwen2::LATE_WINDOWS,
     tensors::{ATTENTION, HEAD_NORMS, MIXTURE, NORMS},
@@ -38,13 +38,13 @@ pub const QWEN3_MOE: Arch = Arch {
 
 const EXPERTS: &[ConfigKey] = &[
     // transformers' name for it changed with version 5.
-    optional("num_experts", Meaning::Integer("expert_count")),
-    optional("num_local_experts", Meaning::Integer("expert_count")),
-    required("num_experts_per_tok", Meaning::Integer("expert_used_count")),
-    required("moe_intermediate_size", Meaning::Integer("expert_feed_forward_length")),
-    required("norm_topk_prob", Meaning::Bool("expert_weights_norm")),
+    optional("num_experts", KeyMapping::Integer("expert_count")),
+    optional("num_local_experts", KeyMapping::Integer("expert_count")),
+    required("num_experts_per_tok", KeyMapping::Integer("expert_used_count")),
+    required("moe_intermediate_size", KeyMapping::Integer("expert_feed_forward_length")),
+    required("norm_topk_prob", KeyMapping::Bool("expert_weights_norm")),
     // Each layer has experts.
-    optional("decoder_sparse_step", Meaning::OneOf(&[Fixed::Number(1.0)])),
+    optional("decoder_sparse_step", KeyMapping::AllowOnly(&[Fixed::Number(1.0)])),
 ];
 
 const EXPERT_NAMES: &[(&str, &str)] = &[

@@ -4,7 +4,7 @@
 
 use super::{
     Arch, RopeKind,
-    hugging_face::{DECODER_KEYS, Fixed, HuggingFace, Meaning, SILU, optional},
+    hugging_face::{DECODER_KEYS, Fixed, HuggingFace, KeyMapping, SILU, optional},
 };
 
 pub const SMOLLM3: Arch = Arch {
@@ -18,8 +18,8 @@ pub const SMOLLM3: Arch = Arch {
             &[
                 SILU,
                 // Despite its name, 1 is a layer with rope.
-                optional("no_rope_layers", Meaning::Integer("rope.layers")),
-                optional("use_sliding_window", Meaning::OneOf(&[Fixed::Bool(false)])),
+                optional("no_rope_layers", KeyMapping::Integer("rope.layers")),
+                optional("use_sliding_window", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
             ],
         ],
         ..HuggingFace::DECODER

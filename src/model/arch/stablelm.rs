@@ -3,7 +3,7 @@
 
 use super::{
     Arch, Norm,
-    hugging_face::{COMMON_NAMES, ConfigKey, Fixed, HuggingFace, Meaning, PRE_NORM_NAMES, SILU, optional, required},
+    hugging_face::{COMMON_NAMES, ConfigKey, Fixed, HuggingFace, KeyMapping, PRE_NORM_NAMES, SILU, optional, required},
     tensors::{
         ATTENTION, MODEL, MODEL_NORM_BIAS, NORM_OF_ATTENTION, NORMS_OF_EACH_HEAD, OPTIONAL_NORM_OF_FEED_FORWARD,
     },
@@ -26,14 +26,14 @@ pub const STABLELM: Arch = Arch {
 };
 
 const KEYS: &[ConfigKey] = &[
-    required("num_hidden_layers", Meaning::Integer("block_count")),
-    required("hidden_size", Meaning::Integer("embedding_length")),
-    required("intermediate_size", Meaning::Integer("feed_forward_length")),
-    required("num_attention_heads", Meaning::Integer("attention.head_count")),
-    optional("num_key_value_heads", Meaning::Integer("attention.head_count_kv")),
-    required("layer_norm_eps", Meaning::Float("attention.layer_norm_epsilon")),
-    required("max_position_embeddings", Meaning::Integer("context_length")),
-    required("vocab_size", Meaning::Integer("vocab_size")),
+    required("num_hidden_layers", KeyMapping::Integer("block_count")),
+    required("hidden_size", KeyMapping::Integer("embedding_length")),
+    required("intermediate_size", KeyMapping::Integer("feed_forward_length")),
+    required("num_attention_heads", KeyMapping::Integer("attention.head_count")),
+    optional("num_key_value_heads", KeyMapping::Integer("attention.head_count_kv")),
+    required("layer_norm_eps", KeyMapping::Float("attention.layer_norm_epsilon")),
+    required("max_position_embeddings", KeyMapping::Integer("context_length")),
+    required("vocab_size", KeyMapping::Integer("vocab_size")),
     SILU,
 ];
 

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result};
-use crate::model::arch::{ConfigKey, Fixed, Meaning};
+use crate::model::arch::{ConfigKey, Fixed, KeyMapping};
 use crate::model::gguf::{Array, Value};
 
 /// The metadata key (without the architecture) and the value of a key of `config.json`; `None` if it becomes no metadata.
 pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<Option<(&'static str, Value)>> {
-    let ConfigKey { key, meaning, required } = *key;
+    let ConfigKey { key, mapping, required } = *key;
     let value = match config.get(key) {
         None | Some(Json::Null) if required => {
             bail!(InvalidMetadata, "config.json has no key {key:?}, which this model_type needs")
@@ -16,26 +16,26 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
         None | Some(Json::Null) => return Ok(None),
         Some(value) => value,
     };
-    Ok(match meaning {
-        Meaning::Integer(name) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
-        Meaning::Float(name) => Some((name, Value::F64(float(key, value)?))),
-        Meaning::Bool(name) => {
+    Ok(match mapping {
+        KeyMapping::Integer(name) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
+        KeyMapping::Float(name) => Some((name, Value::F64(float(key, value)?))),
+        KeyMapping::Bool(name) => {
             Some((name, Value::Bool(value.as_bool().ok_or_else(|| mismatch(key, value, "true or false"))?)))
         }
-        Meaning::Text(name) => {
+        KeyMapping::Text(name) => {
             let text = value.as_str().ok_or_else(|| mismatch(key, value, "a text"))?;
             Some((name, Value::String(text.to_owned())))
         }
-        Meaning::InverseSqrt(name) => match float(key, value)? {
+        KeyMapping::InverseSqrt(name) => match float(key, value)? {
             number if number > 0.0 => Some((name, Value::F64(1.0 / number.sqrt()))),
             _ => return Err(mismatch(key, value, "a number above 0")),
         },
-        Meaning::IntegerIf(condition, name) => match config.get(condition) {
+        KeyMapping::IntegerIf(condition, name) => match config.get(condition) {
             None | Some(Json::Null | Json::Bool(false)) => None,
             Some(Json::Bool(true)) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
             Some(other) => return Err(mismatch(condition, other, "true or false")),
         },
-        Meaning::HasWindows(name) => match (value.as_bool(), config.get("layer_types")) {
+        KeyMapping::HasWindows(name) => match (value.as_bool(), config.get("layer_types")) {
             (None, _) => return Err(mismatch(key, value, "true or false")),
             (Some(false), _) => None,
             (Some(true), _) if !config.contains_key("sliding_window") => {
@@ -52,8 +52,8 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
                 Some((name, Value::Array(Array::Bool((0..layers).map(|layer| layer >= first).collect()))))
             }
         },
-        Meaning::Windows(name) => Some((name, windows(key, value)?)),
-        Meaning::OneOf(allowed) => {
+        KeyMapping::Windows(name) => Some((name, windows(key, value)?)),
+        KeyMapping::AllowOnly(allowed) => {
             let is = |fixed: &Fixed| match *fixed {
                 Fixed::Bool(wanted) => value.as_bool() == Some(wanted),
                 Fixed::Number(wanted) => value.as_f64() == Some(wanted),
