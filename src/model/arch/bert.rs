@@ -6,7 +6,7 @@
 
 use super::{
     Arch,
-    hugging_face::{ConfigKey, Fixed, HuggingFace, KeyMapping, optional, required},
+    hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, optional, required},
     tensors::{ATTENTION, ENCODER_MODEL, ENCODER_NORM_BIASES, ENCODER_NORMS, POSITIONS, UNGATED},
 };
 use crate::tensor::ops::Activation;
@@ -35,7 +35,7 @@ pub const BERT: Arch = Arch {
 /// No token has position 0, and padding has 1, its id.
 const ROBERTA: HuggingFace = HuggingFace {
     model_types: &["roberta", "xlm-roberta", "camembert"],
-    keys: &[KEYS, &[optional("pad_token_id", KeyMapping::AllowOnly(&[Fixed::Number(1.0)]))]],
+    keys: &[KEYS, &[optional("pad_token_id", KeyMapping::AllowOnly(&[ConstValue::Number(1.0)]))]],
     names: &[NAMES],
     prefixes: &["roberta."],
     ignored: &["embeddings.position_ids"],
@@ -52,9 +52,9 @@ const KEYS: &[ConfigKey] = &[
     required("max_position_embeddings", KeyMapping::Integer("context_length")),
     required("layer_norm_eps", KeyMapping::Float("attention.layer_norm_epsilon")),
     required("vocab_size", KeyMapping::Integer("vocab_size")),
-    optional("hidden_act", KeyMapping::AllowOnly(&[Fixed::Text("gelu")])),
-    optional("position_embedding_type", KeyMapping::AllowOnly(&[Fixed::Text("absolute")])),
-    optional("is_decoder", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("hidden_act", KeyMapping::AllowOnly(&[ConstValue::Text("gelu")])),
+    optional("position_embedding_type", KeyMapping::AllowOnly(&[ConstValue::Text("absolute")])),
+    optional("is_decoder", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
     optional("embedding_size", KeyMapping::AllowOnly(&[])),
 ];
 

@@ -8,7 +8,7 @@
 use super::{
     Arch, Change, WindowPattern, WindowRope,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
+        COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
         QUERY_KEY_NORM_NAMES, WINDOW, optional, required,
     },
     tensors::{ATTENTION, HEAD_NORMS, NORMS, POST_NORMS},
@@ -48,14 +48,14 @@ pub const GEMMA3: Arch = Arch {
         model_types: &["gemma3_text"],
         // Configurations of the multimodal models leave most of it out.
         defaults: &[
-            ("num_attention_heads", Fixed::Number(8.0)),
-            ("num_key_value_heads", Fixed::Number(4.0)),
-            ("head_dim", Fixed::Number(256.0)),
-            ("rms_norm_eps", Fixed::Number(1e-6)),
-            ("max_position_embeddings", Fixed::Number(131072.0)),
-            ("vocab_size", Fixed::Number(262208.0)),
-            ("rope_theta", Fixed::Number(1e6)),
-            ("query_pre_attn_scalar", Fixed::Number(256.0)),
+            ("num_attention_heads", ConstValue::Number(8.0)),
+            ("num_key_value_heads", ConstValue::Number(4.0)),
+            ("head_dim", ConstValue::Number(256.0)),
+            ("rms_norm_eps", ConstValue::Number(1e-6)),
+            ("max_position_embeddings", ConstValue::Number(131072.0)),
+            ("vocab_size", ConstValue::Number(262208.0)),
+            ("rope_theta", ConstValue::Number(1e6)),
+            ("query_pre_attn_scalar", ConstValue::Number(256.0)),
         ],
         keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOW, GEMMA3_KEYS],
         names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
@@ -78,7 +78,7 @@ const GEMMA3_KEYS: &[ConfigKey] = &[
     optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern")),
     optional("attn_logit_softcapping", KeyMapping::Float("attn_logit_softcapping")),
     optional("final_logit_softcapping", KeyMapping::Float("final_logit_softcapping")),
-    optional("use_bidirectional_attention", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("use_bidirectional_attention", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
 ];
 
 const NORMS_OF_ONE_AND_MORE: &[(&str, Change)] = &[

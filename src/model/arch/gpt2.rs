@@ -4,7 +4,7 @@
 
 use super::{
     Arch, Change, Norm,
-    hugging_face::{ConfigKey, Fixed, HuggingFace, KeyMapping, optional, required},
+    hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, optional, required},
     tensors::{ATTENTION, MODEL, MODEL_NORM_BIAS, NORM_BIASES, NORMS, POSITIONS, UNGATED},
 };
 use crate::tensor::ops::Activation;
@@ -20,9 +20,9 @@ pub const GPT2: Arch = Arch {
     hugging_face: Some(&HuggingFace {
         model_types: &["gpt2"],
         defaults: &[
-            ("n_inner", Fixed::Times(4, "n_embd")),
-            ("tie_word_embeddings", Fixed::Bool(true)),
-            ("layer_norm_epsilon", Fixed::Number(1e-5)),
+            ("n_inner", ConstValue::MultipleOf(4, "n_embd")),
+            ("tie_word_embeddings", ConstValue::Bool(true)),
+            ("layer_norm_epsilon", ConstValue::Number(1e-5)),
         ],
         keys: &[KEYS],
         names: &[NAMES],
@@ -50,10 +50,10 @@ const KEYS: &[ConfigKey] = &[
     required("vocab_size", KeyMapping::Integer("vocab_size")),
     optional(
         "activation_function",
-        KeyMapping::AllowOnly(&[Fixed::Text("gelu_new"), Fixed::Text("gelu_pytorch_tanh")]),
+        KeyMapping::AllowOnly(&[ConstValue::Text("gelu_new"), ConstValue::Text("gelu_pytorch_tanh")]),
     ),
-    optional("scale_attn_weights", KeyMapping::AllowOnly(&[Fixed::Bool(true)])),
-    optional("scale_attn_by_inverse_layer_idx", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("scale_attn_weights", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
+    optional("scale_attn_by_inverse_layer_idx", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
 ];
 
 const NAMES: &[(&str, &str)] = &[

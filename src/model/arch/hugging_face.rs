@@ -13,7 +13,7 @@ pub struct HuggingFace {
     /// Which elements rope rotates together in these files. It may differ from GGUF, whose converters reorder rows.
     pub rope: RopeKind,
     /// The values of keys that `config.json` leaves out: transformers' defaults.
-    pub defaults: &'static [(&'static str, Fixed)],
+    pub defaults: &'static [(&'static str, ConstValue)],
     /// Tables that architectures share. If a key of `config.json` has two entries, both apply.
     pub keys: &'static [&'static [ConfigKey]],
     /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer, a second one in theirs
@@ -64,17 +64,17 @@ pub enum KeyMapping {
     /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
     HasWindows(&'static str),
     /// Other values would need a computation that is not supported. The key may be missing.
-    AllowOnly(&'static [Fixed]),
+    AllowOnly(&'static [ConstValue]),
 }
 
 /// A value that a key of `config.json` may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fixed {
+pub enum ConstValue {
     Bool(bool),
     Number(f64),
     Text(&'static str),
     /// A multiple of the integer of another key. Only in defaults.
-    Times(u64, &'static str),
+    MultipleOf(u64, &'static str),
 }
 
 /// How values are changed to those of a GGUF file.
@@ -110,7 +110,7 @@ pub(super) const DECODER_KEYS: &[ConfigKey] = &[
 ];
 
 pub(super) const SILU: ConfigKey =
-    optional("hidden_act", KeyMapping::AllowOnly(&[Fixed::Text("silu"), Fixed::Text("swish")]));
+    optional("hidden_act", KeyMapping::AllowOnly(&[ConstValue::Text("silu"), ConstValue::Text("swish")]));
 
 /// Which layers have a window, and its length.
 pub(super) const WINDOW: &[ConfigKey] = &[
@@ -118,8 +118,10 @@ pub(super) const WINDOW: &[ConfigKey] = &[
     optional("layer_types", KeyMapping::Windows("attention.sliding_window_pattern")),
 ];
 
-pub(super) const GELU_TANH: ConfigKey =
-    optional("hidden_activation", KeyMapping::AllowOnly(&[Fixed::Text("gelu_pytorch_tanh"), Fixed::Text("gelu_new")]));
+pub(super) const GELU_TANH: ConfigKey = optional(
+    "hidden_activation",
+    KeyMapping::AllowOnly(&[ConstValue::Text("gelu_pytorch_tanh"), ConstValue::Text("gelu_new")]),
+);
 
 /// Names that all decoders after Llama share.
 pub(super) const COMMON_NAMES: &[(&str, &str)] = &[

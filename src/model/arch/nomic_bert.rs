@@ -5,7 +5,7 @@
 
 use super::{
     Arch, RopeKind,
-    hugging_face::{ConfigKey, Fixed, HuggingFace, KeyMapping, optional, required},
+    hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, optional, required},
     tensors::{ATTENTION, ENCODER_MODEL, ENCODER_NORM_BIASES, ENCODER_NORMS, GATED},
 };
 use crate::tensor::ops::Activation;
@@ -20,14 +20,14 @@ pub const NOMIC_BERT: Arch = Arch {
     hugging_face: Some(&HuggingFace {
         model_types: &["nomic_bert"],
         defaults: &[
-            ("num_hidden_layers", Fixed::Times(1, "n_layer")),
-            ("hidden_size", Fixed::Times(1, "n_embd")),
-            ("intermediate_size", Fixed::Times(1, "n_inner")),
-            ("num_attention_heads", Fixed::Times(1, "n_head")),
+            ("num_hidden_layers", ConstValue::MultipleOf(1, "n_layer")),
+            ("hidden_size", ConstValue::MultipleOf(1, "n_embd")),
+            ("intermediate_size", ConstValue::MultipleOf(1, "n_inner")),
+            ("num_attention_heads", ConstValue::MultipleOf(1, "n_head")),
             // Rope would need scaling beyond the context of training.
-            ("max_position_embeddings", Fixed::Times(1, "max_trained_positions")),
-            ("max_position_embeddings", Fixed::Times(1, "n_positions")),
-            ("rope_theta", Fixed::Times(1, "rotary_emb_base")),
+            ("max_position_embeddings", ConstValue::MultipleOf(1, "max_trained_positions")),
+            ("max_position_embeddings", ConstValue::MultipleOf(1, "n_positions")),
+            ("rope_theta", ConstValue::MultipleOf(1, "rotary_emb_base")),
         ],
         keys: &[KEYS],
         names: &[NAMES, TRANSFORMERS_NAMES],
@@ -47,18 +47,18 @@ const KEYS: &[ConfigKey] = &[
     required("vocab_size", KeyMapping::Integer("vocab_size")),
     optional("layer_norm_eps", KeyMapping::Float("attention.layer_norm_epsilon")),
     optional("layer_norm_epsilon", KeyMapping::Float("attention.layer_norm_epsilon")),
-    optional("hidden_act", KeyMapping::AllowOnly(&[Fixed::Text("silu")])),
-    optional("activation_function", KeyMapping::AllowOnly(&[Fixed::Text("swiglu")])),
-    optional("rotary_emb_fraction", KeyMapping::AllowOnly(&[Fixed::Number(1.0)])),
-    optional("rotary_emb_interleaved", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+    optional("hidden_act", KeyMapping::AllowOnly(&[ConstValue::Text("silu")])),
+    optional("activation_function", KeyMapping::AllowOnly(&[ConstValue::Text("swiglu")])),
+    optional("rotary_emb_fraction", KeyMapping::AllowOnly(&[ConstValue::Number(1.0)])),
+    optional("rotary_emb_interleaved", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
     optional("rotary_emb_scale_base", KeyMapping::AllowOnly(&[])),
-    optional("prenorm", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
-    optional("causal", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
-    optional("use_rms_norm", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
-    optional("qkv_proj_bias", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
-    optional("mlp_fc1_bias", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
-    optional("mlp_fc2_bias", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
-    optional("num_experts", KeyMapping::AllowOnly(&[Fixed::Number(0.0)])),
+    optional("prenorm", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("causal", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("use_rms_norm", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("qkv_proj_bias", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("mlp_fc1_bias", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("mlp_fc2_bias", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("num_experts", KeyMapping::AllowOnly(&[ConstValue::Number(0.0)])),
 ];
 
 const NAMES: &[(&str, &str)] = &[

@@ -4,8 +4,8 @@
 use super::{
     Arch,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, DECODER_KEYS, Fixed, HuggingFace, KeyMapping, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES,
-        SILU, optional, required,
+        COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES,
+        QUERY_KEY_NORM_NAMES, SILU, optional, required,
     },
     qwen2::LATE_WINDOWS,
     tensors::{ATTENTION, HEAD_NORMS, MIXTURE, NORMS},
@@ -44,7 +44,7 @@ const EXPERTS: &[ConfigKey] = &[
     required("moe_intermediate_size", KeyMapping::Integer("expert_feed_forward_length")),
     required("norm_topk_prob", KeyMapping::Bool("expert_weights_norm")),
     // Each layer has experts.
-    optional("decoder_sparse_step", KeyMapping::AllowOnly(&[Fixed::Number(1.0)])),
+    optional("decoder_sparse_step", KeyMapping::AllowOnly(&[ConstValue::Number(1.0)])),
 ];
 
 const EXPERT_NAMES: &[(&str, &str)] = &[

@@ -4,7 +4,7 @@
 
 use super::{
     Arch, RopeKind,
-    hugging_face::{DECODER_KEYS, Fixed, HuggingFace, KeyMapping, SILU, optional},
+    hugging_face::{ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, SILU, optional},
 };
 
 pub const SMOLLM3: Arch = Arch {
@@ -19,7 +19,7 @@ pub const SMOLLM3: Arch = Arch {
                 SILU,
                 // Despite its name, 1 is a layer with rope.
                 optional("no_rope_layers", KeyMapping::Integer("rope.layers")),
-                optional("use_sliding_window", KeyMapping::AllowOnly(&[Fixed::Bool(false)])),
+                optional("use_sliding_window", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
             ],
         ],
         ..HuggingFace::DECODER

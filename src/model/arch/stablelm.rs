@@ -3,7 +3,9 @@
 
 use super::{
     Arch, Norm,
-    hugging_face::{COMMON_NAMES, ConfigKey, Fixed, HuggingFace, KeyMapping, PRE_NORM_NAMES, SILU, optional, required},
+    hugging_face::{
+        COMMON_NAMES, ConfigKey, ConstValue, HuggingFace, KeyMapping, PRE_NORM_NAMES, SILU, optional, required,
+    },
     tensors::{
         ATTENTION, MODEL, MODEL_NORM_BIAS, NORM_OF_ATTENTION, NORMS_OF_EACH_HEAD, OPTIONAL_NORM_OF_FEED_FORWARD,
     },
@@ -17,7 +19,7 @@ pub const STABLELM: Arch = Arch {
     layer_tensors: &[NORM_OF_ATTENTION, OPTIONAL_NORM_OF_FEED_FORWARD, ATTENTION, NORMS_OF_EACH_HEAD],
     hugging_face: Some(&HuggingFace {
         model_types: &["stablelm"],
-        defaults: &[("partial_rotary_factor", Fixed::Number(0.25)), ("rope_theta", Fixed::Number(10000.0))],
+        defaults: &[("partial_rotary_factor", ConstValue::Number(0.25)), ("rope_theta", ConstValue::Number(10000.0))],
         keys: &[KEYS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, HEAD_NORM_NAMES],
         ..HuggingFace::DECODER

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result};
-use crate::model::arch::{ConfigKey, Fixed, KeyMapping};
+use crate::model::arch::{ConfigKey, ConstValue, KeyMapping};
 use crate::model::gguf::{Array, Value};
 
 /// The metadata key (without the architecture) and the value of a key of `config.json`; `None` if it becomes no metadata.
@@ -54,11 +54,11 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
         },
         KeyMapping::Windows(name) => Some((name, windows(key, value)?)),
         KeyMapping::AllowOnly(allowed) => {
-            let is = |fixed: &Fixed| match *fixed {
-                Fixed::Bool(wanted) => value.as_bool() == Some(wanted),
-                Fixed::Number(wanted) => value.as_f64() == Some(wanted),
-                Fixed::Text(wanted) => value.as_str() == Some(wanted),
-                Fixed::Times(..) => false, // of defaults only
+            let is = |constant: &ConstValue| match *constant {
+                ConstValue::Bool(wanted) => value.as_bool() == Some(wanted),
+                ConstValue::Number(wanted) => value.as_f64() == Some(wanted),
+                ConstValue::Text(wanted) => value.as_str() == Some(wanted),
+                ConstValue::MultipleOf(..) => false, // of defaults only
             };
             if !allowed.iter().any(is) {
                 bail!(

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::arch::{ARCHS, Arch, Change, Fixed, HuggingFace};
+use super::arch::{ARCHS, Arch, Change, ConstValue, HuggingFace};
 use super::checkpoint::{Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::TensorEntry;
@@ -79,21 +79,23 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
 }
 
 /// The configuration with transformers' defaults for missing keys.
-fn with_defaults(defaults: &[(&str, Fixed)], config: &Map<String, Json>) -> Map<String, Json> {
+fn with_defaults(defaults: &[(&str, ConstValue)], config: &Map<String, Json>) -> Map<String, Json> {
     let mut config = config.clone();
-    for (key, fixed) in defaults {
+    for (key, default) in defaults {
         if config.get(*key).is_some_and(|value| !value.is_null()) {
             continue;
         }
-        let value = match *fixed {
-            Fixed::Bool(value) => Json::from(value),
-            Fixed::Number(number) if number.fract() == 0.0 => Json::from(number as u64),
-            Fixed::Number(number) => Json::from(number),
-            Fixed::Text(text) => Json::from(text),
-            Fixed::Times(times, of) => match config.get(of).and_then(Json::as_u64).and_then(|n| n.checked_mul(times)) {
-                Some(product) => Json::from(product),
-                None => continue,
-            },
+        let value = match *default {
+            ConstValue::Bool(value) => Json::from(value),
+            ConstValue::Number(number) if number.fract() == 0.0 => Json::from(number as u64),
+            ConstValue::Number(number) => Json::from(number),
+            ConstValue::Text(text) => Json::from(text),
+            ConstValue::MultipleOf(times, of) => {
+                match config.get(of).and_then(Json::as_u64).and_then(|n| n.checked_mul(times)) {
+                    Some(product) => Json::from(product),
+                    None => continue,
+                }
+            }
         };
         config.insert((*key).to_owned(), value);
     }
