@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::arch::Change;
+use super::arch::WeightTransform;
 use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
 use super::config::Config;
 use super::matrix::Matrix;
@@ -97,13 +97,13 @@ impl<'a> Unloaded<'a> {
         for tensor in wanted {
             match &tensor.values {
                 TensorValues::Computed(values) => weights.insert_vector(context, &tensor.name, values.clone())?,
-                TensorValues::Stored { parts: stored, change } => {
+                TensorValues::Stored { parts: stored, transform } => {
                     let piece = |(number, part): (usize, &Part)| Piece {
                         tensor,
                         part: *part,
                         number,
                         count: stored.len(),
-                        change: *change,
+                        transform: *transform,
                     };
                     parts.extend(stored.iter().enumerate().map(piece));
                 }
@@ -264,7 +264,7 @@ struct Piece<'a> {
     /// Which of the tensor's parts.
     number: usize,
     count: usize,
-    change: Option<Change>,
+    transform: Option<WeightTransform>,
 }
 
 /// The place of a matrix: the rows of another, or its own, from `first_row` on.
@@ -291,16 +291,16 @@ struct Loader<'a> {
 impl Loader<'_> {
     /// Reads a part of a file; matrices go to their places.
     async fn load(&mut self, piece: &Piece<'_>, place: Option<&Place>, progress: &mut Progress<'_>) -> Result<Loaded> {
-        let Piece { tensor, part, number, count, change } = *piece;
+        let Piece { tensor, part, number, count, transform } = *piece;
         let format = format_of(tensor)?;
         self.stream.seek(part, progress).await?;
         if is_vector(tensor) {
             let mut values = vec![0f32; tensor.elements() as usize / count];
             format.dequantize(&self.bytes(part.bytes, progress).await?, &mut values)?;
-            match change {
+            match transform {
                 None => {}
-                Some(Change::AddOne) => values.iter_mut().for_each(|value| *value += 1.0),
-                Some(other) => bail!(Internal, "the change {other:?} of a vector"),
+                Some(WeightTransform::AddOne) => values.iter_mut().for_each(|value| *value += 1.0),
+                Some(other) => bail!(Internal, "the transform {other:?} of a vector"),
             }
             return Ok(Loaded::Vector(values));
         }
@@ -308,12 +308,12 @@ impl Loader<'_> {
         let (all_rows, columns) = matrix_of(tensor)?;
         let rows = all_rows / count;
         let (first, end) = (place.first_row + number * rows, place.first_row + (number + 1) * rows);
-        let changed = match change {
+        let transformed = match transform {
             None => None,
-            Some(Change::Transpose) => {
+            Some(WeightTransform::Transpose) => {
                 Some(transposed(&self.bytes(part.bytes, progress).await?, rows, columns, format)?)
             }
-            Some(other) => bail!(Internal, "the change {other:?} of a matrix"),
+            Some(other) => bail!(Internal, "the transform {other:?} of a matrix"),
         };
         for (part_start, target) in place.matrix.parts() {
             let part_end = part_start + target.shape().dims()[0];
@@ -322,7 +322,7 @@ impl Loader<'_> {
             if from < to {
                 let mut upload =
                     WeightUpload::quantizing(self.context, format, target.clone(), from - part_start, to - from)?;
-                match &changed {
+                match &transformed {
                     Some(bytes) => {
                         let row_bytes = bytes.len() / rows;
                         upload.write_range(bytes, (from - first) * row_bytes, (to - first) * row_bytes)?;

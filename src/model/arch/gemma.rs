@@ -6,7 +6,7 @@
 //! out (the scale of attention, the pattern of layers) is in llama.cpp's `models/gemma2.cpp` and `gemma3.cpp`.
 
 use super::{
-    Arch, Change, WindowPattern, WindowRope,
+    Arch, WeightTransform, WindowPattern, WindowRope,
     hugging_face::{
         COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
         QUERY_KEY_NORM_NAMES, WINDOW, optional, required,
@@ -29,7 +29,7 @@ pub const GEMMA2: Arch = Arch {
         model_types: &["gemma2"],
         keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOW, SOFTCAPS],
         names: &[COMMON_NAMES, POST_NORM_NAMES],
-        changes: NORMS_OF_ONE_AND_MORE,
+        transforms: NORMS_OF_ONE_AND_MORE,
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER
@@ -61,7 +61,7 @@ pub const GEMMA3: Arch = Arch {
         names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
         prefixes: &["language_model."],
         other_parts: &["vision_tower.", "multi_modal_projector."],
-        changes: NORMS_OF_ONE_AND_MORE,
+        transforms: NORMS_OF_ONE_AND_MORE,
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER
@@ -81,12 +81,12 @@ const GEMMA3_KEYS: &[ConfigKey] = &[
     optional("use_bidirectional_attention", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
 ];
 
-const NORMS_OF_ONE_AND_MORE: &[(&str, Change)] = &[
-    ("output_norm", Change::AddOne),
-    ("blk.{}.attn_norm", Change::AddOne),
-    ("blk.{}.ffn_norm", Change::AddOne),
-    ("blk.{}.post_attention_norm", Change::AddOne),
-    ("blk.{}.post_ffw_norm", Change::AddOne),
-    ("blk.{}.attn_q_norm", Change::AddOne),
-    ("blk.{}.attn_k_norm", Change::AddOne),
+const NORMS_OF_ONE_AND_MORE: &[(&str, WeightTransform)] = &[
+    ("output_norm", WeightTransform::AddOne),
+    ("blk.{}.attn_norm", WeightTransform::AddOne),
+    ("blk.{}.ffn_norm", WeightTransform::AddOne),
+    ("blk.{}.post_attention_norm", WeightTransform::AddOne),
+    ("blk.{}.post_ffw_norm", WeightTransform::AddOne),
+    ("blk.{}.attn_q_norm", WeightTransform::AddOne),
+    ("blk.{}.attn_k_norm", WeightTransform::AddOne),
 ];

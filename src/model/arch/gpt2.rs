@@ -3,7 +3,7 @@
 //! transformers stores the matrices transposed; llama.cpp's converter transposes them back.
 
 use super::{
-    Arch, Change, Norm,
+    Arch, Norm, WeightTransform,
     hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, optional, required},
     tensors::{ATTENTION, MODEL, MODEL_NORM_BIAS, NORM_BIASES, NORMS, POSITIONS, UNGATED},
 };
@@ -29,11 +29,11 @@ pub const GPT2: Arch = Arch {
         prefixes: &["transformer."],
         // The causal mask.
         ignored: &["h.{}.attn"],
-        changes: &[
-            ("blk.{}.attn_qkv", Change::Transpose),
-            ("blk.{}.attn_output", Change::Transpose),
-            ("blk.{}.ffn_up", Change::Transpose),
-            ("blk.{}.ffn_down", Change::Transpose),
+        transforms: &[
+            ("blk.{}.attn_qkv", WeightTransform::Transpose),
+            ("blk.{}.attn_output", WeightTransform::Transpose),
+            ("blk.{}.ffn_up", WeightTransform::Transpose),
+            ("blk.{}.ffn_down", WeightTransform::Transpose),
         ],
         ..HuggingFace::DECODER
     }),

@@ -26,7 +26,7 @@ pub struct HuggingFace {
     /// Prefixes of tensors that belong to other parts than the text model.
     pub other_parts: &'static [&'static str],
     /// Tensors, by our stems, whose values differ from those of GGUF files.
-    pub changes: &'static [(&'static str, Change)],
+    pub transforms: &'static [(&'static str, WeightTransform)],
     /// The position of a text's first token. `position_embd` has this number of rows before it, which GGUF files leave out, and
     /// `max_position_embeddings` counts them.
     pub first_position: u64,
@@ -79,7 +79,7 @@ pub enum ConstValue {
 
 /// How values are changed to those of a GGUF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum WeightTransform {
     /// Adds one to a vector, because the model multiplies by 1 + w.
     AddOne,
     /// Transposes a matrix (transformers' `Conv1D`).
@@ -167,7 +167,7 @@ impl HuggingFace {
         prefixes: &[],
         ignored: ROPE_FREQUENCIES,
         other_parts: &[],
-        changes: &[],
+        transforms: &[],
         first_position: 0,
         others: &[],
     };

@@ -19,7 +19,7 @@ mod smollm3;
 mod stablelm;
 mod tensors;
 
-pub(crate) use hugging_face::{Change, ConfigKey, ConstValue, HuggingFace, KeyMapping};
+pub(crate) use hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, WeightTransform};
 pub(crate) use tensors::TensorSpec;
 pub use tensors::{ExpectedTensor, Need, expected_tensors};
 

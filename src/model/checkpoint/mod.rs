@@ -11,7 +11,7 @@ pub use origin::Origin;
 
 use std::collections::BTreeMap;
 
-use super::arch::Change;
+use super::arch::WeightTransform;
 use super::folder::OpenFile;
 use super::gguf::{GgmlType, Metadata};
 
@@ -65,7 +65,7 @@ pub enum TensorValues {
         /// At least one.
         parts: Vec<Part>,
         /// How the file's values differ from those of llama.cpp's files.
-        change: Option<Change>,
+        transform: Option<WeightTransform>,
     },
     /// Computed from the configuration. F32.
     Computed(Vec<f32>),

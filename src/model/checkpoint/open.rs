@@ -167,7 +167,7 @@ pub fn tensors_of_gguf(gguf: &Gguf, file: usize) -> Vec<TensorInfo> {
         ty: tensor.ty,
         values: TensorValues::Stored {
             parts: vec![Part { file, offset: tensor.offset, bytes: tensor.bytes }],
-            change: None,
+            transform: None,
         },
     };
     gguf.tensors().iter().map(tensor).collect()

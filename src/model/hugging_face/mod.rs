@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::arch::{ARCHS, Arch, Change, ConstValue, HuggingFace};
+use super::arch::{ARCHS, Arch, ConstValue, HuggingFace, WeightTransform};
 use super::checkpoint::{Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::TensorEntry;
@@ -175,8 +175,8 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
             }
             match names::translate(hf, &entry.name) {
                 Translated::Ignored => {}
-                Translated::Unknown => tensors.push(tensor(entry.name.clone(), hf.changes, &[(file, entry)])?),
-                Translated::Name(name) => tensors.push(tensor(name, hf.changes, &[(file, entry)])?),
+                Translated::Unknown => tensors.push(tensor(entry.name.clone(), hf.transforms, &[(file, entry)])?),
+                Translated::Name(name) => tensors.push(tensor(name, hf.transforms, &[(file, entry)])?),
                 Translated::Expert(name, expert) => {
                     experts.entry(name).or_default().insert(expert, (file, entry));
                 }
@@ -188,7 +188,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
             bail!(MissingTensor, "of the experts of {name:?} the model has {:?}, wanted all from 0 on", parts.keys());
         }
         let parts: Vec<(usize, &TensorEntry)> = parts.into_values().collect();
-        tensors.push(tensor(name, hf.changes, &parts)?);
+        tensors.push(tensor(name, hf.transforms, &parts)?);
     }
     let mut names = std::collections::HashSet::new();
     if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
@@ -198,7 +198,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
 }
 
 /// One of our tensors, in one part or in one for each expert.
-fn tensor(name: String, changes: &[(&str, Change)], parts: &[(usize, &TensorEntry)]) -> Result<TensorInfo> {
+fn tensor(name: String, transforms: &[(&str, WeightTransform)], parts: &[(usize, &TensorEntry)]) -> Result<TensorInfo> {
     let (_, first) = parts[0];
     if let Some((_, other)) = parts.iter().find(|(_, part)| (part.dtype, &part.shape) != (first.dtype, &first.shape)) {
         bail!(
@@ -224,10 +224,11 @@ fn tensor(name: String, changes: &[(&str, Change)], parts: &[(usize, &TensorEntr
     if dims.is_empty() || dims.contains(&0) {
         bail!(InvalidFile, "the tensor {:?} has the shape {:?}, wanted dimensions above 0", first.name, first.shape);
     }
-    // Changes apply to weights, never to their biases.
-    let mut changes = changes.iter().filter(|_| name.ends_with(".weight"));
-    let change = changes.find(|(stem, _)| names::matches(stem, names::stem(&name)).is_some()).map(|change| change.1);
-    if change == Some(Change::Transpose) {
+    // Transforms apply to weights, never to their biases.
+    let mut transforms = transforms.iter().filter(|_| name.ends_with(".weight"));
+    let transform =
+        transforms.find(|(stem, _)| names::matches(stem, names::stem(&name)).is_some()).map(|transform| transform.1);
+    if transform == Some(WeightTransform::Transpose) {
         if dims.len() != 2 {
             bail!(ShapeMismatch, "the tensor {:?} has the shape {:?}, wanted a matrix", first.name, first.shape);
         }
@@ -237,5 +238,5 @@ fn tensor(name: String, changes: &[(&str, Change)], parts: &[(usize, &TensorEntr
         dims.push(parts.len() as u64);
     }
     let parts = parts.iter().map(|(file, part)| Part { file: *file, offset: part.offset, bytes: part.bytes }).collect();
-    Ok(TensorInfo { name, dims, ty, values: TensorValues::Stored { parts, change } })
+    Ok(TensorInfo { name, dims, ty, values: TensorValues::Stored { parts, transform } })
 }

@@ -137,7 +137,7 @@ fn tensors_are_where_the_checkpoint_says() {
             let (_, _, shape, data) = tensors().into_iter().find(|(name, ..)| name == theirs).unwrap();
             let tensor = checkpoint.tensor(ours).unwrap();
             assert_eq!(tensor.dims, shape.into_iter().rev().collect::<Vec<_>>());
-            let TensorValues::Stored { parts, change: None } = &tensor.values else { panic!("{tensor:?}") };
+            let TensorValues::Stored { parts, transform: None } = &tensor.values else { panic!("{tensor:?}") };
             let [part] = parts[..] else { panic!("{parts:?}") };
             let read = pollster::block_on(checkpoint.files[part.file].read(part.offset, part.bytes as usize)).unwrap();
             assert_eq!(read, data);
