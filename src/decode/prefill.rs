@@ -59,7 +59,7 @@ impl Prefill<'_> {
         if prompt.is_reproducible {
             // Passes over one token round otherwise than those over several, so what the cache happens to hold must not decide which
             // of them a token of the prompt takes.
-            common = common.min(slot.by_passes()).min(tokens.len().saturating_sub(2));
+            common = common.min(slot.prefill_computed_len()).min(tokens.len().saturating_sub(2));
         }
         common = slot.recoverable(common);
         slot.truncate(common);
@@ -73,8 +73,8 @@ impl Prefill<'_> {
             }
             if part == rest {
                 let logits = slot.pass(self.transformer, &tokens[done..], prompt.forced)?;
-                let (sequence, by_passes) = (slot.sequence, slot.by_passes());
-                let result = PrefillResult { sequence, logits, advance: part, by_passes };
+                let (sequence, prefill_computed_len) = (slot.sequence, slot.prefill_computed_len());
+                let result = PrefillResult { sequence, logits, advance: part, prefill_computed_len };
                 return Ok(Prefilled { slot: lease, result, cached: common, last_pass: Some((part, begin)) });
             }
             slot.prefill(self.transformer, &tokens[done..done + part])?;

@@ -21,8 +21,8 @@ pub struct PromptCache {
 struct Kept {
     /// The parts of its positions, one after the other, as words.
     positions: Tensor,
-    /// How many of its tokens passes over several tokens took in (`Slot::by_passes`).
-    by_passes: usize,
+    /// How many of its tokens passes over several tokens took in (`Slot::prefill_computed_len`).
+    prefill_computed_len: usize,
     /// States that have no part for each position, by the number of tokens before them.
     snapshots: Vec<(usize, Vec<Tensor>)>,
     /// A sequence can begin only where there is a snapshot.
@@ -93,8 +93,9 @@ impl PromptCache {
             let snapshots = snapshots_within(states, &range)?;
             let words = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.bytes().div_ceil(4)).sum::<u64>();
             let bytes = 4 * (words(&positions) + snapshots.iter().map(|(_, of)| words(of)).sum::<u64>());
-            let by_passes = slot.by_passes().clamp(range.start, range.end) - range.start;
-            let kept = || Kept::new(context, &positions, by_passes, snapshots, states.checkpoints().is_some());
+            let prefill_computed_len = slot.prefill_computed_len().clamp(range.start, range.end) - range.start;
+            let kept =
+                || Kept::new(context, &positions, prefill_computed_len, snapshots, states.checkpoints().is_some());
             if !self.tree.insert(&mut path, &text[range.clone()], bytes, kept)? {
                 break;
             }
@@ -112,7 +113,7 @@ impl PromptCache {
         let length = self.loadable(&path, path.iter().map(|found| found.tokens).sum());
         slot.forget();
         let states = slot.layer_states().clone();
-        let mut by_passes = 0;
+        let mut prefill_computed_len = 0;
         let mut snapshot: &[Tensor] = &[];
         for (index, found) in path.iter().enumerate() {
             let first = index * BLOCK;
@@ -122,14 +123,14 @@ impl PromptCache {
                 context.unpack(&kept.positions, word, &part)?;
                 word += part.bytes().div_ceil(4) as usize;
             }
-            if by_passes == first {
-                by_passes += kept.by_passes;
+            if prefill_computed_len == first {
+                prefill_computed_len += kept.prefill_computed_len;
             }
             let of_length = kept.snapshots.iter().find(|(at, _)| *at == length);
             snapshot = of_length.map_or(snapshot, |(_, tensors)| tensors);
         }
         states.load(context, length, snapshot)?;
-        slot.loaded(&prompt[..length], by_passes);
+        slot.loaded(&prompt[..length], prefill_computed_len);
         Ok(())
     }
 
@@ -147,7 +148,7 @@ impl Kept {
     fn new(
         context: &Context,
         positions: &[Tensor],
-        by_passes: usize,
+        prefill_computed_len: usize,
         snapshots: Vec<(usize, Vec<Tensor>)>,
         needs_snapshot: bool,
     ) -> Result<Self> {
@@ -167,7 +168,7 @@ impl Kept {
             };
             copies.push((at, tensors.iter().map(copy).collect::<Result<_>>()?));
         }
-        Ok(Self { positions: packed, by_passes, snapshots: copies, needs_snapshot })
+        Ok(Self { positions: packed, prefill_computed_len, snapshots: copies, needs_snapshot })
     }
 }
 

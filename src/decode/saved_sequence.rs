@@ -56,7 +56,7 @@ impl Snapshot {
         head.extend(description.as_bytes());
         head.extend(number(length));
         head.extend(slot.tokens()[..length].iter().flat_map(|token| token.to_le_bytes()));
-        head.extend(number(slot.by_passes().min(length)));
+        head.extend(number(slot.prefill_computed_len().min(length)));
         Self { head, states, length }
     }
 
@@ -110,7 +110,7 @@ pub fn restore(transformer: &Transformer, slot: &mut Slot, bytes: &[u8]) -> Resu
     let count = reader.number()?;
     let Some(size) = count.checked_mul(4) else { bail!(InvalidFile, "the saved sequence has {count} tokens") };
     let tokens: Vec<u32> = bytemuck::pod_collect_to_vec(reader.take(size)?);
-    let by_passes = reader.number()?;
+    let prefill_computed_len = reader.number()?;
     let states = reader.0;
     let Some((states, sum)) = states.split_last_chunk::<4>() else {
         bail!(InvalidFile, "the saved sequence is cut off: it has no checksum")
@@ -118,5 +118,5 @@ pub fn restore(transformer: &Transformer, slot: &mut Slot, bytes: &[u8]) -> Resu
     if crc32fast::hash(&bytes[..bytes.len() - sum.len()]) != u32::from_le_bytes(*sum) {
         bail!(InvalidFile, "the saved sequence is damaged, or cut off: its checksum is another");
     }
-    slot.restore(transformer, tokens, by_passes, states)
+    slot.restore(transformer, tokens, prefill_computed_len, states)
 }

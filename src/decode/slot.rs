@@ -37,7 +37,7 @@ pub struct Slot {
     /// Tokens that passes have been submitted for, from position 0 on: `tokens`, and what ran ahead of them.
     written: usize,
     /// So many of them were taken in by passes over several tokens, as the tokens of a prompt are. Kernels for one token round otherwise.
-    by_passes: usize,
+    prefill_computed_len: usize,
     /// After a context shift, so many of them are as a pass over them alone would leave them: the others have seen tokens that were
     /// dropped.
     unshifted: Option<usize>,
@@ -53,8 +53,8 @@ pub struct PrefillResult {
     pub logits: Tensor,
     /// Tokens of the pass that gave them.
     pub advance: usize,
-    /// `Slot::by_passes`
-    pub by_passes: usize,
+    /// `Slot::prefill_computed_len`
+    pub prefill_computed_len: usize,
 }
 
 /// What context shifts of one generation did.
@@ -100,7 +100,7 @@ impl Slot {
             logprobs: None,
             tokens: Vec::new(),
             written: 0,
-            by_passes: 0,
+            prefill_computed_len: 0,
             unshifted: None,
             shifts: ContextShifts::default(),
         })
@@ -132,7 +132,7 @@ impl Slot {
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
         self.unshifted = self.unshifted.filter(|unshifted| *unshifted < length);
-        self.by_passes = self.by_passes.min(length);
+        self.prefill_computed_len = self.prefill_computed_len.min(length);
     }
 
     /// Of the first `length` tokens, those that the states can return to without another pass.
@@ -159,7 +159,7 @@ impl Slot {
         self.written = at;
         if at < length {
             // The passes before were over the same tokens, but in other parts.
-            self.by_passes = self.by_passes.min(at);
+            self.prefill_computed_len = self.prefill_computed_len.min(at);
             self.place_at(context, at, 0)?;
             let ids = &self.tokens[at..];
             let tokens = context.tensor(&HostTensor::u32(&[ids.len()], ids))?;
@@ -175,8 +175,8 @@ impl Slot {
     }
 
     /// How many tokens from the first on have keys and values that another pass over them, in whatever parts, would give to the bit.
-    pub fn by_passes(&self) -> usize {
-        self.by_passes
+    pub fn prefill_computed_len(&self) -> usize {
+        self.prefill_computed_len
     }
 
     /// Makes room in a full context: the first `sinks` tokens stay, and of the rest the newer half. To be called while nothing is in
@@ -189,7 +189,7 @@ impl Slot {
         self.tokens.drain(sinks..sinks + dropped);
         self.written -= dropped;
         self.unshifted = Some(self.unshifted.unwrap_or(usize::MAX).min(sinks));
-        self.by_passes = self.by_passes.min(sinks);
+        self.prefill_computed_len = self.prefill_computed_len.min(sinks);
         self.shifts.count += 1;
         self.shifts.dropped_tokens += dropped;
         Ok(dropped)
@@ -254,8 +254,8 @@ impl Slot {
     fn begin_prompt_pass(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
         let before = self.tokens.len();
         let tokens = self.begin_pass(transformer, ids)?;
-        if ids.len() > 1 && self.by_passes == before {
-            self.by_passes += ids.len();
+        if ids.len() > 1 && self.prefill_computed_len == before {
+            self.prefill_computed_len += ids.len();
         }
         Ok(tokens)
     }
@@ -291,15 +291,15 @@ impl Slot {
         self.states.copy_from(context, from.sequence, prompt.len())?;
         self.tokens.extend_from_slice(prompt);
         self.written = prompt.len();
-        self.by_passes = from.by_passes;
+        self.prefill_computed_len = from.prefill_computed_len;
         self.place_at(context, prompt.len() - from.advance, steps as u32)
     }
 
-    /// The states have become those of `ids`, of which passes over several tokens took in the first `by_passes`.
-    pub fn loaded(&mut self, ids: &[u32], by_passes: usize) {
+    /// The states have become those of `ids`, of which passes over several tokens took in the first `prefill_computed_len`.
+    pub fn loaded(&mut self, ids: &[u32], prefill_computed_len: usize) {
         self.tokens = ids.to_vec();
         self.written = ids.len();
-        self.by_passes = by_passes.min(ids.len());
+        self.prefill_computed_len = prefill_computed_len.min(ids.len());
         self.unshifted = None;
     }
 
@@ -309,7 +309,13 @@ impl Slot {
     }
 
     /// Lets the slot hold tokens whose states were saved (`state::save`). After an error it holds nothing.
-    pub fn restore(&mut self, transformer: &Transformer, ids: Vec<u32>, by_passes: usize, bytes: &[u8]) -> Result<()> {
+    pub fn restore(
+        &mut self,
+        transformer: &Transformer,
+        ids: Vec<u32>,
+        prefill_computed_len: usize,
+        bytes: &[u8],
+    ) -> Result<()> {
         self.forget();
         // What it held is gone, whatever comes of this.
         self.written = usize::MAX;
@@ -325,7 +331,7 @@ impl Slot {
             bail!(InvalidFile, "token id {id} was saved, and the vocabulary has {}", transformer.config().vocab_size);
         }
         state::restore(transformer.context(), &self.states, ids.len(), bytes)?;
-        self.loaded(&ids, by_passes);
+        self.loaded(&ids, prefill_computed_len);
         Ok(())
     }
 
