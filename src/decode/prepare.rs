@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 
 use super::batch::StepShape;
 use super::proposal::Proposal;
-use super::scheduler::{Asked, Prepared, Scheduler};
+use super::scheduler::{Prepared, ProposalState, Scheduler};
 use super::sequence::Cursor;
 use super::wishes::Wishes;
 use crate::error::Result;
@@ -33,7 +33,7 @@ impl Scheduler {
     pub(super) fn prepare_drafts(&mut self, transformer: &Rc<Transformer>, wishes: &Wishes) -> Result<bool> {
         for &index in &wishes.drafts {
             let member = &mut self.members[index];
-            let Asked::Ready(Proposal::Draft(draft)) = &member.asked else { continue };
+            let ProposalState::Ready(Proposal::Draft(draft)) = &member.proposal else { continue };
             let count = draft.len();
             if member.sequence.slot.can_verify(count) {
                 continue;

@@ -74,15 +74,17 @@ pub struct Member {
     pub sequence: Sequence,
     pub proposer: Box<dyn Proposer>,
     acceptor: Box<dyn Acceptor>,
-    pub asked: Asked,
+    pub proposal: ProposalState,
     error: Option<Error>,
     is_distrusted: bool,
 }
 
 /// What is known of a member's next proposal.
-pub enum Asked {
-    Nothing,
-    Later(LocalBoxFuture<'static, Result<Proposal>>),
+pub enum ProposalState {
+    None,
+    /// The proposer has not decided yet (`Proposal::Later`).
+    Pending(LocalBoxFuture<'static, Result<Proposal>>),
+    /// Can be submitted.
     Ready(Proposal),
 }
 
@@ -93,7 +95,7 @@ impl Member {
     }
 
     pub fn fail(&mut self, error: Error) {
-        self.asked = Asked::Nothing;
+        self.proposal = ProposalState::None;
         self.error.get_or_insert(error);
     }
 }
@@ -141,7 +143,7 @@ impl Scheduler {
             sequence,
             proposer,
             acceptor,
-            asked: Asked::Nothing,
+            proposal: ProposalState::None,
             error: None,
             is_distrusted: false,
         });
@@ -239,7 +241,7 @@ impl Scheduler {
         task: &mut TaskContext<'_>,
     ) -> Result<Progress> {
         let is_preparing = Self::poll_preparing(shared, task)?;
-        let is_asking = Self::poll_asked(shared, task);
+        let is_asking = Self::poll_proposals(shared, task);
         let mut scheduler = shared.borrow_mut();
         if scheduler.submit(transformer)? || is_preparing == Progress::Made || is_asking == Progress::Made {
             return Ok(Progress::Made);
@@ -279,7 +281,7 @@ impl Scheduler {
     }
 
     /// Proposals that take a while: a caller's function may run here, so nothing is borrowed meanwhile.
-    fn poll_asked(shared: &RefCell<Self>, task: &mut TaskContext<'_>) -> Progress {
+    fn poll_proposals(shared: &RefCell<Self>, task: &mut TaskContext<'_>) -> Progress {
         let mut progress = Progress::Nothing;
         let ids: Vec<u64> = shared.borrow().members.iter().map(|member| member.id).collect();
         let member = |id: u64| {
@@ -291,12 +293,13 @@ impl Scheduler {
             .ok()
         };
         for id in ids {
-            let Some(asked) = member(id).map(|mut member| std::mem::replace(&mut member.asked, Asked::Nothing)) else {
+            let Some(state) = member(id).map(|mut member| std::mem::replace(&mut member.proposal, ProposalState::None))
+            else {
                 continue;
             };
-            let Asked::Later(mut later) = asked else {
+            let ProposalState::Pending(mut later) = state else {
                 if let Some(mut member) = member(id) {
-                    member.asked = asked;
+                    member.proposal = state;
                 }
                 continue;
             };
@@ -304,7 +307,7 @@ impl Scheduler {
             let Some(mut member) = member(id) else { continue };
             match polled {
                 Poll::Pending => {
-                    member.asked = Asked::Later(later);
+                    member.proposal = ProposalState::Pending(later);
                     if progress == Progress::Nothing {
                         progress = Progress::Pending;
                     }
@@ -315,7 +318,7 @@ impl Scheduler {
                         Ok(Proposal::Cancel) => member.sequence.is_cancelled = true,
                         // It is asked again.
                         Ok(Proposal::Wait) => {}
-                        Ok(proposal) => member.asked = Asked::Ready(proposal),
+                        Ok(proposal) => member.proposal = ProposalState::Ready(proposal),
                         Err(error) => member.fail(error),
                     }
                 }
@@ -330,7 +333,7 @@ impl Scheduler {
         let mut made = false;
         let Self { members, run_ahead, .. } = self;
         for member in members.iter_mut() {
-            while member.goes_on() && matches!(member.asked, Asked::Nothing) {
+            while member.goes_on() && matches!(member.proposal, ProposalState::None) {
                 let sequence = &mut member.sequence;
                 if let (true, Some(shift)) = (sequence.is_full(), sequence.params.context_shift) {
                     sequence.shift(transformer, shift)?;
@@ -343,13 +346,13 @@ impl Scheduler {
                     Err(error) => member.fail(error),
                     Ok(Proposal::Wait) => break,
                     Ok(Proposal::Cancel) => sequence.is_cancelled = true,
-                    Ok(Proposal::Later(later)) => member.asked = Asked::Later(later),
+                    Ok(Proposal::Later(later)) => member.proposal = ProposalState::Pending(later),
                     Ok(Proposal::Force(tokens)) => {
                         sequence.force(transformer, tokens)?;
                         run_ahead.pause();
                         made = true;
                     }
-                    Ok(proposal) => member.asked = Asked::Ready(proposal),
+                    Ok(proposal) => member.proposal = ProposalState::Ready(proposal),
                 }
                 if member.sequence.epoch != epoch {
                     run_ahead.pause();
@@ -392,7 +395,7 @@ impl Scheduler {
             sequence.in_flight -= part.kind.steps();
             sequence.forwards_in_flight -= part.forwards;
             // What it wanted before it knew of this is of no interest.
-            member.asked = Asked::Nothing;
+            member.proposal = ProposalState::None;
             if let Err(error) = outcome.and_then(|outcome: Outcome| member.acceptor.accept(sequence, outcome)) {
                 member.fail(error);
                 continue;

@@ -41,11 +41,11 @@ impl SequenceParams {
 
 /// Where the logits after the last token are.
 pub enum NextLogits {
-    /// Nowhere: a forward pass over the last token gives them.
+    /// Not computed yet: a forward pass over the last token gives them.
     None,
     /// In the slot's own tensor.
     Step,
-    /// In this one, [1, vocab_size], which a pass over so many tokens gave.
+    /// In this tensor, [1, vocab_size], from a pass over this number of tokens.
     Pass(Tensor, usize),
 }
 

@@ -8,7 +8,7 @@ use super::flight::PartKind;
 use super::grammar::MaskPlace;
 use super::proposal::{Masks, Proposal};
 use super::reading::Reading;
-use super::scheduler::{Asked, Member, Scheduler};
+use super::scheduler::{Member, ProposalState, Scheduler};
 use super::sequence::{Cursor, NextLogits, Sequence};
 use super::verification::Draft;
 use super::wishes::Wishes;
@@ -96,7 +96,8 @@ impl Scheduler {
         let mut reading = Reading::default();
         for &index in members {
             let member = &mut self.members[index];
-            let Asked::Ready(Proposal::Steps { masks, .. }) = std::mem::replace(&mut member.asked, Asked::Nothing)
+            let ProposalState::Ready(Proposal::Steps { masks, .. }) =
+                std::mem::replace(&mut member.proposal, ProposalState::None)
             else {
                 continue;
             };
@@ -123,8 +124,8 @@ impl Scheduler {
         let context = transformer.context();
         for &index in members {
             let member = &mut self.members[index];
-            let Asked::Ready(Proposal::Single { masks, logits, reads_logits, takes_in }) =
-                std::mem::replace(&mut member.asked, Asked::Nothing)
+            let ProposalState::Ready(Proposal::Single { masks, logits, reads_logits, takes_in }) =
+                std::mem::replace(&mut member.proposal, ProposalState::None)
             else {
                 continue;
             };
@@ -169,7 +170,7 @@ impl Scheduler {
         let members = &mut self.members;
         for (row, &index) in runners.iter().enumerate() {
             let member = &members[index];
-            if let Asked::Ready(Proposal::Steps { masks: Some(masks), .. }) = &member.asked {
+            if let ProposalState::Ready(Proposal::Steps { masks: Some(masks), .. }) = &member.proposal {
                 batch.mask(row, &member.sequence, masks)?;
             }
         }
@@ -192,7 +193,7 @@ impl Scheduler {
         }
         for (row, &index) in runners.iter().enumerate() {
             let member = &mut members[index];
-            let (sequence, masked) = (&member.sequence, is_masked(&member.asked));
+            let (sequence, masked) = (&member.sequence, is_masked(&member.proposal));
             let (first, logprobs) = (sequence.steps + sequence.in_flight, sequence.params.logprobs);
             let kind = PartKind::Steps { first, steps: together, logprobs };
             let ranges = batch.ranges(row, first, together, logprobs.is_some(), masked)?;
@@ -200,7 +201,7 @@ impl Scheduler {
             let sequence = &mut member.sequence;
             sequence.submitted(together, together);
             if !goes_on_alone {
-                member.asked = Asked::Nothing;
+                member.proposal = ProposalState::None;
             }
         }
         if let [runner] = runners
@@ -265,7 +266,9 @@ impl Scheduler {
     fn run(&mut self, transformer: &Rc<Transformer>, index: usize, steps: usize, reading: &mut Reading) -> Result<()> {
         let context = transformer.context();
         let member = &mut self.members[index];
-        let Asked::Ready(Proposal::Steps { masks, .. }) = std::mem::replace(&mut member.asked, Asked::Nothing) else {
+        let ProposalState::Ready(Proposal::Steps { masks, .. }) =
+            std::mem::replace(&mut member.proposal, ProposalState::None)
+        else {
             return Ok(());
         };
         let sequence = &mut member.sequence;
@@ -287,7 +290,9 @@ impl Scheduler {
     fn finish_forwards(&mut self, wishes: &Wishes, reading: &mut Reading) -> Result<()> {
         for &index in &wishes.taking_in {
             let member = &mut self.members[index];
-            let Asked::Ready(proposal) = std::mem::replace(&mut member.asked, Asked::Nothing) else { continue };
+            let ProposalState::Ready(proposal) = std::mem::replace(&mut member.proposal, ProposalState::None) else {
+                continue;
+            };
             let sequence = &mut member.sequence;
             if sequence.logits.is_none() {
                 sequence.took_in_last();
@@ -307,7 +312,9 @@ impl Scheduler {
     fn verify(&mut self, transformer: &Rc<Transformer>, members: &[usize], reading: &mut Reading) -> Result<()> {
         for &index in members {
             let member = &mut self.members[index];
-            let Asked::Ready(Proposal::Draft(draft)) = std::mem::replace(&mut member.asked, Asked::Nothing) else {
+            let ProposalState::Ready(Proposal::Draft(draft)) =
+                std::mem::replace(&mut member.proposal, ProposalState::None)
+            else {
                 continue;
             };
             // The slot's tensors say where the pass stands, and not where the next step does.
@@ -332,8 +339,8 @@ fn store_row(batch: Option<&Batch>, sequence: &mut Sequence) -> Result<()> {
     Ok(())
 }
 
-fn is_masked(asked: &Asked) -> bool {
-    matches!(asked, Asked::Ready(Proposal::Steps { masks: Some(_), .. }))
+fn is_masked(proposal: &ProposalState) -> bool {
+    matches!(proposal, ProposalState::Ready(Proposal::Steps { masks: Some(_), .. }))
 }
 
 /// Tells a slot's masks what the automaton knows now.

@@ -4,7 +4,7 @@ use web_time::Duration;
 
 use super::batch::StepShape;
 use super::proposal::Proposal;
-use super::scheduler::{Asked, Member, Scheduler};
+use super::scheduler::{Member, ProposalState, Scheduler};
 use crate::sampler::Features;
 
 /// Work of a submit beside sequences that wait for its results: about what a read-back takes.
@@ -28,7 +28,7 @@ impl Scheduler {
         let mut wishes = Wishes::default();
         for (index, member) in self.members.iter().enumerate() {
             let sequence = &member.sequence;
-            let Asked::Ready(proposal) = &member.asked else { continue };
+            let ProposalState::Ready(proposal) = &member.proposal else { continue };
             if sequence.is_over() {
                 continue;
             }
@@ -50,8 +50,8 @@ impl Scheduler {
 
     /// How many steps the runner wants that wants most.
     fn most_steps(&self, wishes: &Wishes) -> usize {
-        let most = wishes.runners.iter().map(|index| match &self.members[*index].asked {
-            Asked::Ready(Proposal::Steps { most, .. }) => *most,
+        let most = wishes.runners.iter().map(|index| match &self.members[*index].proposal {
+            ProposalState::Ready(Proposal::Steps { most, .. }) => *most,
             _ => 0,
         });
         most.max().unwrap_or(0)
@@ -61,8 +61,9 @@ impl Scheduler {
     pub(super) fn forwards(&self, wishes: &Wishes) -> Vec<usize> {
         let wants_logits = |index: &&usize| self.members[**index].sequence.logits.is_none();
         let follows = |index: &&usize| {
-            let Member { asked, sequence, .. } = &self.members[**index];
-            matches!(asked, Asked::Ready(Proposal::Single { takes_in: true, .. })) && sequence.goes_on_after_single()
+            let Member { proposal, sequence, .. } = &self.members[**index];
+            matches!(proposal, ProposalState::Ready(Proposal::Single { takes_in: true, .. }))
+                && sequence.goes_on_after_single()
         };
         let singles = wishes.singles.iter().filter(follows);
         singles.chain(wishes.taking_in.iter().filter(wants_logits)).copied().collect()
