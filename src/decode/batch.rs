@@ -1,11 +1,11 @@
-//! Steps of several sequences at once: each reads the weights once and gives every sequence what follows its last token.
+//! Steps of several sequences at once. Such a step reads the weights once and gives each sequence the token after its last one.
 //!
-//! A step has rows, one for each sequence that takes part. The first rows are sampled here, and their next step follows without the CPU. The
-//! others are forward passes only: their logits go to the sequence's own slot. A sequence is loaded to a row and stored back by
-//! copies on the GPU, so who takes part can change from submit to submit while earlier ones are in flight.
+//! A step has one row for each sequence that takes part. The first rows are sampled here, and their next step follows without the CPU. The
+//! other rows are forward passes only: their logits go to the sequence's own slot. Copies on the GPU load a sequence into a row and store
+//! it back, so other sequences can take part in each submit, also while earlier ones are in flight.
 //!
-//! What a step takes is recorded once for each number of rows and each set of kernels that choices need. Between loads, a step writes
-//! nothing.
+//! The commands of a step are recorded once for each number of rows and each set of kernels that choices need. Between loads, the host
+//! writes nothing for a step.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -19,13 +19,13 @@ use crate::sampler::{Features, LogprobPlans, LogprobRings, MaskTable, RING, Samp
 use crate::tensor::ops::MatVecSmallBatch;
 use crate::tensor::{Context, Desc, Plan, Shape, Tensor};
 
-/// The most sequences of a step.
+/// The most sequences in one step.
 pub const MAX_SEQUENCES: usize = MatVecSmallBatch::MAX_TOKENS;
 
-/// What is kept of plans of choices for one number of rows.
+/// The most plans of choices that are kept for one number of rows.
 const MOST_PLANS: usize = 16;
 
-/// A step: how many rows go through the model, how many of them are sampled, and how.
+/// What a step is like: how many rows go through the model, how many of them are sampled, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepShape {
     pub rows: usize,
@@ -34,18 +34,18 @@ pub struct StepShape {
     pub logprobs: bool,
 }
 
-/// Whose settings a row holds: a sequence, in steps of which kernels, after how many shifts of its context.
+/// Whose settings a row holds: the sequence, the kernels of its steps, and the shifts of its context so far.
 type Owner = (u64, Features, usize);
 
 pub struct Batch {
     context: Context,
     transformer: Rc<Transformer>,
     states: LayerStates,
-    /// Rows are sequences; the last word of a row's state is the number of its sequence in the cache.
+    /// Each row is a sequence. The last word of a row's state is the number of its sequence in the cache.
     sampler: Sampler,
-    /// [rows, 4] u32: keeps the states while a plan is recorded.
+    /// [rows, 4] u32: a copy of the states while a plan is recorded.
     saved: Tensor,
-    /// Made when log probabilities are first asked for.
+    /// Made when a request first asks for log probabilities.
     logprobs: Option<LogprobRings>,
     by_rows: [Option<Recorded>; MAX_SEQUENCES + 1],
     owners: Vec<Option<Owner>>,
@@ -60,7 +60,7 @@ struct Recorded {
     logprobs: Vec<(usize, LogprobPlans)>,
 }
 
-/// What the steps of a shape replay.
+/// What steps of one shape replay.
 struct StepPlans<'a> {
     forward: &'a Plan,
     /// [rows, vocab_size]
@@ -96,7 +96,7 @@ impl Batch {
         })
     }
 
-    /// What such steps replay, if it is recorded.
+    /// What steps of this shape replay, if it is recorded.
     fn plans(&self, shape: StepShape) -> Option<StepPlans<'_>> {
         let recorded = self.by_rows.get(shape.rows)?.as_ref()?;
         let choice = match shape.sampled {
@@ -116,12 +116,12 @@ impl Batch {
         self.plans(shape).ok_or_else(|| err!(Internal, "steps that nobody recorded: {shape:?}"))
     }
 
-    /// Whether such steps are recorded.
+    /// Whether steps of this shape are recorded.
     pub fn is_prepared(&self, shape: StepShape) -> bool {
         self.plans(shape).is_some()
     }
 
-    /// Records such steps. Recording runs them once: the states are stopped meanwhile, and so nothing moves.
+    /// Records steps of this shape. Recording runs them once; all sequences are marked as stopped meanwhile, so nothing changes.
     pub async fn prepare(&mut self, shape: StepShape) -> Result<()> {
         let context = self.context.clone();
         let (vocab_size, capacity) = (self.transformer.config().vocab_size, self.states.capacity());
@@ -132,7 +132,7 @@ impl Batch {
         let state = self.sampler.target().state.clone();
         let all = 0..state.shape().elements();
         context.copy(&state, all.clone(), &self.saved, 0)?;
-        // Position 0 of a stopped sequence is not written.
+        // Nothing is written at position 0 of a stopped sequence.
         let stopped: Vec<u32> = (0..self.owners.len()).flat_map(|_| [0, 0, 1, 0]).collect();
         context.write(&state, 0, bytemuck::cast_slice(&stopped))?;
         let recorded = self.record(shape).await;
@@ -173,12 +173,12 @@ impl Batch {
         Ok(())
     }
 
-    /// Whether a row holds the settings of a sequence, for steps of these kernels.
+    /// Whether a row holds the settings of this sequence, for steps of these kernels.
     pub fn is_of(&self, row: usize, id: u64, sequence: &Sequence, features: Features) -> bool {
         self.owners[row] == Some((id, features, sequence.slot.shifts().count))
     }
 
-    /// Lets the next steps of a row be those of a sequence, whose slot knows where it stands.
+    /// Gives the next steps of a row to a sequence, whose slot knows where it stands.
     pub fn load(&mut self, row: usize, id: u64, sequence: &Sequence, features: Features) -> Result<()> {
         let (context, slot, params) = (&self.context, &sequence.slot, &sequence.params);
         let owner = (id, features, slot.shifts().count);
@@ -198,14 +198,14 @@ impl Batch {
         Ok(())
     }
 
-    /// Lets the slot of a sequence go on where a row stands.
+    /// Lets the slot of a sequence go on from where the row stands.
     pub fn store(&self, row: usize, sequence: &Sequence) -> Result<()> {
         let (step, length) = (sequence.steps + sequence.in_flight, sequence.slot.capacity() - sequence.room());
         let own = sequence.params.features();
         sequence.slot.sampler().take_row(&self.context, 0, (&self.sampler, row), (step, length), own)
     }
 
-    /// Lets the next step of a row take in the last token of a sequence, whose slot knows where it stands.
+    /// The next step of this row takes in the last token of a sequence, whose slot knows where it stands.
     pub fn load_forward(&mut self, row: usize, sequence: &Sequence) -> Result<()> {
         let Target { state, token, .. } = self.sampler.target();
         self.context.copy(sequence.slot.state(), 0..4, state, 4 * row)?;
@@ -214,7 +214,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Tells the masks of a row what the automaton knows now.
+    /// Uploads what the automaton has learned to the masks of a row.
     pub fn mask(&self, row: usize, sequence: &Sequence, masks: &Masks) -> Result<()> {
         let masking = self.sampler.masking()?;
         masks.grammar.borrow_mut().upload(&self.context, masking, MaskPlace::Batch(sequence.slot.sequence))?;
@@ -229,7 +229,7 @@ impl Batch {
         self.context.replay(self.recorded(shape)?.forward)
     }
 
-    /// Chooses the next token of the rows that are sampled.
+    /// Chooses the next token of each sampled row.
     pub fn choose(&self, shape: StepShape) -> Result<()> {
         let StepPlans { choice, logprobs, .. } = self.recorded(shape)?;
         let Some(choice) = choice else { return Ok(()) };
@@ -240,14 +240,14 @@ impl Batch {
         }
     }
 
-    /// Copies the logits of a row to where a sequence's own step has them.
+    /// Copies a row's logits to where the sequence's own step leaves them.
     pub fn store_logits(&self, shape: StepShape, row: usize, sequence: &Sequence) -> Result<()> {
         let logits = self.recorded(shape)?.logits;
         let width = logits.shape().matrix()?.1;
         self.context.copy(logits, row * width..(row + 1) * width, sequence.slot.logits(), 0)
     }
 
-    /// Where the tokens of a row's steps stand, from step `first` on, with log probabilities and states of masks if they are wanted.
+    /// Where the tokens of a row's steps are, from step `first` on; also their log probabilities and mask states if wanted.
     pub fn ranges(
         &self,
         row: usize,

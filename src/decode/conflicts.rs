@@ -1,5 +1,4 @@
-//! Which features of a request can't go together. This is the one place that says so: requests are checked against it, and the table of
-//! the README is made from it.
+//! Which features of a request can't go together. Only this file says so: requests are checked here, and the README's table is made here.
 
 use crate::error::Result;
 
@@ -19,7 +18,7 @@ pub enum Feature {
 
 use Feature::{Grammar, IgnoreEos, LogitRules, LogitsProcessor, Logprobs, Sampling, Speculation};
 
-/// The pairs that can't go together, and why. Every other pair works.
+/// The pairs that can't go together, and the reasons. Every other pair works.
 const CONFLICTS: [(Feature, Feature, &str); 5] = [
     (
         Speculation,
@@ -36,13 +35,13 @@ const CONFLICTS: [(Feature, Feature, &str); 5] = [
     (Grammar, IgnoreEos, "a grammar says where the end is"),
 ];
 
-/// Why two features can't go together, if so.
+/// Why two features can't go together; None if they can.
 pub fn conflict(a: Feature, b: Feature) -> Option<&'static str> {
     let is_it = |(one, other, _): &&(Feature, Feature, &str)| (*one, *other) == (a, b) || (*one, *other) == (b, a);
     CONFLICTS.iter().find(is_it).map(|(_, _, reason)| *reason)
 }
 
-/// Refuses a request whose features can't go together. Each comes with the field that asks for it.
+/// Refuses a request whose features can't go together. Each feature comes with the field that asks for it.
 pub fn check(features: &[(Feature, &str)]) -> Result<()> {
     for (at, (a, a_field)) in features.iter().enumerate() {
         for (b, b_field) in &features[at + 1..] {
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
     use crate::error::Code;
 
-    /// All of them, in the order of the README's table.
+    /// All features, in the order of the README's table.
     const FEATURES: [Feature; 9] = [
         Speculation,
         Grammar,
@@ -74,7 +73,7 @@ mod tests {
     ];
 
     impl Feature {
-        /// As the README's table names it.
+        /// The feature's name in the README's table.
         fn name(self) -> &'static str {
             match self {
                 Speculation => "`speculation`",
@@ -90,7 +89,7 @@ mod tests {
         }
     }
 
-    /// The table of the README, in Markdown: a row and a column for each feature.
+    /// The README's table in Markdown: a row and a column for each feature.
     fn table() -> String {
         let numbered = FEATURES.iter().enumerate();
         let mut lines = vec![

@@ -1,4 +1,4 @@
-//! A model that decodes: its weights, the slots of its caches, and the sequences that run on them.
+//! A model that decodes: its weights, its slots, and the sequences that run on them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,12 +29,12 @@ pub struct Decoder {
     pub prompt_cache: RefCell<PromptCache>,
     pub(super) scheduler: RefCell<Scheduler>,
     pub(super) pace: RefCell<PrefillPace>,
-    /// Taken out while a sequence drafts with it.
+    /// A sequence takes the draft model out while it drafts with it.
     pub draft_model: DraftModelHome,
 }
 
 impl Decoder {
-    /// `states` are of `max_sequences` sequences of `capacity` tokens. The prompt cache takes up to `prompt_cache_bytes`. Compiles what a step takes.
+    /// `states` hold `max_sequences` sequences of `capacity` tokens; the prompt cache takes up to `prompt_cache_bytes`. Compiles kernels.
     pub async fn new(
         context: &Context,
         transformer: Transformer,
@@ -66,7 +66,7 @@ impl Decoder {
         self.slots.has_free()
     }
 
-    /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size]. What the slot held is forgotten.
+    /// One forward pass over `ids` from an empty context. Returns logits [n_tokens, vocab_size]. The slot forgets what it held.
     pub async fn forward(&self, ids: &[u32]) -> Result<Tensor> {
         let mut slot = self.slots.emptied(&self.prompt_cache).await?;
         let logits = slot.forward(&self.transformer, ids)?;
@@ -74,13 +74,13 @@ impl Decoder {
         Ok(logits)
     }
 
-    /// The same pass for what the head would take, [n_tokens, n_embd].
+    /// The same pass up to the input of the head, [n_tokens, n_embd].
     pub async fn states(&self, ids: &[u32]) -> Result<Tensor> {
         let mut slot = self.slots.emptied(&self.prompt_cache).await?;
         slot.states(&self.transformer, ids)
     }
 
-    /// Puts a sequence that was saved to a free slot. Prompts that begin with its tokens need not take those in. Returns their number.
+    /// Puts a saved sequence into a free slot and returns its number of tokens. Prompts that begin with them need not compute them.
     pub async fn restore(&self, bytes: &[u8]) -> Result<usize> {
         let mut slot = self.slots.emptied(&self.prompt_cache).await?;
         saved_sequence::restore(&self.transformer, &mut slot, bytes)?;
@@ -89,7 +89,7 @@ impl Decoder {
         Ok(tokens)
     }
 
-    /// Takes a prompt in, or over from another sequence that did.
+    /// Takes a prompt in, or takes it over from another sequence that did.
     pub async fn prefill(
         &self,
         prompt: &Prompt<'_>,
@@ -105,8 +105,8 @@ impl Decoder {
         }
     }
 
-    /// Lets a sequence decode, whose prompt is in the caches. `last` is the last token of the prompt, or of the
-    /// `forced` first tokens of the answer that went in with it. Returns the state of its grammar, too, if it has one.
+    /// Lets a sequence decode whose prompt is in the caches. `last` is the last token of the prompt, or of the answer's first `forced`
+    /// tokens, which went in with it. Also returns the state of its grammar, if it has one.
     pub fn start(
         self: &Rc<Self>,
         prefilled: Prefilled,
@@ -115,7 +115,7 @@ impl Decoder {
         forced: usize,
         mut methods: Methods,
     ) -> Result<(SequenceHandle, Option<Rc<RefCell<GrammarState>>>)> {
-        // The GPU begins before anybody looks at a grammar.
+        // The GPU begins before the CPU asks the grammar.
         self.context.device().flush();
         methods.draft_model = self.draft_model.clone();
         let Prefilled { slot, result, .. } = prefilled;
@@ -131,13 +131,13 @@ impl Decoder {
         };
         let id = self.scheduler.borrow_mut().join(sequence, proposer, acceptor, grammar.is_some());
         let handle = SequenceHandle { decoder: self.clone(), id };
-        // What can be submitted now need not wait for somebody to ask for it.
+        // What can be submitted now need not wait until somebody asks for tokens.
         let submitted = self.scheduler.borrow_mut().submit_first(&self.transformer);
         submitted?;
         Ok((handle, grammar))
     }
 
-    /// A pass over a prompt took until now: `tokens` of it from `begin` on.
+    /// A pass over `tokens` tokens of a prompt took `time`.
     pub fn took_prompt(&self, tokens: usize, time: web_time::Duration) {
         self.pace.borrow_mut().took(tokens, time);
     }
@@ -156,37 +156,37 @@ impl Decoder {
                 Ok(Progress::Nothing) => {
                     return Poll::Ready(Err(err!(Internal, "sequence {id} waits for tokens that nobody computes")));
                 }
-                // What the GPU holds is not known any more, and that is everybody's.
+                // The state of the GPU is no longer known, and that concerns all sequences.
                 Err(error) => self.scheduler.borrow_mut().fail(&error),
             }
         }
     }
 }
 
-/// A sequence that decodes. Dropping it ends it: its slot goes back, with what it holds.
+/// A sequence that decodes. Dropping the handle ends it: its slot goes back with what it holds.
 pub struct SequenceHandle {
     decoder: Rc<Decoder>,
     id: u64,
 }
 
 impl SequenceHandle {
-    /// The next tokens. Whoever waits drives all sequences.
+    /// The next tokens. Each caller that waits drives all sequences.
     pub async fn next(&self) -> Result<Tokens> {
         let _others_go_on = WakeOnDrop(&self.decoder);
         poll_fn(|task| self.decoder.poll_tokens(self.id, task)).await
     }
 
-    /// Something was wrong with what it gave: nobody is to reuse what its slot holds.
+    /// Something was wrong with what it gave: nobody may reuse what its slot holds.
     pub fn distrust(&self) {
         self.decoder.scheduler.borrow_mut().distrust(self.id);
     }
 
-    /// Whether nothing follows what was taken.
+    /// Whether nothing follows the tokens taken so far.
     pub fn is_complete(&self) -> bool {
         self.decoder.scheduler.borrow().is_complete(self.id)
     }
 
-    /// Its tokens and what the layers keep of them, for `Decoder::restore`. It may go on meanwhile. After a context shift, only what came
+    /// The sequence's tokens and states, for `Decoder::restore`. The sequence may go on meanwhile. After a context shift, only the part
     /// before the dropped tokens is saved.
     pub async fn save(&self) -> Result<Vec<u8>> {
         let snapshot = self.decoder.scheduler.borrow_mut().snapshot(self.id, &self.decoder.transformer)?;
@@ -211,7 +211,7 @@ impl Drop for SequenceHandle {
     }
 }
 
-/// Whoever stops waiting may have been the one that the GPU would have woken.
+/// The caller that stops waiting may be the one that the GPU would have woken, so the others are woken.
 struct WakeOnDrop<'a>(&'a Decoder);
 
 impl Drop for WakeOnDrop<'_> {

@@ -1,5 +1,5 @@
-//! A second, smaller model that drafts what the first may say (speculative decoding; Leviathan et al. 2023, Chen et al. 2023). Its
-//! greedy tokens stay on the GPU until the first model has verified them.
+//! A second, smaller model drafts what the first may say (speculative decoding; Leviathan et al. 2023, Chen et al. 2023). Its greedy tokens
+//! stay on the GPU until the first model has verified them.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::model::{LayerStates, Transformer};
 use crate::sampler::{Ending, SamplingParams};
 use crate::tensor::Tensor;
 
-/// No more tokens than these are taken in one by one, by the step that is recorded anyway.
+/// Up to this many tokens are taken in one by one, by the step that is recorded anyway.
 const FEW_TOKENS: usize = 4;
 
 pub struct DraftModel {
@@ -22,7 +22,7 @@ pub struct DraftModel {
 }
 
 impl DraftModel {
-    /// `states` are of one sequence of `capacity` tokens. Compiles what a step takes.
+    /// `states` are of one sequence of `capacity` tokens. Compiles a step's kernels.
     pub async fn new(transformer: Transformer, states: LayerStates, capacity: usize) -> Result<Self> {
         let mut slot = Slot::new(&transformer, states, capacity, 0).await?;
         let unending = Ending { stops: vec![], steps: usize::MAX };
@@ -30,12 +30,12 @@ impl DraftModel {
         Ok(Self { transformer, slot, pace: PrefillPace::default() })
     }
 
-    /// Lets the GPU draft `count` tokens that may follow `sequence` and then `last`: they stand at the beginning of the tensor that
-    /// comes back. `None` where it can't: beyond its context, or after tokens that it does not know.
+    /// Lets the GPU draft `count` tokens that may follow `sequence` and then `last`. They are at the beginning of the returned tensor.
+    /// Returns `None` beyond its context, or after tokens that it does not know.
     pub async fn draft(&mut self, sequence: &[u32], last: u32, count: usize) -> Result<Option<Tensor>> {
         let (slot, transformer) = (&mut self.slot, &self.transformer);
         let known = transformer.config().vocab_size;
-        // The last draft is not taken in.
+        // The last token of the draft is not taken in.
         if sequence.len() + count > slot.capacity() || last as usize >= known {
             return Ok(None);
         }
@@ -72,14 +72,14 @@ impl DraftModel {
         Ok(Some(slot.ring().clone()))
     }
 
-    /// The first `count` tokens of its `draft` were right. All but the last have been taken in.
+    /// The first `count` tokens of `draft` were right. It has taken in all but the last.
     pub fn accepted(&mut self, draft: &[u32], count: usize) {
         for token in &draft[..count.min(draft.len().saturating_sub(1))] {
             self.slot.decoded(*token);
         }
     }
 
-    /// After an error: what its cache holds is not known.
+    /// To be called after an error, when the contents of its cache are unknown.
     pub fn forget(&mut self) {
         self.slot.forget();
     }

@@ -1,4 +1,4 @@
-//! What was submitted, on its way back.
+//! Submits whose results have not been read.
 
 use futures_util::future::LocalBoxFuture;
 
@@ -6,23 +6,23 @@ use super::accept::Outcome;
 use crate::error::Result;
 use crate::sampler::sampled;
 
-/// What was submitted, and comes back together.
+/// A submit, whose results come back together.
 pub struct Flight {
     pub bytes: LocalBoxFuture<'static, Result<Vec<Vec<u8>>>>,
     pub parts: Vec<Part>,
-    /// Steps of the model, one after the other; 0 if the time it takes says nothing about them.
+    /// The number of the model's steps, one after the other; 0 if the flight's time says nothing about them.
     pub steps: usize,
     pub is_waited_for: bool,
 }
 
-/// What comes back for one sequence.
+/// The results of one sequence.
 pub struct Part {
     pub id: u64,
     pub epoch: u32,
     pub kind: PartKind,
-    /// Tokens that it took into the cache.
+    /// How many tokens it took into the cache.
     pub forwards: usize,
-    /// Read-backs of the flight that are its own.
+    /// How many of the flight's read-backs belong to it.
     pub pieces: usize,
 }
 
@@ -34,7 +34,7 @@ pub enum PartKind {
 }
 
 impl Part {
-    /// What came back, from the pieces that are its own.
+    /// What came back, read from the pieces that belong to it.
     pub fn outcome<'a>(&self, pieces: &mut impl Iterator<Item = &'a Vec<u8>>) -> Result<Outcome> {
         let parsed = match self.kind {
             PartKind::Steps { first, steps, logprobs, .. } => {
@@ -66,7 +66,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 impl PartKind {
-    /// Steps that choose a token, or what stands for one until it has come back.
+    /// Steps that choose a token, or a result that counts as one until it has come back.
     pub fn steps(&self) -> usize {
         match self {
             Self::Steps { steps, .. } => *steps,

@@ -1,19 +1,19 @@
-//! Where an answer stands in its grammar, for the proposer that masks its steps (`proposal/mask_automaton.rs`) and the acceptor that
-//! looks at what they chose (`accept/grammar.rs`).
+//! Where an answer stands in its grammar. The proposer masks steps by it (`proposal/mask_automaton.rs`), and the acceptor checks what these
+//! steps chose (`accept/grammar.rs`).
 //!
-//! The grammar is asked on the CPU, at each token, and a page hears of a token one to two milliseconds after the GPU has chosen it. So
-//! there are two modes. Each token is chosen from what the grammar allows at its place in both, and they give the same answer.
+//! The CPU asks the grammar about each token, and a page gets a token one to two milliseconds after the GPU has chosen it. So there are two
+//! modes. Both choose each token from what the grammar allows at its place, and give the same answer.
 //!
-//! - **Ahead**, if a step takes less time than its read-back: steps run ahead of what was read, each with the mask that is expected of
-//!   its place (`mask_automaton`). What comes back is compared with the mask that the grammar really has there. At the first token whose mask
-//!   was another, that one and all later ones are dropped, and the sequence rolls back to that place. A mask that allowed more is right all the
-//!   same if the chosen token is the best of all by a number of each token's own, and is allowed: it would have been the best of
-//!   fewer, too. Steps keep their numbers, and with them their noise, when they are done again.
-//! - **Step by step** on slower GPUs, where a dropped step costs more than a read-back, and where guesses are mostly wrong: the mask is
-//!   computed while the GPU runs the forward pass that gives the logits, and nothing is ever dropped.
+//! - **Ahead**, if a step takes less time than its read-back. Steps run before earlier ones are read, each with the mask that is expected
+//!   at its place (`mask_automaton`). What comes back is compared with the grammar's real mask there. At the first token with another mask,
+//!   this token and all later ones are dropped, and the sequence rolls back to that place. A mask that allowed too much is still right if
+//!   the chosen token is allowed, and is the best of all by a score that does not depend on the mask. Steps that are done again keep
+//!   their numbers, and so their noise.
+//! - **Step by step**, on slower GPUs, where a dropped step costs more than a read-back, or if guesses are mostly wrong. The CPU computes
+//!   the mask while the GPU runs the forward pass that gives the logits. Nothing is ever dropped.
 //!
-//! What the grammar leaves no choice about is not chosen: all of it goes through one pass, or, if it is short and steps run ahead,
-//! through steps that have a single token to choose from.
+//! Forced tokens are not chosen. All of them go through one pass, or, if they are few and steps run ahead, through steps that have a single
+//! token to choose from.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,15 +27,15 @@ use crate::error::Result;
 use crate::sampler::Masking;
 use crate::tensor::Context;
 
-/// A step that takes this long is not worth the risk.
+/// If a step takes this long, steps don't run ahead: a dropped one costs too much.
 pub const SLOW_STEP: Duration = Duration::from_millis(4);
 
-/// Forced tokens of this number go through a pass of their own also where steps run ahead: a pass is recorded anew each time.
+/// This many forced tokens go through a pass of their own even in the mode Ahead. Fewer don't, since each pass is recorded anew.
 const LONG_FORCED: usize = 8;
 
-/// If fewer tokens go well between wrong guesses, each of which costs about two read-backs, a read-back for each token takes less.
+/// If fewer tokens than this come between wrong guesses, one read-back for each token is faster: a wrong guess costs about two.
 const SHORT_RUN: usize = 2;
-/// Then this many tokens are chosen step by step, and each time twice as many, up to a limit.
+/// Then this many tokens are chosen step by step, and twice as many each further time, up to a limit.
 const FIRST_SINGLE: usize = 4;
 const MOST_SINGLE: usize = 128;
 
@@ -48,11 +48,11 @@ pub struct GrammarCursor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Ahead,
-    /// For a number of tokens, or for good.
+    /// For this number of tokens; None for the whole answer.
     StepByStep(Option<usize>),
 }
 
-/// The automaton's state at the last choice, and what was chosen.
+/// The automaton's state at the last choice, and the token chosen there.
 #[derive(Clone, Copy)]
 pub enum Cursor {
     Beginning,
@@ -60,11 +60,11 @@ pub enum Cursor {
     Unknown,
 }
 
-/// Where masks are stored on the GPU.
+/// Where on the GPU the masks are stored.
 #[derive(Clone, Copy)]
 pub enum MaskPlace {
     Slot,
-    /// The batch, at the number of the sequence.
+    /// The batch, with the number of the sequence.
     Batch(usize),
 }
 
@@ -74,27 +74,27 @@ pub struct GrammarState {
     pub automaton: Rc<RefCell<MaskAutomaton>>,
     scratch: Scratch,
     vocabulary: Rc<dyn TokenBytes>,
-    /// Automata before this one, which were full.
+    /// How many automata became full before this one.
     pub full_automata: usize,
     uploaded_to_slot: Uploaded,
     uploaded_to_batch: Uploaded,
     /// Tokens that the grammar forces next.
     pub forced: Vec<u32>,
-    /// If it forces none, those that it allows, as bits; computed when they are asked for.
+    /// If it forces none: the tokens that it allows, as bits. Computed on demand.
     allowed: Vec<u32>,
     is_allowed_known: bool,
     pub cursor: Cursor,
-    /// The state of the single choice that is in flight, if it is to be learned from.
+    /// The state of the single choice in flight, if the automaton learns from it.
     pub single_state: Option<u32>,
     pub mode: Mode,
-    /// The mode is given and does not change.
+    /// The caller set the mode, so it does not change.
     pub mode_is_fixed: bool,
-    /// How many are chosen step by step the next time that guesses are mostly wrong.
+    /// How many tokens are chosen step by step the next time that guesses are mostly wrong.
     next_single: usize,
-    /// Tokens since a guess was wrong, and lately in this answer between one and the next.
+    /// Tokens since the last wrong guess, and the recent average between wrong guesses in this answer.
     pub run: usize,
     recent_run: usize,
-    /// Log probabilities are wanted of each token, so each is chosen by a step.
+    /// Each token needs log probabilities, so a step chooses each, forced ones too.
     chooses_each: bool,
     /// `Slot::chooses_best_of_all`
     best_of_all: bool,
@@ -137,7 +137,7 @@ impl GrammarState {
         })
     }
 
-    /// In this mode to the end, if one is given.
+    /// If a mode is given, keeps it to the end.
     pub fn in_mode(mut self, mode: Option<Mode>) -> Self {
         if let Some(mode) = mode {
             (self.mode, self.mode_is_fixed) = (mode, true);
@@ -150,7 +150,7 @@ impl GrammarState {
         self.automaton.borrow_mut().ended_after(self.run);
     }
 
-    /// Whether what the grammar forces goes through a pass of its own.
+    /// Whether forced tokens go through a pass of their own.
     pub fn is_worth_a_pass(&self) -> Result<bool> {
         if self.chooses_each {
             return Ok(false);
@@ -158,7 +158,7 @@ impl GrammarState {
         Ok(match (self.forced.len(), self.mode) {
             (0, _) => false,
             (LONG_FORCED.., _) | (_, Mode::StepByStep(_)) => true,
-            // Without a look ahead, each of its tokens would be guessed wrong.
+            // Without looking ahead, each of these tokens would be a wrong guess.
             (_, Mode::Ahead) => self.constraint.fork()?.is_none(),
         })
     }
@@ -172,7 +172,7 @@ impl GrammarState {
         Ok(TokenSet::of(&self.forced, &self.allowed))
     }
 
-    /// Lets the grammar take tokens in that it allows, the next ones of the answer.
+    /// Lets the grammar take in the answer's next tokens, which it allows.
     pub fn advance(&mut self, tokens: &[u32], sequence: &mut Sequence) -> Result<()> {
         let state = self.constraint.advance(tokens)?;
         if state.taken != tokens.len() {
@@ -222,19 +222,19 @@ impl GrammarState {
         state.ok_or_else(|| err!(Internal, "a new automaton has no room"))
     }
 
-    /// A state for a single choice, of which nothing is learned.
+    /// A state for a single choice that the automaton does not learn from.
     pub fn scratch(&mut self) -> Result<u32> {
         self.allowed()?;
         let expected = TokenSet::of(&self.forced, &self.allowed);
         Ok(self.scratch.set(expected))
     }
 
-    /// Looks ahead from a state, as far as so many tokens.
+    /// Looks ahead from a state, over up to `tokens` tokens.
     pub fn explore(&mut self, state: u32, tokens: usize) -> Result<()> {
         self.automaton.borrow_mut().explore(state, &*self.constraint, &self.forced, tokens)
     }
 
-    /// The automaton's state of a choice that was made in `state`, if `token` is what the grammar would have had there.
+    /// The automaton's state for a choice made in `state`, if the grammar would have chosen `token` there too.
     pub fn state_of(&mut self, token: u32, state: u32, sequence: &mut Sequence) -> Result<Option<u32>> {
         let is_allowed = token == u32::MAX || self.allowed()?.has(token);
         let expected = TokenSet::of(&self.forced, &self.allowed);
@@ -266,7 +266,7 @@ impl GrammarState {
         }
     }
 
-    /// Tells the GPU what it does not know of the automaton.
+    /// Uploads what the GPU does not have of the automaton.
     pub fn upload(&mut self, context: &Context, masking: &Masking, place: MaskPlace) -> Result<()> {
         let (uploaded, table) = match place {
             MaskPlace::Slot => (&mut self.uploaded_to_slot, 0),

@@ -1,10 +1,10 @@
-//! What a grammar is expected to allow next: an automaton of masks that follows the tokens of an answer, so that the GPU can mask steps
-//! whose tokens nobody has read yet (`sampler/mask_table.rs`). It is a guess that is made of what was seen: a grammar may need more
-//! states than any table has, such as one for each length of a text. Whoever follows an answer asks the grammar itself at each token
-//! whether the mask of its step was right, and teaches the automaton where it was not.
+//! An automaton of masks that guesses what a grammar allows next. It follows the tokens of an answer, so that the GPU can mask steps whose
+//! tokens nobody has read yet (`sampler/mask_table.rs`). Its guesses can be wrong: a grammar may need more states than any table has, such
+//! as one for each length of a text. So the acceptor asks the grammar about each token whether its step's mask was right, and corrects the
+//! automaton if not.
 //!
-//! A state is a place in the grammar: it has a mask, and tokens that lead on. Where nothing is known of a token, the state stays as it
-//! is if it allows much (the inside of a text), and otherwise the next one allows everything.
+//! A state is a place in the grammar: it has a mask, and tokens that lead on. If nothing is known of a token, the state stays the same if
+//! it allows much (the inside of a text). Otherwise the next state allows everything.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,21 +15,21 @@ use super::constraint::{Advance, Constraint, TokenBytes};
 use crate::error::Result;
 use crate::sampler::{Allowed, MASKS, MaskDelta, MaskTable};
 
-/// One that no edge is of.
+/// A token that has no edge.
 const NO_TOKEN: u32 = u32::MAX;
 
-/// The state that allows everything, and one for a single choice of which nothing is to be learned.
+/// The state that allows everything, and the one for a single choice that the automaton does not learn from.
 const ANYTHING: u32 = 0;
 const SCRATCH: u32 = 1;
 const SCRATCH_MASK: u32 = 0;
 
-/// Of so few tokens each is followed ahead.
+/// If a state allows at most this many tokens, each is followed ahead.
 const NARROW: u32 = 16;
-/// So many forced tokens tell a place from all others, or from those that it does not matter to be taken for.
+/// Two places that force the same tokens, at least this many, count as one place.
 const TELLING: usize = 3;
-/// Places that are still to be looked at.
+/// The most places that wait to be looked at.
 const MOST_PLACES: usize = 64;
-/// Tokens between two wrong guesses, before anything is known.
+/// The assumed number of tokens between two wrong guesses, before anything is known.
 const FIRST_RUN: usize = 24;
 
 /// What the grammar allows.
@@ -41,7 +41,7 @@ pub enum TokenSet<'a> {
 }
 
 impl<'a> TokenSet<'a> {
-    /// The first of what the grammar forces, or where it forces nothing `allowed`.
+    /// The first forced token; if nothing is forced, `allowed`.
     pub fn of(forced: &[u32], allowed: &'a [u32]) -> Self {
         match forced.first() {
             Some(first) => Self::One(*first),
@@ -69,21 +69,21 @@ pub enum MaskMatch {
 }
 
 pub struct MaskAutomaton {
-    /// Of a mask.
+    /// Words of one mask.
     words: usize,
     /// [masks, words]
     masks: Vec<u32>,
-    /// By a hash of theirs.
+    /// Rows of `masks` by the hash of their bits.
     rows: HashMap<u64, Vec<u32>>,
     table: MaskTable,
     states: Vec<State>,
     by_text: HashMap<(u32, Vec<u8>), u32>,
     by_forced: HashMap<Box<[u32]>, u32>,
-    /// Tokens that lead on from a state in more than one way.
+    /// Pairs of state and token that lead to more than one place.
     untold: HashSet<(u32, u32)>,
     vocabulary: Rc<dyn TokenBytes>,
     root: Option<u32>,
-    /// Where to look on, with what is forced there.
+    /// Where to look further, and what is forced there.
     frontier: VecDeque<(Box<dyn Constraint>, u32, Vec<u32>)>,
     usual_run: usize,
     /// The first words of the table's pairs that changed, in order.
@@ -147,23 +147,23 @@ impl Scratch {
 struct State {
     children: Vec<u32>,
     is_explored: bool,
-    /// The last state before this one that texts stay in, or far back, and the text since: whichever tokens it was cut into, it leads to
-    /// the same place.
+    /// The last state before this one in which a text stays (or one far back), and the text since then. The same text leads to the same
+    /// place, whatever tokens it was cut into.
     anchor: u32,
     text: Vec<u8>,
 }
 
 impl State {
-    /// One that texts begin at anew.
+    /// A state where a text begins anew.
     fn new(own: u32) -> Self {
         Self { children: Vec::new(), is_explored: false, anchor: own, text: Vec::new() }
     }
 }
 
-/// A text that gets longer begins anew.
+/// A text that gets longer than this begins anew.
 const LONGEST_TEXT: usize = 64;
 
-/// What of an automaton the GPU has.
+/// What the GPU has of an automaton.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uploaded {
     /// The table as a whole, with these changes after it.
@@ -177,7 +177,7 @@ pub struct Uploaded {
 const MOST_CHANGES: usize = MaskTable::WORDS / 2;
 
 impl MaskAutomaton {
-    /// For masks of so many words, of these tokens.
+    /// For masks of `words` words over the tokens of `vocabulary`.
     pub fn new(words: usize, vocabulary: &Rc<dyn TokenBytes>) -> Self {
         Self {
             words,
@@ -210,7 +210,7 @@ impl MaskAutomaton {
         self.changes.push(at);
     }
 
-    /// The state at the grammar's beginning. None where the automaton is full.
+    /// The state at the grammar's beginning. None if the automaton is full.
     pub fn root(&mut self, wanted: TokenSet<'_>) -> Option<u32> {
         match self.root {
             Some(root) if self.compare(root, wanted) == MaskMatch::Same => Some(root),
@@ -221,7 +221,7 @@ impl MaskAutomaton {
         }
     }
 
-    /// The state behind a token, where the grammar allows this and forces so much. None where the automaton is full.
+    /// The state after a token, where the grammar allows `wanted` and forces `forced`. None if the automaton is full.
     pub fn child(&mut self, state: u32, token: u32, wanted: TokenSet<'_>, forced: &[u32]) -> Option<u32> {
         let (expected, is_edge) = self.table.next(state, token);
         if self.compare(expected, wanted) == MaskMatch::Same {
@@ -229,7 +229,7 @@ impl MaskAutomaton {
         }
         let (fallback, _) = self.table.next(state, NO_TOKEN);
         if is_edge && self.compare(fallback, wanted) == MaskMatch::Same {
-            // The edge was learned where a text had its greatest length.
+            // The edge was learned when a text had its greatest length.
             let at = self.table.set_edge(state, token, fallback)?;
             self.changed(at);
             self.untold.insert((state, token));
@@ -246,7 +246,7 @@ impl MaskAutomaton {
             Some(child) => child,
             None => {
                 let child = self.orphan(wanted)?;
-                // A text that has reached its least length: tokens that would end it become allowed by and by.
+                // A text has reached its least length: tokens that would end it are now allowed.
                 if self.is_less(expected, wanted)
                     && let Some(widest) = self.widest(wanted)
                 {
@@ -265,7 +265,7 @@ impl MaskAutomaton {
                 child
             }
         };
-        // Near a text's greatest length fewer and fewer tokens fit. Elsewhere the same token says nothing of that.
+        // Near a text's greatest length fewer tokens fit. The same token elsewhere does not mean that.
         let is_about_length = expected == state && count_of(wanted) > NARROW && self.is_more(expected, wanted);
         if !is_about_length && !self.untold.contains(&(state, token)) {
             let at = self.table.set_edge(state, token, child)?;
@@ -274,7 +274,7 @@ impl MaskAutomaton {
         Some(child)
     }
 
-    /// A state that nothing leads to yet. None where the automaton is full.
+    /// A new state that no edge leads to. None if the automaton is full.
     pub fn orphan(&mut self, wanted: TokenSet<'_>) -> Option<u32> {
         if self.states.len() == MaskTable::STATES {
             return None;
@@ -315,12 +315,12 @@ impl MaskAutomaton {
         }
     }
 
-    /// Whether it allows all of that.
+    /// Whether a state allows all that the grammar allows.
     fn is_more(&self, state: u32, wanted: TokenSet<'_>) -> bool {
         !matches!(self.compare(state, wanted), MaskMatch::No)
     }
 
-    /// The state that allows the most of those that allow all that is wanted.
+    /// Of the states that allow all of `wanted`, the one that allows the most.
     fn widest(&self, wanted: TokenSet<'_>) -> Option<u32> {
         let TokenSet::Bits(wanted) = wanted else { return None };
         let states = (0..self.states.len() as u32).filter(|state| match self.table.allowed(*state) {
@@ -337,7 +337,7 @@ impl MaskAutomaton {
         &self.masks[row as usize * self.words..][..self.words]
     }
 
-    /// Whether a state's mask is what the grammar allows.
+    /// Compares a state's mask with what the grammar allows.
     pub fn compare(&self, state: u32, wanted: TokenSet<'_>) -> MaskMatch {
         match (self.table.allowed(state), wanted) {
             (Allowed::All, _) => MaskMatch::Covers,
@@ -363,14 +363,14 @@ impl MaskAutomaton {
         }
     }
 
-    /// The state behind some tokens, as far as it is known.
+    /// The state after some tokens, if it is known.
     pub fn behind(&self, state: u32, tokens: &[u32]) -> Option<u32> {
         let behind = tokens.iter().fold(state, |state, token| self.table.next(state, *token).0);
         (behind != ANYTHING).then_some(behind)
     }
 
-    /// Looks ahead from a state: through what is forced, and through choices among few tokens, as far as so many tokens. `forced` is what
-    /// the grammar forces there.
+    /// Looks ahead from a state over up to `tokens` tokens: through forced tokens, and through choices among few tokens. `forced` is what
+    /// the grammar forces at this state.
     pub fn explore(&mut self, state: u32, constraint: &dyn Constraint, forced: &[u32], tokens: usize) -> Result<()> {
         if !self.states[state as usize].is_explored
             && let Some(here) = constraint.fork()?
@@ -380,7 +380,7 @@ impl MaskAutomaton {
         self.look_on(tokens)
     }
 
-    /// Looks further ahead from where it stopped.
+    /// Goes on looking ahead from where it stopped.
     pub fn look_on(&mut self, mut tokens: usize) -> Result<()> {
         let mut bits = vec![0; self.words];
         while tokens > 0
@@ -408,7 +408,7 @@ impl MaskAutomaton {
         Ok(())
     }
 
-    /// Learns what is behind some tokens, of which all but the first are forced. None where the automaton is full.
+    /// Learns what follows some tokens; all but the first are forced. None if the automaton is full.
     fn follow(&mut self, place: &dyn Constraint, state: u32, tokens: &[u32], bits: &mut [u32]) -> Result<Option<()>> {
         let mut before = state;
         for (at, pair) in tokens.windows(2).enumerate() {
@@ -434,17 +434,17 @@ impl MaskAutomaton {
         Ok(Some(()))
     }
 
-    /// Tokens between one wrong guess and the next, of late.
+    /// The recent average of tokens between two wrong guesses.
     pub fn usual_run(&self) -> usize {
         self.usual_run
     }
 
-    /// A guess was wrong after so many tokens.
+    /// A guess was wrong after this many tokens.
     pub fn missed_after(&mut self, tokens: usize) {
         self.usual_run = (self.usual_run + tokens) / 2;
     }
 
-    /// An answer ended so many tokens after a wrong guess, or its beginning: who knows how long it would have gone well.
+    /// An answer ended this many tokens after a wrong guess or its beginning. It might have gone on without one.
     pub fn ended_after(&mut self, tokens: usize) {
         self.usual_run = self.usual_run.max((self.usual_run + 2 * tokens) / 2);
     }
@@ -484,7 +484,7 @@ fn count_of(wanted: TokenSet<'_>) -> u32 {
     }
 }
 
-/// Whether all of the second are among the first.
+/// Whether all bits of the second are set in the first.
 fn covers(bits: &[u32], others: &[u32]) -> bool {
     bits.iter().zip(others).all(|(bits, others)| others & !bits == 0)
 }

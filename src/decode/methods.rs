@@ -1,4 +1,4 @@
-//! Which proposer and which acceptor a request's decoding takes. A new method of decoding is a file of theirs, and a line here.
+//! Which proposer and which acceptor a request gets. A new method of decoding is a new proposer or acceptor, and a line here.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,16 +27,16 @@ use crate::sampler::ops::MaskLogits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speculation {
     PromptLookup(PromptLookup),
-    /// At most so many tokens of the draft model.
+    /// At most this many tokens from the draft model.
     DraftModel(usize),
 }
 
-/// What a sequence's tokens have to be allowed by.
+/// The grammar that an answer must follow.
 pub struct Grammar {
     pub cursor: GrammarCursor,
     pub vocabulary: Rc<dyn TokenBytes>,
     pub vocab_size: usize,
-    /// How it goes on; None for what turns out faster.
+    /// The mode to use; None for the faster one.
     pub mode: Option<Mode>,
 }
 
@@ -53,12 +53,12 @@ pub struct Methods {
 pub struct Decided {
     pub proposer: Box<dyn Proposer>,
     pub acceptor: Box<dyn Acceptor>,
-    /// To learn from when the answer is over.
+    /// What was learned is taken from it when the answer is over.
     pub grammar: Option<Rc<RefCell<GrammarState>>>,
 }
 
 impl Methods {
-    /// For a sequence whose prompt is in the caches. `step` is how long steps took before, if that is known.
+    /// For a sequence whose prompt is in the caches. `step` is how long earlier steps took, if known.
     pub fn decide(self, sequence: &mut Sequence, step: Option<Duration>) -> Result<Decided> {
         let grammar = match self.grammar {
             None => None,

@@ -1,4 +1,4 @@
-//! The decode loop: sequences, what they propose, what is submitted of it, and what is accepted of the results.
+//! The decode loop: sequences, what they propose, what is submitted, and which results are accepted.
 //!
 //! This layer knows a model and its caches, tokens and samplers. It knows no text, no request and no file.
 

@@ -1,4 +1,4 @@
-//! A prompt on its way into the caches, in parts: many tokens at once use the GPU well, few leave others their frames and tokens.
+//! Takes a prompt into the caches in parts: large parts use the GPU well, small ones let the page draw and other sequences decode.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,24 +13,24 @@ use super::slots::{SlotLease, Slots};
 use crate::error::Result;
 use crate::model::Transformer;
 
-/// A prompt in the caches, and the logits after it.
+/// A prompt that is in the caches, and the logits after it.
 pub struct Prefilled {
     pub slot: SlotLease,
     pub result: PrefillResult,
-    /// Tokens that the caches already held.
+    /// How many tokens the caches already held.
     pub cached: usize,
-    /// The pass that gave the logits: how many tokens it took in, and when it began. None if another sequence's was taken over.
+    /// How many tokens the last pass took in, and when it began. None if the prompt was taken over from another sequence.
     pub last_pass: Option<(usize, Instant)>,
 }
 
-/// A prompt, and the tokens of the answer that are certain.
+/// A prompt, and the first tokens of the answer if they are certain.
 pub struct Prompt<'a> {
     pub tokens: &'a [u32],
-    /// So many at the end of `tokens` are of the answer.
+    /// How many tokens at the end of `tokens` belong to the answer.
     pub forced: usize,
-    /// The same request gives the same tokens again.
+    /// The same request must give the same tokens again.
     pub is_reproducible: bool,
-    /// Of how many of the most probable tokens the kernels give log probabilities.
+    /// How many of the most probable tokens get log probabilities.
     pub logprobs: Option<usize>,
 }
 
@@ -40,12 +40,12 @@ pub struct Prefill<'a> {
     pub slots: &'a Rc<Slots>,
     pub cache: &'a RefCell<PromptCache>,
     pub pace: &'a RefCell<PrefillPace>,
-    /// Others wait for their next tokens meanwhile.
+    /// Whether other sequences wait for their next tokens.
     pub is_decoding: &'a dyn Fn() -> bool,
 }
 
 impl Prefill<'_> {
-    /// Takes a prompt in, but for the beginning that a slot already holds.
+    /// Takes a prompt in, without the part at its beginning that a slot already holds.
     pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Prefilled> {
         let lease = self.configured(self.with_prefix(prompt.tokens).await?, prompt, params).await?;
         self.take_in(lease, prompt).await
@@ -54,11 +54,11 @@ impl Prefill<'_> {
     async fn take_in(&self, mut lease: SlotLease, prompt: &Prompt<'_>) -> Result<Prefilled> {
         let tokens = prompt.tokens;
         let slot = &mut *lease;
-        // The last token is always taken in anew: its logits are wanted.
+        // The last token is always computed, since its logits are wanted.
         let mut common = common_prefix(slot.reusable(), &tokens[..tokens.len() - 1]);
         if prompt.is_reproducible {
-            // Passes over one token round otherwise than those over several, so what the cache happens to hold must not decide which
-            // of them a token of the prompt takes.
+            // Passes over one token round differently from passes over several. The cache's contents must not decide which of them a
+            // prompt's token takes.
             common = common.min(slot.prefill_computed_len()).min(tokens.len().saturating_sub(2));
         }
         common = slot.recoverable(common);
@@ -79,13 +79,13 @@ impl Prefill<'_> {
             }
             slot.prefill(self.transformer, &tokens[done..done + part])?;
             done += part;
-            // Bounds what is submitted at once, so that the page gets its frames between the parts, and others their tokens.
+            // Limits how much is submitted at once, so that the page can draw and other sequences get their tokens between the parts.
             self.transformer.context().device().sync().await?;
             self.pace.borrow_mut().took(part, begin.elapsed());
         }
     }
 
-    /// Takes over what another sequence's prefill left.
+    /// Takes over the result of another sequence's prefill.
     pub async fn adopt(&self, prompt: &Prompt<'_>, params: &SequenceParams, from: &PrefillResult) -> Result<Prefilled> {
         let mut lease = self.configured(self.slots.emptied(self.cache).await?, prompt, params).await?;
         if !lease.can_adopt(prompt.tokens, from) {
@@ -96,15 +96,15 @@ impl Prefill<'_> {
         Ok(Prefilled { slot: lease, result: from.clone(), cached, last_pass: None })
     }
 
-    /// A slot that holds as much of a prompt's beginning as any or the cache does. What it loses by that is kept.
+    /// The slot with the longest beginning of a prompt, from the slots or the prompt cache. What it loses goes to the prompt cache.
     async fn with_prefix(&self, tokens: &[u32]) -> Result<SlotLease> {
         let context = self.transformer.context();
-        // The last token is always taken in anew: its logits are wanted.
+        // The last token is always computed, since its logits are wanted.
         let tokens = &tokens[..tokens.len() - 1];
         let is_known = self.cache.borrow_mut().known(tokens) > self.slots.held(tokens);
-        // What is loaded takes the place of what was used longest ago.
+        // What is loaded replaces the contents of the least recently used slot.
         let mut lease = SlotLease::new(self.slots, if is_known { &[] } else { tokens }).await?;
-        // Others may have come first while the slot was prepared.
+        // Other sequences may have changed the cache while the slot was prepared.
         let mut cache = self.cache.borrow_mut();
         let held = common_prefix(lease.reusable(), tokens);
         let loads = cache.known(tokens) > held;

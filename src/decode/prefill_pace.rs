@@ -1,21 +1,21 @@
-//! How many tokens of a prompt are taken in at once: many use the GPU well, few leave the page and other tabs their frames, and
-//! let a cancellation take effect.
+//! How many tokens of a prompt one pass takes. Long passes use the GPU well; short ones leave time for frames of this page and other tabs,
+//! and for a cancellation.
 
 use web_time::Duration;
 
-/// The most tokens of a pass; more gain nothing, and the memory for their activations grows.
+/// The most tokens of a pass. More are no faster, and their activations need more memory.
 pub const MAX_TOKENS: usize = 512;
 
-/// Fewer waste the GPU.
+/// Passes over fewer tokens waste the GPU.
 const MIN_TOKENS: usize = 32;
 
-/// Until something was measured.
+/// The tokens of a pass before any was measured.
 const FIRST_TOKENS: usize = 128;
 
-/// What a pass may take.
+/// How long a pass may take.
 const PASS: Duration = Duration::from_millis(150);
 
-/// The same while others wait for their next tokens.
+/// How long it may take while other sequences wait for their next tokens.
 const PASS_AMONG_OTHERS: Duration = Duration::from_millis(40);
 
 /// Measures passes and says how many tokens the next one takes.
@@ -25,17 +25,17 @@ pub struct PrefillPace {
 }
 
 impl PrefillPace {
-    /// A pass over so many tokens took so long. Short ones say little: most of their time is the wait.
+    /// A pass over `tokens` tokens took `time`. Short passes say little: most of their time is the wait.
     pub fn took(&mut self, tokens: usize, time: Duration) {
         if tokens >= MIN_TOKENS {
             let per_token = time / tokens as u32;
-            // Anything may have held a pass up, so the faster of two is the truer one; but a pace is not kept for ever.
+            // Any pass may have been delayed, so the faster of two is nearer the truth. But no pace is kept for ever.
             self.per_token = Some(self.per_token.map_or(per_token, |before| per_token.min(before * 2)));
         }
     }
 
-    /// How many of the `rest` tokens of a prompt the next pass takes: about as many as those after it, since a short pass costs nearly
-    /// as much as a long one.
+    /// How many of a prompt's `rest` tokens the next pass takes. All passes take about the same number, since a short one costs nearly as
+    /// much as a long one.
     pub fn part_of(&self, rest: usize, among_others: bool) -> usize {
         let passes = rest.div_ceil(self.tokens(if among_others { PASS_AMONG_OTHERS } else { PASS })).max(1);
         rest.div_ceil(passes).next_multiple_of(MIN_TOKENS).min(rest)
@@ -44,7 +44,7 @@ impl PrefillPace {
     fn tokens(&self, pass: Duration) -> usize {
         let Some(per_token) = self.per_token else { return FIRST_TOKENS };
         let tokens = pass.as_nanos() / per_token.as_nanos().max(1);
-        // Whole tiles of the products.
+        // Whole tiles of the matrix products.
         (tokens.min(MAX_TOKENS as u128) as usize / MIN_TOKENS * MIN_TOKENS).max(MIN_TOKENS)
     }
 }

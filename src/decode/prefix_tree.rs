@@ -1,10 +1,10 @@
-//! Texts of tokens in blocks, as a tree: texts that begin alike share blocks (radix tree; SGLang, Zheng et al. 2024). Within a budget of
-//! bytes, of which the blocks go first that were used longest ago and that no others follow.
+//! Texts of tokens in blocks, as a tree: texts that begin alike share blocks (radix tree; SGLang, Zheng et al. 2024). It has a budget of
+//! bytes. Of the blocks that no others follow, the least recently used are removed first.
 
-/// Tokens of a block. A last one may have fewer.
+/// Tokens of a block. The last block of a text may have fewer.
 pub const BLOCK: usize = 64;
 
-/// Something that is kept of each block of a text.
+/// A tree that keeps a `T` for each block of a text.
 pub struct PrefixTree<T> {
     blocks: Vec<Option<Block<T>>>,
     budget: u64,
@@ -22,7 +22,7 @@ struct Block<T> {
     kept: T,
 }
 
-/// A block of a text, and how many of its tokens the text has.
+/// A block that a text begins with, and how many tokens they have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub block: usize,
@@ -46,7 +46,7 @@ impl<T> PrefixTree<T> {
         self.blocks.iter().flatten().count()
     }
 
-    /// Blocks that had to go since the last reset.
+    /// Blocks that were removed since the last reset.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
@@ -59,7 +59,7 @@ impl<T> PrefixTree<T> {
         self.blocks.get(block)?.as_ref().map(|block| &block.kept)
     }
 
-    /// The blocks that a text begins with. Of the last one the text may have a part only.
+    /// The blocks that a text begins with. The text may have only a part of the last one.
     pub fn longest(&self, text: &[u32]) -> Vec<Found> {
         let mut path: Vec<Found> = Vec::new();
         let mut rest = text;
@@ -80,8 +80,8 @@ impl<T> PrefixTree<T> {
         }
     }
 
-    /// The whole blocks that a text begins with, to be followed by others (`insert`), and whether all of the text is known. They are used
-    /// now.
+    /// The whole blocks that a text begins with, after which `insert` adds others, and whether all of the text is known. Marks them as
+    /// used.
     pub fn whole_blocks(&mut self, text: &[u32]) -> (Vec<Found>, bool) {
         let mut path = self.longest(text);
         self.touch(&path);
@@ -92,7 +92,7 @@ impl<T> PrefixTree<T> {
         (path, is_known)
     }
 
-    /// These were used now.
+    /// Marks these blocks as used now.
     pub fn touch(&mut self, path: &[Found]) {
         self.clock += 1;
         for found in path {
@@ -102,8 +102,8 @@ impl<T> PrefixTree<T> {
         }
     }
 
-    /// Adds a block after `path`, whose blocks are whole. What stands in its way goes first; false if there is no room even then, and so
-    /// nothing was added.
+    /// Adds a block after `path`, whose blocks are whole. Removes others to make room. Returns false, and adds nothing, if there is no room
+    /// even then.
     pub fn insert(
         &mut self,
         path: &mut Vec<Found>,
@@ -112,7 +112,7 @@ impl<T> PrefixTree<T> {
         kept: impl FnOnce() -> crate::error::Result<T>,
     ) -> crate::error::Result<bool> {
         let parent = path.last().map(|found| found.block);
-        // A part of what comes now says nothing that this will not.
+        // A block that is a part of the new one is not needed any more.
         let is_part = |block: &Block<T>| block.parent == parent && tokens.starts_with(&block.tokens);
         let parts: Vec<usize> = self.indices(|block| block.children == 0 && is_part(block));
         for part in parts {
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps a text, each block with its own tokens.
+    /// Adds a text; each block keeps its own tokens.
     fn keep(tree: &mut PrefixTree<Vec<u32>>, text: &[u32], bytes: u64) {
         let (mut path, is_known) = tree.whole_blocks(text);
         if is_known {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn text(branch: u32, length: usize) -> Vec<u32> {
-        // The branches part at token 70.
+        // The branches differ from token 70 on.
         (0..length as u32).map(|at| if at < 70 { at } else { at * 5 + branch }).collect()
     }
 
@@ -196,10 +196,10 @@ mod tests {
         assert_eq!((tree.len(), known(&tree, &text(1, 200)), known(&tree, &text(2, 200))), (4, 200, 70));
         keep(&mut tree, &text(2, 150), 1);
         assert_eq!((tree.len(), known(&tree, &text(2, 150)), known(&tree, &text(1, 200))), (6, 150, 200));
-        // More of the same takes the place of what was a part.
+        // A longer text replaces its own last part.
         keep(&mut tree, &text(2, 180), 1);
         assert_eq!((tree.len(), known(&tree, &text(2, 190))), (6, 180));
-        // Less of it adds nothing.
+        // A shorter one adds nothing.
         keep(&mut tree, &text(2, 170), 1);
         assert_eq!((tree.len(), known(&tree, &text(2, 190))), (6, 180));
         assert_eq!(tree.evictions(), 0);
@@ -219,7 +219,7 @@ mod tests {
             (192, 128, 128)
         );
         assert_eq!(tree.evictions(), 1);
-        // A text that is longer than the budget keeps its beginning.
+        // A text longer than the budget keeps its beginning.
         keep(&mut tree, &text(4, 64 * 9), 1);
         assert_eq!((known(&tree, &text(4, 64 * 9)), tree.bytes()), (64 * 5, 5));
         keep(&mut tree, &[9; 64], 6);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is found is what was kept, and no more bytes are held than the budget has.
+        /// The tree finds what was kept, and stays within its budget.
         #[test]
         fn what_is_found_was_kept(
             texts in prop::collection::vec((0u32..4, 1usize..400), 1..20),

@@ -1,4 +1,4 @@
-//! Plans that have to be recorded before a submit. Recording waits for the compiler, and nothing is submitted meanwhile.
+//! Plans that must be recorded before a submit. Recording waits for the compiler, and nothing is submitted meanwhile.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::model::Transformer;
 
 impl Scheduler {
-    /// Begins to record what the steps take, if that was not done yet.
+    /// Begins to record what these steps need, if that was not done yet.
     pub(super) fn prepare_batch(&mut self, shape: Option<StepShape>, steps: usize) -> bool {
         let Some(shape) = shape else { return false };
         let later = StepShape { rows: shape.sampled, ..shape };
@@ -39,7 +39,7 @@ impl Scheduler {
                 continue;
             }
             let (mut verification, state, states) = member.sequence.slot.lend_verification(transformer.context())?;
-            // The slot's tensors are used for the recording.
+            // The recording uses the slot's tensors.
             member.sequence.cursor = Cursor::Host;
             let (id, transformer) = (member.id, transformer.clone());
             let preparing = async move {

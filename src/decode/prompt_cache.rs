@@ -1,5 +1,5 @@
-//! What the layers keep of texts that no slot holds any more: several conversations, their edits and branches (vLLM: automatic prefix
-//! caching; llama.cpp: `--cache-ram`). A slot's tokens come here before it loses them, and go back by copies on the GPU.
+//! States of texts that no slot holds any more: several conversations, their edits and branches (vLLM: automatic prefix caching; llama.cpp:
+//! `--cache-ram`). A slot's tokens come here before the slot loses them. Copies on the GPU bring them back.
 
 use super::prefix_tree::{BLOCK, Found, PrefixTree};
 use super::slot::Slot;
@@ -8,7 +8,7 @@ use crate::model::LayerStates;
 use crate::model::state::SequenceState;
 use crate::tensor::{CacheStats, Context, Desc, Tensor};
 
-/// Fewer tokens are taken in about as fast as they are copied.
+/// Computing fewer tokens than this is about as fast as copying them.
 const FEWEST_TOKENS: usize = 16;
 
 pub struct PromptCache {
@@ -17,15 +17,15 @@ pub struct PromptCache {
     misses: u64,
 }
 
-/// What is kept of a block.
+/// What is kept of one block.
 struct Kept {
-    /// The parts of its positions, one after the other, as words.
+    /// The states of its positions, part after part, as words.
     positions: Tensor,
-    /// How many of its tokens passes over several tokens took in (`Slot::prefill_computed_len`).
+    /// How many of its tokens were computed by passes over several tokens (`Slot::prefill_computed_len`).
     prefill_computed_len: usize,
-    /// States that have no part for each position, by the number of tokens before them.
+    /// States that are not stored by position, each with the number of tokens before it.
     snapshots: Vec<(usize, Vec<Tensor>)>,
-    /// A sequence can begin only where there is a snapshot.
+    /// A sequence can begin only at a snapshot.
     needs_snapshot: bool,
 }
 
@@ -35,7 +35,7 @@ impl PromptCache {
         Self { tree: PrefixTree::new(budget), hits: 0, misses: 0 }
     }
 
-    /// Hits and misses are of prompts: whether tokens were taken from here. Entries are blocks of up to 64 tokens.
+    /// A hit is a prompt that took tokens from here; other prompts are misses. Entries are blocks of up to 64 tokens.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             hits: self.hits,
@@ -51,21 +51,21 @@ impl PromptCache {
         self.tree.reset_evictions();
     }
 
-    /// How many tokens of a prompt can be taken from here. They are used now, so that what is kept meanwhile does not drive them out.
+    /// How many tokens of a prompt can be taken from here. Marks them as used, so that what is kept next does not drive them out.
     pub fn known(&mut self, prompt: &[u32]) -> usize {
         let path = self.tree.longest(prompt);
         self.tree.touch(&path);
         self.loadable(&path, path.iter().map(|found| found.tokens).sum())
     }
 
-    /// Of the first `length` tokens of a path those with which a slot can begin.
+    /// How many of a path's first `length` tokens a slot can begin with.
     fn loadable(&self, path: &[Found], length: usize) -> usize {
         let snapshots: Vec<usize> = path
             .iter()
             .filter_map(|found| self.tree.kept(found.block))
             .flat_map(|kept| kept.snapshots.iter().map(|(at, _)| *at))
             .collect();
-        // A model has such states or has none.
+        // All blocks of a model have such states, or none has.
         let first = path.first().and_then(|found| self.tree.kept(found.block));
         if first.is_some_and(|kept| kept.needs_snapshot) {
             snapshots.into_iter().filter(|at| *at <= length).max().unwrap_or(0)
@@ -74,7 +74,7 @@ impl PromptCache {
         }
     }
 
-    /// Keeps what a slot holds, unless that is here or the first `stays` tokens, which it goes on with, are all of it.
+    /// Keeps a slot's tokens, unless they are here already. The slot keeps its first `stays` tokens; if these are all, nothing is kept.
     pub fn keep(&mut self, context: &Context, slot: &Slot, stays: usize) -> Result<()> {
         let text = slot.reusable();
         if self.tree.budget() == 0 || text.len() < FEWEST_TOKENS || text.len() <= stays {
@@ -88,7 +88,7 @@ impl PromptCache {
         let mut first = path.len() * BLOCK;
         while first < text.len() {
             let range = first..text.len().min(first + BLOCK);
-            // The last positions of a block may be of no token yet. They are written before they are read, here as in the slot.
+            // The last positions of a block may have no token yet. They are written before they are read, here as in the slot.
             let positions = states.positions(first..states.capacity().min(first + BLOCK))?;
             let snapshots = snapshots_within(states, &range)?;
             let words = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.bytes().div_ceil(4)).sum::<u64>();
@@ -101,12 +101,12 @@ impl PromptCache {
             }
             first = range.end;
         }
-        // What a prompt writes next need not wait for these copies to be submitted.
+        // The next prompt can then be written without waiting until these copies are submitted.
         context.device().flush();
         Ok(())
     }
 
-    /// Lets a slot begin with as many tokens of a prompt as are known here, in place of what it held.
+    /// Loads as many of a prompt's first tokens as are known here into a slot. The slot loses what it held.
     pub fn load(&mut self, context: &Context, slot: &mut Slot, prompt: &[u32]) -> Result<()> {
         let path = self.tree.longest(prompt);
         self.tree.touch(&path);
@@ -134,7 +134,7 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Counts a prompt: whether it took tokens from here.
+    /// Counts a prompt as a hit or a miss.
     pub fn count(&mut self, is_hit: bool) {
         if is_hit {
             self.hits += 1;
@@ -172,7 +172,7 @@ impl Kept {
     }
 }
 
-/// The states without positions at the lengths that end in a range.
+/// The states without positions for texts that end within `range`.
 fn snapshots_within(states: &LayerStates, range: &std::ops::Range<usize>) -> Result<Vec<(usize, Vec<Tensor>)>> {
     let lengths = states.checkpoints().unwrap_or_default();
     let within = lengths.into_iter().filter(|at| range.start < *at && *at <= range.end);

@@ -1,4 +1,4 @@
-//! What a submit reads back, as it is recorded.
+//! Collects what a submit reads back.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::scheduler::Member;
 use crate::error::Result;
 use crate::tensor::{Context, Tensor};
 
-/// What a submit reads, as it is recorded.
+/// What a submit reads back.
 #[derive(Default)]
 pub struct Reading {
     ranges: Vec<(Tensor, Range<usize>)>,

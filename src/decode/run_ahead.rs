@@ -1,32 +1,32 @@
 //! How far decoding runs ahead of what has been read.
 //!
-//! Waiting for the GPU costs a page 1 to 3 ms, which is longer than a step on a fast GPU. So several steps are submitted at once
-//! and read by one map, and while these are waited for, as many more run. How many follows from how long a step takes.
+//! Waiting for the GPU costs a page 1 to 3 ms, which is longer than a step on a fast GPU. So several steps are submitted at once and read
+//! by one map. While the page waits for these, as many more run. The time of a step decides how many.
 
 use web_time::{Duration, Instant};
 
-/// Submits that are under way at once: while the result of one is on its way to the page, the GPU works on the other.
+/// Submits in flight at once: while the result of one is on its way to the page, the GPU works on the other.
 pub const SUBMITS_IN_FLIGHT: usize = 2;
 
-/// The most steps of a submit. What is computed beyond the end of the text is lost, so there is a bound.
+/// The most steps of a submit. Steps past the end of the text are wasted, so there is a limit.
 pub const MAX_STEPS: usize = 32;
 
-/// The least work of a submit: more than the wait for its result takes.
+/// The least work of a submit. It takes longer than the wait for its result.
 const LEAST_WORK: Duration = Duration::from_millis(5);
 
-/// Where a single step takes so long, each is shown by itself; below, two share a map.
+/// If a step takes this long, each is shown by itself; below that, two share a map.
 const SLOW_STEP: Duration = Duration::from_millis(100);
 
 /// Measures steps and says how many to submit at once.
 #[derive(Clone, Debug, Default)]
 pub struct RunAhead {
     last_arrival: Option<Instant>,
-    /// Of late, smoothed.
+    /// The recent time of a step, smoothed.
     step: Option<Duration>,
 }
 
 impl RunAhead {
-    /// With a step that takes as long as one did before, if there was one.
+    /// Expects a step to take as long as an earlier one, if that is known.
     pub fn expecting(step: Option<Duration>) -> Self {
         Self { last_arrival: None, step }
     }
@@ -42,7 +42,7 @@ impl RunAhead {
             && steps > 0
         {
             let step = now.duration_since(last) / steps as u32;
-            // The page may have been busy with other things, so what is fast counts more than what is slow.
+            // The page may have been busy with other things, so short times count more than long ones.
             self.step = Some(match self.step {
                 None => step,
                 Some(before) if step < before => (before + step) / 2,
@@ -51,7 +51,7 @@ impl RunAhead {
         }
     }
 
-    /// What comes next does not follow what has arrived: the time between says nothing.
+    /// What comes next does not follow from what has arrived, so the time between says nothing.
     pub fn pause(&mut self) {
         self.last_arrival = None;
     }
@@ -61,7 +61,7 @@ impl RunAhead {
         self.steps_of(LEAST_WORK)
     }
 
-    /// How many steps are so much work: at least two, unless steps are slow.
+    /// How many steps make this much work: at least two, unless steps are slow.
     pub fn steps_of(&self, work: Duration) -> usize {
         match self.step {
             None => 2,

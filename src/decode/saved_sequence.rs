@@ -4,11 +4,11 @@
 //! | --- | --- |
 //! | 8 | `RILLMSEQ` |
 //! | 4 | version of the format, u32: 1 |
-//! | 4 + n | n as u32, and a text that describes the model and its caches: they have to be the same |
+//! | 4 + n | n as u32, and a text that describes the model and its caches: it must match |
 //! | 4 + 4n | n as u32, and the tokens, u32 each |
-//! | 4 | how many of them passes over several tokens took in, u32 |
+//! | 4 | how many of them were computed by passes over several tokens, u32 |
 //! | rest | the states (`model/state/saved.rs`) |
-//! | 4 | CRC-32 (ISO-HDLC) of all before |
+//! | 4 | CRC-32 (ISO-HDLC) of everything before it |
 
 use super::slot::Slot;
 use crate::error::Result;
@@ -19,14 +19,14 @@ use crate::tensor::Context;
 const MAGIC: &[u8; 8] = b"RILLMSEQ";
 const VERSION: u32 = 1;
 
-/// What is saved of a sequence. It stays as it is however the sequence goes on.
+/// What is saved of a sequence. It does not change when the sequence goes on.
 pub struct Snapshot {
     head: Vec<u8>,
     states: LayerStates,
     length: usize,
 }
 
-/// What of a model has to be the same.
+/// What must be the same in the model that restores a sequence.
 fn description(transformer: &Transformer, states: &LayerStates) -> String {
     let (config, (k, _)) = (transformer.config(), states.kv().layer(0));
     format!(
@@ -44,7 +44,7 @@ fn description(transformer: &Transformer, states: &LayerStates) -> String {
 }
 
 impl Snapshot {
-    /// Of as many of a slot's first tokens as its states can return to.
+    /// Takes as many of a slot's first tokens as its states can return to.
     pub fn new(transformer: &Transformer, slot: &Slot) -> Self {
         let states = slot.layer_states().clone();
         let length = states.recoverable(slot.reusable().len());
@@ -60,7 +60,7 @@ impl Snapshot {
         Self { head, states, length }
     }
 
-    /// Reads the states back. What they are is settled when this is first polled.
+    /// Reads the states back. Their values are those at the first poll.
     pub async fn bytes(self, context: &Context) -> Result<Vec<u8>> {
         let Self { mut head, states, length } = self;
         head.extend(state::save(context, &states, length).await?);
@@ -69,7 +69,7 @@ impl Snapshot {
     }
 }
 
-/// A reader of the head.
+/// Reads the fields before the states.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Lets a slot hold what was saved, in place of what it held. After an error it holds nothing.
+/// Fills a slot with what was saved, in place of what it held. After an error the slot holds nothing.
 pub fn restore(transformer: &Transformer, slot: &mut Slot, bytes: &[u8]) -> Result<()> {
     slot.forget();
     let mut reader = Reader(bytes);

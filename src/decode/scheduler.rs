@@ -1,7 +1,7 @@
-//! The one decode loop: proposals → a submit → its results → what is accepted of them. Whoever waits for a token drives all sequences
-//! (continuous batching with a schedule for each few steps: Yu et al. 2022, "Orca").
+//! The one decode loop: proposals → a submit → its results → what is accepted of them. A caller that waits for a token drives all sequences
+//! (continuous batching with a new schedule every few steps: Yu et al. 2022, "Orca").
 //!
-//! All state of a round is here and none in a future, so it does not matter who polls, or who stops to.
+//! All state of a round is here and none is in a future, so it does not matter which caller polls, or stops polling.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::model::Transformer;
 use crate::sampler::Sampled;
 
-/// A sequence with so many tokens that nobody has taken waits until they are.
+/// A sequence waits when this many of its tokens have not been taken.
 const MOST_UNREAD: usize = 128;
 
 /// What a sequence gives next.
@@ -37,11 +37,11 @@ pub enum Tokens {
     Cancelled,
 }
 
-/// What became of an attempt to get on.
+/// The result of an attempt to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     Made,
-    /// The GPU or a caller's function is waited for.
+    /// Waits for the GPU or a caller's function.
     Pending,
     /// There is nothing to do and nothing to wait for.
     Nothing,
@@ -49,12 +49,12 @@ pub enum Progress {
 
 pub struct Scheduler {
     pub(super) members: Vec<Member>,
-    /// What was submitted and not read yet, oldest first.
+    /// Submits that have not been read yet, oldest first.
     pub(super) flights: VecDeque<Flight>,
     pub(super) run_ahead: RunAhead,
-    /// How long a step took when somebody decoded last.
+    /// How long a step took the last time that a sequence decoded.
     last_step: Option<Duration>,
-    /// Makes steps of several sequences; None for a model that decodes one at a time.
+    /// Makes steps of several sequences. None for a model that decodes one at a time.
     pub(super) batch: Option<Batch>,
     /// Plans that are being recorded. Nothing is submitted meanwhile.
     pub(super) preparing: Option<LocalBoxFuture<'static, Prepared>>,
@@ -62,13 +62,13 @@ pub struct Scheduler {
     next_id: u64,
 }
 
-/// Plans that were recorded, back to whoever runs them.
+/// Plans that were recorded, given back to their owner.
 pub enum Prepared {
     Batch(Box<Batch>, Result<()>),
     Verification(u64, Box<Verification>, Result<()>),
 }
 
-/// A sequence, and the two that decide about it.
+/// A sequence with its proposer and its acceptor.
 pub struct Member {
     pub id: u64,
     pub sequence: Sequence,
@@ -89,7 +89,7 @@ pub enum ProposalState {
 }
 
 impl Member {
-    /// Whether it takes part in more.
+    /// Whether it takes part in further steps.
     fn goes_on(&self) -> bool {
         self.error.is_none() && !self.sequence.is_over() && self.sequence.accepted.len() < MOST_UNREAD
     }
@@ -123,7 +123,7 @@ impl Scheduler {
         self.run_ahead.step().or(self.last_step)
     }
 
-    /// Lets a sequence take part. With `expects_last_pace`, its steps are expected to take as long as those before.
+    /// Adds a sequence. With `expects_last_pace`, its steps are expected to take as long as the last ones.
     pub fn join(
         &mut self,
         sequence: Sequence,
@@ -150,7 +150,7 @@ impl Scheduler {
         id
     }
 
-    /// Ends a member and gives its slot back. Steps in flight write after what the slot vouches for.
+    /// Removes a member and returns its slot. Steps in flight write only after the slot's tokens.
     pub fn leave(&mut self, id: u64) -> Option<Slot> {
         let index = self.members.iter().position(|member| member.id == id)?;
         let Member { sequence, error, is_distrusted, .. } = self.members.remove(index);
@@ -160,13 +160,13 @@ impl Scheduler {
         self.wake();
         let mut slot = sequence.slot;
         if error.is_some() || is_distrusted {
-            // What the cache holds after an error is not known.
+            // After an error the contents of the cache are unknown.
             slot.forget();
         }
         Some(slot)
     }
 
-    /// As if nobody had decoded yet.
+    /// Forgets how long steps take.
     #[cfg(test)]
     pub fn forget_pace(&mut self) {
         (self.run_ahead, self.last_step) = (RunAhead::default(), None);
@@ -187,17 +187,17 @@ impl Scheduler {
         member.ok_or_else(|| err!(Internal, "sequence {id} decodes and has left"))
     }
 
-    /// Whether a member's grammar leaves nothing but the end, and all before it was taken.
+    /// Whether a member's grammar leaves nothing but the end, and all tokens were taken.
     pub fn is_complete(&self, id: u64) -> bool {
         self.sequence(id).is_some_and(|sequence| sequence.is_complete && sequence.accepted.is_empty())
     }
 
-    /// What is to be saved of a member.
+    /// What can be saved of a member.
     pub fn snapshot(&mut self, id: u64, transformer: &Transformer) -> Result<Snapshot> {
         Ok(Snapshot::new(transformer, &self.member(id)?.sequence.slot))
     }
 
-    /// What a member has to hand out, if there is anything.
+    /// The tokens that a member has for its caller, if there are any.
     pub fn take_tokens(&mut self, id: u64) -> Result<Option<Tokens>> {
         let member = self.member(id)?;
         let sequence = &mut member.sequence;
@@ -224,7 +224,7 @@ impl Scheduler {
         self.waiting.push(waker.clone());
     }
 
-    /// What went wrong is everybody's: what the GPU holds is not known any more.
+    /// Ends all members: after this error the state of the GPU is unknown.
     pub fn fail(&mut self, error: &Error) {
         self.flights.clear();
         for member in &mut self.members {
@@ -234,7 +234,7 @@ impl Scheduler {
         self.wake();
     }
 
-    /// Gets on by one step, if that is possible now.
+    /// Does one piece of work, if that is possible now.
     pub fn progress(
         shared: &RefCell<Self>,
         transformer: &Rc<Transformer>,
@@ -280,7 +280,7 @@ impl Scheduler {
         result.map(|()| Progress::Made)
     }
 
-    /// Proposals that take a while: a caller's function may run here, so nothing is borrowed meanwhile.
+    /// Polls the proposals that take a while. A caller's function may run here, so nothing is borrowed meanwhile.
     fn poll_proposals(shared: &RefCell<Self>, task: &mut TaskContext<'_>) -> Progress {
         let mut progress = Progress::Nothing;
         let ids: Vec<u64> = shared.borrow().members.iter().map(|member| member.id).collect();
@@ -316,7 +316,7 @@ impl Scheduler {
                     progress = Progress::Made;
                     match proposal {
                         Ok(Proposal::Cancel) => member.sequence.is_cancelled = true,
-                        // It is asked again.
+                        // The proposer is asked again later.
                         Ok(Proposal::Wait) => {}
                         Ok(proposal) => member.proposal = ProposalState::Ready(proposal),
                         Err(error) => member.fail(error),
@@ -327,7 +327,7 @@ impl Scheduler {
         progress
     }
 
-    /// Asks the members what they want next, where they are not being asked. Tokens that are certain are taken in at once.
+    /// Asks each member without a proposal what it wants next. Tokens that are certain are taken in at once.
     pub(super) fn ask(&mut self, transformer: &Transformer) -> Result<bool> {
         let is_shared = self.batch.is_some() && self.members.iter().filter(|member| member.goes_on()).count() > 1;
         let mut made = false;
@@ -379,7 +379,7 @@ impl Scheduler {
         Ok(Progress::Made)
     }
 
-    /// Hands out what a flight brought.
+    /// Hands the results of a flight to its members.
     fn arrived(&mut self, Flight { parts, steps, .. }: Flight, bytes: &[Vec<u8>]) -> Result<()> {
         self.run_ahead.arrived(steps, Instant::now());
         let mut pieces = bytes.iter();
@@ -394,7 +394,7 @@ impl Scheduler {
             }
             sequence.in_flight -= part.kind.steps();
             sequence.forwards_in_flight -= part.forwards;
-            // What it wanted before it knew of this is of no interest.
+            // Its proposal was made without knowing this result, so it is dropped.
             member.proposal = ProposalState::None;
             if let Err(error) = outcome.and_then(|outcome: Outcome| member.acceptor.accept(sequence, outcome)) {
                 member.fail(error);

@@ -1,7 +1,6 @@
-//! One sequence that decodes: its slot of the caches, how it samples, and where it stands. Proposers and acceptors see this and nothing
-//! of whoever drives them.
+//! One sequence that decodes: its slot, its settings, and where it stands. Proposers and acceptors see this, and nothing of the scheduler.
 //!
-//! Invariant: the slot holds the prompt and all tokens of the answer that were accepted, but the last where `last_is_cached` is false.
+//! Invariant: the slot holds the prompt and all accepted tokens of the answer; if `last_is_cached` is false, all but the last.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -12,7 +11,7 @@ use crate::model::Transformer;
 use crate::sampler::{Ending, Features, Sampled, SamplingParams, TokenRules};
 use crate::tensor::{Context, Tensor};
 
-/// A sequence that goes on past the end of the context: of a full one the first `sinks` tokens stay, and the newer half of the others.
+/// A sequence may go on past the end of the context. The first `sinks` tokens of a full context stay, and the newer half of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextShift {
     pub sinks: usize,
@@ -25,14 +24,14 @@ pub struct SequenceParams {
     pub rules: Rc<TokenRules>,
     pub ending: Ending,
     pub context_shift: Option<ContextShift>,
-    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    /// If log probabilities come with the tokens: for how many of the most probable ones.
     pub logprobs: Option<usize>,
-    /// The sampler chooses among what a mask leaves.
+    /// The sampler chooses among the tokens that a mask allows.
     pub masked: bool,
 }
 
 impl SequenceParams {
-    /// The kernels that its choices take.
+    /// The kernels that its choices need.
     pub fn features(&self) -> Features {
         let features = Features::of(&self.sampler, &self.rules);
         if self.masked { features.masked() } else { features }
@@ -55,10 +54,10 @@ impl NextLogits {
     }
 }
 
-/// Who knows where the next step begins: its token, position and number.
+/// What knows where the next step begins: its token, position and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cursor {
-    /// The sequence itself: the GPU is to be told.
+    /// The sequence itself; the GPU has to be told.
     Host,
     /// The tensors of the slot.
     Slot,
@@ -66,15 +65,15 @@ pub enum Cursor {
     Row(usize),
 }
 
-/// What became of a sequence, for its statistics.
+/// Statistics of a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceCounts {
-    /// Tokens of drafts that were verified, and those of them that were right.
+    /// Draft tokens that were verified, and how many of them were right.
     pub draft_tokens: usize,
     pub accepted_draft_tokens: usize,
-    /// Tokens that a grammar left no choice about.
+    /// Tokens that a grammar forced.
     pub forced_tokens: usize,
-    /// Masks that were not guessed right, so that a step was done again, and steps that ran for nothing because of that.
+    /// Masks that were guessed wrong, so that a step was repeated, and steps that were wasted because of that.
     pub missed_masks: usize,
     pub dropped_steps: usize,
 }
@@ -82,28 +81,28 @@ pub struct SequenceCounts {
 pub struct Sequence {
     pub slot: Slot,
     pub params: SequenceParams,
-    /// Tokens of the answer that were accepted: the next choice is step `steps`.
+    /// How many tokens of the answer were accepted. The next choice is step `steps`.
     pub steps: usize,
-    /// The last token of the answer, or of the prompt.
+    /// The last token of the answer, or of the prompt if there is no answer yet.
     pub last: u32,
     pub last_is_cached: bool,
     pub logits: NextLogits,
-    /// Steps that were submitted and not read, and the tokens that they take into the cache.
+    /// Steps that were submitted and not read, and the number of tokens that they take into the cache.
     pub in_flight: usize,
     pub forwards_in_flight: usize,
     pub cursor: Cursor,
-    /// Counts how often steps in flight were dropped: what comes back of an earlier time is not looked at.
+    /// Counts how often steps in flight were dropped. Results of an earlier epoch are ignored.
     pub epoch: u32,
     pub counts: SequenceCounts,
     /// The grammar is at its end, or the caller wants no more.
     pub is_complete: bool,
     pub is_cancelled: bool,
-    /// Accepted tokens that nobody has taken.
+    /// Accepted tokens that the caller has not taken.
     pub accepted: VecDeque<Sampled>,
 }
 
 impl Sequence {
-    /// Goes on after a pass that gave `logits` and took in so many tokens; the first `steps` tokens of the answer were among them.
+    /// Begins after a pass over `advance` tokens that gave `logits`. These include the answer's first `steps` tokens.
     pub fn new(
         slot: Slot,
         params: SequenceParams,
@@ -129,12 +128,12 @@ impl Sequence {
         }
     }
 
-    /// The most tokens of the answer.
+    /// The most tokens that the answer may have.
     pub fn longest(&self) -> usize {
         self.params.ending.steps
     }
 
-    /// Nothing can follow.
+    /// Whether nothing can follow.
     pub fn is_over(&self) -> bool {
         let has_ended = || self.last == u32::MAX || self.params.ending.stops.contains(&self.last);
         let has_no_room = || self.params.context_shift.is_none() && self.is_full();
@@ -145,17 +144,17 @@ impl Sequence {
             || has_no_room()
     }
 
-    /// Steps that may still be submitted before the answer is as long as it may get.
+    /// How many more steps may be submitted before the answer has its greatest length.
     pub fn steps_left(&self) -> usize {
         self.longest().saturating_sub(self.steps + self.in_flight)
     }
 
-    /// Tokens that the context has room for.
+    /// How many more tokens fit into the context.
     pub fn room(&self) -> usize {
         self.slot.capacity().saturating_sub(self.slot.tokens().len() + self.forwards_in_flight)
     }
 
-    /// Whether the context is full, and has to be shifted before anything follows.
+    /// Whether the context is full and must be shifted before anything follows.
     pub fn is_full(&self) -> bool {
         self.room() == 0 && self.logits.is_none() && self.forwards_in_flight == 0
     }
@@ -169,7 +168,7 @@ impl Sequence {
     pub fn commit(&mut self, sampled: Sampled) {
         let token = sampled.token;
         if !self.last_is_cached {
-            // What gave this one has taken the last one into the cache.
+            // The pass that gave this one has taken the last one into the cache.
             self.slot.decoded(self.last);
         }
         (self.last, self.last_is_cached) = (token, false);
@@ -185,7 +184,7 @@ impl Sequence {
         }
     }
 
-    /// Drops what is in flight: the next step follows the last accepted token, wherever the GPU has got to.
+    /// Drops what is in flight. The next step follows the last accepted token, however far the GPU has got.
     pub fn roll_back(&mut self) {
         if self.last_is_cached {
             self.slot.truncate(self.slot.tokens().len().saturating_sub(1));
@@ -198,7 +197,7 @@ impl Sequence {
         self.epoch += 1;
     }
 
-    /// Accepts tokens that are certain, and lets one pass take them in unless nothing follows them.
+    /// Accepts tokens that are certain. One pass takes them in, unless nothing follows them.
     pub fn force(&mut self, transformer: &Transformer, tokens: Vec<u32>) -> Result<()> {
         let Some(&last) = tokens.last() else { return Ok(()) };
         let mut ids = if self.last_is_cached { Vec::new() } else { vec![self.last] };
@@ -218,7 +217,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Comes before steps are submitted: they follow what was accepted, and the states can return to where these begin.
+    /// Called before steps are submitted: they follow the accepted tokens, and the states can return to where the steps begin.
     pub fn settle(&mut self, transformer: &Transformer) -> Result<()> {
         let in_flight = self.forwards_in_flight;
         if self.slot.settle(transformer, in_flight)? {
@@ -227,7 +226,7 @@ impl Sequence {
         self.slot.checkpoint(transformer.context(), in_flight)
     }
 
-    /// Steps were submitted, of which so many come back, and so many tokens are taken in by them.
+    /// Steps were submitted: `steps` results come back, and `forwards` tokens are taken in.
     pub fn submitted(&mut self, steps: usize, forwards: usize) {
         self.in_flight += steps;
         self.forwards_in_flight += forwards;
@@ -243,7 +242,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Drops the older half of a full context. Penalties look at what the context still holds from then on, and count what is of the answer.
+    /// Drops the older half of a full context. From then on penalties look only at what is left, and count the answer's tokens in it.
     pub fn shift(&mut self, transformer: &Transformer, shift: ContextShift) -> Result<()> {
         let dropped = self.slot.shift(transformer, shift.sinks)?;
         let features = self.params.features();

@@ -1,9 +1,9 @@
-//! A sequence's part of what the layers keep, the tensors that kernels read and advance, and the recorded step of one token (llama.cpp's
-//! server calls it a slot).
+//! One sequence's part of the caches, the tensors that kernels read and advance, and the recorded step of one token (llama.cpp's server
+//! calls it a slot).
 //!
-//! Invariant: `tokens` are exactly the tokens that the layers' states have seen from position 0 on; after a context shift without those
-//! that were dropped. Steps that ran ahead of the text's end have written more (`written`). Of keys and values that is overwritten before it is
-//! read, and a recurrent state is rolled back before anything follows (`settle`). If the end is a token of the model's, they write
+//! Invariant: `tokens` are exactly the tokens that the layers' states have seen from position 0 on, except those that a context shift
+//! dropped. Steps that ran past the end of the text have written more (`written`). Their keys and values are overwritten before they are
+//! read, and a recurrent state is rolled back before anything follows (`settle`). If the model's own token ends the text, later steps write
 //! nothing: the kernel that chooses it sets a flag in the state, and the others leave all states as they are.
 
 use std::rc::Rc;
@@ -18,46 +18,45 @@ use crate::sampler::{
 use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
 
 pub struct Slot {
-    /// Its number in the cache of all.
+    /// The number of its sequence in the shared cache.
     pub sequence: usize,
-    /// What the layers keep: this sequence's part.
+    /// This sequence's part of the layers' states.
     states: LayerStates,
     capacity: usize,
     /// [4] u32: position of the next token, step of the generation, whether it has stopped, number of the sequence in the cache.
     state: Tensor,
-    /// [1] u32: what the next decode step takes in.
+    /// [1] u32: the token that the next decode step takes in.
     token: Tensor,
     /// [RING] u32: sampled tokens by step.
     ring: Tensor,
     step: Step,
     verification: Verification,
-    /// Log probabilities come with the tokens: of how many of the most probable ones.
+    /// If log probabilities come with the tokens: for how many of the most probable ones.
     logprobs: Option<usize>,
     tokens: Vec<u32>,
-    /// Tokens that passes have been submitted for, from position 0 on: `tokens`, and what ran ahead of them.
+    /// How many tokens passes were submitted for, from position 0 on: `tokens`, and those that ran ahead.
     written: usize,
-    /// So many of them were taken in by passes over several tokens, as the tokens of a prompt are. Kernels for one token round otherwise.
+    /// How many of them, from the first on, were computed by passes over several tokens. Kernels for one token round differently.
     prefill_computed_len: usize,
-    /// After a context shift, so many of them are as a pass over them alone would leave them: the others have seen tokens that were
-    /// dropped.
+    /// After a context shift: how many tokens, from the first on, have seen no dropped tokens.
     unshifted: Option<usize>,
     shifts: ContextShifts,
 }
 
-/// What the prompt of one sequence left for others: they take it over instead of computing it themselves.
+/// The prompt's states of one sequence. Others take them over instead of computing them.
 #[derive(Clone)]
 pub struct PrefillResult {
-    /// The number of its sequence in the cache of all.
+    /// The number of its sequence in the shared cache.
     pub sequence: usize,
-    /// After the prompt, [1, vocab_size].
+    /// The logits after the prompt, [1, vocab_size].
     pub logits: Tensor,
-    /// Tokens of the pass that gave them.
+    /// The number of tokens of the pass that gave the logits.
     pub advance: usize,
     /// `Slot::prefill_computed_len`
     pub prefill_computed_len: usize,
 }
 
-/// What context shifts of one generation did.
+/// What context shifts did in one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextShifts {
     pub count: usize,
@@ -66,11 +65,11 @@ pub struct ContextShifts {
 
 /// The decode step of one token.
 struct Step {
-    /// [1, vocab_size], which `forward` gives.
+    /// [1, vocab_size], written by `forward`.
     logits: Tensor,
     forward: Plan,
     sampling: Sampling,
-    /// Recorded when log probabilities are first asked for.
+    /// Recorded when a request first asks for log probabilities.
     logprobs: Option<(LogprobRings, LogprobPlans)>,
 }
 
@@ -84,7 +83,7 @@ impl Slot {
         let (logits, forward) = context.plan(|| transformer.forward(&token, &state, &states, Logits::Last)).await?;
         let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
         let sampling = Sampling::new(context, logits.clone(), target, capacity).await?;
-        // The kernels of a prompt do not depend on how many tokens it has, as long as they are several.
+        // A prompt's kernels are the same for any number of tokens above one.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, &state, &states, Logits::Last)).await?;
         context.device().sync().await?;
@@ -118,36 +117,35 @@ impl Slot {
         &self.tokens
     }
 
-    /// Of the tokens, those that a prompt with the same beginning needs not be taken in for.
+    /// The tokens that a prompt with the same beginning can take over.
     pub fn reusable(&self) -> &[u32] {
         &self.tokens[..self.unshifted.unwrap_or(usize::MAX).min(self.tokens.len())]
     }
 
-    /// Forgets what the states hold.
+    /// Forgets all tokens.
     pub fn forget(&mut self) {
         self.truncate(0);
     }
 
-    /// Keeps only the first `length` tokens. The states follow with the next pass.
+    /// Keeps only the first `length` tokens. The next pass makes the states follow.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
         self.unshifted = self.unshifted.filter(|unshifted| *unshifted < length);
         self.prefill_computed_len = self.prefill_computed_len.min(length);
     }
 
-    /// Of the first `length` tokens, those that the states can return to without another pass.
+    /// How many of the first `length` tokens the states can return to without another pass.
     pub fn recoverable(&self, length: usize) -> usize {
         if length == self.tokens.len() && self.written == length { length } else { self.states.recoverable(length) }
     }
 
-    /// Steps were submitted that take in so many tokens.
+    /// Steps were submitted that take in this many tokens.
     pub fn wrote(&mut self, tokens: usize) {
         self.written += tokens;
     }
 
-    /// Comes before a pass is submitted while passes over `in_flight` tokens are: makes the states those of `tokens` again if passes ran
-    /// ahead of them that count no more.
-    /// Returns whether that was so: the tensors that say where the next step stands have to be written then.
+    /// Called before a pass is submitted while passes over `in_flight` tokens are in flight. If other passes ran ahead and no longer count,
+    /// returns the states to `tokens`. Returns whether that happened: then the tensors that say where the next step stands must be written.
     pub fn settle(&mut self, transformer: &Transformer, in_flight: usize) -> Result<bool> {
         let length = self.tokens.len();
         if self.written == length + in_flight {
@@ -158,7 +156,7 @@ impl Slot {
         self.states.roll_back(context, at)?;
         self.written = at;
         if at < length {
-            // The passes before were over the same tokens, but in other parts.
+            // The passes before were over the same tokens, but split differently.
             self.prefill_computed_len = self.prefill_computed_len.min(at);
             self.place_at(context, at, 0)?;
             let ids = &self.tokens[at..];
@@ -169,18 +167,18 @@ impl Slot {
         Ok(true)
     }
 
-    /// Lets the states return to where they stand, with `in_flight` tokens on the way.
+    /// Saves a checkpoint here, so that the states can return; `in_flight` tokens are in flight.
     pub fn checkpoint(&self, context: &Context, in_flight: usize) -> Result<()> {
         self.states.checkpoint(context, self.tokens.len() + in_flight)
     }
 
-    /// How many tokens from the first on have keys and values that another pass over them, in whatever parts, would give to the bit.
+    /// How many tokens, from the first on, have keys and values that another prefill would give to the bit, however it is split.
     pub fn prefill_computed_len(&self) -> usize {
         self.prefill_computed_len
     }
 
-    /// Makes room in a full context: the first `sinks` tokens stay, and of the rest the newer half. To be called while nothing is in
-    /// flight, and to be followed by `resume`. Returns how many tokens behind the sinks were dropped.
+    /// Makes room in a full context: the first `sinks` tokens stay, and the newer half of the rest. Nothing may be in flight, and `resume`
+    /// must follow. Returns how many tokens after the sinks were dropped.
     pub fn shift(&mut self, transformer: &Transformer, sinks: usize) -> Result<usize> {
         let length = self.tokens.len();
         let dropped = (length.saturating_sub(sinks) / 2).max(1);
@@ -195,17 +193,17 @@ impl Slot {
         Ok(dropped)
     }
 
-    /// Since the session was configured.
+    /// Since the last `configure`.
     pub fn shifts(&self) -> ContextShifts {
         self.shifts
     }
 
-    /// A token that a decode step has taken into the cache.
+    /// A decode step has taken this token into the cache.
     pub fn decoded(&mut self, token: u32) {
         self.tokens.push(token);
     }
 
-    /// Sets what sampling depends on for one generation, and what ends it.
+    /// Sets how one generation samples, and what ends it.
     pub async fn configure(
         &mut self,
         transformer: &Transformer,
@@ -218,7 +216,7 @@ impl Slot {
         self.step.sampling.configure(context, settings, rules, ending).await
     }
 
-    /// Lets log probabilities come with the tokens of the next generation: of so many of the most probable ones besides the chosen.
+    /// Sets whether the next generation's tokens have log probabilities: those of the `wanted` most probable tokens besides the chosen one.
     pub async fn configure_logprobs(&mut self, context: &Context, wanted: Option<usize>) -> Result<()> {
         self.logprobs = wanted;
         let Some(wanted) = wanted else { return Ok(()) };
@@ -233,12 +231,12 @@ impl Slot {
         self.step.logprobs.insert(rings).0.configure(context, &[wanted as u32])
     }
 
-    /// Of how many of the most probable tokens log probabilities come with the tokens.
+    /// How many of the most probable tokens get log probabilities, if any.
     pub fn logprobs(&self) -> Option<usize> {
         self.logprobs
     }
 
-    /// What a pass over `ids` takes, appended to what the states hold: its tokens. The slot counts them as taken in.
+    /// Prepares a pass over `ids` after the present tokens, and returns its tokens. The slot counts them as taken in.
     fn begin_pass(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
         self.check(transformer, ids)?;
         self.settle(transformer, 0)?;
@@ -250,7 +248,7 @@ impl Slot {
         Ok(tokens)
     }
 
-    /// As `begin_pass`, by the kernels of prompts.
+    /// The same as `begin_pass`, for a pass by the kernels of prompts.
     fn begin_prompt_pass(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
         let before = self.tokens.len();
         let tokens = self.begin_pass(transformer, ids)?;
@@ -262,30 +260,30 @@ impl Slot {
 
     /// The logits after each of `ids`, [ids, vocab_size].
     pub fn forward(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
-        // A small batch takes kernels of its own.
+        // A small batch has its own kernels.
         let tokens = self.begin_pass(transformer, ids)?;
         transformer.forward(&tokens, &self.state, &self.states, Logits::All)
     }
 
-    /// The same pass for what the head would take, [ids, n_embd].
+    /// The same pass up to the input of the head, [ids, n_embd].
     pub fn states(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
         let tokens = self.begin_pass(transformer, ids)?;
         transformer.states(&tokens, &self.state, &self.states)
     }
 
-    /// Takes in a part of a prompt that is not the last.
+    /// Takes in a part of a prompt, but not its last part.
     pub fn prefill(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<()> {
         let tokens = self.begin_prompt_pass(transformer, ids)?;
         transformer.append(&tokens, &self.state, &self.states)?;
         self.checkpoint(transformer.context(), 0)
     }
 
-    /// Whether `adopt` can take over all of a prompt.
+    /// Whether `adopt` can take over the whole prompt.
     pub fn can_adopt(&self, prompt: &[u32], from: &PrefillResult) -> bool {
         self.states.copyable(from.sequence, prompt.len()) == prompt.len()
     }
 
-    /// Takes over a prompt that another sequence took in, with `steps` tokens of the answer after it.
+    /// Takes over a prompt from another sequence, with `steps` tokens of the answer after it.
     pub fn adopt(&mut self, context: &Context, prompt: &[u32], steps: usize, from: &PrefillResult) -> Result<()> {
         self.forget();
         self.states.copy_from(context, from.sequence, prompt.len())?;
@@ -295,7 +293,7 @@ impl Slot {
         self.place_at(context, prompt.len() - from.advance, steps as u32)
     }
 
-    /// The states have become those of `ids`, of which passes over several tokens took in the first `prefill_computed_len`.
+    /// The states are now those of `ids`. Passes over several tokens computed the first `prefill_computed_len`.
     pub fn loaded(&mut self, ids: &[u32], prefill_computed_len: usize) {
         self.tokens = ids.to_vec();
         self.written = ids.len();
@@ -303,12 +301,12 @@ impl Slot {
         self.unshifted = None;
     }
 
-    /// What the layers keep of this sequence.
+    /// This sequence's states.
     pub fn layer_states(&self) -> &LayerStates {
         &self.states
     }
 
-    /// Lets the slot hold tokens whose states were saved (`state::save`). After an error it holds nothing.
+    /// Fills the slot with saved tokens and their states (`state::save`). After an error it holds nothing.
     pub fn restore(
         &mut self,
         transformer: &Transformer,
@@ -317,7 +315,7 @@ impl Slot {
         bytes: &[u8],
     ) -> Result<()> {
         self.forget();
-        // What it held is gone, whatever comes of this.
+        // The old contents are lost, even if this fails.
         self.written = usize::MAX;
         if ids.len() > self.capacity {
             bail!(
@@ -335,24 +333,24 @@ impl Slot {
         Ok(())
     }
 
-    /// Lets choices among what a mask leaves follow; after `configure`.
+    /// Prepares choices under a mask. Called after `configure`.
     pub async fn prepare_masks(&mut self, context: &Context) -> Result<()> {
         self.step.sampling.prepare_masks(context).await
     }
 
-    /// One pass over `ids`, whose logits a choice is to be made from; it is step `step`.
+    /// One pass over `ids`. A choice from its logits follows; it is step `step`.
     pub fn pass(&mut self, transformer: &Transformer, ids: &[u32], step: usize) -> Result<Tensor> {
         let tokens = self.begin_prompt_pass(transformer, ids)?;
         let logits = transformer.forward(&tokens, &self.state, &self.states, Logits::Last)?;
         self.checkpoint(transformer.context(), 0)?;
-        // The pass left the state as it was, at step 0: the choice moves it on.
+        // The pass left the state at step 0; the choice advances it.
         if step > 0 {
             self.place_at(transformer.context(), self.tokens.len() - ids.len(), step as u32)?;
         }
         Ok(logits)
     }
 
-    /// Chooses after a pass over `ids` tokens: from all tokens, or from what the state of the step allows.
+    /// Chooses after a pass over `ids` tokens: from all tokens, or from those that the mask of the step allows.
     pub fn choose_after(&self, context: &Context, logits: &Tensor, ids: usize, masked: bool) -> Result<()> {
         let Step { sampling, logprobs, .. } = &self.step;
         let choose = || sampling.record(context, logits, ids, &self.tokens, masked);
@@ -362,12 +360,12 @@ impl Slot {
         }
     }
 
-    /// The first half of a decode step: takes in the token that was chosen last, where state and token say so.
+    /// The first half of a decode step: takes in the last chosen token, as state and token say.
     pub fn forward_step(&self, context: &Context) -> Result<()> {
         context.replay(&self.step.forward)
     }
 
-    /// The second half: chooses from all tokens, or from what the state of the step allows.
+    /// The second half: chooses from all tokens, or from those that the mask of the step allows.
     pub fn choose_step(&self, context: &Context, masked: bool) -> Result<()> {
         let Step { sampling, logprobs, .. } = &self.step;
         let choose = || sampling.replay(context, masked);
@@ -377,19 +375,19 @@ impl Slot {
         }
     }
 
-    /// Whether fewer allowed tokens change nothing as long as the chosen one is among them.
+    /// Whether a narrower mask changes nothing as long as it allows the chosen token.
     pub fn chooses_best_of_all(&self) -> bool {
         self.step.sampling.is_best_of_all()
     }
 
-    /// Whether drafts of `count` tokens can be verified at once.
+    /// Whether the pass for drafts of `count` tokens is recorded.
     pub fn can_verify(&self, count: usize) -> bool {
         self.verification.is_prepared(1 + count)
     }
 
-    /// What recording passes that verify drafts takes: everything of it outlives the slot's borrow. `keep_verification` takes it back.
+    /// Lends what recording a verifying pass needs; it outlives the slot's borrow. `keep_verification` takes it back.
     pub fn lend_verification(&mut self, context: &Context) -> Result<(Verification, Tensor, LayerStates)> {
-        // Recording runs a pass: it may write after the tokens only, and of a sequence that has stopped nothing else moves.
+        // Recording runs a pass. It may write only after the tokens, and moves nothing else in a stopped sequence.
         self.place(context, 0)?;
         context.write(&self.state, 2, bytemuck::bytes_of(&1u32))?;
         Ok((std::mem::take(&mut self.verification), self.state.clone(), self.states.clone()))
@@ -399,7 +397,7 @@ impl Slot {
         self.verification = verification;
     }
 
-    /// Comes before `verify`: the states can return to where it begins.
+    /// Called before `verify`, so that the states can return to where it begins.
     pub fn begin_verification(&mut self, transformer: &Transformer, last: u32, draft: &Draft) -> Result<()> {
         self.check(transformer, &[&[last], draft.known()].concat())?;
         let context = transformer.context();
@@ -408,8 +406,8 @@ impl Slot {
         self.place(context, 0)
     }
 
-    /// One pass over a token that follows what the states hold, and a draft. What is to be read: the greedy token after each, and the
-    /// tokens that it took in. The caller says which of them count, by `decoded`.
+    /// One pass over the token after the present ones, and a draft. Returns what to read: the greedy token after each, and the tokens taken
+    /// in. The caller says by `decoded` which of them count.
     pub fn verify(
         &self,
         context: &Context,
@@ -419,7 +417,7 @@ impl Slot {
         self.verification.run(context, last, draft)
     }
 
-    /// Takes a token in without asking what follows.
+    /// Takes a token in, without its logits.
     pub fn take_in(&mut self, transformer: &Transformer, token: u32) -> Result<()> {
         self.check(transformer, &[token])?;
         let context = transformer.context();
@@ -436,20 +434,20 @@ impl Slot {
         &self.ring
     }
 
-    /// Lets decode steps go on: the next one takes `token` in, and is step `step`.
+    /// Lets decode steps go on: the next one is step `step` and takes `token` in.
     pub fn resume(&self, context: &Context, token: u32, step: usize) -> Result<()> {
         self.place(context, step as u32)?;
         self.step.sampling.set_text(context, &self.tokens)?;
         context.write(&self.token, 0, bytemuck::bytes_of(&token))
     }
 
-    /// Records a decode step: the commands are the same every time.
+    /// Records a decode step. The commands are the same every time.
     pub fn step(&self, context: &Context) -> Result<()> {
         self.forward_step(context)?;
         self.choose_step(context, false)
     }
 
-    /// What a decode step chooses from, [1, vocab_size].
+    /// The logits that a decode step chooses from, [1, vocab_size].
     pub fn logits(&self) -> &Tensor {
         &self.step.logits
     }
@@ -460,7 +458,7 @@ impl Slot {
         [&self.state, &self.token, &self.ring].into_iter().chain(caches).collect()
     }
 
-    /// [4] u32, [1] u32: what the next step reads.
+    /// [4] u32 and [1] u32: what the next step reads.
     pub fn state(&self) -> &Tensor {
         &self.state
     }
@@ -474,7 +472,7 @@ impl Slot {
         self.step.sampling.sampler()
     }
 
-    /// Where the tokens of `steps` steps from `first` on stand, and their log probabilities if they are wanted: `sampled` reads it.
+    /// Where the tokens of `steps` steps from `first` on are, and their log probabilities if wanted. `sampled` reads them.
     pub fn token_ranges(&self, first: usize, steps: usize) -> Vec<(&Tensor, std::ops::Range<usize>)> {
         let mut ranges: Vec<_> = ring_ranges(first, steps).map(|range| (&self.ring, range)).collect();
         if let (Some(_), Some((rings, _))) = (self.logprobs, &self.step.logprobs) {
@@ -483,7 +481,7 @@ impl Slot {
         ranges
     }
 
-    /// Tells the kernels where the next token stands.
+    /// Tells the kernels the position of the next token.
     fn place(&self, context: &Context, step: u32) -> Result<()> {
         self.place_at(context, self.tokens.len(), step)
     }
@@ -513,7 +511,7 @@ impl Slot {
     }
 }
 
-/// How many tokens two sequences begin with in common.
+/// How many tokens two sequences have in common at their beginning.
 pub fn common_prefix(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

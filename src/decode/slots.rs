@@ -1,4 +1,4 @@
-//! The slots that nobody uses, and leases of them.
+//! The free slots, and leases of slots.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -28,7 +28,7 @@ impl Free {
     }
 }
 
-/// Slots wait here for a sequence. The one that was given back last is the last.
+/// Free slots. The one that was given back last is the last.
 pub struct Slots {
     transformer: Rc<Transformer>,
     capacity: usize,
@@ -37,7 +37,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots for `max_sequences` sequences of `capacity` tokens. The steps of the first are recorded at once.
+    /// Slots for `max_sequences` sequences of `capacity` tokens. Records the steps of the first one at once.
     pub async fn new(
         transformer: Rc<Transformer>,
         states: &LayerStates,
@@ -61,8 +61,7 @@ impl Slots {
         self.free.borrow().iter().map(|free| common_prefix(free.reusable(), prompt)).max().unwrap_or(0)
     }
 
-    /// The slot that holds most of the beginning of a prompt; among equals one whose steps are recorded, and then the one that was used
-    /// longest ago.
+    /// The slot that holds most of a prompt's beginning. Among equals, one whose steps are recorded, and of these the least recently used.
     pub async fn take(&self, prompt: &[u32]) -> Result<Slot> {
         let taken = {
             let mut free = self.free.borrow_mut();
@@ -92,7 +91,7 @@ impl Slots {
         self.free.borrow_mut().push(Free::Used(Box::new(slot)));
     }
 
-    /// The slot that was used longest ago. What it held is in the prompt cache then.
+    /// The least recently used slot. Its contents go to the prompt cache.
     pub async fn emptied(self: &Rc<Self>, cache: &RefCell<PromptCache>) -> Result<SlotLease> {
         let mut slot = SlotLease::new(self, &[]).await?;
         cache.borrow_mut().keep(self.transformer.context(), &slot, 0)?;
@@ -106,7 +105,7 @@ impl Slots {
     }
 }
 
-/// Gives a slot back whose steps could not be recorded, or nobody waited for.
+/// Gives a slot back if recording its steps failed, or if the caller stopped waiting.
 struct NewAgain<'a> {
     slots: &'a Slots,
     of: Option<(LayerStates, usize)>,
@@ -126,19 +125,19 @@ impl Drop for NewAgain<'_> {
     }
 }
 
-/// A slot that somebody uses. If it is dropped, it goes back, and what it held is forgotten: it was left in the middle of something.
+/// A slot in use. If the lease is dropped, the slot goes back and forgets its contents: its work was not finished.
 pub struct SlotLease {
     slots: Rc<Slots>,
     slot: Option<Slot>,
 }
 
 impl SlotLease {
-    /// The slot that holds most of the beginning of a prompt.
+    /// The slot that holds most of a prompt's beginning.
     pub async fn new(slots: &Rc<Slots>, prompt: &[u32]) -> Result<Self> {
         Ok(Self { slot: Some(slots.take(prompt).await?), slots: slots.clone() })
     }
 
-    /// The slot, for somebody who gives it back in another way.
+    /// The slot itself, for a caller that gives it back in another way.
     pub fn into_slot(mut self) -> Slot {
         match self.slot.take() {
             Some(slot) => slot,

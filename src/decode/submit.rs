@@ -1,4 +1,4 @@
-//! From proposals to one submit: whatever the sequences want is recorded together and read back together.
+//! From proposals to one submit: what all sequences want is recorded together and read back together.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::model::Transformer;
 use crate::tensor::{Context, Tensor};
 
 impl Scheduler {
-    /// Submits what the members want, as far as there is room for flights. Returns whether anything was done.
+    /// Submits what the members want, if another flight may start. Returns whether anything was done.
     pub(super) fn submit(&mut self, transformer: &Rc<Transformer>) -> Result<bool> {
         if self.preparing.is_some() {
             return Ok(false);
@@ -90,7 +90,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// One choice from the logits that are there, for each of these.
+    /// One choice for each of these members, from logits that are there.
     fn choose_first(&mut self, transformer: &Rc<Transformer>, members: &[usize]) -> Result<()> {
         let context = transformer.context();
         let mut reading = Reading::default();
@@ -114,7 +114,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The choice of members that decode one token at a time.
+    /// The choices of members that decode one token at a time.
     fn choose_singles(
         &mut self,
         transformer: &Rc<Transformer>,
@@ -156,7 +156,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Steps of several: in the first one all rows take part, and in those that follow the runners alone.
+    /// Steps of several members. All rows take part in the first one, and only the runners in those that follow.
     fn step_together(
         &mut self,
         transformer: &Rc<Transformer>,
@@ -213,7 +213,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Lets the first rows of the batch be those of the runners.
+    /// Seats the runners in the first rows of the batch.
     fn seat(
         &mut self,
         transformer: &Rc<Transformer>,
@@ -243,7 +243,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Steps of each by itself: of the only one, or by turns where a model has no steps of several.
+    /// Each member's own steps: of the only one, or one after the other if a model has no steps of several.
     fn step_alone(
         &mut self,
         transformer: &Rc<Transformer>,
@@ -262,7 +262,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Steps of a member on its own slot.
+    /// Steps of one member on its own slot.
     fn run(&mut self, transformer: &Rc<Transformer>, index: usize, steps: usize, reading: &mut Reading) -> Result<()> {
         let context = transformer.context();
         let member = &mut self.members[index];
@@ -286,7 +286,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What the members know whose last token has been taken in.
+    /// Finishes the members whose last token has been taken in.
     fn finish_forwards(&mut self, wishes: &Wishes, reading: &mut Reading) -> Result<()> {
         for &index in &wishes.taking_in {
             let member = &mut self.members[index];
@@ -317,7 +317,7 @@ impl Scheduler {
             else {
                 continue;
             };
-            // The slot's tensors say where the pass stands, and not where the next step does.
+            // The slot's tensors now say where this pass stands, not where the next step does.
             member.sequence.cursor = Cursor::Host;
             let forwards = 1 + Draft::len(&draft);
             let last = member.sequence.last;
@@ -330,7 +330,7 @@ impl Scheduler {
     }
 }
 
-/// Brings a sequence that stands in a row of the batch back to its slot.
+/// Moves a sequence from its row of the batch back to its slot.
 fn store_row(batch: Option<&Batch>, sequence: &mut Sequence) -> Result<()> {
     if let (Cursor::Row(row), Some(batch)) = (sequence.cursor, batch) {
         batch.store(row, sequence)?;
@@ -343,7 +343,7 @@ fn is_masked(proposal: &ProposalState) -> bool {
     matches!(proposal, ProposalState::Ready(Proposal::Steps { masks: Some(_), .. }))
 }
 
-/// Tells a slot's masks what the automaton knows now.
+/// Uploads what the automaton has learned to a slot's masks.
 fn mask_slot(context: &Context, sequence: &Sequence, masks: Option<&Masks>) -> Result<()> {
     let Some(masks) = masks else { return Ok(()) };
     let masking = sequence.slot.sampler().masking()?;
@@ -354,7 +354,7 @@ fn mask_slot(context: &Context, sequence: &Sequence, masks: Option<&Masks>) -> R
     }
 }
 
-/// The logits that a sequence chooses from next: a step's, or those of a pass over some tokens.
+/// The logits for the next choice, and how many tokens their pass had if it was not a step.
 fn next_logits(sequence: &Sequence) -> Result<(&Tensor, Option<usize>)> {
     match &sequence.logits {
         NextLogits::Pass(logits, advance) => Ok((logits, Some(*advance))),
@@ -374,7 +374,7 @@ fn choose(context: &Context, sequence: &mut Sequence, masked: bool) -> Result<()
     Ok(())
 }
 
-/// Where the tokens of steps on a slot stand.
+/// Where the tokens of steps on a slot are.
 fn slot_ranges(sequence: &Sequence, first: usize, steps: usize, masked: bool) -> Result<Vec<(&Tensor, Range<usize>)>> {
     let mut ranges = sequence.slot.token_ranges(first, steps);
     if masked {

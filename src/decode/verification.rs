@@ -1,23 +1,23 @@
-//! Passes that verify a draft: the tokens go through the model at once, and it says which one it would have chosen after each (greedy).
-//! Recorded once for each number of tokens.
+//! Passes that verify a draft: its tokens go through the model at once, and the model says which token it would have chosen after each
+//! (greedy). Recorded once for each number of tokens.
 
 use crate::error::Result;
 use crate::model::{LayerStates, Logits, Transformer};
 use crate::tensor::ops::{Argmax, MatVecSmallBatch};
 use crate::tensor::{Context, Desc, Plan, Tensor};
 
-/// The most tokens of a draft: with the token before it, they are as many as share each read of the weights.
+/// The most tokens of a draft. With the token before it, they are as many as can share each read of the weights.
 pub const MAX_DRAFT: usize = MatVecSmallBatch::MAX_TOKENS - 1;
 
-/// The passes that were recorded so far.
+/// The passes recorded so far.
 #[derive(Default)]
 pub struct Verification {
-    /// With the number of tokens of each.
+    /// Each with its number of tokens.
     recorded: Vec<(usize, Recorded)>,
 }
 
 struct Recorded {
-    /// [n] u32: what the pass takes in.
+    /// [n] u32: the tokens that the pass takes in.
     tokens: Tensor,
     /// [n] u32: the most probable token after each.
     greedy: Tensor,
@@ -28,7 +28,7 @@ struct Recorded {
 #[derive(Clone)]
 pub enum Draft {
     Known(Vec<u32>),
-    /// So many tokens at the beginning of a tensor, which nobody has read.
+    /// This many tokens at the beginning of a tensor that nobody has read.
     OnGpu(Tensor, usize),
 }
 
@@ -40,7 +40,7 @@ impl Draft {
         }
     }
 
-    /// The tokens, as far as they are known here.
+    /// The tokens, if the host knows them.
     pub fn known(&self) -> &[u32] {
         match self {
             Self::Known(ids) => ids,
@@ -59,7 +59,7 @@ impl Verification {
         self.recorded.iter().find(|(of, _)| *of == n).map(|(_, recorded)| recorded)
     }
 
-    /// Records passes over `n` tokens, 2 to 8, from position `state[0]` on. Recording runs one, over whatever tokens.
+    /// Records passes over `n` tokens, 2 to 8, from position `state[0]` on. Recording runs one over arbitrary tokens.
     pub async fn prepare(
         &mut self,
         transformer: &Transformer,
@@ -76,7 +76,7 @@ impl Verification {
         Ok(())
     }
 
-    /// Runs a pass over `last` and a draft. Returns what is to be read: the greedy token after each, and the tokens themselves.
+    /// Runs a pass over `last` and a draft. Returns what to read: the greedy token after each, and the tokens themselves.
     pub fn run(&self, context: &Context, last: u32, draft: &Draft) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
         let n = 1 + draft.len();
         let Some(Recorded { tokens, greedy, plan }) = self.of(n) else {

@@ -1,4 +1,4 @@
-//! What the members want of the next submit, and what that comes to.
+//! What the members want of the next submit, and how many steps that makes.
 
 use web_time::Duration;
 
@@ -7,18 +7,18 @@ use super::proposal::Proposal;
 use super::scheduler::{Member, ProposalState, Scheduler};
 use crate::sampler::Features;
 
-/// Work of a submit beside sequences that wait for its results: about what a read-back takes.
+/// How much work a submit may have while sequences wait for its results: about as long as a read-back.
 const WORK_AMONG_WAITING: Duration = Duration::from_millis(2);
 
-/// What the members want of the next submit, by their index.
+/// What the members want of the next submit. Members are given by index.
 #[derive(Default)]
 pub struct Wishes {
-    /// A first choice from logits that are there, and then steps.
+    /// A first choice from logits that are there; steps follow.
     pub first: Vec<usize>,
     /// Steps that follow one another on the GPU.
     pub runners: Vec<usize>,
     pub singles: Vec<usize>,
-    /// A forward pass whose logits wait for the host, or for a choice.
+    /// A forward pass; the host or a choice waits for its logits.
     pub taking_in: Vec<usize>,
     pub drafts: Vec<usize>,
 }

@@ -11,7 +11,7 @@ impl Acceptor for AcceptAll {
         match outcome {
             Outcome::Steps { sampled, .. } => {
                 for sampled in sampled {
-                    // What a step past the end left in the ring is of another time.
+                    // A step past the end wrote no token; the ring still holds an older one.
                     if sequence.is_over() {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! Keeps tokens while the mask that they were chosen by was the grammar's.
+//! Keeps tokens as long as the masks they were chosen under are the grammar's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use crate::sampler::Sampled;
 
 pub struct AcceptGrammar {
     pub grammar: Rc<RefCell<GrammarState>>,
-    /// Told of the step whose token of a draft it does not allow.
+    /// The step at which the grammar refused a token of a draft.
     pub refused: Refused,
-    /// The draft model, if that is where drafts come from.
+    /// The draft model, if drafts come from it.
     pub model: Option<Rc<RefCell<HeldDraftModel>>>,
 }
 
@@ -62,7 +62,7 @@ fn steps(grammar: &mut GrammarState, sequence: &mut Sequence, sampled: Vec<Sampl
         grammar.cursor = Cursor::State(state, token);
         grammar.run += 1;
         if grammar.full_automata != full_automata && !sequence.is_over() {
-            // The states that follow are of an automaton that is gone.
+            // The states that follow are of an automaton that was replaced.
             sequence.counts.dropped_steps += steps - at - 1;
             sequence.roll_back();
             break;
@@ -82,14 +82,14 @@ fn single(grammar: &mut GrammarState, sequence: &mut Sequence, sampled: Sampled,
     sequence.commit(sampled);
     grammar.cursor = state.map_or(Cursor::Unknown, |state| Cursor::State(state, token));
     grammar.chose_single();
-    // A token that ends the answer stops the GPU, and is not taken in.
+    // A token that ends the answer stops the GPU and is not taken in.
     if is_taken_in && !sequence.is_over() {
         sequence.took_in_last();
     }
     Ok(())
 }
 
-/// Keeps the most probable tokens while the grammar allows them. Returns whether it allowed all.
+/// Keeps the most probable tokens as long as the grammar allows them. Returns whether it allowed all.
 fn draft(grammar: &mut GrammarState, sequence: &mut Sequence, tokens: &[u32]) -> Result<bool> {
     for &token in tokens {
         if sequence.is_over() {

@@ -1,5 +1,5 @@
-//! Keeps of a draft the tokens that the model itself finds the most probable (Leviathan et al. 2023, Chen et al. 2023; here restricted
-//! to greedy), and the one that it finds after them.
+//! Keeps the tokens of a draft that the model itself finds the most probable (Leviathan et al. 2023, Chen et al. 2023; here only greedy),
+//! and the one that it chooses after them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::sampler::Sampled;
 
 #[derive(Default)]
 pub struct GreedyMatch {
-    /// The draft model, if that is where drafts come from: it is told what became of them.
+    /// The draft model, if drafts come from it. It is told how many tokens were right.
     pub model: Option<Rc<RefCell<HeldDraftModel>>>,
 }
 
@@ -30,7 +30,7 @@ impl Acceptor for GreedyMatch {
     }
 }
 
-/// The tokens that hold: of a draft those that are the most probable ones, and one more. Counts them, and tells the draft model.
+/// The tokens to keep: those of the draft that are the most probable ones, and one more. Counts them and tells the draft model.
 pub fn matching<'a>(
     sequence: &mut Sequence,
     model: Option<&RefCell<HeldDraftModel>>,

@@ -1,4 +1,4 @@
-//! What of a submit's results a sequence keeps. An acceptor commits what holds and rolls back what does not.
+//! Which results of a submit a sequence keeps. An acceptor commits what is right and rolls back the rest.
 
 pub mod all;
 pub mod grammar;
@@ -9,24 +9,24 @@ use super::sequence::Sequence;
 use crate::error::Result;
 use crate::sampler::Sampled;
 
-/// What came back of one submit.
+/// What came back from one submit.
 pub enum Outcome {
-    /// The tokens of steps, and for masked ones the states of the mask automaton that they chose in.
+    /// The tokens of steps; for masked steps also the states of the mask automaton in which they were chosen.
     Steps { sampled: Vec<Sampled>, states: Vec<u32> },
     /// The logits that follow the last token, [vocab_size].
     Logits(Vec<f32>),
-    /// A token; whether the forward pass over it was submitted too, and the logits after it if they were read.
+    /// A token; whether the forward pass over it was submitted too; the logits after it if they were read.
     Single { sampled: Sampled, is_taken_in: bool, logits: Option<Vec<f32>> },
-    /// Of a pass over the last token and a draft: what the model chooses after each, and the tokens of the pass.
+    /// From a pass over the last token and a draft: what the model chooses after each, and the tokens of the pass.
     Draft { greedy: Vec<u32>, taken_in: Vec<u32> },
 }
 
-/// Accepts what holds of a submit's results.
+/// Accepts the right part of a submit's results.
 pub trait Acceptor {
     fn accept(&mut self, sequence: &mut Sequence, outcome: Outcome) -> Result<()>;
 }
 
-/// For an acceptor that is given what its proposer never asks for.
+/// The error for a result that the proposer never asks for.
 fn unexpected(acceptor: &str) -> crate::Error {
     err!(Internal, "{acceptor} got a result of another kind than was asked for")
 }

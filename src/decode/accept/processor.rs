@@ -1,4 +1,4 @@
-//! Keeps what is chosen of processed logits, and the model's own logits for the next choice.
+//! Keeps what is chosen from processed logits, and the model's own logits for the next choice.
 
 use super::{Acceptor, Outcome};
 use crate::decode::proposal::processor::RawLogits;
@@ -8,7 +8,7 @@ use crate::sampler::{Sampled, StepLogprobs};
 
 pub struct AcceptProcessed {
     pub raw: RawLogits,
-    /// Of how many of the most probable tokens log probabilities are wanted. They are those of the model.
+    /// How many of the most probable tokens get log probabilities, if any. These are the model's own.
     pub logprobs: Option<usize>,
     /// Decides about the token.
     pub inner: Box<dyn Acceptor>,

@@ -12,14 +12,14 @@ use crate::decode::sequence::Sequence;
 use crate::decode::verification::Draft;
 use crate::error::Result;
 
-/// Where the draft model stands while no sequence drafts with it.
+/// Holds the draft model while no sequence drafts with it.
 pub type DraftModelHome = Rc<RefCell<Option<DraftModel>>>;
 
-/// The draft model as one sequence holds it until its end. While another has it, there are no drafts.
+/// The draft model, held by one sequence until its end. Other sequences get no drafts meanwhile.
 pub struct HeldDraftModel {
     home: DraftModelHome,
     model: Option<DraftModel>,
-    /// It was left in the middle of something, or failed: what its cache holds is not known.
+    /// A draft failed or was dropped half-way: the contents of its cache are unknown.
     is_unsure: bool,
 }
 
@@ -28,7 +28,7 @@ impl HeldDraftModel {
         Self { home, model: None, is_unsure: false }
     }
 
-    /// So many tokens of its draft were right.
+    /// The first `count` tokens of its draft were right.
     pub fn accepted(&mut self, draft: &[u32], count: usize) {
         if let Some(model) = &mut self.model {
             model.accepted(draft, count);
@@ -47,7 +47,7 @@ impl Drop for HeldDraftModel {
     }
 }
 
-/// The model while a draft is made; comes back whatever becomes of that.
+/// The model while a draft is made. It comes back in any case.
 struct Drafting {
     held: Rc<RefCell<HeldDraftModel>>,
     model: Option<DraftModel>,
@@ -88,7 +88,7 @@ impl Proposer for DraftProposer {
         let drafting = Drafting { held: self.held.clone(), model: Some(model), is_done: false };
         let (tokens, last) = (sequence.slot.tokens().to_vec(), sequence.last);
         let draft = async move {
-            // All of it, so that it comes back however this ends.
+            // Moves the whole struct, so that it comes back however this ends.
             let mut drafting = drafting;
             let drafted = match &mut drafting.model {
                 Some(model) => model.draft(&tokens, last, count).await?,

@@ -1,6 +1,5 @@
-//! Drafts under a grammar. A draft is verified without masks, and what the model itself finds the most probable is kept as far as the
-//! grammar allows it: the best of all tokens is the best of fewer, too, if it is among them. Where it is not, the next token is chosen by
-//! a mask.
+//! Drafts under a grammar. A draft is verified without masks. The model's most probable tokens are kept as long as the grammar allows them:
+//! the best of all tokens is also the best of the allowed ones, if it is among them. If it is not, a mask chooses the next token.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +12,7 @@ use super::{Pace, Proposal, Proposer};
 use crate::decode::sequence::Sequence;
 use crate::error::Result;
 
-/// The step whose choice the grammar refused: it is not drafted again.
+/// The step whose token the grammar refused: no draft is made there again.
 pub type Refused = Rc<Cell<Option<usize>>>;
 
 pub struct DraftUnderGrammar {
@@ -23,7 +22,7 @@ pub struct DraftUnderGrammar {
 }
 
 impl DraftUnderGrammar {
-    /// A draft if there is one, and otherwise what the grammar says when it is asked again.
+    /// A draft if there is one, and otherwise what the grammar proposes when it is asked again.
     fn or_by_grammar(&self, later: LocalBoxFuture<'static, Result<Proposal>>, step: usize) -> Proposal {
         let refused = self.refused.clone();
         let proposal = async move {
@@ -45,13 +44,13 @@ impl Proposer for DraftUnderGrammar {
             sequence.in_flight == 0 && sequence.logits.is_none() && self.refused.get() != Some(sequence.steps);
         if may_draft && !self.grammar.grammar.borrow().is_worth_a_pass()? {
             match self.drafts.propose(sequence, pace)? {
-                // Without a draft, the grammar says how to go on.
+                // There is no draft, so the grammar says how to go on.
                 Proposal::Steps { .. } | Proposal::Wait => {}
                 Proposal::Later(later) => return Ok(self.or_by_grammar(later, sequence.steps)),
                 proposal => return Ok(proposal),
             }
         }
-        // Steps that run ahead would leave nothing to draft from.
+        // Steps that run ahead would leave no place for a draft.
         match self.grammar.propose(sequence, pace)? {
             Proposal::Steps { .. } if sequence.in_flight > 0 => Ok(Proposal::Wait),
             // A draft begins with the forward pass over the last token.

@@ -1,5 +1,5 @@
-//! Drafts from the text itself: what followed the last tokens where they stood before (prompt lookup decoding; Saxena 2023). That wins
-//! where answers repeat their prompt or themselves, and costs a little elsewhere.
+//! Drafts from the text itself: what followed the last tokens when they occurred before (prompt lookup decoding; Saxena 2023). This helps
+//! if answers repeat their prompt or themselves, and costs a little otherwise.
 
 use super::{Pace, Proposal, Proposer};
 use crate::decode::sequence::Sequence;
@@ -9,7 +9,7 @@ use crate::error::Result;
 /// The most tokens that are compared to find the best place to copy from.
 pub const MAX_NGRAM: usize = 16;
 
-/// The most plain steps of a submit: then a draft is looked for again.
+/// The most plain steps of a submit, after which a draft is looked for again.
 const MAX_PLAIN_STEPS: usize = 8;
 
 /// Finds drafts in the text so far.
@@ -17,17 +17,17 @@ const MAX_PLAIN_STEPS: usize = 8;
 pub struct PromptLookup {
     /// The most tokens of a draft.
     pub max_tokens: usize,
-    /// As many tokens as must agree before one.
+    /// How many tokens must agree before a place to copy from.
     pub min_ngram: usize,
 }
 
-/// How many plain steps follow where there is no draft: the next draft looks at the last token, so nothing runs ahead of them.
+/// Plain steps if there is no draft. The next draft needs their last token, so nothing runs ahead of them.
 pub fn plain_steps(sequence: &Sequence, pace: &Pace) -> Proposal {
     let most = pace.run_ahead.steps_per_submit().min(MAX_PLAIN_STEPS).min(sequence.steps_left());
     if most == 0 { Proposal::Wait } else { Proposal::Steps { most, masks: None } }
 }
 
-/// The most tokens of a draft here: a pass gives one token besides those of its draft, and takes one more in.
+/// The most tokens that fit a draft: its pass gives one more token, and takes one more in.
 pub fn draft_room(sequence: &Sequence) -> usize {
     sequence.steps_left().min(sequence.room()).saturating_sub(1)
 }
@@ -47,9 +47,9 @@ impl Proposer for PromptLookup {
 }
 
 impl PromptLookup {
-    /// What may follow `sequence` and then `last`, at most `room` tokens: what followed where most of the last tokens stood
-    /// before, the latest of such places. A copy that reaches its own beginning goes on with itself, as in LZ77 (Ziv, Lempel
-    /// 1977), so that something that repeats is drafted at full length.
+    /// What may follow `sequence` and then `last`, at most `room` tokens. It is copied from the place before which most of the last tokens
+    /// agree, and from the latest of these. A copy that reaches its own beginning goes on with itself, as in LZ77 (Ziv, Lempel 1977), so
+    /// repetitions give drafts of full length.
     pub fn draft(&self, sequence: &[u32], last: u32, room: usize) -> Vec<u32> {
         let wanted = self.max_tokens.min(room);
         let (mut longest, mut source) = (0, 0);

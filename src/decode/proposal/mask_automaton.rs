@@ -1,4 +1,4 @@
-//! Steps under a grammar: ahead, with masks that are guessed, or one by one (`grammar.rs` says when).
+//! Steps under a grammar: ahead with guessed masks, or one by one (`grammar.rs` says when).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use crate::decode::run_ahead::SUBMITS_IN_FLIGHT;
 use crate::decode::sequence::Sequence;
 use crate::error::Result;
 
-/// Work that is under way at least: about what a page waits for a read-back. More is lost with a wrong guess, so there is as much more
-/// as goes well between one and the next.
+/// The least work in flight: about as long as a page waits for a read-back. A wrong guess wastes more than that, so it grows with the
+/// number of tokens between wrong guesses.
 const LEAST_WORK: Duration = Duration::from_millis(2);
-/// How long a fast step takes is known roughly, so no more steps than these are taken for that work.
+/// The time of a fast step is known only roughly, so this work has at most this many steps.
 const MOST_LEAST: usize = 8;
 
-/// Tokens that are looked at ahead before steps are submitted, and while they run.
+/// How many tokens to look ahead before steps are submitted, and while they run.
 const FOLLOWED_BEFORE: usize = 2;
 const FOLLOWED_MEANWHILE: usize = 12;
 
@@ -40,7 +40,7 @@ impl Proposer for GrammarProposer {
         match grammar.mode {
             Mode::Ahead => self::ahead(grammar, &self.grammar, sequence, pace),
             Mode::StepByStep(_) if sequence.in_flight > 0 => Ok(Proposal::Wait),
-            // The GPU begins before the mask is there.
+            // The GPU begins before the mask is computed.
             Mode::StepByStep(_) if sequence.logits.is_none() => Ok(Proposal::TakeIn),
             Mode::StepByStep(_) => {
                 let masks = single(grammar, &self.grammar, sequence)?;
@@ -55,7 +55,7 @@ impl Proposer for GrammarProposer {
     }
 }
 
-/// Few steps where guesses are often wrong, and the more the longer all goes well.
+/// Few steps if guesses are often wrong, and more the longer they are right.
 fn ahead(
     grammar: &mut GrammarState,
     shared: &Rc<RefCell<GrammarState>>,
@@ -82,7 +82,7 @@ pub fn single(
     shared: &Rc<RefCell<GrammarState>>,
     sequence: &mut Sequence,
 ) -> Result<Masks> {
-    // If steps will not run ahead, nobody asks what was learned.
+    // If steps will not run ahead, nobody uses what is learned.
     let learns = grammar.mode != Mode::StepByStep(None);
     let state = if learns { grammar.state(sequence)? } else { grammar.scratch()? };
     grammar.single_state = learns.then_some(state);

@@ -1,6 +1,6 @@
-//! Logits that the caller changes before each choice: they are read back, handed to a function of the caller's, written again, and
-//! chosen from on the GPU as any others. So each token waits for the GPU and for the caller. Nothing of the sequence runs ahead but the
-//! forward pass over the token that was just chosen; other sequences go on meanwhile.
+//! Logits that the caller changes before each choice. They are read back, passed to the caller's function, and written again; then the GPU
+//! chooses from them as usual. So each token waits for the GPU and for the caller. Only the forward pass over the token just chosen runs
+//! ahead. Other sequences go on meanwhile.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,9 +16,8 @@ use crate::error::Result;
 
 /// Changes logits.
 pub trait LogitsProcessor {
-    /// The logits to choose from in place of `logits`, the model's [vocab_size], from which `tokens` (the prompt and the answer so far)
-    /// are followed; `step` of the tokens are of the answer. Bias, penalties and truncation apply to what this gives. None ends
-    /// the generation as if it was cancelled.
+    /// Returns the logits to choose from instead of `logits`, the model's [vocab_size] after `tokens` (the prompt and the answer so far).
+    /// The last `step` tokens are of the answer. Bias, penalties and truncation apply to the result. None cancels the generation.
     fn process(&self, logits: Vec<f32>, tokens: Vec<u32>, step: usize) -> LocalBoxFuture<'_, Result<Option<Vec<f32>>>>;
 }
 
@@ -28,7 +27,7 @@ pub type RawLogits = Rc<RefCell<Option<Vec<f32>>>>;
 pub struct ProcessorProposer {
     pub processor: Rc<dyn LogitsProcessor>,
     pub raw: RawLogits,
-    /// What is chosen has to be allowed by it, too.
+    /// A grammar that the choice must also follow.
     pub grammar: Option<Rc<RefCell<GrammarState>>>,
 }
 
@@ -66,7 +65,7 @@ impl Proposer for ProcessorProposer {
     }
 }
 
-/// Refuses what can't be chosen from.
+/// Refuses logits that no token can be chosen from.
 fn check(processed: &[f32], vocabulary: usize, step: usize) -> Result<()> {
     if processed.len() != vocabulary {
         bail!(

@@ -1,4 +1,4 @@
-//! Plain decoding: steps run ahead of what was read, since nothing that comes back can change them.
+//! Plain decoding: steps run ahead of what was read, since no result can change them.
 
 use super::{Pace, Proposal, Proposer};
 use crate::decode::sequence::Sequence;

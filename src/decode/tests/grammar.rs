@@ -1,4 +1,4 @@
-//! Both modes under a grammar give the same tokens, whatever is known of the grammar beforehand.
+//! Both modes under a grammar give the same tokens, whatever is known of the grammar before.
 
 use futures_util::future::join_all;
 
@@ -8,15 +8,15 @@ use crate::decode::grammar::Mode;
 use crate::decode::mask_automaton::{KnownMasks, MaskAutomaton, MaskMatch, TokenSet};
 use crate::sampler::Penalties;
 
-/// A text of even tokens up to a length, or until one that ends it; then forced tokens; then one of a few, that decides how the next text begins.
+/// Even tokens up to a length or an end token, then forced tokens, then one of a few, which decides how the next text begins.
 #[derive(Clone, Debug)]
 struct Texts {
     longest: usize,
     shortest: usize,
     place: Place,
-    /// Masks of texts depend on how long they are, and on this.
+    /// If set, the masks of texts depend on their length and on this number.
     fickle: Option<u32>,
-    /// Texts before the end.
+    /// How many texts remain.
     texts: usize,
     can_fork: bool,
 }
@@ -28,7 +28,7 @@ enum Place {
     Few,
 }
 
-/// What ends a text that is full. Others end one, too.
+/// The only end token that a full text allows.
 const EXIT: u32 = 8;
 
 fn is_exit(token: u32) -> bool {
@@ -70,7 +70,7 @@ impl Constraint for Texts {
                 Place::Forced(_) => Place::Few,
                 Place::Few => {
                     self.texts -= 1;
-                    // Which of the few it was decides how far the next text is.
+                    // Which of the few it was decides at which length the next text begins.
                     Place::Text(if token == FEW[1] { 2 } else { 0 })
                 }
             };
@@ -102,7 +102,7 @@ struct Run {
     full_automata: usize,
 }
 
-/// Tokens without text: places in the grammar are told apart by what is forced there alone.
+/// Tokens without text: only forced tokens tell places in the grammar apart.
 struct NoText;
 
 impl TokenBytes for NoText {
@@ -233,7 +233,7 @@ fn a_repeated_answer_misses_no_mask() {
     }
 }
 
-/// Masks of a text that are all different.
+/// Texts whose masks are all different.
 fn fickle(salt: u32) -> Texts {
     Texts { longest: 90, shortest: 90, place: Place::Text(0), fickle: Some(salt), texts: 2, can_fork: true }
 }
@@ -337,7 +337,7 @@ fn a_look_ahead_goes_through_what_is_forced_and_through_choices_among_few() {
         let state = automaton.behind(state, &[chosen]).unwrap();
         assert_eq!(automaton.compare(state, TokenSet::Bits(&bits)), MaskMatch::Same, "{chosen}");
     }
-    // Beyond that nothing is known: the state of a text stays, and a forced token has none behind it.
+    // Nothing more is known: a text's state stays, and nothing follows a forced token.
     let unknown = automaton.orphan(TokenSet::One(3)).unwrap();
     assert_eq!(automaton.behind(unknown, &[3]), None);
 }

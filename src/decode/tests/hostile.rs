@@ -1,4 +1,4 @@
-//! What nobody means to do: everything at its limit, left in the middle, called from within, or without a device.
+//! What nobody means to do: everything at its limit, stopped half-way, called from within, or without a device.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -12,7 +12,7 @@ use super::mixed::{Kind, begin, methods, prompt};
 use super::*;
 use crate::Code;
 
-/// As many sequences as a batch has rows, all with drafts of the greatest length.
+/// As many sequences as a batch has rows, all with the longest drafts.
 #[test]
 fn eight_sequences_with_drafts_give_what_each_gives_alone() {
     let decoder = tiny(MAX_SEQUENCES);
@@ -20,7 +20,7 @@ fn eight_sequences_with_drafts_give_what_each_gives_alone() {
         speculation: Some(Speculation::PromptLookup(PromptLookup { max_tokens: MAX_DRAFT, min_ngram: 1 })),
         ..Methods::default()
     };
-    // Texts that repeat, so that there are drafts.
+    // Texts that repeat give drafts.
     let texts: Vec<Vec<u32>> = (0..MAX_SEQUENCES as u32).map(|of| [of, 7, 9, of + 30].repeat(6)).collect();
     let started = |text: &Vec<u32>| start(&decoder, text, &SamplingParams::greedy(), 40, lookup()).unwrap().sequence;
     let alone: Vec<Vec<u32>> = texts.iter().map(|text| rest(&started(text)).unwrap()).collect();
@@ -34,7 +34,7 @@ fn eight_sequences_with_drafts_give_what_each_gives_alone() {
     assert_eq!(error.code(), Code::InvalidRequest, "{error}");
 }
 
-/// Gets on until plans are being recorded, and leaves them so.
+/// Goes on until plans are being recorded, and stops there.
 fn until_recording(decoder: &Decoder) {
     let mut task = TaskContext::from_waker(Waker::noop());
     let mut scheduler = decoder.scheduler.borrow_mut();
@@ -53,7 +53,7 @@ fn whoever_leaves_while_plans_are_recorded_holds_nobody_up() {
     for kind in [Kind::Plain, Kind::Lookup] {
         let decoder = tiny(3);
         let alone = rest(&begin(&decoder, 1, Kind::Plain)).unwrap();
-        // Plans of two rows, or of a draft, are new here.
+        // Plans for two rows or for a draft are not recorded yet.
         let leaving = begin(&decoder, 2, kind);
         let staying = begin(&decoder, 1, Kind::Plain);
         until_recording(&decoder);
@@ -80,7 +80,7 @@ fn a_device_that_is_destroyed_while_plans_are_recorded_ends_all_with_an_error() 
     assert_eq!(error.code(), Code::Disposed, "{error}");
 }
 
-/// Waits for tokens of another sequence before it lets its own be chosen.
+/// Reads tokens of another sequence before it allows its own choice.
 struct Reads {
     other: SequenceHandle,
     read: RefCell<Vec<u32>>,
@@ -157,7 +157,7 @@ fn a_processor_that_fails_or_hangs_ends_its_own_sequence_alone() {
     }
 }
 
-/// A waiter that is polled without being woken, and one whose waker is another each time.
+/// A caller polls without being woken.
 #[test]
 fn it_does_not_matter_who_polls_or_how_often() {
     let decoder = tiny(2);

@@ -1,4 +1,4 @@
-//! Requests of every kind at once: each gives what it gives alone.
+//! Requests of every kind at once: each gives the same tokens as alone.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::decode::constraint::{Advance, Constraint, TokenBytes};
 use crate::decode::grammar::Mode;
 
-/// Even tokens alone, and after every fifth one three that are forced.
+/// Five even tokens, then three forced ones, again and again.
 #[derive(Clone)]
 struct Evens(usize);
 
@@ -55,7 +55,7 @@ impl TokenBytes for NoText {
     }
 }
 
-/// Lets every logit of a number that is divisible by three be lower, after a while.
+/// Lowers every third logit, after a while.
 struct Slowly {
     polls: usize,
     steps: RefCell<Vec<usize>>,
@@ -146,7 +146,7 @@ fn each_kind_gives_beside_the_others_what_it_gives_alone() {
     let decoder = tiny(8);
     let alone: Vec<Vec<u32>> =
         KINDS.iter().enumerate().map(|(index, kind)| rest(&begin(&decoder, index, *kind)).unwrap()).collect();
-    // A grammar gives the same in every mode, and with drafts.
+    // A grammar gives the same answer in every mode, and with drafts.
     for kind in [Kind::Ahead, Kind::Single, Kind::AnyMode, Kind::LookupUnderGrammar] {
         let by_step = rest(&begin(&decoder, 2, Kind::Single)).unwrap();
         assert_eq!(rest(&begin(&decoder, 2, kind)).unwrap(), by_step, "{kind:?}");
@@ -163,7 +163,7 @@ fn each_kind_gives_beside_the_others_what_it_gives_alone() {
     assert_eq!(decoder.scheduler.borrow().members.len(), 0);
 }
 
-/// Read in turns, dropped in the middle, in every order: what is left gives what it gives alone.
+/// Sequences are read in turns and dropped half-way, in every order. The remaining ones give the same tokens as alone.
 #[test]
 fn whoever_is_dropped_in_the_middle_holds_nobody_up() {
     let decoder = tiny(4);
@@ -181,7 +181,7 @@ fn whoever_is_dropped_in_the_middle_holds_nobody_up() {
                     }
                 }
             }
-            // One waits and gives up; what it waited for is not lost for the others.
+            // One waits and gives up. The others still get the result that it waited for.
             let abandoned = running[dropped].1.next();
             let mut abandoned = Box::pin(abandoned);
             let mut task = std::task::Context::from_waker(std::task::Waker::noop());

@@ -20,13 +20,13 @@ use crate::model::{KvFormat, Layout, Precision, Transformer, Weights};
 use crate::sampler::{Ending, SamplingParams, TokenRules};
 use crate::tensor::{CacheStats, Context, Device, DeviceOptions};
 
-/// Tokens that a sequence has room for.
+/// How many tokens fit into a sequence.
 const CAPACITY: usize = 192;
 
 /// Bytes of the prompt cache.
 const PROMPT_CACHE: u64 = 1 << 20;
 
-/// A decoder of some sequences.
+/// A decoder with a number of sequences.
 fn tiny(max_sequences: usize) -> Rc<Decoder> {
     tiny_with(max_sequences, KvFormat::F16, |transformer| transformer)
 }
@@ -54,7 +54,7 @@ struct Started {
     grammar: Option<Rc<std::cell::RefCell<GrammarState>>>,
 }
 
-/// What an answer to a prompt takes.
+/// The parameters and the prompt of an answer.
 fn asked<'a>(
     prompt: &'a [u32],
     sampler: &SamplingParams,
@@ -72,7 +72,7 @@ fn asked<'a>(
     (params, Prompt { tokens: prompt, forced: 0, is_reproducible: false, logprobs: None })
 }
 
-/// Prefills a prompt, and begins to decode.
+/// Prefills a prompt and begins to decode.
 fn start(
     decoder: &Rc<Decoder>,
     prompt: &[u32],

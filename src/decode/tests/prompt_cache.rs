@@ -1,4 +1,4 @@
-//! Conversations that take turns on one slot: each takes in only what is new.
+//! Conversations take turns on one slot; each computes only what is new.
 
 use super::recurrent::recurrent_of;
 use super::*;
@@ -26,7 +26,7 @@ fn stats(decoder: &Decoder) -> CacheStats {
 fn conversations_that_take_turns_take_in_what_is_new() {
     for format in FORMATS {
         let new = || tiny_with(1, format, |transformer| transformer);
-        // Three take turns on two slots.
+        // Three conversations take turns on two slots.
         let decoder = tiny_with(2, format, |transformer| transformer);
         let mut conversations = [text(3, 90), text(11, 70), text(17, 130)];
         for turn in 0..3 {
@@ -44,7 +44,7 @@ fn conversations_that_take_turns_take_in_what_is_new() {
         assert_eq!((stats.hits + stats.misses, stats.evictions), (9, 0), "{format:?}");
         assert!(stats.hits >= 4, "{stats:?}");
         assert!(stats.bytes > 0 && stats.bytes <= PROMPT_CACHE);
-        // What comes back is what was there, to the bit: a request that is to be reproducible sees only what passes took in.
+        // What comes back is the same to the bit: a reproducible request takes over only what prefill computed.
         for (index, text) in conversations.iter().enumerate() {
             let (given, cached) = answer(&decoder, text, 12, true);
             assert_eq!(given, answer(&new(), text, 12, true).0, "{format:?}, conversation {index}");
@@ -65,7 +65,7 @@ fn edits_and_branches_take_in_what_changed() {
         let (given, cached) = answer(&decoder, &edited, 5, false);
         assert!(cached >= common.min(length - 1), "{cached} of {common} tokens");
         assert_eq!(given.len(), 5);
-        // Back to the first: all of it but the token whose logits are wanted.
+        // Back to the first text: all of it is known but the token whose logits are wanted.
         assert_eq!(answer(&decoder, &first, 5, false).1, first.len() - 1, "after a branch at {shared}");
     }
 }
@@ -79,7 +79,7 @@ fn a_budget_is_kept_and_0_keeps_nothing() {
     }
     let before = stats(&decoder);
     assert!(before.evictions > 0 && before.entries > 0, "{before:?}");
-    // The newest are there, and the oldest are not.
+    // The newest texts are there, and the oldest are not.
     assert_eq!(answer(&decoder, &text(2 * 58 + 1, 158), 2, false).1, 157);
     assert_eq!(answer(&decoder, &text(1, 100), 2, false).1, 0);
     decoder.prompt_cache.replace(super::super::prompt_cache::PromptCache::new(0));
@@ -89,7 +89,7 @@ fn a_budget_is_kept_and_0_keeps_nothing() {
     assert_eq!((stats(&decoder).bytes, stats(&decoder).entries), (0, 0));
 }
 
-/// Recurrent layers go on from checkpoints, and those of several conversations are kept too.
+/// Recurrent layers go on from checkpoints; those of several conversations are kept too.
 #[test]
 fn recurrent_states_come_back_with_their_text() {
     let decoder = recurrent_of(1);
@@ -108,7 +108,7 @@ fn recurrent_states_come_back_with_their_text() {
     assert!(reused > 2 * 80 + 2 * 60, "{reused} tokens");
 }
 
-/// What an engine does besides leaves what conversations hold.
+/// Other work of an engine leaves what conversations hold.
 #[test]
 fn passes_of_other_kinds_lose_nothing() {
     let decoder = tiny(1);

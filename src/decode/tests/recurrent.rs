@@ -1,5 +1,5 @@
-//! The decode loop over a model with recurrent layers beside attention: exponential moving averages over the residual stream. A state
-//! that changes with every token shows whoever goes on from a wrong one.
+//! The decode loop over a model with recurrent layers and attention. The recurrent layers average the residual stream exponentially. Each
+//! token changes the state, so going on from a wrong state gives a wrong answer.
 
 use futures_util::future::join_all;
 
@@ -61,7 +61,7 @@ pub(super) fn recurrent_of(max_sequences: usize) -> Rc<Decoder> {
     })
 }
 
-/// The greedy answer by a pass over the whole text for each token: nothing is kept that could be wrong.
+/// The greedy answer, computed by a pass over the whole text for each token: it keeps no state that could be wrong.
 fn reference(decoder: &Decoder, prompt: &[u32], longest: usize) -> Vec<u32> {
     let mut text = prompt.to_vec();
     for _ in 0..longest {
@@ -99,7 +99,7 @@ fn the_average_changes_the_answer_and_steps_ahead_agree_with_whole_passes() {
     assert_ne!(answer(&tiny(1), &prompt(2), 24).0, wanted);
 }
 
-/// Run-ahead that is dropped, drafts that are half right, forced tokens, processors: alone and beside one another.
+/// Dropped steps, half-right drafts, forced tokens and processors, alone and together.
 #[test]
 fn each_kind_gives_what_it_gives_alone() {
     let decoder = recurrent_of(8);
@@ -120,7 +120,7 @@ fn each_kind_gives_what_it_gives_alone() {
     }
 }
 
-/// Whatever a slot went through, a text that shares its beginning goes on as if it came to an empty slot.
+/// Whatever a slot did before, a text that shares its beginning goes on as if in an empty slot.
 #[test]
 fn prefixes_are_reused_from_checkpoints() {
     let decoder = recurrent_of(1);
@@ -131,7 +131,7 @@ fn prefixes_are_reused_from_checkpoints() {
     for (shared, kind) in
         [(50, Kind::Plain), (60, Kind::Lookup), (45, Kind::Ahead), (20, Kind::Plain), (3, Kind::Single)]
     {
-        // Something of the text stands in the slot, and an answer that may be left in the middle.
+        // The slot gets a part of the text, and an answer that may be left half-way.
         let vocab_size = decoder.transformer.config().vocab_size;
         let begun = start(&decoder, &prompt, &SamplingParams::greedy(), 30, methods(kind, vocab_size)).unwrap();
         for _ in 0..shared % 7 {
@@ -156,7 +156,7 @@ fn a_prompt_is_taken_over_by_other_choices() {
     let first = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap();
     let (result, last) = (first.result.clone(), prompt[prompt.len() - 1]);
     let (first, _) = decoder.start(first, params.clone(), last, 0, Methods::default()).unwrap();
-    // The first goes on before the others take its prompt over.
+    // The first goes on before the others take over its prompt.
     let Tokens::Some(mut given) = pollster::block_on(first.next()).unwrap() else { panic!() };
     let others: Vec<SequenceHandle> = (0..2)
         .map(|_| {
@@ -214,7 +214,7 @@ fn a_sequence_that_was_saved_goes_on_elsewhere() {
             let error = pollster::block_on(other.restore(&wrong)).unwrap_err();
             assert_eq!(error.code(), Code::InvalidFile, "byte {at}: {error}");
         }
-        // What comes after works.
+        // What comes next works.
         assert_eq!(answer(&other, &text, 40 - known).0, given[known..]);
     }
     let (saved, other) = (recurrent_of(1), tiny(1));

@@ -1,9 +1,9 @@
-//! What a slot's steps leave.
+//! What a slot's steps leave behind.
 
 use super::*;
 use crate::tensor::HostTensor;
 
-/// What a run of steps leaves: state, token, ring, and the caches of all layers.
+/// What several steps leave: state, token, ring, and the caches of all layers.
 fn run(
     decoder: &Rc<Decoder>,
     prompt: &[u32],
@@ -28,7 +28,7 @@ fn run(
     left.iter().map(words).collect()
 }
 
-/// Steps past the end leave the position, the step, the token, the ring and the cache as they were at the end.
+/// Steps past the end don't change the position, the step, the token, the ring or the cache.
 #[test]
 fn nothing_moves_past_the_end() {
     let decoder = tiny(1);
@@ -36,13 +36,13 @@ fn nothing_moves_past_the_end() {
     for settings in [SamplingParams::greedy(), SamplingParams { seed: 3, ..Default::default() }, truncated] {
         let unending = Ending { stops: vec![], steps: usize::MAX };
         let prompt = [11, 45, 78, 102];
-        // What stands in the ring and in the caches before: of another text.
+        // Another text's values are in the ring and the caches before.
         let before = || run(&decoder, &[7, 99, 3, 200], &settings, &unending, 24);
         before();
         let all = run(&decoder, &prompt, &settings, &unending, 24);
         assert_eq!(all[0][..3], [4 + 23, 24, 0]);
         let answer = &all[2][..24];
-        // A token that comes for the first time somewhere in the middle.
+        // A token that first occurs somewhere in the middle.
         let at = (4..20).find(|at| !answer[..*at].contains(&answer[*at])).unwrap();
         before();
         let until = run(&decoder, &prompt, &settings, &unending, at + 1);
