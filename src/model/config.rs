@@ -1,8 +1,8 @@
 //! The hyperparameters of a model, read from its metadata and checked against its tensors.
 //!
-//! Variants that the forward pass does not support are refused here by name: a wrong answer is worse than an error. So a
-//! `Config` proves that the file holds all that the architecture needs, in the right shapes, and nothing else that would
-//! change the computation. Knows no GPU; `weights.rs` decides whether kernels support a tensor's type.
+//! Variants that the forward pass does not support are refused here by name: a wrong answer is worse than an error. So a `Config` proves
+//! that the file holds everything that the architecture needs, in the right shapes, and nothing else that would change the computation.
+//! Knows no GPU; `weights.rs` decides whether kernels support a tensor's type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,11 +28,11 @@ pub struct Config {
     pub n_ff: usize,
     /// Query heads of a layer.
     pub n_heads: usize,
-    /// Divides `n_heads`; each is shared by `n_heads / n_kv_heads` query heads (GQA).
+    /// Divides `n_heads`; `n_heads / n_kv_heads` query heads share each (GQA).
     pub n_kv_heads: usize,
     /// The length of a head's query, key and value. `n_heads * head_dim` may differ from `n_embd`.
     pub head_dim: usize,
-    /// The model's rope, then that of layers with a window, if it differs. Empty with learned positions.
+    /// The model's rope, then the rope of layers with a window if it differs. Empty with learned positions.
     pub ropes: Vec<Rope>,
     /// The settings that differ from layer to layer.
     pub layers: Vec<LayerConfig>,
@@ -44,7 +44,7 @@ pub struct Config {
     pub logit_softcap: Option<f32>,
     /// The factor of the embedding.
     pub embedding_scale: f32,
-    /// The factor of all that is added to the residual stream.
+    /// The factor of everything that is added to the residual stream.
     pub residual_scale: f32,
     /// The factor of the logits.
     pub logit_scale: f32,
@@ -52,7 +52,7 @@ pub struct Config {
     pub experts: Option<Experts>,
     /// ε of all norms.
     pub norm_eps: f32,
-    /// The longest context of training, in tokens; with a dynamic rope scaling, multiplied by its factor.
+    /// The longest context of training, in tokens. A dynamic rope scaling multiplies it by its factor.
     pub context_length: usize,
     /// Rows of the embedding, which may be more than the tokenizer's tokens.
     pub vocab_size: usize,
@@ -65,7 +65,7 @@ pub struct Config {
 /// The settings in which layers may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerConfig {
-    /// The number of positions that a token sees, its own included and last (sliding window); `None`: all.
+    /// The number of positions that a token sees, itself included as the last (sliding window); `None`: all.
     pub window: Option<usize>,
     /// The index in `Config::ropes`; `None` for a layer without rope.
     pub rope: Option<usize>,
@@ -80,7 +80,7 @@ pub struct Experts {
     pub used: usize,
     /// The length of an expert's inner vector.
     pub n_ff: usize,
-    /// The weights are the softmax over the chosen experts, rather than over all.
+    /// The weights are a softmax over the chosen experts, not over all.
     pub normalize: bool,
     /// The factor of the weights.
     pub scale: f32,
@@ -107,7 +107,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The same for a GGUF file, with the pairs of rope of such files.
+    /// The same for a GGUF file, with rope's pairs as in such files.
     pub fn from_metadata(metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Self> {
         if let Some(kind @ ("adapter" | "mmproj" | "imatrix")) = metadata.optional_str("general.type")? {
             bail!(
@@ -144,7 +144,7 @@ impl Config {
                 tensors.len()
             );
         };
-        // From the tensor, because tokens are indices in it; the tokenizer is checked against it.
+        // Taken from the tensor, because tokens are indices into it. The tokenizer is checked against it.
         let rows_of =
             |tensor: &TensorInfo| tensor.dims.get(1).map_or(1, |&rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let vocab_size = rows_of(embedding);
@@ -155,7 +155,7 @@ impl Config {
 
         let trained = keys.dim("context_length", MAX_CONTEXT)?;
         let window = keys.dim_or_zero("attention.sliding_window", MAX_CONTEXT)?;
-        // Converters write zero for no window.
+        // Some converters write zero for "no window".
         let window = if window == Some(0) { None } else { window.or(arch.default_window) };
         let ropes = keys.ropes(head_dim, trained, window.is_some(), &|name| by_name.contains_key(name))?;
         let [attention_softcap, logit_softcap] = keys.softcaps()?;
@@ -233,7 +233,7 @@ impl Config {
                 );
             }
         }
-        // A tensor that nothing reads (a bias, a norm of queries) would silently change nothing.
+        // A tensor that nothing reads (a bias, a norm of queries) would be ignored silently.
         let known: BTreeSet<&str> = expected.iter().map(|tensor| tensor.name.as_str()).collect();
         match tensors.iter().find(|t| !known.contains(t.name.as_str()) && !self.arch.ignores(&t.name)) {
             None => Ok(()),
@@ -264,7 +264,7 @@ fn layers(keys: &Keys, n_layers: usize, window: Option<usize>, ropes: usize) -> 
                 Some(with_rope) => with_rope[layer],
                 None => keys.arch.no_rope_every.is_none_or(|every| !(layer + 1).is_multiple_of(every)),
             };
-        // A second rope is that of layers with a window.
+        // If there is a second rope, layers with a window use it.
         let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
         LayerConfig { window, rope: has_rope.then_some(rope) }
     };

@@ -1,6 +1,6 @@
-//! Makes room in a context that is full: its first tokens stay, of the rest the older ones go, and the others move up (StreamingLLM,
-//! Xiao et al. 2023; llama.cpp's context shift). Their keys are turned back by rope as far as they move, so that attention finds them
-//! where they stand now; what they say, and values, stay as they were computed.
+//! Makes room in a full context: the first tokens stay, the oldest of the others are dropped, and the rest moves up (StreamingLLM, Xiao
+//! et al. 2023; llama.cpp's context shift). Rope turns keys back as far as they move, so that attention finds them at their new positions.
+//! Values stay as they were computed.
 
 use super::Transformer;
 use super::arch::RopeKind;
@@ -8,7 +8,7 @@ use super::state::{KeyRope, LayerStates, SequenceState, Shift};
 use crate::error::Result;
 
 impl Transformer {
-    /// Refuses what can't be: positions that are learned are in all that a layer makes of a token, and not to be taken out of it.
+    /// Refuses models with learned positions: these are in everything that a layer computes from a token, and can't be removed.
     pub fn check_shift(&self) -> Result<()> {
         let config = self.config();
         if self.has_learned_positions() {
@@ -25,13 +25,13 @@ impl Transformer {
         Ok(())
     }
 
-    /// Drops positions of a sequence: its keys are turned back as far as they move.
+    /// Drops positions of a sequence and turns the later keys back as far as they move.
     pub fn shift(&self, states: &LayerStates, shift: Shift) -> Result<()> {
         self.check_shift()?;
         let config = self.config();
         states.shift(self.context(), shift, &|index| {
             let Some(layer) = config.layers.get(index) else { bail!(Internal, "the model has no layer {index}") };
-            // The fused ops keep the numbers that rope turns together side by side.
+            // The fused ops store each pair that rope rotates side by side.
             let interleaved =
                 self.is_fused() || layer.rope.is_some_and(|rope| config.ropes[rope].kind == RopeKind::Interleaved);
             let rope = layer.rope.map(|rope| self.rope(rope)).transpose()?;

@@ -1,8 +1,8 @@
-//! The ops of one token: what a decode step replays. A layer of a Llama takes five, one with layer norms, biases and no gate too;
-//! norms of heads take two more, a norm after attention or feed-forward one each, and projections that are joined but of different
-//! types one for each type.
+//! The ops of one token: what a decode step replays. A layer of Llama takes five, and so does one with layer norms, biases and no gate.
+//! Norms of heads take two more, a norm after attention or feed-forward one each, and joined projections of different types one for each
+//! type.
 //!
-//! The residual stream is in SoA (`tensor/soa.rs`). Products norm what they read, and add what they give to the residual stream.
+//! The residual stream is in SoA (`tensor/soa.rs`). Products norm their inputs and add their results to the residual stream.
 
 use super::fused::FusedPass;
 use super::layer::{Layer, LayerOps};
@@ -19,15 +19,15 @@ use crate::tensor::{Context, Desc, Tensor};
 
 pub(super) struct Decode<'a>(pub FusedPass<'a>);
 
-/// The residual stream, [1, n_embd] in SoA, and the norm for those who read it.
+/// The residual stream, [1, n_embd] in SoA, and the norm for its readers.
 pub(super) struct Normed<'a> {
     x: &'a Tensor,
     norm: &'a Norm,
 }
 
-/// What is multiplied with the matrix whose product goes to the residual stream.
+/// The input of the matrix whose product is added to the residual stream.
 pub(super) enum Inner {
-    /// What attention gave for each split of the positions, which the product merges.
+    /// Attention's result for each split of the positions; the product merges them.
     Splits { sums: Tensor, totals: Tensor, capacity: usize },
     /// [1, n_ff] in SoA
     Activations(Tensor),
@@ -124,8 +124,8 @@ impl LayerOps for Decode<'_> {
 }
 
 impl Decode<'_> {
-    /// Queries [1, n_heads · head_dim]; keys and values go to the caches. One op does it all, unless there are norms of heads between the
-    /// projections and rope, or a projection lies in parts.
+    /// Queries [1, n_heads · head_dim]. Keys and values go to the caches. One op does all of it, unless heads are normed between the
+    /// projections and rope, or a projection is in parts.
     fn queries(&self, layer: &Layer, h: &Normed<'_>) -> Result<Tensor> {
         let FusedPass { context, config, state, .. } = self.0;
         let vectors = self.0.vectors(layer);
@@ -159,7 +159,7 @@ impl Decode<'_> {
         matrix.multiply(self.0.context, &NormMatVec { norm: h.norm.kind }, &[h.x, h.norm.soa()?])
     }
 
-    /// The product with a part of a matrix, apart or added to a tensor, and the bias.
+    /// The product with a part of a matrix and the bias, by itself or added to a tensor.
     fn multiply(
         &self,
         inner: &Inner,
@@ -189,7 +189,7 @@ impl Decode<'_> {
         }
     }
 
-    /// The product of the last layer's residual stream, normed, with the matrix of the head: [1, vocab_size].
+    /// The product of the normed residual stream after the last layer with the head's matrix: [1, vocab_size].
     pub fn logits(&self, x: &Tensor, norm: &Norm, output: &Matrix) -> Result<Tensor> {
         self.product(&Normed { x, norm }, output)
     }

@@ -28,7 +28,7 @@ pub struct Encoder {
     parameters: u64,
 }
 
-/// The texts of one pass, as kernels read them.
+/// The texts of one pass, in the form that kernels read.
 struct Batch {
     tokens: Tensor,    // [n] u32
     positions: Tensor, // [n] u32: of each token in its text
@@ -82,8 +82,8 @@ impl Encoder {
         self.quantization
     }
 
-    /// Records one pass over `texts`, each of at least one token, ids below the vocabulary's size and no more than the context
-    /// holds. Returns their vectors, [texts, n_embd], not normalized.
+    /// Records one pass over `texts`. Each has at least one token and no more than the context holds, and all ids are in the vocabulary.
+    /// Returns their vectors, [texts, n_embd], not normalized.
     pub fn forward(&self, texts: &[&[u32]], pooling: Pooling) -> Result<Tensor> {
         let batch = self.batch(texts)?;
         let mut x = self.embed(&batch)?; // [n, n_embd]
@@ -92,7 +92,7 @@ impl Encoder {
             config: &self.config,
             ropes: &self.ropes,
             tokens: Tokens::Within { spans: &batch.spans, positions: &batch.positions },
-            // The kernels for small batches would be compiled for each number of tokens.
+            // Small batches have kernels that would be compiled for each number of tokens.
             product: &MatMul { epilogue: Epilogue::NONE },
         };
         for layer in &self.layers {

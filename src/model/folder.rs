@@ -1,5 +1,5 @@
-//! A folder with the files of a model, which are opened by name: a folder on a disk, a repository on a server, or a single file,
-//! which is a folder of one.
+//! A folder with the files of a model, opened by name: a folder on a disk, a repository on a server, or a single file, which counts as a
+//! folder with one file.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -26,11 +26,11 @@ pub trait Folder {
         })
     }
 
-    /// The names of all files; `None` if they are not known, as with a simple web server.
+    /// The names of all files; `None` if they can't be listed, as on a simple web server.
     fn list<'f>(&'f self) -> LocalFuture<'f, Result<Option<Vec<String>>>>;
 }
 
-/// Refuses a name that would lead out of the folder. Names in files of other authors may do that.
+/// Refuses a name that leads out of the folder. Files by other authors may contain such names.
 pub fn check_path(path: &str) -> Result<()> {
     let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
     if path.is_empty() || path.contains(['\\', '\0', '?', '#', ':']) || !Path::new(path).components().all(normal) {
@@ -39,7 +39,7 @@ pub fn check_path(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// The check before a whole file is read.
+/// Checks the size before a whole file is read.
 pub fn check_size(name: &str, size: u64, limit: u64) -> Result<()> {
     if size > limit {
         bail!(InvalidFile, "{name}: the file has {size} bytes, wanted at most {limit}");
@@ -102,7 +102,7 @@ pub struct DirectoryFolder {
 }
 
 impl DirectoryFolder {
-    /// The folder at `path`. It is not opened here, so a missing one is an error only when files are listed.
+    /// The folder at `path`. It is not opened here: a missing one is an error only when files are listed.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self { path: path.as_ref().to_owned() }
     }

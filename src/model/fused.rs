@@ -1,5 +1,5 @@
-//! What a model has besides its layers where their matrices are joined and the ops of a layer are fused, and the steps that
-//! `decode.rs` and `prefill.rs` share.
+//! What a model has besides its layers if their matrices are joined and their ops are fused, and the steps that `decode.rs` and
+//! `prefill.rs` share.
 
 use super::arch::{self, RopeKind};
 use super::config::Config;
@@ -15,22 +15,22 @@ pub(super) struct Fused {
     layers: Vec<LayerVectors>,
 }
 
-/// Vectors of one layer, as fused ops take them.
+/// The vectors of one layer, in the form that fused ops take.
 pub(super) struct LayerVectors {
-    /// The norm before attention in SoA, then rope's frequencies, then the biases: what one token's kernel reads.
+    /// The norm before attention in SoA, then rope's frequencies, then the biases: one token's kernel reads these.
     pub all: Tensor,
     pub bias: Option<Tensor>, // [(n_heads + 2 · n_kv_heads) · head_dim]
-    /// Of each head of queries, then of keys, [2 · head_dim], or of all of them together, [(n_heads + n_kv_heads) · head_dim].
+    /// For each head: first queries, then keys, [2 · head_dim]; or for all heads together, [(n_heads + n_kv_heads) · head_dim].
     pub head_norms: Option<Tensor>,
     pub rope: LayerRope,
 }
 
-/// How rope turns the heads of a layer. In a layer without rope the frequencies are zero, which turns nothing.
+/// How rope turns the heads of a layer. Without rope the frequencies are zero, which turns nothing.
 pub(super) struct LayerRope {
     pub frequencies: Tensor, // [pairs]
     pub pairs: usize,
     pub interleaved: bool,
-    /// What sine and cosine are multiplied with.
+    /// The factor of sine and cosine.
     pub scale: f32,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct FusedPass<'a> {
 }
 
 impl Fused {
-    /// Whether the fused ops compute what a model of this configuration is; `has` tells which tensors it has.
+    /// Whether the fused ops can compute a model with this configuration; `has` tells which tensors it has.
     pub fn takes(config: &Config, has: &dyn Fn(&str) -> bool) -> bool {
         let has_one = |stem: &str| has(&format!("blk.0.{stem}"));
         let is_rms = config.arch.norm == arch::Norm::Rms;
@@ -114,13 +114,13 @@ impl FusedPass<'_> {
         &self.fused.layers[layer.index]
     }
 
-    /// From the product with a part of the projections [n, rows] to its queries [n, n_heads · head_dim], if they are among it;
-    /// its keys and values go to the caches.
+    /// Takes the product with a part of the projections, [n, rows]. Returns its queries [n, n_heads · head_dim] if it has any; its keys and
+    /// values go to the caches.
     pub fn rope_and_append(&self, layer: &Layer, parts: QkvParts, product: &Tensor) -> Result<Option<Tensor>> {
         let Self { context, config, state, .. } = *self;
         let vectors = self.vectors(layer);
         if let Some(norms) = vectors.head_norms.as_ref().filter(|_| parts.q || parts.k) {
-            // Of all heads together there is one norm of queries, and one of keys.
+            // One norm for the queries of all heads together, and one for the keys.
             let heads = [config.n_heads, config.n_kv_heads];
             let (counts, lengths) = if config.arch.norms_heads_together {
                 ([1, 1], heads.map(|heads| heads * config.head_dim))
@@ -151,13 +151,13 @@ impl FusedPass<'_> {
         Ok(context.run(&rope, &inputs)?.pop())
     }
 
-    /// The caches that keys and values of some projections go to.
+    /// The caches for the keys and values of these projections.
     pub fn caches(&self, layer: &Layer, parts: QkvParts) -> impl Iterator<Item = &Tensor> {
         let (k_cache, v_cache) = self.cache.layer(layer.index);
         parts.k.then_some(k_cache).into_iter().chain(parts.v.then_some(v_cache))
     }
 
-    /// The attention of one or few tokens with the positions divided, not merged yet: sums and totals of each split.
+    /// Attention of one or a few tokens with the positions split, not merged yet: sums and totals of each split.
     pub fn attention_split(&self, layer: &Layer, q: &Tensor) -> Result<[Tensor; 2]> {
         let Self { context, config, .. } = *self;
         let split = AttentionSplit {
@@ -174,7 +174,7 @@ impl FusedPass<'_> {
         <[Tensor; 2]>::try_from(parts).map_err(|_| err!(Internal, "attention_split has two outputs"))
     }
 
-    /// How many positions a token of a layer sees at most, of those that the cache has room for.
+    /// The most positions that a token of a layer sees in this cache.
     pub fn seen(&self, layer: &Layer) -> usize {
         let capacity = self.cache.capacity();
         self.config.layers[layer.index].window.map_or(capacity, |window| window.min(capacity))

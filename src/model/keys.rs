@@ -1,5 +1,5 @@
-//! The metadata keys of one architecture, read with their ranges: `block_count` is `llama.block_count`. Names are those of the GGUF
-//! specification and of llama.cpp's gguf-py (`constants.py`).
+//! The metadata keys of one architecture, read and checked: `block_count` is `llama.block_count`. Names are those of the GGUF specification
+//! and of llama.cpp's gguf-py (`constants.py`).
 
 use super::arch::Arch;
 use super::gguf::{Array, Metadata, Value};
@@ -31,7 +31,7 @@ impl Keys<'_> {
         Ok(value)
     }
 
-    /// From 1 on.
+    /// A dimension: 1 or more.
     pub fn dim(&self, key: &str, max: usize) -> Result<usize> {
         let value = self.metadata.optional_u32(&self.name(key))?.ok_or_else(|| self.missing(key))?;
         self.in_range(key, value, 1, max)
@@ -41,7 +41,7 @@ impl Keys<'_> {
         self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 1, max)).transpose()
     }
 
-    /// The same for keys where converters write zero for "none": then zero.
+    /// The same for keys where converters write zero for "none"; returns zero then.
     pub fn dim_or_zero(&self, key: &str, max: usize) -> Result<Option<usize>> {
         self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 0, max)).transpose()
     }
@@ -141,7 +141,7 @@ impl Keys<'_> {
         Ok([read("embedding_scale")?, read("residual_scale")?, 1.0 / read("logit_scale")?])
     }
 
-    /// Which layers have a window, if the metadata says it: by an array, or by a number n, where every n-th layer has none.
+    /// Which layers have a window, if the metadata says so. It has an array, or a number n: then every n-th layer has none.
     pub fn windowed_layers(&self, n_layers: usize) -> Result<Option<Vec<bool>>> {
         let name = self.name("attention.sliding_window_pattern");
         match self.metadata.get(&name) {
@@ -171,7 +171,7 @@ impl Keys<'_> {
         }
     }
 
-    /// The model's rope, then that of layers with a window, if it differs.
+    /// The model's rope, then the rope of layers with a window if it differs.
     pub fn ropes(
         &self,
         head_dim: usize,
@@ -211,7 +211,7 @@ impl Keys<'_> {
         let needed_factor =
             || self.positive_or_none("rope.scaling.factor")?.ok_or_else(|| self.missing("rope.scaling.factor"));
         let attention_factor = self.positive_or_none("rope.scaling.attn_factor")?;
-        // llama.cpp looks at the tensors, not at the kind.
+        // llama.cpp looks at the tensors, not at the type.
         if has_tensor(LONG) && has_tensor(SHORT) {
             let original = original(trained)?;
             let stretch = (trained as f64 / original as f64).max(1.0);
@@ -226,7 +226,7 @@ impl Keys<'_> {
         }
         let scaling = match kind {
             Some("none") => RopeScaling::None,
-            // A factor without a kind is linear scaling. One is no scaling; llama.cpp writes zero for "not set".
+            // A factor without a type is linear scaling. 1 is no scaling; llama.cpp writes zero for "not set".
             None | Some("linear") => {
                 let old = self.positive_or_none("rope.scale_linear")?;
                 match self.positive_or_none("rope.scaling.factor")?.or(old).filter(|&factor| factor != 1.0) {
@@ -294,7 +294,7 @@ impl Keys<'_> {
     pub fn refuse_unsupported(&self) -> Result<()> {
         self.refuse_number("expert_shared_count", "experts that all tokens use", |v| v != 0.0)?;
         self.refuse_number("expert_group_count", "experts in groups", |v| v != 0.0 && v != 1.0)?;
-        // 1 is softmax.
+        // 1 means softmax.
         self.refuse_number("expert_gating_func", "another gate of experts", |v| v != 0.0 && v != 1.0)?;
         self.refuse_number("attention.max_alibi_bias", "ALiBi", |v| v != 0.0)?;
         self.refuse_number("attention.clamp_kqv", "clamped queries, keys and values", |v| v != 0.0)?;
@@ -312,7 +312,7 @@ impl Keys<'_> {
             switches.push(("use_parallel_residual", true, "parallel residuals"));
         }
         if self.arch.has_scales {
-            // In the architecture with these scales, llama.cpp uses it as the switch of rope.
+            // llama.cpp uses it to switch rope on in the architecture with these scales.
             switches.push(("rope.scaling.finetuned", false, "a model without rope"));
         }
         for (key, refused, what) in switches {

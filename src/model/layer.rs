@@ -1,7 +1,7 @@
-//! One layer of a transformer: its weights, and the one place that says what is done with them and in which order. What each step is
-//! done with is a set of ops (`LayerOps`): `unfused.rs`, or `decode.rs` and `prefill.rs` on what could be fused.
+//! One layer of a transformer: its weights, and the order of its steps, which is only here. A set of ops does the steps (`LayerOps`):
+//! `unfused.rs`, or `decode.rs` and `prefill.rs` if ops could be fused.
 //!
-//! A layer does what it has tensors for, and nothing tests a model's name.
+//! A layer uses the tensors that it has, and nothing tests a model's name.
 
 use super::config::Config;
 use super::linear::Linear;
@@ -16,19 +16,19 @@ use crate::tensor::{Context, Tensor};
 pub(super) struct Layer {
     pub index: usize,
     pub attention_norm: Norm,
-    /// Together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]. Where they are fused, their biases stand in `Fused::bias`.
+    /// Together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]. If ops are fused, the biases are in `Fused::bias`.
     pub queries_keys_values: Vec<(QkvParts, Linear)>,
     pub q_norm: Norm,
     pub k_norm: Norm,
     pub attention_output: Linear, // [n_embd, n_heads · head_dim]
-    /// Of what attention gave.
+    /// For the result of attention.
     pub post_attention_norm: Norm,
-    /// Of the residual stream, after attention was added to it.
+    /// For the residual stream after attention was added to it.
     attention_output_norm: Norm,
     feed_forward_norm: Norm,
     feed_forward: FeedForward,
     pub post_feed_forward_norm: Norm,
-    /// Of the residual stream at the layer's end.
+    /// For the residual stream at the layer's end.
     output_norm: Norm,
     /// The feed-forward runs beside attention, on the same input.
     is_parallel: bool,
@@ -43,17 +43,17 @@ enum FeedForward {
     Experts { router: Linear, experts: Mixture },
 }
 
-/// The feed-forward before its sum.
+/// The feed-forward up to the product or sum that adds it to the residual stream.
 enum Inner<'a, O> {
     Dense(O, &'a Linear),
     Experts(Combined),
 }
 
-/// What a layer is computed with: ops that do one step each, or several at once.
+/// The ops that compute a layer: each does one step, or several at once.
 pub(super) trait LayerOps {
-    /// The residual stream as a part of the layer takes it: normed, or to be normed by the op that reads it.
+    /// The residual stream as a part of the layer reads it: normed, or with the norm that its op applies.
     type Normed<'a>;
-    /// The input of the product that gives what is added to the residual stream.
+    /// The input of the product whose result is added to the residual stream.
     type Inner;
 
     fn context(&self) -> &Context;
@@ -71,15 +71,15 @@ pub(super) trait LayerOps {
 
     fn experts(&self, h: &Self::Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined>;
 
-    /// x += the product, after its norm and scale.
+    /// x += the product, normed and scaled.
     fn add_product(&self, x: &Tensor, inner: Self::Inner, linear: &Linear, norm: &Norm) -> Result<()>;
 
-    /// x += what the experts gave, after its norm and scale.
+    /// x += the experts' result, normed and scaled.
     fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()>;
 }
 
 impl Layer {
-    /// Where matrices were joined, the norms are as fused ops take them too.
+    /// If matrices were joined, the norms are also in the form for fused ops.
     pub fn new(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Self> {
         let fuses = weights.is_joined();
         let name = |stem: &str| format!("blk.{index}.{stem}");

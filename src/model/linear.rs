@@ -19,7 +19,7 @@ impl Linear {
         Ok(Self { weight, bias: weights.optional(&format!("{stem}.bias")).cloned() })
     }
 
-    /// The product by `op`, with the bias: the inputs of `op` without the matrix → [n, outputs].
+    /// The result of `op` with the bias: the inputs of `op` without the matrix → [n, outputs].
     pub fn run(&self, context: &Context, op: &dyn Op, inputs: &[&Tensor]) -> Result<Tensor> {
         let y = self.weight.multiply(context, op, inputs)?;
         if let Some(bias) = &self.bias {

@@ -1,5 +1,5 @@
-//! A matrix of weights [rows, columns]: one tensor, or several of consecutive rows if it is larger than an adapter's bindings
-//! (`weight_layout.rs` decides). Products run over the parts, and each part gives its columns of the result.
+//! A matrix of weights [rows, columns]: one tensor, or several with consecutive rows if it is too large for one binding of the adapter
+//! (`weight_layout.rs` decides). Products run over the parts; each part gives its columns of the result.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ impl Matrix {
         Ok(Self { parts: parts.into() })
     }
 
-    /// The tensor, if it is one.
+    /// The tensor, if there is only one part.
     pub(super) fn whole(&self) -> Option<&Tensor> {
         match &*self.parts {
             [only] => Some(only),
@@ -51,9 +51,9 @@ impl Matrix {
         })
     }
 
-    /// The rows of the embedding for `tokens` [n]: [n, columns]; with `soa`, for one token, in SoA.
+    /// The rows of the embedding for `tokens` [n]: [n, columns]. With `soa`: one token, in SoA.
     pub(super) fn embed(&self, context: &Context, tokens: &Tensor, soa: bool) -> Result<Tensor> {
-        // For a token beyond the first part this reads some row of it, which the token's own part then overwrites.
+        // For a token of another part this reads a wrong row, which the token's own part then overwrites.
         let x = context.run1(&Embedding { soa }, &[tokens, &self.parts[0]])?;
         for (first_row, part) in self.parts().skip(1) {
             context.run(&EmbeddingPart { first_row, soa }, &[tokens, part, &x])?;
@@ -61,7 +61,7 @@ impl Matrix {
         Ok(x)
     }
 
-    /// x [n, columns] += the rows for the positions of tokens, as `state` has them.
+    /// x [n, columns] += the rows of the tokens' positions, which are in `state`.
     pub(super) fn add_positions(&self, context: &Context, x: &Tensor, state: &Tensor, soa: bool) -> Result<()> {
         for (first_row, part) in self.parts() {
             context.run(&AddPositions { first_row, rows: self.rows(), soa }, &[x, part, state])?;
@@ -69,12 +69,12 @@ impl Matrix {
         Ok(())
     }
 
-    /// What `op` gives for `inputs` and this matrix after them: [tokens, rows].
+    /// The result of `op` for `inputs`, then this matrix: [tokens, rows].
     pub(super) fn multiply(&self, context: &Context, op: &dyn Op, inputs: &[&Tensor]) -> Result<Tensor> {
         self.multiply_by(context, |part| context.run1(op, &[inputs, &[part]].concat()))
     }
 
-    /// The same by a product [tokens, rows of the part] with each part.
+    /// The same with a function that gives the product for each part, [tokens, rows of the part].
     pub(super) fn multiply_by(&self, context: &Context, of_part: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let first = of_part(&self.parts[0])?;
         if self.parts.len() == 1 {

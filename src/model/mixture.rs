@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tensor::ops::{GroupExperts, MatMulExperts, MatVecExperts, RouteExperts, Swiglu};
 use crate::tensor::{Context, Desc, Tensor};
 
-/// The experts of a layer: the stacked matrices of all of them. If an adapter can't bind a stack, its parts hold whole experts.
+/// The experts of a layer: stacked matrices. If an adapter can't bind a stack, each of its parts holds whole experts.
 pub(super) struct Mixture {
     gate: Matrix, // [experts · n_ff, n_embd]
     up: Matrix,   // [experts · n_ff, n_embd]
@@ -46,8 +46,8 @@ impl Mixture {
     }
 }
 
-/// From this number of pairs of a token and an expert, per expert, pairs are grouped. With fewer, tiles would be mostly empty; with
-/// more, every expert's matrices would be read too often.
+/// From this number of pairs (a token and its expert) per expert on, pairs are grouped. With fewer, tiles would be mostly empty; with more,
+/// ungrouped pairs would read every expert's matrices too often.
 const GROUPED_FROM: usize = 8;
 
 /// How tokens find their experts.
@@ -79,7 +79,7 @@ impl Choice {
     /// The products of x [n or n · used, columns] with the matrices of the experts: [n · used, rows of a matrix].
     fn products(&self, context: &Context, experts: usize, stack: &Matrix, x: &Tensor, soa: bool) -> Result<Tensor> {
         let rows = stack.rows() / experts;
-        // With parts, every row is written by the part that holds its expert.
+        // With parts, each row is written by the part that holds its expert.
         let out = match stack.whole() {
             Some(_) => None,
             None => Some(context.empty(Desc::f32(&[self.pairs(), rows]), "experts")?),

@@ -1,4 +1,4 @@
-//! A norm of the residual stream, of an addend to it, or of heads.
+//! A norm of the residual stream, of what is added to it, or of heads.
 
 use super::Weights;
 use super::arch;
@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::tensor::ops::{LayerNorm, RmsNorm, RowNorm};
 use crate::tensor::{Context, HostTensor, Tensor, to_soa};
 
-/// A norm. Without tensors in the model it is `None`, and changes nothing.
+/// A norm. If the model has no tensors for it, it is `None` and changes nothing.
 pub(super) struct Norm {
     pub kind: RowNorm,
     weight: Option<Tensor>,
     bias: Option<Tensor>,
-    /// The weight, then the bias, each in SoA: for ops that norm and multiply in one.
+    /// The weight, then the bias, each in SoA: for ops that both norm and multiply.
     soa: Option<Tensor>,
 }
 
@@ -63,7 +63,7 @@ impl Norm {
         self.soa.as_ref().ok_or_else(|| err!(Internal, "a norm that was not loaded for fused ops"))
     }
 
-    /// The norm's weight, if it is an RMS norm without a bias.
+    /// ε and the weight, if it is an RMS norm without a bias.
     pub fn rms_weight(&self) -> Option<(f32, &Tensor)> {
         match (self.kind, &self.weight, &self.bias) {
             (RowNorm::Rms { epsilon }, Some(weight), None) => Some((epsilon, weight)),

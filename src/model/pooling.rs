@@ -1,4 +1,4 @@
-//! How the vectors of a text's tokens become one, by the model's files.
+//! How the vectors of a text's tokens become one vector, as the model's files say.
 //!
 //! Sources: llama.cpp's `pooling_type`, and the files of sentence-transformers (`modules.json`, `1_Pooling/config.json`,
 //! `sentence_bert_config.json`).
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::checkpoint::{Checkpoint, Origin};
 use crate::error::Result;
 
-/// How the vectors of a text's tokens become one.
+/// How the vectors of a text's tokens become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// The mean of all tokens' vectors.
@@ -31,7 +31,7 @@ pub struct Embeds {
     pub max_tokens: Option<usize>,
 }
 
-/// Newer files name the mode, or several modes whose vectors are concatenated; older ones have a flag for each mode.
+/// Newer files name one mode, or several whose vectors are concatenated. Older files have a flag for each mode.
 #[derive(Deserialize)]
 struct PoolingConfig {
     pooling_mode: Option<Modes>,
@@ -62,7 +62,7 @@ struct SentenceConfig {
 
 #[derive(Deserialize)]
 struct TokenizerConfig {
-    /// A huge float if there is no limit.
+    /// A huge float means no limit.
     model_max_length: Option<serde_json::Value>,
 }
 
@@ -70,7 +70,7 @@ struct TokenizerConfig {
 const POOLING_FILE: &str = "1_Pooling/config.json";
 
 impl Pooling {
-    /// The rows to average for consecutive texts of these lengths: pairs of begin and end.
+    /// The rows to average, for consecutive texts of these lengths: pairs of begin and end.
     pub fn spans(self, lengths: impl Iterator<Item = usize>) -> Vec<u32> {
         let mut begin = 0;
         lengths
@@ -88,7 +88,7 @@ impl Pooling {
 }
 
 impl Embeds {
-    /// Reads a model's files. An encoder whose files don't say it uses the mean, as in sentence-transformers.
+    /// Reads a model's files. An encoder whose files don't say it uses the mean, like sentence-transformers.
     pub fn of(checkpoint: &Checkpoint<'_>, is_encoder: bool) -> Result<Self> {
         let mut embeds = match checkpoint.origin {
             Origin::Gguf => Self::of_gguf(checkpoint)?,
@@ -205,7 +205,7 @@ mod tests {
             let config = format!(r#"{{"pooling_mode_{mode}": true}}"#);
             assert_eq!(of(&[("1_Pooling/config.json", &config)]).unwrap().pooling, Some(pooling));
         }
-        // As sentence-transformers writes it from version 6 on.
+        // The form that sentence-transformers writes since version 6.
         for (mode, pooling) in [("cls", Pooling::First), ("lasttoken", Pooling::Last), ("mean", Pooling::Mean)] {
             let config = format!(r#"{{"embedding_dimension": 8, "pooling_mode": "{mode}", "include_prompt": true}}"#);
             let newer = ("sentence_bert_config.json", r#"{"transformer_task": "feature-extraction"}"#);

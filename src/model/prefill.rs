@@ -1,9 +1,7 @@
-//! The ops of many tokens, or of a small batch of them: matrices that were joined, and what stands between two products in one
-//! kernel.
+//! The ops of many tokens, or of a small batch: matrices are joined, and one kernel does all that is between two products.
 //!
-//! The same computation as that of `unfused.rs`, but for the precision: in `Precision::Fast` the inputs of products are int8
-//! where the format of the weight has a view as int8. Not of a small batch, whose time goes into reading weights: smaller activations
-//! gain nothing there.
+//! The computation is that of `unfused.rs`, except for the precision: with `Precision::Fast` the inputs of products are int8 if the
+//! weight's format has a view as int8. Not in a small batch: its time goes into reading weights, so smaller activations gain nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +24,7 @@ use crate::tensor::{Context, DType, Op, Tensor};
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// In prefill, 8 bits with a scale for every 32 of them, where the weights are quantised too.
+    /// In prefill: 8 bits with a scale for every 32 values, if the weights are quantised too.
     Fast,
     /// 32-bit floats everywhere.
     Exact,
@@ -35,26 +33,26 @@ pub enum Precision {
 pub(super) struct Prefill<'a> {
     pub pass: FusedPass<'a>,
     pub precision: Precision,
-    /// So few tokens that products are mat-vecs, no more than `MatVecSmallBatch` takes.
+    /// The tokens are so few that products are mat-vecs; at most as many as `MatVecSmallBatch` takes.
     pub small_batch: bool,
 }
 
 /// The inputs of a product, [tokens, columns].
 pub(super) enum Activations {
     F32(Tensor),
-    /// Of a small batch, in SoA, which all columns of a fused model can be in.
+    /// Of a small batch, in SoA. A fused model has no columns that SoA can't hold.
     Soa(Tensor),
-    /// Quants and scales as `quantize` makes them.
+    /// Quants and scales, from `quantize`.
     Int8(Tensor, Tensor),
 }
 
-/// The residual stream [tokens, n_embd], and the norm for the layout that a matrix wants.
+/// The residual stream [tokens, n_embd], and the norm, which is applied in the layout that a matrix wants.
 pub(super) struct Normed<'a> {
     x: &'a Tensor,
     norm: &'a Norm,
 }
 
-/// One op by the layout of what it gives.
+/// One op in three forms, one for each layout of its result.
 struct Producer<'a> {
     f32: &'a dyn Op,
     soa: &'a dyn Op,
@@ -83,7 +81,7 @@ impl LayerOps for Prefill<'_> {
         }
         let Some(q) = q else { bail!(Internal, "no queries among the projections of layer {}", layer.index) }; // [n, n_heads · head_dim]
         if self.small_batch {
-            // A tile of few tokens would go over the whole context by itself.
+            // A tile of a few tokens would go over the whole context alone.
             let [sums, totals] = self.pass.attention_split(layer, &q)?;
             let (heads, head_dim, capacity) = (config.n_heads, config.head_dim, self.pass.seen(layer));
             let merge = AttentionMerge { heads, head_dim, capacity, splits };
@@ -163,7 +161,7 @@ impl Prefill<'_> {
         self.precision == Precision::Fast && has_view && !self.small_batch
     }
 
-    /// In the layout that the weight wants which takes the result.
+    /// Runs the producer in the layout that the weight reading the result wants.
     fn produce(&self, producer: &Producer, inputs: &[&Tensor], weight: &Matrix) -> Result<Activations> {
         if self.takes_int8(weight) {
             self.produce_int8(producer.int8, inputs)
@@ -185,7 +183,7 @@ impl Prefill<'_> {
         if self.takes_int8(weight) { self.produce_int8(&Quantize, &[&x]) } else { Ok(Activations::F32(x)) }
     }
 
-    /// The normed tokens, in the layout that the weight wants which takes them.
+    /// The normed tokens, in the layout that the weight reading them wants.
     fn normed_for(&self, Normed { x, norm }: &Normed<'_>, weight: &Matrix) -> Result<Activations> {
         match norm.rms_weight() {
             Some((epsilon, norm)) => {
@@ -196,7 +194,7 @@ impl Prefill<'_> {
         }
     }
 
-    /// The products of the normed tokens with several matrices, [tokens, rows] each. They are normed once for each layout that the
+    /// The products of the normed tokens with several matrices, [tokens, rows] each. The tokens are normed once for each layout that the
     /// matrices want.
     fn normed_products<'a>(
         &self,
@@ -235,7 +233,7 @@ impl Prefill<'_> {
         }
     }
 
-    /// The product with a tensor, with the further inputs of an epilogue.
+    /// The product with one tensor, with the other inputs of an epilogue.
     fn multiply(
         &self,
         activations: &Activations,

@@ -1,5 +1,5 @@
-//! The frequencies of rotary position embedding (Su et al. 2021, RoFormer), with the scalings that stretch models to longer
-//! contexts. Kernels read them as a table.
+//! The frequencies of rotary position embedding (Su et al. 2021, RoFormer), with the scalings that extend models to longer contexts.
+//! Kernels read them as a table.
 //!
 //! Sources: linear scaling (Chen et al. 2023, "Extending context window of LLMs via positional interpolation"), dynamic NTK (its
 //! form in transformers' `modeling_rope_utils`), YaRN (Peng et al. 2023), factors of each pair (Llama 3.1's model card), LongRoPE
@@ -22,7 +22,7 @@ pub struct Rope {
     pub scaling: RopeScaling,
 }
 
-/// How a model was stretched to a longer context.
+/// How a model was extended to a longer context.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
     /// Not at all.
@@ -34,12 +34,12 @@ pub enum RopeScaling {
     },
     /// The base grows with the context beyond the original one.
     Dynamic {
-        /// How many times the original context the model is stretched to.
+        /// How many times the original context the extended one is.
         factor: f32,
         /// The context length of training, in tokens.
         original: usize,
     },
-    /// Slow pairs are divided, fast ones are not, and those between are partly.
+    /// Slow pairs are divided, fast ones are not, and those between are divided partly.
     Yarn {
         /// The divisor of slow pairs.
         factor: f32,
@@ -54,12 +54,12 @@ pub enum RopeScaling {
         /// The factor of sine and cosine.
         attention_factor: f32,
     },
-    /// Each frequency divided by its element of a tensor.
+    /// Each frequency is divided by its element of a tensor.
     Factors {
         /// Its name.
         tensor: String,
     },
-    /// The same with one tensor for contexts up to the original one, and another for longer ones.
+    /// The same, with one tensor for contexts up to the original one and another for longer contexts.
     Long {
         /// The tensor for contexts up to `original`.
         short: String,
@@ -81,7 +81,7 @@ pub struct RopeTable {
     pub scale: f32,
 }
 
-/// The same on the GPU.
+/// The table on the GPU.
 pub(super) struct RopeTensor {
     pub frequencies: Tensor, // [dim / 2]
     pub scale: f32,
@@ -191,7 +191,7 @@ mod tests {
             attention_factor: 1.5,
         };
         let table = table(yarn, 64);
-        // The pairs rotate 652, 65, 6.5 and 0.65 times. Between are those from pair 1 (32 rotations are at 1.3) to pair 3 (one is at 2.8).
+        // The pairs rotate 652, 65, 6.5 and 0.65 times. The limits are at pairs 1.3 (32 rotations) and 2.8 (one), rounded to 1 and 3.
         near(&table, [1.0, 0.1, 0.01 * (0.5 + 0.125), 0.00025]);
         assert_eq!(table.scale, 1.5);
     }

@@ -1,7 +1,7 @@
 //! Where the bytes of a model come from: asynchronous ranged reads, and streams of chunks on their way to the GPU.
 //!
-//! Knows nothing of GGUF, tensors' shapes, URLs or browsers; the browser's sources implement the same traits in `web`.
-//! Futures are not `Send`: in the browser everything lives on one thread and JavaScript values can't leave it.
+//! Knows nothing of GGUF, tensors' shapes, URLs or browsers; the browser's sources implement the same traits in `web`. Futures are not
+//! `Send`: in the browser everything is on one thread, and JavaScript values can't leave it.
 
 use std::{
     fs::File,
@@ -55,7 +55,7 @@ impl<S: ByteSource + ?Sized> ByteSource for &S {
     }
 }
 
-/// Chunks in order, each of at least one byte, together exactly the requested length, then `None`. A source that ends early
+/// Chunks in order, then `None`. Each has at least one byte, and together they have exactly the requested length. A source that ends early
 /// returns an error, never a short stream. Dropping the stream cancels its request.
 pub trait ChunkStream {
     /// The next chunk, or `None` at the end.
@@ -87,7 +87,7 @@ impl MemorySource {
         Self { name: "memory".to_owned(), bytes, chunk_bytes: CHUNK_BYTES }
     }
 
-    /// The same with a name for messages; it also is the file's name in `OneFile`.
+    /// The same with a name for messages, which is also the file's name in `OneFile`.
     pub fn with_name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }

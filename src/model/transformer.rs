@@ -1,6 +1,6 @@
-//! The forward pass of a decoder: from token ids to logits. It branches on the fields of the architecture, never on a
-//! model's name. What a layer is stands in `layer.rs`; one token goes through it by the ops of `decode.rs` and many by those of
-//! `prefill.rs`, or both by those of `unfused.rs`.
+//! The forward pass of a decoder: from token ids to logits. It branches on the fields of the architecture, never on a model's name.
+//! `layer.rs` says what a layer does. One token goes through it by the ops of `decode.rs` and many by those of `prefill.rs`, or both by
+//! those of `unfused.rs`.
 
 use super::Weights;
 use super::config::Config;
@@ -24,9 +24,9 @@ pub struct Transformer {
     precision: Precision,
     token_embedding: Matrix, // [vocab_size, n_embd]
     layers: Vec<Layer>,
-    /// If the ops of a layer can be fused.
+    /// Some if the ops of a layer could be fused.
     fused: Option<Fused>,
-    /// What a layer does besides, by the number of that layer.
+    /// Recurrent layers, each with the number of the layer after which it runs.
     recurrent: Vec<(usize, Box<dyn RecurrentLayer>)>,
     positions: Option<Matrix>, // [context_length, n_embd]
     output_norm: Norm,         // [n_embd]
@@ -37,20 +37,20 @@ pub struct Transformer {
     parameters: u64,
 }
 
-/// Tokens of which a layer takes the GPU longer than it takes to record the next.
+/// From this number of tokens on, the GPU takes longer for a layer than the host takes to record the next.
 const LONG: usize = 128;
 
-/// Whose logits a forward pass computes.
+/// For which tokens a forward pass computes logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
-    /// Of the last token, [1, vocab_size].
+    /// For the last token, [1, vocab_size].
     Last,
-    /// Of every token, [n, vocab_size].
+    /// For every token, [n, vocab_size].
     All,
 }
 
 impl Transformer {
-    /// `capacity` is how many tokens there will be at most; some ropes depend on it.
+    /// `capacity` is the most tokens that there will be; some ropes depend on it.
     pub fn new(
         context: &Context,
         mut config: Config,
@@ -58,7 +58,7 @@ impl Transformer {
         capacity: usize,
         precision: Precision,
     ) -> Result<Self> {
-        // A window of no fewer tokens than there will be is none.
+        // A window of `capacity` tokens or more has no effect.
         for layer in &mut config.layers {
             layer.window = layer.window.filter(|&window| window < capacity);
         }
@@ -104,7 +104,7 @@ impl Transformer {
         self
     }
 
-    /// Memory for what its layers keep of `capacity` tokens, or a little more, of each of some sequences.
+    /// Memory for the layers' states: `capacity` tokens, or a few more, in each of `sequences` sequences.
     pub fn layer_states(&self, capacity: usize, sequences: usize, format: KvFormat) -> Result<LayerStates> {
         let recurrent: Vec<usize> = self.recurrent.iter().map(|(_, layer)| layer.state_len()).collect();
         let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
@@ -116,7 +116,7 @@ impl Transformer {
         &self.config
     }
 
-    /// How exact activations of prompts are.
+    /// How exact the activations of prompts are.
     pub fn precision(&self) -> Precision {
         self.precision
     }
@@ -131,12 +131,12 @@ impl Transformer {
         self.parameters
     }
 
-    /// The type of most bytes of the matrices.
+    /// The type with the most bytes, of all matrices.
     pub fn quantization(&self) -> &'static str {
         self.quantization
     }
 
-    /// Whether its matrices could be joined and the ops of a layer be fused, so that one pass can take in tokens of several sequences.
+    /// Whether its matrices are joined and its ops fused, so that one pass can take in tokens of several sequences.
     pub fn is_fused(&self) -> bool {
         self.fused.is_some()
     }
@@ -145,7 +145,7 @@ impl Transformer {
         self.positions.is_some()
     }
 
-    /// Where its tensors live.
+    /// The GPU that its tensors are on.
     pub fn context(&self) -> &Context {
         &self.context
     }
@@ -155,7 +155,7 @@ impl Transformer {
         self.ropes.get(index).ok_or_else(|| err!(Internal, "the model has no rope {index}"))
     }
 
-    /// What the first layer takes of `tokens` [n], the first at position `state[0]`: [n, n_embd], of one token in SoA if wanted.
+    /// The input of the first layer for `tokens` [n], the first at position `state[0]`: [n, n_embd], or one token in SoA.
     fn embed(&self, tokens: &Tensor, state: &Tensor, soa: bool) -> Result<Tensor> {
         let mut x = self.token_embedding.embed(&self.context, tokens, soa)?;
         if self.config.embedding_scale != 1.0 {
@@ -167,7 +167,7 @@ impl Transformer {
         Ok(x)
     }
 
-    /// What the head gave, [rows, vocab_size], as the model means it.
+    /// The head's output, [rows, vocab_size], with the model's scale and soft cap.
     pub(super) fn finish_logits(&self, mut logits: Tensor) -> Result<Tensor> {
         if self.config.logit_scale != 1.0 {
             logits = self.context.run1(&Scale { factor: self.config.logit_scale }, &[&logits])?;
@@ -178,21 +178,20 @@ impl Transformer {
         Ok(logits)
     }
 
-    /// Records one forward pass over `tokens` [n], as [`Transformer::forward`], and returns what the head would take: the residual
-    /// stream after the last norm, [n, n_embd].
+    /// Records one forward pass over `tokens` [n], like [`Transformer::forward`], but without the head. Returns the residual stream after
+    /// the last norm, [n, n_embd].
     pub fn states(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<Tensor> {
         let x = self.many(tokens, state, states, false)?;
         self.output_norm.run(&self.context, &x)
     }
 
-    /// Records one forward pass over `tokens` [n], whose first stands at position `state[0]`; their keys and values are
-    /// appended to the cache. Returns logits [1 or n, vocab_size].
+    /// Records one forward pass over `tokens` [n], the first at position `state[0]`. Appends their keys and values to the cache. Returns
+    /// logits [1 or n, vocab_size].
     ///
-    /// With a state [n, 4] and the cache of several sequences, each token is of a sequence of its own: 2 to 8 of them, all
-    /// logits, and fused ops.
+    /// With a state [n, 4] and the cache of several sequences, each token belongs to its own sequence. That needs 2 to 8 tokens, the logits
+    /// of all, and fused ops.
     ///
-    /// Nothing in it depends on the position but what kernels read from `state`, so the commands for one token are the same
-    /// at every step.
+    /// Only what kernels read from `state` depends on the position, so the commands for one token are the same at every step.
     pub fn forward(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, logits: Logits) -> Result<Tensor> {
         let n = tokens.shape().elements();
         if let (1, Some(fused)) = (n, &self.fused) {
@@ -200,8 +199,8 @@ impl Transformer {
             let x = self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true)?; // [1, n_embd] in SoA
             return self.finish_logits(ops.logits(&x, &self.output_norm, &self.output)?);
         }
-        // The kernels for a small batch are compiled for each number of tokens. That pays if drafts are verified, whose
-        // logits are all wanted, and not for the short rest of a prompt.
+        // Kernels for a small batch are compiled for each number of tokens. That pays for drafts, all of whose logits are needed, but not
+        // for the short rest of a prompt.
         let x = self.many(tokens, state, states, logits == Logits::All && MatVecSmallBatch::takes(n))?; // [n, n_embd]
         let x = match logits {
             Logits::Last if n > 1 => self.context.run1(&SliceRows { first: n - 1, count: 1 }, &[&x])?, // [1, n_embd]
@@ -222,7 +221,7 @@ impl Transformer {
         self.finish_logits(logits)
     }
 
-    /// The same pass without the head: it only appends to the states.
+    /// The same pass without the head. It only appends to the states.
     pub fn append(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<()> {
         match &self.fused {
             Some(fused) if tokens.shape().elements() == 1 => {
@@ -234,8 +233,8 @@ impl Transformer {
         .map(|_| ())
     }
 
-    /// The residual stream of `tokens` [n] after the last layer, [n, n_embd]. `small_batch` counts where ops are fused, and takes no more
-    /// tokens than `MatVecSmallBatch` does.
+    /// The residual stream of `tokens` [n] after the last layer, [n, n_embd]. `small_batch` matters only for fused ops, and allows no more
+    /// tokens than `MatVecSmallBatch` takes.
     fn many(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, small_batch: bool) -> Result<Tensor> {
         let x = self.embed(tokens, state, false)?; // [n, n_embd]
         match &self.fused {
@@ -259,7 +258,7 @@ impl Transformer {
         FusedPass { context: &self.context, config: &self.config, fused, cache, state, splits }
     }
 
-    /// The residual stream `x` after the last layer; `soa` says how it lies.
+    /// The residual stream `x` after the last layer; `soa` tells its layout.
     fn through_layers(
         &self,
         ops: &impl LayerOps,
@@ -277,8 +276,8 @@ impl Transformer {
                 recurrent.run(&self.context, &x, soa, state, of_layer)?;
             }
             if is_long && (index + 1).is_power_of_two() {
-                // The GPU works while other layers are recorded: about as many as it has been given, so that it never waits and
-                // there are few submits.
+                // The GPU works while further layers are recorded. Each submit has about as many layers as all before it, so the GPU never
+                // waits and submits are few.
                 self.context.device().flush();
             }
         }

@@ -1,5 +1,5 @@
-//! The layers of a model run one op at a time: encoders, models with what the fused ops don't compute or whose matrices can't be
-//! joined, and the reference that `decode.rs` and `prefill.rs` are held to.
+//! Runs a model's layers one op at a time. For encoders, for models that the fused ops can't compute or whose matrices can't be joined, and
+//! as the reference for `decode.rs` and `prefill.rs`.
 
 use super::arch::RopeKind;
 use super::config::Config;
@@ -21,15 +21,15 @@ pub(super) struct Unfused<'a> {
     pub config: &'a Config,
     pub ropes: &'a [RopeTensor],
     pub tokens: Tokens<'a>,
-    /// The product with a matrix.
+    /// The op for products with matrices.
     pub product: &'static dyn Op,
 }
 
-/// What tokens see.
+/// Which tokens each token sees.
 pub(super) enum Tokens<'a> {
-    /// New ones of a text, the first at position `state[0]`: themselves and what is in the cache.
+    /// New tokens of a text, the first at position `state[0]`: they see each other and the cache.
     After { cache: &'a KvCache, state: &'a Tensor },
-    /// Whole texts: each its own. `spans` [n, 2] tells where that begins and ends, and `positions` [n] where in it each token stands.
+    /// Whole texts: each token sees its own. For each, `spans` [n, 2] tells where its text begins and ends, `positions` [n] its place.
     Within { spans: &'a Tensor, positions: &'a Tensor },
 }
 
@@ -106,7 +106,7 @@ impl Unfused<'_> {
         linear.run(self.context, self.product, &[x])
     }
 
-    /// x += y, after its norm and scale.
+    /// x += y, normed and scaled.
     fn add(&self, x: &Tensor, y: Tensor, norm: &Norm) -> Result<()> {
         let mut y = norm.run(self.context, &y)?;
         if self.config.residual_scale != 1.0 {

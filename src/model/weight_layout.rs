@@ -1,5 +1,5 @@
-//! Decides the form of a model's tensors on the GPU: vectors of f32, or matrices with their formats, their parts, and which are
-//! joined. `weights.rs` loads them so.
+//! Decides how a model's tensors lie on the GPU: vectors of f32, or matrices with their formats and parts, and which are joined.
+//! `weights.rs` loads them accordingly.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 /// Matrices that are not quantised: they are small and sensitive.
 const NOT_QUANTIZED: &[&str] = &["ffn_gate_inp", "position_embd", "token_types"];
 
-/// The form that the caller asks for.
+/// What the caller asks for.
 #[derive(Clone, Copy, Default)]
 pub struct Layout {
     /// Join the matrices that kernels can read as one, if types and shapes allow it.
@@ -28,7 +28,7 @@ pub struct Layout {
 pub struct Needs {
     /// Bytes of all weights.
     pub bytes: u64,
-    /// The name of what needs the largest binding.
+    /// The name of the tensor with the largest binding.
     pub largest: String,
     /// The bytes of the largest binding.
     pub largest_binding: u64,
@@ -37,7 +37,7 @@ pub struct Needs {
 }
 
 impl Layout {
-    /// The form that applies to a model: encoders use unfused ops.
+    /// What applies to a model: encoders use unfused ops.
     pub fn of(self, config: &Config) -> Self {
         Self { join: self.join && !config.arch.is_encoder, ..self }
     }
@@ -51,7 +51,7 @@ impl Layout {
         if NOT_QUANTIZED.contains(&stem) || !columns.is_multiple_of(BLOCK) {
             return Ok(format);
         }
-        // The output matrix deserves more than four bits (llama.cpp gives it six).
+        // The output matrix gets more than four bits (llama.cpp gives it six).
         let gives_logits = stem == "output" || (stem == "token_embd" && config.tie_embeddings);
         if wanted.name == "q4_0" && gives_logits {
             wanted = Format::by_name("q8_0").unwrap_or(wanted);
@@ -59,8 +59,8 @@ impl Layout {
         Ok(wanted)
     }
 
-    /// The rows of each part of a matrix: all in one, unless an adapter with these limits can't bind that. A matrix that can't be
-    /// divided into parts that fit keeps parts that are too large, and their allocation fails.
+    /// The rows of each part of a matrix: one part, unless an adapter with these limits can't bind it. If no division fits, the parts are
+    /// too large, and their allocation fails.
     pub(super) fn rows_of_parts(
         &self,
         tensor: &TensorInfo,
@@ -68,7 +68,7 @@ impl Layout {
         capabilities: Option<&Capabilities>,
     ) -> Result<Vec<usize>> {
         let (rows, columns) = matrix_of(tensor)?;
-        // An expert's matrix is a unit, so that a part holds whole experts.
+        // An expert's matrix is never divided: each part holds whole experts.
         let unit = match tensor.dims[..] {
             [_, rows_of_expert, _] => usize::try_from(rows_of_expert).unwrap_or(rows),
             _ => 1,
@@ -76,7 +76,7 @@ impl Layout {
         Ok(rows_of_parts(self.format(tensor, config)?, rows, columns, unit, capabilities))
     }
 
-    /// The GPU memory of the tensors that the configuration uses. All types are checked. Without limits, no matrix is divided.
+    /// The GPU memory of the tensors that the configuration uses. Checks all types. Without limits, no matrix is divided.
     pub fn needs(
         &self,
         checkpoint: &Checkpoint<'_>,
@@ -125,8 +125,8 @@ impl Layout {
         Ok(needs)
     }
 
-    /// What to join: neighbours of an entry of `JOINED` that have one type. Nothing, unless it is asked for, the shapes are whole
-    /// blocks, and fused ops, which read joined matrices, support the model.
+    /// What to join: neighbours in an entry of `JOINED` that have one type. Nothing is joined unless the caller asks for it, the shapes are
+    /// whole blocks, and fused ops, which read joined matrices, support the model.
     pub(super) fn joinable<'a>(
         &self,
         tensors: &[&'a TensorInfo],
@@ -145,20 +145,20 @@ impl Layout {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for layer in 0..config.n_layers {
             for JoinedMatrices { name, parts, whole } in JOINED {
-                // The only projection of a feed-forward without a gate stays alone.
+                // A feed-forward without a gate has one projection, which stays alone.
                 if *whole == "ffn_up" && config.experts.is_none() && config.arch.has_ungated_feed_forward() {
                     continue;
                 }
                 let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
                 let name = format!("blk.{layer}.{name}");
                 let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
-                // The file may already hold them as one.
+                // The file may already hold them as one matrix.
                 if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
                     let format = self.format(whole, config)?;
                     groups.push(Group { name, first: 0, count: parts.len(), format, parts: vec![whole] });
                     continue;
                 }
-                // A mixture of experts has no gate and up of its own.
+                // Only the experts have a gate and an up matrix.
                 if parts.iter().all(Option::is_none) && config.experts.is_some() {
                     continue;
                 }
@@ -184,7 +184,7 @@ impl Layout {
         Ok(groups)
     }
 
-    /// The format with the most bytes on the GPU, of all matrices.
+    /// The format with the most bytes on the GPU, over all matrices.
     pub(super) fn most_common_format(&self, tensors: &[&TensorInfo], config: &Config) -> Result<&'static Format> {
         let mut bytes: HashMap<&str, u64> = HashMap::new();
         for tensor in tensors.iter().filter(|tensor| tensor.dims.len() > 1) {
@@ -200,7 +200,7 @@ impl Layout {
 /// Matrices of a file that become one: neighbours in an entry of `JOINED`, from index `first` on. There is at least one.
 pub(super) struct Group<'a> {
     pub name: String,
-    /// The index of the first one, and their number. A file may have them as one part.
+    /// The index of the first one, and how many there are. A file may have them as one tensor.
     pub first: usize,
     pub count: usize,
     pub format: &'static Format,
@@ -208,7 +208,7 @@ pub(super) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Whether a matrix of a format can become the last part.
+    /// Whether a matrix with this format can become the last part.
     fn takes(&self, part: &TensorInfo, format: &Format, capabilities: Option<&Capabilities>) -> Result<bool> {
         let (more, columns) = matrix_of(part)?;
         let rows: usize = self.rows()?.iter().sum();
@@ -237,8 +237,8 @@ fn fits(format: &Format, rows: usize, columns: usize, capabilities: Option<&Capa
     })
 }
 
-/// The rows of each part of a matrix: a multiple of `unit`, such that every part begins with a whole unit of the format. Halves the
-/// number until a part fits.
+/// The rows of each part of a matrix: a multiple of `unit`, so that every part begins with a whole unit of the format. Halves the number
+/// until a part fits.
 fn rows_of_parts(
     format: &Format,
     rows: usize,
@@ -269,7 +269,7 @@ pub(super) fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
     })
 }
 
-/// Rows and columns of a matrix, or of a stack of them.
+/// The rows and columns of a matrix, or of a stack of matrices.
 pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
     let [columns, rows @ ..] = &tensor.dims[..] else {
         bail!(ShapeMismatch, "the tensor {:?} has no dimensions", tensor.name)
@@ -283,7 +283,7 @@ pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
     }
 }
 
-/// Whether a tensor is kept as f32: those of one dimension, and the norms of each head.
+/// Whether a tensor is kept as f32: those of one dimension, and the norms for each head.
 pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
     tensor.dims.len() == 1 || [".attn_q_norm.", ".attn_k_norm."].iter().any(|part| tensor.name.contains(part))
 }

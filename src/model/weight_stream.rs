@@ -4,15 +4,15 @@ use super::checkpoint::{Checkpoint, Part};
 use super::source::{Chunk, ChunkStream};
 use crate::error::Result;
 
-/// Called with the bytes read and their total; its error ends the load.
+/// Called with the bytes read so far and their total. An error from it ends the load.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> Result<()> + 'a;
 
-/// Up to this number of bytes between two parts is read and dropped, because a new request takes as long.
+/// If there are at most this many bytes between two parts, they are read and dropped: a new request takes as long.
 const MAX_GAP: u64 = 256 << 10;
 /// Often enough for a smooth bar and a quick abort, rarely enough to cost nothing.
 const REPORT_BYTES: u64 = 256 << 10;
 
-/// Passes on the bytes of parts, which must be asked for in the order given to `new`.
+/// Hands out the bytes of parts, which must be asked for in the order given to `new`.
 pub(super) struct WeightStream<'c> {
     checkpoint: &'c Checkpoint<'c>,
     runs: std::vec::IntoIter<Part>,
@@ -22,17 +22,17 @@ pub(super) struct WeightStream<'c> {
     total: u64,
 }
 
-/// The stream of a run.
+/// The open stream of a run.
 struct Open<'c> {
     stream: Box<dyn ChunkStream + 'c>,
     file: usize,
     position: u64,
-    /// The open chunk and how many of its bytes are used.
+    /// The current chunk, and how many of its bytes are used.
     chunk: Option<(Chunk, usize)>,
 }
 
 impl<'c> WeightStream<'c> {
-    /// For parts in the order of files and offsets.
+    /// `parts` must be in the order of files and offsets.
     pub fn new(checkpoint: &'c Checkpoint<'c>, parts: impl Iterator<Item = Part>) -> Self {
         let mut runs: Vec<Part> = Vec::new();
         for part in parts {
@@ -75,7 +75,7 @@ impl<'c> WeightStream<'c> {
         Ok(())
     }
 
-    /// Passes the next `length` bytes to `sink`, chunk by chunk: the chunk, and where in it the bytes start and end.
+    /// Passes the next `length` bytes to `sink`, chunk by chunk: the chunk, and the range of the bytes in it.
     pub async fn take(
         &mut self,
         length: u64,

@@ -1,7 +1,7 @@
 //! Loads the tensors of a checkpoint to the GPU, in the order of its files.
 //!
-//! Bytes of matrices go from the source's chunks directly to the GPU and are repacked there. Vectors (norms, factors) are small;
-//! they go through memory and are kept as f32.
+//! Bytes of matrices go from the source's chunks directly to the GPU and are repacked there. Vectors (norms, factors) are small: they go
+//! through memory and are kept as f32.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::tensor::quant::Format;
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
-/// After this number of bytes the upload waits for the GPU, which bounds the browser's copies in flight.
+/// After this number of bytes the upload waits for the GPU, which limits the browser's copies in flight.
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
 
 /// A vector with more elements is not a norm or a factor.
@@ -34,7 +34,7 @@ pub struct Weights {
     parameters: u64,
 }
 
-/// Neighbours of an entry of `JOINED` that were joined to one matrix, because they have one type: mostly all of them.
+/// Neighbours in an entry of `JOINED` that were joined into one matrix, because they have one type. Mostly these are all of them.
 #[derive(Clone)]
 pub struct Run {
     /// The index of the first one in the entry.
@@ -77,7 +77,7 @@ impl<'a> Unloaded<'a> {
         Ok(Self { weights, checkpoint, wanted, places })
     }
 
-    /// The weights before they are read, for planning: matrices have unspecified contents, and vectors are ones.
+    /// The weights before they are read, for planning: matrices have undefined contents, and vectors are ones.
     pub fn preview(&self, context: &Context) -> Result<Weights> {
         let mut weights = self.weights.clone();
         for tensor in self.wanted.iter().filter(|tensor| is_vector(tensor)) {
@@ -130,7 +130,7 @@ impl<'a> Unloaded<'a> {
             }
         }
         context.device().sync().await?;
-        // Staging buffers and other memory that is not needed any more.
+        // Frees staging buffers and other memory that is not needed any more.
         context.device().trim();
         Ok(weights)
     }
@@ -184,7 +184,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Allocates the joined matrices, and returns where the tensors of the file go: matrix and row.
+    /// Allocates the joined matrices. Returns the place of each of the file's tensors: matrix and row.
     fn join(&mut self, context: &Context, groups: Vec<Group<'_>>) -> Result<Places> {
         let mut places = HashMap::new();
         for group in groups {
@@ -218,12 +218,12 @@ impl Weights {
         self.matrices.get(name).cloned()
     }
 
-    /// Whether the matrices of `JOINED` were joined.
+    /// Whether any matrices of `JOINED` were joined.
     pub fn is_joined(&self) -> bool {
         !self.joined.is_empty()
     }
 
-    /// The runs of an entry of `JOINED`, by names such as `blk.0.attn_qkv`, in order; `None` if nothing was joined.
+    /// The runs of an entry of `JOINED`, by a name such as `blk.0.attn_qkv`, in order; `None` if nothing was joined.
     pub fn joined(&self, name: &str) -> Option<&[Run]> {
         self.joined.get(name).map(Vec::as_slice)
     }
@@ -267,7 +267,7 @@ struct Piece<'a> {
     transform: Option<WeightTransform>,
 }
 
-/// The place of a matrix: the rows of another, or its own, from `first_row` on.
+/// Where a matrix goes: rows of another matrix, or of its own, from `first_row` on.
 struct Place {
     matrix: Matrix,
     first_row: usize,
@@ -317,7 +317,7 @@ impl Loader<'_> {
         };
         for (part_start, target) in place.matrix.parts() {
             let part_end = part_start + target.shape().dims()[0];
-            // The rows of this part of the file that belong to this part of the matrix.
+            // The rows that are both in this part of the file and in this part of the matrix.
             let (from, to) = (first.max(part_start), end.min(part_end));
             if from < to {
                 let mut upload =

@@ -1,5 +1,5 @@
-//! BERT: an encoder with learned positions and token types, layer norms after attention and feed-forward, biases everywhere, and the
-//! exact GELU. all-MiniLM, BGE, E5, GTE and most other sentence encoders of that time. RoBERTa and XLM-RoBERTa (multilingual E5,
+//! BERT: an encoder with learned positions and token types, layer norms after attention and feed-forward, biases everywhere, and the exact
+//! GELU. For example all-MiniLM, BGE, E5, GTE and most other sentence encoders of that time. RoBERTa and XLM-RoBERTa (multilingual E5,
 //! BGE-M3) differ only in where positions begin.
 //!
 //! Tensor names as in llama.cpp's files.
@@ -24,7 +24,7 @@ pub const BERT: Arch = Arch {
         names: &[NAMES],
         prefixes: &["bert."],
         ignored: &["embeddings.position_ids"],
-        // What comes after the encoder in models for other uses.
+        // Parts after the encoder, in models for other tasks.
         other_parts: &["pooler.", "bert.pooler.", "cls.", "classifier.", "qa_outputs."],
         others: &[&ROBERTA],
         ..HuggingFace::DECODER
@@ -32,7 +32,7 @@ pub const BERT: Arch = Arch {
     ..Arch::ENCODER
 };
 
-/// No token has position 0, and padding has 1, its id.
+/// Padding has position 1, its token id. No token has position 0.
 const ROBERTA: HuggingFace = HuggingFace {
     model_types: &["roberta", "xlm-roberta", "camembert"],
     keys: &[KEYS, &[optional("pad_token_id", KeyMapping::AllowOnly(&[ConstValue::Number(1.0)]))]],

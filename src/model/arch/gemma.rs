@@ -2,8 +2,8 @@
 //! window between layers with full attention. Gemma 2 caps the scores of attention and the logits; Gemma 3 norms the heads'
 //! queries and keys instead, and the layers with a window have a rope of their own.
 //!
-//! llama.cpp's converter adds one to the weights of all norms, because transformers multiplies by 1 + w. What the converter leaves
-//! out (the scale of attention, the pattern of layers) is in llama.cpp's `models/gemma2.cpp` and `gemma3.cpp`.
+//! llama.cpp's converter adds one to the weights of all norms, because transformers multiplies by 1 + w. The values that the converter
+//! leaves out (the scale of attention, the pattern of layers) are in llama.cpp's `models/gemma2.cpp` and `gemma3.cpp`.
 
 use super::{
     Arch, WeightTransform, WindowPattern, WindowRope,
@@ -46,7 +46,7 @@ pub const GEMMA3: Arch = Arch {
     layer_tensors: &[NORMS, POST_NORMS, ATTENTION, HEAD_NORMS],
     hugging_face: Some(&HuggingFace {
         model_types: &["gemma3_text"],
-        // Configurations of the multimodal models leave most of it out.
+        // Configurations of the multimodal models leave most of these out.
         defaults: &[
             ("num_attention_heads", ConstValue::Number(8.0)),
             ("num_key_value_heads", ConstValue::Number(4.0)),

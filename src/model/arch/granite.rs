@@ -1,4 +1,4 @@
-//! Granite 3: as Llama, with factors of embedding, attention, residuals and logits in the metadata.
+//! Granite 3: like Llama, with factors for embedding, attention, residuals and logits in the metadata.
 //!
 //! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope rotates neighbours.
 

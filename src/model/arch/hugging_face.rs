@@ -1,5 +1,5 @@
-//! The form of an architecture's models in a Hugging Face folder, as data: the names of tensors in transformers, and the GGUF
-//! metadata key of each key of `config.json`. `model/hugging_face` translates with it.
+//! How an architecture's models look in a Hugging Face folder, as data: the names of tensors in transformers, and the GGUF metadata key for
+//! each key of `config.json`. `model/hugging_face` translates with it.
 //!
 //! Sources: transformers' modelling and configuration files, and the keys of the GGUF specification.
 
@@ -12,25 +12,25 @@ pub struct HuggingFace {
     pub model_types: &'static [&'static str],
     /// Which elements rope rotates together in these files. It may differ from GGUF, whose converters reorder rows.
     pub rope: RopeKind,
-    /// The values of keys that `config.json` leaves out: transformers' defaults.
+    /// transformers' defaults for keys that `config.json` leaves out.
     pub defaults: &'static [(&'static str, ConstValue)],
     /// Tables that architectures share. If a key of `config.json` has two entries, both apply.
     pub keys: &'static [&'static [ConfigKey]],
-    /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer, a second one in theirs
-    /// the expert: experts become one tensor, stacked.
+    /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer. A second one in theirs is the
+    /// expert: all experts become one stacked tensor.
     pub names: &'static [&'static [(&'static str, &'static str)]],
-    /// Prefixes that tensor names may have, in files of a model that was saved as a part of another, or without its head.
+    /// Prefixes that tensor names may have, if the model was saved as a part of another one or without its head.
     pub prefixes: &'static [&'static str],
-    /// Stems of tensors that files may hold although the configuration determines them.
+    /// Stems of tensors that files may hold although they follow from the configuration.
     pub ignored: &'static [&'static str],
-    /// Prefixes of tensors that belong to other parts than the text model.
+    /// Prefixes of tensors outside the text model.
     pub other_parts: &'static [&'static str],
     /// Tensors, by our stems, whose values differ from those of GGUF files.
     pub transforms: &'static [(&'static str, WeightTransform)],
-    /// The position of a text's first token. `position_embd` has this number of rows before it, which GGUF files leave out, and
-    /// `max_position_embeddings` counts them.
+    /// The position of a text's first token. Files have this number of rows before it in `position_embd`, which GGUF files leave out.
+    /// `max_position_embeddings` counts these rows.
     pub first_position: u64,
-    /// Other forms of folders of the same architecture, for other values of `model_type`.
+    /// Other forms of folder for the same architecture, for other values of `model_type`.
     pub others: &'static [&'static HuggingFace],
 }
 
@@ -57,17 +57,17 @@ pub enum KeyMapping {
     Text(&'static str),
     /// 1/√ of a number.
     InverseSqrt(&'static str),
-    /// The kind of attention of each layer, an array of texts; becomes an array of bools, true with a window.
+    /// The kind of attention of each layer, an array of texts. It becomes an array of bools: true for a layer with a window.
     Windows(&'static str),
     /// An integer that applies only if another key is true.
     IntegerIf(&'static str, &'static str),
     /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
     HasWindows(&'static str),
-    /// Other values would need a computation that is not supported. The key may be missing.
+    /// No metadata. The value must be one of these, because others need a computation that is not supported. The key may be missing.
     AllowOnly(&'static [ConstValue]),
 }
 
-/// A value that a key of `config.json` may have.
+/// A value for a key of `config.json`: a default, or one that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ConstValue {
     Bool(bool),
@@ -77,7 +77,7 @@ pub enum ConstValue {
     MultipleOf(u64, &'static str),
 }
 
-/// How values are changed to those of a GGUF file.
+/// How the values in a file must be transformed to be those of a GGUF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightTransform {
     /// Adds one to a vector, because the model multiplies by 1 + w.
@@ -94,8 +94,8 @@ pub(super) const fn optional(key: &'static str, mapping: KeyMapping) -> ConfigKe
     ConfigKey { key, mapping, required: false }
 }
 
-/// Keys of all decoders with rope and RMS norms. `model/hugging_face/rope.rs` translates rope's scaling, and the tensors show
-/// whether embeddings are tied.
+/// Keys of all decoders with rope and RMS norms. `model/hugging_face/rope.rs` translates the scaling of rope, and the tensors show whether
+/// embeddings are tied.
 pub(super) const DECODER_KEYS: &[ConfigKey] = &[
     required("num_hidden_layers", KeyMapping::Integer("block_count")),
     required("hidden_size", KeyMapping::Integer("embedding_length")),
@@ -123,7 +123,7 @@ pub(super) const GELU_TANH: ConfigKey = optional(
     KeyMapping::AllowOnly(&[ConstValue::Text("gelu_pytorch_tanh"), ConstValue::Text("gelu_new")]),
 );
 
-/// Names that all decoders after Llama share.
+/// Names that Llama and all later decoders share.
 pub(super) const COMMON_NAMES: &[(&str, &str)] = &[
     ("token_embd", "model.embed_tokens"),
     ("output_norm", "model.norm"),
@@ -153,11 +153,11 @@ pub(super) const QUERY_KEY_NORM_NAMES: &[(&str, &str)] = &[
     ("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm"),
 ];
 
-/// Rope's frequencies, which old files hold.
+/// The frequencies of rope, which old files hold.
 pub(super) const ROPE_FREQUENCIES: &[&str] = &["model.layers.{}.self_attn.rotary_emb", "model.rotary_emb"];
 
 impl HuggingFace {
-    /// Llama, as the base of the others.
+    /// Llama's form, the base of the others.
     pub(super) const DECODER: HuggingFace = HuggingFace {
         model_types: &[],
         rope: RopeKind::Halves,

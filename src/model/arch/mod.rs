@@ -1,8 +1,7 @@
-//! The architectures as data: which tensors a model of the architecture has and how they are used. A file for each family;
-//! this one is the list and the types that they are written in.
+//! The architectures as data: which tensors a model has and how they are used. Each family has a file; this one has the list and the types.
 //!
-//! Knows no buffers and no kernels. The forward pass branches on the fields and never on the name. Much is not said here, because
-//! the tensors say it: a layer has a norm or a bias if the file has its tensor.
+//! Knows no buffers and no kernels. The forward pass branches on the fields and never on the name. The tensors tell much that is not stated
+//! here: a layer has a norm or a bias if the file has its tensor.
 
 mod bert;
 mod gemma;
@@ -52,7 +51,7 @@ pub struct Arch {
     pub name: &'static str,
     /// Which elements rope rotates together in GGUF files; `None` for learned positions.
     pub rope: Option<RopeKind>,
-    /// The kind of all norms of a layer and of the last one.
+    /// The kind of every norm, in the layers and after them.
     pub norm: Norm,
     /// Every token attends to its whole text, norms come after attention and feed-forward, and there is no head: texts become
     /// vectors (`model/encoder.rs`).
@@ -71,24 +70,24 @@ pub struct Arch {
     pub attention_by_width_at: Option<usize>,
     /// The embedding is multiplied with √n_embd.
     pub scales_embedding: bool,
-    /// The metadata has factors for embedding, residuals and logits; logits are divided by theirs.
+    /// The metadata has factors for embedding, residuals and logits. Logits are divided by theirs.
     pub has_scales: bool,
     /// Soft caps of attention scores and of logits, if the file does not give them.
     pub default_softcaps: Option<[f32; 2]>,
-    /// Norms of queries and keys are over all heads together, rather than over each.
+    /// Queries are normed over all heads together, and keys too, instead of each head by itself.
     pub norms_heads_together: bool,
     /// A layer without a norm before its feed-forward runs it beside the attention, on the same input.
     pub parallel_without_norm: bool,
-    /// The tensors of the model outside of its layers, in tables that architectures share.
+    /// The model's tensors outside of its layers, in tables that architectures share.
     pub model_tensors: &'static [&'static [TensorSpec]],
-    /// The tensors of each layer without its feed-forward; `{}` in a name is the layer's number.
+    /// Each layer's tensors without its feed-forward; `{}` in a name is the layer's number.
     pub layer_tensors: &'static [&'static [TensorSpec]],
     /// The tensors of a dense feed-forward; empty if all layers are mixtures of experts.
     pub feed_forward: &'static [TensorSpec],
     /// The tensors of a mixture of experts; empty if there is none.
     pub experts: &'static [TensorSpec],
-    /// Tensors of a layer, without their suffix, that old files hold and that may be ignored: rope's frequencies, which
-    /// follow from `rope_theta`.
+    /// A layer's tensors, without their suffix, that old files hold and that may be ignored: the frequencies of rope, which follow from
+    /// `rope_theta`.
     pub ignored_layer_tensors: &'static [&'static str],
     /// How transformers writes such models; `None` if only GGUF files are supported.
     pub hugging_face: Option<&'static HuggingFace>,
@@ -117,18 +116,18 @@ pub enum Norm {
 pub enum WindowPattern {
     /// Every layer.
     All,
-    /// Of every n layers all but the last.
+    /// Of every n layers, all but the last.
     AllButEvery(usize),
 }
 
-/// Rope of the layers with a window. No scaling of the model's rope applies to it.
+/// The rope of layers with a window. The scaling of the model's rope does not apply to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowRope {
     /// The base if the metadata does not give one; `None`: that of the other layers.
     pub default_theta: Option<f32>,
 }
 
-/// Matrices of a layer that kernels read as one, with the rows of one part after those of the previous.
+/// Matrices of a layer that kernels read as one: the rows of each part come after those of the previous part.
 #[derive(Debug)]
 pub(crate) struct JoinedMatrices {
     /// The name of the joined matrix within a layer.
@@ -146,7 +145,7 @@ pub(crate) const JOINED: &[JoinedMatrices] = &[
 ];
 
 impl Arch {
-    /// Llama, as the base of the others.
+    /// Llama, the base of the others.
     const DECODER: Arch = Arch {
         name: "",
         rope: Some(RopeKind::Halves),
@@ -171,7 +170,7 @@ impl Arch {
         hugging_face: None,
     };
 
-    /// Whether the feed-forward has one projection into it, and no gate.
+    /// Whether the feed-forward has no gate, so only one projection into it.
     pub(super) fn has_ungated_feed_forward(&self) -> bool {
         self.feed_forward == tensors::UNGATED
     }
@@ -191,7 +190,7 @@ impl Arch {
         })
     }
 
-    /// Which elements rope rotates together in files of an origin; `None` without rope.
+    /// Which elements rope rotates together in files of this origin; `None` without rope.
     pub(super) fn rope_in(&self, origin: Origin) -> Option<RopeKind> {
         match (origin, self.hugging_face) {
             (Origin::HuggingFace, Some(hf)) => self.rope.and(Some(hf.rope)),

@@ -1,7 +1,7 @@
 //! Nomic's BERT (nomic-embed-text v1 and v1.5): BERT with rope instead of learned positions, a gated feed-forward, and biases only
 //! in norms.
 //!
-//! The hub's files have the keys and names of Nomic's own code; files that transformers writes have its names.
+//! The hub's files have the keys and names of Nomic's own code; files written by transformers have its names.
 
 use super::{
     Arch, RopeKind,
@@ -24,7 +24,7 @@ pub const NOMIC_BERT: Arch = Arch {
             ("hidden_size", ConstValue::MultipleOf(1, "n_embd")),
             ("intermediate_size", ConstValue::MultipleOf(1, "n_inner")),
             ("num_attention_heads", ConstValue::MultipleOf(1, "n_head")),
-            // Rope would need scaling beyond the context of training.
+            // Beyond the context of training, rope would need scaling.
             ("max_position_embeddings", ConstValue::MultipleOf(1, "max_trained_positions")),
             ("max_position_embeddings", ConstValue::MultipleOf(1, "n_positions")),
             ("rope_theta", ConstValue::MultipleOf(1, "rotary_emb_base")),

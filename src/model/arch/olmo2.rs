@@ -1,5 +1,5 @@
-//! OLMo 2: norms after attention and feed-forward, none before them, and norms over all of the queries and all of the keys. OLMo 3:
-//! the same with a window in all layers except each fourth; layers with a window have a rope without scaling.
+//! OLMo 2: norms after attention and feed-forward, none before them, and norms over all of the queries and all of the keys. OLMo 3: the
+//! same with a window in all layers but every fourth; layers with a window have a rope without scaling.
 
 use super::{
     Arch, WindowPattern, WindowRope,

@@ -1,5 +1,5 @@
-//! Phi-3, 3.5, 4 and 4-mini: as Llama, with queries, keys and values in one matrix, gate and up in another, rope on a part of a head
-//! (4-mini) and longrope (those of 128k).
+//! Phi-3, 3.5, 4 and 4-mini: like Llama, but queries, keys and values are one matrix, and gate and up another. 4-mini has rope on a part of
+//! each head, and the 128k models have longrope.
 
 use super::{
     Arch,

@@ -1,5 +1,5 @@
-//! Qwen2: as Llama, with biases on queries, keys and values. Dense models of Qwen2 and Qwen2.5, and what is distilled into
-//! them. Rope pairs the halves of a head.
+//! Qwen2: like Llama, with biases on queries, keys and values. Dense models of Qwen2 and Qwen2.5, and models distilled into them. Rope
+//! pairs the halves of a head.
 
 use super::{
     Arch,

@@ -1,5 +1,5 @@
-//! Qwen3: as Llama, with an RMS norm of each head's query and key before rope; heads may be wider than the embedding. Qwen3-MoE: the
-//! same with a mixture of experts in each layer.
+//! Qwen3: like Llama, with an RMS norm of each head's query and key before rope; heads may be wider than the embedding. Qwen3-MoE: the same
+//! with a mixture of experts in each layer.
 
 use super::{
     Arch,
@@ -37,7 +37,7 @@ pub const QWEN3_MOE: Arch = Arch {
 };
 
 const EXPERTS: &[ConfigKey] = &[
-    // transformers' name for it changed with version 5.
+    // transformers renamed this key in version 5.
     optional("num_experts", KeyMapping::Integer("expert_count")),
     optional("num_local_experts", KeyMapping::Integer("expert_count")),
     required("num_experts_per_tok", KeyMapping::Integer("expert_used_count")),

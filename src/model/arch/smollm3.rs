@@ -1,4 +1,4 @@
-//! SmolLM3: as Llama, but each fourth layer has no rope (Yang et al. 2025, "RoPE to NoPE and back again").
+//! SmolLM3: like Llama, but every fourth layer has no rope (Yang et al. 2025, "RoPE to NoPE and back again").
 //!
 //! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope rotates neighbours.
 

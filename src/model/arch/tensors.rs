@@ -1,5 +1,5 @@
-//! Which tensors an architecture has: the types that they are written in, and the tables that architectures share. Names are those
-//! of llama.cpp's files (gguf-py's `constants.py`).
+//! Which tensors an architecture has: their types, and the tables that architectures share. Names are those of llama.cpp's files (gguf-py's
+//! `constants.py`).
 
 use super::super::config::Config;
 use Dim::{
@@ -107,7 +107,7 @@ pub(super) const MODEL: &[TensorSpec] = &[
     optional("output.weight", &[Embedding, Vocabulary]),
 ];
 
-/// Of an encoder, which has no head.
+/// The tensors of an encoder, which has no head.
 pub(super) const ENCODER_MODEL: &[TensorSpec] = &[
     required("token_embd.weight", &[Embedding, Vocabulary]),
     optional("token_types.weight", &[Embedding, TokenTypes]),
@@ -115,7 +115,7 @@ pub(super) const ENCODER_MODEL: &[TensorSpec] = &[
     required("token_embd_norm.bias", &[Embedding]),
 ];
 
-/// After attention and feed-forward of an encoder.
+/// The norms after attention and feed-forward of an encoder.
 pub(super) const ENCODER_NORMS: &[TensorSpec] = &[
     required("blk.{}.attn_output_norm.weight", &[Embedding]),
     required("blk.{}.layer_output_norm.weight", &[Embedding]),
@@ -170,7 +170,7 @@ pub(super) const ATTENTION: &[TensorSpec] = &[
     optional("blk.{}.attn_output.bias", &[Embedding]),
 ];
 
-/// The same with required biases of queries, keys and values.
+/// The same, with required biases on queries, keys and values.
 pub(super) const ATTENTION_WITH_BIASES: &[TensorSpec] = &[
     optional(QKV, &[Embedding, QueryKeyValue]),
     optional(QKV_BIAS, &[QueryKeyValue]),
@@ -184,7 +184,7 @@ pub(super) const ATTENTION_WITH_BIASES: &[TensorSpec] = &[
     optional("blk.{}.attn_output.bias", &[Embedding]),
 ];
 
-/// One norm for all heads of queries, and one for those of keys.
+/// One norm for all heads of the queries, and one for all heads of the keys.
 pub(super) const HEAD_NORMS: &[TensorSpec] =
     &[required("blk.{}.attn_q_norm.weight", &[HeadSize]), required("blk.{}.attn_k_norm.weight", &[HeadSize])];
 
@@ -228,7 +228,7 @@ pub(super) const MIXTURE: &[TensorSpec] = &[
     required("blk.{}.ffn_down_exps.weight", &[ExpertFeedForward, Embedding, Experts]),
 ];
 
-/// A tensor that a model of a configuration has.
+/// A tensor that a model with this configuration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTensor {
     /// The name in llama.cpp's files, with the layer's number.
@@ -237,7 +237,7 @@ pub struct ExpectedTensor {
     pub dims: Vec<u64>,
     /// Whether the model must have it.
     pub need: Need,
-    /// The layer that it is of.
+    /// Its layer, if it is in one.
     pub layer: Option<usize>,
 }
 
@@ -251,7 +251,7 @@ impl ExpectedTensor {
     }
 }
 
-/// All tensors that a model of this configuration has, those outside of the layers first.
+/// All tensors that a model with this configuration has; those outside of the layers come first.
 pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
     let expected = |spec: &TensorSpec, layer: Option<usize>| ExpectedTensor {
         name: layer.map_or(spec.name.to_owned(), |layer| spec.name.replace("{}", &layer.to_string())),

@@ -1,7 +1,7 @@
-//! A model in files of any format: metadata with the keys of GGUF, tensors with the names of llama.cpp's files, and where in which
-//! file their bytes are. Everything above reads models only through this; only this knows the formats.
+//! A model in files of any format: metadata with GGUF's keys, tensors with llama.cpp's names, and where their bytes are. Everything above
+//! reads models only through this, and only this knows the formats.
 //!
-//! A checkpoint is read by headers alone. It borrows the folder, whose files stay open.
+//! Reads only the headers. A checkpoint borrows the folder, whose files stay open.
 
 mod open;
 pub(super) mod origin;
@@ -25,8 +25,7 @@ pub struct Checkpoint<'f> {
     pub files: Vec<OpenFile<'f>>,
     /// The kind of files.
     pub origin: Origin,
-    /// The bytes of the folder's files of [`TEXT_FILES`] and of its config.json, by name. Empty for a GGUF file, whose metadata
-    /// holds the same.
+    /// The bytes of the folder's [`TEXT_FILES`] and of its config.json, by name. Empty for a GGUF file, whose metadata holds the same.
     pub text_files: BTreeMap<&'static str, Vec<u8>>,
 }
 
@@ -38,7 +37,7 @@ pub const TEXT_FILES: &[&str] = &[
     "generation_config.json",
     "chat_template.jinja",
     "chat_template.json",
-    // Of models for embeddings: what comes after the encoder.
+    // For embedding models: the steps after the encoder.
     "modules.json",
     "1_Pooling/config.json",
     "sentence_bert_config.json",
@@ -53,7 +52,7 @@ pub struct TensorInfo {
     pub dims: Vec<u64>,
     /// The type of the elements in the files.
     pub ty: GgmlType,
-    /// Where they are.
+    /// Where its values are.
     pub values: TensorValues,
 }
 
@@ -64,7 +63,7 @@ pub enum TensorValues {
     Stored {
         /// At least one.
         parts: Vec<Part>,
-        /// How the file's values differ from those of llama.cpp's files.
+        /// How to transform the file's values into those of llama.cpp's files.
         transform: Option<WeightTransform>,
     },
     /// Computed from the configuration. F32.
@@ -98,7 +97,7 @@ impl TensorInfo {
 }
 
 impl Checkpoint<'_> {
-    /// The tensor of a name.
+    /// The tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.tensors.iter().find(|tensor| tensor.name == name)
     }
@@ -108,7 +107,7 @@ impl Checkpoint<'_> {
         self.files.iter().map(|file| file.size()).sum()
     }
 
-    /// What the model is called in messages: the name of its first file.
+    /// The model's name in messages: the name of its first file.
     pub fn name(&self) -> String {
         self.files.first().map(|file| file.name()).unwrap_or_default()
     }

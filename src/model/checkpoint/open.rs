@@ -12,12 +12,12 @@ use crate::model::safetensors::index::{Index, MAX_INDEX_BYTES};
 
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
-/// The largest vocabularies take about 40 MB.
+/// The largest vocabularies have about 40 MB.
 const MAX_TEXT_FILE_BYTES: u64 = 128 << 20;
 
 impl<'f> Checkpoint<'f> {
-    /// Reads the headers of the model `file` of a folder: a GGUF file, a `.safetensors` file or an index of several. Without a
-    /// name it is the folder's only GGUF file, or its safetensors model.
+    /// Reads the headers of a model: `file` is a GGUF file, a `.safetensors` file or an index of several in the folder. Without a name it
+    /// is the folder's only GGUF file, or its safetensors model.
     pub async fn open(folder: &'f dyn Folder, file: Option<&str>) -> Result<Checkpoint<'f>> {
         let file = match file {
             Some(file) => file.to_owned(),
@@ -48,11 +48,11 @@ async fn choose(folder: &dyn Folder) -> Result<String> {
             if let Some(name) = [INDEX, SINGLE].into_iter().find(|wanted| names.iter().any(|name| name == wanted)) {
                 return Ok(name.to_owned());
             }
-            // A folder of one file is that file, whatever its name is.
+            // If the folder has only one file, it is the model, whatever its name is.
             if names.len() == 1 {
                 return Ok(names.remove(0));
             }
-            // Of a split model, its first file.
+            // Only the first file of a split model.
             let first = |name: &&String| SplitName::parse(name).is_none_or(|name| name.number == 0);
             let ggufs: Vec<&String> = names.iter().filter(|name| name.ends_with(".gguf")).filter(first).collect();
             match ggufs[..] {
@@ -86,7 +86,7 @@ async fn open<'f>(folder: &'f dyn Folder, path: &str) -> Result<OpenFile<'f>> {
     }
 }
 
-/// A GGUF file as a checkpoint, with the other files of its model if it is split.
+/// A GGUF file as a checkpoint. If the model is split, with its other files.
 async fn of_gguf<'f>(folder: &'f dyn Folder, path: &str, gguf: Gguf, source: OpenFile<'f>) -> Result<Checkpoint<'f>> {
     let Some(split) = gguf.split() else {
         let tensors = tensors_of_gguf(&gguf, 0);
@@ -159,7 +159,7 @@ fn checkpoint_of_gguf(metadata: Metadata, tensors: Vec<TensorInfo>, files: Vec<O
     Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() }
 }
 
-/// The tensors of a GGUF file that has index `file` in the checkpoint.
+/// The tensors of a GGUF file, which has the index `file` in the checkpoint.
 pub fn tensors_of_gguf(gguf: &Gguf, file: usize) -> Vec<TensorInfo> {
     let tensor = |tensor: &gguf::TensorInfo| TensorInfo {
         name: tensor.name.clone(),

@@ -1,4 +1,4 @@
-//! Which program wrote a model's files, as far as reading them depends on it.
+//! Which program wrote a model's files, as far as readers must know it.
 
 /// The program whose names and order of rows the files have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

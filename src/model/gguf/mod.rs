@@ -1,6 +1,5 @@
-//! Reads the header of a GGUF file (versions 2 and 3, little-endian) by ranged reads: metadata and the table of tensors. The
-//! tensors' data is not read here; it can be streamed from the source by `TensorInfo`'s range. Knows no architecture, no GPU and no
-//! URL.
+//! Reads the header of a GGUF file (versions 2 and 3, little-endian) by ranged reads: metadata and the table of tensors. The tensors' data
+//! is not read here; `TensorInfo` has its range for streaming. Knows no architecture, no GPU and no URL.
 //!
 //! A `Gguf` proves that the table is sound: names are unique, ranges are aligned, lie within the file and don't overlap, and
 //! each has the size that its dimensions and type require.
@@ -61,7 +60,7 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Reads and checks the header. Reads no more of the source than about twice the header.
+    /// Reads and checks the header. Reads at most about twice its length from the source.
     pub async fn read(source: &dyn ByteSource) -> Result<Self> {
         let file_size = source.size();
         if file_size == 0 {
@@ -80,7 +79,7 @@ impl Gguf {
             let window_end = window_start + window.len() as u64;
             window.drain(..(header.parsed_bytes - window_start) as usize);
             let read_end = wanted_end.max(window_end + next_read).min(file_size);
-            // At most MAX_HEADER_BYTES, which the parser keeps to, or MAX_READ_BYTES: fits usize.
+            // Fits usize: the parser stays within MAX_HEADER_BYTES, and reads within MAX_READ_BYTES.
             window.append(&mut source.read(window_end, (read_end - window_end) as usize).await?);
             next_read = (next_read * 2).min(MAX_READ_BYTES);
         }
@@ -91,7 +90,7 @@ impl Gguf {
         let Header { version, metadata, tensors, parsed_bytes: header_bytes, .. } = header;
         let split = Split::of(&metadata)?;
         let alignment = metadata.optional_u64("general.alignment")?.unwrap_or(DEFAULT_ALIGNMENT);
-        // The specification requires a multiple of 8, ggml a power of two; files of both kinds are well defined.
+        // The specification requires a multiple of 8, ggml a power of two. Files of both kinds are accepted.
         if !(alignment.is_power_of_two() || (alignment != 0 && alignment.is_multiple_of(8))) || alignment > 1 << 30 {
             bail!(
                 InvalidFile,
@@ -154,7 +153,7 @@ impl Gguf {
         self.data_offset
     }
 
-    /// The sum of the tensors' sizes: what loading the whole model streams.
+    /// The sum of the tensors' sizes: the bytes that loading the whole model streams.
     pub fn tensor_bytes(&self) -> u64 {
         self.tensors.iter().map(|tensor| tensor.bytes).sum() // the ranges lie in the file and don't overlap
     }

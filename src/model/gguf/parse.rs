@@ -177,7 +177,7 @@ impl Header {
 const BIG_ENDIAN: &str = "the file is big-endian (made for big-endian computers), wanted little-endian; get the \
                           little-endian file, or convert it with gguf_convert_endian.py of llama.cpp";
 
-/// A guess at what a file that is not GGUF is: often it is the wrong file of a repository or an error page.
+/// A guess at what a file that is not GGUF is. Often it is the wrong file of a repository, or an error page.
 fn describe_other_format(start: &[u8]) -> String {
     let text = String::from_utf8_lossy(start).trim_start().to_ascii_lowercase();
     let seems = if text.starts_with("<!doctype") || text.starts_with("<html") || text.starts_with("<?xml") {
@@ -234,7 +234,7 @@ impl<'w> Cursor<'w> {
         Err(Stop::More(end))
     }
 
-    /// Checks a number of items of at least `min_bytes` each; the number was read `back` bytes before this place.
+    /// Checks a number of items of at least `min_bytes` each; the number itself is `back` bytes before this place.
     fn check_count(&self, count: u64, min_bytes: u64, back: u64, what: &str) -> Result<(), Stop> {
         let offset = self.offset().saturating_sub(back);
         match count.checked_mul(min_bytes) {
@@ -371,7 +371,7 @@ impl<'w> Cursor<'w> {
             _ => return Err(Self::unknown_type(key, ty, count_offset)),
         };
         self.check_count(count, min_bytes, 8, &format!("elements of {key:?}"))?;
-        // Require all bytes that are surely needed at once, before any allocation.
+        // All bytes that are surely needed, at once and before any allocation.
         self.require(count * min_bytes, key)?;
 
         macro_rules! numbers {

@@ -1,4 +1,4 @@
-//! Models in several GGUF files: the number of a file, the number of files, and the names of the others.
+//! Models in several GGUF files: a file's number, the number of files, and the names of the others.
 //!
 //! Source: `llama-gguf-split` of llama.cpp, which writes the keys `split.*` and names the files `NAME-00001-of-00003.gguf`. The
 //! first file holds the metadata of the model.
@@ -9,7 +9,7 @@ use crate::error::Result;
 /// More files than any model has; the names have room for 99999.
 const MAX_FILES: u64 = 10_000;
 
-/// Which file of a model one is.
+/// Which file of a split model this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     /// From 0 on.
@@ -38,7 +38,7 @@ impl Split {
     }
 }
 
-/// The parts of the name of a file of a split model.
+/// The parts of a split file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitName<'n> {
     /// The part before the numbers.

@@ -1,5 +1,5 @@
-//! The element types that a GGUF file may name, with the sizes of their blocks. That kernels can't compute with all of them
-//! matters here only for messages.
+//! The element types that a GGUF file may name, with the sizes of their blocks. Kernels support only some of them; this file needs that
+//! only for messages.
 //!
 //! Source: the enumeration `ggml_type` of the GGUF specification (ggml, docs/gguf.md) and, for the block sizes and the
 //! ids above 39, the tables of the Python package `gguf` 0.19.

@@ -1,5 +1,5 @@
-//! The metadata of a GGUF file: values of the format's thirteen types, and getters that convert or return an error.
-//! Knows no key by name; their users know the meaning.
+//! The metadata of a GGUF file: values of the format's thirteen types, and getters that convert or return an error. Knows no keys; its
+//! users know them.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// Any integer type as one number that holds them all.
+    /// An integer of any type as one type that holds them all.
     fn integer(&self) -> Option<i128> {
         Some(match *self {
             Self::U8(v) => v.into(),
@@ -104,7 +104,7 @@ pub enum Array {
 }
 
 impl Array {
-    /// The number of elements; of nested arrays only the outermost.
+    /// The number of elements; for nested arrays only that of the outermost.
     pub fn len(&self) -> usize {
         match self {
             Self::U8(v) => v.len(),
@@ -369,8 +369,8 @@ impl Metadata {
         }
     }
 
-    /// A number that some writers give once and others once for each layer. Layers that differ are an error, because shapes by
-    /// layer are not supported.
+    /// A number that some writers give once and others for each layer. Layers with different numbers are an error, because shapes by layer
+    /// are not supported.
     pub fn optional_u32_of_all_layers(&self, key: &str, n_layers: u32) -> Result<Option<u32>> {
         if !matches!(self.entries.get(key), Some(Value::Array(_))) {
             return self.optional_u32(key);

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::model::arch::{ConfigKey, ConstValue, KeyMapping};
 use crate::model::gguf::{Array, Value};
 
-/// The metadata key (without the architecture) and the value of a key of `config.json`; `None` if it becomes no metadata.
+/// The metadata key (without the architecture) and the value for a key of `config.json`; `None` if it becomes no metadata.
 pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<Option<(&'static str, Value)>> {
     let ConfigKey { key, mapping, required } = *key;
     let value = match config.get(key) {
@@ -75,7 +75,7 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
 /// More than any model has.
 const MAX_LAYERS: u64 = 1 << 16;
 
-/// Which layers have a window, by the kind of attention of each.
+/// Which layers have a window, from each layer's kind of attention.
 fn windows(key: &str, value: &Json) -> Result<Value> {
     let Json::Array(layers) = value else { return Err(mismatch(key, value, "an array of texts")) };
     let has_window = |layer: &Json| match layer.as_str() {
@@ -90,7 +90,7 @@ fn windows(key: &str, value: &Json) -> Result<Value> {
     Ok(Value::Array(Array::Bool(layers.iter().map(has_window).collect::<Result<_>>()?)))
 }
 
-/// A number of any kind.
+/// A finite number.
 pub(super) fn float(key: &str, value: &Json) -> Result<f64> {
     value.as_f64().filter(|number| number.is_finite()).ok_or_else(|| mismatch(key, value, "a number"))
 }
@@ -108,7 +108,7 @@ fn integers(value: &Json) -> Option<Value> {
     }
 }
 
-/// A value for a message, cut if it is long.
+/// A value for a message, shortened if it is long.
 fn shortened(value: &Json) -> String {
     let text = value.to_string();
     match text.char_indices().nth(80) {

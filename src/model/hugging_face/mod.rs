@@ -1,5 +1,5 @@
-//! A Hugging Face folder as a checkpoint: `config.json` becomes the metadata that a GGUF file of the model would have, and the
-//! tensors get the names of its tensors. What differs by architecture is data of `model/arch`.
+//! A Hugging Face folder as a checkpoint: `config.json` becomes the metadata of a GGUF file of the same model, and the tensors get its
+//! names. The differences between architectures are data in `model/arch`.
 
 mod config_json;
 mod names;
@@ -16,11 +16,11 @@ use super::safetensors::TensorEntry;
 use crate::error::Result;
 use names::Translated;
 
-/// Above any `config.json`.
+/// More than any `config.json` has.
 pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
-/// The metadata and the tensors of a model: `config` is the text of `config.json`; `files` are the tensors of each file. Errors
-/// about a tensor use its name in the file.
+/// The metadata and the tensors of a model. `config` is the text of `config.json`, and `files` has the tensors of each file. Errors about a
+/// tensor use its name in the file.
 pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata, Vec<TensorInfo>)> {
     let config: Json =
         serde_json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
@@ -52,7 +52,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     if hf.first_position > 0 {
         skip_rows(hf.first_position, &mut tensors)?;
     }
-    // transformers ties on loading, even if a file holds both.
+    // transformers ties the embeddings on loading, even if a file holds both.
     match config.get("tie_word_embeddings").and_then(Json::as_bool) {
         Some(true) => tensors.retain(|tensor| !tensor.name.starts_with("output.")),
         Some(false) if !tensors.iter().any(|tensor| tensor.name == "output.weight") => {
@@ -131,7 +131,7 @@ fn skip_rows(first: u64, tensors: &mut [TensorInfo]) -> Result<()> {
     }
 }
 
-/// The architecture of a `config.json`, the form of folders of its model type, and the part that describes the text model.
+/// The architecture of a `config.json`, the form of folder for its model type, and the section of the text model.
 fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &'static HuggingFace, &Map<String, Json>)> {
     let kind = |config: &Map<String, Json>| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
     let all = || {
@@ -197,7 +197,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
     Ok(tensors)
 }
 
-/// One of our tensors, in one part or in one for each expert.
+/// One of our tensors, made of one part or of one part for each expert.
 fn tensor(name: String, transforms: &[(&str, WeightTransform)], parts: &[(usize, &TensorEntry)]) -> Result<TensorInfo> {
     let (_, first) = parts[0];
     if let Some((_, other)) = parts.iter().find(|(_, part)| (part.dtype, &part.shape) != (first.dtype, &first.shape)) {

@@ -6,7 +6,7 @@ use crate::model::arch::HuggingFace;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Translated {
     Name(String),
-    /// The matrix of an expert, by its number; all of them become one tensor.
+    /// The matrix of the expert with this number; those of all experts become one tensor.
     Expert(String, u32),
     Ignored,
     Unknown,

@@ -1,6 +1,6 @@
 //! Rope in `config.json` → rope in a GGUF file: metadata keys, and tensors of frequency factors.
 //!
-//! Files of transformers up to 4 have `rope_theta` and `rope_scaling`, those of 5 `rope_parameters` with both.
+//! Files of transformers up to version 4 have `rope_theta` and `rope_scaling`; those of version 5 have `rope_parameters` with both.
 //!
 //! Sources: transformers' `modeling_rope_utils` for the meaning; llama.cpp's `gguf-py/gguf/constants.py` for the names.
 
@@ -30,7 +30,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
         Some(other) => Err(mismatch(key, other, "an object")),
     };
     let parameters = object("rope_parameters")?;
-    // Models with two kinds of layers have an object for each.
+    // Models with two kinds of layers have one object for each kind.
     let by_layer = |kind: &str| match parameters.and_then(|parameters| parameters.get(kind)) {
         Some(Json::Object(object)) => Some(object),
         _ => None,
@@ -143,7 +143,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
     Ok(rope)
 }
 
-/// A number of rope's own object or, without one, of the whole configuration.
+/// A number from rope's own object or, if there is none, from the whole configuration.
 fn number_of(scaling: Option<&Config>, config: &Config, key: &str) -> Result<Option<f64>> {
     let found = |object: &Config| object.get(key).filter(|value| !value.is_null()).map(|value| float(key, value));
     scaling.and_then(found).or_else(|| found(config)).transpose()

@@ -56,7 +56,7 @@ dtypes! {
 }
 
 impl Dtype {
-    /// The type of a name in a file's header.
+    /// The type with this name in a file's header.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|dtype| dtype.name() == name)
     }

@@ -19,7 +19,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads the text of an index. Names of files that would lead out of the model's folder are refused.
+    /// Parses an index. Refuses names of files that lead out of the model's folder.
     pub fn parse(json: &[u8]) -> Result<Self> {
         let index: Self = serde_json::from_slice(json)
             .map_err(|error| err!(InvalidFile, "the index does not follow the format: {error}"))?;
@@ -36,7 +36,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The files, each once, by name.
+    /// The files, sorted by name, without repetition.
     pub fn files(&self) -> BTreeSet<&str> {
         self.weight_map.values().map(String::as_str).collect()
     }

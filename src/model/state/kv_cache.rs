@@ -15,23 +15,23 @@ use crate::tensor::{Context, DType, Desc, Shape, Tensor};
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum KvFormat {
-    /// Half the memory, and half of the reads of long contexts.
+    /// Half the memory, and half of the bytes to read in long contexts.
     F16,
     /// Exact.
     F32,
-    /// int8 in blocks of 32 along each head, with an f16 scale: 0.53 of the memory of f16. Heads whose length is no multiple of 32 are
-    /// filled up.
+    /// int8 in blocks of 32 along each head, each with an f16 scale: 0.53 of the memory of f16. Heads whose length is no multiple of 32 are
+    /// padded.
     #[serde(rename = "q8_0")]
     Q8_0,
 }
 
 impl KvFormat {
-    /// With several sequences, the positions of each are a multiple of it, so that kernels can bind the part of one: it begins at a
-    /// multiple of 256 bytes, however short a head is.
+    /// With several sequences, each has a multiple of this number of positions. So its part begins at a multiple of 256 bytes even for
+    /// short heads, and kernels can bind it alone.
     fn aligned_positions(self) -> usize {
         match self {
             Self::F16 | Self::F32 => 64,
-            // The least of a position is a block of 34 bytes.
+            // A position has at least one block, of 34 bytes.
             Self::Q8_0 => 128,
         }
     }
@@ -48,18 +48,17 @@ impl KvFormat {
 /// The keys and values of all layers, of one sequence or several. Cloning clones the handle.
 #[derive(Clone)]
 pub struct KvCache {
-    /// Keys and values of each layer, [capacity, columns], or [sequences, capacity, columns]; columns are n_kv_heads · head_dim, in q8_0 with
-    /// heads of whole blocks.
+    /// Keys and values of each layer, [capacity, columns], or [sequences, capacity, columns]. There are n_kv_heads · head_dim columns; in
+    /// q8_0 heads are padded to whole blocks.
     layers: Vec<(Tensor, Tensor)>,
     capacity: usize,
     head_dim: usize,
-    /// Of the part of one sequence: the number of that, and the layers of all.
+    /// For the part of one sequence: its number, and the layers of all sequences.
     part_of: Option<(usize, Vec<(Tensor, Tensor)>)>,
 }
 
 impl KvCache {
-    /// Room for `capacity` tokens, or a little more, of each of some sequences. What stands in it is never read before it is
-    /// written.
+    /// Room for `capacity` tokens, or a few more, in each of `sequences` sequences. Memory is never read before it is written.
     pub fn new(
         context: &Context,
         config: &Config,
@@ -74,7 +73,7 @@ impl KvCache {
         Ok(Self { layers, capacity, head_dim: config.head_dim, part_of: None })
     }
 
-    /// The part of one sequence: the same memory.
+    /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
         let of_sequence = |cache: &Tensor| match *cache.shape().dims() {
             [_, capacity, columns] => cache.part(index * capacity * columns, Shape::from([capacity, columns])),
@@ -85,7 +84,7 @@ impl KvCache {
         Ok(Self { layers, capacity: self.capacity, head_dim: self.head_dim, part_of })
     }
 
-    /// Of the keys or the values of a layer, and how many tokens there is room for.
+    /// The shape of a layer's keys or values, and how many tokens fit.
     fn desc(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (Desc, usize) {
         let columns = cache_columns(format.dtype(), config.n_kv_heads, config.head_dim);
         let (shape, capacity) = match sequences {
@@ -98,7 +97,7 @@ impl KvCache {
         (Desc { shape, dtype: format.dtype() }, capacity)
     }
 
-    /// The bytes of a cache, and those of its largest binding.
+    /// The bytes of a cache, and the bytes of its largest binding.
     pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
         let (desc, _) = Self::desc(config, capacity, sequences, format);
         let elements = desc.shape.dims().iter().fold(1u64, |elements, dim| elements.saturating_mul(*dim as u64));
@@ -106,7 +105,7 @@ impl KvCache {
         (binding.saturating_mul(2 * config.n_layers as u64), binding)
     }
 
-    /// Positions of a sequence.
+    /// How many positions a sequence has.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -116,7 +115,7 @@ impl KvCache {
         self.layers.iter().map(|(k, v)| k.bytes() + v.bytes()).sum()
     }
 
-    /// Keys and values of a layer, [capacity, columns], or of all sequences.
+    /// Keys and values of a layer, [capacity, columns], or those of all sequences.
     pub fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
         let (k, v) = &self.layers[index];
         (k, v)
@@ -136,7 +135,7 @@ impl SequenceState for KvCache {
         Ok(())
     }
 
-    /// What stands after the end is overwritten before it is read.
+    /// Positions after the end are overwritten before they are read.
     fn roll_back(&self, _: &Context, _: usize) -> Result<()> {
         Ok(())
     }
@@ -165,7 +164,7 @@ impl SequenceState for KvCache {
             let KeyRope { frequencies, interleaved } = rope(index)?;
             let mut first_to = sinks;
             while first_to + dropped < length {
-                // No more at once than the gap has room for: what is read is not what is written.
+                // At most as many rows as were dropped, so that the rows read and the rows written don't overlap.
                 let rows = dropped.min(length - dropped - first_to);
                 let op =
                     KvShift { head_dim: self.head_dim, first_from: first_to + dropped, first_to, rows, interleaved };

@@ -1,4 +1,4 @@
-//! The states of all layers of a model, of one sequence or several: what passes read and write.
+//! The states of all layers, of one sequence or several: what passes read and write.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ pub struct LayerStates {
 }
 
 impl LayerStates {
-    /// Of the same sequences.
+    /// Both must be of the same sequences.
     pub fn new(kv: KvCache, recurrent: RecurrentStates) -> Self {
         Self { kv, recurrent }
     }
 
-    /// The part of one sequence: the same memory.
+    /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
         Ok(Self { kv: self.kv.sequence(index)?, recurrent: self.recurrent.sequence(index)? })
     }
@@ -39,7 +39,7 @@ impl LayerStates {
         self.kv.bytes() + self.recurrent.bytes()
     }
 
-    /// Tokens of a sequence.
+    /// How many tokens fit into a sequence.
     pub fn capacity(&self) -> usize {
         self.kv.capacity()
     }
@@ -49,7 +49,7 @@ impl LayerStates {
     }
 }
 
-/// The greatest length that all of them give, at most `length`.
+/// The greatest length, at most `length`, that all states support.
 fn common(mut length: usize, states: &[&dyn SequenceState], of: impl Fn(&dyn SequenceState, usize) -> usize) -> usize {
     loop {
         let least = states.iter().fold(length, |length, state| of(*state, length));
@@ -103,7 +103,7 @@ impl SequenceState for LayerStates {
     }
 
     fn load(&self, context: &Context, length: usize, snapshot: &[Tensor]) -> Result<()> {
-        // Keys and values have nothing but positions.
+        // Keys and values have only positions, and no snapshot.
         self.recurrent.load(context, length, snapshot)
     }
 }

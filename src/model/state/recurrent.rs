@@ -1,5 +1,5 @@
-//! The states of recurrent layers: each of one size however many tokens it has seen, and changed by every token. So it returns to earlier
-//! lengths by checkpoints, which are copies.
+//! The states of recurrent layers. Their size does not depend on the number of tokens, and each token changes them. So only checkpoints,
+//! which are copies, bring back earlier lengths.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,20 +12,20 @@ use crate::tensor::{Context, Desc, Shape, Tensor};
 /// The most checkpoints of a sequence.
 pub const MOST_CHECKPOINTS: usize = 8;
 
-/// The newest checkpoints, which stay: steps that ran ahead are rolled back to them.
+/// The newest checkpoints always stay, since steps that ran ahead are rolled back to them.
 const NEWEST: usize = 3;
 
-/// What a layer does that keeps a state of fixed size.
+/// A layer that keeps a state of fixed size.
 pub trait RecurrentLayer {
-    /// Numbers of its state, f32.
+    /// How many f32 its state has.
     fn state_len(&self) -> usize;
 
-    /// Changes the residual stream `x` [n, n_embd], of one token in SoA if `soa`, and the layer's state, [state_len] or [sequences,
-    /// state_len].
+    /// Changes the residual stream `x` [n, n_embd] and the layer's state, [state_len] or [sequences, state_len]. With `soa`, `x` is one
+    /// token in SoA.
     ///
-    /// `position` is [4] for n tokens of one sequence or [n, 4] for one token each of n sequences: the position of the (first) token, a
-    /// step, whether the sequence has stopped, the number of the sequence. At position 0 the state before counts as zero. The state of a
-    /// sequence that has stopped stays as it is.
+    /// `position` is [4] for n tokens of one sequence, or [n, 4] for one token of each of n sequences. It has the position of the (first)
+    /// token, a step, whether the sequence has stopped, and the number of the sequence. At position 0 the old state counts as zero. If a
+    /// sequence has stopped, its state stays the same.
     fn run(&self, context: &Context, x: &Tensor, soa: bool, position: &Tensor, state: &Tensor) -> Result<()>;
 }
 
@@ -35,27 +35,27 @@ struct Checkpoint {
     layers: Vec<Tensor>,
 }
 
-/// Of one sequence, by length.
+/// The checkpoints of one sequence, by length.
 #[derive(Default)]
 struct Checkpoints {
     kept: Vec<Checkpoint>,
-    /// Memory of those that were forgotten.
+    /// Memory of forgotten checkpoints.
     free: Vec<Vec<Tensor>>,
 }
 
 /// The states of all recurrent layers, of one sequence or several. Cloning clones the handle.
 #[derive(Clone)]
 pub struct RecurrentStates {
-    /// [sequences, state_len] of each layer, f32, or [state_len].
+    /// Each layer's state, f32: [sequences, state_len], or [state_len].
     layers: Vec<Tensor>,
-    /// Of all sequences.
+    /// The checkpoints of all sequences.
     checkpoints: Rc<RefCell<Vec<Checkpoints>>>,
-    /// Which one this is.
+    /// Which sequence this is.
     sequence: usize,
 }
 
 impl RecurrentStates {
-    /// `layers` are the numbers of each layer's state.
+    /// `layers` has the length of each layer's state.
     pub fn new(context: &Context, layers: &[usize], sequences: usize) -> Result<Self> {
         let layers = layers
             .iter()
@@ -65,7 +65,7 @@ impl RecurrentStates {
         Ok(Self { layers, checkpoints: Rc::new(RefCell::new(checkpoints)), sequence: 0 })
     }
 
-    /// The part of one sequence: the same memory.
+    /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
         let of_sequence = |state: &Tensor| {
             let (_, len) = state.shape().matrix()?;
@@ -75,7 +75,7 @@ impl RecurrentStates {
         Ok(Self { layers, checkpoints: self.checkpoints.clone(), sequence: index })
     }
 
-    /// The state of the recurrent layer of this number.
+    /// The state of the recurrent layer with this number.
     pub fn layer(&self, index: usize) -> Option<&Tensor> {
         self.layers.get(index)
     }
@@ -125,14 +125,14 @@ impl RecurrentStates {
 }
 
 impl Checkpoints {
-    /// Forgets those of greater lengths.
+    /// Forgets the checkpoints of greater lengths.
     fn truncate(&mut self, length: usize) {
         let (kept, gone) = std::mem::take(&mut self.kept).into_iter().partition(|at| at.length <= length);
         self.kept = kept;
         self.free.extend((gone as Vec<Checkpoint>).into_iter().map(|checkpoint| checkpoint.layers));
     }
 
-    /// Makes room for one more: of the older ones that goes whose neighbours are nearest to each other.
+    /// Makes room for one more: forgets the older checkpoint whose neighbours are nearest to each other.
     fn make_room(&mut self) {
         if self.kept.len() < MOST_CHECKPOINTS {
             return;
@@ -188,7 +188,7 @@ impl SequenceState for RecurrentStates {
     }
 
     fn roll_back(&self, context: &Context, length: usize) -> Result<()> {
-        // At position 0 what was there does not count.
+        // At position 0 the old state does not count.
         if length > 0 && !self.layers.is_empty() {
             Self::copy_all(context, &self.layers_at(self.sequence, length)?, &self.layers)?;
         }
@@ -207,7 +207,7 @@ impl SequenceState for RecurrentStates {
         self.recoverable_of(sequence, length)
     }
 
-    /// The state has seen what is dropped, and keeps what it made of it.
+    /// The state has seen the dropped tokens and stays as it is.
     fn shift(&self, _: &Context, shift: Shift, _: &dyn Fn(usize) -> Result<KeyRope>) -> Result<()> {
         let Shift { sinks, dropped, .. } = shift;
         self.with_own(|own| {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many there were: the newest stay, and the others are spread over the whole.
+        /// The newest checkpoints stay, and the others are spread over the whole text, however many there were.
         #[test]
         fn checkpoints_thin_out_with_age(steps in prop::collection::vec(1usize..50, 1..200)) {
             let lengths: Vec<usize> = steps.iter().scan(0, |sum, step| { *sum += step; Some(*sum) }).collect();
@@ -265,7 +265,7 @@ mod tests {
             prop_assert!(kept.is_sorted_by(|a, b| a < b));
             let newest = lengths.len().min(NEWEST);
             prop_assert_eq!(&kept[kept.len() - newest..], &lengths[lengths.len() - newest..]);
-            // A length in the middle is not far from one that is kept.
+            // A length in the middle is not far from a checkpoint.
             let middle = lengths[lengths.len() / 2];
             let before = kept.iter().filter(|at| **at <= middle).max().copied().unwrap_or(0);
             prop_assert!(middle - before <= lengths[lengths.len() - 1] / 2 + 50);

@@ -1,5 +1,5 @@
-//! The state of a sequence as bytes: of each tensor its length in bytes (u64, little-endian) and its elements as they are on the GPU.
-//! First the parts of the positions, then what has none.
+//! The state of a sequence as bytes: for each tensor its length in bytes (u64, little-endian) and its elements as on the GPU. The parts of
+//! positions come first, then the rest.
 
 use super::SequenceState;
 use crate::error::Result;
@@ -20,7 +20,7 @@ pub async fn save(context: &Context, state: &dyn SequenceState, length: usize) -
     Ok(bytes)
 }
 
-/// Becomes the state that `save` wrote at this length. If it fails, the state is of length 0.
+/// Loads the state that `save` wrote at this length. If it fails, the state has length 0.
 pub fn restore(context: &Context, state: &dyn SequenceState, length: usize, bytes: &[u8]) -> Result<()> {
     state.roll_back(context, 0)?;
     let mut pieces = pieces(bytes)?.into_iter();
@@ -37,7 +37,7 @@ pub fn restore(context: &Context, state: &dyn SequenceState, length: usize, byte
             context.tensor(&HostTensor::f32(Desc::f32(&[numbers.len()]).shape.dims(), &numbers))
         })
         .collect::<Result<_>>()?;
-    // Refuses another number of layers, or layers of another size, before anything is written.
+    // Refuses another number of layers, or layers of another size, before it writes anything.
     state.load(context, length, &snapshot)?;
     own.into_iter().try_for_each(|(tensor, piece)| context.write(tensor, 0, piece))
 }
