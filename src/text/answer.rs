@@ -1,19 +1,19 @@
-//! From the text that a model writes to the parts of its answer: reasoning, content and tool calls. The parts together don't
-//! depend on the pieces in which the text comes.
+//! From a model's text to the parts of its answer: reasoning, content and tool calls. All parts together are the same, whatever pieces the
+//! text comes in.
 
 use std::rc::Rc;
 
 use super::reasoning::{Beginning, ReasoningMarkers, ReasoningSplitter};
 use super::tools::{End, Feed, Part, ToolFormat, Tools, channel_parser};
 
-/// How a model's answers are read.
+/// How to read a model's answers.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerSettings {
     /// Functions that may be called, and how the model writes calls; with `None` a call is plain text.
     pub tools: Option<(&'static ToolFormat, Rc<Tools>)>,
     /// Markers of the reasoning, and how the answer begins; with `None` the reasoning stays in the content.
     pub reasoning: Option<(ReasoningMarkers, Beginning)>,
-    /// For a model that writes in channels: the part of the first message that the prompt holds, and whether reasoning stays in the
+    /// For a model that writes in channels: the part of the first message that is in the prompt, and whether reasoning stays in the
     /// content.
     pub channels: Option<(String, bool)>,
 }
@@ -31,7 +31,7 @@ impl Answer {
             (Some((prompt, keeps_reasoning)), tools) => {
                 let tools = tools.map(|(_, tools)| tools).unwrap_or_default();
                 let mut parser = channel_parser(tools, keeps_reasoning);
-                // The prompt opens the channel; its text is dropped.
+                // The prompt opens the channel, so its text is dropped.
                 parser.push(&prompt);
                 Some(parser)
             }
@@ -48,7 +48,7 @@ impl Answer {
             || self.parser.as_ref().is_some_and(Feed::is_reasoning)
     }
 
-    /// The parts that the next piece of text makes certain.
+    /// The parts that become certain with the next piece of text.
     pub fn push(&mut self, text: &str) -> Vec<Part> {
         let Some(reasoning) = &mut self.reasoning else { return self.parse(text) };
         let split = reasoning.push(text);

@@ -1,34 +1,34 @@
 //! Token ids to text, token by token. Text that was returned is final.
 //!
-//! A token may end in the middle of a UTF-8 character, so bytes wait here until their character is complete or can't be
-//! completed any more. Must not know where ids come from or where the text goes.
+//! A token may end inside a UTF-8 character. So bytes wait here until their character is complete or can't become complete any more. Must
+//! not know where ids come from or where the text goes.
 
 use super::tokenizer::{Joining, Tokenizer};
 use crate::error::Result;
 
-/// Decodes a stream of ids. All pieces together are what [`Tokenizer::decode`] gives for all ids together.
+/// Decodes a stream of ids. All pieces together are the result of [`Tokenizer::decode`] for all ids.
 ///
-/// The tokenizer is passed to every call instead of being borrowed, so that a decoder can live in a session.
+/// Every call gets the tokenizer, instead of borrowing it, so that a decoder can be part of a session.
 #[derive(Clone, Debug, Default)]
 pub struct StreamDecoder {
-    /// The beginning of a character: at most three bytes.
+    /// The incomplete character at the end: at most three bytes.
     pending: Vec<u8>,
-    /// A character to remove from the beginning of the text, and how often.
+    /// A character to remove at the beginning of the text, and how many times.
     strip: Option<(char, usize)>,
     /// Set until the first token with text.
     first: bool,
-    /// All control tokens are written out.
+    /// Whether all control tokens are written out.
     control: bool,
-    /// Control tokens that are written out even without `control`.
+    /// Control tokens that are written out in any case.
     shown: Vec<u32>,
-    /// The last token's bytes if another token follows, and if none does.
+    /// The last token's bytes: first if another token follows, then if none does.
     held: Option<(Vec<u8>, Vec<u8>)>,
     /// For a tokenizer that decodes only all ids together: the ids, and their text so far.
     whole: (Vec<u32>, String),
 }
 
 impl StreamDecoder {
-    /// A decoder for ids at the beginning of a text, such as the answer in a chat.
+    /// A decoder for ids at the beginning of a text, such as a chat's answer.
     pub fn new(tokenizer: &Tokenizer) -> Self {
         let strip = match tokenizer.joining() {
             Joining::Plain { content, n } if n > 0 => Some((content, n)),
@@ -37,7 +37,7 @@ impl StreamDecoder {
         Self { strip, first: true, ..Self::default() }
     }
 
-    /// A decoder for ids that continue a text, such as a completion of a prompt: a leading space is part of it.
+    /// A decoder for ids that continue a text, such as the completion of a prompt: a leading space belongs to it.
     pub fn continuing() -> Self {
         Self::default()
     }
@@ -61,7 +61,7 @@ impl StreamDecoder {
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
         let is_shown = self.control || self.shown.contains(&id);
         let bytes = if is_shown { tokenizer.token_bytes_with_control(id)? } else { tokenizer.token_bytes(id)? };
-        // Control tokens too: they do not count as neighbours.
+        // Control tokens end here too: they don't count as neighbours.
         if bytes.is_empty() {
             return Ok(String::new());
         }
@@ -123,7 +123,7 @@ impl StreamDecoder {
         self.stripped(text)
     }
 
-    /// `text` without the characters to strip from the beginning of the stream.
+    /// `text` without the characters that must be removed at the beginning of the stream.
     fn stripped(&mut self, mut text: String) -> String {
         while let Some((content, n)) = self.strip {
             let Some(first) = text.chars().next() else {
@@ -139,12 +139,12 @@ impl StreamDecoder {
 }
 
 impl Tokenizer {
-    /// The text of `ids` in the form that `encode` with `parse_special` reads: control tokens are written out.
+    /// The text of `ids` in the form that `encode` reads with `parse_special`: control tokens are written out.
     pub fn decode_with_control(&self, ids: &[u32]) -> Result<String> {
         self.decode_by(StreamDecoder::with_control(self), ids)
     }
 
-    /// The text of `ids`. Control tokens have none; bytes that are not UTF-8 become U+FFFD.
+    /// The text of `ids`. Control tokens have no text, and bytes that are not UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.decode_by(StreamDecoder::new(self), ids)
     }

@@ -3,17 +3,17 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A formal language that an answer must obey.
+/// A formal language that an answer must follow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grammar {
-    /// JSON that a schema admits (https://json-schema.org, as far as llguidance implements it), laid out as in [`laid_out`].
+    /// JSON that fits a schema (https://json-schema.org, as far as llguidance implements it), laid out as in [`laid_out`].
     JsonSchema(Value),
-    /// Texts that a regular expression matches as a whole, in the syntax of Rust's crate `regex`.
+    /// Texts that a regular expression matches as a whole, in the syntax of the Rust crate `regex`.
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// A context-free grammar in llguidance's variant of Lark; `<[id]>` is a special token by its id, `%json {…}` a schema.
+    /// A context-free grammar in llguidance's variant of Lark. `<[id]>` is a special token by its id, and `%json {…}` is a schema.
     Lark(String),
 }
 
@@ -34,12 +34,12 @@ impl Grammar {
     }
 }
 
-/// The schema with llguidance's options for white space: a space after each comma and colon and none elsewhere, as Python's `json`
-/// writes, which models have read most. If white space is free, small models may write it without end; fixed white space is forced
-/// and costs no step. A schema with its own `x-guidance` keeps it.
+/// The schema with llguidance's options for white space: one space after each comma and colon and none elsewhere, like Python's `json`,
+/// which models have read most. If white space is free, small models may write it without end. Fixed white space is forced, so it costs no
+/// step. A schema with its own `x-guidance` keeps it.
 pub fn laid_out(schema: Value) -> Value {
     let mut schema = match schema {
-        // Everything is allowed.
+        // Allows everything.
         Value::Bool(true) => json!({}),
         other => other,
     };

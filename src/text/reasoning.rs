@@ -1,11 +1,11 @@
-//! Separates the reasoning of a model from its answer: `<think>…</think>` and the like, at the beginning of the answer or already
-//! opened by the template.
+//! Separates a model's reasoning from its answer: `<think>…</think>` and the like. The markers are at the beginning of the answer, or the
+//! template has already opened them.
 //!
 //! Must not know tokens. White space around the reasoning is dropped, as vLLM's and llama.cpp's clients expect.
 
 use super::tools::markers::{Found, find};
 
-/// The markers of a family of models.
+/// The markers that a family of models uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasoningMarkers {
     /// What the reasoning begins with, such as `<think>`.
@@ -14,7 +14,7 @@ pub struct ReasoningMarkers {
     pub close: &'static str,
 }
 
-/// Qwen, DeepSeek and most others; Seed OSS; Magistral; Cohere; Gemma 4.
+/// Qwen, DeepSeek and most others; then Seed OSS, Magistral, Cohere, Gemma 4.
 const KNOWN: [ReasoningMarkers; 5] = [
     ReasoningMarkers { open: "<think>", close: "</think>" },
     ReasoningMarkers { open: "<seed:think>", close: "</seed:think>" },
@@ -29,14 +29,14 @@ impl ReasoningMarkers {
         KNOWN.into_iter().find(|markers| source.contains(markers.open) || source.contains(markers.close))
     }
 
-    /// Texts that may be control tokens and that the splitter must see nevertheless.
+    /// Texts that may be control tokens, but that the splitter must see.
     pub fn tokens(self) -> [&'static str; 2] {
-        // Gemma 4 opens a channel, and then names it.
+        // Gemma 4 opens a channel and names it after that.
         let open = if self.open == "<|channel>thought" { "<|channel>" } else { self.open };
         [open, self.close]
     }
 
-    /// How an answer begins after a prompt. `continued` is the part of the answer that the prompt already holds.
+    /// How an answer begins after a prompt. `continued` is the part of the answer that is already in the prompt.
     pub fn beginning(self, prompt: &str, continued: Option<&str>) -> Beginning {
         let prompt = prompt.trim_end();
         match continued {
@@ -57,35 +57,35 @@ impl ReasoningMarkers {
 pub enum Beginning {
     /// The prompt has opened the reasoning.
     Inside,
-    /// There is none, or it is over.
+    /// There is no reasoning, or it is over.
     Outside,
-    /// The model decides.
+    /// The model decides whether it reasons.
     Undecided,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Undecided,
-    /// Whether some of it was returned.
+    /// Whether any of it was returned.
     Inside {
         begun: bool,
     },
-    /// After the reasoning, before the answer's first word.
+    /// After the reasoning and before the answer's first word.
     After,
     Outside,
 }
 
-/// Cuts an answer in two as it comes.
+/// Cuts a streamed answer in two.
 #[derive(Clone, Debug)]
 pub(super) struct ReasoningSplitter {
     markers: ReasoningMarkers,
     state: State,
-    /// White space before the buffer. It is returned with the text after it, or dropped.
+    /// White space before the buffer. It is returned with the text that follows, or dropped.
     space: String,
     buffer: String,
 }
 
-/// What became certain.
+/// The text that became certain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
     pub reasoning: String,
@@ -161,7 +161,7 @@ impl ReasoningSplitter {
         split
     }
 
-    /// Takes white space from the beginning of the buffer.
+    /// Takes white space off the beginning of the buffer.
     fn set_space_apart(&mut self) {
         let length = self.buffer.len() - self.buffer.trim_start().len();
         self.space.extend(self.buffer.drain(..length));

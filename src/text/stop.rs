@@ -1,4 +1,4 @@
-//! Stop strings in streamed text: finds the first one, and holds back text that could still become the beginning of one.
+//! Stop strings in streamed text: finds the first one, and holds back text that could be the beginning of one.
 //!
 //! Must not know tokens: a stop string may begin and end in the middle of one.
 
@@ -11,12 +11,12 @@ use crate::error::Result;
 pub struct StopProgress {
     /// Text before any stop string, to be returned.
     pub text: String,
-    /// The stop string that was found. Text after it is dropped, as is every later piece.
+    /// The stop string that was found. The text after it and all later pieces are dropped.
     pub matched: Option<String>,
 }
 
-/// Looks for stop strings in a stream of text. The one that begins first ends the text; of several that begin at the same
-/// place, the shortest does, because it is complete first.
+/// Looks for stop strings in a stream of text. The one that begins first ends the text. If several begin at the same place, the shortest
+/// one does, because it is complete first.
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
@@ -47,7 +47,7 @@ impl StopStrings {
         Ok(Self { stops: by_length, finder, held: String::new(), exempt: 0, stopped: false })
     }
 
-    /// Takes the next piece. Returns the text that can't be part of a stop string any more.
+    /// Takes the next piece. Returns the text that can no longer be part of a stop string.
     pub fn push(&mut self, piece: &str) -> StopProgress {
         if self.stopped {
             return StopProgress::default();
@@ -59,7 +59,7 @@ impl StopStrings {
         self.decide()
     }
 
-    /// Takes a piece in which no stop string may end; one that does is text. A stop string may begin here and end in a later piece.
+    /// Takes a piece in which no stop string may end; if one does, it counts as text. One that begins here may end in a later piece.
     pub fn push_exempt(&mut self, piece: &str) -> StopProgress {
         if self.stopped || self.finder.is_none() {
             return self.push(piece);
@@ -72,7 +72,7 @@ impl StopStrings {
     fn decide(&mut self) -> StopProgress {
         let undecided = self.first_possible_beginning();
         match self.first() {
-            // A longer stop string that began earlier may still be completed: then it counts, not this one.
+            // A longer stop string that began earlier may still be completed, and would count instead of this one.
             Some((start, pattern)) if undecided.is_none_or(|beginning| start <= beginning) => {
                 self.stopped = true;
                 let mut text = std::mem::take(&mut self.held);
@@ -88,7 +88,7 @@ impl StopStrings {
         }
     }
 
-    /// The end of the stream. Returns the text that was held back, unless it holds a whole stop string that waited for a longer one.
+    /// The end of the stream. Returns the text held back, up to a whole stop string in it that waited for a longer one.
     pub fn finish(&mut self) -> StopProgress {
         if self.stopped {
             return StopProgress::default();
@@ -119,7 +119,7 @@ impl StopStrings {
         })
     }
 
-    /// Where the end of the held text could be the beginning of a stop string.
+    /// Where the end of the held text could begin a stop string.
     fn first_possible_beginning(&self) -> Option<usize> {
         let longest = self.stops.last().map_or(0, String::len);
         let earliest = self.held.len().saturating_sub(longest.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! A chat whose last message is not finished: the template writes it, and what the template puts after it is left out.
+//! A chat whose last message is unfinished: what the template writes after the message is left out.
 //!
 //! Like `continue_final_message` of transformers: a mark after the message shows where to cut the rendered text.
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::ChatTemplate;
 use crate::error::Result;
 
-/// With a space at its end, which shows whether the template trims messages.
+/// It ends with a space, which shows whether the template trims messages.
 const MARK: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 impl ChatTemplate {
-    /// Renders like [`ChatTemplate::render_at`] up to the end of the content of the last of `messages`, which must be a text.
+    /// Renders like [`ChatTemplate::render_at`], up to the end of the content of the last of `messages`, which must be a text.
     pub fn render_continued(&self, context: &Value, local_unix_seconds: i64) -> Result<String> {
         let mut context = context.clone();
         let last = context["messages"].as_array_mut().and_then(|messages| messages.last_mut());

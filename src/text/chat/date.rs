@@ -33,8 +33,8 @@ struct Moment {
 }
 
 impl Moment {
-    /// Days to year, month, day after Howard Hinnant's "chrono-compatible low-level date algorithms" (`civil_from_days`),
-    /// which counts years from March so that the leap day is the last.
+    /// Days to year, month and day by Howard Hinnant's "chrono-compatible low-level date algorithms" (`civil_from_days`). Years begin in
+    /// March there, so the leap day is the last.
     fn new(unix_seconds: i64) -> Self {
         let days = unix_seconds.div_euclid(86_400);
         let shifted = days + 719_468;
@@ -57,7 +57,7 @@ impl Moment {
         }
     }
 
-    /// The week of the year where weeks begin on `first` (0 is Sunday) and days before the first such day are in week 0.
+    /// The week of the year. Weeks begin on the weekday `first` (0 is Sunday), and the days before the first of these are week 0.
     fn week(&self, first: i64) -> i64 {
         let since_first = (self.weekday as i64 - first).rem_euclid(7);
         (self.day_of_year + 7 - since_first) / 7
@@ -119,7 +119,7 @@ fn write_directives(format: &str, moment: &Moment, text: &mut String) -> Result<
             Some('R') => write_directives("%H:%M", moment, text)?,
             Some('D' | 'x') => write_directives("%m/%d/%y", moment, text)?,
             Some('c') => write_directives("%a %b %e %H:%M:%S %Y", moment, text)?,
-            // `datetime.now()` knows no time zone, for which Python writes nothing.
+            // `datetime.now()` has no time zone, so Python writes nothing.
             Some('Z' | 'z') => {}
             Some('n') => text.push('\n'),
             Some('t') => text.push('\t'),

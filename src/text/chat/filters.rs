@@ -43,7 +43,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_function("namespace", namespace);
 }
 
-/// Arguments of a filter, by position or by name, in the order that Jinja documents.
+/// A filter's arguments, by position or by name, in Jinja's documented order.
 struct Arguments {
     by_place: std::vec::IntoIter<Value>,
     by_name: Kwargs,
@@ -80,7 +80,7 @@ impl Arguments {
     }
 }
 
-/// In Jinja a string and a dict are sequences too: a sequence has a length and access by index.
+/// In Jinja, strings and dicts are sequences too: they have a length and access by index.
 fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Bytes)
 }
@@ -112,7 +112,7 @@ fn indent(text: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<String
     let first = arguments.next_flag("first")?;
     let blank = arguments.next_flag("blank")?;
     arguments.finish()?;
-    // Jinja adds the newline so that one at the end of the text survives the splitting.
+    // Jinja adds this newline so that splitting keeps one at the end of the text.
     let text = to_python_string(text) + "\n";
     let mut indented = String::with_capacity(text.len() + 16);
     for (index, line) in split_lines(&text, false).into_iter().enumerate() {
@@ -200,7 +200,7 @@ fn int(value: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Value, E
 }
 
 fn truncated(number: f64) -> Option<Value> {
-    // Within the integers that an i128 holds exactly; templates don't use larger ones.
+    // An i128 holds these integers exactly; templates don't use larger ones.
     (number.is_finite() && number.abs() < 1e38).then(|| Value::from(number.trunc() as i128))
 }
 

@@ -1,12 +1,12 @@
-//! `tojson` as Hugging Face transformers defines it for chat templates: Python's `json.dumps` with `ensure_ascii` off, no
-//! escaping of HTML, and the arguments `indent`, `separators`, `sort_keys`. Also Python's way to write a float.
+//! `tojson` as Hugging Face transformers defines it for chat templates: Python's `json.dumps` with `ensure_ascii` off, no escaping of HTML,
+//! and the arguments `indent`, `separators` and `sort_keys`. Also Python's form of a float.
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 struct Style {
     ensure_ascii: bool,
-    /// The indentation of a level of nesting; `None` writes everything in one line.
+    /// The indentation per level; `None` writes everything in one line.
     indent: Option<String>,
     item_separator: String,
     key_separator: String,
@@ -55,7 +55,7 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
-/// Deeper than any real tool schema, and far from the end of the stack.
+/// Deeper than any real tool schema, but far from overflowing the stack.
 const MAX_DEPTH: usize = 200;
 
 fn write_value(value: &Value, style: &Style, depth: usize, json: &mut String) -> Result<(), Error> {

@@ -1,8 +1,8 @@
 //! Chat templates: the Jinja sources that models ship, rendered as Hugging Face transformers renders them.
 //!
-//! minijinja does the work; this module sets it up like transformers' environment (`trim_blocks`, `lstrip_blocks`,
-//! `raise_exception`, `strftime_now`, its own `tojson`, the `generation` tags) and adds what Python has on strings, lists
-//! and dicts. Must not know what messages mean, and has no clock: the caller passes the time.
+//! minijinja does the work. This module sets it up like transformers' environment (`trim_blocks`, `lstrip_blocks`, `raise_exception`,
+//! `strftime_now`, its own `tojson`, the `generation` tags) and adds Python's methods of strings, lists and dicts. Must not know what
+//! messages mean, and has no clock: the caller passes the time.
 
 mod continued;
 mod date;
@@ -21,13 +21,13 @@ use minijinja::{AutoEscape, Environment, Error as TemplateError, ErrorKind, Unde
 
 use crate::error::Result;
 
-/// ChatML, for a model that ships no template: every message as `<|im_start|>role\ncontent<|im_end|>\n`.
+/// ChatML, for models without a template: every message as `<|im_start|>role\ncontent<|im_end|>\n`.
 pub const DEFAULT_CHAT_TEMPLATE: &str = "{% for message in messages %}\
     {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\
     {% endfor %}\
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// The name that the template has inside of the environment. No extension: that would switch escaping on.
+/// The template's name in the environment. It has no extension, which would switch escaping on.
 const NAME: &str = "chat_template";
 
 /// A compiled chat template.
@@ -59,8 +59,8 @@ impl ChatTemplate {
         self.render_with(context, None)
     }
 
-    /// Like [`ChatTemplate::render`], with the time for `strftime_now`: seconds since 1970 in local time, so with the offset of
-    /// the time zone added.
+    /// Like [`ChatTemplate::render`], with the time for `strftime_now`: seconds since 1970 in local time, so the offset of the time zone is
+    /// added.
     pub fn render_at(&self, context: &serde_json::Value, local_unix_seconds: i64) -> Result<String> {
         self.render_with(context, Some(local_unix_seconds))
     }

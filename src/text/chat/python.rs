@@ -1,8 +1,7 @@
 //! Python's behaviour that minijinja lacks or implements differently: methods of strings, lists and dicts beyond those of
 //! `minijinja_contrib::pycompat`, and the format of floats.
 //!
-//! Source: Python's documentation of `str`. Methods that change a value are left out: transformers renders in a sandbox
-//! that refuses them too.
+//! Source: Python's documentation of `str`. Methods that change a value are left out, because transformers' sandbox refuses them too.
 
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
@@ -168,7 +167,7 @@ fn slice(value: &Value, args: &[Value]) -> Result<Value, Error> {
         kind => return Err(Error::new(ErrorKind::InvalidOperation, format!("a {kind} cannot be sliced"))),
     };
     let len = items.len() as i64;
-    // Forwards the bounds are from 0 to len, backwards from -1 to len - 1: the places before and after the items.
+    // Forwards, the bounds are from 0 to len; backwards, from -1 to len - 1: one place before and after the items.
     let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let bound = |bound: Option<i64>, default: i64| match bound {
         None => default,
@@ -241,8 +240,8 @@ fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
     Ok(list(parts))
 }
 
-/// Words. The rest after `n_parts - 1` words is the last part (from the right: the first part), and Python keeps the whitespace
-/// at its far end.
+/// Splits into words. After `n_parts - 1` words the rest is the last part (from the right: the first part). Like Python, keeps the
+/// whitespace at its far end.
 fn split_whitespace(text: &str, n_parts: usize, from_right: bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let skip = |rest: &str| {
@@ -278,12 +277,12 @@ fn split_whitespace(text: &str, n_parts: usize, from_right: bool) -> Vec<&str> {
     parts
 }
 
-/// Python's `str.isspace`: Unicode white space and the four separators of ASCII.
+/// Python's `str.isspace`: Unicode white space and ASCII's four separators.
 fn is_python_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1C}'..='\u{1F}')
 }
 
-/// Line ends are those of Python: more than `\n` and `\r\n`.
+/// Splits at Python's line ends, which are more than `\n` and `\r\n`.
 pub(super) fn split_lines(text: &str, keep_ends: bool) -> Vec<&str> {
     let is_end = |character| {
         matches!(character, '\n' | '\r' | '\u{B}' | '\u{C}' | '\u{1C}'..='\u{1E}' | '\u{85}' | '\u{2028}' | '\u{2029}')
@@ -323,7 +322,7 @@ fn starts_or_ends(text: &str, starts: bool, args: &[Value]) -> Result<Value, Err
     matches(wanted).map(Value::from)
 }
 
-/// Upper case at the beginning of every run of letters, unlike the filter of the same name.
+/// Upper case at the beginning of every run of letters. The filter with this name does something else.
 fn title(text: &str) -> String {
     let mut titled = String::with_capacity(text.len());
     let mut in_word = false;

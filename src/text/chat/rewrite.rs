@@ -1,11 +1,11 @@
-//! Rewrites syntax in a template's source that minijinja's interface can't add. Line numbers, whitespace control, comments, raw
-//! blocks and string literals stay as they are.
+//! Rewrites a template's syntax where minijinja has no interface to add it. Line numbers, whitespace control, comments, raw blocks and
+//! string literals stay as they are.
 //!
-//! `{% generation %}` … `{% endgeneration %}`, with which training templates mark what the assistant wrote, become `with`
-//! blocks: transformers adds these tags to Jinja, and without its tracker they only open a scope.
+//! Training templates mark the assistant's words with `{% generation %}` … `{% endgeneration %}`. These become `with` blocks: transformers
+//! adds the tags to Jinja, and without its tracker they only open a scope.
 //!
-//! Slices with a step, `x[a:b:c]`, become calls of a method of ours: minijinja 3.0.5 panics if a list reversed by
-//! `[::-1]` is empty, and its bounds of negative steps differ from Python's.
+//! Slices with a step, `x[a:b:c]`, become calls of our own method: minijinja 3.0.5 panics if `[::-1]` reverses an empty list, and its
+//! bounds for negative steps differ from Python's.
 
 /// The method that replaces slices with a step: `x.__slice__(start, stop, step)`.
 pub(super) const SLICE_METHOD: &str = "__slice__";
@@ -53,7 +53,7 @@ pub(super) fn rewrite(source: &str) -> String {
     rewritten
 }
 
-/// Where a tag that begins at the start of `text` ends: after the first `close` that is not inside a string.
+/// Where a tag at the start of `text` ends: after the first `close` that is not inside a string.
 fn tag_end(text: &str, close: &str) -> usize {
     let mut quote = None;
     let mut escaped = false;
@@ -71,15 +71,15 @@ fn tag_end(text: &str, close: &str) -> usize {
     text.len()
 }
 
-/// A bracket that is still open, by places in the rewritten text.
+/// A bracket that is still open, with its places in the rewritten text.
 struct OpenBracket {
     start: usize,
     is_square: bool,
     colons: Vec<usize>,
 }
 
-/// Appends an expression with its slices rewritten. A bracket with two colons of its own is a slice: lists have none, and
-/// the colons of a dict are in braces.
+/// Appends an expression with its slices rewritten. A bracket with two colons of its own is a slice: lists have no colons, and a dict's
+/// colons are in braces.
 fn rewrite_slices(expression: &str, rewritten: &mut String) {
     let mut open: Vec<OpenBracket> = Vec::new();
     let mut quote = None;

@@ -1,6 +1,6 @@
 //! Where a model's chat templates come from: the files of a Hugging Face folder, or pairs of name and text.
 //!
-//! The order of the files is that of transformers: a file of its own counts before a field of tokenizer_config.json.
+//! The files' order is that of transformers: a separate file comes before a field of tokenizer_config.json.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Result;
 
-/// The template of a chat, unless the caller names another one.
+/// The template for chats, unless the caller names another one.
 pub const DEFAULT_TEMPLATE_NAME: &str = "default";
-/// The template of a chat with tools, if a model has it.
+/// The template for chats with tools, if a model has one.
 pub const TOOL_TEMPLATE_NAME: &str = "tool_use";
 /// More than any published template has.
 const LARGEST_TEMPLATE: usize = 1 << 20;
@@ -21,7 +21,7 @@ const LARGEST_TEMPLATE: usize = 1 << 20;
 pub struct TemplateFiles<'f> {
     /// tokenizer_config.json; its field `chat_template` is read.
     pub tokenizer_config: Option<&'f [u8]>,
-    /// chat_template.jinja: one template. It replaces the default one of the others.
+    /// chat_template.jinja: one template, which replaces the default one of the others.
     pub chat_template_jinja: Option<&'f [u8]>,
     /// chat_template.json; its field `chat_template` is read.
     pub chat_template_json: Option<&'f [u8]>,
@@ -50,7 +50,7 @@ struct Named {
 }
 
 impl ChatTemplates {
-    /// The templates of a folder, which may have none.
+    /// The templates of a folder; there may be none.
     pub fn from_files(files: &TemplateFiles) -> Result<Self> {
         let mut templates = Self::default();
         for (name, bytes) in
@@ -79,12 +79,12 @@ impl ChatTemplates {
         Ok(templates)
     }
 
-    /// Adds a template. It replaces one of the same name.
+    /// Adds a template, or replaces the one with this name.
     pub fn insert(&mut self, name: &str, template: &str) {
         self.0.insert(name.to_owned(), template.to_owned());
     }
 
-    /// The template of a name.
+    /// The template with this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

@@ -1,7 +1,7 @@
-//! Byte-level BPE ("gpt2" in GGUF): text is cut into words, their UTF-8 bytes are written as printable characters, and
-//! the `tokenizers` crate merges them by rank.
+//! Byte-level BPE ("gpt2" in GGUF): text is cut into words, whose UTF-8 bytes are written as printable characters. The `tokenizers` crate
+//! merges these by rank.
 //!
-//! Knows nothing of special tokens: the text here has none.
+//! Knows nothing of special tokens: the text here contains none.
 
 use fancy_regex::Regex;
 use tokenizers::Model as _;
@@ -14,7 +14,7 @@ use crate::error::Result;
 pub(super) struct ByteLevelBpe {
     model: BPE,
     splits: Vec<Regex>,
-    /// Bytes without a token, which can't be encoded.
+    /// Bytes that have no token and so can't be encoded.
     missing_bytes: [bool; 256],
 }
 
@@ -22,7 +22,7 @@ impl ByteLevelBpe {
     pub(super) fn new(vocabulary: &Vocabulary, types: &[TokenType], pre: &PreTokenizer) -> Result<Self> {
         let mut longest = 0;
         let mut n_entries = 0;
-        // Without control and unknown tokens: they must not come from ordinary text.
+        // Control and unknown tokens are left out: ordinary text must not become one of them.
         let vocab: Vocab = vocabulary
             .tokens
             .iter()
@@ -53,14 +53,14 @@ impl ByteLevelBpe {
                 None => bail!(UnsupportedTokenizer, "merge {rank} is {merge:?}, wanted two parts with a space between"),
             })
             .collect::<Result<Vec<_>>>()?;
-        // An unknown or control token is not an entry of the model; then bytes without a token are an error below.
+        // An unknown or control token is no entry of the model; a byte without a token is then an error below.
         let unk = vocabulary.unk.map(|id| id as usize);
         let unk = unk.filter(|&id| !matches!(types.get(id), None | Some(TokenType::Control | TokenType::Unknown)));
         let unk = unk.and_then(|id| vocabulary.tokens.get(id)).filter(|text| !text.is_empty());
         let mut builder = BPE::builder()
             .vocab_and_merges(vocab, merges)
             .ignore_merges(pre.ignore_merges)
-            // Its cache lives in a thread-local map that outlives the model, so every reload would leave one behind.
+            // The cache is in a thread-local map that outlives the model, so every reload would leave one there.
             .cache_capacity(0);
         if let Some(unk) = unk {
             builder = builder.unk_token(unk.clone());
@@ -111,7 +111,7 @@ impl ByteLevelBpe {
         Ok(())
     }
 
-    /// Cuts text with all expressions: matches and the texts between them are words.
+    /// Cuts text with all expressions. Words are the matches and the texts between them.
     fn words<'t>(&self, text: &'t str) -> Result<Vec<&'t str>> {
         let mut words = vec![text];
         for split in &self.splits {
@@ -143,8 +143,7 @@ pub(super) fn split_merge(merge: &str) -> Option<(&str, &str)> {
     (!right.is_empty()).then_some((left, right))
 }
 
-/// The bytes of a token of a byte-level vocabulary. A token with characters outside of the byte alphabet is its own
-/// text.
+/// The bytes of a token of a byte-level vocabulary. If a token has characters outside of the byte alphabet, its text is taken literally.
 pub(super) fn bytes_of_token(text: &str, bytes: &mut Vec<u8>) {
     bytes.clear();
     for character in text.chars() {
@@ -159,8 +158,8 @@ pub(super) fn bytes_of_token(text: &str, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that GPT-2's alphabet writes as the character of the same number; the others follow from 256 on, in order.
-/// Source: `bytes_to_unicode` in OpenAI's gpt-2 `encoder.py`.
+/// Bytes that GPT-2's alphabet writes as the character with the same number. The others are written as the characters from 256 on, in
+/// order. Source: `bytes_to_unicode` in OpenAI's gpt-2 `encoder.py`.
 const fn is_printable(byte: usize) -> bool {
     matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF)
 }
@@ -186,7 +185,7 @@ const BYTE_TO_CHAR: [char; 256] = {
     table
 };
 
-/// The number of bytes that are not printable, so of characters from 256 on.
+/// The number of bytes that are not printable, so of the characters from 256 on.
 const N_SHIFTED: usize = 68;
 
 const SHIFTED_BYTES: [u8; N_SHIFTED] = {

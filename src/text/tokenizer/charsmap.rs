@@ -1,7 +1,7 @@
-//! The `precompiled_charsmap` of sentencepiece models: a double array of byte prefixes and the texts they are replaced by.
+//! The `precompiled_charsmap` of sentencepiece models: a double array of byte prefixes and their replacements.
 //!
-//! The crate that applies it does not check its indices, so everything that a text can reach is checked here, once.
-//! The layout is that of sentencepiece's `normalizer.cc` and of the double array of darts-clone.
+//! The crate that applies it does not check its indices, so everything that a text can reach is checked here once. The layout is that of
+//! sentencepiece's `normalizer.cc` and of darts-clone's double array.
 
 use tokenizers::normalizers::Precompiled;
 
@@ -29,7 +29,7 @@ impl Unit {
     }
 }
 
-/// The normalizer, after a check of everything that its double array can reach.
+/// The normalizer, after checking everything that its double array can reach.
 pub(super) fn checked(charsmap: &[u8]) -> Result<Precompiled> {
     let Some((size, rest)) = charsmap.split_first_chunk::<4>() else {
         bail!(UnsupportedTokenizer, "the precompiled charsmap has {} bytes, wanted at least 4", charsmap.len());
@@ -54,7 +54,7 @@ fn walk(units: &[Unit], replacements: &str) -> Result<()> {
     let mut seen = vec![false; units.len()];
     let mut bases = vec![root.offset()];
     while let Some(base) = bases.pop() {
-        // Any byte may come next, and the unit there is read before its label is compared.
+        // Any byte may come next. The unit there is read before its label is compared.
         for byte in 1..=255u32 {
             let at = base ^ byte as usize;
             let unit = *units.get(at).ok_or_else(outside)?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::error::Code;
 
-    /// A double array with the single key "a", replaced by "b".
+    /// A double array with one key, "a", which "b" replaces.
     fn one_key() -> Vec<u8> {
         let mut units = vec![0u32; 512];
         units[0] = 256 << 10; // children of the root are at 256 ^ byte

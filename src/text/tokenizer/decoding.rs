@@ -1,12 +1,11 @@
 //! From tokens back to bytes, as the decoder section of a tokenizer.json says.
 //!
-//! The crate decodes whole lists of tokens to text, but a stream needs the bytes of each token at once. So a chain of decoders is
-//! analysed: most give every token its own bytes, which differ at most for the first token of a text (WordPiece, Metaspace) or
-//! for the last (BPEDecoder). A chain in which later tokens change earlier text (CTC, a Replace after Fuse) is decoded as a
-//! whole at the end of the text.
+//! The crate decodes whole lists of tokens to text, but a stream needs each token's bytes at once. So a chain of decoders is analysed. In
+//! most chains every token has its own bytes, which differ at most for the first token of a text (WordPiece, Metaspace) or for the last
+//! (BPEDecoder). If later tokens change earlier text (CTC, a Replace after Fuse), the whole text is decoded at its end.
 //!
-//! Bytes stay bytes until they make characters (`text/detokenize.rs`). The crate's ByteFallback would turn a whole run into U+FFFD
-//! if one of its bytes is wrong.
+//! Bytes stay bytes until they form characters (`text/detokenize.rs`). The crate's ByteFallback would turn a whole run into U+FFFD if one
+//! byte is wrong.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -34,7 +33,7 @@ enum Stage {
         stop: usize,
     },
     Replace(Replacement),
-    /// WordPiece, Metaspace, BPEDecoder: one text for each token.
+    /// WordPiece, Metaspace and BPEDecoder: one text for each token.
     Crate(DecoderWrapper),
     Ctc(DecoderWrapper),
 }
@@ -52,7 +51,7 @@ pub(super) struct Decoding {
 /// How the bytes of a token depend on its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::text) enum Joining {
-    /// They don't; at the beginning of a text, up to `n` times `content` is removed.
+    /// They don't. At the beginning of a text, `content` is removed up to `n` times.
     Plain { content: char, n: usize },
     /// They depend on whether it is the first one of a text.
     First,
@@ -64,7 +63,7 @@ pub(in crate::text) enum Joining {
 
 impl Joining {
     pub(super) const PLAIN: Joining = Joining::Plain { content: ' ', n: 0 };
-    /// Sentencepiece: a space was put in front of the text.
+    /// For sentencepiece, which puts a space before the text.
     pub(super) const STRIP_SPACE: Joining = Joining::Plain { content: ' ', n: 1 };
 }
 
@@ -87,7 +86,7 @@ impl Decoding {
         Ok(Self { stages, join_with_spaces, joining })
     }
 
-    /// The bytes of one token. `added` tokens don't belong to the model's vocabulary and don't use its alphabet.
+    /// The bytes of one token. `added` tokens are not in the model's vocabulary and don't use its alphabet.
     pub(super) fn token(&self, text: &str, added: bool, place: Place) -> Result<Vec<u8>> {
         if self.join_with_spaces {
             return Ok(if place == Place::First { text.to_owned() } else { format!(" {text}") }.into_bytes());
@@ -132,7 +131,7 @@ impl Decoding {
 }
 
 impl Stage {
-    /// Applies the stage to a list that is not empty.
+    /// Applies this stage to a list that is not empty.
     fn apply(&self, row: Vec<String>) -> Result<Vec<String>> {
         match self {
             Stage::Fuse => Ok(vec![row.concat()]),
@@ -212,7 +211,7 @@ fn collect(value: &Value, stages: &mut Vec<Stage>) -> Result<()> {
 fn joining(stages: &[Stage]) -> Joining {
     let mut joining = Joining::PLAIN;
     let mut fused = false;
-    // Bytes that are not whole characters yet: only joining may follow.
+    // Bytes may not be whole characters yet, so only joining may follow.
     let mut bytes = false;
     for stage in stages {
         let next = match stage {

@@ -1,8 +1,8 @@
 //! GGUF's tokenizers that are built from the crate's parts: `bert` (WordPiece), `t5` (unigram), and BPE of characters instead of
 //! bytes (Gemma 4 and similar ones).
 //!
-//! What the metadata leaves out is taken from the original models: BERT's normalizer and words, the steps of T5 and XLM-RoBERTa.
-//! Tokens are written as in files of llama.cpp's converter.
+//! What the metadata leaves out comes from the original models: BERT's normalizer and words, the steps of T5 and XLM-RoBERTa. Tokens are
+//! written as llama.cpp's converter writes them.
 
 use std::collections::HashSet;
 
@@ -18,10 +18,10 @@ use super::steps::{Normalizers, PreTokenizers};
 use super::vocabulary::{TokenType, Vocabulary};
 use crate::error::Result;
 
-/// Sentencepiece's character for a space, and that of GGUF's WordPiece for the beginning of a word.
+/// Sentencepiece's character for a space; in GGUF's WordPiece it begins a word.
 const SPACE_SYMBOL: &str = "▁";
 
-/// The steps of a tokenizer around its model.
+/// The steps before and after a tokenizer's model.
 struct Steps {
     normalizers: Normalizers,
     pre_tokenizers: PreTokenizers,
@@ -38,7 +38,7 @@ impl Steps {
     }
 }
 
-/// Ids of special tokens from the file, or else the family's defaults.
+/// Ids of special tokens, from the file or else the family's defaults.
 struct Specials {
     bos: Option<u32>,
     eos: Option<u32>,
@@ -47,7 +47,7 @@ struct Specials {
     after: Vec<u32>,
 }
 
-/// `[CLS] words [SEP]`, with a vocabulary in which `▁` begins a word and later parts of a word have no mark.
+/// `[CLS] words [SEP]`. In this vocabulary `▁` begins a word, and the later parts of a word have no mark.
 pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
     let mut types = vocabulary.types()?;
     let default = |id: Option<u32>, default: u32, text: &str| {
@@ -81,7 +81,7 @@ pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
         if vocab.len() != tokens.len() {
             bail!(UnsupportedTokenizer, "{} tokens are written like another one", tokens.len() - vocab.len());
         }
-        // Ordinary text must not make a control token.
+        // Ordinary text must not become a control token.
         for Added { id, token } in added.iter().filter(|added| added.id != unk) {
             debug_assert_eq!(vocab.get(&token.content), Some(id));
             vocab.remove(&token.content);
@@ -116,7 +116,7 @@ pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
     assemble(&vocabulary, model, steps, tokens, types, added, specials)
 }
 
-/// `text </s>`, for the unigram models of T5 and XLM-RoBERTa.
+/// `text </s>`, for T5's and XLM-RoBERTa's unigram models.
 pub(super) fn unigram(vocabulary: Vocabulary) -> Result<Parts> {
     let types = vocabulary.types()?;
     if vocabulary.scores.len() != vocabulary.tokens.len() {

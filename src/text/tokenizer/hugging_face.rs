@@ -1,9 +1,9 @@
 //! The tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json, special_tokens_map.json,
 //! generation_config.json and config.json say about its special tokens.
 //!
-//! The rules for special tokens are those of transformers' `PreTrainedTokenizerFast`. Dropout of BPE, truncation and padding,
-//! which a tokenizer.json may also have, matter in training and batches; they are ignored. So is
-//! `clean_up_tokenization_spaces`, which would change text that was already returned.
+//! The rules for special tokens are those of transformers' `PreTrainedTokenizerFast`. A tokenizer.json may also have BPE dropout,
+//! truncation and padding, which matter for training and batches; they are ignored. So is `clean_up_tokenization_spaces`, which would
+//! change text that was already returned.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,10 +23,10 @@ use crate::error::Result;
 
 /// More than any published tokenizer.json (Gemma 3: 33 MB).
 const LARGEST_TOKENIZER: usize = 128 << 20;
-/// The other files are a few hundred kilobytes at most.
+/// The other files have a few hundred kilobytes at most.
 const LARGEST_CONFIG: usize = 16 << 20;
 
-/// The files of a Hugging Face folder that make a tokenizer, as bytes; `None` for a file that the folder doesn't have.
+/// The files of a Hugging Face folder for a tokenizer, as bytes; `None` for a file that the folder doesn't have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenizerFiles<'f> {
     /// tokenizer.json; at most 128 MiB.
@@ -83,7 +83,7 @@ impl AddedSection {
     }
 }
 
-/// A special token in a config file: its text, or an object with it.
+/// A special token in a config file: its text, or an object with the text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum SpecialToken {
@@ -118,7 +118,7 @@ struct SpecialSection {
     added_tokens_decoder: Option<BTreeMap<u32, AddedSection>>,
 }
 
-/// Ids that a config file gives as one number or a list of them.
+/// Ids in a config file: one number or a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ids {
@@ -154,7 +154,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let pre_tokenizers = PreTokenizers::new(file.pre_tokenizer.as_ref())?;
     let decoding = Decoding::new(file.decoder.as_ref())?;
 
-    // Either file may name a token; tokenizer_config.json takes precedence.
+    // Either file may name a token; tokenizer_config.json comes first.
     let name = |pick: fn(&SpecialSection) -> &Option<SpecialToken>| {
         pick(&config).as_ref().or(pick(&map).as_ref()).map(|token| token.text().to_owned())
     };
@@ -201,7 +201,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let mut model = file.model.build(&special.map(|added| added.token.content.clone()).collect())?;
     let n_entries = model.tokens.len() + added.len();
     for Added { id, token } in &mut added {
-        // If the vocabulary has the token, its id counts, as in transformers.
+        // As in transformers, the vocabulary's id counts if it has the token.
         *id = in_model.get(&token.content).copied().unwrap_or(*id);
         put(&mut model.tokens, n_entries, *id, &token.content)?;
     }
@@ -229,7 +229,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
         Some(Ids::One(id)) => vec![id],
         Some(Ids::Many(ids)) => ids,
     };
-    // Configs of models with a padded vocabulary may name ids without tokens.
+    // Configs for padded vocabularies may name ids without tokens.
     ends.extend(eos.into_iter().chain(listed).filter(|&id| (id as usize) < types.len()));
     for id in before.iter().chain(&after) {
         if *id as usize >= types.len() {
@@ -283,7 +283,7 @@ struct BertSection {
 
 const POST_PROCESSORS: &str = "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing";
 
-/// The ids that the post-processor puts before a single text and after it.
+/// The ids that the post-processor puts before and after a single text.
 fn frame(post_processor: Option<&Value>) -> Result<(Vec<u32>, Vec<u32>)> {
     let mut pieces = vec![Piece::Text];
     if let Some(value) = post_processor {
@@ -306,7 +306,7 @@ fn frame(post_processor: Option<&Value>) -> Result<(Vec<u32>, Vec<u32>)> {
 
 fn apply(value: &Value, pieces: &mut Vec<Piece>) -> Result<()> {
     match kind("post-processor", value)? {
-        // Trims offsets, which are not used here.
+        // It trims offsets, which are not used here.
         "ByteLevel" => {}
         "Sequence" => {
             for part in parts("post-processor", value, "processors")? {

@@ -1,7 +1,7 @@
 //! The model section of a tokenizer.json: vocabulary and merges, checked, and the crate's model built from them.
 //!
-//! Parsed here instead of by the crate, which first builds a tree of JSON values for the whole section, and which assumes that
-//! merges and vocabulary are consistent: its unsafe code copies merges into a buffer as long as the longest token.
+//! The crate would first build a tree of JSON values for the whole section. It also assumes that merges fit the vocabulary: its unsafe code
+//! copies merges into a buffer as long as the longest token. So the section is parsed here.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,9 +16,9 @@ use tokenizers::{Model as _, ModelWrapper};
 
 use crate::error::Result;
 
-/// A unigram piece is a path of its bytes in a tree that the crate drops by recursion.
+/// A unigram piece is a path of bytes in a tree, which the crate drops recursively.
 const LONGEST_UNIGRAM_PIECE: usize = 1024;
-/// WordPiece looks at all parts of a word: its time grows with the square of this.
+/// WordPiece looks at all parts of a word, so its time grows with the square of this.
 const LONGEST_WORD: usize = 1000;
 
 /// The fields of all models.
@@ -38,7 +38,7 @@ pub(super) struct ModelSection {
     ignore_merges: Option<bool>,
 }
 
-/// Tokens with their ids, or, for unigram, with their scores.
+/// Tokens with their ids or, for unigram, with their scores.
 enum VocabSection {
     Ids(Vec<(String, u32)>),
     Scores(Vec<(String, f64)>),
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for VocabSection {
     }
 }
 
-/// Pairs, written as a list of two texts or, before 2024, as one text with a space.
+/// Pairs, each written as a list of two texts or, before 2024, as one text with a space.
 struct MergesSection(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for MergesSection {
@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for MergesSection {
     }
 }
 
-/// `None` for the version line of merges.txt, which some files contain.
+/// `None` for the version line of merges.txt, which some files have.
 struct Merge(Option<(String, String)>);
 
 impl<'de> Deserialize<'de> for Merge {
@@ -125,7 +125,7 @@ pub(super) struct BuiltModel {
 const MODELS: &str = "BPE, Unigram, WordLevel, WordPiece";
 
 impl ModelSection {
-    /// The tokens of a list that the vocabulary has, with their ids.
+    /// Those of the given tokens that are in the vocabulary, with their ids.
     pub(super) fn ids_of(&self, tokens: &HashSet<String>) -> HashMap<String, u32> {
         match &self.vocab {
             VocabSection::Ids(ids) => ids.iter().filter(|(token, _)| tokens.contains(token)).cloned().collect(),
@@ -136,10 +136,10 @@ impl ModelSection {
         }
     }
 
-    /// The model without the tokens of `hidden`: ordinary text must not make a control token. The unknown token and the parts of
-    /// merges stay.
+    /// The model without the tokens of `hidden`: ordinary text must not become a control token. The unknown token and the parts of merges
+    /// stay.
     pub(super) fn build(mut self, hidden: &HashSet<String>) -> Result<BuiltModel> {
-        // Files from before the field had a type.
+        // Older files have no type.
         let kind = match (self.kind.take(), &self.vocab, &self.merges) {
             (Some(kind), ..) => kind,
             (None, VocabSection::Scores(_), _) => "Unigram".to_owned(),
@@ -208,7 +208,7 @@ impl ModelSection {
             .fuse_unk(self.fuse_unk.unwrap_or(false))
             .byte_fallback(self.byte_fallback.unwrap_or(false))
             .ignore_merges(self.ignore_merges.unwrap_or(false))
-            // Its cache lives in a thread-local map that outlives the model, so every reload would leave one behind.
+            // The cache is in a thread-local map that outlives the model, so every reload would leave one there.
             .cache_capacity(0);
         if let Some(unk) = self.unk_token {
             builder = builder.unk_token(unk);
@@ -302,7 +302,7 @@ pub(super) fn unigram(
     let tokens = pieces.iter().map(|(piece, _)| Some(piece.clone())).collect();
     for (id, (piece, _)) in pieces.iter_mut().enumerate() {
         if hidden(id, piece) {
-            // Ids are indices in the list, and no text has an empty piece.
+            // A token's id is its index in the list, so its piece stays there, empty: no text matches that.
             piece.clear();
         }
     }
@@ -333,7 +333,7 @@ pub(super) fn put(tokens: &mut Vec<Option<String>>, n_entries: usize, id: u32, t
 }
 
 impl BuiltModel {
-    /// The id of a token of the model by its text.
+    /// The id of the model's token with this text.
     pub(super) fn id(&self, token: &str) -> Option<u32> {
         self.model.token_to_id(token)
     }

@@ -1,9 +1,8 @@
 //! From text to token ids and from token ids to bytes, with the tokenizer that a GGUF file or a Hugging Face folder describes.
 //!
-//! GGUF: `gpt2` is byte-level BPE (`byte_level`, words by `pre`), `llama` is sentencepiece BPE (`sentencepiece`); special tokens
-//! are cut out of the text first (`special`). The behaviour around them follows llama.cpp, which defined the metadata.
-//! A tokenizer.json (`hugging_face`) is a `pipeline` of the `tokenizers` crate, and so are GGUF's other kinds (`gguf`).
-//! Must not know files, models or chats.
+//! GGUF: `gpt2` is byte-level BPE (`byte_level`, words by `pre`), `llama` is sentencepiece BPE (`sentencepiece`); special tokens are cut
+//! out of the text first (`special`). The other behaviour follows llama.cpp, which defined the metadata. A tokenizer.json (`hugging_face`)
+//! is a `pipeline` of the `tokenizers` crate, and so are GGUF's other kinds (`gguf`). Must not know files, models or chats.
 
 mod byte_level;
 mod charsmap;
@@ -41,14 +40,14 @@ enum Algorithm {
     Pipeline(Box<Pipeline>),
 }
 
-/// Values of `tokenizer.ggml.model` that are read.
+/// The values of `tokenizer.ggml.model` that are supported.
 const SUPPORTED_MODELS: &str = "\"gpt2\" (byte-level BPE), \"llama\" (sentencepiece BPE), \"bert\" (WordPiece), \
                                 \"t5\" (unigram), \"gemma4\" (BPE of characters)";
 
 /// The tokenizer of a model.
 pub struct Tokenizer {
     algorithm: Algorithm,
-    /// Ids of control and unknown tokens, which the GGUF algorithms don't know, by their text.
+    /// Ids of control and unknown tokens by their text; the GGUF algorithms don't know them.
     control_ids: HashMap<String, u32>,
     types: Vec<TokenType>,
     bytes: TokenBytes,
@@ -64,7 +63,7 @@ pub struct Tokenizer {
     end_of_generation: Vec<u32>,
 }
 
-/// For tokens whose bytes depend on their place: the decoders, and the tokens' texts in the vocabulary.
+/// For tokens whose bytes depend on their place: the decoders, and the tokens' texts.
 struct Placed {
     decoding: Decoding,
     texts: TokenBytes,
@@ -87,7 +86,7 @@ impl Tokenizer {
             }
         };
         let mut types = vocabulary.types()?;
-        // Without an entry: sentencepiece's default ids, if the tokens there have the right type.
+        // If the file has no entry: sentencepiece's default id, if its token has the right type.
         let or_default = |id: Option<u32>, default: u32, kind: TokenType| {
             let fits = is_sentencepiece && types.get(default as usize) == Some(&kind);
             id.or(fits.then_some(default))
@@ -198,9 +197,9 @@ impl Tokenizer {
 
     /// The ids of `text`.
     ///
-    /// `add_special` adds the model's special tokens around it: BOS, EOS, or `[CLS]` and `[SEP]`. `parse_special` turns control
-    /// tokens that are written in the text into their ids; use it for rendered chat templates. Without it they are plain text;
-    /// use that for text of unknown origin.
+    /// `add_special` puts the model's special tokens around it: BOS, EOS, or `[CLS]` and `[SEP]`. `parse_special` turns control tokens that
+    /// are written in the text into their ids: use it for rendered chat templates. Without it they are plain text: use that for text of
+    /// unknown origin.
     pub fn encode(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
         if add_special {
@@ -219,7 +218,7 @@ impl Tokenizer {
                 for fragment in special.split(text, parse_special) {
                     match fragment {
                         Fragment::Token(id) => ids.push(id),
-                        // A piece of text is at the beginning or after a special token: both get the space.
+                        // A piece of text is at the beginning or after a special token, and gets the space in both cases.
                         Fragment::Text(text) => bpe.encode(text, self.add_space_prefix, &mut ids)?,
                     }
                 }
@@ -232,8 +231,8 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of text in the middle of other text: without special tokens around it, and without control tokens in it. Empty if the
-    /// tokenizer has no such ids.
+    /// The ids of text inside other text: no special tokens are added, and control tokens in it are plain text. Empty if the tokenizer has
+    /// no such ids.
     pub fn encode_inside(&self, text: &str) -> Vec<u32> {
         let has_text = |ids: &[u32]| {
             let pieces: Vec<u8> =
@@ -244,7 +243,7 @@ impl Tokenizer {
         if has_text(&ids) {
             return ids;
         }
-        // Some tokenizers put a space before a text, but not before a later line. So a line is put first and removed again.
+        // Some tokenizers put a space before a text, but not before a later line. So a line is added in front, and removed again.
         let (line, both) = (self.encode("\n", false, false), self.encode(&format!("\n{text}"), false, false));
         match (line, both) {
             (Ok(line), Ok(both)) if both.starts_with(&line) && has_text(&both[line.len()..]) => {
@@ -254,8 +253,8 @@ impl Tokenizer {
         }
     }
 
-    /// The ids of a word at the beginning of a text, after a space, and after anything else. For a byte-level vocabulary the first and the
-    /// last are the same, for one of sentencepiece the first and the second.
+    /// The ids of a word at the beginning of a text, after a space, and after anything else. In a byte-level vocabulary the first and the
+    /// last are the same; in sentencepiece's the first and the second.
     pub fn encode_word(&self, word: &str) -> Result<Vec<Vec<u32>>> {
         let spaced = format!(" {word}");
         let begins = [self.encode(word, false, true)?, self.encode(&spaced, false, true)?];
@@ -273,8 +272,8 @@ impl Tokenizer {
         matches!(self.joining, Joining::Plain { .. } | Joining::First)
     }
 
-    /// The bytes that a token adds to the text; none for a control token. Some tokenizers (WordPiece, Metaspace) write the first
-    /// token of a text without the space in these bytes.
+    /// The bytes that a token adds to the text; none for a control token. Some tokenizers (WordPiece, Metaspace) omit the space in these
+    /// bytes for the first token of a text.
     pub fn token_bytes(&self, id: u32) -> Result<&[u8]> {
         match self.token_type(id)? {
             TokenType::Control | TokenType::Unknown => Ok(&[]),
@@ -287,22 +286,22 @@ impl Tokenizer {
         self.written_bytes(id)
     }
 
-    /// The number of ids; all are below it.
+    /// The number of ids. All ids are smaller.
     pub fn vocab_size(&self) -> usize {
         self.types.len()
     }
 
-    /// The token that begins a text, if the model has one.
+    /// The token at the beginning of a text, if the model has one.
     pub fn bos(&self) -> Option<u32> {
         self.bos
     }
 
-    /// The token that ends a text, if the model has one.
+    /// The token at the end of a text, if the model has one.
     pub fn eos(&self) -> Option<u32> {
         self.eos
     }
 
-    /// The token that pads batches, if the model has one.
+    /// The token for padding batches, if the model has one.
     pub fn pad(&self) -> Option<u32> {
         self.pad
     }
@@ -336,7 +335,7 @@ impl Tokenizer {
         matches!(self.types.get(id as usize), Some(TokenType::Control | TokenType::Unknown))
     }
 
-    /// Tokens that end a generation: EOS first, then the vocabulary's ends of a turn.
+    /// Tokens that end a generation: EOS first, then the vocabulary's others.
     pub fn end_of_generation(&self) -> &[u32] {
         &self.end_of_generation
     }

@@ -1,4 +1,4 @@
-//! What `gguf` and `hugging_face` read from their files, and `Tokenizer` is made of.
+//! What `gguf` and `hugging_face` read from files, and `Tokenizer` is built from.
 
 use super::decoding::Decoding;
 use super::pipeline::{Added, Pipeline};
@@ -8,7 +8,7 @@ use super::vocabulary::TokenType;
 pub(super) struct Parts {
     pub pipeline: Pipeline,
     pub decoding: Decoding,
-    /// By id; `None` for an id without a token.
+    /// The tokens by id; `None` for an id without a token.
     pub tokens: Vec<Option<String>>,
     pub types: Vec<TokenType>,
     pub added: Vec<Added>,

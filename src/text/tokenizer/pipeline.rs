@@ -1,9 +1,8 @@
-//! Text to ids by the steps of a tokenizer.json: added tokens are cut out, the rest is normalized, cut into words and
-//! encoded by the crate's model.
+//! Text to ids by the steps of a tokenizer.json: added tokens are cut out, the rest is normalized and cut into words, and the crate's model
+//! encodes these.
 //!
-//! The steps are those of the crate's `Tokenizer`. They are combined here, because each call decides whether control tokens are
-//! found in the text, because ids of added tokens come from the file instead of being counted, and because errors of every
-//! step must be returned.
+//! The steps are those of the crate's `Tokenizer`, but they are combined here. Each call decides whether control tokens are found in the
+//! text; ids of added tokens come from the file instead of being counted; and errors of every step must be returned.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ pub(super) struct Pipeline {
     added_ids: HashMap<String, u32>,
     /// Finds all added tokens.
     all: AddedVocabulary,
-    /// Finds those that are not control tokens, for text of unknown origin.
+    /// Finds the added tokens that are not control tokens, for text of unknown origin.
     plain: AddedVocabulary,
 }
 
@@ -92,8 +91,7 @@ fn check(added: &[Added]) -> Result<()> {
             bail!(UnsupportedTokenizer, "added token {:?} is empty or occurs twice in the tokenizer", token.content);
         }
     }
-    // A token that includes the spaces after it could include a token of spaces alone, which would then begin after its own
-    // end.
+    // A token that includes the spaces after it could include a token that is only spaces, which would then begin after its own end.
     let takes_right = added.iter().find(|added| added.token.rstrip);
     let is_space = |added: &&Added| added.token.lstrip && added.token.content.chars().all(char::is_whitespace);
     if let (Some(right), Some(space)) = (takes_right, added.iter().find(is_space)) {
@@ -107,7 +105,7 @@ fn check(added: &[Added]) -> Result<()> {
     Ok(())
 }
 
-/// Gives the crate the ids of added tokens, which it would count otherwise. All other functions of a model are left out.
+/// Gives the crate the file's ids of added tokens, which it would otherwise count. A model's other functions are left out.
 struct FileIds<'i>(&'i HashMap<String, u32>);
 
 impl Model for FileIds<'_> {

@@ -1,11 +1,11 @@
-//! How text is cut into words, within which byte-level BPE merges: one entry per value of `tokenizer.ggml.pre`.
+//! How text is cut into words, inside which byte-level BPE merges: one entry for each value of `tokenizer.ggml.pre`.
 //!
-//! The expressions are facts of the published models: those of their tokenizer.json files (pre-tokenizers of type Split, applied
-//! one after the other, matches and gaps isolated). Names and flags are from `llama-vocab.cpp` of llama.cpp, the project that
-//! defined the names. If llama.cpp only approximates an expression of a tokenizer.json (tekken, gpt-4o), this has the original.
+//! The expressions are those of the published models' tokenizer.json files (pre-tokenizers of type Split, applied one after the other,
+//! matches and gaps isolated). Names and flags are from `llama-vocab.cpp` of llama.cpp, which defined the names. If llama.cpp only
+//! approximates an expression (tekken, gpt-4o), this file has the original.
 //!
-//! "whitespace" is left out on purpose, and so refused: its vocabulary is written differently. Names that cut only lines and use
-//! characters instead of bytes are in [`CHARACTERS`], and `gguf` builds them.
+//! "whitespace" is refused on purpose: its vocabulary is written differently. Names that only cut lines and use characters instead of bytes
+//! are in [`CHARACTERS`], and `gguf` builds them.
 
 use crate::error::Result;
 
@@ -13,17 +13,17 @@ use crate::error::Result;
 pub(super) struct PreTokenizer {
     /// Values of `tokenizer.ggml.pre`.
     pub names: &'static [&'static str],
-    /// Applied in this order; each cuts the pieces of the previous one.
+    /// Applied in this order: each one cuts the previous one's pieces.
     pub patterns: &'static [&'static str],
-    /// A word that is a token as a whole is taken without merging.
+    /// If a whole word is a token, it is taken without merging.
     pub ignore_merges: bool,
-    /// Whether BOS comes first, if the file doesn't say it.
+    /// Whether BOS comes first, if the file doesn't say.
     pub add_bos: bool,
-    /// Whether the separator comes last, if the file doesn't say it.
+    /// Whether the separator comes last, if the file doesn't say.
     pub add_sep: bool,
 }
 
-/// Values that stand for BPE of characters with byte fallback, as sentencepiece writes them.
+/// Values that mean BPE of characters with byte fallback, as sentencepiece writes them.
 const CHARACTERS: &[&str] = &["gemma4", "granite-embed-multi-311m", "sarvam-moe"];
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -104,7 +104,7 @@ const AFMOE_SCRIPTS: &str = concat!(
 );
 const BLOOM: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
 
-/// A family with neither flag set, as most are.
+/// A family with neither flag, like most.
 const fn family(names: &'static [&'static str], patterns: &'static [&'static str]) -> PreTokenizer {
     PreTokenizer { names, patterns, ignore_merges: false, add_bos: false, add_sep: false }
 }
@@ -174,7 +174,7 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
     PreTokenizer { ignore_merges: true, ..family(&["minicpm5"], &[r"\p{N}{1,3}", MINICPM5]) },
     family(&["ufakzeka"], &[UFAKZEKA]),
     family(&["laguna"], &[r"[^\n]+|\n+", QWEN2]),
-    // The second cuts before every third digit from the right.
+    // The second expression cuts before every third digit from the right.
     family(&["superbpe"], &[r"\p{N}+", r"(?=(?:\d{3})+(?!\d))"]),
     family(&["afmoe"], &[r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", AFMOE_SCRIPTS, DEEPSEEK3_MAIN]),
     PreTokenizer {
@@ -227,7 +227,7 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
     ),
 ];
 
-/// The entry for a value of `tokenizer.ggml.pre`. A file without one is read as "default", as llama.cpp does.
+/// The entry for a value of `tokenizer.ggml.pre`. Like llama.cpp, reads a file without one as "default".
 pub(super) fn pre_tokenizer(name: Option<&str>) -> Result<&'static PreTokenizer> {
     let name = match name {
         None | Some("") => "default",
@@ -243,7 +243,7 @@ pub(super) fn pre_tokenizer(name: Option<&str>) -> Result<&'static PreTokenizer>
     }
 }
 
-/// Whether a value stands for BPE of characters.
+/// Whether a value means BPE of characters.
 pub(super) fn writes_characters(name: Option<&str>) -> bool {
     name.is_some_and(|name| CHARACTERS.contains(&name))
 }

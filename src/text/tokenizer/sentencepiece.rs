@@ -1,11 +1,11 @@
-//! Sentencepiece BPE ("llama" in GGUF): of all neighbours that make a token, the pair whose token has the highest score
-//! is merged first, the leftmost one among equals; characters without a token fall back to bytes.
+//! Sentencepiece BPE ("llama" in GGUF). Of all neighbours that make a token, the pair whose token has the highest score is merged first;
+//! among equals, the leftmost. Characters without a token fall back to bytes.
 //!
 //! The `tokenizers` crate merges by rank, so every split of every token would need a merge with its own rank. That resolves ties
-//! differently from sentencepiece and builds about 600,000 strings for a vocabulary of 256,000; merging by score only needs
-//! the vocabulary. The algorithm is that of sentencepiece's `bpe_model.cc`.
+//! differently from sentencepiece, and takes about 600,000 strings for a vocabulary of 256,000. Merging by score needs only the vocabulary.
+//! The algorithm is that of sentencepiece's `bpe_model.cc`.
 //!
-//! Knows nothing of special tokens: the text here has none.
+//! Knows nothing of special tokens: the text here contains none.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -22,11 +22,11 @@ pub(super) struct SentencePieceBpe {
     /// Ids of the tokens that stand for one byte.
     bytes: [Option<u32>; 256],
     unk: Option<u32>,
-    /// Length in bytes of the longest token; longer texts are not looked up.
+    /// The longest token's length in bytes. Longer texts are not looked up.
     longest: usize,
 }
 
-/// A piece of the text that is one symbol so far. Symbols form a list by index; a merged-away one has length 0.
+/// A piece of the text that is one symbol so far. Symbols are a list by index; one that was merged away has length 0.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: usize,
@@ -35,12 +35,12 @@ struct Symbol {
     next: Option<usize>,
 }
 
-/// Two neighbours that make a token, as they were when this was noted.
+/// Two neighbours that make a token, as they were when the candidate was made.
 struct Candidate {
     score: f32,
     left: usize,
     right: usize,
-    /// The length of both together. If it does not match any more, one of them was merged with another.
+    /// The length of both together. If it is different now, one of them was merged since.
     len: usize,
 }
 
@@ -83,7 +83,7 @@ impl SentencePieceBpe {
         let mut longest = 0;
         for ((text, kind), id) in vocabulary.tokens.iter().zip(types).zip(0u32..) {
             match kind {
-                // Control tokens must not come from ordinary text.
+                // Ordinary text must not become a control token.
                 TokenType::Control | TokenType::Unknown => {}
                 TokenType::Byte => match byte_of_token(text) {
                     Some(byte) => bytes[usize::from(byte)] = Some(id),
@@ -167,7 +167,7 @@ impl SentencePieceBpe {
         }
         while let Some(Candidate { left, right, len, .. }) = candidates.pop() {
             let (into, from) = (symbols[left], symbols[right]);
-            // If a symbol was merged since, its length and so the pair's has changed.
+            // If a symbol was merged since, the pair's length has changed.
             if into.len == 0 || from.len == 0 || into.len + from.len != len {
                 continue;
             }

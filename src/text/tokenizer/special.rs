@@ -1,5 +1,5 @@
-//! Tokens that are found in text before it is split into words: control tokens such as `<|im_end|>`, and tokens that a
-//! user of the trainer defined. Also: which tokens end a generation.
+//! Tokens that are found in text before it is cut into words: control tokens such as `<|im_end|>`, and user-defined ones. Also: which
+//! tokens end a generation.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -12,7 +12,7 @@ pub(super) enum Fragment<'t> {
     Token(u32),
 }
 
-/// Finds a set of tokens in text: the leftmost one; of several that begin at one place, the longest.
+/// Finds a set of tokens in text: the leftmost first, and of several at one place the longest.
 struct Finder {
     automaton: AhoCorasick,
     ids: Vec<u32>,
@@ -33,9 +33,9 @@ impl Finder {
 }
 
 pub(super) struct SpecialTokens {
-    /// Found in every text, as llama.cpp does with user-defined tokens.
+    /// Found in every text, like llama.cpp's user-defined tokens.
     user_defined: Option<Finder>,
-    /// Found only in text that the caller trusts to hold special tokens.
+    /// Found only in text that may contain special tokens, as the caller says.
     all: Option<Finder>,
 }
 
@@ -74,8 +74,8 @@ impl SpecialTokens {
     }
 }
 
-/// Texts of tokens after which a turn or a text is over. The list is that of llama.cpp (`llama-vocab.cpp`, tokens that
-/// cause end of generation), because GGUF files name at most one of them.
+/// Texts of tokens that end a turn or a text. The list is llama.cpp's (`llama-vocab.cpp`, tokens that cause end of generation), because
+/// GGUF files name only some of them.
 const END_OF_GENERATION: &[&str] = &[
     "<|im_end|>",
     "<|eot_id|>",
@@ -102,8 +102,8 @@ const END_OF_GENERATION: &[&str] = &[
     "[e~[",
 ];
 
-/// Tokens that end a generation: first those that the file names, then the others by id. Marks them as control tokens, because
-/// some files have them as user-defined tokens, which would be shown as text.
+/// Tokens that end a generation: first those that the file names, then the others by id. Marks them as control tokens, because in some
+/// files they are user-defined ones, whose text would be shown.
 pub(super) fn end_of_generation<'t>(
     texts: impl Iterator<Item = &'t str> + Clone,
     types: &mut [TokenType],
@@ -119,7 +119,7 @@ pub(super) fn end_of_generation<'t>(
     let has = |wanted: &str, types: &[TokenType]| {
         texts.clone().zip(types).any(|(text, &kind)| text == wanted && is_special(kind))
     };
-    // In the harmony format and similar ones "<|end|>" ends a message, and the same turn continues.
+    // In harmony and similar formats "<|end|>" ends a message, but not the turn.
     let end_goes_on =
         (has("<|return|>", types) && has("<|call|>", types)) || (has("<|calls|>", types) && has("<|flush|>", types));
     for ((id, text), kind) in (0u32..).zip(texts).zip(types) {

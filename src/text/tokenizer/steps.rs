@@ -1,7 +1,7 @@
 //! The normalizers and pre-tokenizers of a tokenizer.json, checked before the crate reads them.
 //!
-//! Expressions run here instead of in the crate. If an expression gives up, the crate ends the search silently and leaves the rest
-//! of the text uncut. It also panics on some values, and with `panic = "abort"` a panic ends the page.
+//! Expressions run here and not in the crate. If an expression gives up, the crate ends the search silently and leaves the rest of the text
+//! uncut. It also panics on some values, and with `panic = "abort"` a panic ends the page.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ use tokenizers::{NormalizedString, Normalizer, PreTokenizedString, PreTokenizer,
 use super::charsmap;
 use crate::error::{Error, Result};
 
-/// No tokenizer has longer expressions; the memory to compile one grows with its length.
+/// No tokenizer has longer expressions. Compiling one takes memory in proportion to its length.
 const LONGEST_EXPRESSION: usize = 1 << 16;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ enum PatternSection {
     Regex(String),
 }
 
-/// What a text is searched for: a string or an expression.
+/// What to search a text for: a string or an expression.
 fn compile(pattern: &Value) -> Result<Regex> {
     let pattern: PatternSection = section("a pattern", pattern.clone())?;
     let expression = match pattern {
@@ -48,7 +48,7 @@ pub(super) fn section<T: DeserializeOwned>(what: &str, value: Value) -> Result<T
     serde_json::from_value(value).map_err(|cause| err!(UnsupportedTokenizer, "{what} of the tokenizer: {cause}"))
 }
 
-/// The type of a section, and a copy of its field of that name.
+/// The type of a section.
 pub(super) fn kind<'v>(what: &str, value: &'v Value) -> Result<&'v str> {
     match value.get("type").and_then(Value::as_str) {
         Some(kind) => Ok(kind),
@@ -64,7 +64,7 @@ pub(super) fn parts<'v>(what: &str, value: &'v Value, field: &str) -> Result<&'v
     }
 }
 
-/// Replaces what an expression finds by a fixed text.
+/// Replaces the matches of an expression by a fixed text.
 pub(super) struct Replacement {
     pattern: Regex,
     content: String,
@@ -79,7 +79,7 @@ impl Replacement {
         }
     }
 
-    /// `text` with everything replaced.
+    /// `text` with all matches replaced.
     pub(super) fn replace(&self, text: &str) -> Result<String> {
         let mut replaced = String::with_capacity(text.len());
         let mut done = 0;
@@ -149,7 +149,7 @@ impl Normalizers {
     }
 }
 
-/// The normalizers in the form that the crate's added vocabulary takes. It drops their errors, so they are kept here.
+/// The normalizers in the form for the crate's added vocabulary. The crate drops their errors, so they are kept here.
 pub(super) struct Normalizing<'s> {
     pub steps: &'s Normalizers,
     pub failure: OnceLock<Error>,

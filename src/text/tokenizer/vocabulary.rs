@@ -1,6 +1,6 @@
-//! A model's vocabulary as plain data, in the terms of GGUF metadata, and what is derived from it token by token.
+//! A model's vocabulary as plain data, in the terms of GGUF's metadata, and what follows from it for each token.
 //!
-//! Knows neither the file that the data came from nor the algorithm that encodes with it.
+//! Knows neither the file of the data nor the algorithm that encodes with it.
 
 use super::special;
 use crate::error::Result;
@@ -13,9 +13,9 @@ pub struct Vocabulary {
     pub model: String,
     /// `tokenizer.ggml.pre`: how text is cut into words for byte-level BPE.
     pub pre: Option<String>,
-    /// `tokens`: the text of each id; of byte-level BPE in its alphabet of visible characters.
+    /// `tokens`: the text of each id; for byte-level BPE in its alphabet of visible characters.
     pub tokens: Vec<String>,
-    /// `scores`: log probabilities of the unigram model, or ranks of sentencepiece BPE. Empty if there are none.
+    /// `scores`: the unigram model's log probabilities, or sentencepiece BPE's ranks. Empty if there are none.
     pub scores: Vec<f32>,
     /// 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte. Empty: all normal.
     pub token_types: Vec<i32>,
@@ -25,7 +25,7 @@ pub struct Vocabulary {
     pub bos: Option<u32>,
     /// `eos_token_id`: ends a text.
     pub eos: Option<u32>,
-    /// `unknown_token_id`: what text without a token becomes.
+    /// `unknown_token_id`: replaces text that has no token.
     pub unk: Option<u32>,
     /// `padding_token_id`.
     pub pad: Option<u32>,
@@ -41,7 +41,7 @@ pub struct Vocabulary {
     pub lowercase: Option<bool>,
     /// Whether BERT's normalizer removes accents; by default if it lowercases.
     pub strip_accents: Option<bool>,
-    /// Whether the separator is added after a text. For this and the next three, `None` means the default of `model` and `pre`.
+    /// Whether the separator is added after a text. Here and in the next three, `None` means the default of `model` and `pre`.
     pub add_sep: Option<bool>,
     /// Whether BOS is added before a text.
     pub add_bos: Option<bool>,
@@ -62,7 +62,7 @@ pub(super) enum TokenType {
 }
 
 impl Vocabulary {
-    /// The types of all tokens. If the file gives none, tokens that are written as a byte count as bytes.
+    /// The types of all tokens. If the file has none, tokens that are written as a byte count as byte tokens.
     pub(super) fn types(&self) -> Result<Vec<TokenType>> {
         let n_tokens = self.tokens.len();
         if n_tokens == 0 {
@@ -94,7 +94,7 @@ impl Vocabulary {
                 2 => Ok(TokenType::Unknown),
                 3 => Ok(TokenType::Control),
                 4 => Ok(TokenType::UserDefined),
-                // 0 is "undefined": like an unused token it has no text and is never produced by encoding.
+                // 0 is "undefined". Like an unused token it has no text, and encoding never gives it.
                 0 | 5 => Ok(TokenType::Unused),
                 6 => Ok(TokenType::Byte),
                 _ => bail!(UnsupportedTokenizer, "token {id} has type {number}, wanted one of 0 to 6"),

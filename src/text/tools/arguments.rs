@@ -1,5 +1,5 @@
-//! Grammars of arguments that are not one JSON object: in tags, as Python's keywords, or as objects without quotes. A schema that such
-//! a grammar can't enforce is refused.
+//! Grammars for arguments that are not one JSON object: in tags, as Python's keyword arguments, or as objects without quotes. A schema that
+//! such a grammar can't enforce is refused.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ pub(super) fn tagged(lark: &mut Lark, tool: &Tool, tags: &Tags) -> Result<String
     Ok(format!("{} {properties} {}", lark.text(&head), lark.text(tags.function_close)))
 }
 
-/// A value in tags, from the end of its key on; the schema says whether it is a text.
+/// A value in tags, after its key; the schema says whether it is a text.
 fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &Tags) -> Result<String> {
     let line = if tags.lines { "\n" } else { "" };
     let between = if tags.value.is_empty() { String::new() } else { format!("\n{}", tags.value) };
@@ -53,7 +53,7 @@ fn by_schema(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &
             _ => plain.push(vec![word(one)?]),
         }
     }
-    // A text that the parser would read as another type is not allowed.
+    // A text must not look like a value of another type, because the parser would read it as that.
     let mut others: Vec<String> = types.iter().filter_map(|name| read_as(name)).map(str::to_owned).collect();
     if tags.lines {
         others.push("~/(?s:.*)\\r/".to_owned());
@@ -95,18 +95,18 @@ fn declared(lark: &mut Lark, schema: &Value, root: &Map<String, Value>, tags: &T
     Ok(format!("({})", choices.join(" | ")))
 }
 
-/// Numbers that a double holds.
+/// Numbers that fit a double.
 const INTEGER: &str = "-?(0|[1-9][0-9]{0,18})";
 const NUMBER: &str = "-?(0|[1-9][0-9]{0,18})(\\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?";
 
-/// A term for the values of a kind that may be mixed with texts.
+/// A term for values of a kind that texts may be mixed with.
 fn word(values: &Values) -> Result<String> {
     if let Some(choices) = values.choices() {
         values.refuse(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])?;
         let choices: Vec<String> = choices.iter().map(|choice| escaped(&choice.to_string())).collect();
         return Ok(format!("/(?:{})/", choices.join("|")));
     }
-    // The engine's numbers can't be used in a terminal.
+    // A terminal can't use the engine's numbers.
     if let Some(keyword) = values.keywords.keys().next() {
         return refused(keyword);
     }
@@ -118,7 +118,7 @@ fn word(values: &Values) -> Result<String> {
     })
 }
 
-/// A term for texts that are not read as values of a type.
+/// A term for texts that the parser would read as a value of this type.
 fn read_as(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "integer" | "number" => "~/\\s*-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?\\s*/",
@@ -144,7 +144,7 @@ pub(super) fn python(lark: &mut Lark, tool: &Tool) -> Result<String> {
     Ok(format!("{} {properties} {}", lark.text(&format!("{}(", tool.name)), lark.text(")")))
 }
 
-/// `name{key:value,…}`, with the family's own quotes around texts.
+/// `name{key:value,…}`, with the family's quotes around texts.
 pub(super) fn unquoted(lark: &mut Lark, tool: &Tool, quoting: &Quoting) -> Result<String> {
     let notation = Unquoted { root: &tool.parameters, quote: quoting.quote };
     let object = notation.object(lark, &schema::arguments(&tool.parameters)?, 0)?;
@@ -224,22 +224,21 @@ impl Unquoted<'_> {
     }
 }
 
-/// The grammar repeats a rule for each item of a list.
+/// The grammar has a rule for each item of a list.
 const MAX_ITEMS: u64 = 4096;
 
 fn unwritable<T>() -> Result<T> {
     bail!(InvalidRequest, "the name can't be written in this model's notation of arguments; choose another")
 }
 
-/// Properties in the order of the schema; those that are not required may be left out. `property` writes one, and `comma` is
-/// between two.
+/// Properties in the schema's order. Those that are not required may be left out. `property` writes one, and `comma` is between two.
 fn properties(
     lark: &mut Lark,
     object: &Values,
     comma: &str,
     mut property: impl FnMut(&mut Lark, &Property) -> Result<String>,
 ) -> Result<String> {
-    // From the last one backwards: the rest after a property, both with and without a property written before.
+    // From the last one back: the rest after a property, if some property was written before and if none was.
     let (mut after_some, mut after_none) = (String::new(), String::new());
     for one in schema::properties(object)?.iter().rev() {
         let written = property(lark, one).map_err(|error| error.context(format!("the property {:?}", one.name)))?;
@@ -258,7 +257,7 @@ fn properties(
     Ok(after_none)
 }
 
-/// The schema of a property, with the definitions that it may refer to.
+/// A property's schema, with the definitions that it may refer to.
 fn with_definitions(schema: &Value, root: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     if let Some(fields) = schema.as_object_mut() {

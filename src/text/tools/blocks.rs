@@ -1,5 +1,5 @@
-//! Calls between markers, as JSON or as Python, as in most families: one state machine, with the markers as data. Without markers, an
-//! answer is a call if it begins as one.
+//! Calls between markers, as JSON or as Python: most families write them. One state machine, with the markers as data. Without markers, an
+//! answer is a call if it begins like one.
 
 use serde_json::Value;
 
@@ -15,28 +15,28 @@ pub(super) enum Content {
     Json,
     /// JSON, or calls in Python's syntax.
     JsonOrPython,
-    /// The same, or code if the request has a function that runs it.
+    /// The same, or code if the request has a function that runs code.
     JsonPythonOrCode,
 }
 
 /// Functions that run code, with the argument `code`.
 const CODE_FUNCTIONS: [&str; 3] = ["python", "code_interpreter", "ipython"];
 
-/// The text around calls.
+/// The markers around calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub open: &'static str,
-    /// Bytes at the end of `open` that already belong to the calls.
+    /// How many bytes at the end of `open` already belong to the calls.
     pub kept: usize,
     /// `None` if the calls end by themselves.
     pub close: Option<&'static str>,
     pub content: Content,
-    /// The same markers may be used for something else.
+    /// The same markers may mean something else.
     pub is_guess: bool,
 }
 
 impl Block {
-    /// JSON between two markers that have no other use.
+    /// JSON between two markers that mean nothing else.
     pub const fn json(open: &'static str, close: Option<&'static str>) -> Self {
         Self { open, kept: 0, close, content: Content::Json, is_guess: false }
     }
@@ -50,7 +50,7 @@ fn is_name_start(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_'
 }
 
-/// An answer that begins with a call, without a marker.
+/// An answer that begins with a call, with no marker before it.
 const UNMARKED: Block = Block { open: "", kept: 0, close: None, content: Content::JsonOrPython, is_guess: true };
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ enum State {
     Text,
     /// A call is expected.
     Call(Block),
-    /// After a bracket: JSON or Python.
+    /// After a bracket: a list in JSON or Python.
     List(Block),
     Json(Block, CallsReader),
     Python(Block, PythonReader),
@@ -71,7 +71,7 @@ pub(super) struct BlockReader {
     opens: Vec<&'static str>,
     state: State,
     unmarked: bool,
-    /// Nothing has been taken but white space.
+    /// Only white space has been taken so far.
     at_beginning: bool,
 }
 
@@ -81,7 +81,7 @@ impl BlockReader {
         Self { blocks, opens, state: State::Text, unmarked: false, at_beginning: true }
     }
 
-    /// The same for an answer of calls alone, which needs no markers.
+    /// The same, and an answer that is only calls needs no markers.
     pub fn or_unmarked(self) -> Self {
         Self { unmarked: true, ..self }
     }
@@ -158,7 +158,7 @@ impl BlockReader {
         }
     }
 
-    /// Decides from the text after a bracket.
+    /// Decides the syntax of a list from the text after its bracket.
     fn list(&mut self, block: Block, text: &str, out: &mut Output) -> Result<usize, Broken> {
         let space = space(text);
         if space > 0 {
@@ -227,7 +227,7 @@ impl BlockReader {
                 return Ok(close.len());
             }
             (Beginning::Other, Some(close)) if ended && close.starts_with(text) => return Ok(text.len()),
-            // Llama separates calls by semicolons, others by line breaks.
+            // Llama separates calls with semicolons, other models with line breaks.
             (Beginning::Other, _) if text.starts_with(';') => return Ok(1),
             (Beginning::Other, close) if text.starts_with('{') || (close.is_some() && text.starts_with(opens_call)) => {
                 if block.is_guess {

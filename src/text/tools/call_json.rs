@@ -1,21 +1,21 @@
-//! Calls written as JSON: `{"name": …, "arguments": {…}}`, or an array of these. The name is returned as soon as it is known,
-//! and the arguments character by character.
+//! Calls written as JSON: `{"name": …, "arguments": {…}}`, or an array of these. Returns the name as soon as it is known, and the arguments
+//! character by character.
 
 use super::json::{Fed, Scanner};
 use super::output::Output;
 
-/// Fields that hold the name. `function` may also be an object with the fields, as in OpenAI's API.
+/// Fields for the name. `function` may also be an object with the fields, as in OpenAI's API.
 const NAMES: [&str; 4] = ["name", "function", "tool_name", "tool"];
 const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
 /// Other fields that calls may have.
 const OTHERS: [&str; 5] = ["id", "tool_call_id", "type", "call_id", "index"];
 
-/// How strictly an object is read as a call.
+/// How strictly to read an object as a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// It is between markers, so it is meant as a call, even of an unknown function.
+    /// It is between markers, so it is meant as a call, even if the function is unknown.
     Marked,
-    /// It may also be the answer itself: it is a call only with a function of the request and known fields.
+    /// It may also be the answer itself. It is a call only if the request has the function and all fields are known.
     Unmarked,
 }
 
@@ -30,7 +30,7 @@ enum State {
     Name(Scanner, String),
     Id(Scanner, String),
     Arguments(Scanner),
-    /// Arguments as a string with JSON.
+    /// The arguments are a string that contains JSON.
     QuotedArguments(Scanner, String),
     Skipped(Scanner),
     AfterValue,
@@ -51,7 +51,7 @@ pub(super) struct CallReader {
     state: State,
     name: Option<String>,
     id: Option<String>,
-    /// Arguments that came before the name, or were just written.
+    /// Arguments that came before the name, or were just read.
     arguments: String,
     has_arguments: bool,
     begun: bool,
@@ -73,7 +73,7 @@ impl CallReader {
         }
     }
 
-    /// Reads a character; true at the call's last one.
+    /// Reads a character; returns true at the last one of the call.
     pub fn feed(&mut self, c: char, out: &mut Output) -> Result<bool, String> {
         let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
         match &mut self.state {
@@ -183,7 +183,7 @@ impl CallReader {
                 scanner.feed(c, &mut text)?;
                 State::QuotedArguments(scanner, text)
             }
-            // No arguments at all; `closed` writes an empty object.
+            // No arguments; `closed` writes an empty object.
             (Field::Arguments, 'n') | (Field::Other, _) => {
                 scanner.feed(c, &mut text)?;
                 State::Skipped(scanner)
@@ -215,7 +215,7 @@ impl CallReader {
         Ok(())
     }
 
-    /// Returns what is certain. A call begins only with its arguments, so that an id before them is known.
+    /// Returns what is certain. The call begins with its arguments, so that an id before them is known.
     fn flush(&mut self, out: &mut Output) {
         let Some(name) = &self.name else { return };
         if !self.begun && self.has_arguments {
@@ -260,7 +260,7 @@ pub(super) struct CallsReader {
 enum Calls {
     Start,
     One(Box<CallReader>),
-    /// A call is expected; an array may end before its first.
+    /// A call is expected, or the end of an empty array.
     Next {
         first: bool,
     },
@@ -273,7 +273,7 @@ impl CallsReader {
         Self { trust, state: Calls::Start }
     }
 
-    /// Reads a character; true at the last one.
+    /// Reads a character; returns true at the last one.
     fn feed(&mut self, c: char, out: &mut Output) -> Result<bool, String> {
         let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
         match &mut self.state {
@@ -302,7 +302,7 @@ impl CallsReader {
         Ok(false)
     }
 
-    /// Reads as much of a text as possible, at most up to the end of a call; returns the bytes read and whether it is done.
+    /// Reads as much of a text as possible, up to the end of one call. Returns the bytes read and whether it is done.
     pub fn take(&mut self, text: &str, out: &mut Output) -> Result<(usize, bool), (usize, String)> {
         let calls = out.calls();
         for (at, c) in text.char_indices() {
@@ -332,7 +332,7 @@ impl ArgumentsReader {
         self.begun = self.scanner.feed('{', &mut String::new()).is_ok();
     }
 
-    /// Reads as much of a text as possible; returns the bytes read and whether it is done.
+    /// Reads as much of a text as possible. Returns the bytes read and whether it is done.
     pub fn take(&mut self, text: &str, out: &mut Output) -> Result<(usize, bool), (usize, String)> {
         let mut written = String::new();
         let taken = self.scan(text, &mut written);

@@ -1,5 +1,5 @@
-//! Calls written as Python: `name(city="Paris", days=3)`, `name.call(query="…")`, `[first(a=1), second(b=[True])]`. The arguments
-//! are returned as JSON, each when it is complete.
+//! Calls written as Python: `name(city="Paris", days=3)`, `name.call(query="…")`, `[first(a=1), second(b=[True])]`. Returns the arguments
+//! as JSON, each when it is complete.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ enum State {
     Value,
     /// After an argument.
     AfterArgument,
-    /// After a call: a comma or the end of the list, or the end of `print`.
+    /// After a call: a comma or the end of the list or of `print`.
     AfterCall,
 }
 
@@ -30,7 +30,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) struct PythonReader {
     state: State,
-    /// Only functions of the request count as calls.
+    /// Only the request's functions count as calls.
     only_known: bool,
     in_list: bool,
     in_print: bool,
@@ -38,7 +38,7 @@ pub(super) struct PythonReader {
     name: String,
     value: String,
     lexer: Lexer,
-    /// Arguments of the call that were returned.
+    /// The call's arguments that were returned.
     arguments: HashSet<String>,
 }
 
@@ -56,8 +56,8 @@ impl PythonReader {
         }
     }
 
-    /// Reads as much of a text as possible, at most up to the end of a call; returns the bytes read and whether it is done. An error
-    /// has the bytes read too.
+    /// Reads as much of a text as possible, up to the end of one call. Returns the bytes read and whether it is done. An error has the
+    /// bytes read too.
     pub fn take(&mut self, text: &str, out: &mut Output) -> Result<(usize, bool), (usize, String)> {
         let calls = out.calls();
         for (at, c) in text.char_indices() {
@@ -175,7 +175,7 @@ impl PythonReader {
     }
 }
 
-/// Follows strings and brackets, to find where an expression ends.
+/// Follows strings and brackets to find where an expression ends.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lexer {
     depth: usize,
@@ -186,17 +186,17 @@ struct Lexer {
 enum Quotes {
     #[default]
     Outside,
-    /// The number of quotes so far that opened a string.
+    /// How many quotes have opened a string so far.
     Opening(char, u8),
     Inside(char, bool),
     Escape(char, bool),
-    /// The number of quotes so far, of three, that close it.
+    /// How many of the three closing quotes were read.
     Closing(char, u8),
 }
 
 impl Lexer {
     fn is_outside(&self) -> bool {
-        // Two quotes without a third: an empty string.
+        // Two quotes and no third: an empty string.
         self.depth == 0 && matches!(self.string, Quotes::Outside | Quotes::Opening(_, 2))
     }
 
@@ -234,7 +234,7 @@ impl Lexer {
     }
 }
 
-/// A Python literal as JSON; JSON's own words are accepted too.
+/// A Python literal as JSON. Also accepts JSON's own words.
 pub(super) fn literal(text: &str) -> Option<Value> {
     let mut rest = text.trim();
     let value = value(&mut rest, 0)?;
@@ -279,7 +279,7 @@ fn value(rest: &mut &str, depth: usize) -> Option<Value> {
     }
 }
 
-/// Reads the items between brackets, separated by commas, with an optional last comma.
+/// Reads the items between brackets. Commas separate them, and one may follow the last.
 fn elements_until(rest: &mut &str, close: char, mut element: impl FnMut(&mut &str) -> Option<()>) -> Option<()> {
     *rest = &rest[1..];
     loop {
@@ -328,7 +328,7 @@ fn string(rest: &mut &str) -> Option<String> {
                         let first = digits(&mut left, 4)?;
                         text.push(match char::from_u32(first) {
                             Some(c) => c,
-                            // As in JSON, a character may need two escapes.
+                            // As in JSON, a character may be two escapes.
                             None => {
                                 left = left.strip_prefix("\\u")?;
                                 let units = [first as u16, digits(&mut left, 4)? as u16];
@@ -336,7 +336,7 @@ fn string(rest: &mut &str) -> Option<String> {
                             }
                         });
                     }
-                    // Like Python with unknown escapes.
+                    // Like Python, keeps unknown escapes.
                     other => text.extend(['\\', other]),
                 }
             }

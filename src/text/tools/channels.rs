@@ -1,7 +1,6 @@
-//! GPT-OSS (Harmony): messages with a channel. `<|channel|>analysis<|message|>…<|end|>` is reasoning,
-//! `<|channel|>final<|message|>…` the answer, `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>` a
-//! call, and commentary without a recipient is also text for the user. Each message after the first begins with
-//! `<|start|>assistant`.
+//! GPT-OSS (Harmony): messages with a channel. `<|channel|>analysis<|message|>…<|end|>` is reasoning, `<|channel|>final<|message|>…` is the
+//! answer, and `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>` is a call. Commentary without a recipient
+//! is also text for the user. Each message after the first begins with `<|start|>assistant`.
 //!
 //! Source: https://cookbook.openai.com/articles/openai-harmony
 
@@ -13,7 +12,7 @@ const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
 const MESSAGE: &str = "<|message|>";
 const MESSAGE_END: &str = "<|end|>";
-/// The ends of a message's text; the last two begin another message.
+/// What ends a message's text. The last two begin the next message.
 const ENDS: [&str; 5] = [MESSAGE_END, "<|call|>", "<|return|>", START, CHANNEL];
 /// The beginnings of a message. A recipient may come before the channel.
 const BEGINNINGS: [&str; 4] = [START, CHANNEL, MESSAGE, " to="];
@@ -23,7 +22,7 @@ const MAX_HEADER: usize = 512;
 pub(super) const MARKERS: [&str; 7] = [START, CHANNEL, MESSAGE, MESSAGE_END, "<|constrain|>", "<|call|>", "<|return|>"];
 
 enum State {
-    /// Where a message begins.
+    /// A message begins here.
     Start,
     Header,
     Reasoning,
@@ -35,9 +34,9 @@ enum State {
 
 pub(super) struct ChannelReader {
     state: State,
-    /// Reasoning stays in the content, with its markers.
+    /// Whether reasoning stays in the content, with its markers.
     keeps_reasoning: bool,
-    /// A separator is needed between this reasoning and that of an earlier message.
+    /// A separator must come between this reasoning and an earlier message's.
     paragraph: bool,
     /// White space at the end of the reasoning.
     space: String,
@@ -102,7 +101,7 @@ impl Syntax for ChannelReader {
         match &mut self.state {
             State::Start => match beginning(text, &BEGINNINGS, ended) {
                 Beginning::Undecided => Ok(0),
-                // Held until it is known what it belongs to.
+                // Held back until it is known what it belongs to.
                 Beginning::Marker(_) => {
                     out.open();
                     self.state = State::Header;
@@ -134,7 +133,7 @@ impl Syntax for ChannelReader {
                         }
                     }
                     self.state = State::Start;
-                    // The last two belong to the next header.
+                    // The last two are part of the next header.
                     if marker < 3 { Ok(ENDS[marker].len()) } else { self.step(text, ended, out) }
                 }
                 Found::Marker { start, .. } | Found::NoneBefore(start) => {

@@ -1,4 +1,4 @@
-//! The functions that a request offers to the model, and whether the model must call one: OpenAI's `tools` and `tool_choice`, checked.
+//! The functions that a request offers, and whether the model must call one: OpenAI's `tools` and `tool_choice`, checked.
 
 use serde_json::{Map, Value};
 
@@ -26,19 +26,19 @@ pub struct Tools(Vec<Tool>);
 /// Whether the model may or must call a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// It must not.
+    /// The model must not call one.
     None,
     /// The model decides.
     #[default]
     Auto,
-    /// It must call at least one.
+    /// The model must call at least one.
     Required,
-    /// It must call this one.
+    /// The model must call this one.
     Function(String),
 }
 
 impl Tools {
-    /// Checks `tools` of a request.
+    /// Checks a request's `tools`.
     pub fn new(tools: &[Value]) -> Result<Self> {
         if tools.len() > MAX_TOOLS {
             bail!(InvalidRequest, "tools has {} functions, wanted at most {MAX_TOOLS}", tools.len());
@@ -64,14 +64,14 @@ impl Tools {
         self.0.iter()
     }
 
-    /// The function of a name.
+    /// The function with this name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.0.iter().find(|tool| tool.name == name)
     }
 }
 
 impl ToolChoice {
-    /// Checks `tool_choice` of a request against its tools.
+    /// Checks a request's `tool_choice` against its tools.
     pub fn new(choice: Option<&Value>, tools: &Tools) -> Result<Self> {
         let choice = match choice {
             None | Some(Value::Null) => Self::Auto,
@@ -153,7 +153,7 @@ fn tool(at: &str, value: &Value) -> Result<Tool> {
     Ok(Tool { name, description, parameters })
 }
 
-/// Checks what the parsers and templates rely on. The grammar checks the rest of the schema.
+/// Checks what parsers and templates rely on. The grammar checks the rest of the schema.
 fn check_schema(at: &str, schema: &Map<String, Value>) -> Result<()> {
     match schema.get("type") {
         None => {}
@@ -177,7 +177,7 @@ fn check_schema(at: &str, schema: &Map<String, Value>) -> Result<()> {
     }
 }
 
-/// OpenAI's names, and also points, which names of MCP servers have.
+/// OpenAI's names, and also dots, which MCP servers use in names.
 fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_name_character)
 }
@@ -186,5 +186,5 @@ pub(super) fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// The longest name or id in bytes; beyond it, the search for the end is given up.
+/// The longest name or id in bytes. After that, the search for its end stops.
 pub(super) const MAX_HEAD: usize = 256;

@@ -1,5 +1,5 @@
-//! The data of a format of tool calls, which a family's file fills in. Detection by template, parser, grammar and tests use these
-//! fields and never the name.
+//! The data of a format of tool calls; each family's file fills it in. Detection by template, parser, grammar and tests use these fields
+//! and never the name.
 
 use std::fmt;
 use std::rc::Rc;
@@ -13,12 +13,12 @@ use super::unquoted::Quoting;
 pub struct ToolFormat {
     /// Its name in tests and messages; no two formats share one.
     pub name: &'static str,
-    /// How templates of the family are recognised: they contain all words of one of these lists.
+    /// How to recognise the family's templates: they contain all words of one of these lists.
     pub(super) signs: &'static [&'static [&'static str]],
-    /// If a template does not list the functions, our own description does, and the model uses the calls that it asks for (`Generic`)
+    /// If a template does not list the functions, our own description does. The model then writes the calls that it asks for (`Generic`)
     /// instead of this format.
     pub needs_tools_in_template: bool,
-    /// Texts that may be control tokens and that the parser must see nevertheless.
+    /// Texts that may be control tokens, but that the parser must see.
     pub markers: &'static [&'static str],
     /// Tokens that end an answer with calls, in addition to those of the vocabulary.
     pub end_tokens: &'static [&'static str],
@@ -26,9 +26,9 @@ pub struct ToolFormat {
     pub call_id: (&'static str, usize),
     /// A parser for one answer.
     pub(super) syntax: fn() -> Box<dyn Syntax>,
-    /// The forms of calls, for grammars: the first whose word the template contains.
+    /// The forms of calls, for grammars: the first one whose word is in the template.
     pub(super) forms: &'static [Form],
-    /// The model writes everything in channels.
+    /// Set if the model writes everything in channels.
     pub channels: Option<Channels>,
 }
 
@@ -43,7 +43,7 @@ pub struct Channels {
 
 /// One way in which a family writes calls.
 pub(super) struct Form {
-    /// A word that only templates with this form contain; empty for the last form.
+    /// A word that is only in templates with this form; empty for the last form.
     pub word: &'static str,
     /// The text that opens a call, or all calls; empty if the answer itself is a call.
     pub trigger: &'static str,
@@ -88,7 +88,7 @@ impl ToolFormat {
         if self.forms.is_empty() { vec![""] } else { self.forms.iter().map(|form| form.word).collect() }
     }
 
-    /// Whether texts among the arguments are written without JSON's quotes.
+    /// Whether texts in the arguments have no JSON quotes.
     pub fn has_bare_texts(&self) -> bool {
         self.forms.iter().any(|form| matches!(form.call, Call::Tags(_) | Call::Unquoted(_)))
     }

@@ -1,5 +1,5 @@
-//! Grammars for answers with tool calls, in llguidance's variant of Lark: how a family writes calls, with arguments that obey each
-//! function's schema. If the model may choose, text is free up to the opening of a call.
+//! Grammars for answers with tool calls, in llguidance's variant of Lark: a family's form of calls, with arguments that follow each
+//! function's schema. If the model may choose, text is free until a call opens.
 //!
 //! Sources: llguidance's docs/syntax.md and docs/toolcalls.md; the families' formats as in `formats`.
 
@@ -16,21 +16,21 @@ pub struct ToolGrammar<'a> {
     pub format: &'a ToolFormat,
     /// The functions that may be called.
     pub tools: &'a Tools,
-    /// Whether there is a call, and to which function.
+    /// Whether the answer must have a call, and to which function.
     pub choice: &'a ToolChoice,
-    /// Several calls are allowed.
+    /// Whether several calls are allowed.
     pub parallel: bool,
     /// Markers of the reasoning, and how the answer begins; `None` if there is no reasoning.
     pub reasoning: Option<(ReasoningMarkers, Beginning)>,
-    /// The model's chat template: some families have two forms.
+    /// The model's chat template, since some families have two forms.
     pub template: &'a str,
     /// The id of a control token by its text.
     pub control: &'a dyn Fn(&str) -> Option<u32>,
 }
 
 impl ToolGrammar<'_> {
-    /// The grammar; `None` if the model must not call functions. `Code::InvalidRequest` names the part of a function's schema that
-    /// can't be enforced in the family's notation; if arguments are JSON, the grammar engine reports that.
+    /// The grammar; `None` if the model must not call functions. `Code::InvalidRequest` names the part of a function's schema that can't be
+    /// enforced in the family's form. If arguments are JSON, the grammar engine reports that instead.
     pub fn lark(&self) -> Result<Option<String>> {
         let tools: Vec<&Tool> = match self.choice {
             ToolChoice::None => return Ok(None),
@@ -87,7 +87,7 @@ impl ToolGrammar<'_> {
             });
         }
         if form.trigger.is_empty() {
-            // The first character distinguishes a call from an answer.
+            // The first character tells a call from an answer.
             let tail = lark.terminal("/[^{](?s:.*)/");
             return Ok(format!("{reasoning}({body} | {tail})?"));
         }

@@ -26,8 +26,8 @@ pub fn instructions(tools: &Tools) -> String {
     text
 }
 
-/// The messages of a chat with tools for a template without tools: the system message describes the functions. Calls and results
-/// become text, unless the template writes them.
+/// The messages of a chat with tools, for a template without tools. The system message describes the functions. Calls and results become
+/// text, unless the template writes them.
 pub fn as_text(messages: &[Value], instructions: Option<&str>, has_system: bool, has_calls: bool) -> Vec<Value> {
     let mut rewritten: Vec<Value> = Vec::with_capacity(messages.len() + 1);
     for message in messages {
@@ -49,7 +49,7 @@ pub fn as_text(messages: &[Value], instructions: Option<&str>, has_system: bool,
             message["tool_calls"] = Value::Null;
         } else if message["role"] == "tool" {
             let result = format!("<tool_response>\n{content}\n</tool_response>");
-            // Templates without tools require that user and assistant alternate.
+            // Templates without tools require user and assistant to alternate.
             if let Some(last) = rewritten.last_mut().filter(|last| last["role"] == "user") {
                 last["content"] = json!(format!("{}\n{result}", last["content"].as_str().unwrap_or_default()));
                 continue;

@@ -1,10 +1,10 @@
-//! JSON character by character (RFC 8259): finds where a value ends, and refuses text that is not JSON as early as possible.
+//! Reads JSON character by character (RFC 8259): finds where a value ends, and refuses text that is not JSON as early as possible.
 //!
-//! One leniency: models write line breaks and tabs literally into strings. These are escaped, so that the output is JSON.
+//! One exception: models write line breaks and tabs literally into strings. These are escaped, so that the output is JSON.
 
 use std::fmt::Write;
 
-/// Deeper values are refused, as in serde_json.
+/// Deeper values are refused, like in serde_json.
 const MAX_DEPTH: usize = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ enum State {
     Colon,
     FirstElement,
     AfterElement,
-    /// In a string, which is a key or not.
+    /// In a string; true if it is a key.
     Text(bool),
     Escape(bool),
     Unicode(Unicode),
-    /// After a high surrogate: the backslash of the low one, and its `u`.
+    /// After a high surrogate: expects the low one's backslash and its `u`.
     SecondHalf(bool),
     SecondEscape(bool),
     Number(Number),
@@ -28,15 +28,15 @@ enum State {
     Done,
 }
 
-/// The digits of `\u`.
+/// The digits after `\u`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unicode {
     is_key: bool,
-    /// The number of missing digits.
+    /// How many digits are missing.
     left: u8,
     /// The value of the digits so far.
     unit: u32,
-    /// It is a low surrogate.
+    /// Whether it is a low surrogate.
     is_second: bool,
 }
 
@@ -59,7 +59,7 @@ impl Unicode {
     }
 }
 
-/// JavaScript accepts this; serde_json and others do not.
+/// JavaScript accepts this, but serde_json and others do not.
 const HALF: &str = "a string has half of a character: one of two surrogates is missing";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ enum Number {
 }
 
 impl Number {
-    /// Whether a number may end here.
+    /// Whether the number may end here.
     fn is_whole(self) -> bool {
         matches!(self, Self::Zero | Self::Digits | Self::Fraction | Self::ExponentDigits)
     }
@@ -94,13 +94,13 @@ impl Number {
     }
 }
 
-/// The effect of a character.
+/// What a character did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fed {
     Taken,
-    /// It was the value's last one.
+    /// It was the last one of the value.
     Last,
-    /// The value, a number, ended before it.
+    /// The value is a number, and ended before it.
     Before,
 }
 
@@ -108,7 +108,7 @@ pub(super) enum Fed {
 #[derive(Clone, Debug)]
 pub(super) struct Scanner {
     state: State,
-    /// The open brackets: whether each is an object.
+    /// The open brackets; true for an object.
     open: Vec<bool>,
 }
 
@@ -117,7 +117,7 @@ impl Scanner {
         Self { state: State::Value, open: Vec::new() }
     }
 
-    /// Reads a character, and appends it to `written` in JSON.
+    /// Reads a character, and appends it to `written` as JSON.
     pub fn feed(&mut self, c: char, written: &mut String) -> Result<Fed, &'static str> {
         let is_space = matches!(c, ' ' | '\t' | '\n' | '\r');
         let next = match self.state {
@@ -232,7 +232,7 @@ impl Scanner {
 mod tests {
     use super::*;
 
-    /// The value at the beginning of a text, as JSON, and the rest of the text.
+    /// The JSON value at the beginning of a text, and the rest of the text.
     fn scan(text: &str) -> Result<(String, String), &'static str> {
         let (mut scanner, mut written) = (Scanner::new(), String::new());
         // A number ends at the first other character.

@@ -1,5 +1,5 @@
-//! Writes the rules of a grammar in llguidance's variant of Lark: texts in which markers may be control tokens, free text up to a
-//! marker, and JSON that obeys a schema.
+//! Writes the rules of a grammar in llguidance's variant of Lark: texts whose markers may be control tokens, free text up to a marker, and
+//! JSON that follows a schema.
 //!
 //! Source: llguidance's docs/syntax.md.
 
@@ -42,7 +42,7 @@ impl<'a> Lark<'a> {
         name
     }
 
-    /// The first control token in a text: the text before it, its id and the text after it.
+    /// The first control token in a text, with the text before it, its id and the text after it.
     fn first_control<'t>(&self, text: &'t str) -> Option<(&'t str, u32, &'t str)> {
         let markers = self.markers.iter().filter_map(|marker| Some((text.find(marker)?, *marker)));
         let known = markers.filter_map(|(at, marker)| Some((at, marker, (self.control)(marker)?)));
@@ -89,9 +89,9 @@ impl<'a> Lark<'a> {
         (open, tail)
     }
 
-    /// A text that matches all terms of one of `texts`, and the marker after it. The text contains no marker of `ends`.
+    /// A text that matches all terms of one of `texts`, then the marker. The text contains no marker of `ends`.
     pub fn held_text(&mut self, texts: &[Vec<String>], ends: &[&str], marker: &str) -> String {
-        // Negations alone would allow bytes that are not text, and control tokens.
+        // Negations alone would also allow control tokens and bytes that are not text.
         let always = [format!("/{ANY}/")].into_iter().chain(ends.iter().map(|end| without(end)));
         let always: Vec<String> = always.collect();
         let texts: Vec<String> = texts.iter().map(|terms| [terms.as_slice(), &always].concat().join(" & ")).collect();
@@ -111,7 +111,7 @@ impl<'a> Lark<'a> {
         }
     }
 
-    /// A JSON object that obeys a schema.
+    /// A JSON object that follows a schema.
     pub fn json(&mut self, schema: &Map<String, Value>) -> String {
         let mut schema = schema.clone();
         // Arguments are an object, even if the schema does not say so.
@@ -119,7 +119,7 @@ impl<'a> Lark<'a> {
         self.value(Value::Object(schema))
     }
 
-    /// JSON that obeys a schema.
+    /// JSON that follows a schema.
     pub fn value(&mut self, schema: Value) -> String {
         self.rule(&format!("%json {}", laid_out(schema)))
     }

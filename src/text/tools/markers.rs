@@ -3,13 +3,13 @@
 /// The first marker of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::text) enum Found {
-    /// The marker of index `marker` is at `start`, before all others.
+    /// The marker with index `marker` is at `start`; it is the first one.
     Marker { start: usize, marker: usize },
-    /// There is none before this byte; one may begin after it.
+    /// No marker is before this byte, but one may begin there.
     NoneBefore(usize),
 }
 
-/// The first marker; of several at the same place, the longest. With `ended` the text is complete.
+/// The first marker; if several are at one place, the longest. `ended` means that the text is complete.
 pub(in crate::text) fn find(text: &str, markers: &[&str], ended: bool) -> Found {
     for (start, byte) in text.bytes().enumerate() {
         if !markers.iter().any(|marker| marker.as_bytes().first() == Some(&byte)) {
@@ -24,14 +24,14 @@ pub(in crate::text) fn find(text: &str, markers: &[&str], ended: bool) -> Found 
     Found::NoneBefore(text.len())
 }
 
-/// A marker that must begin within a number of bytes.
+/// A marker that must begin within a certain number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Near {
     Marker {
         start: usize,
         marker: usize,
     },
-    /// More text decides.
+    /// More text is needed.
     Undecided,
     TooFar,
 }
@@ -47,21 +47,21 @@ pub(super) fn find_near(text: &str, markers: &[&str], most: usize) -> Near {
     }
 }
 
-/// Whether it could become a marker with more text.
+/// Whether the text could become a marker if it went on.
 fn is_beginning(text: &str, markers: &[&str]) -> bool {
     markers.iter().any(|marker| marker.len() > text.len() && marker.starts_with(text))
 }
 
-/// The beginning of a text.
+/// What a text begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
     Marker(usize),
-    /// More text decides.
+    /// More text is needed.
     Undecided,
     Other,
 }
 
-/// The marker that a text begins with; of several the longest.
+/// The marker at the beginning of a text; if several match, the longest.
 pub(super) fn beginning(text: &str, markers: &[&str], ended: bool) -> Beginning {
     if !ended && is_beginning(text, markers) {
         return Beginning::Undecided;
@@ -73,7 +73,7 @@ pub(super) fn beginning(text: &str, markers: &[&str], ended: bool) -> Beginning 
     }
 }
 
-/// Bytes of white space at the beginning.
+/// How many bytes of white space are at the beginning.
 pub(super) fn space(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }

@@ -1,8 +1,7 @@
-//! Tool calls in the text of a model: which format it uses, by the markers in the chat template, and parsers for the stream of
-//! text.
+//! Tool calls in a model's text: its format, found by the markers in the chat template, and parsers for the stream of text.
 //!
-//! A format is a constant in `formats` (its type is in `format`). Its calls are read by one of five state machines: `blocks`, `sections`,
-//! `tags`, `unquoted` and `channels`. All write to `output`, which keeps undecided text. Must not know tokens or requests.
+//! A format is a constant in `formats` (its type is in `format`). One of five state machines reads its calls: `blocks`, `sections`, `tags`,
+//! `unquoted` or `channels`. All write to `output`, which keeps undecided text. Must not know tokens or requests.
 
 mod arguments;
 mod blocks;
@@ -38,7 +37,7 @@ pub(crate) use self::instructions::{as_text, instructions};
 pub(super) use self::output::Feed;
 pub use self::output::{End, Part};
 
-/// A parser for one answer in channels. `keeps_reasoning` leaves the reasoning in the content, with its markers.
+/// A parser for one answer in channels. With `keeps_reasoning` the reasoning stays in the content, with its markers.
 pub(super) fn channel_parser(tools: Rc<Tools>, keeps_reasoning: bool) -> Feed {
     Feed::new(Box::new(ChannelReader::new(keeps_reasoning)), tools)
 }

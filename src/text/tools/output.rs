@@ -1,8 +1,7 @@
-//! The output of the parsers of tool calls, and the loop that feeds them: text goes in in pieces of any length, and parts of an
-//! answer come out. The parts together don't depend on the pieces.
+//! The output of the parsers of tool calls, and the loop that feeds them. Text comes in pieces of any length, and parts of an answer go
+//! out. All parts together are the same, whatever the pieces.
 //!
-//! Invariant: no text is lost. The text of a call is kept until the call is complete; if the call is broken, its text becomes
-//! content.
+//! Invariant: no text is lost. The text of a call is kept until the call is complete. If the call is broken, its text becomes content.
 
 use std::rc::Rc;
 
@@ -26,29 +25,29 @@ pub enum Part {
     Arguments(String),
     /// The call is complete.
     CallEnd,
-    /// The text looked like a call and is not one. It follows as content.
+    /// The text looked like a call but is not one. It follows as content.
     Malformed {
         /// The text as the model wrote it.
         text: String,
         /// Why it is not a call, for people.
         reason: String,
-        /// Whether `Call` was already returned for it.
+        /// Whether `Call` was returned for it before.
         begun: bool,
     },
 }
 
-/// Where the text ended.
+/// How the text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The model ended it.
     Complete,
-    /// It was cut off: by the token limit, a stop string or the caller.
+    /// The token limit, a stop string or the caller cut it off.
     Cut,
 }
 
 /// Why a call is broken.
 pub(in crate::text) struct Broken {
-    /// Bytes of the text that were read.
+    /// How many bytes of the text were read.
     pub used: usize,
     pub reason: String,
 }
@@ -76,12 +75,12 @@ pub(super) fn function_name(text: &str) -> Result<&str, Broken> {
 
 /// How one family writes tool calls.
 pub(in crate::text) trait Syntax {
-    /// Reads what is certain from the beginning of `text`, which is not empty, and returns the number of bytes; 0 asks for more
-    /// text. With `ended` the text is complete.
+    /// Reads what is certain at the beginning of `text`, which is not empty. Returns the number of bytes read; 0 asks for more text.
+    /// `ended` means that the text is complete.
     fn step(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken>;
-    /// Goes back to plain text, after a broken call.
+    /// Goes back to plain text after a broken call.
     fn reset(&mut self);
-    /// The text is over, and everything certain was read. Closes calls that need no end marker.
+    /// Called when the text is over and everything certain was read. Closes calls that need no end marker.
     fn finish(&mut self, end: End, out: &mut Output);
     /// Whether the next text is reasoning.
     fn is_reasoning(&self) -> bool {
@@ -92,16 +91,16 @@ pub(in crate::text) trait Syntax {
 pub(in crate::text) struct Output {
     pub tools: Rc<Tools>,
     parts: Vec<Part>,
-    /// White space at the end of the content so far; it is dropped if a call follows.
+    /// White space at the end of the content so far. It is dropped if a call follows.
     space: String,
     /// The text of the current call or block.
     raw: String,
     in_block: bool,
-    /// It is only a guess that it is a call. A wrong guess is not an error.
+    /// Whether the call is only a guess. A wrong guess is not an error.
     is_guess: bool,
-    /// A call has begun and not ended.
+    /// Whether a call has begun and not ended.
     in_call: bool,
-    /// Complete calls.
+    /// How many calls are complete.
     calls: usize,
     has_content: bool,
 }
@@ -124,7 +123,7 @@ impl Output {
     /// Text that is not part of a call.
     pub fn text(&mut self, text: &str) {
         let kept = text.trim_end();
-        // White space between calls and after them only separates.
+        // White space between calls and after them is only a separator.
         let dropped = self.calls > 0 && !self.has_content;
         if kept.is_empty() {
             if !dropped {
@@ -155,7 +154,7 @@ impl Output {
         }
     }
 
-    /// From this step on, the text belongs to calls.
+    /// From this step on, the text belongs to a call.
     pub fn open(&mut self) {
         (self.in_block, self.is_guess) = (true, false);
     }
@@ -165,7 +164,7 @@ impl Output {
         (self.in_block, self.is_guess) = (true, true);
     }
 
-    /// The text of this step is the last of it.
+    /// After this step, the text no longer belongs to a call.
     pub fn close(&mut self) {
         self.in_block = false;
     }
@@ -185,14 +184,14 @@ impl Output {
         }
     }
 
-    /// The call is complete.
+    /// The current call is complete.
     pub fn end(&mut self) {
         self.in_call = false;
         self.calls += 1;
         self.parts.push(Part::CallEnd);
     }
 
-    /// Complete calls.
+    /// How many calls are complete.
     pub fn calls(&self) -> usize {
         self.calls
     }
@@ -240,7 +239,7 @@ impl Feed {
         self.syntax.finish(end, &mut self.out);
         let out = &mut self.out;
         match (out.in_block, end) {
-            // The call's text so far was returned.
+            // The call's text so far was already returned.
             (true, End::Cut) if out.in_call => {}
             (true, _) if out.raw.trim().is_empty() => {}
             (true, End::Complete) => out.broken("the text ended within the call".to_owned()),

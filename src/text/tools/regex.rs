@@ -1,9 +1,9 @@
-//! Regular expressions in the form of terminals of llguidance's Lark, in slashes.
+//! Regular expressions for terminals of llguidance's Lark, which are written in slashes.
 
 /// Any text.
 pub(super) const ANY: &str = "(?s:.*)";
 
-/// A term for texts in which a part does not occur.
+/// A term for texts that don't contain a part.
 pub(super) fn without(part: &str) -> String {
     format!("~/{ANY}{}{ANY}/", escaped(part))
 }

@@ -1,5 +1,5 @@
-//! The rules of a JSON schema for values that are not written as JSON: by kind, each with its keywords, after following references. A
-//! keyword that can't be enforced is refused by name.
+//! A JSON schema's rules for values that are not written as JSON: for each kind its keywords, after following references. A keyword that
+//! can't be enforced is refused by name.
 //!
 //! Source: https://json-schema.org/draft/2020-12/json-schema-validation
 
@@ -20,7 +20,7 @@ const OF_OBJECTS: [&str; 6] =
     ["properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"];
 /// Keywords that say which schemas apply.
 const APPLICATORS: [&str; 4] = ["$ref", "anyOf", "oneOf", "allOf"];
-/// Keywords that the grammars here can't enforce. A keyword that is in none of these lists only describes.
+/// Keywords that the grammars here can't enforce. A keyword that is in none of these lists only describes the value.
 const REFUSED: [&str; 17] = [
     "not",
     "if",
@@ -41,10 +41,10 @@ const REFUSED: [&str; 17] = [
     "extends",
 ];
 
-/// Deeper references, objects and lists are refused, because a schema may refer to itself.
+/// The limit for nested references, objects and lists: a schema may refer to itself.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// The values of one kind, and their keywords. A `const` becomes an `enum` of one value.
+/// The values of one kind with their keywords. A `const` becomes an `enum` of one value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Values {
     pub kind: Kind,
@@ -64,7 +64,7 @@ impl Values {
         self.keywords.get("enum").and_then(Value::as_array)
     }
 
-    /// Refuses the first of these keywords that the schema has.
+    /// Refuses the first of these keywords that is in the schema.
     pub fn refuse(&self, keywords: &[&str]) -> Result<()> {
         match keywords.iter().find(|keyword| self.keywords.contains_key(**keyword)) {
             Some(keyword) => refused(keyword),
@@ -96,7 +96,7 @@ pub(super) fn refused<T>(keyword: &str) -> Result<T> {
     )
 }
 
-/// What a schema allows; it may refer to definitions in `root`.
+/// What a schema allows. It may refer to definitions in `root`.
 pub(super) fn allowed(schema: &Value, root: &Map<String, Value>) -> Result<Allowed> {
     allowed_at(schema, root, 0)
 }
@@ -116,7 +116,7 @@ fn allowed_at(schema: &Value, root: &Map<String, Value>, depth: usize) -> Result
     }
     let applicator = APPLICATORS.into_iter().find_map(|name| Some((name, fields.get(name)?)));
     let Some((name, value)) = applicator else { return of_kinds(fields) };
-    // Both would apply.
+    // This keyword and those beside it would all apply.
     if fields.keys().any(|key| key != name && is_assertion(key)) {
         return refused(name);
     }
@@ -135,7 +135,7 @@ fn allowed_at(schema: &Value, root: &Map<String, Value>, depth: usize) -> Result
                 match allowed_at(schema, root, depth + 1)? {
                     Allowed::Anything if name == "anyOf" => return Ok(Allowed::Anything),
                     Allowed::Anything => return refused(name),
-                    // oneOf forbids values that two of them allow.
+                    // oneOf forbids values that two of its schemas allow.
                     Allowed::Values(values)
                         if name == "oneOf" && values.iter().any(|one| all.iter().any(|other| one.overlap(other))) =>
                     {
@@ -159,7 +159,7 @@ fn is_assertion(key: &str) -> bool {
         || APPLICATORS.contains(&key)
 }
 
-/// The part of the function's parameters that a reference names: `#/$defs/Color`.
+/// The part of the function's parameters that a reference such as `#/$defs/Color` names.
 fn followed<'a>(reference: &str, root: &'a Map<String, Value>) -> Option<&'a Value> {
     let mut path = reference.strip_prefix("#/")?.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
     let first = root.get(&path.next()?)?;
@@ -252,7 +252,7 @@ pub(super) fn arguments(parameters: &Map<String, Value>) -> Result<Values> {
     }
 }
 
-/// The properties of an object that may be written, in order: those that the schema names. Others are optional, so they are left out.
+/// The properties that an object may have, in order: those that the schema names. Others are optional, so they are never written.
 pub(super) fn properties(object: &Values) -> Result<Vec<Property>> {
     object.refuse(&["enum", "patternProperties"])?;
     let keywords = &object.keywords;
@@ -263,7 +263,7 @@ pub(super) fn properties(object: &Values) -> Result<Vec<Property>> {
         Some(Value::Object(named)) => named
             .iter()
             .map(|(name, schema)| (name, schema, required.contains(&name.as_str())))
-            // A property that must be absent is left out.
+            // A property that must be absent is never written.
             .filter(|(_, schema, is_required)| *is_required || **schema != Value::Bool(false))
             .map(|(name, schema, is_required)| Property { name: name.clone(), schema: schema.clone(), is_required })
             .collect(),
@@ -286,7 +286,7 @@ pub(super) fn properties(object: &Values) -> Result<Vec<Property>> {
     Ok(properties)
 }
 
-/// The schema of an argument, if the parameters have one for it; parsers use it.
+/// The schema of an argument, if the parameters have one. For parsers.
 pub(super) fn of_argument<'a>(parameters: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     let mut object = parameters;
     for _ in 0..MAX_DEPTH {
@@ -302,7 +302,7 @@ pub(super) fn of_argument<'a>(parameters: &'a Map<String, Value>, name: &str) ->
     None
 }
 
-/// The types that a schema allows, if it says so in a simple way.
+/// The types that a schema allows, if it names them in a simple way.
 pub(super) fn types_of(schema: &Value, root: &Map<String, Value>) -> Option<Vec<Kind>> {
     types_at(schema, root, 0)
 }

@@ -1,5 +1,5 @@
-//! A sequence of calls between markers, each with its name before its arguments: DeepSeek, Kimi and Mistral. One state machine for all
-//! of them; the markers and the form of the name are data.
+//! A sequence of calls between markers, each with its name before its arguments: DeepSeek, Kimi and Mistral. One state machine for all; the
+//! markers and the form of the name are data.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::definition::{MAX_HEAD, is_name_character};
 use super::markers::{Beginning, Found, Near, beginning, find, find_near, space};
 use super::output::{Broken, End, Output, Syntax, function_name};
 
-/// The markers of a family.
+/// A family's markers.
 pub(super) struct Sections {
     /// The text that opens all calls. It may be missing.
     pub opens: &'static [&'static str],
@@ -17,7 +17,7 @@ pub(super) struct Sections {
     pub head: Head,
     /// Texts that may come before the arguments.
     pub fences: &'static [&'static str],
-    /// Texts that may come after them. The first ends the call; it may be missing.
+    /// Texts that may come after the arguments. The first one ends the call; it may be missing.
     pub ends: &'static [&'static str],
     /// The text that closes all calls; it may be missing.
     pub close: Option<&'static str>,
@@ -28,9 +28,9 @@ pub(super) struct Sections {
 pub(super) enum Head {
     /// The call's id, which names the function: `functions.name:0`.
     Id { end: &'static str },
-    /// The name, or a word after which the name is on a line of its own.
+    /// The name; or the word `before_line`, after which the name is on its own line.
     Name { end: &'static str, before_line: &'static str },
-    /// The name, optionally a marker and an id, and a marker that may be missing; or calls as JSON.
+    /// The name, then perhaps a marker and an id, then a marker that may be missing; or calls as JSON.
     Word { id: &'static str, end: &'static str },
 }
 
@@ -40,7 +40,7 @@ enum State {
     Between,
     /// After a call's opening.
     Head,
-    /// The name, on a line of its own.
+    /// The name, on its own line.
     Line,
     /// After a name: an id or the arguments.
     Named(String),
@@ -57,7 +57,7 @@ enum State {
 pub(super) struct SectionReader {
     sections: &'static Sections,
     state: State,
-    /// The number of calls so far.
+    /// The ids of the calls so far.
     ids: HashSet<String>,
 }
 
@@ -132,18 +132,18 @@ impl SectionReader {
         Ok(start + end.len())
     }
 
-    /// A call by its id: `functions.name:0`.
+    /// A call by its id, such as `functions.name:0`.
     fn identified(&mut self, id: &str, out: &mut Output) -> Result<(), Broken> {
         let (name, has_number) = match id.rsplit_once(':') {
             Some((name, number)) if !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()) => (name, true),
             _ => (id, false),
         };
-        // The name of a function of the request may itself begin so.
+        // The request may have a function whose name begins like this.
         let name = match name.strip_prefix("functions.") {
             Some(rest) if out.tools.get(name).is_none() => rest,
             _ => name,
         };
-        // The ids distinguish the calls of one answer.
+        // Ids must distinguish the calls of an answer.
         let is_new = has_number && !self.ids.contains(id);
         self.begin(name, is_new.then(|| id.to_owned()), out)?;
         self.ids.extend(is_new.then(|| id.to_owned()));
@@ -156,7 +156,7 @@ impl SectionReader {
         Ok(())
     }
 
-    /// A name on a line of its own.
+    /// A name on its own line.
     fn line(&mut self, text: &str, out: &mut Output) -> Result<usize, Broken> {
         match text.find(['\n', '`', '{']) {
             Some(length) if length <= MAX_HEAD => {
@@ -181,7 +181,7 @@ impl SectionReader {
                 self.state = State::Id(name);
                 Ok(id.len())
             }
-            // The marker is a control token, and some vocabularies hide it.
+            // The marker is a control token, which some vocabularies hide.
             Beginning::Marker(marker) => {
                 self.begin(&name, None, out)?;
                 if marker == 1 { Ok(end.len()) } else { self.step(text, ended, out) }
@@ -240,7 +240,7 @@ impl State {
     }
 }
 
-/// A name that ends at a bracket, a brace or a space; `None` if more text is needed.
+/// A name, which ends at a bracket, a brace or a space; `None` if more text is needed.
 fn word(text: &str) -> Result<Option<&str>, Broken> {
     match text.find(|c| !is_name_character(c)) {
         Some(0) => Err(Broken::at(0, "expected the name of a function")),

@@ -1,5 +1,5 @@
-//! The formats of texts in JSON schema, as regular expressions that match a whole text: the same formats that the grammar engine
-//! knows for texts in JSON.
+//! JSON schema's formats of texts, as regular expressions that match a whole text. The grammar engine knows the same formats for texts in
+//! JSON.
 //!
 //! Sources: RFC 3339 (dates, times, durations), RFC 5321 4.1.2 (email), RFC 1123 2.1 (hostname), RFC 4291 2.2 (IPv6 addresses), RFC
 //! 4122 3 (UUIDs), RFC 3986 appendix A (URIs).
@@ -8,7 +8,7 @@ const DATE: &str = "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?
 const TIME: &str =
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:\\.[0-9]+)?(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 const LABEL: &str = "[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?";
-/// A label of the domain of an address, of any length.
+/// A part of an address's domain, of any length.
 const SUB_DOMAIN: &str = "[0-9A-Za-z](?:[0-9A-Za-z-]*[0-9A-Za-z])?";
 const ATOM: &str = "[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]+";
 const OCTET: &str = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
@@ -17,7 +17,7 @@ const UUID: &str = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
 pub(super) const NAMES: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 
-/// The expression for the texts of a format; `None` if the format is unknown.
+/// The expression for a format; `None` if the format is unknown.
 pub(super) fn expression(name: &str) -> Option<String> {
     Some(match name {
         "date-time" => format!("{DATE}[tT]{TIME}"),
@@ -34,7 +34,7 @@ pub(super) fn expression(name: &str) -> Option<String> {
     })
 }
 
-/// Units follow each other without a gap.
+/// Units must follow each other without a gap.
 fn duration() -> String {
     let day = "[0-9]+D";
     let month = format!("[0-9]+M(?:{day})?");
@@ -49,7 +49,7 @@ fn ipv4() -> String {
     format!("{OCTET}(?:\\.{OCTET}){{3}}")
 }
 
-/// Eight groups, or fewer with `::` for the others.
+/// Eight groups; or fewer, and `::` for the missing ones.
 fn ipv6() -> String {
     const GROUP: &str = "[0-9A-Fa-f]{1,4}";
     let groups = |most: usize| match most {

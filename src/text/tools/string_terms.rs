@@ -1,5 +1,4 @@
-//! A JSON schema's keywords for a text that is written without quotes, as terms of a terminal in llguidance's Lark. The text must
-//! match all of them.
+//! A JSON schema's keywords for a text without quotes, as terms of a terminal in llguidance's Lark. The text must match all of them.
 //!
 //! Sources: https://json-schema.org/draft/2020-12/json-schema-validation (6.3 and 7.3), ECMA-262 for patterns.
 
@@ -10,7 +9,7 @@ use super::schema::{Values, refused};
 use super::string_formats;
 use crate::error::Result;
 
-/// The terms for the texts of a schema; none if it allows any text.
+/// The terms for a schema's texts; none if it allows any text.
 pub(super) fn terms(texts: &Values) -> Result<Vec<String>> {
     let keywords = &texts.keywords;
     let mut terms = Vec::new();
@@ -70,7 +69,7 @@ fn length(keywords: &Map<String, Value>, name: &str) -> Result<Option<u32>> {
     }
 }
 
-/// A regular expression of JSON schema, which finds its pattern anywhere, as one that matches a whole text. Anchors must be at the
+/// Turns a JSON schema's regular expression, which finds its pattern anywhere, into one that matches a whole text. Anchors must be at the
 /// ends of alternatives, because the grammar engine has none.
 fn searched(pattern: &str) -> Result<String> {
     let unsupported = |what: &str| -> Result<String> {
@@ -97,7 +96,7 @@ fn searched(pattern: &str) -> Result<String> {
                 Some(escaped) if escaped.is_ascii_alphabetic() && !"fnrtvsSpPxu".contains(escaped) => {
                     return unsupported(&format!("the escape \\{escaped}"));
                 }
-                // The engine defines these differently.
+                // The engine gives these another meaning.
                 Some(escaped @ ('<' | '>')) => body.push(escaped),
                 Some(escaped) => body.extend(['\\', escaped]),
             },
@@ -105,7 +104,7 @@ fn searched(pattern: &str) -> Result<String> {
                 in_class = false;
                 body.push(']');
             }
-            // These would be more than a character in the engine's classes.
+            // In the engine's classes these could mean more than a character.
             '[' | '&' | '~' if in_class => body.extend(['\\', c]),
             '[' => {
                 in_class = true;

@@ -1,8 +1,8 @@
 //! Calls whose arguments are in tags. The tags are data (`formats`): those of Qwen3-Coder, Seed OSS, MiniMax, GLM, and DeepSeek from
 //! V3.2 on.
 //!
-//! Values are text without quotes. Their type follows from the function's schema, or in DeepSeek's form from the tag. Text is returned
-//! as it comes.
+//! Values are text without quotes. The function's schema tells their type, or in DeepSeek's form the tag does. Text is returned as it
+//! comes.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use super::typed::{ValueEnd, typed};
 
 /// The tags of a family.
 pub(super) struct Tags {
-    /// Around calls.
+    /// The tags around calls.
     pub open: &'static str,
     pub close: &'static str,
     /// Around the name of a function; empty if the name follows `open`.
@@ -26,14 +26,14 @@ pub(super) struct Tags {
     pub function_close: &'static str,
     pub key: &'static str,
     pub key_end: &'static str,
-    /// Follows a key in tags that say whether the value is a text; `true` or `false` comes next.
+    /// In tags that say whether the value is a text: comes after the key, and before `true` or `false`.
     pub is_text: Option<&'static str>,
     /// Before a value; empty if the value follows its key.
     pub value: &'static str,
     pub value_close: &'static str,
-    /// The ends of a value: `value_close`, and the same after a line break that is not part of the value.
+    /// What may end a value: `value_close`, alone or after a line break that is not part of the value.
     pub value_ends: &'static [&'static str],
-    /// A value is on lines of its own: the line breaks around it are not part of it.
+    /// A value is on its own lines: the line breaks around it are not part of it.
     pub lines: bool,
 }
 
@@ -59,7 +59,7 @@ enum State {
     Closing,
 }
 
-/// The current value, if it is not returned as it comes.
+/// The current value, if it is read as a whole.
 struct OtherValue {
     types: Option<Vec<Kind>>,
     end: ValueEnd,
@@ -71,9 +71,9 @@ pub(super) struct TagReader {
     tool: Option<Tool>,
     /// Arguments of the call so far.
     keys: HashSet<String>,
-    /// Whether the current value is a text, if its tag says it.
+    /// Whether the current value is a text, if its tag says so.
     is_text: Option<bool>,
-    /// The brace around the arguments must be closed.
+    /// Whether the brace around the arguments must be closed.
     is_open: bool,
 }
 
@@ -102,7 +102,7 @@ impl TagReader {
     }
 
     fn function(&mut self, text: &str, ended: bool, out: &mut Output) -> Result<usize, Broken> {
-        // Some models fall back to the form of Hermes.
+        // Some models use Hermes' form instead.
         if text.starts_with('{') {
             self.state = State::Hermes(CallsReader::new(Trust::Marked));
             return self.step(text, ended, out);
@@ -134,7 +134,7 @@ impl TagReader {
                 out.arguments("{");
                 self.is_open = true;
                 self.state = State::Body;
-                // The end of a name is read again if it is more than that.
+                // If the end of the name belongs to the next element, it is read again.
                 Ok(start + if in_tag { tags.name_end.len() } else { 0 })
             }
             Near::Undecided => Ok(0),
@@ -164,7 +164,7 @@ impl TagReader {
                 Ok(if marker == 2 { tags.close.len() } else { tags.function_close.len() })
             }
             Beginning::Other if is_first && self.is_open && tags.lines && text.starts_with('{') => {
-                // The brace was returned.
+                // The brace was already returned.
                 let mut reader = ArgumentsReader::new();
                 reader.open();
                 self.state = State::Json(reader);
@@ -242,7 +242,7 @@ impl TagReader {
     fn value(&mut self, text: &str, out: &mut Output) -> usize {
         let State::Value(OtherValue { types, end }) = &mut self.state else { return 0 };
         let close = self.tags.value_close;
-        // A value that is not a text by its tag is JSON.
+        // If the tag says that a value is not a text, it is JSON.
         let json = if self.is_text == Some(false) { None } else { types.as_deref() };
         let Some(start) = end.find(text, close, json) else { return 0 };
         let value = &text[..start];

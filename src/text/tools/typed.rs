@@ -1,4 +1,4 @@
-//! Values that are written as text in tags: where they end, and what they mean.
+//! Values written as text in tags: where they end, and what they mean.
 
 use serde_json::Value;
 
@@ -7,18 +7,18 @@ use super::json::{Fed, Scanner};
 use super::markers::{Found, find};
 use super::schema::Kind;
 
-/// Looks for the tag that closes a value, in text that grows. Text is not searched twice.
+/// Looks for the tag that closes a value while the text grows. Searches no text twice.
 #[derive(Default)]
 pub(super) struct ValueEnd {
-    /// The bytes of the text that were searched.
+    /// How many bytes of the text were searched.
     searched: usize,
     first: Option<usize>,
-    /// Follows the value if it may be JSON: a tag in a JSON string does not close the value.
+    /// Follows the value if it may be JSON, since a tag in a JSON string does not close it.
     json: Option<Scanner>,
 }
 
 impl ValueEnd {
-    /// The place of the tag that closes a value of one of these types, or of any. `None` if more text is needed.
+    /// Where the tag is that closes a value of one of these types, or of any type. `None` if more text is needed.
     pub fn find(&mut self, text: &str, close: &str, types: Option<&[Kind]>) -> Option<usize> {
         let first = match self.first {
             Some(first) => first,
@@ -38,7 +38,7 @@ impl ValueEnd {
             match scanner.feed(c, &mut String::new()) {
                 Ok(Fed::Taken) => {}
                 Ok(_) => self.json = None,
-                // It only began like JSON.
+                // It only looked like JSON at first.
                 Err(_) => return Some(first),
             }
             self.searched += c.len_utf8();
@@ -67,7 +67,7 @@ fn may_be_json(text: &str, types: Option<&[Kind]>) -> bool {
     types.is_none_or(|types| types.contains(&kind))
 }
 
-/// The value of a text, by the allowed types, if they are known.
+/// The value of a text, by the allowed types if they are known.
 pub(super) fn typed(text: &str, types: Option<&[Kind]>) -> Value {
     let parsed = serde_json::from_str(text.trim()).ok().or_else(|| literal(text));
     let allows = |name: &str| types.is_none_or(|types| types.contains(&name));
@@ -128,7 +128,7 @@ mod tests {
             ("1</p>", anything, Some(1)),
         ] {
             assert_eq!(ValueEnd::default().find(text, "</p>", types), wanted, "{text:?}");
-            // The same if the text comes character by character.
+            // The same for text that comes character by character.
             let mut end = ValueEnd::default();
             let places = text.char_indices().map(|(at, c)| at + c.len_utf8());
             let mut found = places.map(|at| end.find(&text[..at], "</p>", types));

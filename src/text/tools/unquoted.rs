@@ -1,5 +1,5 @@
-//! Calls as `call:name{city:"Paris",days:3}` with markers in the place of quotes: FunctionGemma and Gemma 4. Keys have no quotes,
-//! texts are between markers.
+//! Calls like `call:name{city:"Paris",days:3}`, with markers instead of quotes: FunctionGemma and Gemma 4. Keys have no quotes, and texts
+//! are between markers.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::definition::MAX_HEAD;
 use super::markers::{Beginning, Found, Near, beginning, find, find_near, space};
 use super::output::{Broken, End, Output, Syntax};
 
-/// The markers of a family.
+/// A family's markers.
 pub(super) struct Quoting {
     pub open: &'static str,
     pub close: &'static str,
@@ -38,9 +38,9 @@ enum State {
 pub(super) struct UnquotedReader {
     markers: &'static Quoting,
     state: State,
-    /// The open brackets: whether each is an object, and whether it has items.
+    /// The open brackets: for each, whether it is an object, and whether it has items.
     open: Vec<(bool, bool)>,
-    /// Bytes of the current word that do not end it.
+    /// How many bytes of the current word were searched for its end.
     searched: usize,
 }
 
@@ -83,7 +83,7 @@ impl UnquotedReader {
         }
     }
 
-    /// A comma before all except the first.
+    /// Writes a comma before all items except the first.
     fn separate(&mut self, out: &mut Output) {
         if let Some((_, has_some)) = self.open.last_mut() {
             if *has_some {

@@ -1,7 +1,7 @@
-//! DeepSeek: `<｜tool▁calls▁begin｜>`, then for each call `<｜tool▁call▁begin｜>`, in V3 and R1 `function<｜tool▁sep｜>name`, a line break and
-//! the arguments in a fence, from V3.1 on `name<｜tool▁sep｜>` and the arguments, then `<｜tool▁call▁end｜>`; at last
-//! `<｜tool▁calls▁end｜>`. From V3.2 on calls are in tags: `<｜DSML｜invoke name="name"><｜DSML｜parameter name="key"
-//! string="true">value</｜DSML｜parameter></｜DSML｜invoke>`.
+//! DeepSeek: `<｜tool▁calls▁begin｜>`, then each call, then `<｜tool▁calls▁end｜>`. A call in V3 and R1 is
+//! `<｜tool▁call▁begin｜>function<｜tool▁sep｜>name`, a line break, the arguments in a fence and `<｜tool▁call▁end｜>`. From V3.1 on it has
+//! `name<｜tool▁sep｜>` and the arguments between these. From V3.2 on calls are in tags: `<｜DSML｜invoke name="name"><｜DSML｜parameter
+//! name="key" string="true">value</｜DSML｜parameter></｜DSML｜invoke>`.
 //!
 //! Sources: the chat templates of DeepSeek-V3, R1 and V3.1, https://huggingface.co/deepseek-ai/DeepSeek-V3.2/tree/main/encoding and
 //! https://huggingface.co/deepseek-ai/DeepSeek-V4-Pro/blob/main/encoding/README.md.
@@ -18,7 +18,7 @@ const CALL_END: &str = "<｜tool▁call▁end｜>";
 const CLOSE: &str = "<｜tool▁calls▁end｜>";
 
 const SECTIONS: Sections = Sections {
-    // Distilled models write underscores or spaces.
+    // Distilled models write underscores or spaces instead.
     opens: &[OPEN, "<｜tool_calls_begin｜>", "<｜tool calls begin｜>", "<｜tool\\_calls\\_begin｜>"],
     call: CALL,
     head: Head::Name { end: SEPARATOR, before_line: "function" },
@@ -81,7 +81,7 @@ const V4_TAGS: Tags = Tags { open: "<｜DSML｜tool_calls>", close: "</｜DSML�
 
 pub(super) const DEEPSEEK_V32: ToolFormat = ToolFormat {
     name: "deepseek_v32",
-    // V3.2 and V4 differ in the block around calls; templates write the beginning of its tag with a variable.
+    // V3.2 and V4 have different blocks around calls. Templates write the beginning of their tags with a variable.
     signs: &[&["｜DSML｜", "function_calls>"]],
     markers: &["｜DSML｜"],
     syntax: || Box::new(TagReader::new(&V32_TAGS)),

@@ -14,7 +14,7 @@ pub(super) const FUNCTION_GEMMA: ToolFormat = ToolFormat {
     name: "function_gemma",
     signs: &[&["<start_function_call>"]],
     markers: &[QUOTING.open, QUOTING.close, QUOTING.quote],
-    // The place for the result.
+    // The function's result would follow here.
     end_tokens: &["<start_function_response>"],
     syntax: || Box::new(UnquotedReader::new(&QUOTING)),
     forms: &[Form {

@@ -1,5 +1,5 @@
-//! Models without a format of their own. Our description of the functions (`instructions`) asks for Hermes' calls. Other forms that
-//! models are known to write are read as well: JSON in a fence, or JSON alone.
+//! Models without their own format. Our description of the functions (`instructions`) asks for Hermes' calls. Other known forms are read
+//! too: JSON in a fence, or JSON alone.
 
 use super::super::blocks::{Block, BlockReader, Content};
 use super::super::format::ToolFormat;

@@ -11,7 +11,7 @@ pub(super) const HARMONY: ToolFormat = ToolFormat {
     signs: &[&["<|channel|>", "<|message|>", "<|start|>"]],
     markers: &MARKERS,
     syntax: || Box::new(ChannelReader::new(false)),
-    // There are no blocks of calls; `ToolGrammar` has a grammar for channels.
+    // There are no blocks of calls; `ToolGrammar` has its own grammar for channels.
     forms: &[],
     channels: Some(Channels {
         prompt_end: "<|start|>assistant",

@@ -1,5 +1,5 @@
-//! Calls as JSON between tags. Hermes and Qwen 2.5 and 3 write `<tool_call>{"name": …, "arguments": …}</tool_call>`; several other
-//! families write an array of the same between tags of their own.
+//! Calls as JSON between tags. Hermes and Qwen 2.5 and 3 write `<tool_call>{"name": …, "arguments": …}</tool_call>`. Several other families
+//! write an array of such objects between their own tags.
 //!
 //! Sources: https://github.com/NousResearch/Hermes-Function-Calling and the chat templates of the models named.
 

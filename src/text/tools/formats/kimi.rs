@@ -1,6 +1,6 @@
 //! Kimi K2: `<|tool_calls_section_begin|>`, then for each call `<|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>`, the
-//! arguments and `<|tool_call_end|>`, at last `<|tool_calls_section_end|>`. The text before the arguments is the call's id, with a
-//! number that counts through the conversation.
+//! arguments and `<|tool_call_end|>`, at last `<|tool_calls_section_end|>`. The text before the arguments is the call's id. Its number
+//! counts the calls of the conversation.
 //!
 //! Source: https://huggingface.co/moonshotai/Kimi-K2-Instruct/blob/main/docs/tool_call_guidance.md and the chat template.
 

@@ -1,6 +1,6 @@
-//! Llama 3.1 and later: an answer that is `{"name": …, "parameters": …}`, perhaps several with semicolons between. After
-//! `<|python_tag|>` comes the same, a built-in tool as `name.call(query="…")`, or code for an interpreter. Llama 4 and 3.2 also write
-//! `[name(a=1), …]`.
+//! Llama 3.1 and later: an answer that is `{"name": …, "parameters": …}`, or several of these separated by semicolons. `<|python_tag|>`
+//! comes before the same, a built-in tool as `name.call(query="…")`, or code for an interpreter. Llama 4 and 3.2 also write `[name(a=1),
+//! …]`.
 //!
 //! Source: https://github.com/meta-llama/llama-models (prompt_format.md of the 3.1, 3.2 and 4 models).
 

@@ -24,7 +24,7 @@ pub(super) const MISTRAL: ToolFormat = ToolFormat {
     name: "mistral",
     signs: &[&[OPEN], &["[AVAILABLE_TOOLS]"]],
     markers: &[OPEN, ID, ARGUMENTS],
-    // Their templates refuse other lengths.
+    // Mistral's templates refuse other lengths.
     call_id: ("", 9),
     syntax: || Box::new(SectionReader::new(&SECTIONS)),
     forms: &[

@@ -1,4 +1,4 @@
-//! The formats of tool calls: a file for each family, and the list.
+//! The formats of tool calls: one file for each family, and the list.
 
 mod deepseek;
 mod function_gemma;
@@ -18,8 +18,8 @@ mod qwen3_coder;
 use super::format::ToolFormat;
 
 impl ToolFormat {
-    /// Every format. A new one is a constant in a file of this folder and a line here, before the formats whose words its templates
-    /// also contain.
+    /// Every format. A new one is a constant in a file of this folder and a line here, before any format whose words are also in its
+    /// templates.
     pub const ALL: &'static [&'static Self] = &[
         &harmony::HARMONY,
         &function_gemma::FUNCTION_GEMMA,
@@ -44,10 +44,10 @@ impl ToolFormat {
         Self::GENERIC,
     ];
 
-    /// The format of models that match no other.
+    /// The format of models that match no other format.
     pub const GENERIC: &'static Self = &generic::GENERIC;
 
-    /// The format of a model by its chat template: the first of the list that matches.
+    /// The format for a chat template: the first of the list that matches.
     pub fn of_template(source: &str) -> &'static Self {
         let fits = |format: &&&Self| format.signs.iter().any(|words| words.iter().all(|word| source.contains(word)));
         Self::ALL.iter().find(fits).copied().unwrap_or(Self::GENERIC)

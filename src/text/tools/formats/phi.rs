@@ -1,5 +1,5 @@
 //! Phi-4-mini: `<|tool_call|>[{"name": …, "arguments": {…}}]<|/tool_call|>`, or `functools[…]` with the same array. Granite writes
-//! `<|tool_call|>[…]` without an end.
+//! `<|tool_call|>[…]` and no end marker.
 //!
 //! Sources: https://huggingface.co/microsoft/Phi-4-mini-instruct (model card and chat template), Granite's chat template.
 
