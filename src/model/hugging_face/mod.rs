@@ -192,7 +192,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
     }
     let mut names = std::collections::HashSet::new();
     if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
-        bail!(InvalidFile, "two tensors of the model are {:?} to us; one of them is too many", twice.name);
+        bail!(InvalidFile, "two tensors of the model become {:?}, wanted only one of that name", twice.name);
     }
     Ok(tensors)
 }
