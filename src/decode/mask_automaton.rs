@@ -364,9 +364,9 @@ impl MaskAutomaton {
     }
 
     /// The state after some tokens, if it is known.
-    pub fn behind(&self, state: u32, tokens: &[u32]) -> Option<u32> {
-        let behind = tokens.iter().fold(state, |state, token| self.table.next(state, *token).0);
-        (behind != ANYTHING).then_some(behind)
+    pub fn state_after(&self, state: u32, tokens: &[u32]) -> Option<u32> {
+        let after = tokens.iter().fold(state, |state, token| self.table.next(state, *token).0);
+        (after != ANYTHING).then_some(after)
     }
 
     /// Looks ahead from a state over up to `tokens` tokens: through forced tokens, and through choices among few tokens. `forced` is what
@@ -418,18 +418,18 @@ impl MaskAutomaton {
             self.states[child as usize].is_explored = true;
             before = child;
         }
-        let (Some(mut behind), Some(&last)) = (place.fork()?, tokens.last()) else { return Ok(Some(())) };
-        let Advance { taken, forced, is_complete } = behind.advance(tokens)?;
+        let (Some(mut after), Some(&last)) = (place.fork()?, tokens.last()) else { return Ok(Some(())) };
+        let Advance { taken, forced, is_complete } = after.advance(tokens)?;
         if taken < tokens.len() || is_complete {
             return Ok(Some(()));
         }
         if forced.is_empty() {
-            behind.mask(bits)?;
+            after.mask(bits)?;
         }
         let wanted = TokenSet::of(&forced, bits);
         let Some(child) = self.child(before, last, wanted, &forced) else { return Ok(None) };
         if !self.states[child as usize].is_explored {
-            self.frontier.push_back((behind, child, forced));
+            self.frontier.push_back((after, child, forced));
         }
         Ok(Some(()))
     }

@@ -81,6 +81,7 @@ fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
                 let tokens: usize =
                     golden["ids"].as_array().unwrap().iter().map(|ids| ids.as_array().unwrap().len()).sum();
                 assert_eq!((got.usage.prompt_tokens, got.usage.total_tokens), (tokens, tokens));
+                assert_eq!(got.values.len(), wanted.len() * got.dimensions);
                 for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
                     check(&format!("{model} {what} {n}"), got, wanted);
                 }
@@ -124,6 +125,7 @@ fn the_hubs_configuration_of_nomic_bert_is_read() {
     let engine = load(&config).unwrap();
     assert_eq!(engine.info().context_length, 64);
     let got = embed(&engine, json!({"input": golden["texts"]})).unwrap();
+    assert_eq!(got.values.len(), wanted.len() * got.dimensions);
     for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
         check(&format!("text {n}"), got, wanted);
     }
@@ -280,6 +282,7 @@ fn a_decoder_makes_vectors_only_where_its_files_say_how() {
             assert!(engine.info().generates && engine.info().embeds);
             let got = embed(&engine, json!({"input": wanted["ids"]})).unwrap();
             let wanted: Vec<Vec<f32>> = serde_json::from_value(wanted[pooling].clone()).unwrap();
+            assert_eq!(got.values.len(), wanted.len() * got.dimensions);
             for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
                 check(&format!("{pooling} {n}, unfused: {unfused_ops}"), got, wanted);
             }

@@ -23,7 +23,7 @@ pub fn propose(grammar: &mut GrammarState, sequence: &mut Sequence) -> Result<Pr
         // Later steps start from this state.
         let state = grammar.state(sequence)?;
         grammar.explore(state, LOOK_AHEAD)?;
-        let before_last = grammar.automaton.borrow().behind(state, &forced[..forced.len() - 1]);
+        let before_last = grammar.automaton.borrow().state_after(state, &forced[..forced.len() - 1]);
         before_last.map_or(Cursor::Unknown, |at| Cursor::State(at, last))
     };
     grammar.advance(&forced, sequence)?;

@@ -69,7 +69,7 @@ impl PromptLookup {
             draft.push(match at.checked_sub(sequence.len()) {
                 None => sequence[at],
                 Some(0) => last,
-                Some(behind) => draft[behind - 1],
+                Some(after) => draft[after - 1],
             });
         }
         draft

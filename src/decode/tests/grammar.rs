@@ -323,21 +323,21 @@ fn a_look_ahead_goes_through_what_is_forced_and_through_choices_among_few() {
     automaton.explore(root, &grammar, &FORCED, 100).unwrap();
     let mut bits = vec![0; words];
     for at in 1..FORCED.len() {
-        let state = automaton.behind(root, &FORCED[..at]).unwrap();
+        let state = automaton.state_after(root, &FORCED[..at]).unwrap();
         assert_eq!(automaton.compare(state, TokenSet::One(FORCED[at])), MaskMatch::Same);
     }
     grammar.advance(&FORCED).unwrap();
     for chosen in FEW {
         let mut after = grammar.clone();
         after.mask(&mut bits).unwrap();
-        let state = automaton.behind(root, &FORCED).unwrap();
+        let state = automaton.state_after(root, &FORCED).unwrap();
         assert_eq!(automaton.compare(state, TokenSet::Bits(&bits)), MaskMatch::Same);
         assert_eq!(after.advance(&[chosen]).unwrap().taken, 1);
         after.mask(&mut bits).unwrap();
-        let state = automaton.behind(state, &[chosen]).unwrap();
+        let state = automaton.state_after(state, &[chosen]).unwrap();
         assert_eq!(automaton.compare(state, TokenSet::Bits(&bits)), MaskMatch::Same, "{chosen}");
     }
     // Nothing more is known: a text's state stays, and nothing follows a forced token.
     let unknown = automaton.orphan(TokenSet::One(3)).unwrap();
-    assert_eq!(automaton.behind(unknown, &[3]), None);
+    assert_eq!(automaton.state_after(unknown, &[3]), None);
 }

@@ -59,7 +59,7 @@ impl Engine {
         for pass in passes(&texts) {
             let vectors = match &inner.model {
                 Model::Encoder(encoder) => embed_by_encoder(&inner.context, encoder, pass, pooling).await?,
-                Model::Decoder(_) => inner.embed_by_decoder(&pass[0], pooling).await?,
+                Model::Decoder(_) => inner.embed_by_decoder(pass, pooling).await?,
             };
             for vector in vectors.chunks_exact(width) {
                 values.extend(normalized(&vector[..dimensions])?);
@@ -114,11 +114,15 @@ impl Inner {
     }
 
     /// A decoder takes one text at a time.
-    async fn embed_by_decoder(&self, ids: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
-        let states = self.decoder()?.states(ids).await?;
-        let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
-        let spans = self.context.tensor(&spans)?;
-        read(&self.context, &self.context.run1(&ops::MeanRows, &[&states, &spans])?).await
+    async fn embed_by_decoder(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<f32>> {
+        let mut vectors = Vec::with_capacity(texts.len() * self.info.embedding_length);
+        for ids in texts {
+            let states = self.decoder()?.states(ids).await?;
+            let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
+            let spans = self.context.tensor(&spans)?;
+            vectors.extend(read(&self.context, &self.context.run1(&ops::MeanRows, &[&states, &spans])?).await?);
+        }
+        Ok(vectors)
     }
 }
 
