@@ -75,6 +75,8 @@ pub struct MaskAutomaton {
     masks: Vec<u32>,
     /// Rows of `masks` by the hash of their bits.
     rows: HashMap<u64, Vec<u32>>,
+    /// Of each row: how many tokens it allows, and the last state that has it.
+    wide: Vec<(u32, u32)>,
     table: MaskTable,
     states: Vec<State>,
     by_text: HashMap<(u32, Vec<u8>), u32>,
@@ -183,6 +185,7 @@ impl MaskAutomaton {
             words,
             masks: vec![0; words],
             rows: HashMap::new(),
+            wide: vec![(0, SCRATCH)],
             table: MaskTable::new(),
             states: [ANYTHING, SCRATCH].map(State::new).into(),
             by_text: HashMap::new(),
@@ -284,6 +287,9 @@ impl MaskAutomaton {
             TokenSet::One(token) => Allowed::One(token),
             TokenSet::Bits(bits) => Allowed::Mask(self.row(bits)?),
         };
+        if let Allowed::Mask(row) = allowed {
+            self.wide[row as usize].1 = state;
+        }
         let is_wide = count_of(wanted) as usize >= self.words * 32 / 4;
         self.states.push(State::new(state));
         self.set(state, allowed, if is_wide { state } else { ANYTHING });
@@ -303,6 +309,7 @@ impl MaskAutomaton {
             return None;
         }
         self.masks.extend_from_slice(bits);
+        self.wide.push((count(bits), SCRATCH));
         self.rows.entry(hash).or_default().push(row as u32);
         Some(row as u32)
     }
@@ -323,14 +330,8 @@ impl MaskAutomaton {
     /// Of the states that allow all of `wanted`, the one that allows the most.
     fn widest(&self, wanted: TokenSet<'_>) -> Option<u32> {
         let TokenSet::Bits(wanted) = wanted else { return None };
-        let states = (0..self.states.len() as u32).filter(|state| match self.table.allowed(*state) {
-            Allowed::Mask(row) => row != SCRATCH_MASK && covers(self.mask(row), wanted),
-            _ => false,
-        });
-        states.max_by_key(|state| match self.table.allowed(*state) {
-            Allowed::Mask(row) => count(self.mask(row)),
-            _ => 0,
-        })
+        let rows = (0..self.wide.len() as u32).filter(|row| *row != SCRATCH_MASK && covers(self.mask(*row), wanted));
+        rows.max_by_key(|row| self.wide[*row as usize]).map(|row| self.wide[row as usize].1)
     }
 
     fn mask(&self, row: u32) -> &[u32] {
@@ -358,7 +359,8 @@ impl MaskAutomaton {
                 if !covers(mask, wanted) {
                     return MaskMatch::No;
                 }
-                if count(mask) <= count(wanted) + count(wanted) / 4 { MaskMatch::Near } else { MaskMatch::Covers }
+                let wanted = count(wanted);
+                if self.wide[row as usize].0 <= wanted + wanted / 4 { MaskMatch::Near } else { MaskMatch::Covers }
             }
         }
     }

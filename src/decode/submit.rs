@@ -23,7 +23,7 @@ impl Scheduler {
             return Ok(false);
         }
         let made = self.ask(transformer)?;
-        let wishes = self.wishes();
+        let mut wishes = self.wishes();
         if !wishes.first.is_empty() {
             // A first token is worth a read-back of its own.
             self.choose_first(transformer, &wishes.first)?;
@@ -37,6 +37,7 @@ impl Scheduler {
         if !has_any {
             return Ok(made);
         }
+        wishes.share_drafts(self.flights.len());
         if self.prepare_drafts(transformer, &wishes)? {
             return Ok(true);
         }
@@ -51,7 +52,14 @@ impl Scheduler {
             self.members[*index].sequence.settle(transformer)?;
         }
         let mut reading = Reading::default();
-        self.choose_singles(transformer, &wishes.singles, &mut reading)?;
+        let mut choices = Reading::default();
+        self.choose_singles(transformer, &wishes.singles, (&mut choices, &mut reading))?;
+        // In a submit of its own: a read-back waits for the whole submit, and what follows a choice runs while the token is on its way.
+        let no_runners = wishes.runners.is_empty();
+        let choices = choices.start(transformer.context(), usize::from(no_runners))?;
+        // Once for each choice.
+        let timed = if no_runners { usize::from(choices.is_none() && !wishes.singles.is_empty()) } else { steps };
+        self.flights.extend(choices);
         for &index in &forwards {
             store_row(self.batch.as_ref(), &mut self.members[index].sequence)?;
             self.members[index].sequence.place(transformer.context())?;
@@ -70,7 +78,6 @@ impl Scheduler {
         }
         self.finish_forwards(&wishes, &mut reading)?;
         self.verify(transformer, &wishes.drafts, &mut reading)?;
-        let timed = if wishes.runners.is_empty() { usize::from(!wishes.singles.is_empty()) } else { steps };
         match reading.start(transformer.context(), timed)? {
             Some(flight) => self.flights.push_back(flight),
             None => transformer.context().device().flush(),
@@ -114,12 +121,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The choices of members that decode one token at a time.
+    /// The choices of members that decode one token at a time. What is read of them is in the first reading, unless logits that follow
+    /// the choice are read as well.
     fn choose_singles(
         &mut self,
         transformer: &Rc<Transformer>,
         members: &[usize],
-        reading: &mut Reading,
+        (choices, with_logits): (&mut Reading, &mut Reading),
     ) -> Result<()> {
         let context = transformer.context();
         for &index in members {
@@ -146,6 +154,7 @@ impl Scheduler {
                 let logits = sequence.slot.logits();
                 ranges.push((logits, 0..logits.shape().elements()));
             }
+            let reading = if reads_logits { &mut *with_logits } else { &mut *choices };
             reading.add(member, kind, forwards, ranges);
             let sequence = &mut member.sequence;
             sequence.submitted(1, forwards);

@@ -4,6 +4,7 @@ use web_time::Duration;
 
 use super::batch::StepShape;
 use super::proposal::Proposal;
+use super::run_ahead::SUBMITS_IN_FLIGHT;
 use super::scheduler::{Member, ProposalState, Scheduler};
 use crate::sampler::Features;
 
@@ -21,6 +22,16 @@ pub struct Wishes {
     /// A forward pass; the host or a choice waits for its logits.
     pub taking_in: Vec<usize>,
     pub drafts: Vec<usize>,
+}
+
+impl Wishes {
+    /// Leaves some of the drafts to the next submit if there are several and nothing is in flight: the GPU verifies some while results of
+    /// others are on their way.
+    pub fn share_drafts(&mut self, flights: usize) {
+        if flights == 0 && self.runners.is_empty() {
+            self.drafts.truncate(self.drafts.len().div_ceil(SUBMITS_IN_FLIGHT));
+        }
+    }
 }
 
 impl Scheduler {
