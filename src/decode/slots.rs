@@ -61,12 +61,15 @@ impl Slots {
         self.free.borrow().iter().map(|free| common_prefix(free.reusable(), prompt)).max().unwrap_or(0)
     }
 
-    /// The slot that holds most of a prompt's beginning. Among equals, one whose steps are recorded, and of these the least recently used.
+    /// The slot that holds most of a prompt's beginning. Among equals, one that holds nothing, then one whose steps are recorded, then the
+    /// least recently used.
     pub async fn take(&self, prompt: &[u32]) -> Result<Slot> {
         let taken = {
             let mut free = self.free.borrow_mut();
-            let key =
-                |index: &usize| (common_prefix(free[*index].reusable(), prompt), matches!(free[*index], Free::Used(_)));
+            let key = |index: &usize| {
+                let (slot, held) = (&free[*index], free[*index].reusable());
+                (common_prefix(held, prompt), held.is_empty(), matches!(slot, Free::Used(_)))
+            };
             let best = (0..free.len()).rev().max_by_key(key);
             best.map(|index| free.remove(index))
         };
@@ -91,7 +94,7 @@ impl Slots {
         self.free.borrow_mut().push(Free::Used(Box::new(slot)));
     }
 
-    /// The least recently used slot. Its contents go to the prompt cache.
+    /// A slot that holds nothing, or the least recently used one. Its contents go to the prompt cache.
     pub async fn emptied(self: &Rc<Self>, cache: &RefCell<PromptCache>) -> Result<SlotLease> {
         let mut slot = SlotLease::new(self, &[]).await?;
         cache.borrow_mut().keep(self.transformer.context(), &slot, 0)?;
