@@ -15,6 +15,13 @@ pub struct Flight {
     pub is_waited_for: bool,
 }
 
+impl Flight {
+    /// Whether it holds a pass over a draft, and nothing else.
+    pub fn verifies_draft(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part.kind, PartKind::Draft))
+    }
+}
+
 /// The results of one sequence.
 pub struct Part {
     pub id: u64,

@@ -380,8 +380,11 @@ impl Scheduler {
     }
 
     /// Hands the results of a flight to its members.
-    fn arrived(&mut self, Flight { parts, steps, .. }: Flight, bytes: &[Vec<u8>]) -> Result<()> {
-        self.run_ahead.arrived(steps, Instant::now());
+    fn arrived(&mut self, flight: Flight, bytes: &[Vec<u8>]) -> Result<()> {
+        if !flight.verifies_draft() {
+            self.run_ahead.arrived(flight.steps, Instant::now());
+        }
+        let Flight { parts, .. } = flight;
         let mut pieces = bytes.iter();
         for part in parts {
             let mut own = pieces.by_ref().take(part.pieces);
@@ -413,6 +416,6 @@ impl Scheduler {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.flights.len() < SUBMITS_IN_FLIGHT
+        self.flights.iter().filter(|flight| !flight.verifies_draft()).count() < SUBMITS_IN_FLIGHT
     }
 }

@@ -30,14 +30,12 @@ impl Scheduler {
             return Ok(true);
         }
         if !self.has_room() {
+            // A draft is verified whatever is in flight: of each sequence there is one at most.
+            wishes = Wishes { drafts: wishes.drafts, ..Wishes::default() };
+        }
+        if wishes.is_empty() {
             return Ok(made);
         }
-        let has_any =
-            [&wishes.runners, &wishes.singles, &wishes.taking_in, &wishes.drafts].iter().any(|of| !of.is_empty());
-        if !has_any {
-            return Ok(made);
-        }
-        wishes.share_drafts(self.flights.len());
         if self.prepare_drafts(transformer, &wishes)? {
             return Ok(true);
         }
@@ -77,11 +75,11 @@ impl Scheduler {
             }
         }
         self.finish_forwards(&wishes, &mut reading)?;
-        self.verify(transformer, &wishes.drafts, &mut reading)?;
         match reading.start(transformer.context(), timed)? {
             Some(flight) => self.flights.push_back(flight),
             None => transformer.context().device().flush(),
         }
+        self.verify(transformer, &wishes.drafts)?;
         Ok(true)
     }
 
@@ -317,8 +315,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Passes over the last token and a draft.
-    fn verify(&mut self, transformer: &Rc<Transformer>, members: &[usize], reading: &mut Reading) -> Result<()> {
+    /// Passes over the last token and a draft. Each has a submit of its own: while one is verified, results of others are on their way.
+    fn verify(&mut self, transformer: &Rc<Transformer>, members: &[usize]) -> Result<()> {
         for &index in members {
             let member = &mut self.members[index];
             let ProposalState::Ready(Proposal::Draft(draft)) =
@@ -332,8 +330,10 @@ impl Scheduler {
             let last = member.sequence.last;
             member.sequence.slot.begin_verification(transformer, last, &draft)?;
             let ranges = member.sequence.slot.verify(transformer.context(), last, &draft)?;
+            let mut reading = Reading::default();
             reading.add(member, PartKind::Draft, forwards, ranges);
             member.sequence.submitted(1, forwards);
+            self.flights.extend(reading.start(transformer.context(), 0)?);
         }
         Ok(())
     }

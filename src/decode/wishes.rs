@@ -4,7 +4,6 @@ use web_time::Duration;
 
 use super::batch::StepShape;
 use super::proposal::Proposal;
-use super::run_ahead::SUBMITS_IN_FLIGHT;
 use super::scheduler::{Member, ProposalState, Scheduler};
 use crate::sampler::Features;
 
@@ -25,12 +24,8 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// Leaves some of the drafts to the next submit if there are several and nothing is in flight: the GPU verifies some while results of
-    /// others are on their way.
-    pub fn share_drafts(&mut self, flights: usize) {
-        if flights == 0 && self.runners.is_empty() {
-            self.drafts.truncate(self.drafts.len().div_ceil(SUBMITS_IN_FLIGHT));
-        }
+    pub fn is_empty(&self) -> bool {
+        [&self.first, &self.runners, &self.singles, &self.taking_in, &self.drafts].iter().all(|of| of.is_empty())
     }
 }
 
