@@ -5,6 +5,7 @@ import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
 import { LOAD_OPTIONS, type LoadOptions as LoadData } from './generated/loading.js';
 import { RunningGeneration } from './generation.js';
+import { type Served, serve } from './http.js';
 import { ProcessorCalls } from './logits_processor.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
 import type { GenerationKind, Host, HostLoadOptions } from './protocol.js';
@@ -65,6 +66,16 @@ export class Engine {
    * vectors of their tokens become one (`info.embeds`); others reject with code `invalid_request`.
    */
   readonly embeddings: EmbeddingsEndpoint;
+  /**
+   * A `fetch` that answers as a server of OpenAI's API: `/v1/models`, `/v1/chat/completions`, `/v1/completions` and `/v1/embeddings`,
+   * whatever the origin. It is what clients of that API take for their option `fetch`; nothing leaves the page. What goes wrong is an
+   * answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`.
+   *
+   * ```js
+   * const client = new OpenAI({ baseURL: 'http://rillm/v1', apiKey: '-', fetch: engine.fetch, dangerouslyAllowBrowser: true });
+   * ```
+   */
+  readonly fetch: (input: RequestInfo | URL, init?: RequestInit) => Promise<Response>;
 
   #host: Host;
   #queue: RequestQueue;
@@ -145,6 +156,14 @@ export class Engine {
         return embeddingsResponse(data, format, model);
       }) as EmbeddingsEndpoint['create'],
     };
+    const served: Served = {
+      id: model,
+      created: Math.floor(Date.now() / 1000),
+      chat: this.chat.completions.create as Served['chat'],
+      completions: this.completions.create as Served['completions'],
+      embeddings: this.embeddings.create as Served['embeddings'],
+    };
+    this.fetch = (input, init) => serve(served, input, init);
   }
 
   /** The token ids of a text. */

@@ -35,12 +35,7 @@ export function splitRequest(request: unknown): SplitRequest {
   if (typeof request !== 'object' || request === null) {
     throw new EngineError('invalid_request', `a request is an object such as {messages: […]}, got ${describe(request)}`);
   }
-  const { model, user, stream, stream_options, ...rest } = request as Record<string, unknown>;
-  for (const [name, value] of Object.entries({ model, user })) {
-    if (value !== undefined && typeof value !== 'string') {
-      throw new EngineError('invalid_request', `${name} is a string, got ${describe(value)}`);
-    }
-  }
+  const { stream, stream_options, ...rest } = withoutClientFields(request as Record<string, unknown>);
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
     throw new EngineError('invalid_request', `stream is true or false, got ${describe(stream)}`);
   }
@@ -49,6 +44,39 @@ export function splitRequest(request: unknown): SplitRequest {
   const generation = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
   const choices = Number.isInteger(rest.n) && (rest.n as number) > 0 ? Math.min(rest.n as number, MOST_CHOICES) : 1;
   return { generation, stream: stream === true, includeUsage: includeUsage(stream_options, stream === true), choices };
+}
+
+/**
+ * What clients of OpenAI's send along and what changes nothing for an engine on this device: checked for its type, and left out. Null
+ * counts as left out.
+ */
+const CLIENT_FIELDS = {
+  model: 'a string',
+  user: 'a string',
+  store: 'true or false',
+  metadata: 'an object',
+  service_tier: 'a string',
+  prompt_cache_key: 'a string',
+  safety_identifier: 'a string',
+  prediction: 'an object',
+  verbosity: 'a string',
+} as const;
+
+const TYPES = { 'a string': 'string', 'true or false': 'boolean', 'an object': 'object' } as const;
+
+function withoutClientFields({ modalities, ...fields }: Record<string, unknown>): Record<string, unknown> {
+  for (const [name, wanted] of Object.entries(CLIENT_FIELDS)) {
+    const value = fields[name];
+    if (value !== undefined && value !== null && (typeof value !== TYPES[wanted] || Array.isArray(value))) {
+      throw new EngineError('invalid_request', `${name} is ${wanted}, got ${describe(value)}`);
+    }
+    delete fields[name];
+  }
+  const isText = Array.isArray(modalities) && modalities.every((modality) => modality === 'text');
+  if (modalities !== undefined && modalities !== null && !isText) {
+    throw new EngineError('invalid_request', `modalities is ["text"], got ${describe(modalities)}: the engine writes text only`);
+  }
+  return fields;
 }
 
 /** JSON leaves functions out, and writes null for NaN, without a word. */

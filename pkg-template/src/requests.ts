@@ -33,14 +33,28 @@ export type DraftModel = Extract<SpeculationRequest, { type: 'draft_model' }>;
 /** What clients of OpenAI's send along. */
 interface ClientFields {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */
-  model?: string;
+  model?: string | null | undefined;
   /** Not looked at. */
-  user?: string;
+  user?: string | null | undefined;
+}
+
+/** What changes nothing for an engine on this device. It is checked for its type and not looked at. */
+interface HostedFields {
+  store?: boolean | null | undefined;
+  metadata?: object | null | undefined;
+  service_tier?: string | null | undefined;
+  prompt_cache_key?: string | null | undefined;
+  safety_identifier?: string | null | undefined;
+  prediction?: object | null | undefined;
+  verbosity?: string | null | undefined;
+  /** The engine writes text. */
+  modalities?: 'text'[] | null | undefined;
 }
 
 /** A field that is null is as one that is left out. */
 interface GenerationRequest
   extends ClientFields,
+    HostedFields,
     SamplingFields,
     PenaltyFields,
     Omit<EndingFields, 'max_completion_tokens'>,

@@ -1,5 +1,5 @@
-// The engine behind clients of OpenAI's API: the `openai` package and the AI SDK's provider for such APIs send their requests to it and
-// read its answers, by a `fetch` that hands requests to an engine in Chromium and writes its chunks as server-sent events.
+// The engine behind clients of OpenAI's API: the `openai` package and the AI SDK's provider for such APIs send their requests to it and read
+// its answers, through `engine.fetch` in Chromium.
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
@@ -57,34 +57,19 @@ after(async () => {
   await stage?.close();
 });
 
-/** What a server does with a request, without one. */
-async function fetchFromEngine(url, { body }) {
-  const request = JSON.parse(body);
-  sent.push(request);
-  const endpoint = new URL(url).pathname.replace('/v1/', '');
-  const { parts, error } = await page.page.evaluate(
-    async ([endpoint, request]) => {
-      const create = {
-        'chat/completions': engine.chat.completions,
-        completions: engine.completions,
-        embeddings: globalThis.encoder?.embeddings,
-      }[endpoint];
-      try {
-        const answer = await create.create(request);
-        if (!request.stream) return { parts: [answer] };
-        const parts = [];
-        for await (const part of answer) parts.push(part);
-        return { parts };
-      } catch ({ code, message }) {
-        return { error: { code, message } };
-      }
+/** Hands a request to the engine's own `fetch`, in the page. */
+async function fetchFromEngine(url, { method, headers, body }) {
+  if (body !== undefined) sent.push(JSON.parse(body));
+  const init = { method, headers: Object.fromEntries(new Headers(headers)), body };
+  const answer = await page.page.evaluate(
+    async ([url, init]) => {
+      const served = new URL(url).pathname.endsWith('/embeddings') ? encoder : engine;
+      const response = await served.fetch(url, init);
+      return { status: response.status, headers: [...response.headers], body: await response.text() };
     },
-    [endpoint, request],
+    [url, init],
   );
-  if (error !== undefined) return Response.json({ error: { ...error, type: 'invalid_request_error', param: null } }, { status: 400 });
-  if (!request.stream) return Response.json(parts[0]);
-  const events = [...parts.map((part) => JSON.stringify(part)), '[DONE]'].map((data) => `data: ${data}\n\n`);
-  return new Response(events.join(''), { headers: { 'content-type': 'text/event-stream' } });
+  return new Response(answer.body, answer);
 }
 
 /** Of an answer that a client has put together, what its pieces leave of the extensions is not told. */
@@ -184,12 +169,125 @@ test('openai: embeddings, which it asks for in base64', LIMIT, async () => {
   );
 });
 
+test('openai: models', LIMIT, async () => {
+  const { data } = await openai.models.list();
+  assert.equal(data.length, 1);
+  const [{ id, object, created, owned_by }] = data;
+  assert.deepEqual([object, typeof created, owned_by], ['model', 'number', 'rillm']);
+  assert.equal((await openai.models.retrieve(id)).id, id);
+  await assert.rejects(
+    openai.models.retrieve('another'),
+    (error) => error instanceof OpenAI.NotFoundError && /another/.test(error.message),
+  );
+});
+
+test('openai: what changes nothing on this device is taken, and of another type refused', LIMIT, async () => {
+  const fields = {
+    store: false,
+    metadata: { a: 'b' },
+    service_tier: 'auto',
+    prompt_cache_key: 'k',
+    safety_identifier: 's',
+    modalities: ['text'],
+    prediction: { type: 'content', content: 'x' },
+    verbosity: 'low',
+    user: null,
+  };
+  const text = ({ choices }) => choices[0].message.content;
+  assert.equal(text(await openai.chat.completions.create({ ...STORY, ...fields })), text(await openai.chat.completions.create(STORY)));
+  for (const [name, value] of Object.entries({ store: 1, metadata: [], verbosity: {}, modalities: ['audio'] })) {
+    await assert.rejects(
+      openai.chat.completions.create({ ...STORY, [name]: value }),
+      (error) => error.status === 400 && error.message.includes(name),
+    );
+  }
+});
+
 test('openai: what is refused is an error of the API, by name', LIMIT, async () => {
   await assert.rejects(openai.chat.completions.create({ ...ASK, reasoning_effort: 'low' }), (error) => {
     assert.ok(error instanceof OpenAI.BadRequestError);
     assert.match(error.message, /reasoning_effort/);
     return error.code === 'invalid_request';
   });
+});
+
+test('fetch: statuses, methods, bodies and paths', LIMIT, async () => {
+  const answers = await page.page.evaluate(async (ask) => {
+    const { fetch } = engine;
+    const told = async (response) => [response.status, (await response.json()).error?.code];
+    const post = (path, body) => fetch(`https://any.test${path}`, { method: 'POST', body });
+    const long = { ...ask, messages: [{ role: 'user', content: 'a '.repeat(5000) }] };
+    return {
+      empty: await told(await post('/v1/chat/completions', '')),
+      noJson: await told(await post('/v1/chat/completions', '{')),
+      noObject: await told(await post('/v1/chat/completions', '3')),
+      long: await told(await post('/v1/chat/completions', JSON.stringify(long))),
+      longStream: await told(await post('/v1/chat/completions', JSON.stringify({ ...long, stream: true }))),
+      path: await told(await post('/v1/constructor', '{}')),
+      noPath: await told(await post('/', '{}')),
+      method: await told(await fetch('https://any.test/v1/chat/completions')),
+      models: await told(await post('/v1/models', '{}')),
+      encoder: await told(await post('/v1/embeddings', '{"input":"a"}')),
+      request: await told(await fetch(new Request('https://any.test/v1/models'))),
+      prefix: await told(await fetch(new URL('https://any.test/deep/er/v1/models/'))),
+    };
+  }, ASK);
+  assert.deepEqual(answers, {
+    empty: [400, 'invalid_request'],
+    noJson: [400, 'invalid_request'],
+    noObject: [400, 'invalid_request'],
+    long: [400, 'context_length_exceeded'],
+    longStream: [400, 'context_length_exceeded'],
+    path: [404, 'not_found'],
+    noPath: [404, 'not_found'],
+    method: [405, 'method_not_allowed'],
+    models: [405, 'method_not_allowed'],
+    encoder: [400, 'invalid_request'],
+    request: [200, undefined],
+    prefix: [200, undefined],
+  });
+});
+
+test('fetch: events come while the answer is written, and stop when the reader or the signal does', LIMIT, async () => {
+  const told = await page.page.evaluate(async (ask) => {
+    const post = (more, init = {}) =>
+      engine.fetch('/v1/chat/completions', {
+        method: 'POST',
+        body: JSON.stringify({ ...ask, ignore_eos: true, max_tokens: 200, stream: true, ...more }),
+        ...init,
+      });
+    const whole = await (await post({ max_tokens: 5 })).text();
+    // A reader that stops.
+    const stopped = (await post()).body.getReader();
+    const { value } = await stopped.read();
+    await stopped.cancel();
+    // A signal that aborts: before, while the request waits, and in the middle.
+    const abort = async (when) => {
+      const controller = new AbortController();
+      if (when === 'before') controller.abort(new Error('why'));
+      try {
+        const answering = post({}, { signal: controller.signal });
+        if (when === 'waiting') controller.abort(new Error('why'));
+        const reader = (await answering).body.getReader();
+        await reader.read();
+        controller.abort(new Error('why'));
+        for (;;) if ((await reader.read()).done) return 'it ended';
+      } catch ({ message }) {
+        return message;
+      }
+    };
+    const aborts = [];
+    for (const when of ['before', 'waiting', 'reading']) aborts.push(await abort(when));
+    // What comes after works.
+    const after = await (await post({ max_tokens: 2, stream: false })).json();
+    return { whole, first: new TextDecoder().decode(value), aborts, after: after.usage.completion_tokens };
+  }, STORY);
+  const events = told.whole.split('\n\n');
+  assert.deepEqual([events.at(-1), events.at(-2)], ['', 'data: [DONE]']);
+  assert.ok(events.slice(0, -2).every((event) => JSON.parse(event.replace(/^data: /, '')).object === 'chat.completion.chunk'));
+  assert.match(told.first, /^data: \{.*\}\n\n$/);
+  assert.deepEqual(told.aborts, ['why', 'why', 'why']);
+  assert.equal(told.after, 2);
 });
 
 const aiTools = (asked) => ({

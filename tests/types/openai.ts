@@ -25,6 +25,8 @@ import type { Completion, CompletionCreateParamsBase, CompletionUsage } from 'op
 import type { CreateEmbeddingResponse, EmbeddingCreateParams } from 'openai/resources/embeddings';
 import type { ResponseFormatJSONObject, ResponseFormatJSONSchema, ResponseFormatText } from 'openai/resources/shared';
 
+import type OpenAI from 'openai';
+
 import type { Engine } from '../../pkg-template/src/engine.js';
 import type * as ours from '../../pkg-template/src/types.js';
 
@@ -73,22 +75,13 @@ export type Answers = [
 // ── Requests ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Models here read and write text only. */
-type Sound = 'audio' | 'modalities';
-/** Of their own service: who asked, what is kept, billed, searched or moderated, and how long and on which machines. */
-type Service =
-  | 'metadata'
-  | 'moderation'
-  | 'prompt_cache_key'
-  | 'prompt_cache_options'
-  | 'prompt_cache_retention'
-  | 'safety_identifier'
-  | 'service_tier'
-  | 'store'
-  | 'web_search_options';
+type Sound = 'audio';
+/** Of their own service: what is searched or moderated, and how long prompts are kept. */
+type Service = 'moderation' | 'prompt_cache_options' | 'prompt_cache_retention' | 'web_search_options';
 /** `tools` in its first form, deprecated. */
 type Functions = 'function_call' | 'functions';
-/** What a template can be told is in `chat_template_kwargs`; `speculation` drafts by itself. */
-type OfTheirModels = 'prediction' | 'reasoning_effort' | 'verbosity';
+/** What a template can be told is in `chat_template_kwargs`. */
+type OfTheirModels = 'reasoning_effort';
 /** Refused by name. */
 type NotTaken = Sound | Service | Functions | OfTheirModels;
 
@@ -123,6 +116,8 @@ type Narrowed<Request> = With<
     tools?: ChatCompletionFunctionTool[];
     tool_choice?: 'none' | 'auto' | 'required' | ChatCompletionNamedToolChoice;
     response_format?: ResponseFormatText | ResponseFormatJSONObject | JsonSchema;
+    /** Text only. */
+    modalities?: 'text'[] | null;
     /** Obfuscation hides the lengths of chunks on their way through a network. */
     stream_options?: { include_usage?: boolean } | null;
   }
@@ -134,6 +129,9 @@ type NarrowedPrompt = With<
   Omit<CompletionCreateParamsBase, PromptNotTaken>,
   { prompt: string | number[]; stream_options?: { include_usage?: boolean } | null }
 >;
+
+/** Its client takes the engine's `fetch`. */
+export type Client = Fits<NonNullable<ConstructorParameters<typeof OpenAI>[0]>['fetch'], Engine['fetch']>;
 
 export type Requests = [
   Fits<ours.ChatCompletionRequest, Narrowed<ChatCompletionCreateParamsBase>>,
