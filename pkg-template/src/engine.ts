@@ -2,7 +2,7 @@
 // meaning of options; how a model runs, and on which thread, is the host's.
 
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
-import { abortError, EngineError, toEngineError } from './errors.js';
+import { abortError, EngineError, noWebGpu, toEngineError } from './errors.js';
 import { LOAD_OPTIONS, type LoadOptions as LoadData } from './generated/loading.js';
 import { RunningGeneration } from './generation.js';
 import { type Served, serve } from './http.js';
@@ -271,6 +271,9 @@ export class Engine {
 }
 
 async function pageHost(): Promise<Host> {
+  // A server that renders pages is neither a page nor a worker.
+  const isBrowser = globalThis.document !== undefined || 'WorkerGlobalScope' in globalThis;
+  if (!isBrowser && globalThis.navigator?.gpu === undefined) throw noWebGpu();
   // Imported only when it is wanted: with a worker, the page itself never loads the wasm's glue.
   const { EngineHost } = await import('./host.js');
   return new EngineHost();

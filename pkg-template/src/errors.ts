@@ -45,6 +45,14 @@ export function toEngineError(thrown: unknown): EngineError {
   return new EngineError('internal', String(thrown), { cause: thrown });
 }
 
+/** The error where no browser is. @internal */
+export function noWebGpu(): EngineError {
+  return new EngineError(
+    'webgpu_unavailable',
+    'there is no WebGPU here (navigator.gpu): run this in a browser that has it; a server may import the package, and load nothing',
+  );
+}
+
 /** The error of an aborted signal. @internal */
 export function abortError(signal: AbortSignal, what: string): EngineError {
   return new EngineError('aborted', `${what} was aborted by the caller's signal`, { cause: signal.reason });

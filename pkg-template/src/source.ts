@@ -47,7 +47,8 @@ export function resolveUrl(url: unknown, what: string): string {
     throw new EngineError('invalid_request', `${what} is a URL, got ${typeof url}`);
   }
   try {
-    return new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href;
+    // Outside of browsers there is no address that a relative one could be relative to.
+    return new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href).href;
   } catch (thrown) {
     throw new EngineError('invalid_request', `${what} has no valid URL: ${String(url)}`, { cause: thrown });
   }

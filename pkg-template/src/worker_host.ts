@@ -1,7 +1,7 @@
 // The page's side of the worker: forwards every call to the EngineHost over there. When the worker is gone, so is every
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
-import { abortError, EngineError, errorData, toEngineError } from './errors.js';
+import { abortError, EngineError, errorData, noWebGpu, toEngineError } from './errors.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
   Chunk,
@@ -347,6 +347,11 @@ class RemoteGeneration implements Generation {
 }
 
 function startWorker(): Worker {
+  if (typeof Worker === 'undefined') {
+    throw globalThis.navigator?.gpu === undefined
+      ? noWebGpu()
+      : new EngineError('worker_unavailable', 'there are no workers here: pass {worker: false} to run on this thread');
+  }
   try {
     // Bundlers look for exactly this expression.
     return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });

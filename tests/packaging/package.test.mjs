@@ -5,14 +5,16 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { brotliCompressSync, constants } from 'node:zlib';
 
+import { unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
 
 /** What a visitor's browser may have to download at most, compressed. */
-const WASM_CEILING = 1_600_000;
+const WASM_CEILING = 1_370_000;
 /** The same for the grammar engine, which only those download who ask for structured output. */
-const GRAMMAR_CEILING = 510_000;
+const GRAMMAR_CEILING = 442_000;
 
 let tarball;
 let names;
@@ -89,6 +91,23 @@ test('the types tell nothing of what is internal', () => {
     const index = String(read(face));
     assert.ok(!/wasm|host|queue|protocol|RunningGeneration|Handle|Owner/.test(index), index);
   }
+});
+
+test('a server may import it, and what needs WebGPU says that there is none', async () => {
+  const unpacked = await unpackPackage(tarball);
+  const { Engine, EngineError } = await import(pathToFileURL(join(unpacked, 'dist/index.js')));
+  for (const source of ['https://example.test/model.gguf', 'hf:owner/name', new Blob(['GGUF'])]) {
+    for (const worker of [true, false]) {
+      for (const call of ['load', 'inspect']) {
+        await assert.rejects(Engine[call](source, { worker }), (error) => {
+          assert.ok(error instanceof EngineError);
+          assert.equal(error.code, 'webgpu_unavailable', `${call}, worker ${worker}: ${error.message}`);
+          return true;
+        });
+      }
+    }
+  }
+  await assert.rejects(Engine.load('model.gguf'), ({ code, message }) => code === 'invalid_request' && message.includes('model.gguf'));
 });
 
 test('the lock file names no registry', () => {
