@@ -97,7 +97,7 @@ export class Engine {
     if (grammarWasmUrl !== undefined) hostOptions.grammarWasmUrl = resolveUrl(grammarWasmUrl, 'grammarWasmUrl');
     if (signal?.aborted) throw abortError(signal, 'loading the model');
 
-    const host = worker ? new WorkerHost() : await pageHost();
+    const host = await hostOf(worker);
     try {
       const engine = new Engine(host, await host.load(place, hostOptions, reporter(onProgress), signal));
       const warn = reporter(options.onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`)));
@@ -123,7 +123,7 @@ export class Engine {
     const hostOptions = hostOptionsOf(options);
     if (signal?.aborted) throw abortError(signal, 'inspecting the model');
 
-    const host = worker ? new WorkerHost() : await pageHost();
+    const host = await hostOf(worker);
     try {
       return await host.inspect(place, hostOptions, signal);
     } catch (thrown) {
@@ -268,6 +268,13 @@ export class Engine {
   #check(): void {
     if (this.#disposed !== undefined) throw this.#disposed;
   }
+}
+
+async function hostOf(worker: unknown): Promise<Host> {
+  if (worker === false) return pageHost();
+  if (worker === true || worker === null) return new WorkerHost();
+  if (typeof worker === 'function') return new WorkerHost(worker as () => Worker);
+  throw new EngineError('invalid_request', `the option worker is true, false or a function that makes a Worker, got ${typeof worker}`);
 }
 
 async function pageHost(): Promise<Host> {

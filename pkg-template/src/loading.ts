@@ -35,8 +35,11 @@ export interface LoadOptions extends LoadData {
    * have the model's vocabulary, as smaller models of one family do; otherwise the load rejects with code `vocabulary_mismatch`.
    */
   draft?: ModelSource | undefined;
-  /** Run in a dedicated worker, so that the page never stutters. Default: true. */
-  worker?: boolean | undefined;
+  /**
+   * Run in a dedicated worker, so that the page never stutters. Default: true. A function makes the worker, where a bundler or a policy wants
+   * it made in a certain way: `() => new Worker(new URL('rillm/worker', import.meta.url), {type: 'module'})`.
+   */
+  worker?: boolean | (() => Worker) | undefined;
   /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */
   wasmUrl?: string | URL | undefined;
   /** Where rillm_grammar_bg.wasm is served, if not beside the package's JavaScript. It is fetched when a request first asks for structured output. */

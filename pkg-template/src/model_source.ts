@@ -57,7 +57,7 @@ export interface InspectOptions extends Omit<LoadData, 'autotune' | 'chatTemplat
   hub?: HubOptions | undefined;
   signal?: AbortSignal | undefined;
   /** Inspect in a worker, as `load` does. Default: true. */
-  worker?: boolean | undefined;
+  worker?: boolean | (() => Worker) | undefined;
   wasmUrl?: string | URL | undefined;
 }
 

@@ -1,7 +1,7 @@
 // The page's side of the worker: forwards every call to the EngineHost over there. When the worker is gone, so is every
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
-import { abortError, EngineError, errorData, noWebGpu, toEngineError } from './errors.js';
+import { abortError, EngineError, errorData, toEngineError } from './errors.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
   Chunk,
@@ -17,6 +17,7 @@ import type {
   ToWorker,
 } from './protocol.js';
 import type { HostSource } from './source.js';
+import { startWorker } from './start_worker.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 
 /** How many chunks the worker may be ahead of a slow reader. */
@@ -39,8 +40,9 @@ export class WorkerHost implements Host {
   #sources: ByteSource[] = [];
   #gone: EngineError | undefined;
 
-  constructor() {
-    this.#worker = startWorker();
+  /** `make` makes the worker, in place of the package's own way. */
+  constructor(make?: () => Worker) {
+    this.#worker = startWorker(make);
     this.#worker.addEventListener('message', (event: MessageEvent<FromWorker>) => this.#receive(event.data));
     this.#worker.addEventListener('messageerror', () => {
       this.#end(new EngineError('internal', 'a message of the worker could not be read: this is a fault of rillm; load the engine again'));
@@ -343,29 +345,5 @@ class RemoteGeneration implements Generation {
     if (this.#taken < RUN_AHEAD_CHUNKS / 2) return;
     this.#post({ type: 'credit', id: this.#id, count: this.#taken });
     this.#taken = 0;
-  }
-}
-
-function startWorker(): Worker {
-  if (typeof Worker === 'undefined') {
-    throw globalThis.navigator?.gpu === undefined
-      ? noWebGpu()
-      : new EngineError('worker_unavailable', 'there are no workers here: pass {worker: false} to run on this thread');
-  }
-  try {
-    // Bundlers look for exactly this expression.
-    return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
-  } catch (thrown) {
-    if (!(thrown instanceof DOMException && thrown.name === 'SecurityError')) throw toEngineError(thrown);
-    // The package comes from another origin, such as a CDN. A worker must be of the page's origin, its imports need not.
-    const file = './worker.js';
-    const code = `import ${JSON.stringify(new URL(file, import.meta.url).href)};`;
-    const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
-    const worker = new Worker(url, { type: 'module' });
-    // The worker has read the code when it first speaks or fails.
-    const revoke = () => URL.revokeObjectURL(url);
-    worker.addEventListener('message', revoke, { once: true });
-    worker.addEventListener('error', revoke, { once: true });
-    return worker;
   }
 }

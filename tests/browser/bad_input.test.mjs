@@ -183,6 +183,43 @@ describe('models that cannot be loaded', () => {
     );
   }
 
+  test('a worker that the application makes', LIMIT, async () => {
+    const { tokens, failed } = await stage.run(async () => {
+      const load = (worker) => rillm.Engine.load('/golden/tied-f32.gguf', { worker });
+      const engine = await load(() => new Worker('/rillm/dist/worker.js', { type: 'module' }));
+      const tokens = [...(await engine.tokenize('a boat'))].length;
+      await engine.dispose();
+      const wrong = [
+        () => ({}),
+        () => null,
+        () => {
+          throw new Error('why');
+        },
+        'yes',
+        1,
+      ];
+      return { tokens, failed: await Promise.all(wrong.map((worker) => failure(load(worker)))) };
+    });
+    assert.ok(tokens > 0);
+    assert.deepEqual(
+      failed.map(({ code }) => code),
+      ['invalid_request', 'invalid_request', 'worker_unavailable', 'invalid_request', 'invalid_request'],
+    );
+    assert.match(failed[2].message, /why/);
+  });
+
+  test('a page that requires Trusted Types', LIMIT, async () => {
+    const page = await stage.openPage({ url: `${stage.origin}/trusted-types/` });
+    const layers = await page.page.evaluate(async () => {
+      const { Engine } = await import('/rillm/dist/index.js');
+      const engine = await Engine.load('/golden/tied-f32.gguf');
+      await engine.dispose();
+      return engine.info.layers;
+    });
+    await page.close();
+    assert.equal(layers, 2);
+  });
+
   test('a worker script that is not there: worker_unavailable', LIMIT, async () => {
     const failed = await stage.runWith({ package: '/no-worker/dist/index.js', allowed: REQUEST_FAILED }, () =>
       failure(rillm.Engine.load('/golden/tied-f32.gguf')),

@@ -63,6 +63,9 @@ function misbehave(folder) {
           'text/html',
           '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js"}}</script>',
         );
+      case 'trusted-types':
+        response.setHeader('content-security-policy', "require-trusted-types-for 'script'; trusted-types rillm");
+        return end(200, 'text/html', '<!doctype html><title>test</title><link rel="icon" href="data:,">');
       case 'status':
         return end(Number(rest[0]));
       case 'without-ranges': {
