@@ -50,7 +50,7 @@ function filesOf({ name, executable, folder }) {
 function grouped(tests) {
   const files = new Map();
   for (const test of tests) {
-    // The kernels for small GPUs are the longer half of that file, and have none in common with the others.
+    // The kernels for small GPUs take a process of their own, in which they are compiled sooner (`COMPILING`).
     const file = test.split('::')[0] + (/^ops::.*_for_small_gpus_/.test(test) ? ' for small GPUs' : '');
     files.set(file, [...(files.get(file) ?? []), test]);
   }
