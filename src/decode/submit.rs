@@ -77,7 +77,9 @@ impl Scheduler {
         self.finish_forwards(&wishes, &mut reading)?;
         match reading.start(transformer.context(), timed)? {
             Some(flight) => self.flights.push_back(flight),
-            None => transformer.context().device().flush(),
+            None if wishes.drafts.is_empty() => transformer.context().device().flush(),
+            // It goes with the first draft.
+            None => {}
         }
         self.verify(transformer, &wishes.drafts)?;
         Ok(true)
