@@ -11,12 +11,17 @@ const LONG = [
   'native gpu/ops for small GPUs',
   'native gpu/sampling',
   'native engine/fidelity',
+  'native engine/architectures',
+  'native engine/models',
+  'native engine/kv_cache',
+  'native engine/structured',
   'browser/rill.test.mjs',
   'browser/sources.test.mjs',
-  'browser/structured.test.mjs',
-  'browser/bad_input.test.mjs',
-  'browser/demo_model.test.mjs',
   'browser/bench.test.mjs',
+  'browser/demo_model.test.mjs',
+  'browser/model.test.mjs',
+  'browser/bad_input.test.mjs',
+  'browser/gpu_bad_use.test.mjs',
 ];
 
 const file = join(root, '.cache/test-seconds.json');
