@@ -21,13 +21,12 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   invalid_request: 400,
   context_length_exceeded: 400,
   chat_template: 400,
-  numerical_error: 500,
   out_of_memory: 503,
   device_lost: 503,
   disposed: 503,
 };
 
-/** A refusal by the API itself, before an engine is asked. */
+/** What went wrong, as an answer: of the API itself, or of the engine. */
 class Refusal {
   readonly status: number;
   readonly code: string;
@@ -63,7 +62,8 @@ export async function serve(served: Served, input: RequestInfo | URL, init?: Req
     return Symbol.asyncIterator in answer ? eventStream(answer as AsyncIterator<object, undefined>, signal) : Response.json(answer);
   } catch (thrown) {
     if (signal.aborted) throw signal.reason;
-    return failed(thrown);
+    const refusal = refusalOf(thrown);
+    return Response.json(bodyOfError(refusal), { status: refusal.status, headers: refusal.headers });
   }
 }
 
@@ -102,22 +102,16 @@ async function bodyOf(request: Request): Promise<unknown> {
   }
 }
 
-function errorBody(thrown: unknown): { status: number; body: object; headers: Record<string, string> } {
-  const { code, message, headers, ...given } =
-    thrown instanceof Refusal ? thrown : { ...errorOf(thrown), headers: {} as Record<string, string> };
-  const status = 'status' in given ? given.status : (STATUS[code as ErrorCode] ?? 500);
-  const type = status < 500 ? 'invalid_request_error' : 'server_error';
-  return { status, body: { error: { message, type, param: null, code } }, headers };
-}
-
-function errorOf(thrown: unknown): { code: string; message: string } {
+/** Whatever was thrown, with its status. */
+function refusalOf(thrown: unknown): Refusal {
+  if (thrown instanceof Refusal) return thrown;
   const { code, message } = toEngineError(thrown);
-  return { code, message };
+  return new Refusal(STATUS[code] ?? 500, code, message);
 }
 
-function failed(thrown: unknown): Response {
-  const { status, body, headers } = errorBody(thrown);
-  return Response.json(body, { status, headers });
+function bodyOfError({ status, code, message }: Refusal): object {
+  const type = status < 500 ? 'invalid_request_error' : 'server_error';
+  return { error: { message, type, param: null, code } };
 }
 
 /** The parts of an answer as server-sent events. A reader that stops, and an aborted signal, stop the generation. */
@@ -146,7 +140,7 @@ function eventStream(parts: AsyncIterator<object, undefined>, signal: AbortSigna
         } catch (thrown) {
           if (signal.aborted) return;
           // The status has been sent, so clients look for an error in an event.
-          controller.enqueue(event(JSON.stringify(errorBody(thrown).body)));
+          controller.enqueue(event(JSON.stringify(bodyOfError(refusalOf(thrown)))));
         }
         stop();
         controller.close();

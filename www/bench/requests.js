@@ -30,10 +30,9 @@ export async function measureRequests(Engine, source, { promptTokens = 32, newTo
     const prompts = await Promise.all(Array.from({ length: AT_ONCE }, (_, index) => promptOf(engine, promptTokens, index)));
     const rows = [];
     for (const [name, fields] of KINDS) {
-      const row = { name };
-      for (const count of [1, AT_ONCE]) {
-        row[count === 1 ? 'one' : 'at_once'] = await measure(engine, prompts.slice(0, count), fields, { newTokens, repetitions });
-      }
+      const settings = { newTokens, repetitions };
+      const one = await measure(engine, prompts.slice(0, 1), fields, settings);
+      const row = { name, one, at_once: await measure(engine, prompts, fields, settings) };
       rows.push(row);
       onRow?.(row);
     }
