@@ -21,7 +21,8 @@ use std::rc::Rc;
 use web_time::Duration;
 
 use super::constraint::{Constraint, TokenBytes};
-use super::mask_automaton::{KnownMasks, MaskAutomaton, MaskMatch, Scratch, TokenSet, Uploaded};
+use super::known_masks::KnownMasks;
+use super::mask_automaton::{MaskAutomaton, MaskMatch, Scratch, TokenSet, Uploaded};
 use super::sequence::Sequence;
 use crate::error::Result;
 use crate::sampler::Masking;

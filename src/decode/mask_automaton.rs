@@ -6,7 +6,6 @@
 //! A state is a place in the grammar: it has a mask, and tokens that lead on. If nothing is known of a token, the state stays the same if
 //! it allows much (the inside of a text). Otherwise the next state allows everything.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -94,29 +93,6 @@ pub struct MaskAutomaton {
     generation: u64,
 }
 
-/// What is known of a grammar's masks. Answers under the same grammar share it, also at the same time: what one learns, all know.
-#[derive(Clone, Default)]
-pub struct KnownMasks(Rc<RefCell<Option<Rc<RefCell<MaskAutomaton>>>>>);
-
-impl KnownMasks {
-    /// The automaton, a new one if there is none.
-    pub fn automaton(&self, words: usize, vocabulary: &Rc<dyn TokenBytes>) -> Rc<RefCell<MaskAutomaton>> {
-        let mut known = self.0.borrow_mut();
-        known.get_or_insert_with(|| Rc::new(RefCell::new(MaskAutomaton::new(words, vocabulary)))).clone()
-    }
-
-    /// The one after an automaton that is full.
-    pub fn after(
-        &self,
-        full: &Rc<RefCell<MaskAutomaton>>,
-        words: usize,
-        vocabulary: &Rc<dyn TokenBytes>,
-    ) -> Rc<RefCell<MaskAutomaton>> {
-        self.0.borrow_mut().take_if(|known| Rc::ptr_eq(known, full));
-        self.automaton(words, vocabulary)
-    }
-}
-
 /// The mask of a single choice of which nothing is to be learned. Each answer has its own.
 pub struct Scratch {
     words: [u32; 2],
@@ -125,7 +101,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// For masks of so many words.
+    /// `words` is the length of a mask.
     pub fn new(words: usize) -> Self {
         Self { words: MaskTable::state_words(Allowed::All, ANYTHING), mask: vec![0; words], version: 0 }
     }

@@ -80,7 +80,9 @@ pub struct Member {
 }
 
 /// What is known of a member's next proposal.
+#[derive(Default)]
 pub enum ProposalState {
+    #[default]
     None,
     /// The proposer has not decided yet (`Proposal::Later`).
     Pending(LocalBoxFuture<'static, Result<Proposal>>),
@@ -293,8 +295,7 @@ impl Scheduler {
             .ok()
         };
         for id in ids {
-            let Some(state) = member(id).map(|mut member| std::mem::replace(&mut member.proposal, ProposalState::None))
-            else {
+            let Some(state) = member(id).map(|mut member| std::mem::take(&mut member.proposal)) else {
                 continue;
             };
             let ProposalState::Pending(mut later) = state else {

@@ -55,7 +55,7 @@ impl Scheduler {
         // In a submit of its own: a read-back waits for the whole submit, and what follows a choice runs while the token is on its way.
         let no_runners = wishes.runners.is_empty();
         let choices = choices.start(transformer.context(), usize::from(no_runners))?;
-        // Once for each choice.
+        // Of two flights, one is timed.
         let timed = if no_runners { usize::from(choices.is_none() && !wishes.singles.is_empty()) } else { steps };
         self.flights.extend(choices);
         for &index in &forwards {
@@ -103,9 +103,7 @@ impl Scheduler {
         let mut reading = Reading::default();
         for &index in members {
             let member = &mut self.members[index];
-            let ProposalState::Ready(Proposal::Steps { masks, .. }) =
-                std::mem::replace(&mut member.proposal, ProposalState::None)
-            else {
+            let ProposalState::Ready(Proposal::Steps { masks, .. }) = std::mem::take(&mut member.proposal) else {
                 continue;
             };
             let sequence = &mut member.sequence;
@@ -133,7 +131,7 @@ impl Scheduler {
         for &index in members {
             let member = &mut self.members[index];
             let ProposalState::Ready(Proposal::Single { masks, logits, reads_logits, takes_in }) =
-                std::mem::replace(&mut member.proposal, ProposalState::None)
+                std::mem::take(&mut member.proposal)
             else {
                 continue;
             };
@@ -275,9 +273,7 @@ impl Scheduler {
     fn run(&mut self, transformer: &Rc<Transformer>, index: usize, steps: usize, reading: &mut Reading) -> Result<()> {
         let context = transformer.context();
         let member = &mut self.members[index];
-        let ProposalState::Ready(Proposal::Steps { masks, .. }) =
-            std::mem::replace(&mut member.proposal, ProposalState::None)
-        else {
+        let ProposalState::Ready(Proposal::Steps { masks, .. }) = std::mem::take(&mut member.proposal) else {
             return Ok(());
         };
         let sequence = &mut member.sequence;
@@ -299,7 +295,7 @@ impl Scheduler {
     fn finish_forwards(&mut self, wishes: &Wishes, reading: &mut Reading) -> Result<()> {
         for &index in &wishes.taking_in {
             let member = &mut self.members[index];
-            let ProposalState::Ready(proposal) = std::mem::replace(&mut member.proposal, ProposalState::None) else {
+            let ProposalState::Ready(proposal) = std::mem::take(&mut member.proposal) else {
                 continue;
             };
             let sequence = &mut member.sequence;
@@ -321,9 +317,7 @@ impl Scheduler {
     fn verify(&mut self, transformer: &Rc<Transformer>, members: &[usize]) -> Result<()> {
         for &index in members {
             let member = &mut self.members[index];
-            let ProposalState::Ready(Proposal::Draft(draft)) =
-                std::mem::replace(&mut member.proposal, ProposalState::None)
-            else {
+            let ProposalState::Ready(Proposal::Draft(draft)) = std::mem::take(&mut member.proposal) else {
                 continue;
             };
             // The slot's tensors now say where this pass stands, not where the next step does.

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use super::*;
 use crate::decode::constraint::{Advance, Constraint, TokenBytes};
 use crate::decode::grammar::Mode;
-use crate::decode::mask_automaton::{KnownMasks, MaskAutomaton, MaskMatch, TokenSet};
+use crate::decode::mask_automaton::{MaskAutomaton, MaskMatch, TokenSet};
 use crate::sampler::Penalties;
 
 /// Even tokens up to a length or an end token, then forced tokens, then one of a few, which decides how the next text begins.

@@ -116,8 +116,9 @@ impl Inner {
     /// A decoder takes one text at a time.
     async fn embed_by_decoder(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<f32>> {
         let mut vectors = Vec::with_capacity(texts.len() * self.info.embedding_length);
+        let decoder = self.decoder()?;
         for ids in texts {
-            let states = self.decoder()?.states(ids).await?;
+            let states = decoder.states(ids).await?;
             let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
             let spans = self.context.tensor(&spans)?;
             vectors.extend(read(&self.context, &self.context.run1(&ops::MeanRows, &[&states, &spans])?).await?);
