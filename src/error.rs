@@ -86,12 +86,20 @@ codes! {
     AccessDenied = "access_denied",
     /// There is no such file, repository or revision.
     NotFound = "not_found",
+    /// A file has another SHA-256 than it should: it was damaged on its way, or replaced.
+    IntegrityMismatch = "integrity_mismatch",
+    /// Files can't be kept in the browser: it has no place for them, or no room.
+    CacheUnavailable = "cache_unavailable",
+    /// A tab works with files that were to be deleted.
+    CacheInUse = "cache_in_use",
     /// The server does not support byte ranges.
     RangeNotSupported = "range_not_supported",
     /// Reading a file or Blob failed.
     Read = "read",
     /// The caller aborted.
     Aborted = "aborted",
+    /// A saved session is of another model, or of the same one loaded with other options.
+    SessionMismatch = "session_mismatch",
     /// A field of a request is missing, unknown or out of its range.
     InvalidRequest = "invalid_request",
     /// The prompt does not fit the context.

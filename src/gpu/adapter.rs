@@ -70,6 +70,7 @@ pub struct Capabilities {
 }
 
 /// What is known of the adapter before a device exists.
+#[derive(Clone)]
 pub(super) struct Adapter {
     pub info: AdapterInfo,
     pub subgroup_sizes: (u32, u32),

@@ -47,6 +47,10 @@ impl BindGroups {
         }
     }
 
+    pub fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
     pub fn stats(&self) -> CacheStats {
         self.0.borrow().stats()
     }

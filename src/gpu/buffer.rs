@@ -124,6 +124,16 @@ impl Buffer {
         }
     }
 
+    /// An error if the application made its buffer without a usage. Those of the device have all that it needs.
+    pub(super) fn check_usage(&self, what: &str, usage: wgpu::BufferUsages) -> Result<()> {
+        if let Place::Foreign(raw) = &self.0.place
+            && !raw.wgpu.usage().contains(usage)
+        {
+            bail!(InvalidRequest, "{what}: the imported buffer lacks the usage {usage:?}; create it with that");
+        }
+        Ok(())
+    }
+
     /// Whether it has memory. A buffer that a step makes while it is only traced has none.
     pub fn has_memory(&self) -> bool {
         self.traced().is_none()

@@ -10,8 +10,30 @@ pub type Grid = [u32; 3];
 
 #[derive(Clone)]
 pub(super) enum Command {
-    Dispatch { pipeline: Rc<Pipeline>, bind_group: Rc<BindGroup>, grid: Grid },
-    Copy { source: wgpu::Buffer, source_offset: u64, target: wgpu::Buffer, target_offset: u64, size: u64 },
+    Dispatch {
+        pipeline: Rc<Pipeline>,
+        bind_group: Rc<BindGroup>,
+        grid: Grid,
+    },
+    Copy {
+        source: wgpu::Buffer,
+        source_offset: u64,
+        target: wgpu::Buffer,
+        target_offset: u64,
+        size: u64,
+        direction: Direction,
+    },
+}
+
+/// Where the bytes of a copy come from and go to, for the counters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// A staged write: from the CPU.
+    Upload,
+    /// Between buffers of the GPU.
+    Within,
+    /// A read-back: to the CPU.
+    Readback,
 }
 
 impl Command {

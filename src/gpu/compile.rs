@@ -69,7 +69,6 @@ pub(super) struct Source {
     pub label: String,
     pub text: String,
     pub layout: Rc<Layout>,
-    #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "only browsers compile asynchronously"))]
     pub signature: Signature,
 }
 

@@ -1,7 +1,7 @@
 //! Errors of a device. WebGPU reports an error some time after the call that caused it, so errors are collected here and
 //! returned by the next wait.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +17,8 @@ pub(super) struct Faults {
     watched: RefCell<Vec<LocalBoxFuture<'static, Option<Error>>>>,
     /// The kernels of the last submits, named in errors.
     last_kernels: RefCell<Vec<Rc<str>>>,
+    /// An error was handed out.
+    has_failed: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -49,7 +51,7 @@ impl Faults {
                 reported.lost = Some(reason);
             }
         });
-        Self { reported, watched: RefCell::default(), last_kernels: RefCell::default() }
+        Self { reported, watched: RefCell::default(), last_kernels: RefCell::default(), has_failed: Cell::new(false) }
     }
 
     pub fn check_lost(&self) -> Result<()> {
@@ -60,6 +62,13 @@ impl Faults {
             },
             Err(_) => Ok(()),
         }
+    }
+
+    /// Whether all is known to have gone well so far.
+    pub fn is_clean(&self) -> bool {
+        let reported = self.reported.lock();
+        let quiet = reported.is_ok_and(|reported| reported.first.is_none() && reported.lost.is_none());
+        quiet && !self.has_failed.get() && self.watched.borrow().is_empty()
     }
 
     /// Resolves when the device is lost, with the browser's words for why.
@@ -122,12 +131,15 @@ impl Faults {
             let error = outcome.await;
             failed = failed.or(error);
         }
+        self.has_failed.set(self.has_failed.get() || failed.is_some());
         failed
     }
 
     /// The first uncaptured error since the last call.
     pub fn take_first(&self) -> Option<Error> {
-        self.reported.lock().ok().and_then(|mut reported| reported.first.take())
+        let first = self.reported.lock().ok().and_then(|mut reported| reported.first.take());
+        self.has_failed.set(self.has_failed.get() || first.is_some());
+        first
     }
 }
 

@@ -4,13 +4,17 @@
 //! would evict the same entries.
 //!
 //! Invariant: an entry that somebody else holds (its `Rc` count is above one: the open step or a recording) is pinned
-//! and never evicted. If every entry is pinned, a new value is returned without being kept, so the limit holds.
+//! and never evicted. If the oldest entries are pinned, a new value is not kept, so the limit holds. Only a few are looked at, so
+//! that a miss costs the same whatever the number of entries; those that are pinned go to the end, and the next miss looks at others.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::rc::Rc;
 
 use super::stats::CacheStats;
+
+/// How many entries a miss looks at to find one that it may evict.
+const LOOKS: usize = 2;
 
 pub struct FifoCache<K, V> {
     limit: usize,
@@ -45,9 +49,10 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
         if self.limit == 0 {
             return evicted;
         }
-        let mut unseen = self.order.len();
-        while self.entries.len() >= self.limit && unseen > 0 {
-            unseen -= 1;
+        for _ in 0..LOOKS.min(self.order.len()) {
+            if self.entries.len() < self.limit {
+                break;
+            }
             let Some(oldest) = self.order.pop_front() else { break };
             let pinned = self.entries.get(&oldest).is_some_and(|(value, _)| Rc::strong_count(value) > 1);
             if pinned {
@@ -76,6 +81,13 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
         });
         self.bytes -= freed;
         self.order.retain(|key| !gone(key));
+    }
+
+    /// Drops all entries; those that somebody holds go with their holder.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.order.clear();
+        self.bytes = 0;
     }
 
     pub fn stats(&self) -> CacheStats {
@@ -121,6 +133,25 @@ mod tests {
         cache.insert(3, Rc::new('c'), 10);
         assert!(cache.get(&1).is_none());
         assert!(cache.get(&3).is_some());
+    }
+
+    #[test]
+    fn a_miss_costs_the_same_however_many_entries_are_held() {
+        let mut cache = FifoCache::new(1000);
+        let held: Vec<Rc<i32>> = (0..1000).map(Rc::new).collect();
+        for (key, value) in held.iter().enumerate() {
+            cache.insert(key, value.clone(), 1);
+        }
+        let order: Vec<usize> = cache.order.iter().copied().collect();
+        assert!(cache.insert(1000, Rc::new(1000), 1).is_empty());
+        let moved = cache.order.iter().zip(&order).position(|(now, before)| now == before);
+        assert_eq!(moved, None, "all moved up");
+        assert_eq!(cache.order[0], LOOKS, "and no more were looked at");
+        drop(held);
+        // What is free now goes, and what is new is kept.
+        assert_eq!(cache.insert(1001, Rc::new(1001), 1).len(), 1);
+        assert!(cache.get(&1001).is_some());
+        assert_eq!(cache.stats().entries, 1000);
     }
 
     proptest! {

@@ -40,7 +40,7 @@ pub use pipeline::Pipeline;
 pub use profile::{KernelTime, KernelUse};
 pub use readback::Readback;
 pub use recorder::plan::Recording;
-pub use stats::{CacheStats, FlushReason, Flushes, Stats};
+pub use stats::{CacheStats, FlushReason, Flushes, MemoryStats, PoolClassStats, PoolStats, Stats};
 pub use transcript::Transcript;
 pub use upload::HostBytes;
 pub use wgsl::{Define, Shader, Template};

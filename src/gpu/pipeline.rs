@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::compile::{Layout, Layouts, Signature, Source};
-use super::platform::{ENABLE_SUBGROUPS_LINE, compile_all};
+use super::platform::{ENABLE_SUBGROUPS_LINE, compile, compile_all};
 use super::raw::RawDevice;
 use super::stats::{CacheStats, add};
 use super::wgsl::{Define, Shader, Template};
@@ -102,7 +102,7 @@ impl Pipelines {
             return Ok(pipeline);
         }
         let (device, source) = (&self.raw.wgpu, &request.source);
-        let wgpu = self.raw.faults.watch_compilation(device, shader.label, || source.compile(device));
+        let wgpu = self.raw.faults.watch_compilation(device, shader.label, || compile(device, source));
         Ok(self.keep(request, wgpu))
     }
 

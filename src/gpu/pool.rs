@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::bind_groups::BindGroups;
 use super::raw::RawDevice;
-use super::stats::add;
+use super::stats::{PoolStats, add};
 use crate::error::Result;
 
 /// Freed buffers above this many bytes are destroyed: they are weights and caches, which come back in the same size only
@@ -42,6 +42,7 @@ struct State {
     last_id: u64,
     /// Freed, with the number of the submission after which nothing names them.
     retired: Vec<(u64, RawBuffer)>,
+    stats: PoolStats,
 }
 
 /// Sizes are rounded up so that close sizes share buffers. Three classes: small ones (below 4 KiB) to powers of two, middle
@@ -70,9 +71,11 @@ impl BufferPool {
         let mut state = self.state.borrow_mut();
         if let Some(raw) = state.free.get_mut(&class).and_then(Vec::pop) {
             state.free_bytes -= class;
+            state.stats.class(class).hits += 1;
             add(&self.raw.counters.buffers_reused, 1);
             return Ok(raw);
         }
+        state.stats.class(class).misses += 1;
         drop(state);
         self.create(class, label)
     }
@@ -94,6 +97,7 @@ impl BufferPool {
             mapped_at_creation: false,
         });
         self.raw.counters.buffer_created(size);
+        self.state.borrow_mut().stats.class(size).allocated_bytes += size;
         Ok(self.number(wgpu))
     }
 
@@ -106,6 +110,9 @@ impl BufferPool {
 
     /// Takes a buffer back after its last handle is gone.
     pub fn release(&self, raw: RawBuffer) {
+        if self.raw.is_disposed() {
+            return self.destroy(vec![raw]);
+        }
         let mut state = self.state.borrow_mut();
         let size = raw.wgpu.size();
         let is_class = size_class(size) == size;
@@ -135,6 +142,9 @@ impl BufferPool {
     /// Destroys a buffer once nothing can use it any more. Without `destroy` a browser frees GPU memory only when its
     /// garbage collector runs.
     fn retire(&self, raw: RawBuffer) {
+        if self.raw.is_disposed() {
+            return self.destroy(vec![raw]);
+        }
         let last_use = self.raw.timeline.last_use();
         if last_use > self.raw.timeline.finished() {
             add(&self.raw.counters.deferred_frees, 1);
@@ -156,12 +166,29 @@ impl BufferPool {
             std::mem::take(&mut state.retired).into_iter().partition(|(last_use, _)| *last_use <= finished);
         state.retired = retired;
         drop(state);
-        let gone: HashSet<u64> = done.iter().map(|(_, raw)| raw.id).collect();
+        self.destroy(done.into_iter().map(|(_, raw)| raw).collect());
+    }
+
+    fn destroy(&self, buffers: Vec<RawBuffer>) {
+        let gone: HashSet<u64> = buffers.iter().map(|raw| raw.id).collect();
         self.bind_groups.forget_buffers(&gone);
-        for (_, raw) in done {
-            self.raw.counters.buffer_destroyed(raw.wgpu.size());
+        for raw in buffers {
+            let size = raw.wgpu.size();
+            self.raw.counters.buffer_destroyed(size);
+            self.state.borrow_mut().stats.class(size).released_bytes += size;
             raw.wgpu.destroy();
         }
+    }
+
+    /// Destroys all that no handle names, at the end of the device. WebGPU lets submissions that use them end first.
+    pub fn clear(&self) {
+        let mut state = self.state.borrow_mut();
+        state.free_bytes = 0;
+        let State { free, retired, .. } = &mut *state;
+        let buffers = free.drain().flat_map(|(_, buffers)| buffers).chain(retired.drain(..).map(|(_, raw)| raw));
+        let buffers: Vec<RawBuffer> = buffers.collect();
+        drop(state);
+        self.destroy(buffers);
     }
 
     /// Frees buffers that wait for reuse, the largest first, until at most `bytes` are left.
@@ -183,6 +210,15 @@ impl BufferPool {
         for raw in freed {
             self.retire(raw);
         }
+    }
+
+    /// How many buffers wait for reuse.
+    pub fn free_buffers(&self) -> u64 {
+        self.state.borrow().free.values().map(|buffers| buffers.len() as u64).sum()
+    }
+
+    pub fn stats(&self) -> PoolStats {
+        self.state.borrow().stats
     }
 
     /// Bytes that wait for reuse.

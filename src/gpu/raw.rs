@@ -8,6 +8,7 @@ use futures_channel::oneshot;
 use super::adapter::{Adapter, AdapterInfo, Capabilities};
 use super::faults::Faults;
 use super::options::DeviceOptions;
+use super::platform::finish;
 use super::platform::probe::lanes_follow_indices;
 use super::stats::Counters;
 use super::timeline::Timeline;
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 pub(super) struct RawDevice {
     pub wgpu: wgpu::Device,
     pub queue: wgpu::Queue,
-    pub adapter: AdapterInfo,
+    pub adapter: Adapter,
     pub capabilities: Capabilities,
     pub options: DeviceOptions,
     pub counters: Counters,
@@ -25,6 +26,10 @@ pub(super) struct RawDevice {
     /// The application's device: it is shared, so never destroyed here.
     is_foreign: bool,
     disposed: Cell<bool>,
+    /// Dispatches after which what was recorded is submitted; 0 for no limit.
+    pub max_batch: Cell<usize>,
+    /// Nothing is submitted before somebody asks, or the limit is reached.
+    pub is_lazy: Cell<bool>,
 }
 
 impl RawDevice {
@@ -59,13 +64,15 @@ impl RawDevice {
             faults: Faults::watch(&device, is_foreign),
             wgpu: device,
             queue,
-            adapter: AdapterInfo { features, ..adapter.info },
+            adapter: Adapter { info: AdapterInfo { features, ..adapter.info }, ..adapter },
             capabilities,
             options: options.clone(),
             counters: Counters::default(),
             timeline: Timeline::default(),
             is_foreign,
             disposed: Cell::new(false),
+            max_batch: Cell::new(options.max_batch),
+            is_lazy: Cell::new(true),
         })
     }
 
@@ -148,9 +155,8 @@ impl RawDevice {
 
 impl Drop for RawDevice {
     fn drop(&mut self) {
-        // A browser frees the memory of a device only on `destroy` or at its garbage collector's leisure.
         if !self.disposed.get() {
-            self.destroy();
+            finish(self, self.faults.is_clean());
         }
     }
 }

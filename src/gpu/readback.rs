@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use futures_channel::oneshot;
 
 use super::buffer::BufferSlice;
+use super::command::Direction;
 use super::pool::BufferPool;
 use super::raw::RawDevice;
 use super::recorder::Recorder;
@@ -130,6 +131,7 @@ impl Readback {
         let mut total = 0u64;
         for slice in slices {
             slice.check("read-back", pool)?;
+            slice.buffer.check_usage("read-back", wgpu::BufferUsages::COPY_SRC)?;
             if !slice.offset.is_multiple_of(4) {
                 bail!(OutOfRange, "a read-back from byte {}: it must begin at a multiple of 4", slice.offset);
             }
@@ -141,7 +143,7 @@ impl Readback {
             if slice.size > 0 {
                 // Buffers are multiples of 4 bytes long, so the padding is there.
                 let padded = BufferSlice { size: slice.size.next_multiple_of(4), ..slice.clone() };
-                recorder.copy_to(&padded, &staging, *offset as u64)?;
+                recorder.copy_to(&padded, &staging, *offset as u64, Direction::Readback)?;
             }
         }
         recorder.flush(FlushReason::Readback);
@@ -213,6 +215,11 @@ pub(super) async fn sync(recorder: &Recorder) -> Result<()> {
     let Recorder { raw, pool, .. } = recorder;
     raw.check_usable()?;
     recorder.flush(FlushReason::Sync);
+    if raw.timeline.has_writes() {
+        // Only a submission after them can be waited for.
+        raw.queue.submit([]);
+        raw.timeline.submit();
+    }
     add(&raw.counters.syncs, 1);
     let is_done = if raw.timeline.finished() == raw.timeline.submitted() {
         add(&raw.counters.syncs_without_wait, 1);

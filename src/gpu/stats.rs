@@ -21,6 +21,63 @@ pub struct CacheStats {
     pub bytes: u64,
 }
 
+/// A size class of the pool since the device began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PoolClassStats {
+    /// Buffers that were reused.
+    pub hits: u64,
+    /// Buffers that had to be made.
+    pub misses: u64,
+    /// Bytes of the buffers that were made.
+    pub allocated_bytes: u64,
+    /// Bytes of the buffers that were given back to the browser.
+    pub released_bytes: u64,
+}
+
+/// The pool of storage buffers, by the sizes of buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PoolStats {
+    /// Below 4 KiB.
+    pub small: PoolClassStats,
+    /// From there to below 1 MiB.
+    pub medium: PoolClassStats,
+    /// All others.
+    pub large: PoolClassStats,
+}
+
+/// The GPU memory of a device, of buffers of any kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryStats {
+    /// Bytes of all buffers that were ever made.
+    pub allocated_bytes: u64,
+    /// Buffers that are in use or wait for reuse.
+    pub live_buffers: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// The highest that `live_bytes` has been since the last reset.
+    pub peak_bytes: u64,
+    /// Of the live buffers, those in use.
+    pub active_buffers: u64,
+    /// Their bytes.
+    pub active_bytes: u64,
+    /// Of the live buffers, those that wait for reuse.
+    pub pooled_buffers: u64,
+    /// Their bytes.
+    pub pooled_bytes: u64,
+    /// The pool of storage buffers.
+    pub pool: PoolStats,
+}
+
+impl PoolStats {
+    pub(super) fn class(&mut self, bytes: u64) -> &mut PoolClassStats {
+        match bytes {
+            0..4096 => &mut self.small,
+            4096..0x10_0000 => &mut self.medium,
+            _ => &mut self.large,
+        }
+    }
+}
+
 macro_rules! counters {
     (
         flushes { $($(#[$flush_doc:meta])* $flush:ident: $Flush:ident,)* }
@@ -29,6 +86,13 @@ macro_rules! counters {
         /// Why recorded commands were submitted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FlushReason { $($(#[$flush_doc])* $Flush,)* }
+
+        impl FlushReason {
+            /// Of the encoder, for the browser's tools and messages.
+            pub(super) fn label(self) -> &'static str {
+                match self { $(FlushReason::$Flush => concat!("rillm ", stringify!($flush)),)* }
+            }
+        }
 
         /// Submits by their reason.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -69,6 +133,8 @@ macro_rules! counters {
             pub live_bytes: Cell<u64>,
             pub peak_bytes: Cell<u64>,
             pub live_buffers: Cell<u64>,
+            /// Since the device began; a reset leaves it.
+            pub allocated_bytes: Cell<u64>,
             pub arena_bytes: Cell<u64>,
             pub arena_bytes_without_reuse: Cell<u64>,
         }
@@ -118,6 +184,8 @@ counters! {
         pending_writes: PendingWrites,
         /// `maxBatchSize` dispatches were recorded.
         batch_limit: BatchLimit,
+        /// Lazy mode was off.
+        eager: Eager,
         /// Debug mode submits each dispatch by itself.
         debug: Debug,
         /// The device was destroyed.
@@ -142,6 +210,8 @@ counters! {
         uniform_writes,
         /// Small writes encoded as copies, which force no submit.
         staged_writes,
+        /// Writes that were handed to the queue: large ones, and those before which nothing was recorded.
+        queue_writes,
         /// GPU buffers that were made, of any kind.
         buffers_created,
         /// Storage buffers that came from those that wait for reuse.
@@ -150,11 +220,11 @@ counters! {
         bind_groups_created,
         /// Pipelines that were compiled.
         pipelines_created,
-        /// Copies from buffer to buffer.
+        /// Copies from buffer to buffer, within the GPU's memory.
         copies,
         /// Bytes of these copies.
         bytes_copied,
-        /// Bytes written from the CPU to storage buffers.
+        /// Bytes written from the CPU to storage buffers, by writes of both kinds.
         bytes_uploaded,
         /// Bytes read back to the CPU.
         bytes_read_back,
@@ -172,6 +242,7 @@ impl Counters {
         add(&self.buffers_created, 1);
         add(&self.live_buffers, 1);
         add(&self.live_bytes, bytes);
+        add(&self.allocated_bytes, bytes);
         self.peak_bytes.set(self.peak_bytes.get().max(self.live_bytes.get()));
     }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::command::Command;
+use super::command::{Command, Direction};
 use super::pipeline::Pipeline;
 use super::pool::BufferPool;
 use super::profile::Profiler;
@@ -17,7 +17,7 @@ pub(super) fn submit(
     reason: FlushReason,
 ) {
     let scope = raw.watches_submits().then(|| raw.wgpu.push_error_scope(wgpu::ErrorFilter::Validation));
-    let mut encoder = raw.wgpu.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+    let mut encoder = raw.wgpu.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(reason.label()) });
     add(&raw.counters.encoders, 1);
     let mut profile = profiler.begin(raw, pool, commands);
     let mut pass: Option<wgpu::ComputePass<'static>> = None;
@@ -37,7 +37,8 @@ pub(super) fn submit(
                     last_pipeline = std::ptr::null();
                     last_bind_group = std::ptr::null();
                     let timestamps = profile.as_mut().and_then(|profile| profile.next());
-                    let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes: timestamps };
+                    let descriptor =
+                        wgpu::ComputePassDescriptor { label: Some(pipeline.label()), timestamp_writes: timestamps };
                     encoder.begin_compute_pass(&descriptor).forget_lifetime()
                 });
                 if last_pipeline != Rc::as_ptr(pipeline) {
@@ -51,11 +52,13 @@ pub(super) fn submit(
                 pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
                 dispatches += 1;
             }
-            Command::Copy { source, source_offset, target, target_offset, size } => {
+            Command::Copy { source, source_offset, target, target_offset, size, direction } => {
                 pass = None;
                 encoder.copy_buffer_to_buffer(source, *source_offset, target, *target_offset, Some(*size));
-                copies += 1;
-                bytes += size;
+                if *direction == Direction::Within {
+                    copies += 1;
+                    bytes += size;
+                }
             }
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct Timeline {
     submitted: Cell<u64>,
     /// Whether something is recorded that goes with the next submission.
     is_open: Cell<bool>,
+    /// Whether the queue was handed writes after the last submission.
+    has_writes: Cell<bool>,
     finished: Shared,
 }
 
@@ -39,10 +41,21 @@ impl Timeline {
         self.is_open.set(is_open);
     }
 
-    /// Counts a submission, which takes along all that was recorded.
+    /// Counts a submission, which takes along all that was recorded, and comes after all that was written.
     pub fn submit(&self) {
         self.submitted.set(self.submitted.get() + 1);
         self.is_open.set(false);
+        self.has_writes.set(false);
+    }
+
+    /// The queue was handed a write, which no submission has taken along.
+    pub fn wrote(&self) {
+        self.has_writes.set(true);
+    }
+
+    /// Whether writes wait for a submission.
+    pub fn has_writes(&self) -> bool {
+        self.has_writes.get()
     }
 
     /// The last submission that can use a buffer that was dropped now.
@@ -134,6 +147,18 @@ mod tests {
         timeline.set_open(true);
         timeline.set_open(false);
         assert_eq!(timeline.last_use(), 1, "what was recorded was taken back");
+    }
+
+    #[test]
+    fn writes_wait_for_the_next_submission() {
+        let timeline = Timeline::default();
+        timeline.submit();
+        timeline.report().done(true);
+        timeline.wrote();
+        assert!(timeline.has_writes());
+        timeline.submit();
+        assert!(!timeline.has_writes());
+        assert!(timeline.finished() < timeline.submitted());
     }
 
     #[test]

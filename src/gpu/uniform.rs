@@ -41,6 +41,10 @@ impl Uniforms {
         Self { raw, entries: RefCell::new(FifoCache::new(limit)), last_id: Cell::new(FIRST_ID) }
     }
 
+    pub fn clear(&self) {
+        self.entries.borrow_mut().clear();
+    }
+
     pub fn stats(&self) -> CacheStats {
         self.entries.borrow().stats()
     }

@@ -44,6 +44,14 @@ impl StagedWrites {
         Some((ring, at))
     }
 
+    /// Frees the ring, and forgets what was not uploaded.
+    pub fn clear(&self, raw: &RawDevice) {
+        if let Some(ring) = self.0.take().ring {
+            raw.counters.buffer_destroyed(RING_BYTES);
+            ring.destroy();
+        }
+    }
+
     /// Uploads what was staged, for the submit that follows.
     pub fn upload(&self, queue: &wgpu::Queue) {
         let mut state = self.0.borrow_mut();

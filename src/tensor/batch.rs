@@ -83,7 +83,7 @@ impl Batch {
                 bail!(
                     ShapeMismatch,
                     "{}: buffer {input} of shape {} has {} elements and can't be read as {shape}",
-                    op.name(),
+                    op.title(),
                     desc.shape,
                     desc.shape.elements()
                 );
@@ -92,7 +92,7 @@ impl Batch {
         }
         let output = match op.infer(&descs)?[..] {
             [output] => output,
-            ref outputs => bail!(Internal, "{} has {} outputs, a batch takes ops with one", op.name(), outputs.len()),
+            ref outputs => bail!(Internal, "{} has {} outputs, a batch takes ops with one", op.title(), outputs.len()),
         };
         let output = self.push(Slot::Awaited(output));
         let inputs = inputs.iter().copied().zip(shapes.iter().copied()).collect();

@@ -53,6 +53,11 @@ pub trait Op {
     /// The one name of the op: of its file, its kernel, its pipeline and its tests.
     fn name(&self) -> &'static str;
 
+    /// What callers know it by, in messages.
+    fn title(&self) -> &'static str {
+        self.name()
+    }
+
     /// The indices of the inputs that the kernel writes. They are bound read-write, so no other input of a call may be the same.
     fn mutates(&self) -> &'static [usize] {
         &[]

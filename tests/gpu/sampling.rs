@@ -11,9 +11,9 @@ const DRAWS: usize = 20_000;
 /// Where a draw takes long on a software adapter.
 const FEW_DRAWS: usize = 500;
 /// Sequences that draw at once, each with a seed of its own.
-const ROWS: usize = 50;
+const ROWS: usize = 200;
 /// Steps recorded before they are waited for.
-const AT_ONCE: usize = 200;
+const AT_ONCE: usize = 50;
 
 /// The whole vocabulary.
 fn all() -> SamplingParams {

@@ -44,6 +44,9 @@ impl Device {
         // A write that goes to the queue must not overtake what is recorded.
         parts.recorder.flush(FlushReason::Write);
         add(&parts.raw.counters.bytes_uploaded, range.len() as u64);
-        browser::write(&parts.raw.queue, buffer.wgpu()?, buffer.start() + offset, bytes, range)
+        browser::write(&parts.raw.queue, buffer.wgpu()?, buffer.start() + offset, bytes, range)?;
+        add(&parts.raw.counters.queue_writes, 1);
+        parts.raw.timeline.wrote();
+        Ok(())
     }
 }

@@ -19,7 +19,7 @@ use super::raw::RawDevice;
 use super::readback::{Readback, StagingPool, sync};
 use super::recorder::Recorder;
 use super::recorder::plan::Recording;
-use super::stats::{FlushReason, Stats};
+use super::stats::{FlushReason, MemoryStats, Stats};
 use super::transcript::Transcript;
 use super::wgsl::Shader;
 use crate::error::Result;
@@ -62,7 +62,7 @@ impl Device {
 
     /// Which adapter runs.
     pub fn adapter(&self) -> &AdapterInfo {
-        &self.0.raw.adapter
+        &self.0.raw.adapter.info
     }
 
     /// What kernels may use and how large things may be.
@@ -79,6 +79,25 @@ impl Device {
             bind_groups: recorder.binder.groups.stats(),
             pipelines: recorder.pipelines.stats(),
             ..raw.counters.snapshot()
+        }
+    }
+
+    /// The GPU memory as it is now.
+    pub fn memory(&self) -> MemoryStats {
+        let Parts { raw, pool, .. } = self.parts();
+        let counters = &raw.counters;
+        let (live_buffers, live_bytes) = (counters.live_buffers.get(), counters.live_bytes.get());
+        let (pooled_buffers, pooled_bytes) = (pool.free_buffers(), pool.free_bytes());
+        MemoryStats {
+            allocated_bytes: counters.allocated_bytes.get(),
+            live_buffers,
+            live_bytes,
+            peak_bytes: counters.peak_bytes.get(),
+            active_buffers: live_buffers - pooled_buffers,
+            active_bytes: live_bytes - pooled_bytes,
+            pooled_buffers,
+            pooled_bytes,
+            pool: pool.stats(),
         }
     }
 
@@ -102,8 +121,8 @@ impl Device {
         self.0.pool.shrink(0);
     }
 
-    /// Ends the device: submits what was recorded, then destroys it (an application's own device is left alive). What is in
-    /// flight is rejected; later calls end in `disposed`.
+    /// Ends the device: submits what was recorded, frees all that it made, then destroys it (an application's own device is left alive).
+    /// What is in flight is rejected; later calls end in `disposed`. What others hold is freed when they drop it.
     pub fn destroy(&self) {
         let Parts { raw, pool, recorder, staging } = self.parts();
         if raw.is_disposed() {
@@ -113,7 +132,7 @@ impl Device {
         raw.dispose();
         recorder.clear();
         staging.clear();
-        pool.shrink(0);
+        pool.clear();
         raw.destroy();
     }
 
@@ -142,7 +161,18 @@ impl Device {
 
     /// Records one dispatch.
     pub fn dispatch(&self, shader: &Shader<'_>, bindings: &[Binding<'_>], grid: Grid) -> Result<()> {
-        self.0.recorder.dispatch(shader, bindings, grid)
+        self.0.recorder.dispatch(shader, None, bindings, grid)
+    }
+
+    /// The same with the shader's pipeline, by `pipeline` for the same kinds of bindings: the shader's text is not looked at.
+    pub fn dispatch_compiled(
+        &self,
+        shader: &Shader<'_>,
+        pipeline: &Rc<Pipeline>,
+        bindings: &[Binding<'_>],
+        grid: Grid,
+    ) -> Result<()> {
+        self.0.recorder.dispatch(shader, Some(pipeline), bindings, grid)
     }
 
     /// Records a copy of a slice to the start of another. Offsets and sizes are multiples of 4.
@@ -153,6 +183,23 @@ impl Device {
     /// Writes bytes to a buffer, after all commands recorded so far. Offset and length are multiples of 4.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         self.0.recorder.write(buffer, offset, bytes)
+    }
+
+    /// How many dispatches and copies wait to be submitted.
+    pub fn pending(&self) -> usize {
+        self.0.recorder.pending()
+    }
+
+    /// Submits what was recorded after so many dispatches; 0 for no limit.
+    pub fn set_max_batch(&self, most: usize) {
+        self.0.raw.max_batch.set(most);
+        self.0.recorder.submit_early();
+    }
+
+    /// Whether what is recorded waits until somebody asks. Otherwise each dispatch is submitted at once.
+    pub fn set_lazy(&self, on: bool) {
+        self.0.raw.is_lazy.set(on);
+        self.0.recorder.submit_early();
     }
 
     /// Submits what was recorded: one encoder, one submit, and one pass between copies.

@@ -162,7 +162,9 @@ fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool, subgroup_matrix: boo
 /// Makes wgpu take in a GPUDevice: for the time of wgpu's two calls, which ask the browser before they return,
 /// `requestAdapter` and `requestDevice` answer with ours.
 async fn adopt(gpu: &JsValue, adapter: &JsValue, raw: &JsValue) -> Result<(wgpu::Device, wgpu::Queue)> {
+    let place = known_place();
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    drop(place);
     let replaced = Answer::put(gpu, "requestAdapter", Promise::resolve(adapter).into());
     let asked = instance.request_adapter(&wgpu::RequestAdapterOptions::default());
     drop(replaced);
@@ -183,6 +185,29 @@ async fn adopt(gpu: &JsValue, adapter: &JsValue, raw: &JsValue) -> Result<(wgpu:
         );
     }
     Ok((device, queue))
+}
+
+/// wgpu looks for `navigator.gpu` in windows and workers only, and panics elsewhere. Node and Deno have it too: for them the global
+/// scope passes for a worker's until this is dropped.
+fn known_place() -> Option<GlobalName> {
+    let global = js_sys::global();
+    let is_known = ["Window", "WorkerGlobalScope"].iter().any(|name| !get(&global, name).is_undefined());
+    (!is_known).then(|| {
+        set(&global, GlobalName::NAME, &JsValue::TRUE);
+        GlobalName
+    })
+}
+
+struct GlobalName;
+
+impl GlobalName {
+    const NAME: &str = "WorkerGlobalScope";
+}
+
+impl Drop for GlobalName {
+    fn drop(&mut self) {
+        let _ = Reflect::delete_property(&js_sys::global(), &Self::NAME.into());
+    }
 }
 
 /// A method of a JavaScript object that answers with a fixed value until this is dropped.
@@ -248,6 +273,16 @@ pub fn take_in_buffer(device: &wgpu::Device, raw: &JsValue, label: &str) -> Resu
     let buffer =
         device.create_buffer(&wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false });
     Ok(buffer)
+}
+
+/// The pipeline of a source, compiled at once.
+pub fn compile(device: &wgpu::Device, source: &Source) -> wgpu::ComputePipeline {
+    source.compile(device)
+}
+
+/// What becomes of a device that is dropped without being destroyed: a browser would free its memory at its garbage collector's leisure.
+pub fn finish(raw: &RawDevice, _is_clean: bool) {
+    raw.destroy();
 }
 
 /// Compiles pipelines, all at the same time and without blocking the page.

@@ -5,12 +5,16 @@ pub(super) mod probe;
 #[cfg(target_arch = "wasm32")]
 pub(super) mod browser;
 #[cfg(target_arch = "wasm32")]
-pub(super) use browser::{compile_all, request};
+pub(super) use browser::{compile, compile_all, finish, request};
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) use native::{compile_all, request};
+mod reuse;
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) use native::{compile_all, finish, request};
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) use reuse::compile;
 
 /// Browsers demand `enable subgroups;` in WGSL, naga rejects it.
 #[cfg(target_arch = "wasm32")]

@@ -1,14 +1,44 @@
 //! The device on a native driver, for tests.
 
+use std::sync::LazyLock;
+
 use crate::error::Result;
 use crate::gpu::adapter::{Adapter, AdapterInfo, STORAGE_BUFFERS, SubgroupMatrix};
 use crate::gpu::compile::Source;
 use crate::gpu::options::{DeviceOptions, PowerPreference};
 use crate::gpu::raw::RawDevice;
 
+use super::reuse::{self, Driver};
+
 pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let adapter = instance
+    let Driver { device, queue, adapter, .. } = match reuse::take(wish(options)) {
+        Some(driver) => driver,
+        None => open(options).await?,
+    };
+    Ok((device, queue, adapter))
+}
+
+fn wish(options: &DeviceOptions) -> reuse::Wish {
+    (options.power_preference, options.force_fallback_adapter)
+}
+
+/// What becomes of a device that is dropped without being destroyed: the next request takes it, unless something went wrong on it.
+pub fn finish(raw: &RawDevice, is_clean: bool) {
+    let (device, queue, wish) = (raw.wgpu.clone(), raw.queue.clone(), wish(&raw.options));
+    if is_clean {
+        reuse::keep(Driver { device, queue, adapter: raw.adapter.clone(), wish });
+    } else {
+        reuse::forget(&device);
+        device.destroy();
+    }
+}
+
+/// One for the process, so that a device is told from all others by its id.
+static INSTANCE: LazyLock<wgpu::Instance> =
+    LazyLock::new(|| wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle()));
+
+async fn open(options: &DeviceOptions) -> Result<Driver> {
+    let adapter = INSTANCE
         .request_adapter(&wgpu::RequestAdapterOptions {
             power_preference: match options.power_preference {
                 PowerPreference::LowPower => wgpu::PowerPreference::LowPower,
@@ -50,7 +80,7 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
         // naga writes out what a driver lacks.
         packed_dot: true,
     };
-    Ok((device, queue, adapter))
+    Ok(Driver { device, queue, adapter, wish: wish(options) })
 }
 
 /// What Vulkan and Metal call cooperative matrices.
@@ -74,7 +104,7 @@ fn subgroup_matrices(adapter: &wgpu::Adapter) -> Vec<SubgroupMatrix> {
 /// Compiles pipelines; natively one after the other.
 pub async fn compile_all(raw: &RawDevice, sources: &[&Source]) -> Result<Vec<wgpu::ComputePipeline>> {
     let compile =
-        |source: &&Source| raw.faults.watch_compilation(&raw.wgpu, &source.label, || source.compile(&raw.wgpu));
+        |source: &&Source| raw.faults.watch_compilation(&raw.wgpu, &source.label, || reuse::compile(&raw.wgpu, source));
     let compiled = sources.iter().map(compile).collect();
     raw.take_fault().await?;
     Ok(compiled)

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use super::binding::{Binder, Binding};
 use super::buffer::{Buffer, BufferSlice};
-use super::command::{Command, Grid};
-use super::pipeline::Pipelines;
+use super::command::{Command, Direction, Grid};
+use super::pipeline::{Pipeline, Pipelines};
 use super::pool::BufferPool;
 use super::profile::Profiler;
 use super::raw::RawDevice;
@@ -74,6 +74,11 @@ impl Recorder {
         }
     }
 
+    /// How many dispatches and copies wait to be submitted.
+    pub fn pending(&self) -> usize {
+        self.state.borrow().commands.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.state.borrow().commands.is_empty()
     }
@@ -86,10 +91,14 @@ impl Recorder {
         matches!(self.state.borrow().mode, Mode::Capture(..))
     }
 
-    /// Forgets what was recorded.
+    /// Forgets what was recorded, and frees what is kept for more.
     pub fn clear(&self) {
         self.state.take();
         self.raw.timeline.set_open(false);
+        self.staged_writes.clear(&self.raw);
+        // Bind groups hold uniforms.
+        self.binder.groups.clear();
+        self.binder.uniforms.clear();
     }
 
     /// A buffer that goes back to the pool.
@@ -118,8 +127,14 @@ impl Recorder {
         }
     }
 
-    /// Records one dispatch.
-    pub fn dispatch(&self, shader: &Shader<'_>, bindings: &[Binding<'_>], grid: Grid) -> Result<()> {
+    /// Records one dispatch. Who knows the shader's pipeline spares looking for it, which takes as long as the shader is.
+    pub fn dispatch(
+        &self,
+        shader: &Shader<'_>,
+        known: Option<&Rc<Pipeline>>,
+        bindings: &[Binding<'_>],
+        grid: Grid,
+    ) -> Result<()> {
         let limit = self.raw.capabilities.max_workgroups_per_dimension;
         if grid.iter().any(|n| *n > limit) {
             bail!(AdapterLimits, "{}: a grid of {grid:?} workgroups; at most {limit} fit a dimension", shader.label);
@@ -129,10 +144,17 @@ impl Recorder {
             if let Some(transcript) = &mut trace.transcript {
                 transcript.dispatch(shader, bindings, grid)?;
             }
-            trace.dispatch(self.pipelines.request(shader, signature)?, bindings);
+            let request = if known.is_some() { None } else { self.pipelines.request(shader, signature)? };
+            trace.dispatch(request, bindings);
             return Ok(());
         }
-        let pipeline = self.pipelines.get(shader, signature)?;
+        let pipeline = match known {
+            Some(pipeline) => {
+                self.raw.check_usable()?;
+                pipeline.clone()
+            }
+            None => self.pipelines.get(shader, signature)?,
+        };
         let bind_group = self.binder.bind_group(&pipeline, bindings)?;
         let mut state = self.state.borrow_mut();
         for slice in bindings.iter().filter_map(Binding::slice) {
@@ -152,6 +174,8 @@ impl Recorder {
         for slice in [source, target] {
             slice.check("copy", &self.pool)?;
         }
+        source.buffer.check_usage("copy", wgpu::BufferUsages::COPY_SRC)?;
+        target.buffer.check_usage("copy", wgpu::BufferUsages::COPY_DST)?;
         if !source.offset.is_multiple_of(4) || !target.offset.is_multiple_of(4) || !source.size.is_multiple_of(4) {
             bail!(OutOfRange, "a copy of {} bytes: sizes and offsets must be multiples of 4", source.size);
         }
@@ -166,15 +190,22 @@ impl Recorder {
             // WebGPU does not copy within a buffer.
             let between = self.buffer(source.size, "copy")?;
             let between = BufferSlice { buffer: between, offset: 0, size: source.size };
-            self.copy_to(source, between.buffer.wgpu()?, 0)?;
-            return self.copy_to(&between, target.buffer.wgpu()?, target.buffer.start() + target.offset);
+            self.copy_to(source, between.buffer.wgpu()?, 0, Direction::Within)?;
+            let at = target.buffer.start() + target.offset;
+            return self.copy_to(&between, target.buffer.wgpu()?, at, Direction::Within);
         }
         self.state.borrow_mut().name(&target.buffer);
-        self.copy_to(source, target.buffer.wgpu()?, target.buffer.start() + target.offset)
+        self.copy_to(source, target.buffer.wgpu()?, target.buffer.start() + target.offset, Direction::Within)
     }
 
     /// Records a copy to a GPU buffer, which a recording does not keep alive.
-    pub fn copy_to(&self, source: &BufferSlice, target: &wgpu::Buffer, target_offset: u64) -> Result<()> {
+    pub fn copy_to(
+        &self,
+        source: &BufferSlice,
+        target: &wgpu::Buffer,
+        target_offset: u64,
+        direction: Direction,
+    ) -> Result<()> {
         self.state.borrow_mut().name(&source.buffer);
         self.record(Command::Copy {
             source: source.buffer.wgpu()?.clone(),
@@ -182,6 +213,7 @@ impl Recorder {
             target: target.clone(),
             target_offset,
             size: source.size,
+            direction,
         });
         Ok(())
     }
@@ -202,12 +234,15 @@ impl Recorder {
             self.flush(FlushReason::Write);
         } else if let Some((source, source_offset)) = self.staged_writes.stage(&self.raw, bytes) {
             let (target, size) = (target.clone(), bytes.len() as u64);
-            self.record(Command::Copy { source, source_offset, target, target_offset, size });
+            let direction = Direction::Upload;
+            self.record(Command::Copy { source, source_offset, target, target_offset, size, direction });
             return Ok(());
         } else {
             self.flush(FlushReason::PendingWrites);
         }
         self.raw.queue.write_buffer(target, target_offset, bytes);
+        add(&self.raw.counters.queue_writes, 1);
+        self.raw.timeline.wrote();
         Ok(())
     }
 
@@ -215,6 +250,7 @@ impl Recorder {
     pub fn check_write(&self, buffer: &Buffer, offset: u64, length: u64) -> Result<()> {
         self.raw.check_usable()?;
         BufferSlice { buffer: buffer.clone(), offset, size: length }.check("write", &self.pool)?;
+        buffer.check_usage("write", wgpu::BufferUsages::COPY_DST)?;
         if !offset.is_multiple_of(4) || !length.is_multiple_of(4) {
             bail!(OutOfRange, "a write of {length} bytes at {offset}: both must be multiples of 4");
         }
@@ -226,7 +262,7 @@ impl Recorder {
 
     /// Whether submits happen before a flush asks for them.
     pub fn splits_submits(&self) -> bool {
-        self.raw.options.debug || self.raw.options.max_batch > 0
+        self.raw.options.debug || !self.raw.is_lazy.get() || self.raw.max_batch.get() > 0
     }
 
     fn record(&self, command: Command) {
@@ -237,14 +273,16 @@ impl Recorder {
     }
 
     /// Submits early if the options say so. A capture is kept whole.
-    fn submit_early(&self) {
+    pub fn submit_early(&self) {
         let options = &self.raw.options;
         if self.is_capturing() {
             return;
         }
         if options.debug {
             self.flush(FlushReason::Debug);
-        } else if options.max_batch > 0 && self.state.borrow().dispatches >= options.max_batch {
+        } else if !self.raw.is_lazy.get() {
+            self.flush(FlushReason::Eager);
+        } else if self.raw.max_batch.get() > 0 && self.state.borrow().dispatches >= self.raw.max_batch.get() {
             self.flush(FlushReason::BatchLimit);
         }
     }

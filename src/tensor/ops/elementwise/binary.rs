@@ -15,11 +15,11 @@ pub enum BinaryKind {
     Sub,
     /// x · y.
     Mul,
-    /// x / y; not defined by WGSL if y is zero or |y| is outside of 2^-126 to 2^126.
+    /// x / y; ±∞ or NaN where y is 0.
     Div,
-    /// The larger; not defined by WGSL if one is NaN.
+    /// The larger; NaN if one of them is.
     Max,
-    /// The smaller; not defined by WGSL if one is NaN.
+    /// The smaller; NaN if one of them is.
     Min,
 }
 
@@ -38,12 +38,24 @@ impl BinaryKind {
         }
     }
 
+    fn title(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Sub => "sub",
+            Self::Mul => "mul",
+            Self::Div => "div",
+            Self::Max => "max",
+            Self::Min => "min",
+        }
+    }
+
     fn of(self, x: f64, y: f64) -> f64 {
         match self {
             Self::Add => x + y,
             Self::Sub => x - y,
             Self::Mul => x * y,
             Self::Div => x / y,
+            Self::Max | Self::Min if x.is_nan() || y.is_nan() => f64::NAN,
             Self::Max => x.max(y),
             Self::Min => x.min(y),
         }
@@ -61,10 +73,15 @@ impl Op for Binary {
         "binary"
     }
 
+    fn title(&self) -> &'static str {
+        self.kind.title()
+    }
+
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("binary", inputs, &[Some(DType::F32), Some(DType::F32)])?;
+        let name = self.title();
+        expect(name, inputs, &[Some(DType::F32), Some(DType::F32)])?;
         if inputs[0].shape != inputs[1].shape {
-            bail!(ShapeMismatch, "binary: {} and {} differ in shape", inputs[0].shape, inputs[1].shape);
+            bail!(ShapeMismatch, "{name}: {} and {} differ in shape", inputs[0].shape, inputs[1].shape);
         }
         Ok(vec![inputs[0]])
     }
@@ -75,7 +92,7 @@ impl Op for Binary {
             template: include_str!("binary.wgsl"),
             modules: &[],
             defines: vec![(self.kind.define(), Define::Flag)],
-            params: vec![n as u32],
+            params: vec![n as u32, f32::INFINITY.to_bits(), f32::NAN.to_bits()],
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
@@ -105,6 +122,12 @@ pub fn cases() -> Vec<Case> {
             }
             cases.push(Case::new(Binary { kind }, vec![x, y], 1e-6));
         }
+        // As in PyTorch, each with each.
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, 1.0, -2.0, f32::MAX, f32::MIN, 1e-30, -1e30];
+        let pairs = special.iter().flat_map(|x| special.iter().map(move |y| (*x, *y)));
+        let (x, y): (Vec<f32>, Vec<f32>) = pairs.unzip();
+        let pair = |x: &[f32], y: &[f32]| vec![HostTensor::f32(&[x.len()], x), HostTensor::f32(&[y.len()], y)];
+        cases.push(Case::new(Binary { kind }, pair(&x, &y), 1e-6));
     }
     cases
 }

@@ -24,7 +24,7 @@ pub enum UnaryKind {
     Relu,
     /// 1 / (1 + e^−x).
     Sigmoid,
-    /// Not defined by WGSL for negative numbers.
+    /// NaN for negative numbers.
     Sqrt,
     /// x · sigmoid(x), also called SiLU (Ramachandran et al. 2017).
     Swish,
@@ -72,6 +72,20 @@ impl UnaryKind {
         }
     }
 
+    fn title(self) -> &'static str {
+        match self {
+            Self::Abs => "abs",
+            Self::Exp => "exp",
+            Self::Gelu | Self::GeluErf => "gelu",
+            Self::Neg => "neg",
+            Self::Relu => "relu",
+            Self::Sigmoid => "sigmoid",
+            Self::Sqrt => "sqrt",
+            Self::Swish => "swish",
+            Self::Tanh => "tanh",
+        }
+    }
+
     fn of(self, x: f64) -> f64 {
         match self {
             Self::Abs => x.abs(),
@@ -83,7 +97,13 @@ impl UnaryKind {
             }
             Self::GeluErf => Activation::Gelu.of(x),
             Self::Neg => -x,
-            Self::Relu => x.max(0.0),
+            Self::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Self::Sqrt => x.sqrt(),
             Self::Swish => x / (1.0 + (-x).exp()),
@@ -103,8 +123,12 @@ impl Op for Unary {
         "unary"
     }
 
+    fn title(&self) -> &'static str {
+        self.kind.title()
+    }
+
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("unary", inputs, &[Some(DType::F32)])?;
+        expect(self.title(), inputs, &[Some(DType::F32)])?;
         Ok(vec![inputs[0]])
     }
 
@@ -114,7 +138,7 @@ impl Op for Unary {
             template: include_str!("unary.wgsl"),
             modules: &[],
             defines: vec![(self.kind.define(), Define::Flag)],
-            params: vec![n as u32, f32::INFINITY.to_bits()],
+            params: vec![n as u32, f32::INFINITY.to_bits(), f32::NAN.to_bits()],
             grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
@@ -155,6 +179,10 @@ pub fn cases() -> Vec<Case> {
         let positive = if kind == UnaryKind::Exp { &far[..3] } else { &far[..] };
         let tolerance = if kind == UnaryKind::Exp { 2e-5 } else { 2e-6 };
         cases.push(Case::new(Unary { kind }, vec![HostTensor::f32(&[positive.len()], positive)], tolerance));
+        // As in PyTorch: NaN stays NaN, and so does what has no value.
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -1.0, f32::MAX, f32::MIN, 1.0];
+        let special = if kind == UnaryKind::Neg { &special[..3] } else { &special[..] };
+        cases.push(Case::new(Unary { kind }, vec![HostTensor::f32(&[special.len()], special)], 1e-5));
         if kind != UnaryKind::Sqrt {
             cases.push(Case::new(Unary { kind }, vec![HostTensor::f32(&[6], &far.map(|x| -x))], 1e-5));
         }

@@ -1,8 +1,17 @@
-struct Params { elements: u32, infinity: u32 }
+struct Params { elements: u32, infinity: u32, nan: u32 }
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
+
+// By their bits: compilers may take it for granted that no number is NaN or infinite.
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+fn is_infinite(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
+}
 
 // The exponential of a negative number: above 88 WGSL's result is unspecified.
 fn sigmoid(x: f32) -> f32 {
@@ -11,10 +20,16 @@ fn sigmoid(x: f32) -> f32 {
 }
 
 fn apply(x: f32) -> f32 {
+    if is_nan(x) {
+        return x;
+    }
 #ifdef KIND_ABS
     return abs(x);
 #endif
 #ifdef KIND_EXP
+    if x < -104.0 {
+        return 0.0;
+    }
     // Written as bits and taken from memory: WGSL lets compilers treat an infinity that they see as undefined.
     if x > 88.72283 {
         return bitcast<f32>(params.infinity);
@@ -22,11 +37,18 @@ fn apply(x: f32) -> f32 {
     return exp(x);
 #endif
 #ifdef KIND_GELU
+    if x < -1e38 {
+        // As x · 0 is where x is infinite.
+        return select(0.0, bitcast<f32>(params.nan), is_infinite(x));
+    }
     // ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) with ½ (1 + tanh(a)) = sigmoid(2a). Past ±30 it is x or 0.
     let y = clamp(x, -30.0, 30.0);
     return x * sigmoid(1.5957691216 * y * (1.0 + 0.044715 * y * y));
 #endif
 #ifdef KIND_GELU_ERF
+    if x < -1e38 {
+        return select(0.0, bitcast<f32>(params.nan), is_infinite(x));
+    }
     // x Φ(x) with Φ(x) = ½ erfc(-x / √2). The polynomial gives erfc of positive numbers, so Φ of negative ones.
     let z = min(abs(x) * 0.70710678, 10.0);
     let t = 1.0 / (1.0 + 0.5 * z);
@@ -46,9 +68,15 @@ fn apply(x: f32) -> f32 {
     return sigmoid(x);
 #endif
 #ifdef KIND_SQRT
+    if x < 0.0 {
+        return bitcast<f32>(params.nan);
+    }
     return sqrt(x);
 #endif
 #ifdef KIND_SWISH
+    if x < -1e38 {
+        return select(0.0, bitcast<f32>(params.nan), is_infinite(x));
+    }
     return x * sigmoid(x);
 #endif
 #ifdef KIND_TANH

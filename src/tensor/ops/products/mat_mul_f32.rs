@@ -19,16 +19,15 @@ impl Op for MatMulF32 {
         "mat_mul_f32"
     }
 
+    fn title(&self) -> &'static str {
+        "matmul"
+    }
+
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("mat_mul_f32", inputs, &[Some(DType::F32), Some(DType::F32)])?;
+        expect(self.title(), inputs, &[Some(DType::F32), Some(DType::F32)])?;
         let ((m, k), (inner, n)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         if k != inner {
-            bail!(
-                ShapeMismatch,
-                "mat_mul_f32: {} times {}: {k} columns, {inner} rows",
-                inputs[0].shape,
-                inputs[1].shape
-            );
+            bail!(ShapeMismatch, "matmul: inner dimensions differ, {} and {}", inputs[0].shape, inputs[1].shape);
         }
         Ok(vec![Desc::f32(&[m, n])])
     }
