@@ -19,13 +19,12 @@ const MAY_NAME: [(&str, &[&str]); 10] = [
 ];
 
 /// Files that may import one another in a circle, and why. Everything else is a tree.
-const CIRCLES: [(&[&str], &str); 4] = [
+const CIRCLES: [(&[&str], &str); 3] = [
     (&["tensor/autotune/mod.rs", "tensor/tuning.rs"], "a tuning names the variants that autotuning compares"),
     (
         &["text/tokenizer/special.rs", "text/tokenizer/vocabulary.rs"],
         "special tokens are part of the vocabulary that finds them",
     ),
-    (&["web/fetch/body.rs", "web/fetch/request.rs"], "a body that breaks off is asked for again"),
     (&["web/gpu.rs", "web/gpu_batch.rs"], "a batch makes tensors of its device, and the device makes batches"),
 ];
 

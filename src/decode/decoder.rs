@@ -17,8 +17,9 @@ use super::saved_sequence;
 use super::scheduler::{Progress, Scheduler, Tokens};
 use super::sequence::{Sequence, SequenceCounts, SequenceParams};
 use super::slot::{ContextShifts, PrefillResult};
-use super::slots::Slots;
+use super::slots::{SlotLease, Slots};
 use crate::error::Result;
+use crate::model::source::ByteSource;
 use crate::model::{LayerStates, Transformer};
 use crate::tensor::{Context, Tensor};
 
@@ -80,13 +81,21 @@ impl Decoder {
         slot.states(&self.transformer, ids)
     }
 
-    /// Puts a saved sequence into a free slot and returns its number of tokens. Prompts that begin with them need not compute them.
-    pub async fn restore(&self, bytes: &[u8]) -> Result<usize> {
+    /// The states of `tokens`, to be saved; at least one. What no slot and no cache holds of them is computed, unless these are so few at the
+    /// end that a prompt computes them at no cost.
+    pub async fn hold(&self, tokens: &[u32]) -> Result<HeldSequence<'_>> {
+        let is_decoding = || !self.scheduler.borrow().is_idle();
+        let (slot, len) = self.taking_in(&is_decoding).hold(tokens).await?;
+        Ok(HeldSequence { transformer: &self.transformer, slot, len })
+    }
+
+    /// Puts a saved sequence into a free slot and returns its number of tokens. It is what follows `offset` of the source. Prompts that begin
+    /// with its tokens need not compute them.
+    pub async fn restore(&self, source: &dyn ByteSource, offset: u64) -> Result<usize> {
         let mut slot = self.slots.emptied(&self.prompt_cache).await?;
-        saved_sequence::restore(&self.transformer, &mut slot, bytes)?;
-        let tokens = slot.tokens().len();
-        self.slots.give_back(slot.into_slot());
-        Ok(tokens)
+        saved_sequence::restore(&self.transformer, &mut slot, source, offset).await?;
+        slot.settle();
+        Ok(slot.tokens().len())
     }
 
     /// Takes a prompt in, or takes it over from another sequence that did.
@@ -97,12 +106,16 @@ impl Decoder {
         from: Option<&PrefillResult>,
     ) -> Result<Prefilled> {
         let is_decoding = || !self.scheduler.borrow().is_idle();
-        let Self { transformer, slots, prompt_cache: cache, pace, .. } = self;
-        let prefill = Prefill { transformer, slots, cache, pace, is_decoding: &is_decoding };
+        let prefill = self.taking_in(&is_decoding);
         match from {
             Some(from) => prefill.adopt(prompt, params, from).await,
             None => prefill.run(prompt, params).await,
         }
+    }
+
+    fn taking_in<'a>(&'a self, is_decoding: &'a dyn Fn() -> bool) -> Prefill<'a> {
+        let Self { transformer, slots, prompt_cache: cache, pace, .. } = self;
+        Prefill { transformer, slots, cache, pace, is_decoding }
     }
 
     /// Lets a sequence decode whose prompt is in the caches. `last` is the last token of the prompt, or of the answer's first `forced`
@@ -163,6 +176,25 @@ impl Decoder {
     }
 }
 
+/// A sequence that does not change until this is dropped.
+pub struct HeldSequence<'a> {
+    transformer: &'a Transformer,
+    slot: SlotLease,
+    len: usize,
+}
+
+impl HeldSequence<'_> {
+    /// How many of the tokens are held.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Saves them for `Decoder::restore`: `write` gets the bytes in order, in pieces.
+    pub async fn save(&self, write: &mut dyn FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
+        saved_sequence::save(self.transformer, &self.slot, self.len, write).await
+    }
+}
+
 /// A sequence that decodes. Dropping the handle ends it: its slot goes back with what it holds.
 pub struct SequenceHandle {
     decoder: Rc<Decoder>,
@@ -184,13 +216,6 @@ impl SequenceHandle {
     /// Whether nothing follows the tokens taken so far.
     pub fn is_complete(&self) -> bool {
         self.decoder.scheduler.borrow().is_complete(self.id)
-    }
-
-    /// The sequence's tokens and states, for `Decoder::restore`. The sequence may go on meanwhile. After a context shift, only the part
-    /// before the dropped tokens is saved.
-    pub async fn save(&self) -> Result<Vec<u8>> {
-        let snapshot = self.decoder.scheduler.borrow_mut().snapshot(self.id, &self.decoder.transformer)?;
-        snapshot.bytes(&self.decoder.context).await
     }
 
     pub fn counts(&self) -> SequenceCounts {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use web_time::Instant;
 
 use super::prefill_pace::PrefillPace;
-use super::prompt_cache::PromptCache;
+use super::prompt_cache::{FEWEST_TOKENS, PromptCache};
 use super::sequence::SequenceParams;
 use super::slot::{PrefillResult, common_prefix};
 use super::slots::{SlotLease, Slots};
@@ -83,6 +83,27 @@ impl Prefill<'_> {
             self.transformer.context().device().sync().await?;
             self.pace.borrow_mut().took(part, begin.elapsed());
         }
+    }
+
+    /// A slot that holds as many of `tokens` as it can return to, and how many. What is missing is computed, unless that is hardly anything.
+    pub async fn hold(&self, tokens: &[u32]) -> Result<(SlotLease, usize)> {
+        let mut lease = self.with_prefix(tokens).await?;
+        let slot = &mut *lease;
+        let mut held = slot.recoverable(common_prefix(slot.reusable(), tokens));
+        if held == 0 || tokens.len() - held >= FEWEST_TOKENS {
+            slot.truncate(held);
+            while held < tokens.len() {
+                let begin = Instant::now();
+                let part = self.pace.borrow().part_of(tokens.len() - held, (self.is_decoding)());
+                slot.prefill(self.transformer, &tokens[held..held + part])?;
+                held += part;
+                self.transformer.context().device().sync().await?;
+                self.pace.borrow_mut().took(part, begin.elapsed());
+            }
+            held = slot.recoverable(held);
+        }
+        lease.settle();
+        Ok((lease, held))
     }
 
     /// Takes over the result of another sequence's prefill.

@@ -9,7 +9,7 @@ use crate::model::state::SequenceState;
 use crate::tensor::{CacheStats, Context, Desc, Tensor};
 
 /// Computing fewer tokens than this is about as fast as copying them.
-const FEWEST_TOKENS: usize = 16;
+pub const FEWEST_TOKENS: usize = 16;
 
 pub struct PromptCache {
     tree: PrefixTree<Kept>,

@@ -16,7 +16,6 @@ use super::batch::Batch;
 use super::flight::{Flight, Part};
 use super::proposal::{Pace, Proposal, Proposer};
 use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
-use super::saved_sequence::Snapshot;
 use super::sequence::{Cursor, Sequence};
 use super::slot::Slot;
 use super::verification::Verification;
@@ -192,11 +191,6 @@ impl Scheduler {
     /// Whether a member's grammar leaves nothing but the end, and all tokens were taken.
     pub fn is_complete(&self, id: u64) -> bool {
         self.sequence(id).is_some_and(|sequence| sequence.is_complete && sequence.accepted.is_empty())
-    }
-
-    /// What can be saved of a member.
-    pub fn snapshot(&mut self, id: u64, transformer: &Transformer) -> Result<Snapshot> {
-        Ok(Snapshot::new(transformer, &self.member(id)?.sequence.slot))
     }
 
     /// The tokens that a member has for its caller, if there are any.

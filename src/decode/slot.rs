@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::verification::{Draft, Verification};
 use crate::error::Result;
+use crate::model::source_reader::SourceReader;
 use crate::model::state::{self, SequenceState, Shift};
 use crate::model::{LayerStates, Logits, Transformer};
 use crate::sampler::{
@@ -306,13 +307,13 @@ impl Slot {
         &self.states
     }
 
-    /// Fills the slot with saved tokens and their states (`state::save`). After an error it holds nothing.
-    pub fn restore(
+    /// Fills the slot with saved tokens and their states (`state::save`), with which `reader` ends. After an error it holds nothing.
+    pub async fn restore(
         &mut self,
         transformer: &Transformer,
         ids: Vec<u32>,
         prefill_computed_len: usize,
-        bytes: &[u8],
+        reader: &mut SourceReader<'_>,
     ) -> Result<()> {
         self.forget();
         // The old contents are lost, even if this fails.
@@ -328,7 +329,11 @@ impl Slot {
         if let Some(id) = ids.iter().find(|id| **id as usize >= transformer.config().vocab_size) {
             bail!(InvalidFile, "token id {id} was saved, and the vocabulary has {}", transformer.config().vocab_size);
         }
-        state::restore(transformer.context(), &self.states, ids.len(), bytes)?;
+        state::restore(transformer.context(), &self.states, ids.len(), reader).await?;
+        reader.check_sum().await?;
+        if reader.left() > 0 {
+            bail!(InvalidFile, "{} bytes follow what was saved", reader.left());
+        }
         self.loaded(&ids, prefill_computed_len);
         Ok(())
     }

@@ -128,16 +128,22 @@ impl Drop for NewAgain<'_> {
     }
 }
 
-/// A slot in use. If the lease is dropped, the slot goes back and forgets its contents: its work was not finished.
+/// A slot in use. If the lease is dropped, the slot goes back. Unless what it holds was settled, it forgets that: its work was not finished.
 pub struct SlotLease {
     slots: Rc<Slots>,
     slot: Option<Slot>,
+    is_settled: bool,
 }
 
 impl SlotLease {
     /// The slot that holds most of a prompt's beginning.
     pub async fn new(slots: &Rc<Slots>, prompt: &[u32]) -> Result<Self> {
-        Ok(Self { slot: Some(slots.take(prompt).await?), slots: slots.clone() })
+        Ok(Self { slot: Some(slots.take(prompt).await?), slots: slots.clone(), is_settled: false })
+    }
+
+    /// Nothing changes what the slot holds any more: it keeps that when it goes back.
+    pub fn settle(&mut self) {
+        self.is_settled = true;
     }
 
     /// The slot itself, for a caller that gives it back in another way.
@@ -172,7 +178,9 @@ impl DerefMut for SlotLease {
 impl Drop for SlotLease {
     fn drop(&mut self) {
         if let Some(mut slot) = self.slot.take() {
-            slot.forget();
+            if !self.is_settled {
+                slot.forget();
+            }
             self.slots.give_back(slot);
         }
     }

@@ -163,14 +163,6 @@ impl Choice {
         matches!(self.phase, Phase::Done)
     }
 
-    /// Its sequence, while it decodes.
-    pub fn sequence(&self) -> Option<&SequenceHandle> {
-        match &self.phase {
-            Phase::Running(running) => Some(&running.sequence),
-            _ => None,
-        }
-    }
-
     /// The next piece of the answer, `None` after the last one.
     pub async fn next(&mut self) -> Result<Option<Chunk>> {
         if self.is_finished() {

@@ -170,13 +170,6 @@ impl Engine {
         self.0.grammars.set_loader(loader);
     }
 
-    /// Takes over a sequence from [`Generation::save`](super::Generation::save), of the same model with the same caches: prompts that begin
-    /// with its tokens need not take those in again. Returns their number. Damaged bytes, or those of another model, are `invalid_file`;
-    /// then only the slot that was used longest ago loses what it held.
-    pub async fn restore(&self, bytes: &[u8]) -> Result<usize> {
-        self.0.decoder()?.restore(bytes).await
-    }
-
     /// Frees everything on the GPU. What runs rejects; later calls end in `disposed`.
     pub fn dispose(&self) {
         self.0.context.device().destroy();

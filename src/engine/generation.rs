@@ -115,15 +115,6 @@ impl Generation {
         }
     }
 
-    /// The tokens of the first answer that runs, and what the model's layers keep of them, as bytes for `Engine::restore`. The generation
-    /// may continue meanwhile. `invalid_request` if no answer runs.
-    pub async fn save(&self) -> Result<Vec<u8>> {
-        match self.running.iter().find_map(|(_, choice)| choice.sequence()) {
-            Some(sequence) => sequence.save().await,
-            None => bail!(InvalidRequest, "no answer runs, so that there is nothing to save"),
-        }
-    }
-
     /// Ends the generation: the next chunk of each choice is its last.
     pub fn cancel(&mut self) {
         self.cancelled = true;

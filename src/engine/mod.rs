@@ -24,6 +24,7 @@ pub use api::embeddings::{EmbeddingUsage, Embeddings};
 pub use api::logprobs::{TokenLogprob, TokenLogprobs};
 pub use api::request;
 pub use api::request::{EmbeddingRequest, Input};
+pub use api::session::{Session, SessionModel};
 pub use engine::{Engine, EngineStats, EngineTensor};
 pub use generation::Generation;
 pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};

@@ -23,6 +23,7 @@ mod prefill;
 pub mod rope;
 pub mod safetensors;
 pub mod source;
+pub mod source_reader;
 pub mod state;
 mod transformer;
 mod unfused;

@@ -35,6 +35,7 @@ pub struct Transformer {
     quantization: &'static str,
     weight_bytes: u64,
     parameters: u64,
+    fingerprint: u64,
 }
 
 /// From this number of tokens on, the GPU takes longer for a layer than the host takes to record the next.
@@ -90,6 +91,7 @@ impl Transformer {
             positions: weights.optional_matrix("position_embd.weight"),
             output_norm,
             output,
+            fingerprint: fingerprint(weights, &tables),
             ropes: tables.into_iter().map(|table| RopeTensor::new(context, table)).collect::<Result<_>>()?,
             quantization: weights.quantization(),
             weight_bytes: weights.bytes(),
@@ -129,6 +131,11 @@ impl Transformer {
     /// The number of weights.
     pub fn parameters(&self) -> u64 {
         self.parameters
+    }
+
+    /// Of the weights and the ropes: states of another model, or of a rope for another context length, mean something else.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The type with the most bytes, of all matrices.
@@ -283,4 +290,13 @@ impl Transformer {
         }
         Ok(x)
     }
+}
+
+/// Ropes are rounded: their last digits differ between platforms.
+fn fingerprint(weights: &Weights, ropes: &[RopeTable]) -> u64 {
+    let rope = |RopeTable { frequencies, scale }: &RopeTable| {
+        frequencies.iter().chain([scale]).map(|number| format!("{number:.3e} ")).collect::<String>()
+    };
+    let ropes: String = ropes.iter().map(rope).collect();
+    weights.fingerprint().wrapping_add(u64::from(crc32fast::hash(ropes.as_bytes())) << 16)
 }

@@ -9,6 +9,8 @@ pub type Progress<'a> = dyn FnMut(u64, u64) -> Result<()> + 'a;
 
 /// If there are at most this many bytes between two parts, they are read and dropped: a new request takes as long.
 const MAX_GAP: u64 = 256 << 10;
+/// How many of a part's first bytes its sample takes.
+const SAMPLE_BYTES: usize = 256;
 /// Often enough for a smooth bar and a quick abort, rarely enough to cost nothing.
 const REPORT_BYTES: u64 = 256 << 10;
 
@@ -20,6 +22,8 @@ pub(super) struct WeightStream<'c> {
     done: u64,
     reported: u64,
     total: u64,
+    /// Of the first bytes of the present part, and how many are still to come.
+    sample: (crc32fast::Hasher, usize),
 }
 
 /// The open stream of a run.
@@ -44,23 +48,40 @@ impl<'c> WeightStream<'c> {
             }
         }
         let total = runs.iter().map(|run| run.bytes).sum();
-        Self { checkpoint, runs: runs.into_iter(), open: None, done: 0, reported: 0, total }
+        Self {
+            checkpoint,
+            runs: runs.into_iter(),
+            open: None,
+            done: 0,
+            reported: 0,
+            total,
+            sample: (crc32fast::Hasher::new(), 0),
+        }
     }
 
     /// Goes to the start of a part.
     pub async fn seek(&mut self, part: Part, progress: &mut Progress<'_>) -> Result<()> {
+        self.sample.1 = 0;
         loop {
             match &self.open {
                 Some(open) if open.file == part.file && open.position <= part.offset => {
                     let gap = part.offset - open.position;
                     if gap <= MAX_GAP {
-                        return self.take(gap, progress, &mut |_, _, _| Ok(())).await;
+                        self.take(gap, progress, &mut |_, _, _| Ok(())).await?;
+                        break;
                     }
                     self.next_run().await?;
                 }
                 _ => self.next_run().await?,
             }
         }
+        self.sample = (crc32fast::Hasher::new(), SAMPLE_BYTES);
+        Ok(())
+    }
+
+    /// The CRC-32 of the first bytes taken of the present part.
+    pub fn sample(&self) -> u32 {
+        self.sample.0.clone().finalize()
     }
 
     async fn next_run(&mut self) -> Result<()> {
@@ -95,6 +116,13 @@ impl<'c> WeightStream<'c> {
             let n = ((chunk.len() - used) as u64).min(left);
             let end = used + n as usize;
             sink(&chunk, used, end)?;
+            let sampled = self.sample.1.min(n as usize);
+            if sampled > 0 {
+                let mut bytes = [0; SAMPLE_BYTES];
+                chunk.copy_to(used, &mut bytes[..sampled]);
+                self.sample.0.update(&bytes[..sampled]);
+                self.sample.1 -= sampled;
+            }
             open.position += n;
             if end < chunk.len() {
                 open.chunk = Some((chunk, end));

@@ -32,6 +32,7 @@ pub struct Weights {
     quantization: &'static str,
     bytes: u64,
     parameters: u64,
+    fingerprint: u64,
 }
 
 /// Neighbours in an entry of `JOINED` that were joined into one matrix, because they have one type. Mostly these are all of them.
@@ -70,6 +71,7 @@ impl<'a> Unloaded<'a> {
             quantization: layout.most_common_format(&wanted, config)?.name,
             bytes: 0,
             parameters: wanted.iter().map(|tensor| tensor.elements()).sum(),
+            fingerprint: 0,
         };
         let groups = layout.joinable(&wanted, config, Some(context.device().capabilities()))?;
         let mut places = weights.join(context, groups)?;
@@ -116,7 +118,10 @@ impl<'a> Unloaded<'a> {
         for piece in parts {
             let name = &piece.tensor.name;
             let loaded = loader.load(&piece, places.get(name), progress).await;
-            match loaded.map_err(|error| error.context(format_args!("loading {name:?}")))? {
+            let loaded = loaded.map_err(|error| error.context(format_args!("loading {name:?}")))?;
+            // A sum, since other files may hold the same tensors in another order.
+            weights.fingerprint = weights.fingerprint.wrapping_add(loader.sample(&piece));
+            match loaded {
                 Loaded::Matrix => {}
                 Loaded::Vector(values) if piece.count == 1 => weights.insert_vector(context, name, values)?,
                 Loaded::Vector(values) => {
@@ -251,6 +256,11 @@ impl Weights {
         self.bytes
     }
 
+    /// Of names and of bytes from all tensors, as they are in the files: other weights have another one. It does not depend on the device.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
     /// The number of weights in the model's files.
     pub fn parameters(&self) -> u64 {
         self.parameters
@@ -333,6 +343,15 @@ impl Loader<'_> {
             }
         }
         Ok(Loaded::Matrix)
+    }
+
+    /// What a part that was loaded adds to the fingerprint.
+    fn sample(&self, piece: &Piece<'_>) -> u64 {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(piece.tensor.name.as_bytes());
+        sum.update(&(piece.number as u64).to_le_bytes());
+        sum.update(&self.stream.sample().to_le_bytes());
+        sum.finalize().into()
     }
 
     /// Reads as many bytes from the stream as an upload needs.

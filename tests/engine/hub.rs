@@ -2,7 +2,7 @@
 
 use crate::support::errors::check_error;
 use proptest::prelude::*;
-use rillm::engine::hub::{Reference, Refused, Repository, Wanted, choose, refusal};
+use rillm::engine::hub::{FileFacts, Reference, Refused, Repository, Wanted, choose, refusal};
 use rillm::error::Code;
 
 #[test]
@@ -108,12 +108,29 @@ fn a_model_of_the_repository_is_chosen() {
 }
 
 #[test]
+fn digests_are_those_of_large_files() {
+    let reference = Reference::parse("hf:o/n").unwrap();
+    let digest = "0123456789ABCDEF".repeat(4);
+    let facts = |file: &str| {
+        let listing = format!("{{\"siblings\":[{{\"rfilename\":\"x\",{file}}}]}}");
+        Repository::parse("https://hub.example", &reference, listing.as_bytes()).unwrap().facts("x")
+    };
+    let large = facts(&format!("\"size\":9,\"lfs\":{{\"sha256\":\"{digest}\",\"size\":12,\"pointerSize\":130}}"));
+    assert_eq!(large, FileFacts { size: Some(12), sha256: Some(digest.to_lowercase()) });
+    // What is no digest is none.
+    for wrong in ["", "0123", &"g".repeat(64)] {
+        assert_eq!(facts(&format!("\"lfs\":{{\"sha256\":\"{wrong}\"}}")).sha256, None);
+    }
+    assert_eq!(facts("\"size\":null,\"lfs\":null"), FileFacts::default());
+}
+
+#[test]
 fn files_are_resolved_at_the_commit() {
     let reference = Reference::parse("hf:o/n@refs/pr/1").unwrap();
     let endpoint = "https://mirror.example/hub/";
     assert_eq!(
         Repository::listing_url(endpoint, &reference),
-        "https://mirror.example/hub/api/models/o/n/revision/refs%2Fpr%2F1"
+        "https://mirror.example/hub/api/models/o/n/revision/refs%2Fpr%2F1?blobs=true"
     );
     let sha = "0123456789abcdef0123456789abcdef01234567";
     let listing = format!(
@@ -125,6 +142,8 @@ fn files_are_resolved_at_the_commit() {
         repository.resolve_url("a b/ü.gguf"),
         format!("https://mirror.example/hub/o/n/resolve/{sha}/a%20b/%C3%BC.gguf")
     );
+    assert_eq!(repository.facts("a b/ü.gguf"), FileFacts { size: Some(1), sha256: None });
+    assert_eq!(repository.facts("none"), FileFacts::default());
     // A mirror that names no commit.
     let repository = Repository::parse(endpoint, &reference, b"{\"siblings\":[]}").unwrap();
     assert_eq!(repository.resolve_url("x"), "https://mirror.example/hub/o/n/resolve/refs%2Fpr%2F1/x");

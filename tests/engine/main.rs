@@ -23,6 +23,7 @@ mod logprobs;
 mod models;
 mod penalties;
 mod sequences;
+mod sessions;
 mod speculation;
 mod structured;
 mod together;

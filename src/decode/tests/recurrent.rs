@@ -174,52 +174,101 @@ fn a_prompt_is_taken_over_by_other_choices() {
     }
 }
 
+fn saved(decoder: &Decoder, tokens: &[u32]) -> (usize, Vec<u8>) {
+    let held = pollster::block_on(decoder.hold(tokens)).unwrap();
+    let mut bytes = Vec::new();
+    let mut write = |piece: Vec<u8>| {
+        bytes.extend(piece);
+        Ok(())
+    };
+    pollster::block_on(held.save(&mut write)).unwrap();
+    (held.len(), bytes)
+}
+
+fn restored(decoder: &Decoder, bytes: &[u8]) -> Result<usize> {
+    // Reads of any length are cut where the source likes.
+    pollster::block_on(decoder.restore(&MemorySource::new([b"before ", bytes].concat()), 7))
+}
+
 #[test]
 fn a_sequence_that_was_saved_goes_on_elsewhere() {
     for new in [recurrent_of as fn(usize) -> Rc<Decoder>, tiny] {
         let decoder = new(2);
         let prompt = prompt(6);
-        let (sequence, _) = begin_plain(&decoder, &prompt, 40);
-        let mut given = Vec::new();
-        while given.len() < 9 {
-            let Tokens::Some(next) = pollster::block_on(sequence.next()).unwrap() else { panic!() };
-            given.extend(next.iter().map(|sampled| sampled.token));
-        }
-        let bytes = pollster::block_on(sequence.save()).unwrap();
-        assert_eq!(pollster::block_on(sequence.save()).unwrap(), bytes, "nothing moved");
-        given.extend(rest(&sequence).unwrap());
+        let (given, _) = answer(&decoder, &prompt, 40);
+        let text = [&prompt[..], &given[..9]].concat();
+        let (held, bytes) = saved(&decoder, &text);
+        assert!(held >= prompt.len(), "{held} tokens");
+        assert_eq!(saved(&decoder, &text), (held, bytes.clone()), "nothing moved");
+        // What saves it keeps what it held.
+        let (rest, cached) = answer(&decoder, &text, 31);
+        assert_eq!((&rest[..], cached >= held.min(text.len() - 1)), (&given[9..], true));
 
         let other = new(1);
-        let restored = pollster::block_on(other.restore(&bytes)).unwrap();
-        assert!(restored >= prompt.len(), "{restored} tokens");
-        let known = restored + 2 - prompt.len();
-        let text = [&prompt[..], &given[..known]].concat();
-        let (rest, cached) = answer(&other, &text, 40 - known);
-        assert_eq!((rest, cached), (given[known..].to_vec(), restored));
+        assert_eq!(restored(&other, &bytes).unwrap(), held);
+        let (rest, cached) = answer(&other, &text, 31);
+        assert_eq!((rest, cached), (given[9..].to_vec(), held.min(text.len() - 1)));
 
         for (cut, wanted) in [
             (0, "cut off"),
             (5, "cut off"),
             (20, "cut off"),
             (bytes.len() - 1, "cut off"),
+            (bytes.len() - 4, "cut off"),
             (bytes.len() - 700, "cut off"),
         ] {
-            let error = pollster::block_on(other.restore(&bytes[..cut])).unwrap_err();
+            let error = restored(&other, &bytes[..cut]).unwrap_err();
             assert_eq!(error.code(), Code::InvalidFile, "{error}");
             assert!(error.to_string().contains(wanted), "{cut}: {error}");
         }
+        let error = restored(&other, &[&bytes[..], &[0; 4]].concat()).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidFile, "{error}");
         for at in (0..400).chain(bytes.len() - 400..bytes.len()) {
             let mut wrong = bytes.clone();
             wrong[at] ^= 0x55;
-            let error = pollster::block_on(other.restore(&wrong)).unwrap_err();
+            let error = restored(&other, &wrong).unwrap_err();
             assert_eq!(error.code(), Code::InvalidFile, "byte {at}: {error}");
         }
         // What comes next works.
-        assert_eq!(answer(&other, &text, 40 - known).0, given[known..]);
+        assert_eq!(answer(&other, &text, 31).0, given[9..]);
     }
-    let (saved, other) = (recurrent_of(1), tiny(1));
-    let (sequence, _) = begin_plain(&saved, &prompt(1), 3);
-    let bytes = pollster::block_on(sequence.save()).unwrap();
-    let error = pollster::block_on(other.restore(&bytes)).unwrap_err();
+    let (of_recurrent, other) = (recurrent_of(1), tiny(1));
+    let (_, bytes) = saved(&of_recurrent, &prompt(1));
+    let error = restored(&other, &bytes).unwrap_err();
+    assert_eq!(error.code(), Code::SessionMismatch, "{error}");
     assert!(error.to_string().contains("another model"), "{error}");
+}
+
+#[test]
+fn what_nobody_holds_is_computed_to_be_saved() {
+    for new in [recurrent_of as fn(usize) -> Rc<Decoder>, tiny] {
+        let text = [prompt(5), prompt(7), prompt(3)].concat();
+        let wanted = answer(&new(1), &text, 12).0;
+        let (held, bytes) = saved(&new(1), &text);
+        assert_eq!(held, text.len());
+        let other = new(2);
+        assert_eq!(restored(&other, &bytes).unwrap(), text.len());
+        assert_eq!(answer(&other, &text, 12).0, wanted);
+        for _ in 0..2 {
+            assert_eq!(saved(&other, &text[..1]).0, 1);
+        }
+    }
+}
+
+#[test]
+fn a_save_that_is_given_up_loses_nothing() {
+    let decoder = tiny(1);
+    let text = [prompt(5), prompt(7)].concat();
+    let wanted = saved(&decoder, &text).1;
+    let mut pieces = 0;
+    let held = pollster::block_on(decoder.hold(&text)).unwrap();
+    let mut write = |_: Vec<u8>| {
+        pieces += 1;
+        if pieces == 3 { Err(crate::Error::new(Code::Internal, "full")) } else { Ok(()) }
+    };
+    assert_eq!(pollster::block_on(held.save(&mut write)).unwrap_err().message(), "full");
+    // Nobody else has a slot meanwhile.
+    assert_eq!(pollster::block_on(decoder.hold(&text)).err().unwrap().code(), Code::InvalidRequest);
+    drop(held);
+    assert_eq!(saved(&decoder, &text), (text.len(), wanted));
 }

@@ -22,14 +22,19 @@ impl Engine {
         let ChatRequest { chat, logprobs, reasoning, generation } = request;
         let (tools, choice) = chat.functions()?;
         let rendered = self.render(&chat, &tools, &choice)?;
+        let ids = self.encode_chat(&rendered.prompt)?;
+        let request = self.request(generation, ids, chat.continue_final_message, logprobs.wanted()?)?;
+        self.start(self.reading(request, &chat, &reasoning, Rc::new(tools), &choice, &rendered)?)
+    }
+
+    /// The tokens of a chat as its template wrote it.
+    pub(super) fn encode_chat(&self, prompt: &str) -> Result<Vec<u32>> {
         let tokenizer = self.tokenizer();
         // Most templates write BOS themselves. A second one would be another prompt.
         let begins_with_bos = tokenizer.bos().is_some_and(|bos| {
-            tokenizer.token_bytes_with_control(bos).is_ok_and(|text| rendered.prompt.as_bytes().starts_with(text))
+            tokenizer.token_bytes_with_control(bos).is_ok_and(|text| prompt.as_bytes().starts_with(text))
         });
-        let ids = tokenizer.encode(&rendered.prompt, !begins_with_bos, true)?;
-        let request = self.request(generation, ids, chat.continue_final_message, logprobs.wanted()?)?;
-        self.start(self.reading(request, &chat, &reasoning, Rc::new(tools), &choice, &rendered)?)
+        tokenizer.encode(prompt, !begins_with_bos, true)
     }
 
     fn render(&self, chat: &ChatFields, tools: &Tools, choice: &ToolChoice) -> Result<Rendered> {

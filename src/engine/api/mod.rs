@@ -9,5 +9,6 @@ mod completion;
 pub(super) mod embeddings;
 pub(super) mod logprobs;
 pub mod request;
+pub mod session;
 #[cfg(test)]
 mod typescript;

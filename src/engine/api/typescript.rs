@@ -18,6 +18,7 @@ use super::chunk::{
 use super::embeddings::EmbeddingUsage;
 use super::logprobs::{TokenLogprob, TokenLogprobs};
 use super::request::*;
+use super::session::{Session, SessionModel};
 use crate::engine::load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use crate::engine::load::inspect::{AdapterLimits, Inspection, Problem};
 use crate::engine::load::options::{Autotune, LoadOptions};
@@ -90,6 +91,11 @@ fn files() -> Vec<File> {
                     Answer: Progress, Phase, ModelInfo, Warning, DraftInfo, AutotuneInfo, AutotuneState, Tuned, AdapterInfo,
                     SubgroupMatrix, Inspection, AdapterLimits, Problem,
                 ],
+        },
+        File {
+            name: "sessions",
+            about: "What is saved of a conversation.",
+            text: types![Answer: Session, SessionModel],
         },
         File {
             name: "stats",

@@ -1,6 +1,6 @@
 //! Chat completions: the next message of a conversation.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{ChatLogprobsFields, Fields, GenerationFields, ReasoningFields, group};
 use crate::error::Result;
@@ -54,14 +54,25 @@ impl ChatRequest {
     /// From JSON. An unknown field or a wrong value is `invalid_request`, which names the field.
     pub fn parse(request: Value) -> Result<Self> {
         let mut fields = Fields::of("the chat request", request)?;
-        let request = Self {
+        let request = Self::take(&mut fields)?;
+        fields.finish()?;
+        Ok(request)
+    }
+
+    /// The names of all fields.
+    pub fn field_names() -> Result<Vec<&'static str>> {
+        let mut fields = Fields::of("the chat request", json!({"messages": []}))?;
+        Self::take(&mut fields)?;
+        Ok(fields.names())
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self> {
+        Ok(Self {
             chat: fields.group()?,
             logprobs: fields.group()?,
             reasoning: fields.group()?,
-            generation: GenerationFields::take(&mut fields)?,
-        };
-        fields.finish()?;
-        Ok(request)
+            generation: GenerationFields::take(fields)?,
+        })
     }
 }
 

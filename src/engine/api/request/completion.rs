@@ -1,7 +1,7 @@
 //! Completions: the model continues a text.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{CompletionLogprobsFields, Fields, GenerationFields, group};
 use crate::error::Result;
@@ -41,15 +41,22 @@ impl CompletionRequest {
     /// From JSON. An unknown field or a wrong value is `invalid_request`, which names the field.
     pub fn parse(request: Value) -> Result<Self> {
         let mut fields = Fields::of("the completion request", request)?;
-        let request = Self {
-            completion: fields.group()?,
-            logprobs: fields.group()?,
-            generation: GenerationFields::take(&mut fields)?,
-        };
+        let request = Self::take(&mut fields)?;
         fields.finish()?;
         if request.generation.ending.max_completion_tokens.is_some() {
             bail!(InvalidRequest, "max_completion_tokens is a field of chats; of completions it is max_tokens");
         }
         Ok(request)
+    }
+
+    /// The names of all fields.
+    pub fn field_names() -> Result<Vec<&'static str>> {
+        let mut fields = Fields::of("the completion request", json!({"prompt": ""}))?;
+        Self::take(&mut fields)?;
+        Ok(fields.names())
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self> {
+        Ok(Self { completion: fields.group()?, logprobs: fields.group()?, generation: GenerationFields::take(fields)? })
     }
 }

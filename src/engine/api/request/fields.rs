@@ -60,19 +60,59 @@ impl Fields {
         })
     }
 
+    /// The fields of all groups that were asked for.
+    pub fn names(self) -> Vec<&'static str> {
+        self.names
+    }
+
     /// Refuses what no group has taken.
     pub fn finish(self) -> Result<()> {
-        match self.left.keys().next() {
-            None => Ok(()),
-            Some(name) => {
-                let known: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
-                bail!(
-                    InvalidRequest,
-                    "{}: {name}: unknown field `{name}`, expected one of {}",
-                    self.what,
-                    known.join(", ")
-                )
+        let Some(name) = self.left.keys().next() else { return Ok(()) };
+        match nearest(name, &self.names) {
+            Some(known) => {
+                bail!(InvalidRequest, "{}: {name}: unknown field `{name}`, did you mean `{known}`?", self.what)
             }
+            None => bail!(InvalidRequest, "{}: {name}: unknown field `{name}`", self.what),
         }
+    }
+}
+
+/// The least share of a name that has to agree with another for that to be what was meant.
+const ALIKE: f64 = 0.5;
+
+/// The name that is the fewest edits away: a name in capitals or with hyphens is the name itself.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    // A name of any length may come from anywhere, and the comparison takes time in proportion to it.
+    let name: String = name.chars().take(64).map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect();
+    // `maxTokens` is `max_tokens`: what separates words is no difference.
+    let bare = |text: &str| text.replace('_', "");
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(&bare(&name), &bare(known));
+    let (likeness, known) =
+        known.iter().map(|known| (likeness(known), *known)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    (likeness >= ALIKE).then_some(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn the_nearest_name_is_what_was_meant() {
+        let known = ["temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k", "stop", "seed"];
+        for (written, meant) in [
+            ("temprature", Some("temperature")),
+            ("Temperature", Some("temperature")),
+            ("maxTokens", Some("max_tokens")),
+            ("max-completion-tokens", Some("max_completion_tokens")),
+            ("topk", Some("top_k")),
+            ("stops", Some("stop")),
+            ("colour", None),
+            ("", None),
+            ("温度", None),
+        ] {
+            assert_eq!(nearest(written, &known), meant, "{written}");
+        }
+        assert_eq!(nearest(&"x".repeat(1 << 20), &known), None);
+        assert_eq!(nearest("seed", &[]), None);
     }
 }

@@ -28,6 +28,17 @@ pub struct Repository {
     /// The commit, so that all files are of one state; the revision if the hub names no commit.
     commit: String,
     files: Vec<String>,
+    /// Of each of them.
+    facts: Vec<FileFacts>,
+}
+
+/// What a listing says of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileFacts {
+    /// In bytes.
+    pub size: Option<u64>,
+    /// 64 hexadecimal digits, in lower case. The hub names it for files that it keeps with Git LFS.
+    pub sha256: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -39,13 +50,30 @@ struct Listing {
 #[derive(Deserialize)]
 struct Sibling {
     rfilename: String,
+    size: Option<u64>,
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    sha256: Option<String>,
+    size: Option<u64>,
+}
+
+impl Sibling {
+    fn facts(&self) -> FileFacts {
+        let is_digest = |text: &&String| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let sha256 = self.lfs.as_ref().and_then(|lfs| lfs.sha256.as_ref()).filter(is_digest);
+        let size = self.lfs.as_ref().and_then(|lfs| lfs.size).or(self.size);
+        FileFacts { size, sha256: sha256.map(|text| text.to_ascii_lowercase()) }
+    }
 }
 
 impl Repository {
     /// The URL of a repository's list of files; the answer goes to `parse`.
     pub fn listing_url(endpoint: &str, reference: &Reference) -> String {
         format!(
-            "{}/api/models/{}/revision/{}",
+            "{}/api/models/{}/revision/{}?blobs=true",
             endpoint.trim_end_matches('/'),
             encoded(&reference.repository),
             encoded_segment(reference.revision())
@@ -67,6 +95,7 @@ impl Repository {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             id: reference.repository.clone(),
             commit: listing.sha.filter(is_commit).unwrap_or_else(|| reference.revision().to_owned()),
+            facts: listing.siblings.iter().map(Sibling::facts).collect(),
             files: listing.siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
         })
     }
@@ -84,6 +113,12 @@ impl Repository {
     /// Whether `path` is one of the files.
     pub fn holds(&self, path: &str) -> bool {
         self.files.iter().any(|file| file == path)
+    }
+
+    /// What the listing says of a file; nothing for one that it does not hold.
+    pub fn facts(&self, path: &str) -> FileFacts {
+        let place = self.files.iter().position(|file| file == path);
+        place.and_then(|place| self.facts.get(place)).cloned().unwrap_or_default()
     }
 
     /// The URL of a file. The hub answers with the file or a redirect to it.
