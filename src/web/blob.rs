@@ -6,8 +6,9 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, Blob};
 
 use super::{
+    abort::check_abort,
     bytes::JsBytes,
-    source::{check_abort, js_message, js_number},
+    convert::{js_message, js_number},
 };
 use crate::{
     engine::source::{ByteSource, CHUNK_BYTES, Chunk, ChunkStream, LocalFuture, check_range},

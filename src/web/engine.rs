@@ -3,13 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use js_sys::{Float32Array, Function, Uint32Array};
+use js_sys::{Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use wasm_bindgen::prelude::*;
-use web_sys::AbortSignal;
+use web_sys::{AbortSignal, Blob};
 
-use super::convert::{from_js, js_error, json_from_js, to_js};
+use super::abort::unless;
+use super::blob::BlobSource;
+use super::convert::{from_js, js_error, js_message, js_number, json_from_js, to_js};
 use super::grammar::LoadedGrammars;
 use super::logits_processor::JsLogitsProcessor;
+use super::remote::RemoteFiles;
 use super::source;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
@@ -90,6 +93,40 @@ impl WasmEngine {
         Ok(WasmTensor { tensor: RefCell::new(Some(Rc::new(tensor))) })
     }
 
+    /// Saves a conversation: `write` gets its bytes in order, each as a Uint8Array of its own. Resolves to the session. When `stopped`
+    /// resolves, it ends with `aborted`.
+    #[wasm_bindgen(js_name = saveSession)]
+    pub async fn save_session(
+        &self,
+        conversation: JsValue,
+        attachment: JsValue,
+        write: Function,
+        stopped: Promise,
+    ) -> Result<JsValue, JsValue> {
+        let engine = self.engine()?;
+        let conversation = json_from_js("the conversation", &conversation).map_err(js_error)?;
+        let attachment = if attachment.is_undefined() {
+            None
+        } else {
+            Some(json_from_js("the attachment", &attachment).map_err(js_error)?)
+        };
+        let mut write = |bytes: Vec<u8>| match write.call1(&JsValue::UNDEFINED, &Uint8Array::from(&bytes[..])) {
+            Ok(_) => Ok(()),
+            Err(thrown) => bail!(Internal, "the session could not be written: {}", js_message(&thrown)),
+        };
+        let saving = engine.save_session(&conversation, attachment, &mut write);
+        to_js(&unless(stopped, "saving the session", saving).await.map_err(js_error)?)
+    }
+
+    /// Takes over what `saveSession` wrote. When `stopped` resolves, it ends with `aborted`.
+    #[wasm_bindgen(js_name = restoreSession)]
+    pub async fn restore_session(&self, blob: Blob, stopped: Promise) -> Result<JsValue, JsValue> {
+        let engine = self.engine()?;
+        let source = BlobSource::new(blob, None);
+        let restoring = engine.restore_session(&source);
+        to_js(&unless(stopped, "restoring the session", restoring).await.map_err(js_error)?)
+    }
+
     pub async fn sync(&self) -> Result<(), JsValue> {
         self.engine()?.sync().await.map_err(js_error)
     }
@@ -157,24 +194,44 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
     Ok((options, signal))
 }
 
+/// What reads from servers.
+fn remote_files(options: &JsValue) -> Result<RemoteFiles> {
+    let files = js_sys::Reflect::get(options, &"files".into()).unwrap_or(JsValue::UNDEFINED);
+    if files.is_object() { Ok(files.unchecked_into()) } else { bail!(Internal, "the options hold no files") }
+}
+
 /// Reads the headers of a model: its properties and the memory to run it.
 #[wasm_bindgen(js_name = inspectModel)]
 pub async fn inspect_model(source: JsValue, options: JsValue) -> Result<JsValue, JsValue> {
     let inspect = async {
+        let files = remote_files(&options)?;
         let (options, signal) = load_options(options)?;
-        let (folder, file) = source::open(&source, signal).await?;
+        let (folder, file) = source::open(&source, files, signal).await?;
         inspect(&*folder, file.as_deref(), &options).await
     };
     to_js(&inspect.await.map_err(js_error)?)
 }
 
+/// Opens all files of a model, for whoever wants them to be kept; returns their bytes.
+#[wasm_bindgen(js_name = openModel)]
+pub async fn open_model(source: JsValue, options: JsValue) -> Result<f64, JsValue> {
+    let open = async {
+        let files = remote_files(&options)?;
+        let (_, signal) = load_options(options)?;
+        let (folder, file) = source::open(&source, files, signal).await?;
+        file_bytes(&*folder, file.as_deref()).await
+    };
+    open.await.map(js_number).map_err(js_error)
+}
+
 async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) -> Result<WasmEngine> {
     let draft = js_sys::Reflect::get(&options, &"draft".into()).ok().filter(|draft| !draft.is_undefined());
     let grammars = js_sys::Reflect::get(&options, &"grammars".into()).ok().filter(|grammars| !grammars.is_undefined());
+    let files = remote_files(&options)?;
     let (options, signal) = load_options(options)?;
-    let (folder, file) = source::open(&source, signal.clone()).await?;
+    let (folder, file) = source::open(&source, files.clone(), signal.clone()).await?;
     let draft = match draft {
-        Some(draft) => Some(source::open(&draft, signal.clone()).await?),
+        Some(draft) => Some(source::open(&draft, files, signal.clone()).await?),
         None => None,
     };
     let draft_bytes = match &draft {
@@ -185,7 +242,7 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
         if let Some(callback) = &on_progress {
             let value = to_js(&progress).unwrap_or(JsValue::UNDEFINED);
             if let Err(thrown) = callback.call1(&JsValue::UNDEFINED, &value) {
-                bail!(InvalidRequest, "onProgress threw: {}", source::js_message(&thrown));
+                bail!(InvalidRequest, "onProgress threw: {}", js_message(&thrown));
             }
         }
         if signal.as_ref().is_some_and(AbortSignal::aborted) {
@@ -227,7 +284,7 @@ async fn accepted(generation: Result<Generation>) -> Result<WasmGeneration> {
 /// A shallow copy without the fields that are not data of the caller.
 fn without_objects(options: &JsValue) -> JsValue {
     let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
-    for name in ["signal", "draft", "grammars", "tunings"] {
+    for name in ["signal", "draft", "files", "grammars", "tunings"] {
         // Deleting a missing field does nothing.
         let _ = js_sys::Reflect::delete_property(&copy, &name.into());
     }

@@ -2,9 +2,9 @@
 //!
 //! Asynchronous calls record their commands before they return the promise, so that calls take effect in program order.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use futures_util::FutureExt;
 use js_sys::{Array, Promise, Uint8Array};
@@ -16,8 +16,10 @@ use super::bytes::JsBytes;
 use super::convert::{from_js, js_error, to_js};
 use super::gpu_batch::WasmBatch;
 use crate::error::{Error, Result};
-use crate::gpu::{Binding, BufferSlice, CacheSizes, Device, DeviceOptions, HostBytes, Shader, Template};
-use crate::tensor::{Context, DType, Desc, Shape, ShapeCache, Tensor, ops};
+use crate::gpu::{
+    Binding, Buffer, BufferSlice, CacheSizes, Device, DeviceOptions, HostBytes, MemoryStats, Pipeline, Shader, Template,
+};
+use crate::tensor::{Batch, Context, DType, Desc, Shape, ShapeCache, Tensor, ops};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -46,13 +48,11 @@ struct TensorInfo<'a> {
 }
 
 #[derive(Serialize)]
-struct MemoryStats {
+struct Memory {
     tensors: usize,
     tensor_bytes: u64,
-    live_buffers: u64,
-    live_bytes: u64,
-    pooled_bytes: u64,
-    peak_bytes: u64,
+    #[serde(flatten)]
+    device: MemoryStats,
 }
 
 /// The description of a binding from JavaScript.
@@ -67,6 +67,8 @@ struct Kernel {
     label: String,
     wgsl: String,
     bindings: Vec<Kind>,
+    /// Once it is compiled.
+    pipeline: OnceCell<Rc<Pipeline>>,
 }
 
 /// The tensors and kernels of one device, by their numbers.
@@ -76,6 +78,8 @@ pub(super) struct Registry {
     kernels: RefCell<HashMap<u32, Rc<Kernel>>>,
     last_id: Cell<u32>,
     shapes: RefCell<ShapeCache>,
+    /// Those that were not disposed of.
+    pub batches: RefCell<HashMap<u32, Weak<RefCell<Option<Batch>>>>>,
 }
 
 #[wasm_bindgen]
@@ -109,6 +113,7 @@ impl WasmGpu {
                 kernels: RefCell::default(),
                 last_id: Cell::default(),
                 shapes: RefCell::new(ShapeCache::new(shapes)),
+                batches: RefCell::default(),
             };
             Ok(WasmGpu { registry: Rc::new(registry) })
         };
@@ -197,6 +202,27 @@ impl WasmGpu {
         WasmBatch::new(self.registry.clone())
     }
 
+    /// How many dispatches and copies wait to be submitted.
+    pub fn pending(&self) -> usize {
+        self.registry.context.device().pending()
+    }
+
+    #[wasm_bindgen(js_name = setMaxBatchSize)]
+    pub fn set_max_batch_size(&self, most: usize) {
+        self.registry.context.device().set_max_batch(most);
+    }
+
+    #[wasm_bindgen(js_name = setLazyMode)]
+    pub fn set_lazy_mode(&self, on: bool) {
+        self.registry.context.device().set_lazy(on);
+    }
+
+    /// Copies all elements of a tensor to another one, from its element `first` on.
+    #[wasm_bindgen(js_name = copyTensor)]
+    pub fn copy_tensor(&self, from: u32, to: u32, first: usize) -> Result<(), JsValue> {
+        self.registry.copy(from, to, first).map_err(js_error)
+    }
+
     pub fn flush(&self) -> Result<(), JsValue> {
         self.registry.context.device().flush();
         Ok(())
@@ -238,27 +264,31 @@ impl WasmGpu {
 
     #[wasm_bindgen(js_name = memoryStats)]
     pub fn memory_stats(&self) -> Result<JsValue, JsValue> {
-        let stats = self.registry.context.device().stats();
         let tensors = self.registry.tensors.borrow();
-        to_js(&MemoryStats {
+        to_js(&Memory {
             tensors: tensors.len(),
             tensor_bytes: tensors.values().map(Tensor::bytes).sum(),
-            live_buffers: stats.live_buffers,
-            live_bytes: stats.live_bytes,
-            pooled_bytes: stats.pooled_bytes,
-            peak_bytes: stats.peak_bytes,
+            device: self.registry.context.device().memory(),
         })
+    }
+
+    /// Frees what waits for reuse.
+    pub fn trim(&self) {
+        self.registry.context.device().trim();
     }
 
     pub fn destroy(&self) {
         self.registry.tensors.borrow_mut().clear();
         self.registry.kernels.borrow_mut().clear();
+        for batch in self.registry.batches.take().values().filter_map(Weak::upgrade) {
+            batch.take();
+        }
         self.registry.context.device().destroy();
     }
 }
 
 impl Registry {
-    fn next_id(&self) -> u32 {
+    pub fn next_id(&self) -> u32 {
         self.last_id.set(self.last_id.get() + 1);
         self.last_id.get()
     }
@@ -360,24 +390,35 @@ impl Registry {
         Ok(self.insert(target))
     }
 
+    fn copy(&self, from: u32, to: u32, first: usize) -> Result<()> {
+        let (from, to) = (self.tensor(from)?, self.tensor(to)?);
+        let (count, room) = (from.shape().elements(), to.shape().elements());
+        if from.dtype() != to.dtype() {
+            bail!(DtypeMismatch, "copyFrom: {} into {}", from.dtype().name(), to.dtype().name());
+        }
+        if first.checked_add(count).is_none_or(|end| end > room) {
+            bail!(OutOfRange, "copyFrom: {count} elements from element {first} don't fit a tensor of {room} elements");
+        }
+        let part = |tensor: &Tensor, first: usize| BufferSlice {
+            offset: tensor.slice().offset + 4 * first as u64,
+            size: 4 * count as u64,
+            ..tensor.slice()
+        };
+        self.context.device().copy(&part(&from, 0), &part(&to, first))
+    }
+
     /// Compiles the kernel without running it: the dispatch is only traced.
     async fn compile(&self, kernel: &Kernel) -> Result<()> {
         let device = self.context.device();
         let traced = || {
             let some = device.buffer(256, "kernel")?;
-            let bindings: Vec<Binding<'_>> = kernel
-                .bindings
-                .iter()
-                .zip(0..)
-                .map(|(kind, number)| match kind {
-                    Kind::Read => Binding::Read(number, some.slice()),
-                    Kind::ReadWrite => Binding::ReadWrite(number, some.slice()),
-                    Kind::Uniform => Binding::Uniform(number, &[]),
-                })
-                .collect();
-            device.dispatch(&kernel.shader(), &bindings, [1, 1, 1])
+            device.dispatch(&kernel.shader(), &kernel.bindings_of(&some), [1, 1, 1])
         };
-        device.prepare(traced).await
+        device.prepare(traced).await?;
+        let some = device.buffer(256, "kernel")?;
+        let pipeline = device.pipeline(&kernel.shader(), &kernel.bindings_of(&some))?;
+        kernel.pipeline.get_or_init(|| pipeline);
+        Ok(())
     }
 
     fn dispatch(&self, kernel: u32, values: &Array, grid: &[u32]) -> Result<()> {
@@ -409,7 +450,11 @@ impl Registry {
                 })
             })
             .collect();
-        self.context.device().dispatch(&kernel.shader(), &bindings, [x, y, z])
+        let (device, shader) = (self.context.device(), kernel.shader());
+        match kernel.pipeline.get() {
+            Some(pipeline) => device.dispatch_compiled(&shader, pipeline, &bindings, [x, y, z]),
+            None => device.dispatch(&shader, &bindings, [x, y, z]),
+        }
     }
 
     /// Submits at once and resolves when the GPU is done.
@@ -455,7 +500,17 @@ impl Kernel {
         let wgsl = format!(
             "{wgsl}\nconst WORKGROUP_X: u32 = {x}u;\nconst WORKGROUP_Y: u32 = {y}u;\nconst WORKGROUP_Z: u32 = {z}u;\n"
         );
-        Ok(Self { label, wgsl, bindings })
+        Ok(Self { label, wgsl, bindings, pipeline: OnceCell::new() })
+    }
+
+    /// Bindings of its kinds, to compile it.
+    fn bindings_of(&self, some: &Buffer) -> Vec<Binding<'_>> {
+        let binding = |(kind, number): (&Kind, u32)| match kind {
+            Kind::Read => Binding::Read(number, some.slice()),
+            Kind::ReadWrite => Binding::ReadWrite(number, some.slice()),
+            Kind::Uniform => Binding::Uniform(number, &[]),
+        };
+        self.bindings.iter().zip(0..).map(binding).collect()
     }
 
     fn shader(&self) -> Shader<'_> {

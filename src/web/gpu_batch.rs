@@ -16,8 +16,9 @@ use crate::tensor::{Batch, Shape};
 #[wasm_bindgen]
 pub struct WasmBatch {
     registry: Rc<Registry>,
+    id: u32,
     /// `None` once it was disposed of.
-    batch: RefCell<Option<Batch>>,
+    batch: Rc<RefCell<Option<Batch>>>,
 }
 
 #[wasm_bindgen]
@@ -116,6 +117,7 @@ impl WasmBatch {
     }
 
     pub fn dispose(&self) {
+        self.registry.batches.borrow_mut().remove(&self.id);
         self.batch.take();
     }
 }
@@ -123,7 +125,10 @@ impl WasmBatch {
 impl WasmBatch {
     pub(super) fn new(registry: Rc<Registry>) -> Self {
         let batch = Batch::new(registry.context.clone());
-        Self { registry, batch: RefCell::new(Some(batch)) }
+        let batch = Rc::new(RefCell::new(Some(batch)));
+        let id = registry.next_id();
+        registry.batches.borrow_mut().insert(id, Rc::downgrade(&batch));
+        Self { registry, id, batch }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Batch) -> Result<T>) -> Result<T, JsValue> {
@@ -131,5 +136,11 @@ impl WasmBatch {
             Some(batch) => work(batch).map_err(js_error),
             None => Err(js_error(err!(Disposed, "the batch was disposed of"))),
         }
+    }
+}
+
+impl Drop for WasmBatch {
+    fn drop(&mut self) {
+        self.registry.batches.borrow_mut().remove(&self.id);
     }
 }

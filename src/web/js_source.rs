@@ -1,4 +1,6 @@
-//! A source of the application: an object with `size` and `read(offset, length)`.
+//! A source of the application, or a file of a server that JavaScript opened: an object with `size` and `read(offset, length)`.
+
+use std::rc::Rc;
 
 use js_sys::{ArrayBuffer, Function, Promise, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
@@ -6,13 +8,17 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::AbortSignal;
 
 use super::{
+    abort::{aborted, check_abort},
     bytes::JsBytes,
-    source::{check_abort, js_message, js_number},
+    convert::{coded_error, js_message, js_number},
 };
 use crate::{
     engine::source::{ByteSource, CHUNK_BYTES, Chunk, ChunkStream, LocalFuture, check_range},
-    error::Result,
+    error::{Error, Result},
 };
+
+/// From what a read was rejected with to its error.
+pub type Refusal = dyn Fn(&JsValue) -> Error;
 
 pub struct JsSource {
     name: String,
@@ -20,6 +26,8 @@ pub struct JsSource {
     read: Function,
     size: u64,
     signal: Option<AbortSignal>,
+    /// What it means that a read was rejected; `None` for a source of the application.
+    refusal: Option<Rc<Refusal>>,
 }
 
 impl JsSource {
@@ -37,7 +45,12 @@ impl JsSource {
         if !(0.0..=9007199254740991.0).contains(&size) || size.fract() != 0.0 {
             bail!(InvalidRequest, "{name}: its size is {size}, wanted a whole number of bytes");
         }
-        Ok(Self { name: name.to_owned(), object, read, size: size as u64, signal })
+        Ok(Self { name: name.to_owned(), object, read, size: size as u64, signal, refusal: None })
+    }
+
+    /// Sets what it means that a read was rejected.
+    pub fn with_refusal(self, refusal: Rc<Refusal>) -> Self {
+        Self { refusal: Some(refusal), ..self }
     }
 
     /// Starts reading; the promise resolves to a `Uint8Array` or an `ArrayBuffer`.
@@ -52,7 +65,21 @@ impl JsSource {
 
     async fn finish(&self, read: Promise, offset: u64, length: u64) -> Result<Uint8Array> {
         let value = JsFuture::from(read).await.map_err(|value| {
-            err!(Read, "{}: reading {length} bytes at offset {offset} failed: {}", self.name, js_message(&value))
+            if self.signal.as_ref().is_some_and(AbortSignal::aborted) {
+                return aborted(&self.name);
+            }
+            match (&self.refusal, coded_error(&value)) {
+                (Some(refusal), _) => refusal(&value),
+                (None, Some(error)) => error,
+                (None, None) => {
+                    err!(
+                        Read,
+                        "{}: reading {length} bytes at offset {offset} failed: {}",
+                        self.name,
+                        js_message(&value)
+                    )
+                }
+            }
         })?;
         check_abort(self.signal.as_ref(), &self.name)?;
         let bytes = match (value.dyn_ref::<Uint8Array>(), value.dyn_ref::<ArrayBuffer>()) {

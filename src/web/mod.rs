@@ -2,19 +2,21 @@
 //!
 //! `pkg-template/src/wasm.ts` is the only TypeScript that sees these.
 
+mod abort;
 #[cfg(any(test, feature = "bench"))]
 mod bench;
 mod blob;
 mod bytes;
 mod convert;
 mod engine;
-mod fetch;
 mod folder;
 mod gpu;
 mod gpu_batch;
 mod grammar;
 mod js_source;
 mod logits_processor;
+mod remote;
+mod sha256;
 mod source;
 
 use wasm_bindgen::prelude::*;

@@ -1,5 +1,5 @@
-//! From the package's source of a model (`ModelSource` of `pkg-template/src/source.ts`) to a folder and one of its files, and functions
-//! that the browser's sources share. Converts and reports; knows nothing of formats.
+//! From the package's source of a model (`ModelSource` of `pkg-template/src/source.ts`) to a folder and one of its files. Converts and
+//! reports; knows nothing of formats.
 
 use js_sys::Reflect;
 use wasm_bindgen::{JsCast, JsValue};
@@ -7,13 +7,16 @@ use web_sys::AbortSignal;
 
 use super::convert::from_js;
 use super::folder::{DirectoryHandleFolder, FilesFolder, UrlFolder, open_hub, open_opfs};
-use crate::{
-    engine::folder::Folder,
-    error::{Error, Result},
-};
+use super::remote::RemoteFiles;
+use crate::engine::folder::Folder;
+use crate::error::Result;
 
-/// Opens an object with `kind` and its fields. The signal applies to the opening and to every later read.
-pub async fn open(source: &JsValue, signal: Option<AbortSignal>) -> Result<(Box<dyn Folder>, Option<String>)> {
+/// Opens an object with `kind` and its fields; `files` reads from servers. The signal applies to the opening and to every later read.
+pub async fn open(
+    source: &JsValue,
+    files: RemoteFiles,
+    signal: Option<AbortSignal>,
+) -> Result<(Box<dyn Folder>, Option<String>)> {
     let field = |name: &str| Reflect::get(source, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED);
     let text = |name: &str| match field(name).as_string() {
         Some(text) => Ok(text),
@@ -22,11 +25,11 @@ pub async fn open(source: &JsValue, signal: Option<AbortSignal>) -> Result<(Box<
     let file = field("file").as_string();
     match field("kind").as_string().as_deref() {
         Some("url") => {
-            let folder = UrlFolder::new(&text("url")?, signal)?;
+            let folder = UrlFolder::new(&text("url")?, files, signal)?;
             let file = folder.file().map(str::to_owned).or(file);
             Ok((Box::new(folder), file))
         }
-        Some("hub") => open_hub(&text("reference")?, from_js("the option hub", field("hub"))?, signal).await,
+        Some("hub") => open_hub(&text("reference")?, from_js("the option hub", field("hub"))?, files, signal).await,
         Some("opfs") => {
             let (folder, found) = open_opfs(&text("path")?, signal).await?;
             Ok((Box::new(folder), found.or(file)))
@@ -40,26 +43,4 @@ pub async fn open(source: &JsValue, signal: Option<AbortSignal>) -> Result<(Box<
         Some("files") => Ok((Box::new(FilesFolder::new(&field("files"), signal)?), file)),
         _ => bail!(InvalidRequest, "the source of a model is of an unknown kind"),
     }
-}
-
-/// The message of a promise's rejection.
-pub(super) fn js_message(value: &JsValue) -> String {
-    match value.dyn_ref::<js_sys::Error>() {
-        Some(error) => format!("{}: {}", String::from(error.name()), String::from(error.message())),
-        None => format!("{value:?}"),
-    }
-}
-
-/// A number for a JavaScript API that uses doubles for sizes; files are far below 2^53 bytes.
-pub(super) fn js_number(bytes: u64) -> f64 {
-    bytes as f64
-}
-
-pub(super) fn aborted(name: &str) -> Error {
-    err!(Aborted, "{name}: the caller aborted")
-}
-
-/// `Code::Aborted` if the caller has aborted.
-pub(super) fn check_abort(signal: Option<&AbortSignal>, name: &str) -> Result<()> {
-    if signal.is_some_and(AbortSignal::aborted) { Err(aborted(name)) } else { Ok(()) }
 }

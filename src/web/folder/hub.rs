@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::Deserialize;
 use web_sys::{AbortSignal, Url};
 
-use super::super::fetch::{HubFile, Server, Token, open, read_whole};
+use super::super::remote::{HubFile, RemoteFile, RemoteFiles, Token};
 use crate::engine::folder::{Folder, OpenFile};
 use crate::engine::hub::{HUB, MAX_LISTING_BYTES, Reference, Repository, choose};
 use crate::engine::source::LocalFuture;
@@ -24,6 +24,7 @@ struct HubFolder {
     reference: Rc<Reference>,
     repository: Repository,
     token: Option<Token>,
+    files: RemoteFiles,
     signal: Option<AbortSignal>,
 }
 
@@ -31,6 +32,7 @@ struct HubFolder {
 pub async fn open_hub(
     reference: &str,
     options: HubOptions,
+    files: RemoteFiles,
     signal: Option<AbortSignal>,
 ) -> Result<(Box<dyn Folder>, Option<String>)> {
     let reference = Rc::new(Reference::parse(reference)?);
@@ -39,25 +41,28 @@ pub async fn open_hub(
         bail!(InvalidRequest, "the hub's address is {endpoint:?}, wanted a URL such as {HUB}");
     };
     let token = options.token.map(|value| Token { value, origin: url.origin() });
-    let mut server = Server::new(Repository::listing_url(&endpoint, &reference), signal.clone());
-    server.token = token.clone();
-    server.hub = Some(HubFile { endpoint: endpoint.clone(), reference: reference.clone(), path: None });
-    let Some(listing) = read_whole(&server, MAX_LISTING_BYTES).await? else { return Err(server.missing()) };
+    let mut listing = RemoteFile::new(Repository::listing_url(&endpoint, &reference));
+    listing.token = token.clone();
+    listing.hub = Some(HubFile { endpoint: endpoint.clone(), reference: reference.clone(), path: None });
+    let missing = listing.missing();
+    let listing = listing.read_whole(&files, signal.clone(), MAX_LISTING_BYTES).await?.ok_or(missing)?;
     let repository = Repository::parse(&endpoint, &reference, &listing)?;
     let file = choose(repository.id(), repository.files(), &reference.wanted)?;
-    Ok((Box::new(HubFolder { endpoint, reference, repository, token, signal }), Some(file)))
+    Ok((Box::new(HubFolder { endpoint, reference, repository, token, files, signal }), Some(file)))
 }
 
 impl HubFolder {
-    fn server(&self, path: &str) -> Server {
-        let mut server = Server::new(self.repository.resolve_url(path), self.signal.clone());
-        server.token = self.token.clone();
-        server.hub = Some(HubFile {
-            endpoint: self.endpoint.clone(),
-            reference: self.reference.clone(),
-            path: Some(path.to_owned()),
-        });
-        server
+    fn remote(&self, path: &str) -> RemoteFile {
+        RemoteFile {
+            url: self.repository.resolve_url(path),
+            token: self.token.clone(),
+            hub: Some(HubFile {
+                endpoint: self.endpoint.clone(),
+                reference: self.reference.clone(),
+                path: Some(path.to_owned()),
+            }),
+            facts: self.repository.facts(path),
+        }
     }
 }
 
@@ -71,9 +76,9 @@ impl Folder for HubFolder {
             if !self.repository.holds(&path) {
                 return Ok(None);
             }
-            let server = self.server(&path);
-            let missing = server.missing();
-            Ok(Some(open(server).await?.ok_or(missing)?))
+            let remote = self.remote(&path);
+            let missing = remote.missing();
+            Ok(Some(remote.open(&self.files, self.signal.clone()).await?.ok_or(missing)?))
         })
     }
 
@@ -82,7 +87,7 @@ impl Folder for HubFolder {
             if !self.repository.holds(&path) {
                 return Ok(None);
             }
-            read_whole(&self.server(&path), limit).await
+            self.remote(&path).read_whole(&self.files, self.signal.clone(), limit).await
         })
     }
 

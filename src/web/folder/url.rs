@@ -2,7 +2,7 @@
 
 use web_sys::{AbortSignal, Url};
 
-use super::super::fetch::{Server, open, read_whole};
+use super::super::remote::{RemoteFile, RemoteFiles};
 use crate::engine::folder::{Folder, OpenFile, check_path};
 use crate::engine::hub::encoded;
 use crate::engine::source::LocalFuture;
@@ -17,17 +17,18 @@ pub struct UrlFolder {
     query: String,
     /// The requested file, with its whole address.
     file: Option<String>,
+    files: RemoteFiles,
     signal: Option<AbortSignal>,
 }
 
 impl UrlFolder {
     /// From an absolute address: of a folder if its path ends in `/`, otherwise of a file in the folder.
-    pub fn new(address: &str, signal: Option<AbortSignal>) -> Result<Self> {
+    pub fn new(address: &str, files: RemoteFiles, signal: Option<AbortSignal>) -> Result<Self> {
         let Ok(url) = Url::new(address) else {
             bail!(InvalidRequest, "{address:?} is not an address of a model, wanted an absolute URL");
         };
         let path = url.pathname();
-        let folder = Self { url: address.to_owned(), base: None, query: url.search(), file: None, signal };
+        let folder = Self { url: address.to_owned(), base: None, query: url.search(), file: None, files, signal };
         if !matches!(url.protocol().as_str(), "http:" | "https:") {
             return Ok(Self { file: Some("model".to_owned()), ..folder });
         }
@@ -47,7 +48,7 @@ impl UrlFolder {
         self.file.as_deref()
     }
 
-    fn server(&self, path: &str) -> Result<Option<Server>> {
+    fn remote(&self, path: &str) -> Result<Option<RemoteFile>> {
         let url = match (&self.base, &self.file) {
             (_, Some(file)) if file == path => self.url.clone(),
             (Some(base), _) => {
@@ -56,7 +57,7 @@ impl UrlFolder {
             }
             (None, _) => return Ok(None),
         };
-        Ok(Some(Server::new(url, self.signal.clone())))
+        Ok(Some(RemoteFile::new(url)))
     }
 }
 
@@ -67,19 +68,17 @@ impl Folder for UrlFolder {
 
     fn open<'f>(&'f self, path: String) -> LocalFuture<'f, Result<Option<OpenFile<'f>>>> {
         Box::pin(async move {
-            let Some(server) = self.server(&path)? else { return Ok(None) };
-            if self.file.as_ref() == Some(&path) {
-                let missing = server.missing();
-                return Ok(Some(open(server).await?.ok_or(missing)?));
-            }
-            Ok(open(server).await?.map(|file| file as OpenFile<'f>))
+            let Some(remote) = self.remote(&path)? else { return Ok(None) };
+            let missing = remote.missing();
+            let opened = remote.open(&self.files, self.signal.clone()).await?;
+            if self.file.as_ref() == Some(&path) { Ok(Some(opened.ok_or(missing)?)) } else { Ok(opened) }
         })
     }
 
     fn read<'f>(&'f self, path: String, limit: u64) -> LocalFuture<'f, Result<Option<Vec<u8>>>> {
         Box::pin(async move {
-            match self.server(&path)? {
-                Some(server) => read_whole(&server, limit).await,
+            match self.remote(&path)? {
+                Some(remote) => remote.read_whole(&self.files, self.signal.clone(), limit).await,
                 None => Ok(None),
             }
         })
