@@ -1,9 +1,11 @@
 // The model picker: loads what was chosen, with progress, and can be cancelled. Knows nothing of chats.
 
-import { Engine } from 'rillm';
+import { Engine, models } from 'rillm';
 
 import { hideNotice } from './notices.js';
 import { SourceChoice } from './source.js';
+
+const WHENCE = { network: '', cache: ' from the cache', file: ' from the file' };
 
 const byId = (id) => document.getElementById(id);
 
@@ -16,6 +18,8 @@ export class ModelPicker {
   #engine;
   #abort;
   #choice;
+  /** What went otherwise than it should while the model was loaded. */
+  #note = '';
 
   constructor(events) {
     this.#events = events;
@@ -38,10 +42,13 @@ export class ModelPicker {
   async loadDemo() {
     const source = byId('model').value;
     if (source === 'url' || source === 'file') return;
-    const there = await fetch(source, { method: 'HEAD' }).then(
-      (response) => response.ok,
-      () => false,
-    );
+    const isServed = () =>
+      fetch(source, { method: 'HEAD' }).then(
+        (response) => response.ok,
+        () => false,
+      );
+    const kept = await models.info(new URL(source, document.baseURI)).catch(() => undefined);
+    const there = kept?.complete || (await isServed());
     if (there) await this.#load(new URL(source, document.baseURI));
     else byId('model-summary').textContent = 'The demo model is not on this server. Choose a file or an address.';
   }
@@ -49,6 +56,7 @@ export class ModelPicker {
   async #load(source) {
     this.#abort = new AbortController();
     hideNotice();
+    this.#note = '';
     this.#show(true);
     try {
       this.#events.onUnload();
@@ -57,7 +65,8 @@ export class ModelPicker {
       const begin = performance.now();
       this.#engine = await Engine.load(source, {
         signal: this.#abort.signal,
-        onProgress: (progress) => this.#showProgress(progress, performance.now() - begin),
+        onProgress: (progress) => this.#showProgress(progress),
+        onEvent: (event) => this.#showEvent(event),
       });
       this.#showSummary(performance.now() - begin);
       this.#abort = undefined;
@@ -82,18 +91,26 @@ export class ModelPicker {
     this.#events.onState();
   }
 
-  #showProgress({ phase, loaded, total }, ms) {
+  #showProgress({ phase, loaded, total, bytesPerSecond, secondsLeft, from }) {
     if (total > 0) byId('progress').value = loaded / total;
+    const rate = bytesPerSecond > 0 ? `, ${megabytes(bytesPerSecond)}/s` : '';
+    const left = secondsLeft > 1 ? `, ${Math.ceil(secondsLeft)} s left` : '';
     byId('progress-text').textContent =
       phase === 'header'
         ? `Reading the header${total > 0 ? ` of ${megabytes(total)}` : ''}…`
-        : `${megabytes(loaded)} of ${megabytes(total)}, ${megabytes((loaded / ms) * 1000)}/s`;
+        : `${megabytes(loaded)} of ${megabytes(total)}${WHENCE[from]}${rate}${left}`;
+  }
+
+  #showEvent({ type, message, bytes }) {
+    if (type === 'fallback') this.#note = ` Not kept for the next visit: ${message}`;
+    else if (type === 'joined') byId('progress-text').textContent = 'Another tab is downloading this model…';
+    else if (type === 'resumed') byId('progress-text').textContent = `${megabytes(bytes)} were here already…`;
   }
 
   #showSummary(ms) {
     const { name, architecture, parameters, quantization, weight_bytes, context_length } = this.#engine.info;
     byId('model-summary').textContent =
       `${name ?? architecture}: ${(parameters / 1e6).toFixed(1)} M parameters, ${quantization}, ${megabytes(weight_bytes)}, ` +
-      `context ${context_length}. Loaded in ${(ms / 1000).toFixed(1)} s.`;
+      `context ${context_length}. Loaded in ${(ms / 1000).toFixed(1)} s.${this.#note}`;
   }
 }

@@ -16,6 +16,7 @@ const ADVICE = {
   unsupported_architecture: 'Models of this kind cannot be run yet.',
   unsupported_tensor_type: 'Choose the model in another quantisation, such as Q8_0 or Q4_0.',
   unsupported_tokenizer: 'Models with this kind of tokenizer cannot be run yet.',
+  integrity_mismatch: 'The file was damaged on its way, or is another one. Load it again.',
   network: 'Check the address and the connection. A server of another origin must allow this page by CORS.',
   http: 'Check the address.',
   range_not_supported: 'Download the file and choose it here as a file of this device.',

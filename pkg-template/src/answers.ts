@@ -3,14 +3,20 @@
 import type {
   FinishReason,
   MalformedToolCall,
-  Timings,
+  Timings as EngineTimings,
   TokenLogprob as EngineTokenLogprob,
   ToolCallDelta,
   Usage,
 } from './generated/answers.js';
 import type { ToolCallResult } from './messages.js';
 
-export type { FinishReason, Timings, Usage } from './generated/answers.js';
+export type { FinishReason, Usage } from './generated/answers.js';
+
+/** How long a request took. An extension of OpenAI's shapes. */
+export interface Timings extends EngineTimings {
+  /** Milliseconds that the request waited for others before it began. */
+  queue_ms: number;
+}
 
 /** A completion calls nothing. */
 export type CompletionFinishReason = Exclude<FinishReason, 'tool_calls'>;

@@ -2,15 +2,25 @@
 // meaning of options; how a model runs, and on which thread, is the host's.
 
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
-import { abortError, EngineError, noWebGpu, toEngineError } from './errors.js';
+import { abortError, EngineError, toEngineError } from './errors.js';
+import { type FilesData, unkept } from './files/options.js';
 import { LOAD_OPTIONS, type LoadOptions as LoadData } from './generated/loading.js';
 import { RunningGeneration } from './generation.js';
-import { type Served, serve } from './http.js';
+import { checkWorker, hostOf } from './host_choice.js';
+import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
+import { type FallbackOptions, fetchOf } from './fallback.js';
+import type { Endpoints, Served } from './http.js';
 import { ProcessorCalls } from './logits_processor.js';
 import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
-import type { GenerationKind, Host, HostLoadOptions } from './protocol.js';
+import type { GenerationKind, HostLoadOptions, LoadedHost } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
-import { resolveSource, resolveUrl } from './source.js';
+import { recommend, type Recommendation, type RecommendOptions } from './recommend.js';
+import { withReasoningEffort } from './reasoning_effort.js';
+import { creatorOf, keptIn, type Responses } from './responses/endpoint.js';
+import { ResponseStore } from './responses/store.js';
+import { type Sessions, sessionsOf } from './sessions/endpoint.js';
+import { shareModel, type SharedOptions } from './shared/share.js';
+import { type HostSource, resolveSource } from './source.js';
 import { CompletionStream } from './stream.js';
 import { Tensor } from './tensor.js';
 import type {
@@ -33,7 +43,7 @@ import type {
   TokenizeOptions,
   Warning,
 } from './types.js';
-import { WorkerHost } from './worker_host.js';
+import { sentWasm } from './wasm_source.js';
 
 export interface ChatCompletions {
   create(request: ChatCompletionRequest & { stream: true }, options?: RequestOptions): Promise<CompletionStream<ChatCompletionChunk>>;
@@ -53,6 +63,14 @@ export interface EmbeddingsEndpoint {
   create(request: EmbeddingsRequest, options?: RequestOptions): Promise<EmbeddingsResponse<number[] | string>>;
 }
 
+/** What makes each engine's endpoints. */
+const ENDPOINTS = new WeakMap<Engine, (name: string, store: ResponseStore) => Endpoints>();
+
+/** The endpoints of an engine, under a name for its model and with responses kept in this store. @internal */
+export function endpointsOf(engine: Engine, name: string, store: ResponseStore): Endpoints {
+  return ENDPOINTS.get(engine)!(name, store);
+}
+
 /** A loaded model. Every method that fails rejects with an EngineError. */
 export class Engine {
   /** What was loaded, and on which adapter it runs. */
@@ -67,9 +85,28 @@ export class Engine {
    */
   readonly embeddings: EmbeddingsEndpoint;
   /**
-   * A `fetch` that answers as a server of OpenAI's API: `/v1/models`, `/v1/chat/completions`, `/v1/completions` and `/v1/embeddings`,
-   * whatever the origin. It is what clients of that API take for their option `fetch`; nothing leaves the page. What goes wrong is an
-   * answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`.
+   * Answers to a conversation, in the shapes of OpenAI's Responses API. The newest responses are kept in memory, so that the next one can go
+   * on from them (`previous_response_id`).
+   *
+   * ```js
+   * const { id, output_text } = await engine.responses.create({ input: 'What is 12 plus 30?' });
+   * const next = await engine.responses.create({ previous_response_id: id, input: 'And twice that?' });
+   * ```
+   */
+  readonly responses: Responses;
+  /**
+   * Conversations that are saved with what the model made of them, and go on later without being taken in again.
+   *
+   * ```js
+   * await engine.sessions.save(messages, { name: 'chat 1' });
+   * const { conversation } = await engine.sessions.restore('chat 1'); // after a reload
+   * ```
+   */
+  readonly sessions: Sessions;
+  /**
+   * A `fetch` that answers as a server of OpenAI's API: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings` and
+   * `/v1/responses`, whatever the origin. It is what clients of that API take for their option `fetch`; nothing leaves the page. What goes
+   * wrong is an answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`.
    *
    * ```js
    * const client = new OpenAI({ baseURL: 'http://rillm/v1', apiKey: '-', fetch: engine.fetch, dangerouslyAllowBrowser: true });
@@ -77,8 +114,10 @@ export class Engine {
    */
   readonly fetch: (input: RequestInfo | URL, init?: RequestInit) => Promise<Response>;
 
-  #host: Host;
+  #host: LoadedHost;
   #queue: RequestQueue;
+  #store = new ResponseStore();
+  #served: Served;
   #disposed: EngineError | undefined;
 
   /**
@@ -90,23 +129,43 @@ export class Engine {
    * ```
    */
   static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
-    const { onProgress, signal, worker = true, draft, grammarWasmUrl } = options;
-    const place = await resolveSource(source, options.file, options.hub);
-    const hostOptions = hostOptionsOf(options);
-    if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, options.hub);
-    if (grammarWasmUrl !== undefined) hostOptions.grammarWasmUrl = resolveUrl(grammarWasmUrl, 'grammarWasmUrl');
+    const { signal } = options;
+    const [place, hostOptions] = await hostLoad(source, options);
     if (signal?.aborted) throw abortError(signal, 'loading the model');
+    await persist(options);
+    const { host, info } = await loadHost(place, hostOptions, options);
+    return new Engine(host, info, options);
+  }
 
-    const host = await hostOf(worker);
+  /**
+   * One engine for all tabs of an origin that name the same source and the same options of the engine: one of them loads and runs the model,
+   * the others ask it. When that tab is closed, another takes over, and answers under way go on where they stood. `dispose()` leaves the
+   * others; the engine is gone with the last one.
+   *
+   * ```js
+   * const engine = await Engine.shared('hf:owner/name', { onEvent: ({ type }) => console.log(type) });
+   * ```
+   *
+   * Files and other objects of one tab can't be shared, nor can what a single tab holds: `forward`, `setProfiling`, `resetStats`,
+   * `kernelTimes` and `logitsProcessor` reject with code `invalid_request`. Where tabs can't find each other (a page that isn't served
+   * securely), it is an engine of this tab's own, and `onEvent` hears `unshared`.
+   */
+  static async shared(source: ModelSource, options: SharedOptions = {}): Promise<Engine> {
+    const { signal } = options;
+    const [place, hostOptions] = await hostLoad(source, options);
+    checkWorker(options.worker);
+    const sharing = await shareModel(place, hostOptions, options, (report, ending) =>
+      loadHost(place, hostOptions, { ...options, ...report, signal: ending }),
+    );
+    if (sharing === undefined) return Engine.load(source, options);
+    if (signal?.aborted) throw abortError(signal, 'loading the model');
+    await persist(options);
+    const host = sharing();
     try {
-      const engine = new Engine(host, await host.load(place, hostOptions, reporter(onProgress), signal));
-      const warn = reporter(options.onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`)));
-      engine.info.warnings.forEach(warn);
-      return engine;
+      return new Engine(host, await host.info(signal), options, Number.POSITIVE_INFINITY);
     } catch (thrown) {
-      await host.dispose().catch(() => {});
-      // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
-      throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
+      await host.dispose();
+      throw thrown;
     }
   }
 
@@ -118,52 +177,74 @@ export class Engine {
    * ```
    */
   static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
-    const { signal, worker = true } = options;
+    const { signal, worker } = options;
     const place = await resolveSource(source, options.file, options.hub);
-    const hostOptions = hostOptionsOf(options);
+    const hostOptions = await hostOptionsOf(options, unkept(modelName(place)));
     if (signal?.aborted) throw abortError(signal, 'inspecting the model');
 
-    const host = await hostOf(worker);
+    const host = hostOf(worker);
+    const services = loadServices({}, hostOptions.wasm);
     try {
-      return await host.inspect(place, hostOptions, signal);
+      return await host.inspect(place, hostOptions, services, signal);
     } catch (thrown) {
       throw signal?.aborted ? abortError(signal, 'inspecting the model') : toEngineError(thrown);
     } finally {
+      services.end();
       await host.dispose().catch(() => {});
     }
   }
 
-  private constructor(host: Host, info: ModelInfo) {
+  /**
+   * Says of each model whether this device can run it and about how fast, the best first: of those that are fast enough the largest. Headers
+   * are read, and the GPU's bandwidth is measured for 200 ms; nothing is loaded.
+   *
+   * ```js
+   * const [best] = await Engine.recommend(['hf:owner/small', 'hf:owner/large']);
+   * if (best?.fits) console.log(best.source, best.reason);
+   * ```
+   *
+   * @throws EngineError `webgpu_unavailable` or `adapter_unavailable` where nothing can run. A model that can't be read is in the list.
+   */
+  static async recommend(sources: ModelSource[], options: RecommendOptions = {}): Promise<Recommendation[]> {
+    return recommend(sources, options, (source, more) => Engine.inspect(source, more));
+  }
+
+  /** `most` requests run at the same time here; those of a host that has a queue itself wait there. */
+  private constructor(host: LoadedHost, info: ModelInfo, { onWarning }: Pick<LoadOptions, 'onWarning'>, most = info.max_sequences) {
     this.#host = host;
     this.info = info;
-    this.#queue = new RequestQueue(info.max_sequences);
+    this.#queue = new RequestQueue(most);
+    info.warnings.forEach(reporter(onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`))));
     const model = info.name ?? info.architecture;
-    this.chat = {
-      completions: {
-        create: ((request: unknown, options?: RequestOptions) =>
-          this.#create('chat', (choices) => chatShapes(model, choices), request, options)) as ChatCompletions['create'],
-      },
+    const endpoints = this.#endpoints(model, this.#store);
+    this.chat = { completions: { create: endpoints.chat } };
+    this.completions = { create: endpoints.completions };
+    this.embeddings = { create: endpoints.embeddings };
+    this.responses = { create: endpoints.responses, ...keptIn(this.#store, () => this.#check()) };
+    this.sessions = sessionsOf({
+      store: this.#store,
+      check: () => this.#check(),
+      inTurn: (work, signal) => this.#inTurn(() => work(host), signal),
+    });
+    const created = Math.floor(Date.now() / 1000);
+    this.#served = {
+      models: () => [{ id: model, created }],
+      take: async () => ({ endpoints: endpoints as Endpoints, release: () => {} }),
+      kept: this.responses,
     };
-    this.completions = {
-      create: ((request: unknown, options?: RequestOptions) =>
-        this.#create('completion', (choices) => completionShapes(model, choices), request, options)) as Completions['create'],
-    };
-    this.embeddings = {
-      create: (async (request: unknown, { signal }: RequestOptions = {}) => {
-        const { embedding, format } = splitEmbeddingRequest(request);
-        const data = await this.#inTurn(() => this.#host.embed(embedding), signal);
-        if (signal?.aborted) throw abortError(signal, 'the embedding');
-        return embeddingsResponse(data, format, model);
-      }) as EmbeddingsEndpoint['create'],
-    };
-    const served: Served = {
-      id: model,
-      created: Math.floor(Date.now() / 1000),
-      chat: this.chat.completions.create as Served['chat'],
-      completions: this.completions.create as Served['completions'],
-      embeddings: this.embeddings.create as Served['embeddings'],
-    };
-    this.fetch = (input, init) => serve(served, input, init);
+    this.fetch = fetchOf(this.#served);
+    ENDPOINTS.set(this, (name, store) => this.#endpoints(name, store) as Endpoints);
+  }
+
+  /**
+   * The same as `fetch`, with a server of OpenAI's API behind it: what this device can't do, or `when` says, goes there.
+   *
+   * ```js
+   * const fetch = engine.createFetch({ fallback: { baseURL: 'https://llm.example/v1', apiKey }, onFallback: console.log });
+   * ```
+   */
+  createFetch(options: FallbackOptions = {}): Engine['fetch'] {
+    return fetchOf(this.#served, options);
   }
 
   /** The token ids of a text. */
@@ -224,7 +305,30 @@ export class Engine {
     if (this.#disposed !== undefined) return;
     this.#disposed = new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()');
     this.#queue.close(this.#disposed);
+    this.#store.clear();
     await this.#host.dispose();
+  }
+
+  /** The endpoints under a name for the model, with responses kept in a store. */
+  #endpoints(model: string, store: ResponseStore) {
+    const chat = (request: unknown, options: RequestOptions | undefined) =>
+      this.#create('chat', (choices) => chatShapes(model, choices), withReasoningEffort(request), options);
+    const completions = (request: unknown, options: RequestOptions | undefined) =>
+      this.#create('completion', (choices) => completionShapes(model, choices), request, options);
+    const embeddings = async (request: unknown, { signal }: RequestOptions = {}) => {
+      const { embedding, format } = splitEmbeddingRequest(request);
+      const data = await this.#inTurn(() => this.#host.embed(embedding, signal), signal);
+      if (signal?.aborted) throw abortError(signal, 'the embedding');
+      return embeddingsResponse(data, format, model);
+    };
+    return {
+      chat: (async (request, options) => chat(request, options)) as ChatCompletions['create'],
+      completions: completions as Completions['create'],
+      embeddings: embeddings as EmbeddingsEndpoint['create'],
+      responses: creatorOf(model, store, async (request, shapes, options) =>
+        this.#create('chat', shapes, withReasoningEffort(request), options),
+      ),
+    };
   }
 
   async #create<Whole, Part>(
@@ -239,7 +343,7 @@ export class Engine {
     const turn = await this.#turn(signal, Math.min(choices, this.info.max_sequences));
     let running: RunningGeneration;
     try {
-      running = new RunningGeneration(await this.#host.generate(kind, fields, processor?.call), turn, signal, processor);
+      running = new RunningGeneration(await this.#host.generate(kind, fields, processor?.call, signal), turn, signal, processor);
     } catch (thrown) {
       turn.release();
       throw toEngineError(thrown);
@@ -270,33 +374,6 @@ export class Engine {
   }
 }
 
-async function hostOf(worker: unknown): Promise<Host> {
-  if (worker === false) return pageHost();
-  if (worker === true || worker === null) return new WorkerHost();
-  if (typeof worker === 'function') return new WorkerHost(worker as () => Worker);
-  throw new EngineError('invalid_request', `the option worker is true, false or a function that makes a Worker, got ${typeof worker}`);
-}
-
-async function pageHost(): Promise<Host> {
-  // A server that renders pages is neither a page nor a worker.
-  const isBrowser = globalThis.document !== undefined || 'WorkerGlobalScope' in globalThis;
-  if (!isBrowser && globalThis.navigator?.gpu === undefined) throw noWebGpu();
-  // Imported only when it is wanted: with a worker, the page itself never loads the wasm's glue.
-  const { EngineHost } = await import('./host.js');
-  return new EngineHost();
-}
-
-/** Calls the caller's function; what it throws is the caller's and must not break the load. */
-function reporter<T>(report: ((value: T) => void) | undefined): (value: T) => void {
-  return (value) => {
-    try {
-      report?.(value);
-    } catch (thrown) {
-      reportError(thrown);
-    }
-  };
-}
-
 function tokenIds(ids: ArrayLike<number>): Uint32Array {
   const array = Array.from(ids);
   const wrong = array.findIndex((id) => !Number.isInteger(id) || id < 0 || id > 0xffffffff);
@@ -312,6 +389,41 @@ function dataOf(options: LoadData): LoadData {
   return Object.fromEntries(given.map((name) => [name, options[name]]));
 }
 
-function hostOptionsOf({ wasmUrl, ...options }: InspectOptions): HostLoadOptions {
-  return { ...dataOf(options), ...(wasmUrl === undefined ? {} : { wasmUrl: resolveUrl(wasmUrl, 'wasmUrl') }) };
+/** What a host is asked to load. */
+async function hostLoad(
+  source: ModelSource,
+  options: Omit<LoadOptions, 'onEvent'>,
+): Promise<[place: HostSource, hostOptions: HostLoadOptions]> {
+  const { file, hub, draft, signal } = options;
+  const place = await resolveSource(source, file, hub);
+  const hostOptions = await hostOptionsOf(options, filesOf(place, options));
+  if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, hub);
+  const grammarWasm = await sentWasm(options, signal, ['grammarWasmUrl', 'grammarWasmModule']);
+  if (grammarWasm !== undefined) hostOptions.grammarWasm = grammarWasm;
+  return [place, hostOptions];
+}
+
+/** Loads a model into a host of its own. */
+async function loadHost(
+  place: HostSource,
+  hostOptions: HostLoadOptions,
+  options: LoadOptions,
+): Promise<{ host: LoadedHost; info: ModelInfo }> {
+  const { signal, worker } = options;
+  const host = hostOf(worker);
+  const services = loadServices(options, hostOptions.wasm);
+  try {
+    return { host, info: await host.load(place, hostOptions, services, signal) };
+  } catch (thrown) {
+    await host.dispose().catch(() => {});
+    // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
+    throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
+  } finally {
+    services.end();
+  }
+}
+
+async function hostOptionsOf(options: InspectOptions, files: FilesData): Promise<HostLoadOptions> {
+  const wasm = await sentWasm(options, options.signal);
+  return { ...dataOf(options), files, ...(wasm === undefined ? {} : { wasm }) };
 }

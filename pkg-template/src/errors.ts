@@ -10,15 +10,18 @@ export type ErrorCode = (typeof ERROR_CODES)[number];
 export class EngineError extends Error {
   /** A stable name for programs; `message` is for people. */
   readonly code: ErrorCode;
+  /** What `sessions.save` has computed, if it could not be kept by its name. */
+  declare readonly session?: Blob;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: ErrorCode, message: string, { session, ...options }: ErrorOptions & { session?: Blob } = {}) {
     super(message, options);
     this.name = 'EngineError';
     this.code = code;
+    if (session !== undefined) this.session = session;
   }
 }
 
-/** An error as it travels between the worker and the page. @internal */
+/** An error as it travels between the worker and the page. */
 export interface ErrorData {
   code: ErrorCode;
   message: string;

@@ -1,16 +1,22 @@
 // One generation between the queue and its reader: hands out chunks, cancels, and gives the turn back at the end, however
 // it ends. It knows nothing of OpenAI's shapes, workers or wasm.
 
+import type { Timings } from './answers.js';
 import type { ProcessorCalls } from './logits_processor.js';
 import type { Chunk, Generation } from './protocol.js';
 import type { Turn } from './queue.js';
+
+/** A chunk of the engine's; its timings also tell of the queue, of which the engine knows nothing. */
+export interface TimedChunk extends Chunk {
+  timings?: Timings;
+}
 
 export class RunningGeneration {
   #generation: Generation;
   #turn: Turn;
   #signal: AbortSignal | undefined;
   #processor: ProcessorCalls | undefined;
-  #buffer: (Chunk | undefined)[] = [];
+  #buffer: TimedChunk[] = [];
   #error: { thrown: unknown } | undefined;
   #reading: Promise<void> | undefined;
   #ended = false;
@@ -28,7 +34,7 @@ export class RunningGeneration {
     turn.onWaiting(() => void this.#drain());
   }
 
-  async next(): Promise<Chunk | undefined> {
+  async next(): Promise<TimedChunk | undefined> {
     while (this.#buffer.length === 0) {
       if (this.#error !== undefined) throw this.#error.thrown;
       if (this.#ended) return undefined;
@@ -54,7 +60,7 @@ export class RunningGeneration {
         this.#reading = undefined;
         if (this.#ended) return;
         if (chunk === undefined) this.#end();
-        else this.#buffer.push(chunk);
+        else this.#buffer.push(this.#timed(chunk));
       },
       (thrown: unknown) => {
         this.#reading = undefined;
@@ -64,6 +70,10 @@ export class RunningGeneration {
       },
     );
     return this.#reading;
+  }
+
+  #timed({ timings, ...chunk }: Chunk): TimedChunk {
+    return timings === undefined ? chunk : { ...chunk, timings: { queue_ms: this.#turn.waitedMs, ...timings } };
   }
 
   async #drain(): Promise<void> {

@@ -1,12 +1,28 @@
 // Runs one model on the wasm of this thread, whichever thread that is: the worker's or the page's. It knows nothing of
 // messages, queues or OpenAI's shapes.
 
-import { EngineError } from './errors.js';
+import { abortError, EngineError } from './errors.js';
+import type { Arrived } from './files/events.js';
+import type { FilesData } from './files/options.js';
+import type { Progress } from './generated/loading.js';
+import { ProgressMeter } from './files/progress.js';
+import type { RemoteFiles } from './files/remote_files.js';
+import { startFiles } from './files/start_files.js';
 import type { ProcessorCall } from './logits_processor.js';
-import type { Chunk, EmbeddingsData, Generation, GenerationKind, Host, HostLoadOptions, TensorData } from './protocol.js';
+import type {
+  AttachedSession,
+  Chunk,
+  EmbeddingsData,
+  Generation,
+  GenerationKind,
+  Host,
+  HostLoadOptions,
+  LoadServices,
+  TensorData,
+} from './protocol.js';
 import { grammarLoader } from './grammar.js';
 import type { HostSource } from './source.js';
-import type { EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 
@@ -14,20 +30,41 @@ export class EngineHost implements Host {
   #wasm: Wasm | undefined;
   #engine: WasmEngine | undefined;
   #generations = new Set<EngineGeneration>();
+  /** What saves or restores a session. */
+  #sessions = new Set<{ stop(): void; ended: Promise<unknown> }>();
   #tensors = new Map<number, WasmTensor>();
   #nextHandle = 1;
 
   async load(
     source: HostSource,
-    { wasmUrl, grammarWasmUrl, ...options }: HostLoadOptions,
-    onProgress: (progress: LoadProgress) => void,
+    { wasm: wasmSource, grammarWasm, files: filesData, ...options }: HostLoadOptions,
+    services: LoadServices,
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
-    const [wasm, tunings] = await Promise.all([loadWasm(wasmUrl), options.autotune === 'off' ? undefined : keptTunings()]);
-    const wasmOptions: WasmLoadOptions = { ...options, grammars: grammarLoader(grammarWasmUrl) };
-    if (tunings !== undefined) wasmOptions.tunings = tunings;
-    if (signal !== undefined) wasmOptions.signal = signal;
-    const engine = await wasm.guard(() => wasm.WasmEngine.load(source, wasmOptions, onProgress));
+    const [wasm, tunings] = await Promise.all([loadWasm(wasmSource), options.autotune === 'off' ? undefined : keptTunings()]);
+    const meter = new ProgressMeter();
+    const engine = await this.#withFiles(wasm, filesData, true, services, meter, signal, async (files) => {
+      const wasmOptions: WasmLoadOptions = { ...options, files, grammars: grammarLoader(grammarWasm) };
+      if (tunings !== undefined) wasmOptions.tunings = tunings;
+      if (signal !== undefined) wasmOptions.signal = signal;
+      let ready: Progress | undefined;
+      const engine = await wasm.guard(() =>
+        wasm.WasmEngine.load(source, wasmOptions, (progress) => {
+          // It is ready when its files are what they should be.
+          if (progress.phase === 'ready') ready = progress;
+          else services.onProgress(meter.progress(progress.phase, progress.loaded, progress.total));
+        }),
+      );
+      try {
+        await files.finish();
+        if (signal?.aborted) throw abortError(signal, 'loading the model');
+      } catch (thrown) {
+        await wasm.guard(() => engine.dispose());
+        throw thrown;
+      }
+      if (ready !== undefined) services.onProgress(meter.progress('ready', ready.loaded, ready.total));
+      return engine;
+    });
     const found = await wasm.guard(() => engine.tunings());
     if (found !== undefined) await keepTunings(found);
     this.#wasm = wasm;
@@ -35,9 +72,75 @@ export class EngineHost implements Host {
     return wasm.guard(() => engine.info());
   }
 
-  async inspect(source: HostSource, { wasmUrl, ...options }: HostLoadOptions, signal: AbortSignal | undefined): Promise<Inspection> {
-    const wasm = await loadWasm(wasmUrl);
-    return wasm.guard(() => wasm.inspectModel(source, signal === undefined ? options : { ...options, signal }));
+  async inspect(
+    source: HostSource,
+    { wasm: wasmSource, files: filesData, ...options }: HostLoadOptions,
+    services: LoadServices,
+    signal: AbortSignal | undefined,
+  ): Promise<Inspection> {
+    const wasm = await loadWasm(wasmSource);
+    return this.#withFiles(wasm, filesData, false, services, new ProgressMeter(), signal, (files) =>
+      wasm.guard(() => wasm.inspectModel(source, { ...options, files, ...(signal === undefined ? {} : { signal }) })),
+    );
+  }
+
+  async download(
+    source: HostSource,
+    { wasm: wasmSource, files: filesData }: HostLoadOptions,
+    services: LoadServices,
+    signal: AbortSignal | undefined,
+  ): Promise<number> {
+    const wasm = await loadWasm(wasmSource);
+    const meter = new ProgressMeter();
+    let total = 0;
+    let loaded = 0;
+    const report = () => services.onProgress(meter.progress('download', total === 0 ? loaded : Math.min(loaded, total), total));
+    const counting: LoadServices & { onBytes(arrived: Arrived): void } = {
+      ...services,
+      onBytes: ({ bytes }) => {
+        loaded += bytes;
+        report();
+      },
+    };
+    return this.#withFiles(wasm, filesData, true, counting, meter, signal, async (files) => {
+      total = await wasm.guard(() => wasm.openModel(source, { files, ...(signal === undefined ? {} : { signal }) }));
+      report();
+      await files.finish();
+      return total;
+    });
+  }
+
+  /** Opens the files of servers for as long as `work` takes. */
+  async #withFiles<T>(
+    wasm: Wasm,
+    data: FilesData,
+    isWhole: boolean,
+    services: LoadServices & { onBytes?(arrived: Arrived): void },
+    meter: ProgressMeter,
+    signal: AbortSignal | undefined,
+    work: (files: RemoteFiles) => Promise<T>,
+  ): Promise<T> {
+    const files = await startFiles(
+      data,
+      isWhole,
+      {
+        onEvent: (event) => services.onEvent(event),
+        onBytes: (arrived) => {
+          meter.arrived(arrived);
+          services.onBytes?.(arrived);
+        },
+        onWait: (loaded, total) => services.onProgress(meter.progress('download', loaded, total)),
+        store: services.store,
+        startDigester: () => services.startDigester(),
+        makeHasher: async () => new wasm.WasmSha256(),
+      },
+      signal,
+    );
+    try {
+      return await work(files);
+    } finally {
+      files.close();
+    }
   }
 
   async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation> {
@@ -67,6 +170,47 @@ export class EngineHost implements Host {
   async embed(request: object): Promise<EmbeddingsData> {
     const { wasm, engine } = this.#loaded();
     return wasm.guard(() => engine.embed(request));
+  }
+
+  async saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {
+    // The browser holds what is in Blobs, in files if need be.
+    const pieces: Blob[] = [];
+    await this.#stoppable(signal, (engine, stopped) =>
+      engine.saveSession(conversation, attachment, (bytes) => void pieces.push(new Blob([bytes])), stopped),
+    );
+    const session = new Blob(pieces, { type: 'application/octet-stream' });
+    try {
+      // Blobs are copied to the browser behind the page's back. When the last byte can be read all of it is there, and stays if this tab goes.
+      await session.slice(-1).arrayBuffer();
+    } catch (thrown) {
+      throw new EngineError('out_of_memory', `the browser has no room for a session of ${session.size} bytes: ${String(thrown)}`, {
+        cause: thrown,
+      });
+    }
+    return session;
+  }
+
+  async restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession> {
+    return this.#stoppable(signal, (engine, stopped) => engine.restoreSession(session, stopped));
+  }
+
+  /** Lets the engine work until that is done, the signal is aborted or the engine is disposed of. */
+  async #stoppable<T>(signal: AbortSignal | undefined, work: (engine: WasmEngine, stopped: Promise<void>) => Promise<T>): Promise<T> {
+    const { wasm, engine } = this.#loaded();
+    let stop!: () => void;
+    const stopped = new Promise<void>((resolve) => (stop = resolve));
+    if (signal?.aborted) stop();
+    signal?.addEventListener('abort', stop, { once: true });
+    const working = wasm.guard(() => work(engine, stopped));
+    const session = { stop, ended: working.catch(() => {}) };
+    this.#sessions.add(session);
+    await session.ended;
+    this.#sessions.delete(session);
+    signal?.removeEventListener('abort', stop);
+    // Whoever listens to it in the wasm is let go.
+    stop();
+    if (this.#engine !== engine) throw disposed();
+    return working;
   }
 
   async forward(ids: Uint32Array): Promise<TensorData> {
@@ -129,6 +273,8 @@ export class EngineHost implements Host {
     this.#tensors.clear();
     // A step that runs still uses the engine's buffers: it ends first, and its reader hears why.
     await Promise.all(Array.from(this.#generations, (generation) => generation.end(disposed())));
+    for (const { stop } of this.#sessions) stop();
+    await Promise.all(Array.from(this.#sessions, ({ ended }) => ended));
     if (engine === undefined || wasm === undefined || wasm.isBroken()) return;
     await wasm.guard(() => {
       for (const tensor of tensors) tensor.dispose();

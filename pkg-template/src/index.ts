@@ -1,7 +1,24 @@
 // The package's face: everything public, and nothing else.
 
 export { Engine, type ChatCompletions, type Completions, type EmbeddingsEndpoint } from './engine.js';
+export {
+  models,
+  type DownloadModelOptions,
+  type ImportOptions,
+  type KeptModel,
+  type ModelFileInfo,
+  type ModelsOptions,
+  type ModelsUsage,
+  type VerifyOptions,
+} from './models.js';
+export type { InputItemsQuery, Responses } from './responses/endpoint.js';
+export type { Sessions } from './sessions/endpoint.js';
+export type { ModelState } from './engine_pool.js';
 export { EngineError, ERROR_CODES, type ErrorCode } from './errors.js';
+export type { Recommendation, RecommendOptions } from './recommend.js';
+export type { Fallback, FallbackEvent, FallbackOptions, FallbackRequest } from './fallback.js';
+export { serve as serveModels, type ModelServer, type ServedSource, type ServeOptions } from './serve.js';
+export type { SharedEvent, SharedOptions } from './shared/share.js';
 export { CompletionStream } from './stream.js';
 export { Tensor } from './tensor.js';
 export { renderTemplate } from './standalone.js';

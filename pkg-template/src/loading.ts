@@ -1,28 +1,35 @@
 // What a model is loaded with, and what a loaded one says of itself.
 
-import type { LoadOptions as LoadData, Progress, Warning } from './generated/loading.js';
+import type { CacheOptions } from './files/options.js';
+import type { LoadProgress } from './files/progress.js';
+import type { LoadOptions as LoadData, Warning } from './generated/loading.js';
 import type { CacheStats, Stats } from './generated/stats.js';
 import type { HubOptions, ModelSource } from './model_source.js';
+import type { WasmSource } from './wasm_source.js';
 
 export type {
   AdapterInfo,
   AutotuneInfo,
   DraftInfo,
   ModelInfo,
-  Progress as LoadProgress,
   SubgroupMatrix,
   Tuned as TunedKernel,
   Warning,
 } from './generated/loading.js';
+export type { FallbackReason, FileEvent } from './files/events.js';
+export type { CacheOptions } from './files/options.js';
+export type { LoadProgress } from './files/progress.js';
+export type { ModelStore } from './files/store.js';
+export type { WasmSource } from './wasm_source.js';
 export type { KernelUse } from './generated/stats.js';
 
-export interface LoadOptions extends LoadData {
+export interface LoadOptions extends LoadData, CacheOptions {
   /** Of a folder with several models, the file that is the model. */
   file?: string | undefined;
   /** How the Hugging Face hub is asked, for `hf:…`. */
   hub?: HubOptions | undefined;
   /** Called with the bytes loaded, many times. */
-  onProgress?: ((progress: Progress) => void) | undefined;
+  onProgress?: ((progress: LoadProgress) => void) | undefined;
   /**
    * Called for each of `info.warnings` when the model is loaded, such as that it has no chat template. Without it, `console.warn` has
    * them.
@@ -36,7 +43,8 @@ export interface LoadOptions extends LoadData {
    */
   draft?: ModelSource | undefined;
   /**
-   * Run in a dedicated worker, so that the page never stutters. Default: true. A function makes the worker, where a bundler or a policy wants
+   * Run in a dedicated worker, so that the page never stutters. Default: where there are any, which shared and service workers may lack; `true`
+   * insists on one. A function makes the worker, where a bundler or a policy wants
    * it made in a certain way: `() => new Worker(new URL('rillm/worker', import.meta.url), {type: 'module'})`.
    */
   worker?: boolean | (() => Worker) | undefined;
@@ -44,6 +52,10 @@ export interface LoadOptions extends LoadData {
   wasmUrl?: string | URL | undefined;
   /** Where rillm_grammar_bg.wasm is served, if not beside the package's JavaScript. It is fetched when a request first asks for structured output. */
   grammarWasmUrl?: string | URL | undefined;
+  /** The module rillm_bg.wasm itself, in place of `wasmUrl`: its address, a Response, its bytes, or a compiled `WebAssembly.Module`. */
+  wasmModule?: WasmSource | undefined;
+  /** The same of rillm_grammar_bg.wasm, in place of `grammarWasmUrl`. */
+  grammarWasmModule?: WasmSource | undefined;
 }
 
 /** Counters since the engine was loaded. The difference of two readings tells what happened between them. */

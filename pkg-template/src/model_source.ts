@@ -1,6 +1,7 @@
 // Where models come from and what is said about them before they are loaded: types only.
 
 import type { LoadOptions as LoadData } from './generated/loading.js';
+import type { WasmSource } from './wasm_source.js';
 
 export type { Inspection } from './generated/loading.js';
 
@@ -56,9 +57,10 @@ export interface InspectOptions extends Omit<LoadData, 'autotune' | 'chatTemplat
   file?: string | undefined;
   hub?: HubOptions | undefined;
   signal?: AbortSignal | undefined;
-  /** Inspect in a worker, as `load` does. Default: true. */
+  /** Inspect in a worker, as `load` does. */
   worker?: boolean | (() => Worker) | undefined;
   wasmUrl?: string | URL | undefined;
+  wasmModule?: WasmSource | undefined;
 }
 
 /** Formats that weights can be quantised to while they are loaded. */

@@ -2,7 +2,8 @@
 // nothing of workers, wasm or the queue.
 
 import { EngineError } from './errors.js';
-import type { Chunk, TokenLogprob, TokenLogprobs } from './protocol.js';
+import type { TimedChunk as Chunk } from './generation.js';
+import type { TokenLogprob, TokenLogprobs } from './protocol.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -80,7 +81,7 @@ function withoutClientFields({ modalities, ...fields }: Record<string, unknown>)
 }
 
 /** JSON leaves functions out, and writes null for NaN, without a word. */
-function refuseWhatIsNoJson(value: unknown, path: string, seen: Set<object>): void {
+export function refuseWhatIsNoJson(value: unknown, path: string, seen: Set<object>): void {
   if (typeof value === 'number' && !Number.isFinite(value)) {
     throw new EngineError('invalid_request', `${path} is ${value}, wanted a number`);
   }
@@ -108,8 +109,15 @@ function includeUsage(options: unknown, stream: boolean): boolean {
   return include_usage === true;
 }
 
-function describe(value: unknown): string {
-  return value === null ? 'null' : Array.isArray(value) ? 'an array' : `${typeof value} ${JSON.stringify(value) ?? ''}`.trim();
+export function describe(value: unknown): string {
+  if (value === null || Array.isArray(value)) return value === null ? 'null' : 'an array';
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch {
+    // A bigint, or an object that is no JSON.
+  }
+  return `${typeof value} ${text ?? ''}`.trim();
 }
 
 /** What all chunks and the answer of one request have in common. */
@@ -125,13 +133,19 @@ export interface Shapes<Whole, Part> {
   opening(): Part[];
   part(chunk: Chunk, includeUsage: boolean): Part[];
   whole(chunks: Chunk[]): Whole;
+  /** What is sent of an error before the iteration rejects with it; nothing without. */
+  failed?(error: EngineError): Part[];
+}
+
+/** An id that no other object has. */
+export function newId(prefix: string): string {
+  // Not crypto.randomUUID: pages that are not served securely don't have it.
+  const random = crypto.getRandomValues(new Uint8Array(12));
+  return prefix + Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 function head(prefix: string, model: string): Head {
-  // Not crypto.randomUUID: pages that are not served securely don't have it.
-  const random = crypto.getRandomValues(new Uint8Array(12));
-  const id = prefix + Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('');
-  return { id, created: Math.floor(Date.now() / 1000), model };
+  return { id: newId(prefix), created: Math.floor(Date.now() / 1000), model };
 }
 
 function totals(chunks: Chunk[]): { usage: Usage; timings: Timings } {
@@ -191,7 +205,7 @@ function wholeCalls(chunks: Chunk[]): ToolCallResult[] {
   return [...calls.values()];
 }
 
-function chatLogprobs(logprobs: TokenLogprobs[] | undefined): ChatLogprobs | null {
+export function chatLogprobs(logprobs: TokenLogprobs[] | undefined): ChatLogprobs | null {
   if (logprobs === undefined) return null;
   const shaped = ({ token, bytes, logprob }: TokenLogprob) => ({ token, bytes, logprob });
   return { content: logprobs.map((of) => ({ ...shaped(of), top_logprobs: of.top.map(shaped) })), refusal: null };

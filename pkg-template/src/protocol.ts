@@ -1,11 +1,16 @@
 // The messages between the page and the worker, and what both sides of them offer. Types only; neither side's workings.
 
 import type { ErrorData } from './errors.js';
+import type { FileEvent } from './files/events.js';
+import type { FilesData } from './files/options.js';
+import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk } from './generated/answers.js';
 import type { LoadOptions as LoadData } from './generated/loading.js';
+import type { Session } from './generated/sessions.js';
 import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { SentWasm } from './wasm_source.js';
 
 export type { Chunk, TokenLogprob, TokenLogprobs } from './generated/answers.js';
 
@@ -23,8 +28,20 @@ export interface Generation {
 
 export interface HostLoadOptions extends LoadData {
   draft?: HostSource;
-  wasmUrl?: string;
-  grammarWasmUrl?: string;
+  wasm?: SentWasm;
+  grammarWasm?: SentWasm;
+  /** What is kept of files of servers. */
+  files: FilesData;
+}
+
+/** What a host asks of the thread of the caller while it loads. */
+export interface LoadServices {
+  onProgress(progress: LoadProgress): void;
+  onEvent(event: FileEvent): void;
+  /** The application's own store, if it has one. */
+  store: ModelStore | undefined;
+  /** Starts a worker that computes digests, if there can be one; what speaks to it. */
+  startDigester(): MessagePort | undefined | Promise<MessagePort | undefined>;
 }
 
 export interface TensorData {
@@ -40,11 +57,19 @@ export interface EmbeddingsData {
   usage: EmbeddingUsage;
 }
 
+/** A session as the engine has it, with what was saved besides. */
+export interface AttachedSession extends Session {
+  attachment?: unknown;
+}
+
 /** The calls that are one question and one answer. Each name is a message of its own to the worker. */
 export interface HostCalls {
   tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array>;
   detokenize(ids: Uint32Array): Promise<string>;
   embed(request: object): Promise<EmbeddingsData>;
+  /** Saves a conversation, with something that comes back with it. */
+  saveSession(conversation: object, attachment: object | undefined): Promise<Blob>;
+  restoreSession(session: Blob): Promise<AttachedSession>;
   forward(ids: Uint32Array): Promise<TensorData>;
   readback(handle: number): Promise<Float32Array>;
   disposeTensor(handle: number): Promise<void>;
@@ -56,18 +81,24 @@ export interface HostCalls {
   dispose(): Promise<void>;
 }
 
-/** What runs a model: `EngineHost` itself, or `WorkerHost`, which forwards to one in a worker. */
-export interface Host extends HostCalls {
-  load(
-    source: HostSource,
-    options: HostLoadOptions,
-    onProgress: (progress: LoadProgress) => void,
-    signal: AbortSignal | undefined,
-  ): Promise<ModelInfo>;
+/** What has a model and runs it. */
+export interface LoadedHost extends HostCalls {
+  /** Where requests wait for those of others, the signal ends the waiting. */
+  embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData>;
+  /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */
+  saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob>;
+  restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession>;
+  /** Resolves when the request was accepted. The signal ends a waiting, as for `embed`, and not the generation. */
+  generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined, signal?: AbortSignal): Promise<Generation>;
+}
+
+/** What loads a model and runs it: `EngineHost` itself, or `WorkerHost`, which forwards to one in a worker. */
+export interface Host extends LoadedHost {
+  load(source: HostSource, options: HostLoadOptions, services: LoadServices, signal: AbortSignal | undefined): Promise<ModelInfo>;
+  /** Downloads a model and loads nothing; resolves to its bytes. */
+  download(source: HostSource, options: HostLoadOptions, services: LoadServices, signal: AbortSignal | undefined): Promise<number>;
   /** Reads headers only; a host that inspects loads nothing. */
-  inspect(source: HostSource, options: HostLoadOptions, signal: AbortSignal | undefined): Promise<Inspection>;
-  /** Resolves when the request was accepted. */
-  generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation>;
+  inspect(source: HostSource, options: HostLoadOptions, services: LoadServices, signal: AbortSignal | undefined): Promise<Inspection>;
 }
 
 /** An application's own source as the worker sees it: its size, and the number by which the page is asked to read. */
@@ -87,11 +118,19 @@ type CallMessage = {
 }[keyof HostCalls];
 
 export type ToWorker =
-  | { type: 'load' | 'inspect'; id: number; source: SentSource; draft?: SentSource; options: Omit<HostLoadOptions, 'draft'> }
+  | { type: 'load' | 'inspect' | 'download'; id: number; source: SentSource; draft?: SentSource; options: Omit<HostLoadOptions, 'draft'> }
   /** What a source of the application's read, in answer to `read`; it belongs to the worker. */
   | { type: 'bytes'; id: number; bytes: Uint8Array }
   | { type: 'unread'; id: number; error: ErrorData }
+  /** What the application's store answered, or that it failed. */
+  | { type: 'stored'; id: number; value?: Uint8Array | ArrayBuffer | Blob; error?: string; isFull?: boolean }
+  /** To a worker that does nothing else: computes a digest of what comes through the port. */
+  | { type: 'digest'; port: MessagePort; wasm?: SentWasm }
+  /** In answer to `digester`. */
+  | { type: 'digester'; port: MessagePort | undefined }
   | CallMessage
+  /** Nobody waits for the answer to call `id` any more. */
+  | { type: 'abort'; id: number }
   | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number; isProcessed: boolean }
   /** What the logits processor made of them, in answer to `process`; they belong to the worker. */
   | { type: 'processed'; id: number; logits: Float32Array }
@@ -104,6 +143,12 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: 'progress'; id: number; progress: LoadProgress }
+  | { type: 'event'; id: number; event: FileEvent }
+  /** Asks the application's store. */
+  | { type: 'store'; id: number; method: 'get' | 'delete'; key: string }
+  | { type: 'store'; id: number; method: 'put'; key: string; bytes: Uint8Array }
+  /** Asks for a worker that computes digests. */
+  | { type: 'digester' }
   | { type: 'result'; id: number; value: unknown }
   | { type: 'error'; id: number; error: ErrorData }
   /** Asks source number `source` of the application's for bytes. */

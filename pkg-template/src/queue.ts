@@ -5,6 +5,8 @@ import { abortError, type EngineError } from './errors.js';
 
 /** Held by the request that runs; given back exactly once. */
 export interface Turn {
+  /** Milliseconds that it was waited for. */
+  readonly waitedMs: number;
   release(): void;
   /** Called when another request begins to wait, at once if one waits already. */
   onWaiting(callback: () => void): void;
@@ -40,12 +42,13 @@ export class RequestQueue {
         this.#startNext();
         reject(abortError(signal!, 'the request'));
       };
+      const asked = performance.now();
       const waiter: Waiter = {
         places,
         start: () => {
           signal?.removeEventListener('abort', abort);
           this.#running += places;
-          resolve(this.#newTurn(places));
+          resolve(this.#newTurn(places, performance.now() - asked));
         },
         reject: (error) => {
           signal?.removeEventListener('abort', abort);
@@ -72,10 +75,11 @@ export class RequestQueue {
     }
   }
 
-  #newTurn(places: number): Turn {
+  #newTurn(places: number, waitedMs: number): Turn {
     let released = false;
     let somebodyWaits: (() => void) | undefined;
     return {
+      waitedMs,
       release: () => {
         if (released) return;
         released = true;

@@ -72,7 +72,17 @@ export interface ChatCompletionRequest
     ChatFields,
     ReasoningFields,
     ChatLogprobsFields,
-    Pick<EndingFields, 'max_completion_tokens'> {}
+    Pick<EndingFields, 'max_completion_tokens'> {
+  /**
+   * How much the model may think before it answers: `none` not at all, `minimal`, `low`, `medium` and `high` at most 128, 512, 2048 and 8192
+   * tokens (`thinking_token_budget`), `xhigh` and `max` as much as it likes. The chat template is told too, by the variables
+   * `enable_thinking`, `thinking` and `reasoning_effort`. What `thinking_token_budget` and `chat_template_kwargs` say themselves goes
+   * before it. A model that doesn't think answers as without. Default: what the template does by itself, without a budget.
+   */
+  reasoning_effort?: ReasoningEffort | null | undefined;
+}
+
+export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max';
 
 export interface CompletionRequest extends GenerationRequest, CompletionFields, CompletionLogprobsFields {}
 

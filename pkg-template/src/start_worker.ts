@@ -10,18 +10,17 @@ export function startWorker(make: (() => Worker) | undefined): Worker {
   if (typeof Worker === 'undefined') {
     throw globalThis.navigator?.gpu === undefined
       ? noWebGpu()
-      : new EngineError('worker_unavailable', 'there are no workers here: pass {worker: false} to run on this thread');
+      : new EngineError('worker_unavailable', 'there are no workers here: leave the option worker out to run on this thread');
   }
   if (make !== undefined) return madeBy(make);
   const policy = isBundled() ? undefined : trustedTypesPolicy();
   try {
     if (policy !== undefined) return new Worker(policy.createScriptURL(scriptUrl()) as string, { type: 'module' });
-    // Bundlers look for exactly this expression.
-    return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+    return withBundler();
   } catch (thrown) {
     if (!(thrown instanceof DOMException && thrown.name === 'SecurityError')) throw toEngineError(thrown);
     // The package comes from another origin, such as a CDN. A worker must be of the page's origin, its imports need not.
-    const code = `import ${JSON.stringify(scriptUrl())};`;
+    const code = `import ${JSON.stringify(workerAddress())};`;
     const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
     const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, { type: 'module' });
     // The worker has read the code when it first speaks or fails.
@@ -30,6 +29,36 @@ export function startWorker(make: (() => Worker) | undefined): Worker {
     worker.addEventListener('error', revoke, { once: true });
     return worker;
   }
+}
+
+function withBundler(): Worker {
+  // Bundlers look for exactly this expression.
+  return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+}
+
+/** Where the worker's script is, wherever a bundler put it. */
+export function workerAddress(): string {
+  if (!isBundled()) return scriptUrl();
+  const place = globalThis as { Worker: unknown };
+  const own = place.Worker;
+  let address: unknown;
+  // What a bundler made of the expression is known to nobody but the Worker that is called; this one starts nothing.
+  place.Worker = (url: unknown) => {
+    address = url;
+  };
+  try {
+    withBundler();
+  } catch {
+    // What a bundler made of it fails by itself, and the address is what it would be without one.
+  } finally {
+    place.Worker = own;
+  }
+  return new URL(String(address ?? scriptUrl()), globalThis.location?.href).href;
+}
+
+/** This module's own address, by which bundlers and servers are known. */
+export function ownAddress(): string {
+  return import.meta.url;
 }
 
 function madeBy(make: () => Worker): Worker {
@@ -47,12 +76,15 @@ function madeBy(make: () => Worker): Worker {
 }
 
 function scriptUrl(): string {
-  return new URL(FILE, import.meta.url).href;
+  // Not in one expression: bundlers take `new URL(…, import.meta.url)` for a file that they should find.
+  const own = ownAddress();
+  return new URL(FILE, own).href;
 }
 
-/** A bundler gives this module another name. */
-function isBundled(): boolean {
-  return !new URL(import.meta.url).pathname.endsWith('/start_worker.js');
+/** A bundler gives this module another name, or lets it keep the one that it had on the disk. */
+export function isBundled(): boolean {
+  const { protocol, pathname } = new URL(ownAddress());
+  return !pathname.endsWith('/start_worker.js') || (protocol === 'file:' && globalThis.location?.protocol !== 'file:');
 }
 
 interface TrustedTypesPolicy {

@@ -1,5 +1,6 @@
 // What `create({stream: true})` resolves to. It knows nothing of where its parts come from.
 
+import { type EngineError, toEngineError } from './errors.js';
 import type { RunningGeneration } from './generation.js';
 import type { Shapes } from './openai.js';
 
@@ -12,6 +13,7 @@ export class CompletionStream<Part> implements AsyncIterableIterator<Part, undef
   #shapes: Shapes<unknown, Part>;
   #includeUsage: boolean;
   #ready: Part[];
+  #error: EngineError | undefined;
 
   /** @internal */
   constructor(generation: RunningGeneration, shapes: Shapes<unknown, Part>, includeUsage: boolean) {
@@ -23,9 +25,16 @@ export class CompletionStream<Part> implements AsyncIterableIterator<Part, undef
 
   async next(): Promise<IteratorResult<Part, undefined>> {
     while (this.#ready.length === 0) {
-      const chunk = await this.#generation.next();
-      if (chunk === undefined) return { done: true, value: undefined };
-      this.#ready.push(...this.#shapes.part(chunk, this.#includeUsage));
+      if (this.#error !== undefined) throw this.#error;
+      try {
+        const chunk = await this.#generation.next();
+        if (chunk === undefined) return { done: true, value: undefined };
+        this.#ready.push(...this.#shapes.part(chunk, this.#includeUsage));
+      } catch (thrown) {
+        this.#error = toEngineError(thrown);
+        this.#generation.discard();
+        this.#ready.push(...(this.#shapes.failed?.(this.#error) ?? []));
+      }
     }
     return { done: false, value: this.#ready.shift()! };
   }
@@ -34,10 +43,11 @@ export class CompletionStream<Part> implements AsyncIterableIterator<Part, undef
   async return(): Promise<IteratorResult<Part, undefined>> {
     this.#generation.discard();
     this.#ready = [];
+    this.#error = undefined;
     return { done: true, value: undefined };
   }
 
-  /** Stops the generation; the iteration goes on to its last chunk, which has `finish_reason: "cancelled"`. */
+  /** Stops the generation; the iteration goes on to its last chunk, which has `finish_reason: "cancelled"`, or a response's last event. */
   cancel(): void {
     this.#generation.cancel();
   }

@@ -1,17 +1,17 @@
 // A tensor on the GPU as JavaScript holds it: a handle whose numbers stay where they are until they are asked for.
 
 import { EngineError } from './errors.js';
-import type { Host, TensorData } from './protocol.js';
+import type { HostCalls, TensorData } from './protocol.js';
 
 export class Tensor {
   readonly shape: readonly number[];
   readonly dtype: string;
-  #host: Host;
+  #host: HostCalls;
   #handle: number;
   #disposed = false;
 
   /** @internal */
-  constructor(host: Host, { handle, shape, dtype }: TensorData) {
+  constructor(host: HostCalls, { handle, shape, dtype }: TensorData) {
     this.#host = host;
     this.#handle = handle;
     this.shape = shape;

@@ -15,6 +15,15 @@ export async function keptTunings(): Promise<string | undefined> {
   }
 }
 
+/** Forgets them. */
+export async function forgetTunings(): Promise<void> {
+  try {
+    await caches.delete(CACHE);
+  } catch {
+    // Nothing was kept.
+  }
+}
+
 export async function keepTunings(text: string): Promise<void> {
   try {
     await (await caches.open(CACHE)).put(KEY, new Response(text, { headers: { 'content-type': 'application/json' } }));

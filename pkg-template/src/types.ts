@@ -5,6 +5,8 @@ export type * from './loading.js';
 export type * from './messages.js';
 export type * from './model_source.js';
 export type * from './requests.js';
+export type * from './responses/types.js';
 export type * from './sampling.js';
+export type * from './sessions/types.js';
 export type { ResponseFormat, StructuredOutputs } from './structured.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';

@@ -2,13 +2,18 @@
 // and notices when it traps; it knows nothing of workers, queues or OpenAI's shapes.
 
 import init, * as glue from './wasm/rillm.js';
+import { compileWasm, wasmName } from './compile_wasm.js';
 import { EngineError, toEngineError } from './errors.js';
 import type { LoadOptions as LoadData } from './generated/loading.js';
-import type { Chunk, EmbeddingsData } from './protocol.js';
+import type { AttachedSession, Chunk, EmbeddingsData } from './protocol.js';
+import type { OpenedFile } from './files/remote_files.js';
+import type { RemoteRequest } from './files/http.js';
+import type { Progress } from './generated/loading.js';
 import type { HostSource } from './source.js';
 import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
 import type { GpuStats, KernelTime } from './stats.js';
-import type { EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
+import type { SentWasm } from './wasm_source.js';
 
 export interface WasmGeneration {
   next(): Promise<Chunk | undefined>;
@@ -31,8 +36,22 @@ export interface WasmLoadOptions extends LoadData {
   /** What `tunings()` of an earlier load gave; anything else is passed over. */
   tunings?: string;
   signal?: AbortSignal;
+  /** What reads from servers. */
+  files: WasmFiles;
   /** Where the second wasm comes from, for requests that want structured output. */
   grammars?: WasmGrammarLoader;
+}
+
+/** Opens files of servers; null for one that is not there. */
+export interface WasmFiles {
+  open(request: RemoteRequest): Promise<OpenedFile | null>;
+}
+
+/** SHA-256 of bytes that come in pieces. */
+export interface WasmSha256 {
+  update(bytes: Uint8Array): void;
+  digest(): string;
+  free(): void;
 }
 
 /** Loads the grammar engine for a vocabulary; `tokenize` cuts text into tokens. What it resolves to is an object of that wasm. */
@@ -56,6 +75,14 @@ export interface WasmEngine {
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
   embed(request: object): Promise<EmbeddingsData>;
+  /** `write` gets the bytes in order. When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
+  saveSession(
+    conversation: object,
+    attachment: object | undefined,
+    write: (bytes: Uint8Array<ArrayBuffer>) => void,
+    stopped: Promise<void>,
+  ): Promise<AttachedSession>;
+  restoreSession(session: Blob, stopped: Promise<void>): Promise<AttachedSession>;
   forward(ids: Uint32Array): Promise<WasmTensor>;
   sync(): Promise<void>;
   stats(): Omit<EngineStats, 'wasm_memory_bytes'>;
@@ -95,6 +122,12 @@ export interface WasmGpu {
   stats(): GpuStats;
   resetStats(): void;
   memoryStats(): MemoryStats;
+  trim(): void;
+  /** How many dispatches and copies wait to be submitted. */
+  pending(): number;
+  setMaxBatchSize(most: number): void;
+  setLazyMode(on: boolean): void;
+  copyTensor(from: number, to: number, first: number): void;
   destroy(): void;
 }
 
@@ -122,9 +155,12 @@ interface Glue {
     adopt(device: GPUDevice, options: { shared: boolean; debug: boolean; caches: CacheSizes; maxBatchSize: number }): Promise<WasmGpu>;
   };
   WasmEngine: {
-    load(source: HostSource, options: WasmLoadOptions, onProgress?: (progress: LoadProgress) => void): Promise<WasmEngine>;
+    load(source: HostSource, options: WasmLoadOptions, onProgress?: (progress: Progress) => void): Promise<WasmEngine>;
   };
   inspectModel(source: HostSource, options: WasmLoadOptions): Promise<Inspection>;
+  /** Reads the headers of a model, which opens all of its files; their bytes. */
+  openModel(source: HostSource, options: WasmLoadOptions): Promise<number>;
+  WasmSha256: new () => WasmSha256;
   renderTemplate(template: string, context: object): string;
 }
 
@@ -142,24 +178,25 @@ export interface Wasm extends Glue {
 let loading: Promise<Wasm> | undefined;
 
 /** Fetches and compiles the wasm on the first call. After a failure, the next call tries again. */
-export function loadWasm(url?: string): Promise<Wasm> {
-  loading ??= start(url).catch((error: unknown) => {
+export function loadWasm(source?: SentWasm): Promise<Wasm> {
+  loading ??= start(source).catch((error: unknown) => {
     loading = undefined;
     throw error;
   });
   return loading;
 }
 
-async function start(url: string | undefined): Promise<Wasm> {
+async function start(source: SentWasm | undefined): Promise<Wasm> {
   let exports: { memory: WebAssembly.Memory };
   try {
-    exports = await init(url === undefined ? undefined : { module_or_path: url });
+    // Bundlers look for exactly this expression.
+    const module = await compileWasm(source ?? new URL('./wasm/rillm_bg.wasm', import.meta.url), 'wasmengine_load');
+    exports = await init({ module_or_path: module });
   } catch (thrown) {
-    const where = url === undefined ? 'rillm_bg.wasm beside the package' : url;
     throw new EngineError(
       'wasm_unavailable',
-      `the WebAssembly module ${where} did not load (${String(thrown)}): check that the file is served and that the ` +
-        `content security policy allows 'wasm-unsafe-eval', or name its address with the option wasmUrl`,
+      `the WebAssembly module ${wasmName(source, 'rillm_bg.wasm', 'wasmModule')} did not load (${String(thrown)}): check that the file is ` +
+        `served and that the content security policy allows 'wasm-unsafe-eval', or hand it in with the option wasmUrl or wasmModule`,
       { cause: thrown },
     );
   }
@@ -194,7 +231,8 @@ function watchForTraps() {
     return trapped;
   }
 
-  addEventListener('error', (event) => {
+  // Not every runtime outside of browsers has it.
+  globalThis.addEventListener?.('error', (event) => {
     // Another wasm module of the page may trap too; frames of ours have the name of our file.
     if (event.error instanceof WebAssembly.RuntimeError && (event.error.stack ?? 'rillm').includes('rillm')) trap(event.error);
   });

@@ -5,8 +5,12 @@ import { type EngineError, errorData, toEngineError } from './errors.js';
 import { EngineHost } from './host.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type { FromWorker, Generation, RemoteSource, SentSource, ToWorker } from './protocol.js';
+import type { LoadServices } from './protocol.js';
+import { serveDigester } from './files/port_digester.js';
+import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
-import type { ByteSource, LoadProgress } from './types.js';
+import type { ByteSource } from './types.js';
+import { loadWasm } from './wasm.js';
 
 // The DOM's types describe a page; these are the members of a worker's scope that are used here.
 const scope = globalThis as unknown as {
@@ -43,6 +47,43 @@ function remote({ size, remote: source }: RemoteSource): ByteSource {
         const id = nextRead++;
         reads.set(id, { resolve, reject });
         scope.postMessage({ type: 'read', id, source, offset, length });
+      }),
+  };
+}
+
+/** Questions to the application's store that the page has not answered yet. */
+const storing = new Map<number, { resolve(value: Uint8Array | ArrayBuffer | Blob | undefined): void; reject(error: unknown): void }>();
+let nextStoring = 1;
+
+type Unnumbered<Message> = Message extends { id: number } ? Omit<Message, 'id'> : never;
+
+function askStore(message: Unnumbered<FromWorker & { type: 'store' }>, transfer: Transferable[] = []) {
+  return new Promise<Uint8Array | ArrayBuffer | Blob | undefined>((resolve, reject) => {
+    const id = nextStoring++;
+    storing.set(id, { resolve, reject });
+    scope.postMessage({ ...message, id }, transfer);
+  });
+}
+
+/** The application's store, which is the page's. */
+const remoteStore: ModelStore = {
+  get: (key) => askStore({ type: 'store', method: 'get', key }),
+  put: async (key, bytes) => void (await askStore({ type: 'store', method: 'put', key, bytes }, [bytes.buffer as ArrayBuffer])),
+  delete: async (key) => void (await askStore({ type: 'store', method: 'delete', key })),
+};
+
+/** Those that wait for a worker that computes digests. */
+const digesters: ((port: MessagePort | undefined) => void)[] = [];
+
+function services(id: number): LoadServices {
+  return {
+    onProgress: (progress) => scope.postMessage({ type: 'progress', id, progress }),
+    onEvent: (event) => scope.postMessage({ type: 'event', id, event }),
+    store: remoteStore,
+    startDigester: () =>
+      new Promise((resolve) => {
+        digesters.push(resolve);
+        scope.postMessage({ type: 'digester' });
       }),
   };
 }
@@ -103,10 +144,18 @@ async function generate(message: ToWorker & { type: 'generate' }): Promise<void>
   }
 }
 
-function call(message: ToWorker & { type: 'call' }): Promise<unknown> {
-  // TypeScript cannot see that `args` belongs to `method` once both come out of the union.
-  const method = host[message.method] as (...args: unknown[]) => Promise<unknown>;
-  return method.apply(host, message.args);
+/** Calls that run. */
+const calls = new Map<number, AbortController>();
+
+async function call({ id, method, args }: ToWorker & { type: 'call' }): Promise<unknown> {
+  const controller = new AbortController();
+  calls.set(id, controller);
+  try {
+    // TypeScript cannot see that `args` belongs to `method` once both come out of the union. A signal is the last of what a method takes.
+    return await (host[method] as (...args: unknown[]) => Promise<unknown>).apply(host, [...args, controller.signal]);
+  } finally {
+    calls.delete(id);
+  }
 }
 
 scope.addEventListener('message', ({ data }) => {
@@ -115,13 +164,31 @@ scope.addEventListener('message', ({ data }) => {
       const { id } = data;
       const source = revive(data.source);
       const options = data.draft === undefined ? data.options : { ...data.options, draft: revive(data.draft) };
-      const onProgress = (progress: LoadProgress) => scope.postMessage({ type: 'progress', id, progress });
-      void answer(id, () => host.load(source, options, onProgress, undefined));
+      void answer(id, () => host.load(source, options, services(id), undefined));
       break;
     }
     case 'inspect':
-      void answer(data.id, () => host.inspect(revive(data.source), data.options, undefined));
+      void answer(data.id, () => host.inspect(revive(data.source), data.options, services(data.id), undefined));
       break;
+    case 'download':
+      void answer(data.id, () => host.download(revive(data.source), data.options, services(data.id), undefined));
+      break;
+    case 'digest': {
+      const { port, wasm } = data;
+      serveDigester(port, async () => new (await loadWasm(wasm)).WasmSha256());
+      break;
+    }
+    case 'digester':
+      digesters.shift()?.(data.port);
+      break;
+    case 'stored': {
+      const asked = storing.get(data.id);
+      storing.delete(data.id);
+      // The name of the error tells a full store from a broken one.
+      if (data.error === undefined) asked?.resolve(data.value);
+      else asked?.reject(data.isFull ? new DOMException(data.error, 'QuotaExceededError') : new Error(data.error));
+      break;
+    }
     case 'bytes':
       reads.get(data.id)?.resolve(data.bytes);
       reads.delete(data.id);
@@ -140,6 +207,9 @@ scope.addEventListener('message', ({ data }) => {
       break;
     case 'call':
       void answer(data.id, () => call(data));
+      break;
+    case 'abort':
+      calls.get(data.id)?.abort();
       break;
     case 'generate':
       void generate(data);

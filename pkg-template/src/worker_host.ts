@@ -4,6 +4,7 @@
 import { abortError, EngineError, errorData, toEngineError } from './errors.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
+  AttachedSession,
   Chunk,
   EmbeddingsData,
   FromWorker,
@@ -12,23 +13,31 @@ import type {
   Host,
   HostCalls,
   HostLoadOptions,
+  LoadServices,
   SentSource,
   TensorData,
   ToWorker,
 } from './protocol.js';
 import type { HostSource } from './source.js';
+import { Digesters } from './start_digester.js';
 import { startWorker } from './start_worker.js';
-import type { ByteSource, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import { WorkerStart } from './worker_fault.js';
+import type { ByteSource, EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
+import type { SentWasm } from './wasm_source.js';
 
 /** How many chunks the worker may be ahead of a slow reader. */
 const RUN_AHEAD_CHUNKS = 32;
 /** A worker that is busy this long after dispose() is ended as it is. */
 const DISPOSE_TIMEOUT_MS = 2000;
 
+/** What is read, in the words of an abort. */
+const READING = { load: 'loading the model', inspect: 'inspecting the model', download: 'downloading the model' };
+
 interface OpenCall {
   resolve(value: unknown): void;
   reject(error: EngineError): void;
-  onProgress?: (progress: LoadProgress) => void;
+  /** Of a load, a download or an inspection. */
+  services?: LoadServices;
 }
 
 export class WorkerHost implements Host {
@@ -39,57 +48,75 @@ export class WorkerHost implements Host {
   /** The application's own sources of the model that is being read. */
   #sources: ByteSource[] = [];
   #gone: EngineError | undefined;
+  #make: (() => Worker) | undefined;
+  #digesters = new Digesters();
+  /** What the load that runs was given. */
+  #services: LoadServices | undefined;
+  #wasm: SentWasm | undefined;
+  #start: WorkerStart;
 
   /** `make` makes the worker, in place of the package's own way. */
   constructor(make?: () => Worker) {
-    this.#worker = startWorker(make);
-    this.#worker.addEventListener('message', (event: MessageEvent<FromWorker>) => this.#receive(event.data));
+    this.#make = make;
+    const start = new WorkerStart(make !== undefined);
+    this.#start = start;
+    try {
+      this.#worker = startWorker(make);
+    } catch (thrown) {
+      start.end();
+      throw thrown;
+    }
+    this.#worker.addEventListener('message', (event: MessageEvent<FromWorker>) => {
+      start.end();
+      this.#receive(event.data);
+    });
     this.#worker.addEventListener('messageerror', () => {
       this.#end(new EngineError('internal', 'a message of the worker could not be read: this is a fault of rillm; load the engine again'));
     });
     this.#worker.addEventListener('error', (event) => {
       // A script that does not load comes as a bare Event; an uncaught error of a running one has a message.
-      this.#end(
-        event.message
-          ? new EngineError('internal', `the worker stopped with "${event.message}": load the engine again`)
-          : new EngineError(
-              'worker_unavailable',
-              "the worker script did not start: check that the package's worker.js is served and that the content " +
-                'security policy allows it (worker-src), or pass {worker: false} to run on the page itself',
-            ),
-      );
+      if (event.message) this.#end(new EngineError('internal', `the worker stopped with "${event.message}": load the engine again`));
+      else void start.fault().then((error) => this.#end(error));
     });
   }
 
-  async load(
-    source: HostSource,
-    options: HostLoadOptions,
-    onProgress: (progress: LoadProgress) => void,
-    signal: AbortSignal | undefined,
-  ): Promise<ModelInfo> {
-    return this.#read<ModelInfo>('load', source, options, signal, onProgress);
+  async load(source: HostSource, options: HostLoadOptions, services: LoadServices, signal: AbortSignal | undefined): Promise<ModelInfo> {
+    return this.#read<ModelInfo>('load', source, options, services, signal);
   }
 
-  async inspect(source: HostSource, options: HostLoadOptions, signal: AbortSignal | undefined): Promise<Inspection> {
-    return this.#read<Inspection>('inspect', source, options, signal);
+  async inspect(
+    source: HostSource,
+    options: HostLoadOptions,
+    services: LoadServices,
+    signal: AbortSignal | undefined,
+  ): Promise<Inspection> {
+    return this.#read<Inspection>('inspect', source, options, services, signal);
+  }
+
+  async download(source: HostSource, options: HostLoadOptions, services: LoadServices, signal: AbortSignal | undefined): Promise<number> {
+    return this.#read<number>('download', source, options, services, signal);
   }
 
   async #read<T>(
-    type: 'load' | 'inspect',
+    type: keyof typeof READING,
     source: HostSource,
     options: HostLoadOptions,
+    services: LoadServices,
     signal: AbortSignal | undefined,
-    onProgress?: (progress: LoadProgress) => void,
   ): Promise<T> {
     // The worker holds nothing but this load, so ending the worker frees the requests and the GPU buffers at once.
-    const abort = () => this.#end(abortError(signal!, type === 'load' ? 'loading the model' : 'inspecting the model'));
+    const abort = () => this.#end(abortError(signal!, READING[type]));
+    this.#services = services;
+    this.#wasm = options.wasm;
     signal?.addEventListener('abort', abort, { once: true });
     try {
       const { draft, ...data } = options;
       const sent = { source: this.#send(source), ...(draft === undefined ? {} : { draft: this.#send(draft) }) };
-      return await this.#ask<T>((id) => ({ type, id, ...sent, options: data }), onProgress);
+      return await this.#ask<T>((id) => ({ type, id, ...sent, options: data }), services);
     } finally {
       signal?.removeEventListener('abort', abort);
+      this.#services = undefined;
+      this.#digesters.end();
       this.#sources.length = 0;
     }
   }
@@ -118,6 +145,28 @@ export class WorkerHost implements Host {
       const error = thrown instanceof EngineError ? thrown : new EngineError('read', `read() failed: ${String(thrown)}`, { cause: thrown });
       this.#post({ type: 'unread', id, error: errorData(error) });
     }
+  }
+
+  /** Asks the application's store for the worker. */
+  async #answerStore(message: FromWorker & { type: 'store' }): Promise<void> {
+    const { id, method, key } = message;
+    const store = this.#services?.store;
+    try {
+      if (store === undefined) throw new Error('there is no store');
+      const value = method === 'put' ? await store.put(key, message.bytes) : await store[method](key);
+      this.#post({ type: 'stored', id, ...(value === undefined || value === null ? {} : { value }) });
+    } catch (thrown) {
+      const isFull = thrown instanceof DOMException && thrown.name === 'QuotaExceededError';
+      this.#post({ type: 'stored', id, error: String(thrown), isFull });
+    }
+  }
+
+  /** Starts a worker that computes digests, for the worker that reads the model. */
+  #answerDigester(): void {
+    const port = this.#digesters.start(this.#make, this.#wasm, (message) => {
+      this.#end(new EngineError('worker_unavailable', `the worker that computes digests failed: ${message}; load the engine again`));
+    });
+    if (this.#gone === undefined) this.#worker.postMessage({ type: 'digester', port } satisfies ToWorker, port === undefined ? [] : [port]);
   }
 
   /** Lets a logits processor work for the worker. */
@@ -159,6 +208,14 @@ export class WorkerHost implements Host {
 
   embed(request: object): Promise<EmbeddingsData> {
     return this.#call('embed', request);
+  }
+
+  saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {
+    return this.#abortable(signal, 'saveSession', conversation, attachment);
+  }
+
+  restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession> {
+    return this.#abortable(signal, 'restoreSession', session);
   }
 
   forward(ids: Uint32Array): Promise<TensorData> {
@@ -216,7 +273,27 @@ export class WorkerHost implements Host {
     return promise as ReturnType<HostCalls[Method]>;
   }
 
-  #ask<T>(message: (id: number) => ToWorker, onProgress?: (progress: LoadProgress) => void): Promise<T> {
+  /** A call that the signal ends over there. */
+  async #abortable<Method extends keyof HostCalls>(
+    signal: AbortSignal | undefined,
+    method: Method,
+    ...args: Parameters<HostCalls[Method]>
+  ): Promise<Awaited<ReturnType<HostCalls[Method]>>> {
+    let abort = () => {};
+    const answer = this.#ask<Awaited<ReturnType<HostCalls[Method]>>>((id) => {
+      abort = () => this.#post({ type: 'abort', id });
+      return { type: 'call', id, method, args } as ToWorker;
+    });
+    if (signal?.aborted) abort();
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      return await answer;
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  #ask<T>(message: (id: number) => ToWorker, services?: LoadServices): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#gone !== undefined) {
         reject(this.#gone);
@@ -224,7 +301,7 @@ export class WorkerHost implements Host {
       }
       const id = this.#nextId++;
       const call: OpenCall = { resolve: resolve as (value: unknown) => void, reject };
-      if (onProgress !== undefined) call.onProgress = onProgress;
+      if (services !== undefined) call.services = services;
       this.#calls.set(id, call);
       try {
         this.#post(message(id));
@@ -254,11 +331,22 @@ export class WorkerHost implements Host {
       void this.#answerProcess(message);
       return;
     }
+    if (message.type === 'store') {
+      void this.#answerStore(message);
+      return;
+    }
+    if (message.type === 'digester') {
+      this.#answerDigester();
+      return;
+    }
     const { id } = message;
     const call = this.#calls.get(id);
     switch (message.type) {
       case 'progress':
-        call?.onProgress?.(message.progress);
+        call?.services?.onProgress(message.progress);
+        break;
+      case 'event':
+        call?.services?.onEvent(message.event);
         break;
       case 'result':
         this.#calls.delete(id);
@@ -284,6 +372,8 @@ export class WorkerHost implements Host {
     if (this.#gone !== undefined) return;
     this.#gone = error;
     this.#worker.terminate();
+    this.#start.end();
+    this.#digesters.end();
     for (const call of this.#calls.values()) call.reject(error);
     this.#calls.clear();
     for (const generation of this.#generations.values()) generation.fail(error);

@@ -114,22 +114,6 @@ export async function measurePrefill(engine, { promptTokens = 512, repetitions =
   };
 }
 
-/** Time from the call of Engine.load to a ready engine. Resolves to the figures; the engine is disposed of. */
-export async function measureLoad(Engine, source, options = {}) {
-  let bytes = 0;
-  const begin = performance.now();
-  const engine = await Engine.load(source, {
-    ...options,
-    onProgress: ({ total }) => {
-      bytes = total;
-    },
-  });
-  const ms = performance.now() - begin;
-  const { adapter, layers, autotune } = engine.info;
-  await engine.dispose();
-  return { adapter, layers, autotune, ms, bytes, bytes_per_s: (bytes / ms) * 1000 };
-}
-
 /**
  * What a small dispatch costs, by who encodes it: the package (`flush_each`, `eager`, `replay`) or plain JavaScript
  * (`submit_each`, `tvm`). Besides, how many times less than `tvm` each variant takes.

@@ -54,12 +54,20 @@ export const ERROR_CODES = [
   'access_denied',
   /** There is no such file, repository or revision. */
   'not_found',
+  /** A file has another SHA-256 than it should: it was damaged on its way, or replaced. */
+  'integrity_mismatch',
+  /** Files can't be kept in the browser: it has no place for them, or no room. */
+  'cache_unavailable',
+  /** A tab works with files that were to be deleted. */
+  'cache_in_use',
   /** The server does not support byte ranges. */
   'range_not_supported',
   /** Reading a file or Blob failed. */
   'read',
   /** The caller aborted. */
   'aborted',
+  /** A saved session is of another model, or of the same one loaded with other options. */
+  'session_mismatch',
   /** A field of a request is missing, unknown or out of its range. */
   'invalid_request',
   /** The prompt does not fit the context. */

@@ -20,6 +20,8 @@ export interface Stats {
   uniform_writes: number;
   /** Small writes encoded as copies, which force no submit. */
   staged_writes: number;
+  /** Writes that were handed to the queue: large ones, and those before which nothing was recorded. */
+  queue_writes: number;
   /** GPU buffers that were made, of any kind. */
   buffers_created: number;
   /** Storage buffers that came from those that wait for reuse. */
@@ -28,11 +30,11 @@ export interface Stats {
   bind_groups_created: number;
   /** Pipelines that were compiled. */
   pipelines_created: number;
-  /** Copies from buffer to buffer. */
+  /** Copies from buffer to buffer, within the GPU's memory. */
   copies: number;
   /** Bytes of these copies. */
   bytes_copied: number;
-  /** Bytes written from the CPU to storage buffers. */
+  /** Bytes written from the CPU to storage buffers, by writes of both kinds. */
   bytes_uploaded: number;
   /** Bytes read back to the CPU. */
   bytes_read_back: number;
@@ -74,6 +76,8 @@ export interface Flushes {
   pending_writes: number;
   /** `maxBatchSize` dispatches were recorded. */
   batch_limit: number;
+  /** Lazy mode was off. */
+  eager: number;
   /** Debug mode submits each dispatch by itself. */
   debug: number;
   /** The device was destroyed. */

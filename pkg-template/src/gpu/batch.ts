@@ -72,8 +72,8 @@ export class CommandBatch {
 
   /**
    * A buffer that stays somebody else's: an application's GPUBuffer of this device, or a tensor. It is shared, not copied,
-   * and never freed by the batch. A GPUBuffer without a shape has one dimension, over all of it. Whether WebGPU accepts a
-   * GPUBuffer is known when the batch is executed.
+   * and never freed by the batch. A GPUBuffer without a shape has one dimension, over all of it. That a GPUBuffer is another
+   * device's is known some time after the call: then `execute` rejects.
    */
   importBuffer(source: GPUBuffer | Tensor, shape?: ArrayLike<number>, dtype: DType = 'f32'): BufferId {
     this.#check();
@@ -198,14 +198,25 @@ export class CommandBatch {
    */
   async execute(): Promise<void> {
     this.#check();
-    if (this.#checks.length > 0) {
-      const errors = await Promise.all(this.#checks);
-      const error = errors.find((found) => found !== undefined);
-      if (error !== undefined) throw error;
-      this.#checks = [];
-      this.#check();
+    const checks = this.#checks;
+    const { gpuDevice } = this.#device;
+    // What the GPU says of a buffer that is not ours must be heard by nobody else.
+    if (checks.length > 0) gpuDevice.pushErrorScope('validation');
+    // At the call: what the caller does next with a buffer must come after this.
+    const done = this.#wasm.guard(() => this.#batch.execute());
+    done.catch(() => {});
+    if (checks.length > 0) {
+      // It rejects when the device is lost, as `done` does.
+      const scope = gpuDevice.popErrorScope().catch(() => null);
+      const error = (await Promise.all(checks)).find((found) => found !== undefined);
+      const refused = await scope;
+      if (error !== undefined || refused !== null) {
+        await done.catch(() => {});
+        throw error ?? new EngineError('gpu_validation', `the GPU refused the batch: ${refused!.message}`);
+      }
+      this.#checks = this.#checks.filter((check) => !checks.includes(check));
     }
-    await this.#wasm.guard(() => this.#batch.execute());
+    await done;
   }
 
   /** Copies a buffer out of the GPU. Results can be read once they are executed. */

@@ -2,6 +2,7 @@
 // Everything runs on the calling thread, a page's or a worker's. It checks what callers pass; the work is the wasm's.
 
 import { EngineError, toEngineError } from '../errors.js';
+import { sentWasm } from '../wasm_source.js';
 import { loadWasm, type Wasm, type WasmGpu, type WasmTensorInfo } from '../wasm.js';
 import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
@@ -79,10 +80,10 @@ export class Device {
    * @throws EngineError `webgpu_unavailable`, `adapter_unavailable`, `adapter_limits` or `wasm_unavailable`.
    */
   static async request(options: DeviceOptions = {}): Promise<Device> {
-    const { device: given, debug = false, caches = {}, maxBatchSize = 0, wasmUrl } = options;
+    const { device: given, debug = false, caches = {}, maxBatchSize = 0 } = options;
     checkCounts({ ...caches, maxBatchSize });
     if (given !== undefined) checkGiven(given, options);
-    const wasm = await loadWasm(wasmUrl === undefined ? undefined : String(wasmUrl));
+    const wasm = await loadWasm(await sentWasm(options));
     const gpuDevice = given ?? (await requestGpuDevice(options));
     try {
       const gpu = await wasm.guard(() => wasm.WasmGpu.adopt(gpuDevice, { shared: given !== undefined, debug, caches, maxBatchSize }));
@@ -110,6 +111,8 @@ export class Device {
     this.#owner = {
       readTensors: (tensors) => this.readback(...tensors),
       writeTensor: (id, first, bytes) => this.#call((device) => device.write(id, first, bytes)),
+      copyTensor: (from, to, first) => this.#call((device) => device.copyTensor(from, to, first)),
+      flush: () => this.flush(),
       sliceTensor: (id, start, end) => this.#made(this.#call((device) => device.slice(id, start, end))),
       disposeTensor: (id) => {
         if (this.#destroyed === undefined && !wasm.isBroken()) wasm.call(() => gpu.disposeTensor(id));
@@ -206,6 +209,26 @@ export class Device {
     );
   }
 
+  /** How many dispatches and copies were recorded and not submitted. */
+  get pendingWork(): number {
+    return this.#call((gpu) => gpu.pending());
+  }
+
+  /** From now on, what was recorded is submitted after so many dispatches; 0 for no limit. */
+  setMaxBatchSize(most: number): void {
+    checkCounts({ maxBatchSize: most ?? null });
+    this.#call((gpu) => gpu.setMaxBatchSize(most));
+  }
+
+  /**
+   * Whether what is recorded waits for a read, a sync, a flush or the batch limit. It does by default; off, each dispatch is submitted at
+   * once, which is slower and finds mistakes sooner.
+   */
+  setLazyMode(on: boolean): void {
+    if (typeof on !== 'boolean') throw new EngineError('invalid_request', `setLazyMode: true or false is wanted, got ${String(on)}`);
+    this.#call((gpu) => gpu.setLazyMode(on));
+  }
+
   /** Submits what was recorded, without waiting for it. */
   flush(): void {
     this.#call((gpu) => gpu.flush());
@@ -249,6 +272,11 @@ export class Device {
   async kernelTimes(): Promise<Record<string, KernelTime>> {
     this.#check();
     return this.#wasm.guard(() => this.#gpu.kernelTimes());
+  }
+
+  /** Submits what was recorded, and frees the buffers that wait for reuse: those that the GPU still uses when it is done with them. */
+  trim(): void {
+    this.#call((gpu) => gpu.trim());
   }
 
   /** What is alive on the GPU. */

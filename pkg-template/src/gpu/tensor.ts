@@ -22,6 +22,8 @@ export interface TensorOwner {
   readTensors(tensors: readonly Tensor[]): Promise<TensorValues[]>;
   writeTensor(id: number, first: number, bytes: Uint8Array): void;
   sliceTensor(id: number, start: number, end: number): Tensor;
+  copyTensor(from: number, to: number, first: number): void;
+  flush(): void;
   disposeTensor(id: number): void;
 }
 
@@ -63,6 +65,11 @@ export class Tensor {
   /** The number of elements. */
   get size(): number {
     return elementsOf(this.shape);
+  }
+
+  /** Bytes of the elements. */
+  get byteSize(): number {
+    return this.size * 4;
   }
 
   /** Whether it was disposed of. */
@@ -110,6 +117,49 @@ export class Tensor {
       );
     }
     return this.#owner.sliceTensor(id, start, end);
+  }
+
+  /**
+   * Overwrites elements from `first` on (counted in row-major order) with all of another tensor, on the GPU.
+   *
+   * @throws EngineError `dtype_mismatch` for a tensor of another dtype, `out_of_range` for elements past the end, `wrong_device` for a tensor
+   * of another device.
+   */
+  copyFrom(tensor: Tensor, first = 0): void {
+    const { id } = handleOn(this.device, this, 'the tensor');
+    const source = handleOn(this.device, tensor, 'the tensor to copy');
+    if (!isWhole(first) || first < 0) {
+      throw new EngineError('out_of_range', `the first element is a whole number from 0, got ${String(first)}`);
+    }
+    if (source.storage === this.#handle.storage) {
+      throw new EngineError('invalid_request', 'a tensor is not copied to itself: take a slice() of it first');
+    }
+    this.#owner.copyTensor(source.id, id, first);
+  }
+
+  /**
+   * Submits what was recorded, this tensor's numbers included, without waiting for it.
+   *
+   * ```js
+   * double.dispatch({ bindings: [x], threads: [x.size] });
+   * x.eval(); // the GPU begins
+   * ```
+   */
+  eval(): this {
+    handleOn(this.device, this, 'the tensor');
+    this.#owner.flush();
+    return this;
+  }
+
+  /**
+   * The number of a tensor with one element.
+   *
+   * @throws EngineError `shape_mismatch` for a tensor with more.
+   */
+  async item(): Promise<number> {
+    if (this.size !== 1) throw new EngineError('shape_mismatch', `item: the tensor [${this.shape.join(', ')}] has ${this.size} elements`);
+    const [value] = await this.readback();
+    return value!;
   }
 
   /** Frees the GPU memory once everything that uses it is done. Calling it twice is harmless. */

@@ -2,6 +2,7 @@
 
 import type { CacheStats, GpuStats } from '../stats.js';
 import type { AdapterInfo } from '../types.js';
+import type { WasmSource } from '../wasm_source.js';
 
 export type { CacheStats, Flushes, GpuStats, KernelTime } from '../stats.js';
 export type { AdapterInfo, SubgroupMatrix } from '../types.js';
@@ -54,6 +55,8 @@ export interface DeviceOptions {
   maxBatchSize?: number | undefined;
   /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */
   wasmUrl?: string | URL | undefined;
+  /** The module itself, in place of `wasmUrl`: its address, a Response, its bytes, or a compiled `WebAssembly.Module`. */
+  wasmModule?: WasmSource | undefined;
 }
 
 /** An adapter that {@link listAdapters} found. */
@@ -101,11 +104,31 @@ export interface MemoryStats {
   tensors: number;
   /** Bytes of their elements. */
   tensor_bytes: number;
-  /** GPU buffers that are alive or kept for reuse. */
+  /** Bytes of all buffers that the device ever made; a reset leaves it. */
+  allocated_bytes: number;
+  /** Buffers that are in use or wait for reuse: `active_buffers` and `pooled_buffers`. */
   live_buffers: number;
   live_bytes: number;
-  /** Of the live bytes, those that wait for reuse. */
-  pooled_bytes: number;
   /** The highest that `live_bytes` has been since the last reset. */
   peak_bytes: number;
+  /** In use: by tensors, by what is in flight, by caches. */
+  active_buffers: number;
+  active_bytes: number;
+  /** Waiting for reuse; `trim()` frees them. */
+  pooled_buffers: number;
+  pooled_bytes: number;
+  /** The pool of storage buffers since the device began, by the sizes of buffers: below 4 KiB, below 1 MiB, and larger. */
+  pool: { small: PoolClassStats; medium: PoolClassStats; large: PoolClassStats };
+}
+
+/** A size class of the pool. */
+export interface PoolClassStats {
+  /** Buffers that were reused. */
+  hits: number;
+  /** Buffers that had to be made. */
+  misses: number;
+  /** Bytes of the buffers that were made. */
+  allocated_bytes: number;
+  /** Bytes of the buffers that were given back to the browser. */
+  released_bytes: number;
 }

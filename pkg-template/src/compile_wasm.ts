@@ -1,0 +1,34 @@
+// Fetches and compiles a WebAssembly module of the package, and makes sure that it is the one that is wanted. It knows nothing of the glue.
+
+import type { SentWasm } from './wasm_source.js';
+
+/** `mark` is an export by which the module is known. Rejects with what went wrong, in words for people. */
+export async function compileWasm(source: SentWasm | URL, mark: string): Promise<WebAssembly.Module> {
+  const module = await compiled(source);
+  // The glue keeps the first instance that it makes, so one of another module would stay for good.
+  if (!WebAssembly.Module.exports(module).some(({ name }) => name === mark)) {
+    throw new Error('it is another module, or one of another version of the package');
+  }
+  return module;
+}
+
+async function compiled(source: SentWasm | URL): Promise<WebAssembly.Module> {
+  if (source instanceof Uint8Array) return WebAssembly.compile(source as Uint8Array<ArrayBuffer>);
+  // A module of another frame is of another class.
+  if (typeof source !== 'string' && !(source instanceof URL)) return source;
+  const response = await fetch(source);
+  if (!response.ok) throw new Error(`the server answered with status ${response.status}`);
+  const type = response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
+  if (type === 'text/html') {
+    throw new Error('the server answered with a page of HTML, as many do for files that are not there');
+  }
+  // Only this type may be compiled while it comes in; others are compiled all the same.
+  if (type === 'application/wasm' && typeof WebAssembly.compileStreaming === 'function') return WebAssembly.compileStreaming(response);
+  return WebAssembly.compile(await response.arrayBuffer());
+}
+
+/** How a source is called in messages; `option` is the one that takes it. */
+export function wasmName(source: SentWasm | undefined, file: string, option: string): string {
+  if (source === undefined) return `${file} beside the package`;
+  return typeof source === 'string' ? source : `of the option ${option}`;
+}

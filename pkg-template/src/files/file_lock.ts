@@ -1,0 +1,69 @@
+// One download of a file at a time in an origin (Web Locks), which other tabs hear of (BroadcastChannel).
+
+const PREFIX = 'rillm:file:';
+/** How often a download says how far it is. */
+const REPORT_MS = 250;
+
+export interface FileLock {
+  /** Says how far the download is, to those that wait. */
+  report(loaded: number, total: number): void;
+  release(): void;
+}
+
+/** Waits until no other tab downloads the file; `onWait` is told how far that one is, first of all without numbers. */
+export async function lockFile(
+  id: string,
+  signal: AbortSignal | undefined,
+  onWait: (loaded?: number, total?: number) => void,
+): Promise<FileLock> {
+  const { locks } = globalThis.navigator ?? {};
+  if (locks === undefined) return { report: () => {}, release: () => {} };
+  const channel = new BroadcastChannel(PREFIX + id);
+  let release!: () => void;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  const take = (options: LockOptions) =>
+    new Promise<boolean>((resolve, reject) => {
+      const request = locks.request(PREFIX + id, options, (lock) => {
+        resolve(lock !== null);
+        return lock === null ? undefined : held;
+      });
+      request.catch(reject);
+    });
+  try {
+    if (!(await take({ ifAvailable: true }))) {
+      onWait();
+      channel.onmessage = ({ data }: MessageEvent<{ loaded: number; total: number }>) => onWait(data.loaded, data.total);
+      await take(signal === undefined ? {} : { signal });
+      channel.onmessage = null;
+    }
+  } catch (thrown) {
+    channel.close();
+    throw thrown;
+  }
+  let last = 0;
+  return {
+    report(loaded, total) {
+      const now = performance.now();
+      if (now - last < REPORT_MS) return;
+      last = now;
+      channel.postMessage({ loaded, total });
+    },
+    release() {
+      release();
+      channel.close();
+    },
+  };
+}
+
+/** Does something to a file that no tab downloads now; false if one does. */
+export async function withFileLock(id: string, work: () => Promise<void>): Promise<boolean> {
+  const { locks } = globalThis.navigator ?? {};
+  if (locks === undefined) {
+    await work();
+    return true;
+  }
+  return locks.request(PREFIX + id, { ifAvailable: true }, async (lock) => {
+    if (lock !== null) await work();
+    return lock !== null;
+  });
+}

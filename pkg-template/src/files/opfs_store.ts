@@ -1,0 +1,156 @@
+// The origin private file system (https://fs.spec.whatwg.org): a folder `rillm` in it, keys are paths. Dedicated workers write in
+// place, so that what was written outlives the tab; elsewhere a value is there when it is whole.
+
+import type { Appender, Store } from './store.js';
+
+const FOLDER = 'rillm';
+
+/** The parts that dedicated workers have and the DOM's types don't know everywhere. */
+interface SyncAccessHandle {
+  write(bytes: Uint8Array, options: { at: number }): number;
+  truncate(size: number): void;
+  flush(): void;
+  close(): void;
+}
+
+type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?(): Promise<SyncAccessHandle> };
+
+/** Whether writing is possible here at all. Rejects where the browser forbids the file system. */
+export async function openOpfs(): Promise<Store> {
+  return new OpfsStore(await openFolder());
+}
+
+/** The package's folder. */
+export async function openFolder(): Promise<FileSystemDirectoryHandle> {
+  const root = await navigator.storage.getDirectory();
+  return root.getDirectoryHandle(FOLDER, { create: true });
+}
+
+class OpfsStore implements Store {
+  #root: FileSystemDirectoryHandle;
+  /** The file that was read last, which is often read again at once. */
+  #opened: { key: string; file: Promise<File> } | undefined;
+  append?: (key: string, at: number) => Promise<Appender>;
+
+  constructor(root: FileSystemDirectoryHandle) {
+    this.#root = root;
+    if ('createSyncAccessHandle' in FileSystemFileHandle.prototype) this.append = (key, at) => this.#append(key, at);
+  }
+
+  async read(key: string, range?: { offset: number; length: number }): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    let file: File;
+    try {
+      file = await this.#file(key);
+    } catch (thrown) {
+      if (isMissing(thrown)) return undefined;
+      throw thrown;
+    }
+    const { offset, length } = range ?? { offset: 0, length: file.size };
+    if (offset + length > file.size) return undefined;
+    try {
+      return new Uint8Array(await file.slice(offset, offset + length).arrayBuffer());
+    } catch (thrown) {
+      this.#opened = undefined;
+      // It was written again, or deleted, after it was opened.
+      if (thrown instanceof DOMException && ['NotReadableError', 'NotFoundError'].includes(thrown.name)) return undefined;
+      throw thrown;
+    }
+  }
+
+  #file(key: string): Promise<File> {
+    if (this.#opened?.key !== key) {
+      this.#opened = { key, file: this.#handle(key, false).then((handle) => handle.getFile()) };
+    }
+    return this.#opened.file;
+  }
+
+  async put(key: string, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#forget(key);
+    const handle = await this.#handle(key, true);
+    if (typeof handle.createWritable === 'function') {
+      const writable = await handle.createWritable();
+      try {
+        await writable.write(bytes);
+        await writable.close();
+      } catch (thrown) {
+        await writable.abort().catch(() => {});
+        throw thrown;
+      }
+      return;
+    }
+    const appender = await this.#append(key, 0);
+    try {
+      appender.append(bytes);
+    } finally {
+      appender.close();
+    }
+  }
+
+  async delete(key: string): Promise<void> {
+    this.#forget(key);
+    try {
+      const { folder, name } = await this.#place(key, false);
+      await folder.removeEntry(name);
+    } catch (thrown) {
+      if (!isMissing(thrown)) throw thrown;
+    }
+  }
+
+  async deleteAll(prefix: string): Promise<void> {
+    this.#opened = undefined;
+    try {
+      const { folder, name } = await this.#place(prefix, false);
+      await folder.removeEntry(name, { recursive: true });
+    } catch (thrown) {
+      if (!isMissing(thrown)) throw thrown;
+    }
+  }
+
+  async length(key: string): Promise<number> {
+    this.#forget(key);
+    try {
+      return (await (await this.#handle(key, false)).getFile()).size;
+    } catch (thrown) {
+      if (isMissing(thrown)) return 0;
+      throw thrown;
+    }
+  }
+
+  async #append(key: string, at: number): Promise<Appender> {
+    this.#forget(key);
+    const handle = await (await this.#handle(key, true)).createSyncAccessHandle!();
+    let end = at;
+    handle.truncate(at);
+    return {
+      append(bytes) {
+        // A full disk may take a part.
+        const written = handle.write(bytes, { at: end });
+        end += written;
+        if (written < bytes.length) throw new DOMException('the disk is full', 'QuotaExceededError');
+      },
+      close: () => handle.close(),
+    };
+  }
+
+  #forget(key: string): void {
+    if (this.#opened?.key === key) this.#opened = undefined;
+  }
+
+  async #handle(key: string, create: boolean): Promise<FileHandle> {
+    const { folder, name } = await this.#place(key, create);
+    return folder.getFileHandle(name, { create });
+  }
+
+  async #place(key: string, create: boolean): Promise<{ folder: FileSystemDirectoryHandle; name: string }> {
+    const parts = key.split('/');
+    const name = parts.pop()!;
+    let folder = this.#root;
+    for (const part of parts) folder = await folder.getDirectoryHandle(part, { create });
+    return { folder, name };
+  }
+}
+
+/** Whether what was thrown says that there is no such file or folder. */
+export function isMissing(thrown: unknown): boolean {
+  return thrown instanceof DOMException && (thrown.name === 'NotFoundError' || thrown.name === 'TypeMismatchError');
+}

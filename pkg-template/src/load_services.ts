@@ -1,0 +1,68 @@
+// What a host asks of the caller's thread while it loads: the caller's functions, and a worker for digests.
+
+import { EngineError } from './errors.js';
+import { type CacheOptions, filesData, type FilesData, isStore } from './files/options.js';
+import { memoryStore } from './files/own_store.js';
+import type { LoadServices } from './protocol.js';
+import type { HostSource } from './source.js';
+import { Digesters } from './start_digester.js';
+import type { LoadProgress } from './types.js';
+import type { SentWasm } from './wasm_source.js';
+
+/** By what the index of kept models knows a source. */
+export function modelName(source: HostSource): string {
+  switch (source.kind) {
+    case 'hub':
+      return source.hub.endpoint === undefined ? source.reference : `${source.reference} (${source.hub.endpoint})`;
+    case 'url':
+      return source.file === undefined ? source.url : new URL(source.file, source.url).href;
+    default:
+      return source.kind;
+  }
+}
+
+/** The options of files as the host wants them. */
+export function filesOf(source: HostSource, options: CacheOptions): FilesData {
+  return filesData(modelName(source), options);
+}
+
+/** Asks the browser to keep what is kept. Whether it does is its own affair. */
+export async function persist(options: CacheOptions): Promise<void> {
+  if (options.persist !== undefined && typeof options.persist !== 'boolean') {
+    throw new EngineError('invalid_request', `the option persist is ${typeof options.persist}, wanted true or false`);
+  }
+  if (options.persist) await globalThis.navigator?.storage?.persist?.().catch(() => false);
+}
+
+/** Calls the caller's function; what it throws is the caller's and must not break the load. */
+export function reporter<T>(report: ((value: T) => void) | undefined): (value: T) => void {
+  return (value) => {
+    try {
+      report?.(value);
+    } catch (thrown) {
+      reportError(thrown);
+    }
+  };
+}
+
+interface Callbacks extends CacheOptions {
+  onProgress?: ((progress: LoadProgress) => void) | undefined;
+}
+
+/** `end` has to be called after the load. */
+export function loadServices(options: Callbacks, wasm: SentWasm | undefined): LoadServices & { end(): void } {
+  const digesters = new Digesters();
+  return {
+    onProgress: reporter(options.onProgress),
+    onEvent: reporter(options.onEvent),
+    store: isStore(options.cache) ? options.cache : options.cache === 'memory' ? memoryStore : undefined,
+    startDigester() {
+      // The port stays on this thread, so that a failure can be told to whoever listens to it.
+      const port = digesters.start(undefined, wasm, (message) =>
+        port?.dispatchEvent(new MessageEvent('message', { data: { type: 'failed', message } })),
+      );
+      return port;
+    },
+    end: () => digesters.end(),
+  };
+}

@@ -1,0 +1,320 @@
+// The models that are kept in the browser: lists, downloads, deletes, exports and imports them. Loading one is `Engine.load`'s.
+
+import { abortError, EngineError, toEngineError } from './errors.js';
+import { ModelExport } from './files/export.js';
+import { withFileLock } from './files/file_lock.js';
+import { refusedAsError } from './files/http.js';
+import { KeptFile } from './files/kept_file.js';
+import { filesOf as idsOf, isWhole, ModelIndex, type ModelRecord } from './files/model_index.js';
+import { openOpfs } from './files/opfs_store.js';
+import { isStore } from './files/options.js';
+import { memoryStore, OwnStore } from './files/own_store.js';
+import type { ModelStore } from './files/store.js';
+import { verifyFile } from './files/verify.js';
+import { hostOf } from './host_choice.js';
+import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
+import { keptSessionBytes } from './sessions/files.js';
+import { resolveSource, resolveUrl } from './source.js';
+import { forgetTunings, keepTunings, keptTunings } from './tunings.js';
+import type { CacheOptions, FileEvent, HubOptions, LoadProgress, ModelSource } from './types.js';
+import { sentWasm, type WasmSource } from './wasm_source.js';
+
+/** Where models are looked for; as in `LoadOptions`. */
+export interface ModelsOptions {
+  cache?: 'opfs' | 'memory' | ModelStore | undefined;
+}
+
+/** A file of a kept model. */
+export interface ModelFileInfo {
+  url: string;
+  /** Bytes of the file, and those of them that are there. */
+  size: number;
+  bytes: number;
+  /** The SHA-256 that it was compared with, as 64 hexadecimal digits; undefined if none was known. */
+  sha256?: string;
+}
+
+/** A model that is kept, or begun. */
+export interface KeptModel {
+  /** What it is loaded by: `Engine.load(name)`. */
+  name: string;
+  /** All of it is there: it loads without a network. */
+  complete: boolean;
+  /** Bytes that are there, and bytes of all files that are known of. A file of several models counts for each. */
+  bytes: number;
+  size: number;
+  created: Date;
+  /** When it was last loaded. */
+  lastUsed: Date;
+  files: ModelFileInfo[];
+}
+
+/** What is kept, and what the browser grants. */
+export interface ModelsUsage {
+  models: number;
+  /** Of the files of all models, each once, and of the list of them. */
+  bytes: number;
+  /** What autotuning found, for all models. */
+  tuning_bytes: number;
+  /** Of the sessions that are kept by name, whatever the option `cache` says. */
+  session_bytes: number;
+  /** Bytes that the whole site uses and may use, as `navigator.storage.estimate` says; undefined where it does not. */
+  site_bytes: number | undefined;
+  quota_bytes: number | undefined;
+  /** The browser keeps them even if it needs room (option `persist`). */
+  persisted: boolean;
+}
+
+export interface DownloadModelOptions extends CacheOptions {
+  /** Of a folder with several models, the file that is the model. */
+  file?: string | undefined;
+  hub?: HubOptions | undefined;
+  onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /** Aborting it rejects with code `aborted`. What came in stays, and the next download or load goes on with it. */
+  signal?: AbortSignal | undefined;
+  /** As in `LoadOptions`. */
+  worker?: boolean | (() => Worker) | undefined;
+  wasmUrl?: string | URL | undefined;
+  wasmModule?: WasmSource | undefined;
+}
+
+export interface VerifyOptions extends ModelsOptions {
+  hub?: HubOptions | undefined;
+  signal?: AbortSignal | undefined;
+  onEvent?: ((event: FileEvent) => void) | undefined;
+}
+
+export interface ImportOptions extends ModelsOptions {
+  /**
+   * What the model will be loaded by, for a file that was not exported here: the URL of a GGUF file. Exported models have their names in
+   * `rillm-model.json`.
+   */
+  name?: string | URL | undefined;
+}
+
+/** All models, those used last first. */
+async function list(options: ModelsOptions = {}): Promise<KeptModel[]> {
+  const index = await indexOf(options);
+  const models = await Promise.all((await index.list()).map((model) => described(index, model)));
+  return models.sort((a, b) => b.lastUsed.getTime() - a.lastUsed.getTime());
+}
+
+/** A model by its name; undefined if nothing of it is kept. */
+async function info(name: string | URL, options: ModelsOptions = {}): Promise<KeptModel | undefined> {
+  const index = await indexOf(options);
+  const model = await index.find(await nameOf(name, index));
+  return model && described(index, model);
+}
+
+/**
+ * Downloads a model, or the rest of it, and loads nothing; resolves when all of it is there and checked.
+ *
+ * @throws EngineError as `Engine.load` does; `invalid_request` for a source that is not a server's.
+ */
+async function download(source: ModelSource, options: DownloadModelOptions = {}): Promise<KeptModel> {
+  const { signal, worker } = options;
+  const place = await resolveSource(source, options.file, options.hub);
+  if ((place.kind !== 'url' && place.kind !== 'hub') || options.cache === 'none') {
+    throw new EngineError('invalid_request', 'models.download keeps a model of a server: name a URL or "hf:owner/name", and a cache');
+  }
+  const wasm = await sentWasm(options, signal);
+  const hostOptions = { files: filesOf(place, options), ...(wasm === undefined ? {} : { wasm }) };
+  if (signal?.aborted) throw abortError(signal, 'downloading the model');
+  await persist(options);
+  const host = hostOf(worker);
+  let broken: string | undefined;
+  const services = loadServices(
+    {
+      ...options,
+      onEvent: (event) => {
+        if (event.type === 'fallback' && event.reason !== 'offline') broken = event.message;
+        options.onEvent?.(event);
+      },
+    },
+    wasm,
+  );
+  try {
+    await host.download(place, hostOptions, services, signal);
+  } catch (thrown) {
+    throw signal?.aborted ? abortError(signal, 'downloading the model') : toEngineError(thrown);
+  } finally {
+    services.end();
+    await host.dispose().catch(() => {});
+  }
+  const cache = options.cache as ModelsOptions['cache'];
+  const kept = await info(modelName(place), cache === undefined ? {} : { cache });
+  if (kept?.complete) return kept;
+  throw new EngineError('cache_unavailable', `the model could not be kept: ${broken ?? 'it is gone again'}`);
+}
+
+/**
+ * Reads all of a kept model and compares it with its digests; what is damaged is fetched again. Resolves to how many parts of up to 4 MiB
+ * were. `Engine.load` does the same for what it reads.
+ *
+ * @throws EngineError `not_found` if nothing of that name is kept; `network` if what is damaged can't be fetched.
+ */
+async function verify(name: string | URL, options: VerifyOptions = {}): Promise<{ repaired: number }> {
+  const { hub, signal, onEvent } = options;
+  const index = await indexOf(options);
+  const model = await index.find(await nameOf(name, index));
+  if (model === undefined) throw notKept(name);
+  let repaired = 0;
+  const report = reporter(onEvent);
+  const endpoint = new URL(hub?.endpoint ?? 'https://huggingface.co').origin;
+  const access = hub?.token === undefined ? {} : { token: hub.token, tokenOrigin: endpoint };
+  for (const id of new Set(Object.values(model.entries))) {
+    const kept = id === null ? undefined : await KeptFile.find(index.store, id);
+    if (kept === undefined) continue;
+    try {
+      await verifyFile(
+        kept,
+        access,
+        (event) => {
+          if (event.type === 'repaired') repaired += 1;
+          report(event);
+        },
+        signal,
+      );
+    } catch (thrown) {
+      throw signal?.aborted ? abortError(signal, 'verifying the model') : refusedAsError(thrown);
+    }
+  }
+  return { repaired };
+}
+
+/**
+ * Deletes a model. Files that another model has too stay. Resolves to whether there was one.
+ *
+ * @throws EngineError `cache_in_use` if a tab is downloading it.
+ */
+async function remove(name: string | URL, options: ModelsOptions = {}): Promise<boolean> {
+  const index = await indexOf(options);
+  return deleteModel(index, await nameOf(name, index));
+}
+
+async function deleteModel(index: ModelIndex, name: string): Promise<boolean> {
+  const model = await index.find(name);
+  if (model === undefined) return false;
+  const ids = idsOf(model);
+  for (const id of ids) {
+    if (index.isShared && !(await withFileLock(id, async () => {}))) {
+      throw new EngineError('cache_in_use', `${name}: a tab is downloading it; abort that, or close the tab, and delete it then`);
+    }
+  }
+  await index.change(name, () => undefined);
+  await index.deleteUnused(ids);
+  return true;
+}
+
+async function usage(options: ModelsOptions = {}): Promise<ModelsUsage> {
+  const index = await indexOf(options);
+  const models = await index.list();
+  const bytes = new Map<string, number>();
+  for (const model of models) for (const file of await index.files(model)) bytes.set(file.id, file.bytes);
+  const estimate = await navigator.storage?.estimate().catch(() => undefined);
+  return {
+    models: models.length,
+    bytes: [...bytes.values()].reduce((sum, bytes) => sum + bytes, 0),
+    tuning_bytes: (await keptTunings())?.length ?? 0,
+    session_bytes: await keptSessionBytes(),
+    site_bytes: estimate?.usage,
+    quota_bytes: estimate?.quota,
+    persisted: (await navigator.storage?.persisted?.().catch(() => false)) ?? false,
+  };
+}
+
+/**
+ * Deletes models, those used longest ago first, until at most `keepBytes` are left; with 0 what autotuning found goes too. Models that a tab
+ * is downloading stay. Resolves to the names of those that went.
+ */
+async function prune({ keepBytes, ...options }: ModelsOptions & { keepBytes: number }): Promise<string[]> {
+  if (!(Number.isFinite(keepBytes) && keepBytes >= 0)) {
+    throw new EngineError('invalid_request', `keepBytes is ${String(keepBytes)}, wanted a number of bytes from 0`);
+  }
+  const index = await indexOf(options);
+  const names: string[] = [];
+  for (const { name } of (await list(options)).reverse()) {
+    if ((await usage(options)).bytes <= keepBytes) break;
+    try {
+      if (await deleteModel(index, name)) names.push(name);
+    } catch (thrown) {
+      if (!(thrown instanceof EngineError && thrown.code === 'cache_in_use')) throw thrown;
+    }
+  }
+  if (keepBytes === 0) await forgetTunings();
+  return names;
+}
+
+/**
+ * Writes a model's files into a folder that the user chose, with `rillm-model.json`, by which `import` knows them. The files have the names
+ * that they have on their server.
+ *
+ * @throws EngineError `not_found` if nothing of that name is kept; `invalid_request` if it is not complete.
+ */
+async function exportModel(name: string | URL, folder: FileSystemDirectoryHandle, options: ModelsOptions = {}): Promise<void> {
+  const index = await indexOf(options);
+  const model = await index.find(await nameOf(name, index));
+  if (model === undefined) throw notKept(name);
+  if (!isWhole(model)) throw new EngineError('invalid_request', `${model.name}: a part of it is missing; download it first`);
+  await new ModelExport(index).write(model, folder, await keptTunings());
+}
+
+/**
+ * Keeps a model from files: what `export` wrote, or a GGUF file with the option `name`. Digests are compared with those of the export.
+ *
+ * @throws EngineError `invalid_file` if a file is missing or is no export; `integrity_mismatch` if one was damaged.
+ */
+async function importModel(files: Iterable<File> | FileSystemDirectoryHandle, options: ImportOptions = {}): Promise<KeptModel> {
+  const index = await indexOf(options);
+  const name = options.name === undefined ? undefined : resolveUrl(options.name, 'the option name');
+  const { model, tunings } = await new ModelExport(index).read(files, name);
+  if (tunings !== undefined && (await keptTunings()) === undefined) await keepTunings(tunings);
+  return described(index, (await index.find(model))!);
+}
+
+async function described(index: ModelIndex, model: ModelRecord): Promise<KeptModel> {
+  const files = await index.files(model);
+  return {
+    name: model.name,
+    // A file may have been deleted by someone else.
+    complete:
+      isWhole(model) &&
+      Object.values(model.entries).every((id) => id === null || files.some((file) => file.id === id && file.record.whole)),
+    bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
+    size: files.reduce((sum, { record }) => sum + record.size, 0),
+    created: new Date(model.created),
+    lastUsed: new Date(model.used),
+    files: files.map(({ record: { url, size, sha256 }, bytes }) => ({ url, size, bytes, ...(sha256 === undefined ? {} : { sha256 }) })),
+  };
+}
+
+function notKept(name: string | URL): EngineError {
+  return new EngineError('not_found', `${String(name)}: no such model is kept; models.list() names those that are`);
+}
+
+/** A name as it is in the list, or what `Engine.load` would make of it. */
+async function nameOf(name: unknown, index: ModelIndex): Promise<string> {
+  if (typeof name === 'string' && (name.startsWith('hf:') || (await index.find(name)) !== undefined)) return name;
+  return resolveUrl(name, 'the name of a model');
+}
+
+async function indexOf(options: ModelsOptions): Promise<ModelIndex> {
+  const cache: unknown = options.cache ?? 'opfs';
+  if (cache === 'memory') return new ModelIndex(new OwnStore(memoryStore), false);
+  if (isStore(cache)) return new ModelIndex(new OwnStore(cache), false);
+  if (cache !== 'opfs') {
+    throw new EngineError(
+      'invalid_request',
+      `the option cache is ${String(cache)}, wanted 'opfs', 'memory' or an object with get, put and delete`,
+    );
+  }
+  try {
+    return new ModelIndex(await openOpfs(), true);
+  } catch (thrown) {
+    const why = toEngineError(thrown).message;
+    throw new EngineError('cache_unavailable', `there is no origin private file system here (${why}); nothing is kept`, { cause: thrown });
+  }
+}
+
+/** The models that are kept in the browser. */
+export const models = { list, info, download, verify, delete: remove, usage, prune, export: exportModel, import: importModel };

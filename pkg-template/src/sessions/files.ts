@@ -1,0 +1,190 @@
+// The sessions that are kept by name: files of a folder in the origin private file system. A file has its name only when all of it is there.
+
+import { EngineError, toEngineError } from '../errors.js';
+import { isMissing, openFolder } from '../files/opfs_store.js';
+import { describe } from '../openai.js';
+
+const FOLDER = 'sessions';
+const SUFFIX = '.session';
+/** What is being written. */
+const PART = 'new.part';
+/** Whoever writes or deletes holds it, so one file is written at a time, and a part that lies there is of a tab that died. */
+const LOCK = 'rillm:sessions';
+/** File names have up to 255 bytes, and each byte of a name takes two. */
+const MOST_NAME_BYTES = 120;
+/** So much is written before the caller's signal is looked at again. */
+const WRITE_BYTES = 64 << 20;
+
+/** The DOM's types don't know how a file gets another name. */
+type Movable = FileSystemFileHandle & { move?(folder: FileSystemDirectoryHandle, name: string): Promise<void> };
+
+/** Refuses what can't be the name of a session. */
+export function checkName(name: unknown): asserts name is string {
+  const wanted = `the name of a session is a text of 1 to ${MOST_NAME_BYTES} bytes in UTF-8`;
+  if (typeof name !== 'string') throw new EngineError('invalid_request', `${wanted}, got ${describe(name)}`);
+  const bytes = new TextEncoder().encode(name);
+  if (bytes.length === 0) throw new EngineError('invalid_request', `${wanted}, got an empty one`);
+  if (bytes.length > MOST_NAME_BYTES) throw new EngineError('invalid_request', `${wanted}, got one of ${bytes.length}`);
+  // Half of a pair would be replaced, and two names be one.
+  if (new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes) !== name) {
+    throw new EngineError('invalid_request', `${wanted}, got ${describe(name)}, which has half of a surrogate pair`);
+  }
+}
+
+export class SessionFiles {
+  #folder: FileSystemDirectoryHandle;
+
+  /** Rejects with `cache_unavailable` where there is no such file system. */
+  static async open(): Promise<SessionFiles> {
+    try {
+      return new SessionFiles(await (await openFolder()).getDirectoryHandle(FOLDER, { create: true }));
+    } catch (thrown) {
+      throw unavailable('there is no origin private file system here, and no session can be kept by name', thrown);
+    }
+  }
+
+  private constructor(folder: FileSystemDirectoryHandle) {
+    this.#folder = folder;
+  }
+
+  /** The file of a session; undefined if there is none. */
+  async find(name: string): Promise<File | undefined> {
+    return this.#failing(`${describe(name)} can't be opened`, () => this.#file(fileName(name)));
+  }
+
+  async list(): Promise<{ name: string; file: File }[]> {
+    return this.#failing("the sessions can't be listed", async () => {
+      const found = [];
+      for await (const { kind, name: stored } of this.#folder.values()) {
+        const name = kind === 'file' ? sessionName(stored) : undefined;
+        const file = name === undefined ? undefined : await this.#file(stored);
+        if (name !== undefined && file !== undefined) found.push({ name, file });
+      }
+      return found;
+    });
+  }
+
+  /** Keeps a session in place of what has its name. If that fails, the error has the session; what was there stays. */
+  async put(name: string, session: Blob, signal: AbortSignal | undefined): Promise<void> {
+    try {
+      await exclusively(signal, async () => {
+        await this.#clean();
+        const part: Movable = await this.#folder.getFileHandle(PART, { create: true });
+        try {
+          await write(part, session, signal);
+          await part.move!(this.#folder, fileName(name));
+        } catch (thrown) {
+          await this.#folder.removeEntry(PART).catch(() => {});
+          throw thrown;
+        }
+      });
+    } catch (thrown) {
+      const isFull = (thrown as DOMException | undefined)?.name === 'QuotaExceededError';
+      const why = isFull ? 'the browser has no room for them: delete others' : "they can't be written";
+      throw unavailable(
+        `the session ${describe(name)} has ${session.size} bytes, and ${why}; the error's \`session\` has them`,
+        thrown,
+        session,
+      );
+    }
+  }
+
+  /** Whether there was one. */
+  async delete(name: string): Promise<boolean> {
+    return this.#failing(`the session ${describe(name)} can't be deleted`, () =>
+      exclusively(undefined, async () => {
+        await this.#clean();
+        try {
+          await this.#folder.removeEntry(fileName(name));
+          return true;
+        } catch (thrown) {
+          if (isMissing(thrown)) return false;
+          throw thrown;
+        }
+      }),
+    );
+  }
+
+  /** Of all files, those that a dead tab has left too. */
+  async bytes(): Promise<number> {
+    let bytes = 0;
+    for await (const { kind, name } of this.#folder.values()) if (kind === 'file') bytes += (await this.#file(name))?.size ?? 0;
+    return bytes;
+  }
+
+  async #file(name: string): Promise<File | undefined> {
+    try {
+      return await (await this.#folder.getFileHandle(name)).getFile();
+    } catch (thrown) {
+      if (isMissing(thrown)) return undefined;
+      throw thrown;
+    }
+  }
+
+  /** Removes what a dead tab has left; browsers may add a suffix of their own to what is being written. */
+  async #clean(): Promise<void> {
+    for await (const { name } of this.#folder.values()) if (name.startsWith(PART)) await this.#folder.removeEntry(name);
+  }
+
+  async #failing<T>(what: string, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (thrown) {
+      throw unavailable(what, thrown);
+    }
+  }
+}
+
+/** Bytes of all sessions that are kept by name; 0 where there can be none. */
+export async function keptSessionBytes(): Promise<number> {
+  try {
+    return await (await SessionFiles.open()).bytes();
+  } catch {
+    return 0;
+  }
+}
+
+async function write(file: Movable, bytes: Blob, signal: AbortSignal | undefined): Promise<void> {
+  if (typeof file.createWritable !== 'function' || typeof file.move !== 'function') {
+    throw new Error('files have no createWritable() or move() here');
+  }
+  const writable = await file.createWritable();
+  try {
+    for (let offset = 0; offset < bytes.size; offset += WRITE_BYTES) {
+      signal?.throwIfAborted();
+      await writable.write(bytes.slice(offset, offset + WRITE_BYTES));
+    }
+    signal?.throwIfAborted();
+    await writable.close();
+  } catch (thrown) {
+    await writable.abort().catch(() => {});
+    throw thrown;
+  }
+}
+
+/** One at a time, of all tabs. */
+async function exclusively<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+  return navigator.locks.request(LOCK, signal === undefined ? {} : { signal }, work);
+}
+
+/** File systems may not tell capital letters from small ones, so names are written in hexadecimal digits. */
+function fileName(name: string): string {
+  return Array.from(new TextEncoder().encode(name), (byte) => byte.toString(16).padStart(2, '0')).join('') + SUFFIX;
+}
+
+/** Undefined if a file is none of ours. */
+function sessionName(file: string): string | undefined {
+  const [, digits] = /^((?:[0-9a-f]{2})+)\.session$/.exec(file) ?? [];
+  if (digits === undefined) return undefined;
+  const bytes = Uint8Array.from(digits.match(/../g)!, (pair) => Number.parseInt(pair, 16));
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function unavailable(what: string, thrown: unknown, session?: Blob): EngineError {
+  const options = session === undefined ? { cause: thrown } : { cause: thrown, session };
+  return new EngineError('cache_unavailable', `${what} (${toEngineError(thrown).message})`, options);
+}
