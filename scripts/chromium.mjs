@@ -150,6 +150,15 @@ export async function launchChromium({ adapter = likelyAdapter(), args = [] } = 
   return chromium.launch(options);
 }
 
+/** A context of a Chromium of its own, on SwiftShader and with the extension of a folder; `profile` is an empty folder. */
+export async function launchWithExtension(folder, profile) {
+  const { args, ...options } = launchOptions('swiftshader', [`--load-extension=${folder}`, `--disable-extensions-except=${folder}`]);
+  const { chromium } = await import('playwright-core');
+  // Branded builds of Chrome ignore --load-extension.
+  args.push('--disable-features=DisableLoadExtensionCommandLineSwitch');
+  return chromium.launchPersistentContext(profile, { ...options, args, ignoreDefaultArgs: ['--disable-extensions'] });
+}
+
 /** Starts a Chromium on SwiftShader that several processes use, each with contexts of its own. */
 export async function serveChromium() {
   const options = launchOptions('swiftshader', []);
@@ -157,7 +166,7 @@ export async function serveChromium() {
   const server = await chromium.launchServer(options);
   let running = true;
   server.on('close', () => (running = false));
-  return { endpoint: server.wsEndpoint(), isRunning: () => running, close: () => server.close() };
+  return { endpoint: server.wsEndpoint(), isRunning: () => running, close: () => server.close(), kill: () => server.kill() };
 }
 
 /** The Chromium on SwiftShader that is served at RILLM_TEST_BROWSER, as in `npm test`; else one of the caller's own. */

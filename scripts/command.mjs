@@ -2,7 +2,7 @@
 // runs before the packages are installed.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { realpathSync } from 'node:fs';
+import { realpathSync, writeSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /** The root of the repository. */
@@ -11,10 +11,16 @@ export const root = fileURLToPath(new URL('..', import.meta.url)).replace(/[\\/]
 /** A failure that a person can act on: printed without a stack. */
 export class Problem extends Error {}
 
-/** Runs a program to its end, its output on ours (on stderr if `quietStdout`). Rejects when it fails. */
-export async function run(program, args, { env, cwd = root, quietStdout = false } = {}) {
-  const code = await exitCode(program, args, { env, cwd, stdio: ['ignore', quietStdout ? 2 : 'inherit', 'inherit'] });
+/** Runs a program to its end, its output on ours (on stderr if `quietStdout`) or in `log`, an open file. Rejects when it fails. */
+export async function run(program, args, { env, cwd = root, quietStdout = false, log } = {}) {
+  const code = await exitCode(program, args, { env, cwd, stdio: ['ignore', log ?? (quietStdout ? 2 : 'inherit'), log ?? 'inherit'] });
   if (code !== 0) throw new Problem(`${program} ${args.join(' ')}: exit status ${code}`);
+}
+
+/** What tells people what goes on, in the place where `run` leaves the output of programs. */
+export function sayTo(who, { quietStdout = false, log } = {}) {
+  if (log !== undefined) return (text) => writeSync(log, `${who}: ${text}\n`);
+  return (text) => (quietStdout ? console.error : console.log)(`${who}: ${text}`);
 }
 
 /** Runs a program, hands every line of its output to `onLine` and prints it; resolves to the exit status. */

@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises';
 
 import { tablesOf, textOf } from '../www/bench/report.js';
 import { build, buildBench, unpackPackage } from './build.mjs';
-import { launchChromium, likelyAdapter } from './chromium.mjs';
+import { launchChromium, likelyAdapter, sharedChromium } from './chromium.mjs';
 import { Problem, root } from './command.mjs';
 import { CommandError, parseCommand } from './rill/arguments.mjs';
 import { npyHeader } from './rill/npy.mjs';
@@ -39,7 +39,7 @@ function modelMount(model) {
 /** Opens the page on the adapter that was asked for, or on the best that this machine has. */
 async function openPage(adapter, origin, args = []) {
   const wished = adapter ?? likelyAdapter();
-  const browser = await launchChromium({ adapter: wished, args });
+  const browser = wished === 'swiftshader' && args.length === 0 ? await sharedChromium() : await launchChromium({ adapter: wished, args });
   const page = await browser.newPage();
   page.on('console', (message) => console.error(`page: ${message.text()}`));
   page.on('pageerror', (error) => console.error(`page: ${error.message}`));

@@ -7,7 +7,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
 import { chromedriverPath, chromiumPath, isSnapStub, onPath } from './chromium.mjs';
-import { isMain, main, npm, output, Problem, root, run } from './command.mjs';
+import { isMain, main, npm, output, Problem, root, run, sayTo } from './command.mjs';
 
 const TARGET = 'wasm32-unknown-unknown';
 const tools = join(root, '.tools');
@@ -19,11 +19,11 @@ export function toolsEnv(extra = {}) {
 
 /**
  * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen), "browser", "test" (driver, native Vulkan).
- * A missing browser ends the set-up only where `browserNeeded`.
+ * A missing browser ends the set-up only where `browserNeeded`. Output goes where `run` puts it by `quietStdout` and `log`.
  */
-export async function setup({ tools: toolsWanted = true, browser = true, test = true, browserNeeded = true, quietStdout = false } = {}) {
-  const say = (text) => (quietStdout ? console.error : console.log)(`setup: ${text}`);
-  const install = (program, args, options) => run(program, args, { ...options, quietStdout });
+export async function setup({ tools: toolsWanted = true, browser = true, test = true, browserNeeded = true, ...outputs } = {}) {
+  const say = sayTo('setup', outputs);
+  const install = (program, args, options) => run(program, args, { ...options, ...outputs });
 
   const [major] = process.versions.node.split('.').map(Number);
   if (major < 20) throw new Problem(`Node ${process.versions.node} is too old: install Node 20 or newer`);
@@ -59,8 +59,8 @@ async function cargoTool(program, crate, version, { say, install }) {
   // Without TLS, which the test runner has for drivers on other machines: a third of what there is to compile.
   const parts = ['--no-default-features', '--bin', program, '--bin', `${program}-test-runner`];
   const args = ['install', crate, '--version', version, '--root', tools, '--force', ...parts];
-  // It runs for seconds: to optimise it more would take longer than it saves.
-  const env = { ...process.env, CARGO_PROFILE_RELEASE_OPT_LEVEL: '1' };
+  // It runs for seconds: to optimise it takes longer than it saves.
+  const env = { ...process.env, CARGO_PROFILE_RELEASE_OPT_LEVEL: '0' };
   try {
     await install('cargo', [...args, '--locked'], { env });
   } catch {

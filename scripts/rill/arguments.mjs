@@ -30,7 +30,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
            plain, sampled, structured and speculating ones, one at a time and four at once
   bench structured --model PATH|URL [--new-tokens N] [--repetitions N]
            what holding answers to a grammar adds to a token: the first answer, and N later ones
-  bench load     --model PATH|URL
+  bench load     --model PATH|URL [--repetitions N]
+           kept nowhere, downloaded and kept, and from the cache
   bench dispatch [--model PATH|URL]
            needs no model; one that is given is not looked at
 
@@ -106,7 +107,7 @@ const COMMANDS = {
   'bench prefill': { model: text, precision: text, autotune: text, 'prompt-tokens': text, repetitions: text },
   'bench requests': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
   'bench structured': { model: text, precision: text, autotune: text, 'new-tokens': text, repetitions: text },
-  'bench load': { model: text, autotune: text },
+  'bench load': { model: text, autotune: text, repetitions: text },
   'bench dispatch': { model: text },
 };
 

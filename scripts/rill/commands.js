@@ -1,14 +1,16 @@
 // The commands of scripts/rill.mjs, as they run in the page on the packed package. Each takes plain data and returns plain
 // data. Knows nothing of files or of the command line.
 
-import { Engine, renderTemplate } from 'rillm';
-import { countWarmToken, measureDecode, measureDispatch, measureLoad, measurePrefill } from '/bench/measure.js';
+import { Engine, models, renderTemplate } from 'rillm';
+import { countWarmToken, measureDecode, measureDispatch, measurePrefill } from '/bench/measure.js';
+import { measureLoads } from '/bench/load.js';
 import { measureRequests } from '/bench/requests.js';
 import { measureStructured } from '/bench/structured.js';
 import { runSuite } from '/bench/suite.js';
 
 async function withEngine(model, use, options = {}) {
-  const engine = await Engine.load(model, options);
+  // The browser's profile ends with the command.
+  const engine = await Engine.load(model, { cache: 'none', ...options });
   try {
     return await use(engine);
   } finally {
@@ -87,11 +89,11 @@ const commands = {
     measureRequests(Engine, model, { ...settings, precision, autotune, onRow: (row) => console.log(JSON.stringify(row)) }),
   'bench structured': ({ model, precision, autotune, settings }) =>
     withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
-  'bench load': ({ model, autotune }) => measureLoad(Engine, model, { autotune }),
+  'bench load': ({ model, autotune, settings }) => measureLoads(Engine, models, model, { ...settings, autotune }),
   // A wasm of its own: the package has no benchmark in it.
   'bench dispatch': async () => {
     const { default: init, benchDispatch } = await import('/bench-wasm/rillm.js');
-    await init();
+    await init({ module_or_path: '/bench-wasm/rillm_bg.wasm' });
     return measureDispatch(benchDispatch);
   },
 };

@@ -4,6 +4,9 @@ import { spawn } from 'node:child_process';
 
 import { Problem, root } from '../command.mjs';
 
+/** How long the last output of a program may take after its end. */
+const PIPES_MS = 5_000;
+
 export function inBackground(program, args, env = process.env) {
   let text = '';
   // Once somebody waits, it is printed as it comes.
@@ -12,6 +15,11 @@ export function inBackground(program, args, env = process.env) {
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (piece) => write(piece));
   const ended = new Promise((resolve) => {
     child.on('error', (error) => resolve(`did not start: ${error.message}`));
+    // What it started and left behind may hold its pipes open.
+    const letGo = () => {
+      for (const stream of [child.stdout, child.stderr]) stream.destroy();
+    };
+    child.on('exit', () => setTimeout(letGo, PIPES_MS).unref());
     child.on('close', (code, signal) => resolve(code === 0 ? undefined : `exit status ${signal ?? code}`));
   });
   return {

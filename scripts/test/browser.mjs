@@ -12,6 +12,9 @@ import { nodeCounts, NOTHING, stripColours } from './counts.mjs';
 import { longestFirst } from './times.mjs';
 
 const AT_ONCE = 2;
+/** A file that takes this long hangs; the longest takes half of it on a busy machine. */
+const LIMIT_MS = 8 * 60_000;
+const CLOSING_MS = 30_000;
 
 /** Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. */
 export async function nodeTests(folder, part = '') {
@@ -26,17 +29,36 @@ export async function nodeTests(folder, part = '') {
   const rows = [];
   const worker = async () => {
     let browser;
+    const attempt = async ({ name }) => {
+      if (browser === undefined || !browser.isRunning()) browser = await serveChromium();
+      const row = await runFile(name, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint });
+      if (row.failed > 0) {
+        // Whatever became of it must not fail the next file too.
+        await closed(browser);
+        browser = undefined;
+      }
+      return row;
+    };
     try {
       for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-        if (browser === undefined || !browser.isRunning()) browser = await serveChromium();
-        rows.push(await runFile(file.name, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint }));
+        const row = await attempt(file);
+        // What hangs may be the browser: it gets one more chance, and the tables tell. What fails gets none.
+        rows.push(row.hangs ? { ...(await attempt(file)), isRepeated: true } : row);
       }
     } finally {
-      await browser?.close();
+      await closed(browser);
     }
   };
   await Promise.all(Array.from({ length: Math.min(AT_ONCE, files.length) }, worker));
   return rows;
+}
+
+/** Closes a browser, or ends one that does not close. */
+async function closed(browser) {
+  if (browser === undefined) return;
+  const late = setTimeout(() => browser.kill(), CLOSING_MS);
+  await browser.close();
+  clearTimeout(late);
 }
 
 /** Unpacks the package, if there is one. */
@@ -51,7 +73,9 @@ async function packedPackage() {
 async function runFile(name, env) {
   const begin = performance.now();
   const counts = { ...NOTHING };
-  const tests = inBackground(process.execPath, ['--test', '--test-reporter=spec', join('tests', name)], env);
+  // To exit by force: a program that a test started and that hangs would keep the file from ending.
+  const limits = [`--test-timeout=${LIMIT_MS}`, '--test-force-exit'];
+  const tests = inBackground(process.execPath, ['--test', '--test-reporter=spec', ...limits, join('tests', name)], env);
   const failure = await tests.ended;
   const seconds = (performance.now() - begin) / 1000;
   console.log(`\n── ${name}, ${seconds.toFixed(1)} s\n${tests.text().trim()}`);
@@ -60,5 +84,5 @@ async function runFile(name, env) {
   }
   // A file that fails without counting did not get as far as its tests, and one that counts none tests nothing.
   if (counts.failed === 0 && (failure !== undefined || counts.passed + counts.skipped === 0)) counts.failed = 1;
-  return { name, ...counts, seconds };
+  return { name, ...counts, seconds, hangs: seconds * 1000 >= LIMIT_MS };
 }

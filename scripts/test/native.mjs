@@ -50,12 +50,15 @@ function filesOf({ name, executable, folder }) {
 function grouped(tests) {
   const files = new Map();
   for (const test of tests) {
-    // The kernels for small GPUs take a process of their own, in which they are compiled sooner (`COMPILING`).
-    const file = test.split('::')[0] + (/^ops::.*_for_small_gpus_/.test(test) ? ' for small GPUs' : '');
+    // The kernels without subgroups take a process of their own, in which they are compiled sooner (`COMPILING`).
+    const file = test.split('::')[0] + (/^ops::.*_(for_small_gpus|without_subgroups)_/.test(test) ? ' without subgroups' : '');
     files.set(file, [...(files.get(file) ?? []), test]);
   }
   return files;
 }
+
+/** What never ends costs a file this long and is a failure. */
+const LIMIT_MS = 20 * 60_000;
 
 const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?? {}));
 
@@ -65,7 +68,7 @@ const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?
  */
 const COMPILING = {
   'native gpu/ops': { GALLIVM_PERF: 'nopt' },
-  'native gpu/ops for small GPUs': { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' },
+  'native gpu/ops without subgroups': { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' },
 };
 
 /** Runs a file's tests; their output is printed in one piece. */
@@ -76,6 +79,8 @@ function runFile({ name, executable, folder, tests }) {
     const child = spawn(executable, args, {
       cwd: folder,
       stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: LIMIT_MS,
+      killSignal: 'SIGKILL',
       env: { ...process.env, ...COMPILING[name], CARGO_MANIFEST_DIR: folder },
     });
     let text = '';

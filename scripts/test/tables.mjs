@@ -20,6 +20,8 @@ export function printTables(steps, files, seconds) {
       [...files].sort((a, b) => b.seconds - a.seconds),
     );
   print('step', [...steps, { name: 'all', ...sum(steps), seconds }]);
+  const repeated = files.filter(({ isRepeated }) => isRepeated).map(({ name }) => name);
+  if (repeated.length > 0) console.log(`\nhung, and were run once more: ${repeated.join(', ')}`);
   const { passed, failed } = sum(steps);
   console.log(`\n${passed} passed, ${failed} failed`);
 }

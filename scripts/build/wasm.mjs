@@ -1,0 +1,98 @@
+// A package of the workspace as WebAssembly: Rust → wasm → bindings → optimised wasm. The same sources give the same bytes, in whatever
+// folder they are built, and the result names no folder of the machine. Built-in modules only.
+
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { output, Problem, root } from '../command.mjs';
+import { lockedVersion, toolsEnv } from '../setup.mjs';
+import { files, when } from './stamps.mjs';
+
+const TARGET = 'wasm32-unknown-unknown';
+
+/** What rustc takes for granted on this target; wasm-opt has to be told. */
+const FEATURES = [
+  'bulk-memory',
+  'bulk-memory-opt',
+  'nontrapping-float-to-int',
+  'sign-ext',
+  'mutable-globals',
+  'reference-types',
+  'multivalue',
+];
+
+/** What the wasm of a package of the workspace is made of, besides its own folders. */
+const CRATES = { rillm: ['src'], 'rillm-grammar': ['grammar/src'] };
+const MANIFESTS = ['Cargo.toml', 'grammar/Cargo.toml', 'Cargo.lock', 'rust-toolchain.toml'];
+
+/** Builds a package of the workspace into a folder: the glue, its types and the optimised wasm. Each is a wasm of its own. */
+export async function buildWasm({ crate, name, features = [], into, optimise = true }, step, say) {
+  mkdirSync(into, { recursive: true });
+  const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
+  const stamp = [name, ...features, ...(optimise ? [] : ['unoptimised'])].join('+');
+  const sources = [...CRATES[crate].flatMap((folder) => files(join(root, folder))), ...MANIFESTS.map((file) => join(root, file))];
+  const work = async () => {
+    const withFeatures = features.length > 0 ? ['--features', features.join(',')] : [];
+    const env = { ...process.env, ...(await cargoEnv(step)) };
+    await step('cargo', ['build', '--release', '--target', TARGET, '--locked', '--package', crate, '--lib', ...withFeatures], { env });
+    const wasm = join(targetFolder(), `${TARGET}/release/${name}.wasm`);
+    const bindgen = join(root, '.cache/bindgen', stamp);
+    rmSync(bindgen, { recursive: true, force: true });
+    say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
+    // The package fetches the wasm itself, so the glue needs no address of it.
+    const form = ['--target', 'web', '--omit-default-module-path'];
+    await step('wasm-bindgen', [wasm, ...form, '--out-dir', bindgen, '--out-name', name], { env: toolsEnv() });
+    const made = join(bindgen, `${name}_bg.wasm`);
+    const finished = optimise ? join(bindgen, 'optimised.wasm') : made;
+    if (optimise) {
+      say(`wasm-opt ${name}`);
+      const wasmOpt = join(root, 'node_modules/binaryen/bin/wasm-opt');
+      await step(process.execPath, [wasmOpt, '-Os', ...FEATURES.map((feature) => `--enable-${feature}`), made, '-o', finished]);
+    }
+    copyFileSync(join(bindgen, `${name}.js`), glue[0]);
+    copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
+    // Last and in one go, so that a build that was broken off is not taken for a finished one.
+    renameSync(finished, glue[2]);
+  };
+  // Cargo is not asked where nothing changed: it keeps one wasm, whatever the features, and would build it anew after other features.
+  await when(stamp, [...sources, fileURLToPath(import.meta.url)], glue, work, [binaryenVersion()]);
+  return glue;
+}
+
+/** What the environment holds besides, of whatever is to share what cargo builds for the package. */
+export async function cargoEnv(step) {
+  // Before the flags are known: it unpacks the crates that are not there yet.
+  await step('cargo', ['fetch', '--locked', '--target', TARGET]);
+  return { CARGO_ENCODED_RUSTFLAGS: flags() };
+}
+
+function binaryenVersion() {
+  const version = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')).packages?.['node_modules/binaryen']?.version;
+  if (version === undefined) throw new Problem('package-lock.json does not hold binaryen: restore the file from git');
+  return `binaryen ${version}`;
+}
+
+function targetFolder() {
+  return process.env.CARGO_TARGET_DIR ?? join(root, 'target');
+}
+
+/** rustc's flags, each by itself: names in place of the folders of this machine, which messages of panics hold. The last that fits counts. */
+function flags() {
+  const home = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
+  const registries = join(home, 'registry/src');
+  const sysroot = output('rustc', ['--print', 'sysroot']);
+  const commit = /^commit-hash: (\w+)$/m.exec(output('rustc', ['-vV']) ?? '')?.[1];
+  const names = [
+    [home, '/cargo'],
+    // Whichever registry they came from.
+    ...(existsSync(registries) ? readdirSync(registries) : []).map((name) => [join(registries, name), '/crates']),
+    [root, '/rillm'],
+    [targetFolder(), '/target'],
+    // With the component rust-src the library's paths are those of the machine, and else these.
+    ...(sysroot && commit ? [[join(sysroot, 'lib/rustlib/src/rust'), `/rustc/${commit}`]] : []),
+  ];
+  const given = process.env.CARGO_ENCODED_RUSTFLAGS?.split('\x1f') ?? process.env.RUSTFLAGS?.split(/\s+/) ?? [];
+  return [...given.filter(Boolean), ...names.map(([from, to]) => `--remap-path-prefix=${from}=${to}`)].join('\x1f');
+}

@@ -1,0 +1,32 @@
+// The files that the package consists of, by its sources.
+
+import { execFileSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { root } from '../command.mjs';
+
+/** What the tarball must hold, and nothing else. */
+export function expectedFiles() {
+  const sources = readdirSync(join(root, 'pkg-template/src'), { recursive: true })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => name.replaceAll('\\', '/').replace(/\.ts$/, ''));
+  return [
+    'package.json',
+    'README.md',
+    'LICENSE-MIT',
+    'LICENSE-APACHE',
+    'wasm_address.d.ts',
+    ...sources.flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`]),
+    'dist/wasm/rillm.js',
+    'dist/wasm/rillm_bg.wasm',
+    'dist/wasm/rillm_grammar.js',
+    'dist/wasm/rillm_grammar_bg.wasm',
+  ];
+}
+
+/** The names of the files in a tarball. */
+export function filesIn(tarball) {
+  const names = execFileSync('tar', ['-tzf', tarball], { encoding: 'utf8' }).trim().split('\n');
+  return names.map((name) => name.replace(/^package\//, ''));
+}

@@ -1,0 +1,10 @@
+// `npm run soak`: the tests that take too long for every run, with the others of their files.
+
+import { main, run } from './command.mjs';
+
+const FILES = ['browser/shared_chaos', 'browser/rill'];
+
+await main(async () => {
+  process.env.RILLM_SOAK = '1';
+  for (const file of FILES) await run(process.execPath, ['scripts/test.mjs', '--only', 'package,browser', '--file', file]);
+});
