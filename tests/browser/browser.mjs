@@ -80,11 +80,15 @@ function misbehave(folder) {
         return true;
       case 'folders-list':
         return end(200, 'application/json', JSON.stringify(readdirSync(join(root, 'tests/golden/folders', rest.join('/')))));
-      case 'breaks-off':
-        response.writeHead(206, { 'content-range': 'bytes 0-99999/100000', 'content-length': 100000 });
-        response.write(readFileSync(join(golden, 'tied-f32.gguf')).subarray(0, 2000));
+      case 'breaks-off': {
+        // After its first 2000 bytes nothing comes, however often it is asked.
+        const [start, last] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range).slice(1).map(Number);
+        const end = Math.min(last + 1, 100000);
+        response.writeHead(206, { 'content-range': `bytes ${start}-${end - 1}/100000`, 'content-length': end - start });
+        response.write(readFileSync(join(golden, 'tied-f32.gguf')).subarray(start, 2000));
         setTimeout(() => response.destroy(), 50);
         return true;
+      }
       case 'never-answers':
         return true;
       case 'no-worker':

@@ -1,85 +1,85 @@
-// The engine behind clients of OpenAI's API: the `openai` package and the AI SDK's provider for such APIs send their requests to it and read
-// its answers, through `engine.fetch` in Chromium.
+// The engine behind clients of OpenAI's API: the `openai` package, the AI SDK and LangChain send their requests to it and read its answers,
+// through `engine.fetch`, all in one page of Chromium.
 
-import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
-import OpenAI from 'openai';
+import { LIMIT, openClients } from './clients/clients.mjs';
 
-import { openStage, root } from './browser.mjs';
-
-const MODEL = 'models/demo/rillm-demo-q4_0.gguf';
-const LIMIT = { timeout: 300_000, skip: !existsSync(join(root, MODEL)) && `not there: ${MODEL}` };
-const ENCODER = '/encoders/bert/model.gguf';
-
-const WEATHER = {
-  name: 'get_weather',
-  description: 'Get the weather in a city',
-  parameters: {
-    type: 'object',
-    properties: { city: { type: 'string', description: 'Name of the city' } },
-    required: ['city'],
-    additionalProperties: false,
-  },
-};
-const ASK = { model: 'rillm', temperature: 0, max_tokens: 100, messages: [{ role: 'user', content: 'What is the weather in Oslo?' }] };
-const STORY = { ...ASK, max_tokens: 24, messages: [{ role: 'user', content: 'Tell me a story.' }] };
-const TOOLS = [{ type: 'function', function: WEATHER }];
-const RAIN = { city: 'Oslo', weather: 'rain', temperature: 7 };
-
-let stage;
-let page;
-let openai;
-let provider;
-/** Bodies of the requests, the last one last. */
-const sent = [];
+let clients;
 
 before(async () => {
   if (LIMIT.skip) return;
-  stage = await openStage();
-  page = await stage.openPage();
-  await page.page.evaluate(async (model) => {
-    const { Engine } = await import('/rillm/dist/index.js');
-    globalThis.engine = await Engine.load(model);
-    globalThis.Engine = Engine;
-  }, `/${MODEL}`);
-  const options = { baseURL: 'http://engine.test/v1', apiKey: 'none', fetch: fetchFromEngine };
-  openai = new OpenAI({ ...options, maxRetries: 0 });
-  provider = createOpenAICompatible({ ...options, name: 'rillm', includeUsage: true, supportsStructuredOutputs: true });
+  clients = await openClients(async () => {
+    const WEATHER = {
+      name: 'get_weather',
+      description: 'Get the weather in a city',
+      parameters: {
+        type: 'object',
+        properties: { city: { type: 'string', description: 'Name of the city' } },
+        required: ['city'],
+        additionalProperties: false,
+      },
+    };
+    const ASK = { model: 'rillm', temperature: 0, max_tokens: 100, messages: [{ role: 'user', content: 'What is the weather in Oslo?' }] };
+    /** Bodies of the requests, the last one last. */
+    const sent = [];
+    const fetch = (url, init) => {
+      if (init?.body != null) sent.push(JSON.parse(init.body));
+      const served = new URL(url).pathname.endsWith('/embeddings') ? encoder : engine;
+      return served.fetch(url, init);
+    };
+    const options = { baseURL: 'http://engine.test/v1', apiKey: 'none', fetch };
+    Object.assign(globalThis, {
+      WEATHER,
+      ASK,
+      STORY: { ...ASK, max_tokens: 24, messages: [{ role: 'user', content: 'Tell me a story.' }] },
+      TOOLS: [{ type: 'function', function: WEATHER }],
+      RAIN: { city: 'Oslo', weather: 'rain', temperature: 7 },
+      AI: { temperature: 0, maxOutputTokens: 100, maxRetries: 0, prompt: ASK.messages[0].content },
+      sent,
+      encoder: await rillm.Engine.load('/encoders/bert/model.gguf'),
+      openai: new OpenAI({ ...options, maxRetries: 0, dangerouslyAllowBrowser: true }),
+      provider: createOpenAICompatible({ ...options, name: 'rillm', includeUsage: true, supportsStructuredOutputs: true }),
+      chain: (more = {}) =>
+        new langchain.ChatOpenAI({
+          model: 'rillm',
+          temperature: 0,
+          maxTokens: 100,
+          maxRetries: 0,
+          apiKey: 'none',
+          configuration: { baseURL: options.baseURL, fetch, dangerouslyAllowBrowser: true },
+          ...more,
+        }),
+      aiTools: (asked) => ({
+        get_weather: ai.tool({
+          description: WEATHER.description,
+          inputSchema: ai.jsonSchema(WEATHER.parameters),
+          execute: async ({ city }) => (asked.push(city), RAIN),
+        }),
+      }),
+      /** Of an answer that a client has put together, what its pieces leave of the extensions is not told. */
+      told: ({ choices }) =>
+        choices.map(({ index, finish_reason, logprobs, message: { role, content, refusal, tool_calls = [] } }) => {
+          const calls = tool_calls.map(({ type, function: { name, arguments: text } }) => ({ type, name, text }));
+          // A stream begins with an empty text, before it is known whether there will be one.
+          return { index, finish_reason, logprobs, role, content: content || null, refusal, calls };
+        }),
+    });
+  });
 }, LIMIT);
 after(async () => {
-  await page?.page.evaluate(() => engine.dispose());
-  await page?.close();
-  await stage?.close();
+  await clients?.run(() => encoder.dispose());
+  await clients?.close();
 });
 
-/** Hands a request to the engine's own `fetch`, in the page. */
-async function fetchFromEngine(url, { method, headers, body }) {
-  if (body !== undefined) sent.push(JSON.parse(body));
-  const init = { method, headers: Object.fromEntries(new Headers(headers)), body };
-  const answer = await page.page.evaluate(
-    async ([url, init]) => {
-      const served = new URL(url).pathname.endsWith('/embeddings') ? encoder : engine;
-      const response = await served.fetch(url, init);
-      return { status: response.status, headers: [...response.headers], body: await response.text() };
-    },
-    [url, init],
-  );
-  return new Response(answer.body, answer);
+/** A test that runs in the page. */
+function inPage(name, fn) {
+  test(name, LIMIT, async () => {
+    await clients.run(fn);
+  });
 }
 
-/** Of an answer that a client has put together, what its pieces leave of the extensions is not told. */
-const told = ({ choices }) =>
-  choices.map(({ index, finish_reason, logprobs, message: { role, content, refusal, tool_calls = [] } }) => {
-    const calls = tool_calls.map(({ type, function: { name, arguments: text } }) => ({ type, name, text }));
-    return { index, finish_reason, logprobs, role, content, refusal, calls };
-  });
-
-test('openai: a call, its answer handed back, and the end', LIMIT, async () => {
+inPage('openai: a call, its answer handed back, and the end', async () => {
   const answer = await openai.chat.completions.create({ ...ASK, tools: TOOLS });
   const [{ message, finish_reason }] = answer.choices;
   assert.equal(finish_reason, 'tool_calls');
@@ -92,7 +92,7 @@ test('openai: a call, its answer handed back, and the end', LIMIT, async () => {
   assert.ok(end.usage.prompt_tokens_details.cached_tokens > 0 && end.usage.prompt_tokens_details.cached_tokens < end.usage.prompt_tokens);
 });
 
-test('openai: what its stream puts together is the whole answer', LIMIT, async () => {
+inPage('openai: what its stream puts together is the whole answer', async () => {
   for (const request of [
     { ...ASK, tools: TOOLS },
     STORY,
@@ -119,7 +119,7 @@ test('openai: what its stream puts together is the whole answer', LIMIT, async (
   }
 });
 
-test('openai: its loop calls the function and ends with the answer', LIMIT, async () => {
+inPage('openai: its loop calls the function and ends with the answer', async () => {
   const asked = [];
   const get_weather = ({ city }) => (asked.push(city), RAIN);
   const tools = [{ type: 'function', function: { ...WEATHER, function: get_weather, parse: JSON.parse } }];
@@ -134,7 +134,7 @@ test('openai: its loop calls the function and ends with the answer', LIMIT, asyn
   assert.deepEqual(asked, ['Oslo', 'Oslo']);
 });
 
-test('openai: completions, whole and streamed', LIMIT, async () => {
+inPage('openai: completions, whole and streamed', async () => {
   const request = { model: 'rillm', prompt: 'Once upon a time', max_tokens: 16, temperature: 0, logprobs: 1 };
   const whole = await openai.completions.create(request);
   let [text, tokens, reason, usage] = ['', [], null, null];
@@ -153,23 +153,18 @@ test('openai: completions, whole and streamed', LIMIT, async () => {
   );
 });
 
-test('openai: embeddings, which it asks for in base64', LIMIT, async () => {
-  await page.page.evaluate(async (url) => (globalThis.encoder = await Engine.load(url)), ENCODER);
+inPage('openai: embeddings, which it asks for in base64', async () => {
   const input = ['a small boat', 'a little ship'];
   const { data } = await openai.embeddings.create({ model: 'rillm', input });
   assert.equal(sent.at(-1).encoding_format, 'base64');
-  const plain = await page.page.evaluate(async (input) => {
-    const { data } = await encoder.embeddings.create({ input });
-    await encoder.dispose();
-    return data.map(({ embedding }) => embedding);
-  }, input);
+  const plain = (await encoder.embeddings.create({ input })).data.map(({ embedding }) => embedding);
   assert.deepEqual(
     data.map(({ embedding }) => Array.from(embedding)),
     plain,
   );
 });
 
-test('openai: models', LIMIT, async () => {
+inPage('openai: models', async () => {
   const { data } = await openai.models.list();
   assert.equal(data.length, 1);
   const [{ id, object, created, owned_by }] = data;
@@ -181,7 +176,7 @@ test('openai: models', LIMIT, async () => {
   );
 });
 
-test('openai: what changes nothing on this device is taken, and of another type refused', LIMIT, async () => {
+inPage('openai: what changes nothing on this device is taken, and of another type refused', async () => {
   const fields = {
     store: false,
     metadata: { a: 'b' },
@@ -203,16 +198,24 @@ test('openai: what changes nothing on this device is taken, and of another type 
   }
 });
 
-test('openai: what is refused is an error of the API, by name', LIMIT, async () => {
-  await assert.rejects(openai.chat.completions.create({ ...ASK, reasoning_effort: 'low' }), (error) => {
+inPage('openai: what is refused is an error of the API, by name', async () => {
+  await assert.rejects(openai.chat.completions.create({ ...ASK, reasoning_efort: 'low' }), (error) => {
     assert.ok(error instanceof OpenAI.BadRequestError);
-    assert.match(error.message, /reasoning_effort/);
+    assert.match(error.message, /reasoning_efort/);
     return error.code === 'invalid_request';
   });
 });
 
-test('fetch: statuses, methods, bodies and paths', LIMIT, async () => {
-  const answers = await page.page.evaluate(async (ask) => {
+inPage('openai: an answer read by a schema of zod', async () => {
+  const Person = z.object({ name: z.string().max(20), age: z.int() });
+  const content = 'Anna is 12 years old. Answer in JSON with the keys name and age.';
+  const request = { ...ASK, messages: [{ role: 'user', content }], response_format: zodResponseFormat(Person, 'person') };
+  const { choices } = await openai.chat.completions.parse(request);
+  assert.deepEqual(choices[0].message.parsed, { name: 'Anna', age: 12 });
+});
+
+inPage('fetch: statuses, methods, bodies and paths', async () => {
+  const answers = await (async (ask) => {
     const { fetch } = engine;
     const told = async (response) => [response.status, (await response.json()).error?.code];
     const post = (path, body) => fetch(`https://any.test${path}`, { method: 'POST', body });
@@ -231,7 +234,7 @@ test('fetch: statuses, methods, bodies and paths', LIMIT, async () => {
       request: await told(await fetch(new Request('https://any.test/v1/models'))),
       prefix: await told(await fetch(new URL('https://any.test/deep/er/v1/models/'))),
     };
-  }, ASK);
+  })(ASK);
   assert.deepEqual(answers, {
     empty: [400, 'invalid_request'],
     noJson: [400, 'invalid_request'],
@@ -248,8 +251,8 @@ test('fetch: statuses, methods, bodies and paths', LIMIT, async () => {
   });
 });
 
-test('fetch: events come while the answer is written, and stop when the reader or the signal does', LIMIT, async () => {
-  const told = await page.page.evaluate(async (ask) => {
+inPage('fetch: events come while the answer is written, and stop when the reader or the signal does', async () => {
+  const told = await (async (ask) => {
     const post = (more, init = {}) =>
       engine.fetch('/v1/chat/completions', {
         method: 'POST',
@@ -281,7 +284,7 @@ test('fetch: events come while the answer is written, and stop when the reader o
     // What comes after works.
     const after = await (await post({ max_tokens: 2, stream: false })).json();
     return { whole, first: new TextDecoder().decode(value), aborts, after: after.usage.completion_tokens };
-  }, STORY);
+  })(STORY);
   const events = told.whole.split('\n\n');
   assert.deepEqual([events.at(-1), events.at(-2)], ['', 'data: [DONE]']);
   assert.ok(events.slice(0, -2).every((event) => JSON.parse(event.replace(/^data: /, '')).object === 'chat.completion.chunk'));
@@ -290,22 +293,13 @@ test('fetch: events come while the answer is written, and stop when the reader o
   assert.equal(told.after, 2);
 });
 
-const aiTools = (asked) => ({
-  get_weather: tool({
-    description: WEATHER.description,
-    inputSchema: jsonSchema(WEATHER.parameters),
-    execute: async ({ city }) => (asked.push(city), RAIN),
-  }),
-});
-const AI = { temperature: 0, maxOutputTokens: 100, maxRetries: 0, prompt: ASK.messages[0].content };
-
-test('AI SDK: generateText calls the tool and answers', LIMIT, async () => {
+inPage('AI SDK: generateText calls the tool and answers', async () => {
   const asked = [];
-  const { steps, text, totalUsage, warnings } = await generateText({
+  const { steps, text, totalUsage, warnings } = await ai.generateText({
     ...AI,
     model: provider('rillm'),
     tools: aiTools(asked),
-    stopWhen: stepCountIs(3),
+    stopWhen: ai.stepCountIs(3),
   });
   assert.deepEqual(asked, ['Oslo']);
   assert.deepEqual(
@@ -318,12 +312,12 @@ test('AI SDK: generateText calls the tool and answers', LIMIT, async () => {
   assert.deepEqual(warnings ?? [], []);
 });
 
-test('AI SDK: streamText gives what generateText gives', LIMIT, async () => {
+inPage('AI SDK: streamText gives what generateText gives', async () => {
   const asked = [];
-  const ask = { ...AI, model: provider('rillm'), tools: aiTools(asked), stopWhen: stepCountIs(3) };
-  const whole = await generateText(ask);
+  const ask = { ...AI, model: provider('rillm'), tools: aiTools(asked), stopWhen: ai.stepCountIs(3) };
+  const whole = await ai.generateText(ask);
   const errors = [];
-  const stream = streamText({ ...ask, onError: ({ error }) => errors.push(error) });
+  const stream = ai.streamText({ ...ask, onError: ({ error }) => errors.push(error) });
   const deltas = [];
   for await (const part of stream.fullStream) if (part.type === 'tool-input-delta') deltas.push(part.delta);
   const steps = await stream.steps;
@@ -338,12 +332,12 @@ test('AI SDK: streamText gives what generateText gives', LIMIT, async () => {
   assert.equal((await stream.totalUsage).outputTokens, whole.totalUsage.outputTokens);
 });
 
-test('AI SDK: reasoning, and an object by its schema', LIMIT, async () => {
+inPage('AI SDK: reasoning, and an object by its schema', async () => {
   // A template that opens reasoning, which the demo model never closes by itself.
   const chat_template =
     '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>\n';
   const thinking = { rillm: { chat_template, thinking_token_budget: 4, min_tokens: 16 } };
-  const { reasoningText, text, usage } = await generateText({
+  const { reasoningText, text, usage } = await ai.generateText({
     ...AI,
     maxOutputTokens: 20,
     model: provider('rillm'),
@@ -351,17 +345,76 @@ test('AI SDK: reasoning, and an object by its schema', LIMIT, async () => {
   });
   assert.ok(reasoningText.length > 0 && text.length > 0);
   assert.ok(usage.outputTokenDetails.reasoningTokens >= 4);
-  const schema = jsonSchema({
+  const schema = ai.jsonSchema({
     type: 'object',
     properties: { name: { type: 'string', maxLength: 20 }, age: { type: 'integer' } },
     required: ['name', 'age'],
     additionalProperties: false,
   });
-  const { object } = await generateObject({
+  const { object } = await ai.generateObject({
     ...AI,
     model: provider('rillm'),
     schema,
     prompt: 'Anna is 12 years old. Answer in JSON with the keys name and age.',
   });
   assert.deepEqual(object, { name: 'Anna', age: 12 });
+  const streamed = ai.streamObject({
+    ...AI,
+    model: provider('rillm'),
+    schema,
+    prompt: 'Anna is 12 years old. Answer in JSON with the keys name and age.',
+  });
+  const parts = [];
+  for await (const part of streamed.partialObjectStream) parts.push(part);
+  assert.ok(parts.length > 1);
+  assert.deepEqual(parts.at(-1), object);
+});
+
+inPage('AI SDK: embeddings', async () => {
+  const values = ['a small boat', 'a little ship'];
+  const { embeddings } = await ai.embedMany({ model: provider.embeddingModel('rillm'), values });
+  const { data } = await encoder.embeddings.create({ input: values });
+  assert.deepEqual(
+    embeddings,
+    data.map(({ embedding }) => embedding),
+  );
+});
+
+inPage('LangChain: invoke and stream, by chat completions and by responses', async () => {
+  const text = (await engine.chat.completions.create(STORY)).choices[0].message.content;
+  for (const more of [{}, { useResponsesApi: true }]) {
+    const model = chain({ maxTokens: 24, ...more });
+    const whole = await model.invoke('Tell me a story.');
+    let streamed;
+    for await (const chunk of await model.stream('Tell me a story.')) streamed = streamed?.concat(chunk) ?? chunk;
+    for (const answer of [whole, streamed]) {
+      assert.equal(answer.text, text);
+      assert.equal(answer.usage_metadata.output_tokens, 24);
+    }
+  }
+});
+
+inPage('LangChain: bindTools, and an object by its schema', async () => {
+  const asked = [];
+  const get_weather = langchain.tool(async ({ city }) => (asked.push(city), JSON.stringify(RAIN)), {
+    name: 'get_weather',
+    description: WEATHER.description,
+    schema: z.object({ city: z.string() }),
+  });
+  for (const more of [{}, { useResponsesApi: true }]) {
+    const model = chain(more).bindTools([get_weather]);
+    const messages = [new langchain.HumanMessage(ASK.messages[0].content)];
+    const call = await model.invoke(messages);
+    assert.deepEqual(
+      call.tool_calls.map(({ name, args }) => ({ name, args })),
+      [{ name: 'get_weather', args: { city: 'Oslo' } }],
+    );
+    messages.push(call, await get_weather.invoke(call.tool_calls[0]));
+    assert.match((await model.invoke(messages)).text, /7/);
+  }
+  assert.deepEqual(asked, ['Oslo', 'Oslo']);
+  const Person = z.object({ name: z.string().max(20), age: z.int() });
+  const person = chain().withStructuredOutput(Person, { method: 'jsonSchema' });
+  const answer = await person.invoke('Anna is 12 years old. Answer in JSON with the keys name and age.');
+  assert.deepEqual(answer, { name: 'Anna', age: 12 });
 });

@@ -476,7 +476,9 @@ test('memory goes back to what it was after tensors and batches are disposed of'
         out.dispose();
         other.dispose();
         await device.sync();
-        return device.memoryStats();
+        const { pool, ...now } = device.memoryStats();
+        const misses = Object.values(pool).map(({ misses }) => misses);
+        return { ...now, misses };
       };
       const first = await round();
       let last;
@@ -542,6 +544,337 @@ test("an application's own GPUDevice and GPUBuffer are shared and survive", LIMI
   );
   assert.equal(got.lost.reason, 'destroyed');
   assert.equal(got.live.tensors, 1);
+});
+
+test('NaN and infinities come out as they do of PyTorch', LIMIT, async () => {
+  const special = [NaN, Infinity, -Infinity, 0, 1, -2, 3.4028234663852886e38, -3.4028234663852886e38];
+  const [xs, ys] = [special.flatMap((x) => special.map(() => x)), special.flatMap(() => special)];
+  const got = await run(
+    ([xs, ys, unary, binary]) =>
+      withDevice({}, async (device) => {
+        // JSON has neither.
+        const numbers = (texts) => new Float32Array(texts.map(Number));
+        const batch = device.batch();
+        const [x, y] = [batch.upload(numbers(xs)), batch.upload(numbers(ys))];
+        const ids = Object.fromEntries([
+          ...unary.map((name) => [name, batch[name](x)]),
+          ...binary.map((name) => [name, batch[name](x, y)]),
+        ]);
+        await batch.execute();
+        const values = {};
+        for (const [name, id] of Object.entries(ids)) values[name] = Array.from(await batch.read(id), String);
+        return values;
+      }),
+    xs.map(String),
+    ys.map(String),
+    [...Object.keys(UNARY), 'sqrt'],
+    [...Object.keys(BINARY), 'div'],
+  );
+  const functions = { ...UNARY, sqrt: Math.sqrt, ...BINARY, div: (a, b) => a / b };
+  for (const [name, values] of Object.entries(got)) {
+    for (const [i, text] of values.entries()) {
+      const value = Number(text);
+      const wanted = Math.fround(functions[name](xs[i], ys[i]));
+      const agrees = Number.isFinite(wanted) ? Math.abs(value - wanted) <= 1e-5 * Math.abs(wanted) + 1e-6 : Object.is(value, wanted);
+      assert.ok(agrees, `${name}(${xs[i]}, ${ys[i]}) is ${text}, wanted ${wanted}`);
+    }
+  }
+});
+
+test('what is recorded takes effect at the call, imported buffers too', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const gpu = device.gpuDevice;
+      const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
+      const buffer = gpu.createBuffer({ size: 16, usage });
+      const write = (value) => gpu.queue.writeBuffer(buffer, 0, new Float32Array(4).fill(value));
+      const results = [];
+      for (const next of ['write', 'dispatch']) {
+        write(1);
+        const batch = device.batch();
+        const scaled = batch.scale(batch.importBuffer(buffer), 2);
+        const executed = batch.execute();
+        // What comes after the call comes after it on the GPU.
+        if (next === 'write') write(10);
+        else (await device.importBuffer(buffer, [4])).write([10, 10, 10, 10]);
+        await executed;
+        results.push([...(await batch.read(scaled))]);
+        batch.dispose();
+      }
+      return results;
+    }),
+  );
+  assert.deepEqual(got, [
+    [2, 2, 2, 2],
+    [2, 2, 2, 2],
+  ]);
+});
+
+test('sync waits for what was written', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const data = new Float32Array(16 << 20);
+      const tensor = device.tensor(data, [data.length]);
+      await device.sync();
+      const order = [];
+      for (let round = 0; round < 3; round++) {
+        tensor.write(data);
+        const queue = device.gpuDevice.queue.onSubmittedWorkDone().then(() => order.push('queue'));
+        const sync = device.sync().then(() => order.push('sync'));
+        await Promise.all([queue, sync]);
+      }
+      const [before, , after] = [device.stats(), await device.sync(), device.stats()];
+      return { order, idle: after.syncs_without_wait - before.syncs_without_wait };
+    }),
+  );
+  assert.deepEqual(got, { order: ['queue', 'sync', 'queue', 'sync', 'queue', 'sync'], idle: 1 });
+});
+
+test('a buffer without a usage is refused at the call that wants it, and nothing else fails', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const storage = GPUBufferUsage.STORAGE;
+      const [source, target] = [storage | GPUBufferUsage.COPY_SRC, storage | GPUBufferUsage.COPY_DST].map((usage) =>
+        device.gpuDevice.createBuffer({ size: 16, usage }),
+      );
+      const [unwritten, unread] = [await device.importBuffer(source, [4]), await device.importBuffer(target, [4])];
+      const errors = [
+        await failure(() => unwritten.write([1, 2, 3, 4])),
+        await failure(() => unread.readback()),
+        await failure(() => unread.slice(0, 2)),
+      ];
+      await device.sync();
+      const batch = device.batch();
+      const doubled = batch.scale(batch.importBuffer(unread), 2);
+      unread.write([1, 2, 3, 4]);
+      await batch.execute();
+      return { errors, values: [...(await batch.read(doubled))] };
+    }),
+  );
+  const wanted = [/write.*COPY_DST/, /read-back.*COPY_SRC/, /copy.*COPY_SRC/];
+  got.errors.forEach(({ code, message }, index) => {
+    assert.equal(code, 'invalid_request');
+    assert.match(message, wanted[index]);
+  });
+  assert.deepEqual(got.values, [2, 4, 6, 8]);
+});
+
+test("destroy leaves nothing of ours on an application's own GPUDevice", LIMIT, async () => {
+  const got = await run(async () => {
+    const gpu = await (await navigator.gpu.requestAdapter()).requestDevice();
+    const live = new Set();
+    const create = gpu.createBuffer.bind(gpu);
+    gpu.createBuffer = (descriptor) => {
+      const buffer = create(descriptor);
+      live.add(buffer);
+      const destroy = buffer.destroy.bind(buffer);
+      buffer.destroy = () => (live.delete(buffer), destroy());
+      return buffer;
+    };
+    const device = await rillm.Device.request({ device: gpu });
+    const own = gpu.createBuffer({ size: 16, usage: GPUBufferUsage.STORAGE });
+    const batches = [device.batch(), device.batch()];
+    for (const batch of batches) batch.relu(batch.scale(batch.upload(new Float32Array(5000)), 3));
+    await batches[0].execute();
+    const kernel = await device.kernel({
+      wgsl: '@group(0) @binding(0) var<storage, read_write> x: array<f32>; @group(0) @binding(1) var<uniform> by: vec4f;\n@compute @workgroup_size(1) fn main() { x[0] += by.x; }',
+      bindings: ['read_write', 'uniform'],
+    });
+    const tensor = device.zeros([4]);
+    // Staged writes, uniforms, a read-back and a batch in flight.
+    for (let step = 0; step < 5; step++) {
+      tensor.write([step, 0, 0, 0]);
+      kernel.dispatch({ bindings: [tensor, new Float32Array([step, 0, 0, 0])], grid: [1] });
+    }
+    const open = [tensor.readback(), batches[1].execute(), device.sync()].map((promise) => failure(promise));
+    const before = live.size;
+    device.destroy();
+    const errors = await Promise.all(open);
+    batches[0].dispose();
+    tensor.dispose();
+    await gpu.queue.onSubmittedWorkDone();
+    return { before, left: [...live].map((buffer) => [buffer === own, buffer.label]), errors: errors.map(({ code }) => code) };
+  });
+  assert.ok(got.before > 8, String(got.before));
+  assert.deepEqual(got.left, [[true, '']]);
+  assert.ok(
+    got.errors.every((code) => code === 'disposed' || code === 'did not fail'),
+    String(got.errors),
+  );
+});
+
+test('a kernel keeps its pipeline, however long its text is', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const wgsl = `${'// a long comment\n'.repeat(6000)}@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+        @compute @workgroup_size(1) fn main() { x[0] += 1; }`;
+      const kernel = await device.kernel({ wgsl, bindings: ['read_write'] });
+      const tensor = device.zeros([1]);
+      await device.sync();
+      device.resetStats();
+      for (let step = 0; step < 1000; step++) kernel.dispatch({ bindings: [tensor], grid: [1] });
+      const { pipelines } = device.stats();
+      const [[value]] = await device.readback(tensor);
+      return { looked: pipelines.hits, value };
+    }),
+  );
+  assert.deepEqual([got.looked, got.value], [0, 1000]);
+});
+
+test('memory and traffic are told apart: in use and pooled, by size, and by direction', LIMIT, async () => {
+  const { grown, reused, trimmed, traffic } = await run(() =>
+    withDevice({}, async (device) => {
+      const before = device.memoryStats();
+      const sizes = [10, 5000, 1 << 20];
+      const make = () => sizes.map((size) => device.tensor(new Float32Array(size), [size]));
+      const tensors = make();
+      const grown = device.memoryStats();
+      for (const tensor of tensors) tensor.dispose();
+      for (const tensor of make()) tensor.dispose();
+      const reused = device.memoryStats();
+      device.trim();
+      await device.sync();
+      const trimmed = device.memoryStats();
+
+      const [x, y] = [device.zeros([64]), device.zeros([4096])];
+      await device.sync();
+      device.resetStats();
+      y.write(new Float32Array(4096));
+      x.slice(0, 32);
+      x.write([1]);
+      await x.readback();
+      const { copies, bytes_copied, staged_writes, queue_writes, bytes_uploaded, bytes_read_back } = device.stats();
+      const traffic = { copies, bytes_copied, staged_writes, queue_writes, bytes_uploaded, bytes_read_back };
+      return { before, grown, reused, trimmed, traffic };
+    }),
+  );
+  for (const stats of [grown, reused, trimmed]) {
+    assert.equal(stats.live_bytes, stats.active_bytes + stats.pooled_bytes);
+    assert.equal(stats.live_buffers, stats.active_buffers + stats.pooled_buffers);
+  }
+  const counts = ({ pool }) => Object.values(pool).map(({ hits, misses }) => [hits, misses]);
+  assert.deepEqual(
+    counts(grown).map(([, misses]) => misses),
+    [1, 1, 1],
+  );
+  assert.deepEqual(
+    counts(reused).map(([hits, misses], at) => [hits - counts(grown)[at][0], misses]),
+    [
+      [1, 1],
+      [1, 1],
+      [1, 1],
+    ],
+  );
+  assert.ok(reused.pooled_bytes > 4 << 20 && reused.active_bytes < grown.active_bytes - (4 << 20));
+  assert.deepEqual([trimmed.pooled_bytes, trimmed.pooled_buffers], [0, 0]);
+  for (const { allocated_bytes, released_bytes } of Object.values(trimmed.pool)) assert.equal(released_bytes, allocated_bytes);
+  assert.ok(trimmed.allocated_bytes >= grown.allocated_bytes && trimmed.peak_bytes >= grown.live_bytes);
+  assert.deepEqual(traffic, {
+    copies: 1,
+    bytes_copied: 128,
+    staged_writes: 1,
+    queue_writes: 1,
+    bytes_uploaded: 4096 * 4 + 4,
+    bytes_read_back: 256,
+  });
+});
+
+test('batches and lazy mode change at any time; what waits is counted', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const kernel = await device.kernel({
+        wgsl: '@group(0) @binding(0) var<storage, read_write> x: array<f32>; @compute @workgroup_size(1) fn main() { x[0] += 1; }',
+        bindings: ['read_write'],
+      });
+      const x = device.zeros([1]);
+      await device.sync();
+      device.resetStats();
+      const add = (count) => {
+        for (let i = 0; i < count; i++) kernel.dispatch({ bindings: [x], grid: [1] });
+      };
+      const counts = [];
+      const note = () => counts.push([device.pendingWork, device.stats().submits]);
+      add(5);
+      note();
+      device.setMaxBatchSize(4); // five wait already
+      note();
+      add(6);
+      note();
+      device.setMaxBatchSize(0);
+      add(9);
+      note();
+      device.setLazyMode(false);
+      note();
+      add(3);
+      note();
+      device.setLazyMode(true);
+      add(2);
+      note();
+      x.eval();
+      note();
+      return { counts, value: await x.item(), flushes: device.stats().flushes };
+    }),
+  );
+  assert.deepEqual(got.counts, [
+    [5, 0],
+    [0, 1],
+    [2, 2],
+    [11, 2],
+    [0, 3],
+    [0, 6],
+    [2, 6],
+    [0, 7],
+  ]);
+  assert.equal(got.value, 25);
+  assert.deepEqual([got.flushes.batch_limit, got.flushes.eager, got.flushes.explicit], [2, 4, 1]);
+});
+
+test('tensors: copyFrom, item, byteSize, and what is wrong with them', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const [a, b] = [device.tensor([1, 2, 3], [3]), device.zeros([2, 4])];
+      b.copyFrom(a, 5);
+      a.write([9]);
+      b.copyFrom(a);
+      const one = device.tensor([7], [1, 1]);
+      const other = await rillm.Device.request();
+      const foreign = other.zeros([1]);
+      const errors = [
+        await failure(() => b.copyFrom(a, 6)),
+        await failure(() => b.copyFrom(a, -1)),
+        await failure(() => b.copyFrom(b)),
+        await failure(() => b.copyFrom([1])),
+        await failure(() => b.copyFrom(foreign)),
+        await failure(() => b.copyFrom(device.zeros([1], 'u32'))),
+        await failure(() => a.item()),
+        await failure(() => device.setMaxBatchSize(-1)),
+        await failure(() => device.setMaxBatchSize()),
+        await failure(() => device.setLazyMode('on')),
+        await failure(() => (one.dispose(), one.eval())),
+      ];
+      other.destroy();
+      return { values: [...(await b.readback())], bytes: b.byteSize, errors: errors.map(({ code, message }) => [code, message]) };
+    }),
+  );
+  assert.deepEqual(got.values, [9, 2, 3, 0, 0, 1, 2, 3]);
+  assert.equal(got.bytes, 32);
+  const wanted = [
+    ['out_of_range', /copyFrom: 3 elements from element 6.*8 elements/],
+    ['out_of_range', /-1/],
+    ['invalid_request', /itself/],
+    ['invalid_request', /Tensor/],
+    ['wrong_device', /another device/],
+    ['dtype_mismatch', /copyFrom: u32 into f32/],
+    ['shape_mismatch', /item.*\[3\]/],
+    ['invalid_request', /-1/],
+    ['invalid_request', /null/],
+    ['invalid_request', /setLazyMode.*on/],
+    ['disposed', /disposed/],
+  ];
+  got.errors.forEach(([code, message], at) => {
+    assert.equal(code, wanted[at][0], message);
+    assert.match(message, wanted[at][1]);
+  });
 });
 
 test('adapters, features and limits', LIMIT, async () => {

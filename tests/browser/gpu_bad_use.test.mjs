@@ -196,7 +196,7 @@ const MISTAKES = {
   ],
   'operands of different shapes': [
     'shape_mismatch',
-    /\[2\].*\[3\]/,
+    /^add: \[2\].*\[3\]/,
     ({ device }) => {
       const b = device.batch();
       b.add(b.upload([1, 2]), b.upload([1, 2, 3]));
@@ -204,7 +204,7 @@ const MISTAKES = {
   ],
   'a matmul that does not fit': [
     'shape_mismatch',
-    /\[2, 2\]/,
+    /^matmul: .*\[2, 2\]/,
     ({ device }) => {
       const b = device.batch();
       b.matmul(b.upload([1, 2, 3]), b.upload([1, 2, 3, 4]), 2, 2, 2);

@@ -1,7 +1,8 @@
 // A server that behaves as the Hugging Face hub does, of another origin than the page: the API's list of files, resolve addresses that
 // send on to a store on yet another origin, gated and private repositories, error codes in headers, CORS. It notes every request.
 
-import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 
@@ -11,7 +12,7 @@ const COMMIT = '0123456789abcdef0123456789abcdef01234567';
 const STORED = /\.(gguf|safetensors)$/;
 
 /**
- * repositories: {"owner/name": {files: {path: file on disk}, gated?, private?, revisions?}}.
+ * repositories: {"owner/name": {files: {path: file on disk}, gated?, private?, revisions?, digests?: {path: SHA-256 in place of the file's}}}.
  * Resolves to {endpoint, store, requests, expire(), close()}.
  */
 export async function serveHub(repositories) {
@@ -49,7 +50,9 @@ export async function serveHub(repositories) {
     if (!['main', COMMIT, ...(repository.revisions ?? [])].includes(revision)) return refuse(404, 'RevisionNotFound');
     if (isApi && kind === 'revision') {
       response.setHeader('content-type', 'application/json');
-      const siblings = Object.keys(repository.files).map((rfilename) => ({ rfilename }));
+      const siblings = Object.entries(repository.files).map(([rfilename, file]) =>
+        sibling(rfilename, file, repository, new URL(request.url, 'http://hub')),
+      );
       return response.end(JSON.stringify({ id: `${owner}/${name}`, sha: COMMIT, gated: repository.gated ?? false, siblings }));
     }
     if (kind !== 'resolve') return refuse(404, 'EntryNotFound');
@@ -72,6 +75,15 @@ export async function serveHub(repositories) {
     expire: () => signature++,
     close: () => Promise.all([hub, store].map((server) => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))),
   };
+}
+
+/** What the list says of a file; its digest only with `?blobs=true`, and only of what lies in the store. */
+function sibling(rfilename, file, { withoutStore, digests = {} }, url) {
+  if (url.searchParams.get('blobs') !== 'true' || !existsSync(file)) return { rfilename };
+  const { size } = statSync(file);
+  if (!STORED.test(rfilename) || withoutStore) return { rfilename, size };
+  const sha256 = digests[rfilename] ?? createHash('sha256').update(readFileSync(file)).digest('hex');
+  return { rfilename, size, lfs: { sha256, size, pointerSize: 130 } };
 }
 
 /** The files of a folder, for `serveHub`. */

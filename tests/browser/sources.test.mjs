@@ -21,6 +21,8 @@ before(async () => {
   stage = await openStage();
   const pointer = join(stage.made, 'pointer.gguf');
   writeFileSync(pointer, 'version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 99\n');
+  const large = join(stage.made, 'large.gguf');
+  writeFileSync(large, Buffer.concat([readFileSync(model('tied-q8_0.gguf')), Buffer.alloc(40 << 20)]));
   hub = await serveHub({
     'some/quants': {
       files: {
@@ -31,6 +33,8 @@ before(async () => {
       },
       revisions: ['v2', 'refs/pr/1'],
     },
+    // Of several segments, so that it is asked for more than once.
+    'some/large': { files: { 'model.gguf': large } },
     'some/unclear': { files: { 'a-Q4_0.gguf': model('tied-q4_0.gguf'), 'b-Q4_0.gguf': model('untied-q4_0.gguf') } },
     'some/folder': { files: filesOf(SHARDED) },
     'some/gated': { files: { 'model-Q8_0.gguf': model('tied-q8_0.gguf') }, gated: true },
@@ -139,7 +143,7 @@ describe('the hub', () => {
         globalThis.fetch = real;
         return expired;
       },
-      'hf:some/quants:Q8_0',
+      'hf:some/large',
       options(),
       await expirer(),
     );

@@ -1,85 +1,30 @@
-// The tarball installed into a new project: type-checked, bundled with vite and run in Chromium; and from another origin.
+// The tarball installed into a new project: type-checked, bundled with vite and esbuild, by an import map from another origin, and run in
+// Chromium. Other bundlers are tried by `npm run test:bundlers`.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { sharedChromium } from '../../scripts/chromium.mjs';
-import { npm, root } from '../../scripts/command.mjs';
+import { root } from '../../scripts/command.mjs';
 import { serve } from '../../scripts/serve.mjs';
+import { checkPage, golden, newProject, PAGE, USE } from '../bundlers/consumer.mjs';
 
 const LIMIT = { timeout: 240_000 };
-const USE = `
-import { Engine } from 'rillm';
-import { Device } from 'rillm/gpu';
-const device = await Device.request();
-const batch = device.batch();
-const doubled = batch.scale(batch.upload([1, 2, 3]), 2);
-await batch.execute();
-const numbers = [...await batch.read(doubled)];
-device.destroy();
-const results = [];
-const chosen = [];
-for (const worker of [true, false]) {
-  const engine = await Engine.load('/golden/tied-q8_0.gguf', { worker });
-  const answer = await engine.completions.create({ prompt: 'The small boat', max_tokens: 8, temperature: 0, ignore_eos: true });
-  results.push(answer.choices[0].token_ids);
-  // By the second wasm.
-  const choice = await engine.completions.create({ prompt: 'The small boat', temperature: 0, structured_outputs: { choice: ['yes', 'no'] } });
-  chosen.push(choice.choices[0].text);
-  await engine.dispose();
-}
-globalThis.results = { tokens: results, chosen, numbers };
-`;
-
 let project;
-let golden;
+let remove;
 let browser;
 
 before(async () => {
-  project = mkdtempSync(join(tmpdir(), 'rillm-consumer-'));
-  golden = join(root, 'tests/golden/tiny_llama');
-  const tarball = join(
-    root,
-    'pkg',
-    readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')),
-  );
-  writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
-  const [program, args] = npm('install', '--no-audit', '--no-fund', '--offline', tarball);
-  execFileSync(program, args, { cwd: project, stdio: 'pipe' });
+  ({ folder: project, remove } = newProject({}, [], '--offline'));
   browser = await sharedChromium();
 }, LIMIT);
 after(async () => {
   await browser?.close();
-  rmSync(project, { recursive: true, force: true });
+  remove?.();
 });
-
-/** Opens a page and waits for what USE leaves behind. */
-async function resultsOf(url) {
-  const page = await browser.newPage();
-  const faults = [];
-  page.on('pageerror', (error) => faults.push(error.message));
-  page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
-  await page.goto(url);
-  await page
-    .waitForFunction(() => globalThis.results !== undefined, null, { timeout: 120_000 })
-    .catch((error) => faults.push(error.message));
-  assert.deepEqual(faults, []);
-  const results = await page.evaluate(() => globalThis.results);
-  await page.close();
-  return results;
-}
-
-function check({ tokens: [inWorker, onPage], chosen, numbers }) {
-  assert.ok(['yes', 'no'].includes(chosen[0]), chosen[0]);
-  assert.deepEqual(chosen[1], chosen[0]);
-  assert.deepEqual(numbers, [2, 4, 6]);
-  assert.equal(inWorker.length, 8);
-  assert.deepEqual(inWorker, onPage);
-}
 
 test('a TypeScript project type-checks against the package, and wrong uses do not', LIMIT, () => {
   mkdirSync(join(project, 'types'), { recursive: true });
@@ -111,7 +56,7 @@ test('a TypeScript project type-checks against the package, and wrong uses do no
 test('a vite build runs in Chromium, in the worker and on the page', LIMIT, async () => {
   const site = join(project, 'site');
   mkdirSync(site, { recursive: true });
-  writeFileSync(join(site, 'index.html'), '<!doctype html><link rel="icon" href="data:,"><script type="module" src="./main.js"></script>');
+  writeFileSync(join(site, 'index.html'), PAGE('./main.js'));
   writeFileSync(join(site, 'main.js'), USE);
   const vite = join(root, 'node_modules/vite/bin/vite.js');
   execFileSync(process.execPath, [vite, 'build', '--target', 'esnext', '--outDir', join(project, 'built'), '--emptyOutDir', site], {
@@ -120,17 +65,40 @@ test('a vite build runs in Chromium, in the worker and on the page', LIMIT, asyn
   });
   const server = await serve({ '/': join(project, 'built'), '/golden/': golden });
   try {
-    check(await resultsOf(`${server.origin}/index.html`));
+    await checkPage(browser, `${server.origin}/index.html`);
   } finally {
     await server.close();
   }
 });
 
-test('without a bundler, from another origin as from a CDN', LIMIT, async () => {
-  const cdn = join(project, 'cdn');
-  cpSync(join(project, 'node_modules/rillm/dist'), cdn, { recursive: true });
+test('esbuild: with the worker as an entry and the wasm copied; without, the error says so', LIMIT, async () => {
+  writeFileSync(join(project, 'main.js'), USE);
+  writeFileSync(join(project, 'index.html'), PAGE('/bundle/main.js'));
+  const esbuild = (...entries) =>
+    execFileSync(
+      join(root, 'node_modules/.bin/esbuild'),
+      [...entries, '--bundle', '--format=esm', '--outdir=bundle', '--log-level=warning'],
+      {
+        cwd: project,
+        stdio: 'pipe',
+      },
+    );
+  esbuild('main.js');
+  cpSync(join(project, 'node_modules/rillm/dist/wasm'), join(project, 'bundle/wasm'), { recursive: true });
+  const server = await serve({ '/': project, '/golden/': golden });
+  try {
+    const told = checkPage(browser, `${server.origin}/index.html`);
+    await assert.rejects(told, /worker_unavailable.*status 404 for .*\/bundle\/worker\.js; bundlers such as esbuild/s);
+    esbuild('main.js', 'worker=rillm/worker');
+    await checkPage(browser, `${server.origin}/index.html`);
+  } finally {
+    await server.close();
+  }
+});
+
+test('an import map, and the package from another origin as from a CDN', LIMIT, async () => {
   const other = await serve(
-    { '/rillm/': cdn },
+    { '/rillm/': join(project, 'node_modules/rillm/dist') },
     { handle: (_, response) => (response.setHeader('Access-Control-Allow-Origin', '*'), false) },
   );
   const page = `<!doctype html><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"${other.origin}/rillm/index.js","rillm/gpu":"${other.origin}/rillm/gpu/index.js"}}</script><script type="module">${USE}</script>`;
@@ -139,7 +107,7 @@ test('without a bundler, from another origin as from a CDN', LIMIT, async () => 
     { handle: (_, response, path) => path === '/' && (response.setHeader('Content-Type', 'text/html'), response.end(page), true) },
   );
   try {
-    check(await resultsOf(`${server.origin}/`));
+    await checkPage(browser, `${server.origin}/`);
   } finally {
     await server.close();
     await other.close();
@@ -148,10 +116,13 @@ test('without a bundler, from another origin as from a CDN', LIMIT, async () => 
 
 const TYPES = `
 import { type ChatCompletion, type ChatCompletionChunk, type CompletionStream, Engine, EngineError, type ErrorCode, renderTemplate, type Tensor } from 'rillm';
+import address from 'rillm/rillm_bg.wasm';
 
 const engine: Engine = await Engine.load(new File([], 'a.gguf'), { onProgress: ({ loaded, total }) => console.log(loaded / total), signal: new AbortController().signal, contextLength: 512 });
 await Engine.load('model.gguf');
 await Engine.load(new URL('model.gguf', location.href), { worker: false });
+await Engine.load('model.gguf', { wasmModule: await fetch(address), grammarWasmModule: new Uint8Array(1) });
+await Engine.inspect('model.gguf', { wasmModule: await WebAssembly.compileStreaming(fetch(address)) });
 
 const answer: ChatCompletion = await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }], max_tokens: 5, temperature: 0, seed: 1, stop: ['a'] });
 const text: string | null = answer.choices[0]!.message.content;

@@ -3,13 +3,18 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { brotliCompressSync, constants } from 'node:zlib';
 
+import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
+import { publint } from 'publint';
+
 import { unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
+import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 
 /** What a visitor's browser may have to download at most, compressed. */
 const WASM_CEILING = 1_557_000;
@@ -24,30 +29,13 @@ before(() => {
     'pkg',
     readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz')),
   );
-  names = execFileSync('tar', ['-tzf', tarball], { encoding: 'utf8' })
-    .trim()
-    .split('\n')
-    .map((name) => name.replace(/^package\//, ''));
+  names = filesIn(tarball);
 });
 
 const read = (name) => execFileSync('tar', ['-xzOf', tarball, `package/${name}`], { maxBuffer: 2 ** 28 });
 
 test('the tarball holds the package and nothing else', () => {
-  const sources = readdirSync(join(root, 'pkg-template/src'), { recursive: true })
-    .filter((name) => name.endsWith('.ts'))
-    .map((name) => name.replaceAll('\\', '/').replace(/\.ts$/, ''));
-  const expected = [
-    'package.json',
-    'README.md',
-    'LICENSE-MIT',
-    'LICENSE-APACHE',
-    ...sources.flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`]),
-    'dist/wasm/rillm.js',
-    'dist/wasm/rillm_bg.wasm',
-    'dist/wasm/rillm_grammar.js',
-    'dist/wasm/rillm_grammar_bg.wasm',
-  ];
-  assert.deepEqual([...names].sort(), expected.sort());
+  assert.deepEqual([...names].sort(), expectedFiles().sort());
 });
 
 test('package.json: name, version of the crate, entry points that exist, no dependencies', () => {
@@ -86,6 +74,14 @@ for (const [name, ceiling] of [
   });
 }
 
+test('no dynamic import, which service workers forbid', async () => {
+  const unpacked = await unpackPackage(tarball);
+  for (const name of names.filter((name) => name.endsWith('.js'))) {
+    const code = readFileSync(join(unpacked, name), 'utf8').replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
+    assert.ok(!/\bimport\s*\(/.test(code), name);
+  }
+});
+
 test('the types tell nothing of what is internal', () => {
   for (const face of ['dist/index.d.ts', 'dist/gpu/index.d.ts']) {
     const index = String(read(face));
@@ -108,6 +104,31 @@ test('a server may import it, and what needs WebGPU says that there is none', as
     }
   }
   await assert.rejects(Engine.load('model.gguf'), ({ code, message }) => code === 'invalid_request' && message.includes('model.gguf'));
+});
+
+test('publint and "Are the types wrong?" find nothing', async () => {
+  const unpacked = await unpackPackage(tarball);
+  const { messages } = await publint({ pkgDir: unpacked, strict: true, pack: false });
+  assert.deepEqual(messages, []);
+  const { problems } = await checkPackage(createPackageFromTarballData(new Uint8Array(readFileSync(tarball))));
+  // The package is ES modules alone: CommonJS can't require it, and the resolution of Node 10 knows no exports.
+  const known = (problem) => problem.resolutionKind === 'node10' || problem.resolutionKind === 'node16-cjs';
+  assert.deepEqual(
+    problems.filter((problem) => !known(problem)),
+    [],
+  );
+});
+
+test('the wasm names no folder of the machine that built it', () => {
+  for (const name of names.filter((name) => name.endsWith('.wasm'))) {
+    const text = read(name).toString('latin1');
+    for (const folder of ['/root', '/home', '/Users', 'C:\\', '.cargo', '.rustup', root, homedir()]) {
+      const at = folder.length > 1 ? text.indexOf(folder) : -1;
+      assert.equal(at, -1, `${name}: ${text.slice(at - 20, at + 100)}`);
+    }
+    // What they are called in place of it.
+    assert.ok(text.includes('/crates/'), name);
+  }
 });
 
 test('the lock file names no registry', () => {

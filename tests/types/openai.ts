@@ -80,10 +80,8 @@ type Sound = 'audio';
 type Service = 'moderation' | 'prompt_cache_options' | 'prompt_cache_retention' | 'web_search_options';
 /** `tools` in its first form, deprecated. */
 type Functions = 'function_call' | 'functions';
-/** What a template can be told is in `chat_template_kwargs`. */
-type OfTheirModels = 'reasoning_effort';
 /** Refused by name. */
-type NotTaken = Sound | Service | Functions | OfTheirModels;
+type NotTaken = Sound | Service | Functions;
 
 /** Text only, and none that says the model refused. */
 type Parts<Message extends { content?: unknown }> = With<Message, { content: string | ChatCompletionContentPartText[] }>;
