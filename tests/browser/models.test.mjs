@@ -514,6 +514,74 @@ describe('where files stay', () => {
     });
   });
 
+  test('a file system or a store that never answers: the load goes on', LIMIT, async () => {
+    await visiting(async ({ first }) => {
+      const found = await first.evaluate(async (url) => {
+        // What is waited for up to two minutes takes half a second here.
+        const { setTimeout: original } = globalThis;
+        globalThis.setTimeout = (work, ms, ...rest) => original(work, [30_000, 120_000].includes(ms) ? 500 : ms, ...rest);
+        const never = () => new Promise(() => {});
+        const { createWritable, getFile } = FileSystemFileHandle.prototype;
+        const stores = {
+          writes: {},
+          reads: {},
+          own: { cache: { get: never, put: never, delete: never } },
+          'own writes': { cache: { get: () => undefined, put: never, delete: never } },
+        };
+        const results = [];
+        for (const [name, options] of Object.entries(stores)) {
+          if (name === 'writes') FileSystemFileHandle.prototype.createWritable = never;
+          if (name === 'reads') FileSystemFileHandle.prototype.getFile = never;
+          const messages = [];
+          const engine = await rillm.Engine.load(url, { ...options, worker: false, onEvent: ({ message }) => messages.push(message) });
+          const { choices } = await engine.completions.create({
+            prompt: 'The small boat',
+            max_tokens: 4,
+            temperature: 0,
+            ignore_eos: true,
+          });
+          await engine.dispose();
+          Object.assign(FileSystemFileHandle.prototype, { createWritable, getFile });
+          results.push([name, choices[0].text, messages.some((message) => /did not answer for/.test(message))]);
+        }
+        return results;
+      }, server.url);
+      const text = await load(first, server.url);
+      assert.deepEqual(
+        found,
+        ['writes', 'reads', 'own', 'own writes'].map((name) => [name, text, true]),
+      );
+    });
+  });
+
+  test('a file handle that is collected while it is opened', LIMIT, async () => {
+    const collecting = await openStage({ args: ['--js-flags=--expose-gc'] });
+    try {
+      const reasons = await collecting.run(async (url) => {
+        const script = `
+          import '${location.origin}/rillm/dist/worker.js';
+          const { createSyncAccessHandle } = FileSystemFileHandle.prototype;
+          FileSystemFileHandle.prototype.createSyncAccessHandle = function () {
+            const opening = createSyncAccessHandle.call(this);
+            gc({ type: 'major', execution: 'async' });
+            setTimeout(gc);
+            return opening;
+          };`;
+        const address = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
+        const reasons = [];
+        const engine = await rillm.Engine.load(url, {
+          worker: () => new Worker(address, { type: 'module' }),
+          onEvent: ({ reason }) => reasons.push(reason),
+        });
+        await engine.dispose();
+        return reasons;
+      }, server.url);
+      assert.deepEqual(reasons, []);
+    } finally {
+      await collecting.close();
+    }
+  });
+
   test('no room, and no file system: the load goes on from memory', LIMIT, async () => {
     await visiting(async ({ first }) => {
       const reasons = await first.evaluate(async (url) => {

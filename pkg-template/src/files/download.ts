@@ -260,7 +260,10 @@ export class Download {
     if (known !== undefined) return known;
     if (!this.#kept?.has(index)) return Promise.reject(new EngineError('internal', `${this.name}: chunk ${number} is not kept`));
     const chunk = number - (index * SEGMENT_BYTES) / CHUNK_BYTES;
-    const reading = this.#kept.chunk(index, chunk).then((bytes) => bytes ?? this.#repair(index, chunk));
+    const reading = this.#kept
+      .chunk(index, chunk)
+      .catch(unreadable)
+      .then((bytes) => bytes ?? this.#repair(index, chunk));
     this.#chunks.set(number, reading);
     // Whoever reads on needs none of the oldest.
     for (const old of [...this.#chunks.keys()].slice(0, -2 * (CHUNKS_AHEAD + 1))) this.#chunks.delete(old);
@@ -525,6 +528,11 @@ export class Download {
       }
     }
   }
+}
+
+/** What a store can't give is fetched again, as what is damaged; what a store gives wrongly is its maker's to know. */
+function unreadable(thrown: unknown): undefined {
+  if (thrown instanceof EngineError) throw thrown;
 }
 
 function newSignal(): { promise: Promise<void>; resolve(): void } {

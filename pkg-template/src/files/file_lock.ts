@@ -5,7 +5,7 @@ const PREFIX = 'rillm:file:';
 const REPORT_MS = 250;
 
 export interface FileLock {
-  /** Says how far the download is, to those that wait. */
+  /** Says how far the download is, to those that wait. After the release nobody does. */
   report(loaded: number, total: number): void;
   release(): void;
 }
@@ -41,14 +41,16 @@ export async function lockFile(
     throw thrown;
   }
   let last = 0;
+  let isReleased = false;
   return {
     report(loaded, total) {
       const now = performance.now();
-      if (now - last < REPORT_MS) return;
+      if (isReleased || now - last < REPORT_MS) return;
       last = now;
       channel.postMessage({ loaded, total });
     },
     release() {
+      isReleased = true;
       release();
       channel.close();
     },

@@ -2,8 +2,11 @@
 // place, so that what was written outlives the tab; elsewhere a value is there when it is whole.
 
 import type { Appender, Store } from './store.js';
+import { withTimeLimit } from './time_limit.js';
 
 const FOLDER = 'rillm';
+/** The longest that the file system may take for one call. */
+const LIMIT_SECONDS = 30;
 
 /** The parts that dedicated workers have and the DOM's types don't know everywhere. */
 interface SyncAccessHandle {
@@ -17,16 +20,34 @@ type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?(): Promise<Sy
 
 /** Whether writing is possible here at all. Rejects where the browser forbids the file system. */
 export async function openOpfs(): Promise<Store> {
-  return new OpfsStore(await openFolder());
+  const store = new OpfsStore(await openFolder());
+  const { append } = store;
+  return {
+    read: (key, range) => limited(() => store.read(key, range)),
+    put: (key, bytes) => limited(() => store.put(key, bytes)),
+    delete: (key) => limited(() => store.delete(key)),
+    deleteAll: (prefix) => limited(() => store.deleteAll(prefix)),
+    length: (key) => limited(() => store.length(key)),
+    ...(append && {
+      append: (key, at) =>
+        limited(
+          () => append(key, at),
+          (late) => late.close(),
+        ),
+    }),
+  };
 }
 
 /** The package's folder. */
-export async function openFolder(): Promise<FileSystemDirectoryHandle> {
-  const root = await navigator.storage.getDirectory();
-  return root.getDirectoryHandle(FOLDER, { create: true });
+export function openFolder(): Promise<FileSystemDirectoryHandle> {
+  return limited(async () => (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true }));
 }
 
-class OpfsStore implements Store {
+function limited<T>(work: () => Promise<T>, late?: (value: T) => void): Promise<T> {
+  return withTimeLimit(LIMIT_SECONDS, "the browser's file system", work, late);
+}
+
+class OpfsStore {
   #root: FileSystemDirectoryHandle;
   /** The file that was read last, which is often read again at once. */
   #opened: { key: string; file: Promise<File> } | undefined;
@@ -118,7 +139,7 @@ class OpfsStore implements Store {
 
   async #append(key: string, at: number): Promise<Appender> {
     this.#forget(key);
-    const handle = await (await this.#handle(key, true)).createSyncAccessHandle!();
+    const handle = await accessHandle(await this.#handle(key, true));
     let end = at;
     handle.truncate(at);
     return {
@@ -147,6 +168,19 @@ class OpfsStore implements Store {
     let folder = this.#root;
     for (const part of parts) folder = await folder.getDirectoryHandle(part, { create });
     return { folder, name };
+  }
+}
+
+/** File handles whose access handle is being made. Chromium (156) forgets the promise if a file handle is collected meanwhile. */
+const opening = new Set<{ file: FileHandle }>();
+
+async function accessHandle(file: FileHandle): Promise<SyncAccessHandle> {
+  const held = { file };
+  opening.add(held);
+  try {
+    return await file.createSyncAccessHandle!();
+  } finally {
+    opening.delete(held);
   }
 }
 

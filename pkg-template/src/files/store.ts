@@ -3,6 +3,7 @@
 /**
  * A place of an application's own for models, as the option `cache`. Keys are paths such as `files/3f…/0`; values have up to 16 MiB.
  * Calls may come before earlier ones are answered, never two at once for one key.
+ * A call that takes more than 120 seconds counts as failed: the load goes on without the cache.
  */
 export interface ModelStore {
   /** The bytes that were last put under the key; undefined or null if there are none. */

@@ -1,0 +1,28 @@
+// An end for waiting on a store. Browsers and applications can leave a promise unsettled for ever, and a load must not hang on that.
+
+/** Settles as `work` does, or rejects with a `TimeoutError` after `seconds`. `late` is given what comes after that. */
+export async function withTimeLimit<T>(
+  seconds: number,
+  what: string,
+  work: () => PromiseLike<T> | T,
+  late: (value: T) => void = () => {},
+): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isOver = false;
+  const limit = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      isOver = true;
+      reject(new DOMException(`${what} did not answer for ${seconds} seconds`, 'TimeoutError'));
+    }, seconds * 1000);
+  });
+  const working = (async () => await work())();
+  working.then(
+    (value) => isOver && late(value),
+    () => {},
+  );
+  try {
+    return await Promise.race([working, limit]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
