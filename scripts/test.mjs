@@ -16,6 +16,7 @@ import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
 import { nodeTests } from './test/browser.mjs';
 import { NOTHING, sum } from './test/counts.mjs';
+import { lintingEnv } from './test/lint.mjs';
 import { nativeTests } from './test/native.mjs';
 import { printTables } from './test/tables.mjs';
 import { remember } from './test/times.mjs';
@@ -31,6 +32,7 @@ function rustFiles(folder) {
 
 const build = () => run(process.execPath, [join(root, 'scripts/build.mjs')]);
 const clippy = (...target) => run('cargo', ['clippy', '--workspace', '--all-targets', '--locked', ...target, '--', '-D', 'warnings']);
+const lintingBuild = () => run('cargo', ['test', '--no-run', '--workspace', '--all-targets', '--locked'], { env: lintingEnv() });
 
 /** A folder as the XDG Base Directory Specification wants it, where there is none: without it Mesa complains once per device. */
 function provideRuntimeFolder() {
@@ -46,10 +48,11 @@ const STEPS = {
   fmt: () => run('cargo', ['fmt', '--all', '--check', '--', ...OPS.flatMap(rustFiles)]),
   // The format and the faults of TypeScript and JavaScript (`biome.jsonc`).
   lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
-  clippy: () => clippy(),
+  // Where the tests are compiled anyway, with them.
+  clippy: (_file, { names }) => (names.includes('native') ? lintingBuild() : clippy()),
   'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown'),
   // What is generated from the Rust structs; `npm run types` writes it.
-  types: () => run('cargo', ['test', '--workspace', '--locked', '--lib', 'engine::api::typescript']),
+  types: () => run('cargo', ['test', '--workspace', '--locked', '--lib', 'engine::api::typescript'], { env: lintingEnv() }),
   native: (file, { othersEnded }) => nativeTests(file, othersEnded),
   package: () => build(),
   typecheck: async () => {
@@ -135,7 +138,7 @@ async function runSteps(names, file) {
   const beside = others.map((lane) => runBeside(lane, file));
   const othersEnded = Promise.all(beside.map(({ ended }) => ended));
   const results = [];
-  for (const name of own) results.push(await runStep(name, file, { othersEnded }));
+  for (const name of own) results.push(await runStep(name, file, { names, othersEnded }));
   for (const { finished } of beside) results.push(...(await finished()));
   return results;
 }

@@ -7,6 +7,7 @@ import { basename, dirname } from 'node:path';
 
 import { captured, output, Problem } from '../command.mjs';
 import { rustCounts, sum } from './counts.mjs';
+import { lintingEnv } from './lint.mjs';
 import { longestFirst } from './times.mjs';
 
 /** Programs whose modules are files of tests; the others are run whole. */
@@ -14,13 +15,8 @@ const BY_FILE = ['gpu', 'engine', 'text'];
 
 /** Builds all test programs; resolves to their names, files and folders. */
 async function programs() {
-  const { code, text } = await captured('cargo', [
-    'test',
-    '--workspace',
-    '--locked',
-    '--no-run',
-    '--message-format=json-render-diagnostics',
-  ]);
+  const args = ['test', '--workspace', '--locked', '--no-run', '--message-format=json-render-diagnostics'];
+  const { code, text } = await captured('cargo', args, { env: lintingEnv() });
   if (code !== 0) throw new Problem('the native tests do not compile');
   const artifacts = text
     .split('\n')
@@ -107,7 +103,7 @@ const EXAMPLES = 'native examples';
 /** Runs what stands as code in doc comments. */
 async function examples() {
   const begin = performance.now();
-  const { code, text } = await captured('cargo', ['test', '--workspace', '--doc', '--locked']);
+  const { code, text } = await captured('cargo', ['test', '--workspace', '--doc', '--locked'], { env: lintingEnv() });
   console.log(text.trim());
   const counts = countsOf(text);
   if (code !== 0 && counts.failed === 0) counts.failed = 1;
