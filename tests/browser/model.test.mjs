@@ -13,8 +13,16 @@ const FORMATS = { tied: ['F32', 'F16', 'Q8_0', 'Q4_0'], untied: ['Q8_0', 'Q4_0']
 const TOLERANCE = { F32: 1e-4, F16: 1e-3, Q8_0: 1e-3, Q4_0: 1e-3 };
 
 let stage;
-before(async () => (stage = await openStage()));
-after(() => stage.close());
+/** One engine for each file: to compile its kernels takes longer than what most tests do with it. */
+let engines;
+before(async () => {
+  stage = await openStage();
+  engines = stage.sharedEngines();
+});
+after(async () => {
+  await engines?.close();
+  await stage?.close();
+});
 
 for (const [model, formats] of Object.entries(FORMATS)) {
   for (const format of formats) {
@@ -22,13 +30,16 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
     test(`${file}: logits agree with the reference at every position`, async () => {
       const expected = goldenNpy(`${file}.logits.npy`);
-      const { shape, dtype, logits } = await stage.run(
-        ([url, ids]) =>
-          withEngine(url, {}, async (engine) => {
-            const tensor = await engine.forward(ids);
-            return { shape: [...tensor.shape], dtype: tensor.dtype, logits: [...(await tensor.readback())] };
-          }),
+      const { shape, dtype, logits } = await engines.use(
         `/golden/${file}.gguf`,
+        {},
+        async (engine, ids) => {
+          const tensor = await engine.forward(ids);
+          const { shape, dtype } = tensor;
+          const logits = [...(await tensor.readback())];
+          await tensor.dispose();
+          return { shape: [...shape], dtype, logits };
+        },
         goldenJson(`${model}.ids.json`),
       );
       assert.deepEqual(shape, expected.shape);
@@ -43,16 +54,15 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
     test(`${file}: greedy tokens agree with the reference`, async () => {
       const expected = goldenJson(`${model}.greedy.json`)[format];
-      const actual = await stage.run(
-        ([url, ids, count]) =>
-          withEngine(url, {}, async (engine) => {
-            const sequence = [...ids];
-            while (sequence.length < ids.length + count) sequence.push(await argmaxOfLastRow(engine, sequence));
-            return sequence.slice(ids.length);
-          }),
+      const actual = await engines.use(
         `/golden/${file}.gguf`,
-        goldenJson(`${model}.ids.json`),
-        expected.length,
+        {},
+        async (engine, [ids, count]) => {
+          const sequence = [...ids];
+          while (sequence.length < ids.length + count) sequence.push(await argmaxOfLastRow(engine, sequence));
+          return sequence.slice(ids.length);
+        },
+        [goldenJson(`${model}.ids.json`), expected.length],
       );
       assert.deepEqual(actual, expected);
     });
@@ -60,17 +70,16 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
   test(`${model}: tokenize and detokenize agree with the reference`, async () => {
     const cases = goldenJson(`${model}.tokenizer.json`);
-    const actual = await stage.run(
-      ([url, texts]) =>
-        withEngine(url, {}, (engine) =>
-          Promise.all(
-            texts.map(async (text) => {
-              const ids = await engine.tokenize(text);
-              return { text: await engine.detokenize(ids), ids: [...ids] };
-            }),
-          ),
-        ),
+    const actual = await engines.use(
       `/golden/${model}-q8_0.gguf`,
+      {},
+      (engine, texts) =>
+        Promise.all(
+          texts.map(async (text) => {
+            const ids = await engine.tokenize(text);
+            return { text: await engine.detokenize(ids), ids: [...ids] };
+          }),
+        ),
       cases.map(({ text }) => text),
     );
     assert.deepEqual(
@@ -82,18 +91,14 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
 for (const worker of [true, false]) {
   test(`decoding from the KV cache equals whole forward passes (${worker ? 'in the worker' : 'on the page'})`, async () => {
-    const { generated, forwarded } = await stage.run(
-      (inWorker) =>
-        withEngine('/golden/untied-q8_0.gguf', { worker: inWorker }, async (engine) => {
-          const prompt = 'The small boat left the harbour';
-          const answer = await engine.completions.create({ prompt, max_tokens: 20, temperature: 0, ignore_eos: true });
-          const ids = [...(await engine.tokenize(prompt, { add_special: true }))];
-          const sequence = [...ids];
-          for (let i = 0; i < 20; i++) sequence.push(await argmaxOfLastRow(engine, sequence));
-          return { generated: answer.choices[0].token_ids, forwarded: sequence.slice(ids.length) };
-        }),
-      worker,
-    );
+    const { generated, forwarded } = await engines.use('/golden/untied-q8_0.gguf', worker ? {} : { worker }, async (engine) => {
+      const prompt = 'The small boat left the harbour';
+      const answer = await engine.completions.create({ prompt, max_tokens: 20, temperature: 0, ignore_eos: true });
+      const ids = [...(await engine.tokenize(prompt, { add_special: true }))];
+      const sequence = [...ids];
+      for (let i = 0; i < 20; i++) sequence.push(await argmaxOfLastRow(engine, sequence));
+      return { generated: answer.choices[0].token_ids, forwarded: sequence.slice(ids.length) };
+    });
     assert.equal(generated.length, 20);
     assert.deepEqual(generated, forwarded);
   });
