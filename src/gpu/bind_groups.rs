@@ -17,7 +17,7 @@ pub(super) struct BindGroup {
     pub _uniforms: Vec<Rc<Uniform>>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub layout: u64,
     /// Binding number, id (buffers and uniforms count in different ranges: see `uniform.rs`), offset, size.
@@ -37,7 +37,7 @@ impl BindGroups {
     }
 
     pub fn insert(&self, key: Key, group: Rc<BindGroup>) {
-        self.0.borrow_mut().insert(key, group, 0);
+        self.0.borrow_mut().insert(Rc::new(key), group, 0);
     }
 
     /// Drops the bind groups that name one of these buffers. One call for many, because it looks at every entry.

@@ -7,29 +7,33 @@
 //! and never evicted. If the oldest entries are pinned, a new value is not kept, so the limit holds. Only a few are looked at, so
 //! that a miss costs the same whatever the number of entries; those that are pinned go to the end, and the next miss looks at others.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::rc::Rc;
+
+use foldhash::fast::FixedState;
 
 use super::stats::CacheStats;
 
 /// How many entries a miss looks at to find one that it may evict.
 const LOOKS: usize = 2;
 
-pub struct FifoCache<K, V> {
+pub struct FifoCache<K: ?Sized, V> {
     limit: usize,
-    entries: HashMap<K, (Rc<V>, u64)>,
-    order: VecDeque<K>,
+    /// Nobody but the page itself could make its keys collide, so the hash is a fast one.
+    entries: HashMap<Rc<K>, (Rc<V>, u64), FixedState>,
+    order: VecDeque<Rc<K>>,
     bytes: u64,
     hits: u64,
     misses: u64,
     evictions: u64,
 }
 
-impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
+impl<K: Eq + Hash + ?Sized, V> FifoCache<K, V> {
     /// A cache of at most `limit` entries; 0 keeps nothing.
     pub fn new(limit: usize) -> Self {
-        Self { limit, entries: HashMap::new(), order: VecDeque::new(), bytes: 0, hits: 0, misses: 0, evictions: 0 }
+        Self { limit, entries: HashMap::default(), order: VecDeque::new(), bytes: 0, hits: 0, misses: 0, evictions: 0 }
     }
 
     pub fn get(&mut self, key: &K) -> Option<Rc<V>> {
@@ -44,7 +48,7 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
 
     /// Keeps `value`, which holds `bytes` of GPU memory, under `key`. Returns the evicted values; the caller may release what they
     /// hold.
-    pub fn insert(&mut self, key: K, value: Rc<V>, bytes: u64) -> Vec<Rc<V>> {
+    pub fn insert(&mut self, key: Rc<K>, value: Rc<V>, bytes: u64) -> Vec<Rc<V>> {
         let mut evicted = Vec::new();
         if self.limit == 0 {
             return evicted;
@@ -54,19 +58,22 @@ impl<K: Clone + Eq + Hash, V> FifoCache<K, V> {
                 break;
             }
             let Some(oldest) = self.order.pop_front() else { break };
-            let pinned = self.entries.get(&oldest).is_some_and(|(value, _)| Rc::strong_count(value) > 1);
-            if pinned {
-                self.order.push_back(oldest);
-            } else if let Some((value, bytes)) = self.entries.remove(&oldest) {
-                self.evictions += 1;
-                self.bytes -= bytes;
-                evicted.push(value);
+            let Entry::Occupied(entry) = self.entries.entry(oldest) else { continue };
+            if Rc::strong_count(&entry.get().0) > 1 {
+                self.order.push_back(entry.key().clone());
+                continue;
             }
+            let (value, bytes) = entry.remove();
+            self.evictions += 1;
+            self.bytes -= bytes;
+            evicted.push(value);
         }
-        if self.entries.len() < self.limit && !self.entries.contains_key(&key) {
-            self.entries.insert(key.clone(), (value, bytes));
+        if self.entries.len() < self.limit
+            && let Entry::Vacant(place) = self.entries.entry(key)
+        {
+            self.order.push_back(place.key().clone());
+            place.insert((value, bytes));
             self.bytes += bytes;
-            self.order.push_back(key);
         }
         evicted
     }
@@ -113,10 +120,10 @@ mod tests {
     #[test]
     fn evicts_in_order_of_insertion() {
         let mut cache = FifoCache::new(2);
-        cache.insert(1, Rc::new('a'), 10);
-        cache.insert(2, Rc::new('b'), 10);
+        cache.insert(Rc::new(1), Rc::new('a'), 10);
+        cache.insert(Rc::new(2), Rc::new('b'), 10);
         assert_eq!(cache.get(&1).as_deref(), Some(&'a'), "a hit does not make an entry younger");
-        let evicted = cache.insert(3, Rc::new('c'), 10);
+        let evicted = cache.insert(Rc::new(3), Rc::new('c'), 10);
         assert_eq!(evicted.iter().map(|value| **value).collect::<Vec<_>>(), ['a']);
         assert!(cache.get(&1).is_none());
         assert_eq!(cache.stats(), CacheStats { hits: 1, misses: 1, evictions: 1, entries: 2, bytes: 20 });
@@ -126,11 +133,11 @@ mod tests {
     fn a_held_entry_is_never_evicted() {
         let mut cache = FifoCache::new(1);
         let held = Rc::new('a');
-        cache.insert(1, held.clone(), 10);
-        assert!(cache.insert(2, Rc::new('b'), 10).is_empty());
+        cache.insert(Rc::new(1), held.clone(), 10);
+        assert!(cache.insert(Rc::new(2), Rc::new('b'), 10).is_empty());
         assert!(cache.get(&2).is_none(), "there was no room for it");
         drop(held);
-        cache.insert(3, Rc::new('c'), 10);
+        cache.insert(Rc::new(3), Rc::new('c'), 10);
         assert!(cache.get(&1).is_none());
         assert!(cache.get(&3).is_some());
     }
@@ -140,16 +147,16 @@ mod tests {
         let mut cache = FifoCache::new(1000);
         let held: Vec<Rc<i32>> = (0..1000).map(Rc::new).collect();
         for (key, value) in held.iter().enumerate() {
-            cache.insert(key, value.clone(), 1);
+            cache.insert(Rc::new(key), value.clone(), 1);
         }
-        let order: Vec<usize> = cache.order.iter().copied().collect();
-        assert!(cache.insert(1000, Rc::new(1000), 1).is_empty());
-        let moved = cache.order.iter().zip(&order).position(|(now, before)| now == before);
+        let order: Vec<usize> = cache.order.iter().map(|key| **key).collect();
+        assert!(cache.insert(Rc::new(1000), Rc::new(1000), 1).is_empty());
+        let moved = cache.order.iter().zip(&order).position(|(now, before)| **now == *before);
         assert_eq!(moved, None, "all moved up");
-        assert_eq!(cache.order[0], LOOKS, "and no more were looked at");
+        assert_eq!(*cache.order[0], LOOKS, "and no more were looked at");
         drop(held);
         // What is free now goes, and what is new is kept.
-        assert_eq!(cache.insert(1001, Rc::new(1001), 1).len(), 1);
+        assert_eq!(cache.insert(Rc::new(1001), Rc::new(1001), 1).len(), 1);
         assert!(cache.get(&1001).is_some());
         assert_eq!(cache.stats().entries, 1000);
     }
@@ -165,7 +172,7 @@ mod tests {
                     Some(value) => value,
                     None => {
                         let value = Rc::new(key);
-                        cache.insert(key, value.clone(), 3);
+                        cache.insert(Rc::new(key), value.clone(), 3);
                         value
                     }
                 };

@@ -31,7 +31,7 @@ impl Drop for Uniform {
 
 pub(super) struct Uniforms {
     raw: Rc<RawDevice>,
-    entries: RefCell<FifoCache<Vec<u8>, Uniform>>,
+    entries: RefCell<FifoCache<[u8], Uniform>>,
     last_id: Cell<u64>,
 }
 
@@ -56,8 +56,7 @@ impl Uniforms {
     /// A uniform buffer with this content. Uniform blocks are padded to 16 bytes, as WGSL's layout rules require.
     pub fn get(&self, content: &[u8]) -> Rc<Uniform> {
         let mut entries = self.entries.borrow_mut();
-        let key = content.to_vec();
-        if let Some(uniform) = entries.get(&key) {
+        if let Some(uniform) = entries.get(content) {
             return uniform;
         }
         let size = (content.len() as u64).next_multiple_of(16).max(16);
@@ -68,14 +67,14 @@ impl Uniforms {
             mapped_at_creation: false,
         });
         self.raw.counters.buffer_created(size);
-        let mut padded = key.clone();
+        let mut padded = content.to_vec();
         padded.resize(size as usize, 0);
         self.raw.queue.write_buffer(&wgpu, 0, &padded);
         add(&self.raw.counters.uniform_writes, 1);
         self.last_id.set(self.last_id.get() + 1);
         let uniform = Rc::new(Uniform { wgpu, id: self.last_id.get(), device: Rc::downgrade(&self.raw) });
         // What is evicted for it is in no bind group, since these hold their uniforms.
-        entries.insert(key, uniform.clone(), size);
+        entries.insert(Rc::from(content), uniform.clone(), size);
         uniform
     }
 }

@@ -179,7 +179,7 @@ test('bench dispatch', { timeout: 600_000, skip: soak }, async () => {
   const dispatch = await onSwiftShader('bench', 'dispatch');
   assert.equal(dispatch.status, 0, JSON.stringify(dispatch.result));
   const variants = dispatch.result.results.map(({ variant }) => variant);
-  assert.deepEqual(variants, ['submit_each', 'tvm', 'flush_each', 'eager', 'replay']);
+  assert.deepEqual(variants, ['submit_each', 'tvm', 'flush_each', 'eager', 'replay', 'misses', 'no_caches']);
   for (const { variant, encode_us, whole_us, alone_us } of dispatch.result.results) {
     assert.ok(encode_us > 0 && whole_us > 0 && alone_us > encode_us, variant);
     assert.ok(dispatch.result.times_less_than_tvm[variant].encode > 0);

@@ -115,8 +115,8 @@ export async function measurePrefill(engine, { promptTokens = 512, repetitions =
 }
 
 /**
- * What a small dispatch costs, by who encodes it: the package (`flush_each`, `eager`, `replay`) or plain JavaScript
- * (`submit_each`, `tvm`). Besides, how many times less than `tvm` each variant takes.
+ * What a small dispatch costs, by who encodes it: the package (`flush_each`, `eager`, `replay`, and with uniforms that are all new
+ * `misses` and `no_caches`) or plain JavaScript (`submit_each`, `tvm`). Besides, how many times less than `tvm` each variant takes.
  */
 export async function measureDispatch(benchDispatch, options = {}) {
   const script = await measureScriptDispatch(options);
