@@ -185,3 +185,48 @@ fn damage_is_noticed_wherever_it_is() {
     assert_eq!(code(&std::fs::read(demo_model()).unwrap()[..5000]), Err(Code::InvalidFile));
     assert!(code(&bytes).is_ok());
 }
+
+/// Who writes a file can write its checksums too.
+#[test]
+fn numbers_that_fit_the_checksums_and_nothing_else_are_refused() {
+    let engine = demo(&LoadOptions::default());
+    let messages = conversation(&engine);
+    let (session, bytes) = save(&engine, &json!({"messages": messages})).unwrap();
+    let number = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    // The heads of the session and of the sequence in it, as `api/session.rs` and `decode/saved_sequence.rs` describe them.
+    let sequence = 16 + number(&bytes, 12) + 4;
+    let count = sequence + 16 + number(&bytes, sequence + 12);
+    let tokens = count + 4;
+    let computed = tokens + 4 * session.tokens;
+    assert_eq!(number(&bytes, count), session.tokens);
+    let states = computed + 8;
+    let with = |at: usize, value: u64, length: usize| {
+        let mut changed = bytes.clone();
+        changed[at..at + length].copy_from_slice(&value.to_le_bytes()[..length]);
+        for (from, to) in [(0, sequence - 4), (sequence, states - 4), (states, bytes.len() - 4)] {
+            let sum = crc32fast::hash(&changed[from..to]);
+            changed[to..to + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+        changed
+    };
+    assert_eq!(with(computed, number(&bytes, computed) as u64, 4), bytes, "the sums are where they are thought to be");
+    let most = u64::from(u32::MAX);
+    for (at, length, values) in [
+        (12, 4, vec![0, 1, most]),
+        (sequence + 12, 4, vec![0, 1, most]),
+        (count, 4, vec![0, session.tokens as u64 - 1, session.tokens as u64 + 1, 1 << 30, most]),
+        (tokens, 4, vec![engine.info().vocab_size as u64, most]),
+        (states, 8, vec![0, 4, 6, 1 << 20, 1 << 40, u64::MAX]),
+    ] {
+        for value in values {
+            let code = restore(&engine, &with(at, value, length)).err().map(|error| error.code());
+            assert_eq!(code, Some(Code::InvalidFile), "{value} at byte {at}");
+        }
+    }
+    // More than there are is as many as there are.
+    assert_eq!(restore(&engine, &with(computed, most, 4)).unwrap().tokens, session.tokens);
+    let question = [&messages[..], &[user(QUESTIONS[2])]].concat();
+    let other = demo(&LoadOptions::default());
+    restore(&other, &bytes).unwrap();
+    assert_eq!(ask(&engine, &question, json!({})).1, ask(&other, &question, json!({})).1);
+}

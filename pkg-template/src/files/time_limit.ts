@@ -1,5 +1,8 @@
 // An end for waiting on a store. Browsers and applications can leave a promise unsettled for ever, and a load must not hang on that.
 
+/** The time is counted in so many ticks: a machine that slept makes one tick of hours, and what is waited for may still answer. */
+const TICKS = 10;
+
 /** Settles as `work` does, or rejects with a `TimeoutError` after `seconds`. `late` is given what comes after that. */
 export async function withTimeLimit<T>(
   seconds: number,
@@ -7,13 +10,19 @@ export async function withTimeLimit<T>(
   work: () => PromiseLike<T> | T,
   late: (value: T) => void = () => {},
 ): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let timer: ReturnType<typeof setInterval> | undefined;
   let isOver = false;
   const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      isOver = true;
-      reject(new DOMException(`${what} did not answer for ${seconds} seconds`, 'TimeoutError'));
-    }, seconds * 1000);
+    let ticks = 0;
+    timer = setInterval(
+      () => {
+        ticks += 1;
+        if (ticks < TICKS) return;
+        isOver = true;
+        reject(new DOMException(`${what} did not answer for ${seconds} seconds`, 'TimeoutError'));
+      },
+      (seconds * 1000) / TICKS,
+    );
   });
   const working = (async () => await work())();
   working.then(
@@ -23,6 +32,6 @@ export async function withTimeLimit<T>(
   try {
     return await Promise.race([working, limit]);
   } finally {
-    clearTimeout(timer);
+    clearInterval(timer);
   }
 }
