@@ -133,9 +133,23 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     const note = (text) => allowed.some((pattern) => pattern.test(text)) || faults.push(text);
     page.on('console', (message) => (message.type() === 'error' ? note(message.text()) : undefined));
     page.on('pageerror', (error) => note(`uncaught: ${error.message}`));
+    const unsent = [];
+    page.on('requestfailed', (request) => unsent.push(`${request.url()}: ${request.failure()?.errorText}`));
     await page.goto(url);
     return {
       page,
+      /** Imports the package. Chromium fails a request to this very machine once in thousands: then the page is loaded once more. */
+      async prepare(address) {
+        try {
+          await page.evaluate(preparePage, address);
+        } catch (error) {
+          if (!/Failed to fetch dynamically imported module/.test(error.message)) throw error;
+          console.warn(`${error.message}\n  ${unsent.join('\n  ')}\n  The page is loaded once more.`);
+          faults.length = 0;
+          await page.goto(url);
+          await page.evaluate(preparePage, address);
+        }
+      },
       async close() {
         // Unhandled rejections are reported a moment later.
         await page.waitForTimeout(50);
@@ -153,9 +167,9 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
       return this.runWith({}, fn, ...parameters);
     },
     async runWith(options, fn, ...parameters) {
-      const { page, close } = await openPage(options);
+      const { page, prepare, close } = await openPage(options);
       try {
-        await page.evaluate(preparePage, options.package ?? '/rillm/dist/index.js');
+        await prepare(options.package ?? '/rillm/dist/index.js');
         return await page.evaluate(fn, parameters.length > 1 ? parameters : parameters[0]);
       } finally {
         await close();
@@ -168,8 +182,8 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     sharedEngines() {
       const pages = new Map();
       const opened = async (model, options) => {
-        const { page, close } = await openPage();
-        await page.evaluate(preparePage, '/rillm/dist/index.js');
+        const { page, prepare, close } = await openPage();
+        await prepare('/rillm/dist/index.js');
         await page.evaluate(
           async ([model, options]) => (globalThis.engine = await rillm.Engine.load(model, options)) && null,
           [model, options],

@@ -517,9 +517,9 @@ describe('where files stay', () => {
   test('a file system or a store that never answers: the load goes on', LIMIT, async () => {
     await visiting(async ({ first }) => {
       const found = await first.evaluate(async (url) => {
-        // What is waited for up to two minutes takes half a second here.
-        const { setTimeout: original } = globalThis;
-        globalThis.setTimeout = (work, ms, ...rest) => original(work, [30_000, 120_000].includes(ms) ? 500 : ms, ...rest);
+        // What is waited for up to two minutes, in ten ticks, takes half a second here.
+        const { setInterval: original } = globalThis;
+        globalThis.setInterval = (work, ms, ...rest) => original(work, [3_000, 12_000].includes(ms) ? 50 : ms, ...rest);
         const never = () => new Promise(() => {});
         const { createWritable, getFile } = FileSystemFileHandle.prototype;
         const stores = {

@@ -71,6 +71,8 @@ export class Download {
   #digesting: Promise<void> = Promise.resolve();
   #repairing: Promise<unknown> = Promise.resolve();
   #chunks = new Map<number, Promise<Uint8Array<ArrayBuffer>>>();
+  /** The store did not answer in time: it is not asked any more. */
+  #isStoreSilent = false;
   /** Nobody reads it any more. */
   #isRead = false;
   /** Settles when the whole of it was checked. */
@@ -260,14 +262,26 @@ export class Download {
     if (known !== undefined) return known;
     if (!this.#kept?.has(index)) return Promise.reject(new EngineError('internal', `${this.name}: chunk ${number} is not kept`));
     const chunk = number - (index * SEGMENT_BYTES) / CHUNK_BYTES;
-    const reading = this.#kept
-      .chunk(index, chunk)
-      .catch(unreadable)
-      .then((bytes) => bytes ?? this.#repair(index, chunk));
+    const reading = this.#readable(this.#kept, index, chunk).then((bytes) => bytes ?? this.#repair(index, chunk));
     this.#chunks.set(number, reading);
     // Whoever reads on needs none of the oldest.
     for (const old of [...this.#chunks.keys()].slice(0, -2 * (CHUNKS_AHEAD + 1))) this.#chunks.delete(old);
     return reading;
+  }
+
+  /** A chunk from the store, unless it is damaged or the store fails: then it is fetched again. */
+  async #readable(kept: KeptFile, index: number, chunk: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    if (this.#isStoreSilent) return undefined;
+    try {
+      return await kept.chunk(index, chunk);
+    } catch (thrown) {
+      // What a store gives wrongly is its maker's to know.
+      if (thrown instanceof EngineError) throw thrown;
+      // Each further chunk would be waited for as long.
+      if (isTimeout(thrown)) this.#isStoreSilent = true;
+      this.#stopKeeping(thrown);
+      return undefined;
+    }
   }
 
   /** Fetches a chunk that was damaged in the store; one after the other, since two may lie in one segment. */
@@ -298,6 +312,7 @@ export class Download {
           "version of the file; load it with {update: 'check'}, or delete the model and load it again",
       );
     }
+    if (this.#isStoreSilent) return bytes;
     // If they can't be written, the next load finds the damage again.
     await kept.rewrite(index, chunk, bytes).catch(() => {});
     this.#onEvent({ type: 'repaired', url: this.name, offset, bytes: bytes.length });
@@ -530,9 +545,8 @@ export class Download {
   }
 }
 
-/** What a store can't give is fetched again, as what is damaged; what a store gives wrongly is its maker's to know. */
-function unreadable(thrown: unknown): undefined {
-  if (thrown instanceof EngineError) throw thrown;
+function isTimeout(thrown: unknown): boolean {
+  return thrown instanceof DOMException && thrown.name === 'TimeoutError';
 }
 
 function newSignal(): { promise: Promise<void>; resolve(): void } {
