@@ -2,7 +2,7 @@
 // place, so that what was written outlives the tab; elsewhere a value is there when it is whole.
 
 import type { Appender, Store } from './store.js';
-import { withTimeLimit } from './time_limit.js';
+import { TimeLimit } from './time_limit.js';
 
 const FOLDER = 'rillm';
 /** The longest that the file system may take for one call. */
@@ -18,19 +18,23 @@ interface SyncAccessHandle {
 
 type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?(): Promise<SyncAccessHandle> };
 
+const WHAT = "the browser's file system";
+
 /** Whether writing is possible here at all. Rejects where the browser forbids the file system. */
 export async function openOpfs(): Promise<Store> {
   const store = new OpfsStore(await openFolder());
+  const limit = new TimeLimit(LIMIT_SECONDS);
   const { append } = store;
   return {
-    read: (key, range) => limited(() => store.read(key, range)),
-    put: (key, bytes) => limited(() => store.put(key, bytes)),
-    delete: (key) => limited(() => store.delete(key)),
-    deleteAll: (prefix) => limited(() => store.deleteAll(prefix)),
-    length: (key) => limited(() => store.length(key)),
+    read: (key, range) => limit.run(WHAT, () => store.read(key, range)),
+    put: (key, bytes) => limit.run(WHAT, () => store.put(key, bytes)),
+    delete: (key) => limit.run(WHAT, () => store.delete(key)),
+    deleteAll: (prefix) => limit.run(WHAT, () => store.deleteAll(prefix)),
+    length: (key) => limit.run(WHAT, () => store.length(key)),
     ...(append && {
       append: (key, at) =>
-        limited(
+        limit.run(
+          WHAT,
           () => append(key, at),
           (late) => late.close(),
         ),
@@ -40,11 +44,8 @@ export async function openOpfs(): Promise<Store> {
 
 /** The package's folder. */
 export function openFolder(): Promise<FileSystemDirectoryHandle> {
-  return limited(async () => (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true }));
-}
-
-function limited<T>(work: () => Promise<T>, late?: (value: T) => void): Promise<T> {
-  return withTimeLimit(LIMIT_SECONDS, "the browser's file system", work, late);
+  const open = async () => (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+  return new TimeLimit(LIMIT_SECONDS).run(WHAT, open);
 }
 
 class OpfsStore {

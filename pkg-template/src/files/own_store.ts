@@ -2,20 +2,21 @@
 
 import { EngineError } from '../errors.js';
 import type { ModelStore, Store } from './store.js';
-import { withTimeLimit } from './time_limit.js';
+import { TimeLimit } from './time_limit.js';
 
 /** The longest that an application's store may take for one call: it may lie on another machine. */
 const LIMIT_SECONDS = 120;
 
 export class OwnStore implements Store {
   #store: ModelStore;
+  #limit = new TimeLimit(LIMIT_SECONDS);
 
   constructor(store: ModelStore) {
     this.#store = store;
   }
 
   async read(key: string, range?: { offset: number; length: number }): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    const value = await limited('get', () => this.#store.get(key));
+    const value = await this.#limited('get', () => this.#store.get(key));
     if (value === undefined || value === null) return undefined;
     const { offset, length } = range ?? { offset: 0, length: value instanceof Blob ? value.size : value.byteLength };
     if (value instanceof Blob) {
@@ -30,20 +31,20 @@ export class OwnStore implements Store {
   }
 
   async put(key: string, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
-    await limited('put', () => this.#store.put(key, bytes));
+    await this.#limited('put', () => this.#store.put(key, bytes));
   }
 
   async delete(key: string): Promise<void> {
-    await limited('delete', () => this.#store.delete(key));
+    await this.#limited('delete', () => this.#store.delete(key));
   }
 
   async deleteAll(prefix: string, count: number): Promise<void> {
     for (let index = 0; index < count; index++) await this.delete(`${prefix}/${index}`);
   }
-}
 
-function limited<T>(method: keyof ModelStore, work: () => PromiseLike<T> | T): Promise<T> {
-  return withTimeLimit(LIMIT_SECONDS, `${method}() of the cache`, work);
+  #limited<T>(method: keyof ModelStore, work: () => PromiseLike<T> | T): Promise<T> {
+    return this.#limit.run(`${method}() of the cache`, work);
+  }
 }
 
 /** Keeps models as long as the page lives. */
