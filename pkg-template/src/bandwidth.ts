@@ -60,7 +60,7 @@ async function measured(device: GPUDevice, size: number): Promise<number> {
   return best;
 }
 
-/** Milliseconds from the submit of so many dispatches until the GPU has done them. */
+/** Milliseconds from the submit of `times` dispatches until the GPU has done them. */
 async function run(
   device: GPUDevice,
   pipeline: GPUComputePipeline,

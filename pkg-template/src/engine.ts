@@ -237,7 +237,7 @@ export class Engine {
   }
 
   /**
-   * The same as `fetch`, with a server of OpenAI's API behind it: what this device can't do, or `when` says, goes there.
+   * The same as `fetch`, but what this device can't do, or `when` says, goes to a server of OpenAI's API.
    *
    * ```js
    * const fetch = engine.createFetch({ fallback: { baseURL: 'https://llm.example/v1', apiKey }, onFallback: console.log });

@@ -1,4 +1,4 @@
-// `fetch` on what is served here, with a server of the same API behind it for what this device can't do. It knows no engines.
+// A `fetch` that sends what this device can't do to a server of the same API. It knows no engines.
 
 import { type ErrorCode, EngineError, toEngineError } from './errors.js';
 import { answer, errorResponse, type HttpRequest, readRequest, Refusal, refusalResponse, type Served } from './http.js';

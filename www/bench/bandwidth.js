@@ -101,7 +101,7 @@ async function measureReads(device, buffer, reads) {
   return rates.sort((a, b) => a - b)[REPETITIONS >> 1];
 }
 
-/** Milliseconds from the submit of so many dispatches until the GPU has done them. */
+/** Milliseconds from the submit of `times` dispatches until the GPU has done them. */
 async function run(device, pipeline, buffers, grid, times) {
   const group = device.createBindGroup({
     layout: pipeline.getBindGroupLayout(0),

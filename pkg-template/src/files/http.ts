@@ -13,7 +13,7 @@ export interface RemoteRequest {
   /** What a listing says of the file: 64 hexadecimal digits, and bytes. */
   sha256?: string;
   size?: number;
-  /** The file is wanted whole and has at most so many bytes. */
+  /** The most bytes that the file may have. If this is given, the file is wanted whole. */
   limit?: number;
 }
 

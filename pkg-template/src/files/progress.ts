@@ -22,7 +22,7 @@ export interface LoadProgress {
   from: 'network' | 'cache' | 'file';
 }
 
-/** The rate is that of so many milliseconds. */
+/** The milliseconds over which the rate is measured. */
 const WINDOW_MS = 3000;
 
 export class ProgressMeter {

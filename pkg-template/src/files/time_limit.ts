@@ -1,6 +1,6 @@
 // An end for waiting on a store. Browsers and applications can leave a promise unsettled for ever, and a load must not hang on that.
 
-/** The time is counted in so many ticks: a machine that slept makes one tick of hours, and what is waited for may still answer. */
+/** A limit is over after this number of ticks. A sleep of the machine is one tick, however long it is; what is waited for may answer after it. */
 const TICKS = 10;
 
 /** Waits for calls of one store. After one that took too long none is made any more: each would be waited for as long. */

@@ -214,7 +214,7 @@ export class Device {
     return this.#call((gpu) => gpu.pending());
   }
 
-  /** From now on, what was recorded is submitted after so many dispatches; 0 for no limit. */
+  /** From now on, what was recorded is submitted when it has this number of dispatches; 0 for no limit. */
   setMaxBatchSize(most: number): void {
     checkCounts({ maxBatchSize: most ?? null });
     this.#call((gpu) => gpu.setMaxBatchSize(most));

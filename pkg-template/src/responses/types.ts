@@ -168,7 +168,7 @@ export interface ResponseRequest extends Extensions, Pick<SamplingFields, 'tempe
   input: string | ResponseInputItem[];
   /** A system message in front of all others. It is not carried over to the next response. */
   instructions?: string | null | undefined;
-  /** The conversation goes on behind this response, which must be kept (see `store`). */
+  /** The conversation goes on after this response, which must be kept (see `store`). */
   previous_response_id?: string | null | undefined;
   /**
    * Keep the response and its input in the engine's memory, for `previous_response_id`, `item_reference` and `retrieve`. Default: true. The

@@ -7,7 +7,7 @@ const VERSION = 1;
 /** Magic, version and the length of the text. */
 const HEAD_BYTES = 16;
 
-/** What a file says of its session; undefined if it is damaged, or no session of this version. What comes behind is not looked at. */
+/** What a file says of its session; undefined if it is damaged, or no session of this version. What comes after it is not looked at. */
 export async function readHeader(file: Blob): Promise<Session | undefined> {
   try {
     const head = new DataView(await file.slice(0, HEAD_BYTES).arrayBuffer());

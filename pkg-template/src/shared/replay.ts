@@ -34,7 +34,7 @@ export class Replay {
     this.#places.clear();
   }
 
-  /** Those of so many choices whose end was not handed out. */
+  /** The indices, from 0 to `choices`, of those whose end was not handed out. */
   unfinished(choices: number): number[] {
     return Array.from({ length: choices }, (_, index) => index).filter((index) => this.#told.get(index)?.isFinished !== true);
   }
