@@ -131,7 +131,7 @@ export class EngineHost implements Host {
         },
         onWait: (loaded, total) => services.onProgress(meter.progress('download', loaded, total)),
         store: services.store,
-        startDigester: () => services.startDigester(),
+        startDigester: (of) => services.startDigester(of),
         makeHasher: async () => new wasm.WasmSha256(),
       },
       signal,
@@ -180,7 +180,7 @@ export class EngineHost implements Host {
     );
     const session = new Blob(pieces, { type: 'application/octet-stream' });
     try {
-      // Blobs are copied to the browser behind the page's back. When the last byte can be read all of it is there, and stays if this tab goes.
+      // Browsers copy the bytes of a Blob later. When the last byte can be read all of it is there, and stays if this tab goes.
       await session.slice(-1).arrayBuffer();
     } catch (thrown) {
       throw new EngineError('out_of_memory', `the browser has no room for a session of ${session.size} bytes: ${String(thrown)}`, {

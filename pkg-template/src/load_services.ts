@@ -56,9 +56,9 @@ export function loadServices(options: Callbacks, wasm: SentWasm | undefined): Lo
     onProgress: reporter(options.onProgress),
     onEvent: reporter(options.onEvent),
     store: isStore(options.cache) ? options.cache : options.cache === 'memory' ? memoryStore : undefined,
-    startDigester() {
+    startDigester(of) {
       // The port stays on this thread, so that a failure can be told to whoever listens to it.
-      const port = digesters.start(undefined, wasm, (message) =>
+      const port = digesters.start(of, undefined, wasm, (message) =>
         port?.dispatchEvent(new MessageEvent('message', { data: { type: 'failed', message } })),
       );
       return port;

@@ -1,6 +1,7 @@
 // The messages between the page and the worker, and what both sides of them offer. Types only; neither side's workings.
 
 import type { ErrorData } from './errors.js';
+import type { Digested } from './files/digester.js';
 import type { FileEvent } from './files/events.js';
 import type { FilesData } from './files/options.js';
 import type { ModelStore } from './files/store.js';
@@ -41,7 +42,7 @@ export interface LoadServices {
   /** The application's own store, if it has one. */
   store: ModelStore | undefined;
   /** Starts a worker that computes digests, if there can be one; what speaks to it. */
-  startDigester(): MessagePort | undefined | Promise<MessagePort | undefined>;
+  startDigester(of: Digested): MessagePort | undefined | Promise<MessagePort | undefined>;
 }
 
 export interface TensorData {
@@ -124,8 +125,8 @@ export type ToWorker =
   | { type: 'unread'; id: number; error: ErrorData }
   /** What the application's store answered, or that it failed. */
   | { type: 'stored'; id: number; value?: Uint8Array | ArrayBuffer | Blob; error?: string; isFull?: boolean }
-  /** To a worker that does nothing else: computes a digest of what comes through the port. */
-  | { type: 'digest'; port: MessagePort; wasm?: SentWasm }
+  /** To a worker that does nothing else: computes digests of what the port asks for. */
+  | { type: 'digest'; of: Digested; port: MessagePort; wasm?: SentWasm }
   /** In answer to `digester`. */
   | { type: 'digester'; port: MessagePort | undefined }
   | CallMessage
@@ -148,7 +149,7 @@ export type FromWorker =
   | { type: 'store'; id: number; method: 'get' | 'delete'; key: string }
   | { type: 'store'; id: number; method: 'put'; key: string; bytes: Uint8Array }
   /** Asks for a worker that computes digests. */
-  | { type: 'digester' }
+  | { type: 'digester'; of: Digested }
   | { type: 'result'; id: number; value: unknown }
   | { type: 'error'; id: number; error: ErrorData }
   /** Asks source number `source` of the application's for bytes. */

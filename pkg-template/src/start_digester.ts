@@ -1,5 +1,6 @@
 // Starts workers that compute digests and nothing else, so that a download is not slower for being checked.
 
+import type { Digested } from './files/digester.js';
 import type { ToWorker } from './protocol.js';
 import { startWorker } from './start_worker.js';
 import type { SentWasm } from './wasm_source.js';
@@ -11,7 +12,12 @@ export class Digesters {
    * The port to a new one; undefined if there can't be one, and then the digest is computed where it is wanted. `onError` hears if its script
    * fails.
    */
-  start(make: (() => Worker) | undefined, wasm: SentWasm | undefined, onError: (message: string) => void): MessagePort | undefined {
+  start(
+    of: Digested,
+    make: (() => Worker) | undefined,
+    wasm: SentWasm | undefined,
+    onError: (message: string) => void,
+  ): MessagePort | undefined {
     let worker: Worker;
     try {
       worker = startWorker(make);
@@ -21,7 +27,7 @@ export class Digesters {
     this.#workers.push(worker);
     worker.addEventListener('error', (event) => onError(event.message || 'its script did not start'));
     const { port1, port2 } = new MessageChannel();
-    const message: ToWorker = { type: 'digest', port: port2, ...(wasm === undefined ? {} : { wasm }) };
+    const message: ToWorker = { type: 'digest', of, port: port2, ...(wasm === undefined ? {} : { wasm }) };
     worker.postMessage(message, [port2]);
     return port1;
   }

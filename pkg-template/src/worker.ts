@@ -6,6 +6,7 @@ import { EngineHost } from './host.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type { FromWorker, Generation, RemoteSource, SentSource, ToWorker } from './protocol.js';
 import type { LoadServices } from './protocol.js';
+import { serveChunks } from './files/chunk_reader.js';
 import { serveDigester } from './files/port_digester.js';
 import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
@@ -80,10 +81,10 @@ function services(id: number): LoadServices {
     onProgress: (progress) => scope.postMessage({ type: 'progress', id, progress }),
     onEvent: (event) => scope.postMessage({ type: 'event', id, event }),
     store: remoteStore,
-    startDigester: () =>
+    startDigester: (of) =>
       new Promise((resolve) => {
         digesters.push(resolve);
-        scope.postMessage({ type: 'digester' });
+        scope.postMessage({ type: 'digester', of });
       }),
   };
 }
@@ -174,8 +175,9 @@ scope.addEventListener('message', ({ data }) => {
       void answer(data.id, () => host.download(revive(data.source), data.options, services(data.id), undefined));
       break;
     case 'digest': {
-      const { port, wasm } = data;
-      serveDigester(port, async () => new (await loadWasm(wasm)).WasmSha256());
+      const { of, port, wasm } = data;
+      if (of === 'chunks') serveChunks(port);
+      else serveDigester(port, async () => new (await loadWasm(wasm)).WasmSha256());
       break;
     }
     case 'digester':

@@ -1,7 +1,9 @@
 // The page's side of the worker: forwards every call to the EngineHost over there. When the worker is gone, so is every
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
+import { ChunkQueue, RUN_AHEAD_CHUNKS } from './chunk_queue.js';
 import { abortError, EngineError, errorData, toEngineError } from './errors.js';
+import type { Digested } from './files/digester.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
   AttachedSession,
@@ -25,8 +27,6 @@ import { WorkerStart } from './worker_fault.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
 import type { SentWasm } from './wasm_source.js';
 
-/** How many chunks the worker may be ahead of a slow reader. */
-const RUN_AHEAD_CHUNKS = 32;
 /** A worker that is busy this long after dispose() is ended as it is. */
 const DISPOSE_TIMEOUT_MS = 2000;
 
@@ -162,8 +162,8 @@ export class WorkerHost implements Host {
   }
 
   /** Starts a worker that computes digests, for the worker that reads the model. */
-  #answerDigester(): void {
-    const port = this.#digesters.start(this.#make, this.#wasm, (message) => {
+  #answerDigester(of: Digested): void {
+    const port = this.#digesters.start(of, this.#make, this.#wasm, (message) => {
       this.#end(new EngineError('worker_unavailable', `the worker that computes digests failed: ${message}; load the engine again`));
     });
     if (this.#gone === undefined) this.#worker.postMessage({ type: 'digester', port } satisfies ToWorker, port === undefined ? [] : [port]);
@@ -336,7 +336,7 @@ export class WorkerHost implements Host {
       return;
     }
     if (message.type === 'digester') {
-      this.#answerDigester();
+      this.#answerDigester(message.of);
       return;
     }
     const { id } = message;
@@ -386,40 +386,26 @@ class RemoteGeneration implements Generation {
   #id: number;
   #post: (message: ToWorker) => void;
   #releaseInWorker: () => Promise<void>;
-  #arrived: (Chunk | undefined)[] = [];
-  #error: EngineError | undefined;
-  #waiting: { resolve(chunk: Chunk | undefined): void; reject(error: EngineError): void } | undefined;
-  /** Chunks taken and not yet reported; reporting them in halves of the window saves messages. */
-  #taken = 0;
+  #chunks: ChunkQueue;
 
   constructor(id: number, post: (message: ToWorker) => void, release: () => Promise<void>, processor: ProcessorCall | undefined) {
     this.processor = processor;
     this.#id = id;
     this.#post = post;
     this.#releaseInWorker = release;
+    this.#chunks = new ChunkQueue((count) => post({ type: 'credit', id, count }));
   }
 
   receive(chunk: Chunk | undefined): void {
-    if (this.#waiting !== undefined) {
-      this.#took();
-      this.#waiting.resolve(chunk);
-      this.#waiting = undefined;
-    } else this.#arrived.push(chunk);
+    this.#chunks.push(chunk);
   }
 
   fail(error: EngineError): void {
-    this.#error = error;
-    this.#waiting?.reject(error);
-    this.#waiting = undefined;
+    this.#chunks.fail(error);
   }
 
   next(): Promise<Chunk | undefined> {
-    if (this.#arrived.length > 0) {
-      this.#took();
-      return Promise.resolve(this.#arrived.shift());
-    }
-    if (this.#error !== undefined) return Promise.reject(this.#error);
-    return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
+    return this.#chunks.next();
   }
 
   cancel(): void {
@@ -428,12 +414,5 @@ class RemoteGeneration implements Generation {
 
   release(): Promise<void> {
     return this.#releaseInWorker();
-  }
-
-  #took(): void {
-    this.#taken += 1;
-    if (this.#taken < RUN_AHEAD_CHUNKS / 2) return;
-    this.#post({ type: 'credit', id: this.#id, count: this.#taken });
-    this.#taken = 0;
   }
 }

@@ -243,20 +243,43 @@ describe('models that cannot be loaded', () => {
     });
 
     test(`a trap of the wasm rejects everything that is open (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
-      const { codes, again } = await stage.runWith(
+      const { codes, ends, answers, again } = await stage.runWith(
         { package: '/trap/dist/index.js', allowed: [/unreachable in rillm/] },
         async (inWorker) => {
           const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker });
+          const ask = (stream) => {
+            const body = JSON.stringify({ prompt: 'The small boat', max_tokens: 24, ignore_eos: true, stream });
+            return engine.fetch('/v1/completions', { method: 'POST', body });
+          };
+          // Two clients read a stream, and one waits for its answer.
+          const readers = (await Promise.all([ask(true), ask(true)])).map(({ body }) => body.getReader());
+          await Promise.all(readers.map((reader) => reader.read()));
+          const whole = ask(false);
           const open = [engine.forward([1, 2]), engine.forward([3])].map((promise) => failure(promise));
           const codes = (await Promise.all(open)).map(({ code }) => code);
           codes.push((await failure(engine.tokenize('later'))).code);
+          const ends = await Promise.all(
+            readers.map(async (reader) => {
+              for (let text = ''; ; ) {
+                const { done, value } = await reader.read().catch((error) => ({ done: true, value: error }));
+                if (done) return value === undefined ? { text } : { text, thrown: value.message };
+                text = new TextDecoder().decode(value);
+              }
+            }),
+          );
+          const answers = await Promise.all(
+            [whole, ask(false), ask(true)].map(async (asked) => [(await asked).status, (await (await asked).json()).error.code]),
+          );
           await engine.dispose();
           // The worker's wasm goes with the worker; the page's own stays broken until it is reloaded.
           const again = await failure(() => withEngine('/golden/tied-f32.gguf', { worker: inWorker }, () => {}));
-          return { codes, again: again.code };
+          return { codes, ends, answers, again: again.code };
         },
         worker,
       );
+      // What was under way came first; what waited ends in an error with its code.
+      assert.deepEqual(ends, Array(2).fill({ text: 'data: [DONE]\n\n' }));
+      assert.deepEqual(answers, Array(3).fill([500, 'internal']));
       assert.deepEqual(codes, ['internal', 'internal', 'internal']);
       assert.equal(again, worker ? 'did not fail' : 'internal');
     });

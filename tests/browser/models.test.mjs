@@ -335,6 +335,60 @@ describe('damage', () => {
     });
   });
 
+  test('of a file so large that a worker reads it; also if that worker fails or is silent', LIMIT, async () => {
+    await visiting(async ({ first }) => {
+      server.set({ bytes: Buffer.concat([large, Buffer.alloc(32 * MIB, 7)]) });
+      const text = await load(first);
+      await first.evaluate(() => {
+        globalThis.damage = async () => {
+          const handle = await (await keptFolder()).getFileHandle('0');
+          const writable = await handle.createWritable({ keepExistingData: true });
+          await writable.write({ type: 'write', position: 100_000, data: new Uint8Array(1000).fill(255) });
+          await writable.close();
+        };
+      });
+      for (const kind of ['real', 'failing', 'silent']) {
+        await events(first);
+        server.requests.length = 0;
+        await first.evaluate(async (kind) => {
+          await damage();
+          // What is waited for half a minute, in ten ticks, takes three seconds here: the file system has to answer in that.
+          globalThis.original ??= { Worker, setInterval: setInterval.bind(globalThis) };
+          const tick = kind === 'silent' ? 300 : 3_000;
+          globalThis.setInterval = (work, ms, ...rest) => original.setInterval(work, ms === 3_000 ? tick : ms, ...rest);
+          globalThis.started = 0;
+          const stand = () => Object.assign(new EventTarget(), { postMessage() {}, terminate() {} });
+          globalThis.Worker = new Proxy(original.Worker, {
+            construct(real, given) {
+              globalThis.started += 1;
+              if (kind === 'real') return new real(...given);
+              const worker = stand();
+              if (kind === 'failing') setTimeout(() => worker.dispatchEvent(new ErrorEvent('error', { message: 'it fell' })), 20);
+              return worker;
+            },
+          });
+        }, kind);
+        assert.equal(await load(first, server.url, { worker: false }), text, kind);
+        assert.equal(await first.evaluate(() => globalThis.started), 1, kind);
+        const told = await events(first);
+        assert.deepEqual(
+          told.map(({ type, offset }) => [type, offset]),
+          [['repaired', 0]],
+          `${kind}: ${JSON.stringify(told)}`,
+        );
+        assert.ok(server.sent() <= 4 * MIB, `${kind}: only the chunk is fetched again`);
+      }
+      await first.evaluate(() => Object.assign(globalThis, original));
+      // And where an engine has a worker itself.
+      await first.evaluate(() => damage());
+      assert.equal(await load(first), text);
+      assert.deepEqual(
+        (await events(first)).map(({ type, offset }) => [type, offset]),
+        [['repaired', 0]],
+      );
+    });
+  });
+
   test('of the record: the file is fetched again', LIMIT, async () => {
     await visiting(async ({ first }) => {
       await download(first);

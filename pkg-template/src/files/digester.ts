@@ -9,4 +9,7 @@ export interface Digester {
   free(): void;
 }
 
+/** What a worker computes digests of: a whole file that comes in, or chunks of files that are kept. */
+export type Digested = 'file' | 'chunks';
+
 export type MakeDigester = () => Promise<Digester>;

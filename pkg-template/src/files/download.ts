@@ -71,8 +71,6 @@ export class Download {
   #digesting: Promise<void> = Promise.resolve();
   #repairing: Promise<unknown> = Promise.resolve();
   #chunks = new Map<number, Promise<Uint8Array<ArrayBuffer>>>();
-  /** The store did not answer in time: it is not asked any more. */
-  #isStoreSilent = false;
   /** Nobody reads it any more. */
   #isRead = false;
   /** Settles when the whole of it was checked. */
@@ -262,26 +260,22 @@ export class Download {
     if (known !== undefined) return known;
     if (!this.#kept?.has(index)) return Promise.reject(new EngineError('internal', `${this.name}: chunk ${number} is not kept`));
     const chunk = number - (index * SEGMENT_BYTES) / CHUNK_BYTES;
-    const reading = this.#readable(this.#kept, index, chunk).then((bytes) => bytes ?? this.#repair(index, chunk));
+    const reading = this.#kept.chunk(index, chunk).then(
+      (bytes) => bytes ?? this.#repair(index, chunk),
+      (thrown) => this.#unreadable(thrown, index, chunk),
+    );
     this.#chunks.set(number, reading);
     // Whoever reads on needs none of the oldest.
     for (const old of [...this.#chunks.keys()].slice(0, -2 * (CHUNKS_AHEAD + 1))) this.#chunks.delete(old);
     return reading;
   }
 
-  /** A chunk from the store, unless it is damaged or the store fails: then it is fetched again. */
-  async #readable(kept: KeptFile, index: number, chunk: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    if (this.#isStoreSilent) return undefined;
-    try {
-      return await kept.chunk(index, chunk);
-    } catch (thrown) {
-      // What a store gives wrongly is its maker's to know.
-      if (thrown instanceof EngineError) throw thrown;
-      // Each further chunk would be waited for as long.
-      if (isTimeout(thrown)) this.#isStoreSilent = true;
-      this.#stopKeeping(thrown);
-      return undefined;
-    }
+  /** The store fails: the chunk is fetched again, and nothing more is kept. */
+  async #unreadable(thrown: unknown, index: number, chunk: number): Promise<Uint8Array<ArrayBuffer>> {
+    // What a store gives wrongly is its maker's to know.
+    if (thrown instanceof EngineError) throw thrown;
+    this.#stopKeeping(thrown);
+    return this.#fetchChunk(index, chunk);
   }
 
   /** Fetches a chunk that was damaged in the store; one after the other, since two may lie in one segment. */
@@ -292,7 +286,16 @@ export class Download {
   }
 
   async #repairNow(index: number, chunk: number): Promise<Uint8Array<ArrayBuffer>> {
-    const offset = index * SEGMENT_BYTES + chunk * CHUNK_BYTES;
+    const bytes = await this.#fetchChunk(index, chunk);
+    // If they can't be written, the next load finds the damage again.
+    await this.#kept!.rewrite(index, chunk, bytes).catch(() => {});
+    this.#onEvent({ type: 'repaired', url: this.name, offset: offsetOf(index, chunk), bytes: bytes.length });
+    return bytes;
+  }
+
+  /** Fetches a chunk that is kept and can't be used, and compares it with the digest of before. */
+  async #fetchChunk(index: number, chunk: number): Promise<Uint8Array<ArrayBuffer>> {
+    const offset = offsetOf(index, chunk);
     const bytes = new Uint8Array(Math.min(CHUNK_BYTES, this.size - offset));
     try {
       await this.#ranges.fill(offset, bytes);
@@ -304,18 +307,13 @@ export class Download {
         { cause: thrown },
       );
     }
-    const kept = this.#kept!;
-    if (!kept.isChunk(index, chunk, await sha256(bytes))) {
+    if (!this.#kept!.isChunk(index, chunk, await sha256(bytes))) {
       throw new EngineError(
         'integrity_mismatch',
         `${this.name}: ${bytes.length} bytes at ${offset} of the kept file are damaged, and the server has other ones: it has another ` +
           "version of the file; load it with {update: 'check'}, or delete the model and load it again",
       );
     }
-    if (this.#isStoreSilent) return bytes;
-    // If they can't be written, the next load finds the damage again.
-    await kept.rewrite(index, chunk, bytes).catch(() => {});
-    this.#onEvent({ type: 'repaired', url: this.name, offset, bytes: bytes.length });
     return bytes;
   }
 
@@ -545,8 +543,9 @@ export class Download {
   }
 }
 
-function isTimeout(thrown: unknown): boolean {
-  return thrown instanceof DOMException && thrown.name === 'TimeoutError';
+/** Where a chunk of a segment begins in the file. */
+function offsetOf(index: number, chunk: number): number {
+  return index * SEGMENT_BYTES + chunk * CHUNK_BYTES;
 }
 
 function newSignal(): { promise: Promise<void>; resolve(): void } {

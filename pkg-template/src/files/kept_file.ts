@@ -1,5 +1,7 @@
 // One file in a store: its segments, and a record with what it is and the digests of its chunks. Knows nothing of servers.
 
+import { EngineError } from '../errors.js';
+import type { ChunkReader, DigestedChunk } from './chunk_reader.js';
 import { CHUNK_BYTES, CHUNKS_PER_SEGMENT, chunkDigests, segmentLength, segmentsOf, sha256 } from './segments.js';
 import type { Appender, Store } from './store.js';
 
@@ -41,6 +43,7 @@ export class KeptFile {
   readonly id: string;
   readonly record: FileRecord;
   #store: Store;
+  #reader: ChunkReader | undefined;
 
   /** The file as it was left, if it was begun and is still the same. */
   static async find(store: Store, id: string): Promise<KeptFile | undefined> {
@@ -85,8 +88,25 @@ export class KeptFile {
     if (digest === undefined) return undefined;
     const offset = chunk * CHUNK_BYTES;
     const length = Math.min(CHUNK_BYTES, segmentLength(this.record.size, index) - offset);
-    const bytes = await this.#store.read(this.#key(index), { offset, length });
-    return bytes !== undefined && (await sha256(bytes)) === digest ? bytes : undefined;
+    const found = await this.#read(this.#key(index), { offset, length });
+    return found?.digest === digest ? found.bytes : undefined;
+  }
+
+  /** Lets a reader read the chunks. */
+  readBy(reader: ChunkReader): void {
+    this.#reader = reader;
+  }
+
+  async #read(key: string, range: { offset: number; length: number }): Promise<DigestedChunk | undefined> {
+    try {
+      if (this.#reader !== undefined) return await this.#reader.read(key, range);
+    } catch (thrown) {
+      if (thrown instanceof EngineError) throw thrown;
+      // Its worker failed: from now on they are read here.
+      this.#reader = undefined;
+    }
+    const bytes = await this.#store.read(key, range);
+    return bytes && { bytes, digest: await sha256(bytes) };
   }
 
   isChunk(index: number, chunk: number, digest: string): boolean {

@@ -6,7 +6,7 @@ import { TimeLimit } from './time_limit.js';
 
 const FOLDER = 'rillm';
 /** The longest that the file system may take for one call. */
-const LIMIT_SECONDS = 30;
+export const FILE_SYSTEM_SECONDS = 30;
 
 /** The parts that dedicated workers have and the DOM's types don't know everywhere. */
 interface SyncAccessHandle {
@@ -18,23 +18,23 @@ interface SyncAccessHandle {
 
 type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?(): Promise<SyncAccessHandle> };
 
-const WHAT = "the browser's file system";
+export const FILE_SYSTEM = "the browser's file system";
 
 /** Whether writing is possible here at all. Rejects where the browser forbids the file system. */
 export async function openOpfs(): Promise<Store> {
   const store = new OpfsStore(await openFolder());
-  const limit = new TimeLimit(LIMIT_SECONDS);
+  const limit = new TimeLimit(FILE_SYSTEM_SECONDS);
   const { append } = store;
   return {
-    read: (key, range) => limit.run(WHAT, () => store.read(key, range)),
-    put: (key, bytes) => limit.run(WHAT, () => store.put(key, bytes)),
-    delete: (key) => limit.run(WHAT, () => store.delete(key)),
-    deleteAll: (prefix) => limit.run(WHAT, () => store.deleteAll(prefix)),
-    length: (key) => limit.run(WHAT, () => store.length(key)),
+    read: (key, range) => limit.run(FILE_SYSTEM, () => store.read(key, range)),
+    put: (key, bytes) => limit.run(FILE_SYSTEM, () => store.put(key, bytes)),
+    delete: (key) => limit.run(FILE_SYSTEM, () => store.delete(key)),
+    deleteAll: (prefix) => limit.run(FILE_SYSTEM, () => store.deleteAll(prefix)),
+    length: (key) => limit.run(FILE_SYSTEM, () => store.length(key)),
     ...(append && {
       append: (key, at) =>
         limit.run(
-          WHAT,
+          FILE_SYSTEM,
           () => append(key, at),
           (late) => late.close(),
         ),
@@ -45,7 +45,7 @@ export async function openOpfs(): Promise<Store> {
 /** The package's folder. */
 export function openFolder(): Promise<FileSystemDirectoryHandle> {
   const open = async () => (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
-  return new TimeLimit(LIMIT_SECONDS).run(WHAT, open);
+  return new TimeLimit(FILE_SYSTEM_SECONDS).run(FILE_SYSTEM, open);
 }
 
 class OpfsStore {
@@ -60,6 +60,12 @@ class OpfsStore {
   }
 
   async read(key: string, range?: { offset: number; length: number }): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    const bytes = await this.#read(key, range);
+    return (bytes === null ? await this.#read(key, range) : bytes) ?? undefined;
+  }
+
+  /** Bytes of a value; undefined if there are none, null if it was written again, or deleted, after it was opened. */
+  async #read(key: string, range?: { offset: number; length: number }): Promise<Uint8Array<ArrayBuffer> | undefined | null> {
     let file: File;
     try {
       file = await this.#file(key);
@@ -73,8 +79,7 @@ class OpfsStore {
       return new Uint8Array(await file.slice(offset, offset + length).arrayBuffer());
     } catch (thrown) {
       this.#opened = undefined;
-      // It was written again, or deleted, after it was opened.
-      if (thrown instanceof DOMException && ['NotReadableError', 'NotFoundError'].includes(thrown.name)) return undefined;
+      if (thrown instanceof DOMException && ['NotReadableError', 'NotFoundError'].includes(thrown.name)) return null;
       throw thrown;
     }
   }

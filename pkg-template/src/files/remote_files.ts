@@ -2,6 +2,7 @@
 // how bytes travel is `download.ts`'s.
 
 import { EngineError } from '../errors.js';
+import type { ChunkReader } from './chunk_reader.js';
 import type { MakeDigester } from './digester.js';
 import { Download } from './download.js';
 import type { Arrived, FileEvent } from './events.js';
@@ -15,6 +16,8 @@ import type { Store } from './store.js';
 
 /** The length of the first request of a file whose header alone is wanted. */
 const HEADER_BYTES = 256 << 10;
+/** Of smaller files the digests are computed before a worker for that has started. */
+const READER_BYTES = 64 << 20;
 
 /** A file that can be read. */
 export interface OpenedFile {
@@ -37,6 +40,8 @@ export interface RemoteFilesOptions {
   integrity: string | Record<string, string> | undefined;
   signal: AbortSignal | undefined;
   makeDigester: MakeDigester;
+  /** What reads chunks of a cache that all pages share; undefined if they are read where they are wanted. */
+  makeChunkReader(): Promise<ChunkReader | undefined>;
   onBytes: (arrived: Arrived) => void;
   onEvent: (event: FileEvent) => void;
   /** How far another tab is with a file that this one waits for. */
@@ -61,6 +66,7 @@ export class RemoteFiles {
   #opening = new Map<string, Promise<OpenedFile | null>>();
   #downloads: Download[] = [];
   #closers: (() => void)[] = [];
+  #reading: Promise<ChunkReader | undefined> | undefined;
   /** Files that the model named before. */
   #mayBeUnused = new Set<string>();
   /** The files of before can be used if the network is not there. */
@@ -271,6 +277,10 @@ export class RemoteFiles {
     }
     const isChecked = this.#options.isWhole && digest !== undefined && !kept?.record.whole;
     const expected = isChecked ? { sha256: digest, digester: await makeDigester() } : undefined;
+    if (kept?.record.whole && facts.size >= READER_BYTES && this.#options.cache?.isShared) {
+      const reader = await this.#chunkReader();
+      if (reader !== undefined) kept.readBy(reader);
+    }
     let loaded = 0;
     const download = new Download({
       ranges: new Ranges({ http, size: facts.size, entityTag: facts.entityTag, first: isOnePass ? undefined : first }),
@@ -293,6 +303,15 @@ export class RemoteFiles {
       this.#closers.push(release);
     }
     return download;
+  }
+
+  /** One for all files. */
+  #chunkReader(): Promise<ChunkReader | undefined> {
+    this.#reading ??= this.#options.makeChunkReader().then((reader) => {
+      if (reader !== undefined) this.#closers.push(() => reader.free());
+      return reader;
+    });
+    return this.#reading;
   }
 
   /** A file of which only a part is read. */

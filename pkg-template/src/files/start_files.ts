@@ -1,7 +1,8 @@
 // The files of one load, from the options as they reach the host: opens the cache and says how digests are made.
 
 import { toEngineError } from '../errors.js';
-import type { Digester } from './digester.js';
+import { PortChunkReader } from './chunk_reader.js';
+import type { Digested, Digester } from './digester.js';
 import type { Arrived, FileEvent } from './events.js';
 import { openOpfs } from './opfs_store.js';
 import type { FilesData } from './options.js';
@@ -15,7 +16,7 @@ export interface FilesServices {
   onBytes(arrived: Arrived): void;
   onWait(loaded: number, total: number): void;
   store: ModelStore | undefined;
-  startDigester(): MessagePort | undefined | Promise<MessagePort | undefined>;
+  startDigester(of: Digested): MessagePort | undefined | Promise<MessagePort | undefined>;
   makeHasher(): Promise<Hasher>;
 }
 
@@ -35,8 +36,12 @@ export async function startFiles(
     integrity: data.integrity,
     signal,
     makeDigester: async (): Promise<Digester> => {
-      const port = await services.startDigester();
+      const port = await services.startDigester('file');
       return port === undefined ? new InlineDigester(await services.makeHasher()) : new PortDigester(port);
+    },
+    makeChunkReader: async () => {
+      const port = await services.startDigester('chunks');
+      return port && new PortChunkReader(port);
     },
     onBytes,
     onEvent,

@@ -1,7 +1,8 @@
 // The sessions that are kept by name: files of a folder in the origin private file system. A file has its name only when all of it is there.
 
 import { EngineError, toEngineError } from '../errors.js';
-import { isMissing, openFolder } from '../files/opfs_store.js';
+import { FILE_SYSTEM, FILE_SYSTEM_SECONDS, isMissing, openFolder } from '../files/opfs_store.js';
+import { TimeLimit } from '../files/time_limit.js';
 import { describe } from '../openai.js';
 
 const FOLDER = 'sessions';
@@ -33,18 +34,22 @@ export function checkName(name: unknown): asserts name is string {
 
 export class SessionFiles {
   #folder: FileSystemDirectoryHandle;
+  #limit: TimeLimit;
 
   /** Rejects with `cache_unavailable` where there is no such file system. */
   static async open(): Promise<SessionFiles> {
+    const limit = new TimeLimit(FILE_SYSTEM_SECONDS);
     try {
-      return new SessionFiles(await (await openFolder()).getDirectoryHandle(FOLDER, { create: true }));
+      const folder = await openFolder();
+      return new SessionFiles(await limit.run(FILE_SYSTEM, () => folder.getDirectoryHandle(FOLDER, { create: true })), limit);
     } catch (thrown) {
       throw unavailable('there is no origin private file system here, and no session can be kept by name', thrown);
     }
   }
 
-  private constructor(folder: FileSystemDirectoryHandle) {
+  private constructor(folder: FileSystemDirectoryHandle, limit: TimeLimit) {
     this.#folder = folder;
+    this.#limit = limit;
   }
 
   /** The file of a session; undefined if there is none. */
@@ -55,8 +60,8 @@ export class SessionFiles {
   async list(): Promise<{ name: string; file: File }[]> {
     return this.#failing("the sessions can't be listed", async () => {
       const found = [];
-      for await (const { kind, name: stored } of this.#folder.values()) {
-        const name = kind === 'file' ? sessionName(stored) : undefined;
+      for (const stored of await this.#stored()) {
+        const name = sessionName(stored);
         const file = name === undefined ? undefined : await this.#file(stored);
         if (name !== undefined && file !== undefined) found.push({ name, file });
       }
@@ -69,12 +74,13 @@ export class SessionFiles {
     try {
       await exclusively(signal, async () => {
         await this.#clean();
-        const part: Movable = await this.#folder.getFileHandle(PART, { create: true });
+        const part: Movable = await this.#ask(() => this.#folder.getFileHandle(PART, { create: true }));
         try {
-          await write(part, session, signal);
-          await part.move!(this.#folder, fileName(name));
+          await this.#write(part, session, signal);
+          await this.#ask(() => part.move!(this.#folder, fileName(name)));
         } catch (thrown) {
-          await this.#folder.removeEntry(PART).catch(() => {});
+          const removed = this.#folder.removeEntry(PART).catch(() => {});
+          await this.#ask(() => removed).catch(() => {});
           throw thrown;
         }
       });
@@ -95,7 +101,7 @@ export class SessionFiles {
       exclusively(undefined, async () => {
         await this.#clean();
         try {
-          await this.#folder.removeEntry(fileName(name));
+          await this.#ask(() => this.#folder.removeEntry(fileName(name)));
           return true;
         } catch (thrown) {
           if (isMissing(thrown)) return false;
@@ -108,13 +114,27 @@ export class SessionFiles {
   /** Of all files, those that a dead tab has left too. */
   async bytes(): Promise<number> {
     let bytes = 0;
-    for await (const { kind, name } of this.#folder.values()) if (kind === 'file') bytes += (await this.#file(name))?.size ?? 0;
+    for (const stored of await this.#stored()) bytes += (await this.#file(stored))?.size ?? 0;
     return bytes;
+  }
+
+  /** Calls the file system; rejects if it does not answer in time. */
+  #ask<T>(work: () => PromiseLike<T>, late?: (value: T) => void): Promise<T> {
+    return this.#limit.run(FILE_SYSTEM, work, late);
+  }
+
+  /** The names of all files in the folder. */
+  #stored(): Promise<string[]> {
+    return this.#ask(async () => {
+      const names = [];
+      for await (const { kind, name } of this.#folder.values()) if (kind === 'file') names.push(name);
+      return names;
+    });
   }
 
   async #file(name: string): Promise<File | undefined> {
     try {
-      return await (await this.#folder.getFileHandle(name)).getFile();
+      return await this.#ask(async () => (await this.#folder.getFileHandle(name)).getFile());
     } catch (thrown) {
       if (isMissing(thrown)) return undefined;
       throw thrown;
@@ -123,7 +143,28 @@ export class SessionFiles {
 
   /** Removes what a dead tab has left; browsers may add a suffix of their own to what is being written. */
   async #clean(): Promise<void> {
-    for await (const { name } of this.#folder.values()) if (name.startsWith(PART)) await this.#folder.removeEntry(name);
+    for (const stored of await this.#stored()) if (stored.startsWith(PART)) await this.#ask(() => this.#folder.removeEntry(stored));
+  }
+
+  async #write(file: Movable, bytes: Blob, signal: AbortSignal | undefined): Promise<void> {
+    if (typeof file.createWritable !== 'function' || typeof file.move !== 'function') {
+      throw new Error('files have no createWritable() or move() here');
+    }
+    const abort = (writable: FileSystemWritableFileStream) => writable.abort().catch(() => {});
+    const writable = await this.#ask(() => file.createWritable(), abort);
+    try {
+      for (let offset = 0; offset < bytes.size; offset += WRITE_BYTES) {
+        signal?.throwIfAborted();
+        await this.#ask(() => writable.write(bytes.slice(offset, offset + WRITE_BYTES)));
+      }
+      signal?.throwIfAborted();
+      await this.#ask(() => writable.close());
+    } catch (thrown) {
+      // Called in any case, since what is not closed stays locked; waited for only while the file system answers.
+      const aborted = abort(writable);
+      await this.#ask(() => aborted).catch(() => {});
+      throw thrown;
+    }
   }
 
   async #failing<T>(what: string, work: () => Promise<T>): Promise<T> {
@@ -141,24 +182,6 @@ export async function keptSessionBytes(): Promise<number> {
     return await (await SessionFiles.open()).bytes();
   } catch {
     return 0;
-  }
-}
-
-async function write(file: Movable, bytes: Blob, signal: AbortSignal | undefined): Promise<void> {
-  if (typeof file.createWritable !== 'function' || typeof file.move !== 'function') {
-    throw new Error('files have no createWritable() or move() here');
-  }
-  const writable = await file.createWritable();
-  try {
-    for (let offset = 0; offset < bytes.size; offset += WRITE_BYTES) {
-      signal?.throwIfAborted();
-      await writable.write(bytes.slice(offset, offset + WRITE_BYTES));
-    }
-    signal?.throwIfAborted();
-    await writable.close();
-  } catch (thrown) {
-    await writable.abort().catch(() => {});
-    throw thrown;
   }
 }
 

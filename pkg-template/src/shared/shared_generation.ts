@@ -1,18 +1,11 @@
 // A generation that another tab runs, as the engine of this tab reads it. It may be begun again by another leader: what was handed out already
 // is left out then.
 
+import { ChunkQueue, RUN_AHEAD_CHUNKS } from '../chunk_queue.js';
 import { type EngineError, toEngineError } from '../errors.js';
 import type { Chunk, Generation, GenerationKind } from '../protocol.js';
 import { choicesOf, copyOf, type ToLeader } from './messages.js';
 import { Replay } from './replay.js';
-
-/** How many chunks the leader may be ahead of a slow reader. */
-const RUN_AHEAD_CHUNKS = 32;
-
-interface Waiting {
-  resolve(chunk: Chunk | undefined): void;
-  reject(error: EngineError): void;
-}
 
 export class SharedGeneration implements Generation {
   /** Resolves when the leader has accepted the request. */
@@ -27,11 +20,7 @@ export class SharedGeneration implements Generation {
   #accept!: () => void;
   #refuse!: (error: EngineError) => void;
   #replay = new Replay();
-  #arrived: (Chunk | undefined)[] = [];
-  #error: EngineError | undefined;
-  #waiting: Waiting | undefined;
-  /** Chunks taken and not yet reported; reporting them in halves of the window saves messages. */
-  #taken = 0;
+  #chunks: ChunkQueue;
   #isCancelled = false;
   #isEnded = false;
 
@@ -41,6 +30,7 @@ export class SharedGeneration implements Generation {
     this.#request = replayable(request);
     this.#post = post;
     this.#onEnd = onEnd;
+    this.#chunks = new ChunkQueue((count) => post({ type: 'credit', id, count }));
     this.accepted = new Promise((resolve, reject) => {
       this.#accept = resolve;
       this.#refuse = reject;
@@ -52,7 +42,7 @@ export class SharedGeneration implements Generation {
   /** Asks the leader, or the next one once more. */
   send(): void {
     this.#replay.restart();
-    this.#taken = 0;
+    this.#chunks.restart();
     this.#post({ type: 'generate', id: this.#id, kind: this.#kind, request: this.#request, credit: RUN_AHEAD_CHUNKS });
   }
 
@@ -64,39 +54,22 @@ export class SharedGeneration implements Generation {
     try {
       const fresh = chunk && this.#replay.fresh(chunk);
       if (chunk === undefined) this.#end();
-      if (chunk === undefined || fresh !== undefined) this.#hand(fresh);
-      else this.#took();
+      if (chunk === undefined || fresh !== undefined) this.#chunks.push(fresh);
+      else this.#chunks.took();
     } catch (thrown) {
       this.#post({ type: 'release', id: this.#id });
       this.fail(toEngineError(thrown));
     }
   }
 
-  #hand(chunk: Chunk | undefined): void {
-    const reader = this.#waiting;
-    this.#waiting = undefined;
-    if (reader === undefined) this.#arrived.push(chunk);
-    else {
-      this.#took();
-      reader.resolve(chunk);
-    }
-  }
-
   fail(error: EngineError): void {
     this.#end();
     this.#refuse(error);
-    this.#error = error;
-    this.#waiting?.reject(error);
-    this.#waiting = undefined;
+    this.#chunks.fail(error);
   }
 
   next(): Promise<Chunk | undefined> {
-    if (this.#arrived.length > 0) {
-      this.#took();
-      return Promise.resolve(this.#arrived.shift());
-    }
-    if (this.#error !== undefined) return Promise.reject(this.#error);
-    return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
+    return this.#chunks.next();
   }
 
   cancel(): void {
@@ -109,9 +82,9 @@ export class SharedGeneration implements Generation {
     if (!this.#isCancelled || this.#isEnded) return;
     this.#end();
     for (const index of this.#replay.unfinished(choicesOf(this.#request))) {
-      this.#hand({ index, text: '', token_ids: [], finish_reason: 'cancelled' });
+      this.#chunks.push({ index, text: '', token_ids: [], finish_reason: 'cancelled' });
     }
-    this.#hand(undefined);
+    this.#chunks.push(undefined);
   }
 
   /** The tab that runs it frees it by itself. */
@@ -123,13 +96,6 @@ export class SharedGeneration implements Generation {
   #end(): void {
     this.#isEnded = true;
     this.#onEnd();
-  }
-
-  #took(): void {
-    this.#taken += 1;
-    if (this.#taken < RUN_AHEAD_CHUNKS / 2) return;
-    this.#post({ type: 'credit', id: this.#id, count: this.#taken });
-    this.#taken = 0;
   }
 }
 
