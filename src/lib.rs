@@ -8,6 +8,7 @@ pub mod error;
 mod decode;
 pub mod engine;
 pub mod gpu;
+mod json;
 pub mod model;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;

@@ -4,6 +4,8 @@
 
 #[path = "support/parity.rs"]
 mod parity;
+#[path = "support/words.rs"]
+mod words;
 
 use std::collections::BTreeSet;
 
@@ -13,12 +15,20 @@ use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::MemorySource;
 use rillm::engine::{Engine, LoadOptions};
 use rillm::tensor::{Context, Device, DeviceOptions};
+use rillm::text::tokenizer::{Tokenizer, TokenizerFiles};
 use serde_json::{Value, json};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use wasm_bindgen_test::*;
+use words::makes_words;
 
 wasm_bindgen_test_configure!(run_in_dedicated_worker);
+
+macro_rules! golden {
+    ($name:expr) => {
+        include_bytes!(concat!("golden/", $name))
+    };
+}
 
 async fn context(subgroups: bool) -> Context {
     let options = DeviceOptions { without_subgroups: !subgroups, ..Default::default() };
@@ -90,14 +100,77 @@ async fn a_kernel_that_does_not_compile_is_a_typed_error() {
     device.sync().await.unwrap();
 }
 
+/// What an expression cuts a text into, and the text with `¦` in place of every match.
+fn cut(lengths: &Value, text: &str) -> (Vec<String>, String) {
+    let (mut pieces, mut replaced, mut rest) = (Vec::new(), String::new(), text);
+    for (n, length) in lengths.as_array().unwrap().iter().enumerate() {
+        let (piece, after) = rest.split_at(length.as_u64().unwrap() as usize);
+        pieces.push(piece.to_owned());
+        replaced.push_str(if n % 2 == 0 { piece } else { "¦" });
+        rest = after;
+    }
+    pieces.push(rest.to_owned());
+    pieces.retain(|piece| !piece.is_empty());
+    (pieces, replaced + rest)
+}
+
+/// The browser's engine finds what fancy-regex finds natively.
+#[wasm_bindgen_test]
+fn expressions_find_what_they_find_natively() {
+    let golden: Value = serde_json::from_slice(golden!("text/expressions.json")).unwrap();
+    let mut n_expressions = 0;
+    for (entries, texts) in [("expressions", "texts"), ("odd_expressions", "odd_texts")] {
+        let texts = golden[texts].as_array().unwrap();
+        for entry in golden[entries].as_array().unwrap() {
+            let (mut cuts, mut replaced) = (Vec::new(), Vec::new());
+            for (text, lengths) in texts.iter().zip(entry["found"].as_array().unwrap()) {
+                let text = text.as_str().unwrap();
+                let (pieces, whole) = cut(lengths, text);
+                cuts.push((text, pieces));
+                // No text has no tokens, whatever a normalizer would make of it.
+                replaced.push((text, if text.is_empty() { Vec::new() } else { vec![whole] }));
+            }
+            let pattern = json!({"Regex": entry["expression"]});
+            let split = json!({"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": false});
+            makes_words(json!({"pre_tokenizer": split}), &cuts);
+            makes_words(json!({"normalizer": {"type": "Replace", "pattern": pattern, "content": "¦"}}), &replaced);
+            n_expressions += 1;
+        }
+    }
+    assert!(n_expressions > 300, "{n_expressions}");
+}
+
+/// The browser's tables of Unicode.
+#[wasm_bindgen_test]
+fn texts_are_normalized_as_unicode_says() {
+    words::check_normalizers(&serde_json::from_slice(golden!("text/normal_forms.json")).unwrap());
+}
+
+#[wasm_bindgen_test]
+fn long_texts_are_cut_in_time_and_what_the_browser_refuses_is_a_typed_error() {
+    let load = |expression: &str| {
+        let split = json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false});
+        let model = json!({"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 0}});
+        let bytes = json!({"pre_tokenizer": split, "model": model}).to_string();
+        Tokenizer::from_files(&TokenizerFiles { tokenizer: bytes.as_bytes(), ..Default::default() })
+    };
+    let words = r"'s| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+    let tokenizer = load(words).unwrap();
+    for (unit, n_words) in [("a", 1), (" ", 1), ("é", 1), ("a ", 1 << 19), ("\u{1}\u{F0000}", 1), ("👩", 1)] {
+        let text = unit.repeat((1 << 20) / unit.len() / if unit == "a " { 1 } else { 2 });
+        let start = js_sys::Date::now();
+        let ids = tokenizer.encode(&text, false, false).unwrap();
+        console_log!("{} MB of {unit:?}: {} words in {} ms", text.len() >> 20, ids.len(), js_sys::Date::now() - start);
+        assert!(ids.len().abs_diff(n_words) <= 1, "{unit:?}: {} words", ids.len());
+    }
+    // Scripts are the browser's to know.
+    let error = load(r"\p{Script=Nonsense}").err().unwrap();
+    assert_eq!(error.code(), Code::UnsupportedTokenizer);
+    assert!(error.message().contains("Nonsense"), "{error}");
+}
+
 /// Format, GGUF file, prompt ids and greedy tokens by format.
 type Golden = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
-
-macro_rules! golden {
-    ($name:expr) => {
-        include_bytes!(concat!("golden/", $name))
-    };
-}
 
 #[wasm_bindgen_test]
 async fn greedy_tokens_agree() {

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::checkpoint::{Checkpoint, Origin};
 use crate::error::Result;
+use crate::json;
 
 /// How the vectors of a text's tokens become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +179,7 @@ impl PoolingConfig {
 }
 
 fn read<T: DeserializeOwned>(files: &BTreeMap<&'static str, Vec<u8>>, name: &str) -> Result<Option<T>> {
-    let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).map_err(|cause| err!(InvalidFile, "{name}: {cause}"));
+    let read = |bytes: &Vec<u8>| json::from_slice(bytes).map_err(|cause| err!(InvalidFile, "{name}: {cause}"));
     files.get(name).map(read).transpose()
 }
 
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_of_texts_one_behind_the_other() {
+    fn spans_are_of_texts_one_after_the_other() {
         let spans = |pooling: Pooling| pooling.spans([2, 1, 3].into_iter());
         assert_eq!(spans(Pooling::Mean), [0, 2, 2, 3, 3, 6]);
         assert_eq!(spans(Pooling::First), [0, 1, 2, 3, 3, 4]);

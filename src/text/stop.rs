@@ -2,8 +2,6 @@
 //!
 //! Must not know tokens: a stop string may begin and end in the middle of one.
 
-use aho_corasick::{AhoCorasick, Input, MatchKind};
-
 use crate::error::Result;
 
 /// What became final with a piece of text.
@@ -20,7 +18,6 @@ pub struct StopProgress {
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
-    finder: Option<AhoCorasick>,
     /// Text that could be the beginning of a stop string.
     held: String,
     /// Bytes of `held` in which no stop string may end.
@@ -35,16 +32,10 @@ impl StopStrings {
         if stops.iter().any(String::is_empty) {
             bail!(InvalidRequest, "a stop string is empty, wanted at least one character");
         }
-        // Shortest first: of patterns that begin at the same place, leftmost-first takes the earlier in the list.
+        // Of those that begin at the same place the first in the list counts.
         let mut by_length = stops;
         by_length.sort_by_key(String::len);
-        let finder = if by_length.is_empty() {
-            None
-        } else {
-            let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&by_length);
-            Some(built.map_err(|cause| err!(InvalidRequest, "the stop strings don't compile: {cause}"))?)
-        };
-        Ok(Self { stops: by_length, finder, held: String::new(), exempt: 0, stopped: false })
+        Ok(Self { stops: by_length, held: String::new(), exempt: 0, stopped: false })
     }
 
     /// Takes the next piece. Returns the text that can no longer be part of a stop string.
@@ -52,7 +43,7 @@ impl StopStrings {
         if self.stopped {
             return StopProgress::default();
         }
-        if self.finder.is_none() {
+        if self.stops.is_empty() {
             return StopProgress { text: piece.to_owned(), matched: None };
         }
         self.held.push_str(piece);
@@ -61,7 +52,7 @@ impl StopStrings {
 
     /// Takes a piece in which no stop string may end; if one does, it counts as text. One that begins here may end in a later piece.
     pub fn push_exempt(&mut self, piece: &str) -> StopProgress {
-        if self.stopped || self.finder.is_none() {
+        if self.stopped || self.stops.is_empty() {
             return self.push(piece);
         }
         self.held.push_str(piece);
@@ -114,8 +105,10 @@ impl StopStrings {
             self.stops.iter().position(counts).map(|pattern| (start, pattern))
         });
         across.or_else(|| {
-            let found = self.finder.as_ref()?.find(Input::new(&self.held).range(self.exempt..))?;
-            Some((found.start(), found.pattern().as_usize()))
+            let after = self.held.get(self.exempt..)?;
+            let found = self.stops.iter().enumerate();
+            let found = found.filter_map(|(pattern, stop)| Some((self.exempt + after.find(stop.as_str())?, pattern)));
+            found.min()
         })
     }
 

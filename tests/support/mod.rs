@@ -9,3 +9,4 @@ pub mod files;
 pub mod minilm;
 pub mod parity;
 pub mod skip;
+pub mod words;

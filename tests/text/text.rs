@@ -107,7 +107,7 @@ fn text_inside_of_text_gets_no_space_in_front() {
 fn a_word_has_a_form_for_each_place() {
     for name in GOLDEN_TOKENIZERS {
         let (_, tokenizer) = golden(name);
-        // These take a sign and the letters behind it together, so that a word behind one is other tokens each time.
+        // These take a sign and the letters after it together, so that a word after one is other tokens each time.
         let signs = if matches!(name, "gpt-4o" | "llama-bpe") { &[][..] } else { &["(", "so\"", " '", "\u{bf}"] };
         for word in ["time", "good day", "größe", "x", "日本"] {
             let forms = tokenizer.encode_word(word).unwrap();
@@ -142,7 +142,7 @@ fn breakers_are_found_over_several_tokens() {
                     list.is_some_and(|list| list.iter().any(goes_on))
                         || (at + 1 == ids.len() && found.tokens.contains(id))
                 });
-                assert!(ends, "{name}: {breaker:?} behind {before:?}: {ids:?}");
+                assert!(ends, "{name}: {breaker:?} after {before:?}: {ids:?}");
             }
         }
         // One that can't be split has no more than its tokens.

@@ -17,6 +17,7 @@ use super::request::{ChatFields, Fields};
 use crate::engine::engine::Engine;
 use crate::engine::source::ByteSource;
 use crate::error::Result;
+use crate::json;
 use crate::model::source_reader::SourceReader;
 
 const MAGIC: &[u8; 8] = b"RILLMSES";
@@ -154,7 +155,7 @@ async fn read(reader: &mut SourceReader<'_>) -> Result<Session> {
     let length = reader.u32().await?;
     let text = reader.take(length.into()).await?;
     reader.check_sum().await?;
-    serde_json::from_slice(&text).map_err(|error| err!(InvalidFile, "the session can't be read: {error}"))
+    json::from_slice(&text).map_err(|error| err!(InvalidFile, "the session can't be read: {error}"))
 }
 
 fn mismatch(saved: &SessionModel, own: &SessionModel) -> crate::Error {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use crate::error::Result;
+use crate::json;
 use crate::model::folder::check_path;
 
 /// The index of a very large model has about 10 MB.
@@ -21,7 +22,7 @@ pub struct Index {
 impl Index {
     /// Parses an index. Refuses names of files that lead out of the model's folder.
     pub fn parse(json: &[u8]) -> Result<Self> {
-        let index: Self = serde_json::from_slice(json)
+        let index: Self = json::from_slice(json)
             .map_err(|error| err!(InvalidFile, "the index does not follow the format: {error}"))?;
         let files = index.files();
         if files.is_empty() || files.len() > MAX_FILES {

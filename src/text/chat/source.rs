@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Result;
+use crate::json;
 
 /// The template for chats, unless the caller names another one.
 pub const DEFAULT_TEMPLATE_NAME: &str = "default";
@@ -101,5 +102,5 @@ impl ChatTemplates {
 }
 
 fn read<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes).map_err(|cause| err!(ChatTemplate, "{name}: {cause}"))
+    json::from_slice(bytes).map_err(|cause| err!(ChatTemplate, "{name}: {cause}"))
 }

@@ -3,17 +3,21 @@
 //!
 //! Knows nothing of special tokens: the text here contains none.
 
-use fancy_regex::Regex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+
 use tokenizers::Model as _;
 use tokenizers::models::bpe::{BPE, Vocab};
 
+use super::pattern::Pattern;
 use super::pre::PreTokenizer;
 use super::vocabulary::{TokenType, Vocabulary};
 use crate::error::Result;
 
 pub(super) struct ByteLevelBpe {
     model: BPE,
-    splits: Vec<Regex>,
+    splits: Vec<Pattern>,
     /// Bytes that have no token and so can't be encoded.
     missing_bytes: [bool; 256],
 }
@@ -73,11 +77,7 @@ impl ByteLevelBpe {
             let mut text = [0; 4];
             *missing = unk.is_none() && model.token_to_id(BYTE_TO_CHAR[byte].encode_utf8(&mut text)).is_none();
         }
-        let splits = pre
-            .patterns
-            .iter()
-            .map(|pattern| Regex::new(pattern).map_err(|cause| err!(Internal, "expression {pattern:?}: {cause}")))
-            .collect::<Result<Vec<_>>>()?;
+        let splits = pre.patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<Vec<_>>>()?;
         Ok(Self { model, splits, missing_bytes })
     }
 
@@ -116,15 +116,18 @@ impl ByteLevelBpe {
         let mut words = vec![text];
         for split in &self.splits {
             let mut finer = Vec::with_capacity(words.len() * 2);
+            // A text has its words many times, and a search in the browser's engine costs more than what it searches.
+            let mut known: HashMap<&str, Vec<Range<usize>>> = HashMap::new();
             for piece in words {
                 let mut done = 0;
-                for found in split.find_iter(piece) {
-                    let found = found.map_err(|cause| {
-                        err!(InvalidRequest, "cutting the text into words failed ({cause}); break up very long runs")
-                    })?;
-                    finer.push(&piece[done..found.start()]);
-                    finer.push(found.as_str());
-                    done = found.end();
+                let places = match known.entry(piece) {
+                    Entry::Occupied(places) => places.into_mut(),
+                    Entry::Vacant(place) => place.insert(split.find_all(piece)?),
+                };
+                for found in places {
+                    finer.push(&piece[done..found.start]);
+                    finer.push(&piece[found.clone()]);
+                    done = found.end;
                 }
                 finer.push(&piece[done..]);
             }
@@ -236,7 +239,7 @@ mod tests {
         for name in super::super::pre::supported() {
             let pre = super::super::pre::pre_tokenizer(Some(name)).unwrap();
             for pattern in pre.patterns {
-                assert!(Regex::new(pattern).is_ok(), "{name}: {pattern}");
+                assert!(Pattern::new(pattern).is_ok(), "{name}: {pattern}");
             }
         }
     }

@@ -9,12 +9,14 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokenizers::{Decoder as _, DecoderWrapper};
+use tokenizers::Decoder as _;
+use tokenizers::decoders::{bpe::BPEDecoder, ctc::CTC, wordpiece::WordPiece};
+use tokenizers::pre_tokenizers::metaspace::Metaspace;
 
 use super::byte_level;
 use super::steps::{Replacement, kind, parts, section};
 use super::vocabulary::byte_of_token;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 #[derive(Deserialize)]
 struct StripSection {
@@ -27,15 +29,13 @@ enum Stage {
     ByteLevel,
     ByteFallback,
     Fuse,
-    Strip {
-        content: char,
-        start: usize,
-        stop: usize,
-    },
+    Strip { content: char, start: usize, stop: usize },
     Replace(Replacement),
-    /// WordPiece, Metaspace and BPEDecoder: one text for each token.
-    Crate(DecoderWrapper),
-    Ctc(DecoderWrapper),
+    // These four are the crate's. All but CTC make one text for each token.
+    WordPiece(WordPiece),
+    Metaspace(Metaspace),
+    Bpe(BPEDecoder),
+    Ctc(CTC),
 }
 
 const DECODERS: &str = "BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece";
@@ -161,11 +161,16 @@ impl Stage {
                 Ok(row.into_iter().map(|text| strip(&text, *content, *start, *stop).to_owned()).collect())
             }
             Stage::Replace(replacement) => row.iter().map(|text| replacement.replace(text)).collect(),
-            Stage::Crate(decoder) | Stage::Ctc(decoder) => {
-                decoder.decode_chain(row).map_err(|cause| err!(Internal, "decoding failed: {cause}"))
-            }
+            Stage::WordPiece(decoder) => decoder.decode_chain(row).map_err(|cause| failed(&*cause)),
+            Stage::Metaspace(decoder) => decoder.decode_chain(row).map_err(|cause| failed(&*cause)),
+            Stage::Bpe(decoder) => decoder.decode_chain(row).map_err(|cause| failed(&*cause)),
+            Stage::Ctc(decoder) => decoder.decode_chain(row).map_err(|cause| failed(&*cause)),
         }
     }
+}
+
+fn failed(cause: &dyn std::error::Error) -> Error {
+    err!(Internal, "decoding failed: {cause}")
 }
 
 fn strip(text: &str, content: char, start: usize, stop: usize) -> &str {
@@ -201,7 +206,9 @@ fn collect(value: &Value, stages: &mut Vec<Stage>) -> Result<()> {
             Stage::Strip { content, start, stop }
         }
         "Replace" => Stage::Replace(Replacement::new(value)?),
-        "WordPiece" | "Metaspace" | "BPEDecoder" => Stage::Crate(section("a decoder", value.clone())?),
+        "WordPiece" => Stage::WordPiece(section("a decoder", value.clone())?),
+        "Metaspace" => Stage::Metaspace(section("a decoder", value.clone())?),
+        "BPEDecoder" => Stage::Bpe(section("a decoder", value.clone())?),
         "CTC" => Stage::Ctc(section("a decoder", value.clone())?),
         other => bail!(UnsupportedTokenizer, "the tokenizer has a decoder {other:?}, wanted one of: {DECODERS}"),
     });
@@ -232,11 +239,9 @@ fn joining(stages: &[Stage]) -> Joining {
                 joining
             }
             Stage::Strip { .. } | Stage::Replace(_) => joining,
-            Stage::Crate(DecoderWrapper::BPE(_)) if joining == Joining::PLAIN => Joining::Last,
-            Stage::Crate(DecoderWrapper::WordPiece(_) | DecoderWrapper::Metaspace(_)) if joining == Joining::PLAIN => {
-                Joining::First
-            }
-            Stage::Crate(_) | Stage::Ctc(_) => Joining::Whole,
+            Stage::Bpe(_) if joining == Joining::PLAIN => Joining::Last,
+            Stage::WordPiece(_) | Stage::Metaspace(_) if joining == Joining::PLAIN => Joining::First,
+            Stage::Bpe(_) | Stage::WordPiece(_) | Stage::Metaspace(_) | Stage::Ctc(_) => Joining::Whole,
         };
         if next == Joining::Whole {
             return next;

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::{AddedToken, ModelWrapper};
 
+use super::added::Added;
 use super::decoding::Decoding;
 use super::json_model::{self, BuiltModel};
+use super::normalizers::Normalizers;
 use super::parts::Parts;
-use super::pipeline::{Added, Pipeline};
-use super::steps::{Normalizers, PreTokenizers};
+use super::pipeline::Pipeline;
+use super::pre_tokenizers::PreTokenizers;
 use super::vocabulary::{TokenType, Vocabulary};
 use crate::error::Result;
 

@@ -12,14 +12,18 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokenizers::AddedToken;
 
+use super::added::Added;
 use super::decoding::Decoding;
 use super::json_model::{ModelSection, put};
+use super::normalizers::Normalizers;
 use super::parts::Parts;
-use super::pipeline::{Added, Pipeline};
+use super::pipeline::Pipeline;
+use super::pre_tokenizers::PreTokenizers;
 use super::special;
-use super::steps::{Normalizers, PreTokenizers, kind, parts, section};
+use super::steps::{kind, parts, section};
 use super::vocabulary::TokenType;
 use crate::error::Result;
+use crate::json;
 
 /// More than any published tokenizer.json (Gemma 3: 33 MB).
 const LARGEST_TOKENIZER: usize = 128 << 20;
@@ -131,20 +135,25 @@ struct EndSection {
     eos_token_id: Option<Ids>,
 }
 
-fn read<T: DeserializeOwned>(name: &str, bytes: &[u8], largest: usize) -> Result<T> {
+fn check_size(name: &str, bytes: &[u8], largest: usize) -> Result<()> {
     if bytes.len() > largest {
         bail!(UnsupportedTokenizer, "{name} has {} bytes, wanted at most {largest}", bytes.len());
     }
-    serde_json::from_slice(bytes).map_err(|cause| err!(UnsupportedTokenizer, "{name}: {cause}"))
+    Ok(())
 }
 
 fn read_or_default<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> Result<T> {
-    bytes.map_or_else(|| Ok(T::default()), |bytes| read(name, bytes, LARGEST_CONFIG))
+    let Some(bytes) = bytes else { return Ok(T::default()) };
+    check_size(name, bytes, LARGEST_CONFIG)?;
+    json::from_slice(bytes).map_err(|cause| err!(UnsupportedTokenizer, "{name}: {cause}"))
 }
 
 /// The settings of all files together.
 pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
-    let file: TokenizerSection = read("tokenizer.json", files.tokenizer, LARGEST_TOKENIZER)?;
+    check_size("tokenizer.json", files.tokenizer, LARGEST_TOKENIZER)?;
+    // Not by way of values, of which a vocabulary has hundreds of thousands.
+    let file: TokenizerSection = serde_json::from_slice(files.tokenizer)
+        .map_err(|cause| err!(UnsupportedTokenizer, "tokenizer.json: {cause}"))?;
     let config: SpecialSection = read_or_default("tokenizer_config.json", files.tokenizer_config)?;
     let map: SpecialSection = read_or_default("special_tokens_map.json", files.special_tokens_map)?;
     let generation: EndSection = read_or_default("generation_config.json", files.generation_config)?;

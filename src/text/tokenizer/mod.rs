@@ -4,18 +4,24 @@
 //! out of the text first (`special`). The other behaviour follows llama.cpp, which defined the metadata. A tokenizer.json (`hugging_face`)
 //! is a `pipeline` of the `tokenizers` crate, and so are GGUF's other kinds (`gguf`). Must not know files, models or chats.
 
+mod added;
 mod byte_level;
 mod charsmap;
 mod decoding;
 mod gguf;
 mod hugging_face;
 mod json_model;
+mod normal_form;
+mod normalizers;
 mod parts;
+mod pattern;
 mod pipeline;
 mod pre;
+mod pre_tokenizers;
 mod sentencepiece;
 mod special;
 mod steps;
+mod token_finder;
 mod vocabulary;
 
 use std::borrow::Cow;

@@ -1,7 +1,8 @@
 //! What `gguf` and `hugging_face` read from files, and `Tokenizer` is built from.
 
+use super::added::Added;
 use super::decoding::Decoding;
-use super::pipeline::{Added, Pipeline};
+use super::pipeline::Pipeline;
 use super::vocabulary::TokenType;
 
 /// A tokenizer built from the crate's parts, before its tokens' bytes are known.

@@ -5,22 +5,15 @@
 //! text; ids of added tokens come from the file instead of being counted; and errors of every step must be returned.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
-use tokenizers::models::bpe::BpeTrainer;
-use tokenizers::{AddedToken, AddedVocabulary, Model, OffsetType, Token};
+use tokenizers::{Model as _, OffsetType};
 
+use super::added::{Added, AddedTokens};
 use super::json_model::BuiltModel;
-use super::steps::{Normalizers, Normalizing, PreTokenizers};
+use super::normalizers::Normalizers;
+use super::pre_tokenizers::PreTokenizers;
+use super::steps::of_step;
 use crate::error::Result;
-
-/// An added token and its id.
-#[derive(Clone, Debug)]
-pub(super) struct Added {
-    pub id: u32,
-    pub token: AddedToken,
-}
 
 pub(super) struct Pipeline {
     model: BuiltModel,
@@ -28,9 +21,9 @@ pub(super) struct Pipeline {
     pre_tokenizers: PreTokenizers,
     added_ids: HashMap<String, u32>,
     /// Finds all added tokens.
-    all: AddedVocabulary,
+    all: AddedTokens,
     /// Finds the added tokens that are not control tokens, for text of unknown origin.
-    plain: AddedVocabulary,
+    plain: AddedTokens,
 }
 
 impl Pipeline {
@@ -42,17 +35,8 @@ impl Pipeline {
     ) -> Result<Self> {
         check(added)?;
         let ids: HashMap<String, u32> = added.iter().map(|added| (added.token.content.clone(), added.id)).collect();
-        let normalizing = Normalizing { steps: &normalizers, failure: OnceLock::new() };
-        let vocabulary = |tokens: &mut dyn Iterator<Item = &Added>| {
-            let mut vocabulary = AddedVocabulary::new();
-            let tokens: Vec<AddedToken> = tokens.map(|added| added.token.clone()).collect();
-            vocabulary
-                .add_tokens(tokens, &FileIds(&ids), Some(&normalizing))
-                .map_err(|cause| err!(UnsupportedTokenizer, "the added tokens of the tokenizer: {cause}"))?;
-            Ok::<_, crate::error::Error>(vocabulary)
-        };
-        let all = vocabulary(&mut added.iter())?;
-        let plain = vocabulary(&mut added.iter().filter(|added| !added.token.special))?;
+        let all = AddedTokens::new(added.iter(), &normalizers)?;
+        let plain = AddedTokens::new(added.iter().filter(|added| !added.token.special), &normalizers)?;
         Ok(Self { model, normalizers, pre_tokenizers, added_ids: ids, all, plain })
     }
 
@@ -62,11 +46,7 @@ impl Pipeline {
             return Ok(());
         }
         let added = if parse_special { &self.all } else { &self.plain };
-        let normalizing = Normalizing { steps: &self.normalizers, failure: OnceLock::new() };
-        let mut pieces = added.extract_and_normalize(Some(&normalizing), text);
-        if let Some(failure) = normalizing.failure.into_inner() {
-            return Err(failure);
-        }
+        let mut pieces = added.cut(text, &self.normalizers).map_err(of_step)?;
         self.pre_tokenizers.apply(&mut pieces)?;
         let encoding = self
             .model
@@ -83,7 +63,7 @@ impl Pipeline {
     }
 }
 
-/// Checks what the crate's search for added tokens assumes.
+/// Checks what the search for added tokens assumes.
 fn check(added: &[Added]) -> Result<()> {
     let mut seen = HashSet::new();
     for Added { token, .. } in added {
@@ -103,39 +83,4 @@ fn check(added: &[Added]) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Gives the crate the file's ids of added tokens, which it would otherwise count. A model's other functions are left out.
-struct FileIds<'i>(&'i HashMap<String, u32>);
-
-impl Model for FileIds<'_> {
-    type Trainer = BpeTrainer;
-
-    fn tokenize(&self, _: &str) -> tokenizers::Result<Vec<Token>> {
-        Err("not a model".into())
-    }
-
-    fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.0.get(token).copied()
-    }
-
-    fn id_to_token(&self, _: u32) -> Option<String> {
-        None
-    }
-
-    fn get_vocab(&self) -> HashMap<String, u32> {
-        HashMap::new()
-    }
-
-    fn get_vocab_size(&self) -> usize {
-        0
-    }
-
-    fn save(&self, _: &Path, _: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
-        Err("not a model".into())
-    }
-
-    fn get_trainer(&self) -> BpeTrainer {
-        BpeTrainer::default()
-    }
 }

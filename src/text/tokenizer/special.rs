@@ -1,8 +1,7 @@
 //! Tokens that are found in text before it is cut into words: control tokens such as `<|im_end|>`, and user-defined ones. Also: which
 //! tokens end a generation.
 
-use aho_corasick::{AhoCorasick, MatchKind};
-
+use super::token_finder::TokenFinder;
 use super::vocabulary::{TokenType, Vocabulary};
 use crate::error::Result;
 
@@ -12,31 +11,11 @@ pub(super) enum Fragment<'t> {
     Token(u32),
 }
 
-/// Finds a set of tokens in text: the leftmost first, and of several at one place the longest.
-struct Finder {
-    automaton: AhoCorasick,
-    ids: Vec<u32>,
-}
-
-impl Finder {
-    fn new(tokens: impl Iterator<Item = (String, u32)>) -> Result<Option<Self>> {
-        let (texts, ids): (Vec<String>, Vec<u32>) = tokens.filter(|(text, _)| !text.is_empty()).unzip();
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(texts)
-            .map_err(|cause| err!(UnsupportedTokenizer, "the {} special tokens don't compile: {cause}", ids.len()))?;
-        Ok(Some(Self { automaton, ids }))
-    }
-}
-
 pub(super) struct SpecialTokens {
     /// Found in every text, like llama.cpp's user-defined tokens.
-    user_defined: Option<Finder>,
+    user_defined: TokenFinder,
     /// Found only in text that may contain special tokens, as the caller says.
-    all: Option<Finder>,
+    all: TokenFinder,
 }
 
 impl SpecialTokens {
@@ -46,8 +25,8 @@ impl SpecialTokens {
             tokens.filter(move |((_, kind), _)| wanted(**kind)).map(|((text, _), id)| (text.clone(), id))
         };
         Ok(Self {
-            user_defined: Finder::new(tokens(|kind| kind == TokenType::UserDefined))?,
-            all: Finder::new(tokens(|kind| {
+            user_defined: TokenFinder::new(tokens(|kind| kind == TokenType::UserDefined))?,
+            all: TokenFinder::new(tokens(|kind| {
                 matches!(kind, TokenType::UserDefined | TokenType::Control | TokenType::Unknown)
             }))?,
         })
@@ -58,14 +37,12 @@ impl SpecialTokens {
         let finder = if parse_special { &self.all } else { &self.user_defined };
         let mut fragments = Vec::new();
         let mut done = 0;
-        if let Some(Finder { automaton, ids }) = finder {
-            for found in automaton.find_iter(text) {
-                if done < found.start() {
-                    fragments.push(Fragment::Text(&text[done..found.start()]));
-                }
-                fragments.push(Fragment::Token(ids[found.pattern().as_usize()]));
-                done = found.end();
+        for (place, id) in finder.find_all(text) {
+            if done < place.start {
+                fragments.push(Fragment::Text(&text[done..place.start]));
             }
+            fragments.push(Fragment::Token(id));
+            done = place.end;
         }
         if done < text.len() {
             fragments.push(Fragment::Text(&text[done..]));

@@ -454,7 +454,7 @@ fn broken_calls_are_text() {
 
 /// After a broken call the next one is read.
 #[test]
-fn calls_behind_a_broken_one_are_read() {
+fn calls_after_a_broken_one_are_read() {
     let text = "<tool_call>{oops}</tool_call>\n<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
     let read = read_all_ways(text, &of_format(format_named("hermes")), End::Complete);
     assert_eq!((read.content.as_str(), read.malformed), ("<tool_call>{oops}</tool_call>", 1));
@@ -464,7 +464,7 @@ fn calls_behind_a_broken_one_are_read() {
 /// A name that does not end is given up at the same place, however the text is cut.
 #[test]
 fn long_names_are_read_the_same_in_any_pieces() {
-    for (format, before, behind) in [
+    for (format, before, after) in [
         ("function_gemma", "<start_function_call>call:now{", ":1}<end_function_call>"),
         ("function_gemma", "<start_function_call>call:now{<escape>", "<escape>:1}<end_function_call>"),
         ("function_gemma", "<start_function_call>call:", "{}<end_function_call>"),
@@ -484,7 +484,7 @@ fn long_names_are_read_the_same_in_any_pieces() {
         ("harmony", "<|channel|>commentary to=functions.", "<|message|>{}<|call|>"),
     ] {
         for length in [240, 254, 255, 256, 257, 300, 520] {
-            let text = format!("{before}{}{behind}", "a".repeat(length));
+            let text = format!("{before}{}{after}", "a".repeat(length));
             let read = read_all_ways(&text, &of_format(format_named(format)), End::Complete);
             assert!(read.calls.len() <= 1 && read.open.is_none(), "{format:?} {length}: {read:?}");
         }

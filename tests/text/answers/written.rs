@@ -4,7 +4,7 @@ use serde_json::Map;
 
 use super::*;
 
-/// JSON with a space behind each comma and colon.
+/// JSON with a space after each comma and colon.
 pub(super) fn spaced(value: &Value) -> String {
     match value {
         Value::Array(values) => format!("[{}]", values.iter().map(spaced).collect::<Vec<_>>().join(", ")),

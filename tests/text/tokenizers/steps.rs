@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::{from_json, streamed};
+use crate::support::words;
 
 const TEXTS: &[&str] = &[
     "",
@@ -101,6 +102,11 @@ fn normalizers() -> Vec<Value> {
             {"type": "Replace", "pattern": {"Regex": "l+"}, "content": "ll"},
         ]}),
         json!({"type": "ByteLevel"}),
+        // What begins a text is gone, which a Metaspace that wants the first word only must know.
+        json!({"type": "Sequence", "normalizers": [
+            {"type": "NFKD"},
+            {"type": "Replace", "pattern": {"Regex": "^[\\s\\x00Hd]"}, "content": ""},
+        ]}),
     ]
 }
 
@@ -243,4 +249,10 @@ fn added_tokens_keep_the_ids_of_the_file() {
     assert_eq!(theirs.token_to_id("a"), Some(1));
     let ours = from_json(&file).unwrap();
     assert_eq!((ours.token_id("a"), ours.is_control(1)), (Some(1), true));
+}
+
+#[test]
+fn texts_are_normalized_as_unicode_says() {
+    let golden = include_str!("../../golden/text/normal_forms.json");
+    words::check_normalizers(&serde_json::from_str(golden).unwrap());
 }

@@ -278,7 +278,7 @@ fn unigram_gives_the_ids_of_sentencepiece() {
     for (what, tokenizer) in [("GGUF", &of_gguf), ("tokenizer.json", &of_json)] {
         let mut n_same = 0;
         for (text, wanted) in texts.iter().zip(wanted).filter(|(_, wanted)| wanted.is_array()) {
-            // The crate replaces a character and the marks behind it by what stands for the character alone, and sentencepiece
+            // The crate replaces a character and the marks after it by what stands for the character alone, and sentencepiece
             // takes its own sign for a space in the text, too.
             if marks.is_match(text).unwrap() || text.contains('▁') {
                 continue;

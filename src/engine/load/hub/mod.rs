@@ -14,6 +14,7 @@ pub use reference::{Reference, Wanted};
 pub use refusal::{Refused, refusal};
 
 use crate::error::Result;
+use crate::json;
 
 /// The default address; mirrors have others.
 pub const HUB: &str = "https://huggingface.co";
@@ -82,7 +83,7 @@ impl Repository {
 
     /// Reads a repository's list of files. Anything else is `invalid_file`.
     pub fn parse(endpoint: &str, reference: &Reference, listing: &[u8]) -> Result<Self> {
-        let listing: Listing = serde_json::from_slice(listing).map_err(|error| {
+        let listing: Listing = json::from_slice(listing).map_err(|error| {
             err!(
                 InvalidFile,
                 "hf:{}: {endpoint} answered about the repository with something else than a list of files ({error}); check the \
