@@ -128,9 +128,9 @@ pub(super) const BANNED: u32 = 1 << 30;
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
         ("sampler_row", SamplerRow::WGSL),
-        ("adjustment", include_str!("wgsl/adjustment.wgsl")),
-        ("truncation", include_str!("wgsl/truncation.wgsl")),
-        ("workgroup_total", include_str!("wgsl/workgroup_total.wgsl")),
+        ("adjustment", crate::shader!("wgsl/adjustment.wgsl")),
+        ("truncation", crate::shader!("wgsl/truncation.wgsl")),
+        ("workgroup_total", crate::shader!("wgsl/workgroup_total.wgsl")),
     ]
 }
 

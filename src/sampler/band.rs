@@ -44,14 +44,14 @@ pub(super) fn rows_of(name: &str, inputs: &[Desc]) -> Result<usize> {
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
         ("sampler_row", SamplerRow::WGSL),
-        ("truncation", include_str!("wgsl/truncation.wgsl")),
-        ("thresholds", include_str!("wgsl/thresholds.wgsl")),
-        ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
-        ("gumbel", include_str!("wgsl/gumbel.wgsl")),
+        ("truncation", crate::shader!("wgsl/truncation.wgsl")),
+        ("thresholds", crate::shader!("wgsl/thresholds.wgsl")),
+        ("tally_sums", crate::shader!("wgsl/tally_sums.wgsl")),
+        ("gumbel", crate::shader!("wgsl/gumbel.wgsl")),
         ("pcg3d", PCG3D),
-        ("band", include_str!("wgsl/band.wgsl")),
-        ("log2_mass", include_str!("wgsl/log2_mass.wgsl")),
-        ("typical_cut", include_str!("wgsl/typical_cut.wgsl")),
+        ("band", crate::shader!("wgsl/band.wgsl")),
+        ("log2_mass", crate::shader!("wgsl/log2_mass.wgsl")),
+        ("typical_cut", crate::shader!("wgsl/typical_cut.wgsl")),
     ]
 }
 

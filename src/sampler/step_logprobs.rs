@@ -18,7 +18,7 @@ pub(super) const NAN_KEY: u32 = u32::MAX;
 pub(super) const NONE: u32 = u32::MAX;
 
 pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
-    &[("logit_order", include_str!("wgsl/logit_order.wgsl"))]
+    &[("logit_order", crate::shader!("wgsl/logit_order.wgsl"))]
 }
 
 pub(super) fn defines(vocabulary: usize) -> Vec<(&'static str, Define)> {

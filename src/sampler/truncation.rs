@@ -56,13 +56,13 @@ pub(super) fn modules() -> &'static [(&'static str, &'static str)] {
     &[
         ("sampler_row", SamplerRow::WGSL),
         ("sampler_paths", SamplerPath::WGSL),
-        ("truncation", include_str!("wgsl/truncation.wgsl")),
-        ("four_logits", include_str!("wgsl/four_logits.wgsl")),
-        ("thresholds", include_str!("wgsl/thresholds.wgsl")),
-        ("tally_sums", include_str!("wgsl/tally_sums.wgsl")),
-        ("gumbel", include_str!("wgsl/gumbel.wgsl")),
+        ("truncation", crate::shader!("wgsl/truncation.wgsl")),
+        ("four_logits", crate::shader!("wgsl/four_logits.wgsl")),
+        ("thresholds", crate::shader!("wgsl/thresholds.wgsl")),
+        ("tally_sums", crate::shader!("wgsl/tally_sums.wgsl")),
+        ("gumbel", crate::shader!("wgsl/gumbel.wgsl")),
         ("pcg3d", PCG3D),
-        ("advance", include_str!("wgsl/advance.wgsl")),
+        ("advance", crate::shader!("wgsl/advance.wgsl")),
     ]
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::autotune::Survey;
 use super::{Context, DType, Desc, Op};
+use crate::json;
 
 /// Raise it when variants or kernels change so much that old measurements don't apply.
 const CANDIDATES_VERSION: u32 = 1;
@@ -118,7 +119,7 @@ impl Text {
     fn parse(text: &str) -> Self {
         let fresh =
             Self { rillm: env!("CARGO_PKG_VERSION").to_owned(), candidates: CANDIDATES_VERSION, adapters: Vec::new() };
-        match serde_json::from_str::<Self>(text) {
+        match json::from_slice::<Self>(text.as_bytes()) {
             Ok(parsed)
                 if text.len() <= MAX_TEXT && parsed.rillm == fresh.rillm && parsed.candidates == fresh.candidates =>
             {

@@ -185,7 +185,7 @@ fn drafts_go_on_where_the_context_is_shifted() {
                 let timings = timings.unwrap();
                 assert_eq!(tokens, wanted.1, "{name}, {draft}, {context_length}, drafts of {max_tokens}");
                 assert!(timings.context_shifts.unwrap() >= 6, "{timings:?}");
-                // Also behind the first shift, before which there is room for 20.
+                // Also after the first shift, before which there is room for 20.
                 assert!(timings.accepted_draft_tokens.unwrap() > 20, "{timings:?}");
             }
         }

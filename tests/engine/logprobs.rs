@@ -31,7 +31,7 @@ fn logprobs(chunks: &[Chunk]) -> Vec<TokenLogprobs> {
     chunks.iter().flat_map(|chunk| chunk.logprobs.clone().unwrap()).collect()
 }
 
-/// Of each token behind the prompt, the logarithms of softmax over a vocabulary, the largest first: by a pass over all of it.
+/// Of each token after the prompt, the logarithms of softmax over a vocabulary, the largest first: by a pass over all of it.
 fn exact(engine: &Engine, prompt: &[u32], answer: &[u32]) -> Vec<Vec<(u32, f64)>> {
     let all = [prompt, answer].concat();
     let logits = pollster::block_on(async { engine.forward(&all[..all.len() - 1]).await.unwrap().readback().await });

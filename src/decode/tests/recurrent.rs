@@ -34,7 +34,7 @@ impl Op for Ema {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let own_sequences = inputs[2].shape.dims().len() == 2 && inputs[1].shape.dims().len() == 2;
         Ok(Kernel {
-            template: include_str!("ema.wgsl"),
+            template: crate::shader!("ema.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![tokens as u32, columns as u32, own_sequences.into(), self.soa.into()],

@@ -10,10 +10,10 @@ pub static BF16: Format = Format {
     block_bytes: 2,
     unit: 1,
     unit_words: &[16],
-    wgsl: include_str!("bf16.wgsl"),
+    wgsl: crate::shader!("bf16.wgsl"),
     int8: None,
     // The repacking kernel of f16 only reorders halves, so it also serves bf16.
-    repack: include_str!("f16_repack.wgsl"),
+    repack: crate::shader!("f16_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16),
 };
 

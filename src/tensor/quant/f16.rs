@@ -10,9 +10,9 @@ pub static F16: Format = Format {
     block_bytes: 2,
     unit: 1,
     unit_words: &[16],
-    wgsl: include_str!("f16.wgsl"),
+    wgsl: crate::shader!("f16.wgsl"),
     int8: None,
-    repack: include_str!("f16_repack.wgsl"),
+    repack: crate::shader!("f16_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f16_at(bytes),
 };
 

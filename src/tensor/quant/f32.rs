@@ -10,9 +10,9 @@ pub static F32: Format = Format {
     block_bytes: 4,
     unit: 1,
     unit_words: &[32],
-    wgsl: include_str!("f32.wgsl"),
+    wgsl: crate::shader!("f32.wgsl"),
     int8: None,
-    repack: include_str!("f32_repack.wgsl"),
+    repack: crate::shader!("f32_repack.wgsl"),
     dequantize_block: |bytes, out| out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
 };
 

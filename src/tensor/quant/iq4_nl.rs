@@ -14,10 +14,10 @@ pub static IQ4_NL: Format = Format {
     block_bytes: 18,
     unit: 2,
     unit_words: &[8, 1],
-    wgsl: include_str!("iq4_nl.wgsl"),
+    wgsl: crate::shader!("iq4_nl.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
     // Scales and nibbles have the places of Q4_0.
-    repack: include_str!("q4_0_repack.wgsl"),
+    repack: crate::shader!("q4_0_repack.wgsl"),
     dequantize_block: |bytes, out| dequantize(f16_at(bytes), &bytes[2..], out),
 };
 

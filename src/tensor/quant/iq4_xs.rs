@@ -12,9 +12,9 @@ pub static IQ4_XS: Format = Format {
     block_bytes: 136,
     unit: 8,
     unit_words: &[32, 2],
-    wgsl: include_str!("iq4_xs.wgsl"),
+    wgsl: crate::shader!("iq4_xs.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
-    repack: include_str!("iq4_xs_repack.wgsl"),
+    repack: crate::shader!("iq4_xs_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let (d, high) = (f16_at(bytes), u16::from_le_bytes([bytes[2], bytes[3]]));
         for (block, out) in out.chunks_exact_mut(32).enumerate() {

@@ -14,9 +14,9 @@ pub static MXFP4: Format = Format {
     block_bytes: 17,
     unit: 4,
     unit_words: &[16, 1],
-    wgsl: include_str!("mxfp4.wgsl"),
+    wgsl: crate::shader!("mxfp4.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
-    repack: include_str!("mxfp4_repack.wgsl"),
+    repack: crate::shader!("mxfp4_repack.wgsl"),
     dequantize_block: |bytes, out| {
         // Half of the power, because the values are doubled; for the two lowest exponents that is a denormal.
         let half = f32::from_bits(match u32::from(bytes[0]) {

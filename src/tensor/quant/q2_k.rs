@@ -11,9 +11,9 @@ pub static Q2_K: Format = Format {
     block_bytes: 84,
     unit: 8,
     unit_words: &[16, 5],
-    wgsl: include_str!("q2_k.wgsl"),
+    wgsl: crate::shader!("q2_k.wgsl"),
     int8: Some(Int8View { halves: true, offsets: true }),
-    repack: include_str!("q2_k_repack.wgsl"),
+    repack: crate::shader!("q2_k_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let (d, dmin) = (f16_at(&bytes[80..]), f16_at(&bytes[82..]));
         for (j, out) in out.iter_mut().enumerate() {

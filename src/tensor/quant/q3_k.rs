@@ -12,9 +12,9 @@ pub static Q3_K: Format = Format {
     block_bytes: 110,
     unit: 16,
     unit_words: &[48, 7],
-    wgsl: include_str!("q3_k.wgsl"),
+    wgsl: crate::shader!("q3_k.wgsl"),
     int8: Some(Int8View { halves: true, offsets: false }),
-    repack: include_str!("q3_k_repack.wgsl"),
+    repack: crate::shader!("q3_k_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(&bytes[108..]);
         let scales = &bytes[96..108];

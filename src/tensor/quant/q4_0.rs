@@ -11,9 +11,9 @@ pub static Q4_0: Format = Format {
     block_bytes: 18,
     unit: 2,
     unit_words: &[8, 1],
-    wgsl: include_str!("q4_0.wgsl"),
+    wgsl: crate::shader!("q4_0.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
-    repack: include_str!("q4_0_repack.wgsl"),
+    repack: crate::shader!("q4_0_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(bytes);
         for (j, byte) in bytes[2..].iter().enumerate() {

@@ -11,9 +11,9 @@ pub static Q4_1: Format = Format {
     block_bytes: 20,
     unit: 1,
     unit_words: &[4, 1],
-    wgsl: include_str!("q4_1.wgsl"),
+    wgsl: crate::shader!("q4_1.wgsl"),
     int8: Some(Int8View { halves: false, offsets: true }),
-    repack: include_str!("q4_1_repack.wgsl"),
+    repack: crate::shader!("q4_1_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let (d, m) = (f16_at(bytes), f16_at(&bytes[2..]));
         for (j, byte) in bytes[4..].iter().enumerate() {

@@ -11,9 +11,9 @@ pub static Q5_0: Format = Format {
     block_bytes: 22,
     unit: 2,
     unit_words: &[8, 3],
-    wgsl: include_str!("q5_0.wgsl"),
+    wgsl: crate::shader!("q5_0.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
-    repack: include_str!("q5_0_repack.wgsl"),
+    repack: crate::shader!("q5_0_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(bytes);
         for (j, quant) in five_bits(&bytes[2..6], &bytes[6..]) {

@@ -12,9 +12,9 @@ pub static Q5_1: Format = Format {
     block_bytes: 24,
     unit: 1,
     unit_words: &[4, 2],
-    wgsl: include_str!("q5_1.wgsl"),
+    wgsl: crate::shader!("q5_1.wgsl"),
     int8: Some(Int8View { halves: false, offsets: true }),
-    repack: include_str!("q5_1_repack.wgsl"),
+    repack: crate::shader!("q5_1_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let (d, m) = (f16_at(bytes), f16_at(&bytes[2..]));
         for (j, quant) in five_bits(&bytes[4..8], &bytes[8..]) {

@@ -11,9 +11,9 @@ pub static Q5_K: Format = Format {
     block_bytes: 176,
     unit: 8,
     unit_words: &[32, 12],
-    wgsl: include_str!("q5_k.wgsl"),
+    wgsl: crate::shader!("q5_k.wgsl"),
     int8: Some(Int8View { halves: false, offsets: true }),
-    repack: include_str!("q5_k_repack.wgsl"),
+    repack: crate::shader!("q5_k_repack.wgsl"),
     dequantize_block: |bytes, out| {
         for (j, out) in out.iter_mut().enumerate() {
             let (scale, minimum) = scale_and_minimum(bytes, j / 32);

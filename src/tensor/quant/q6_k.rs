@@ -12,9 +12,9 @@ pub static Q6_K: Format = Format {
     block_bytes: 210,
     unit: 16,
     unit_words: &[96, 9],
-    wgsl: include_str!("q6_k.wgsl"),
+    wgsl: crate::shader!("q6_k.wgsl"),
     int8: Some(Int8View { halves: true, offsets: false }),
-    repack: include_str!("q6_k_repack.wgsl"),
+    repack: crate::shader!("q6_k_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(&bytes[208..]);
         for (j, out) in out.iter_mut().enumerate() {

@@ -10,9 +10,9 @@ pub static Q8_0: Format = Format {
     block_bytes: 34,
     unit: 2,
     unit_words: &[16, 1],
-    wgsl: include_str!("q8_0.wgsl"),
+    wgsl: crate::shader!("q8_0.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
-    repack: include_str!("q8_0_repack.wgsl"),
+    repack: crate::shader!("q8_0_repack.wgsl"),
     dequantize_block: |bytes, out| {
         let d = f16_at(bytes);
         for (out, byte) in out.iter_mut().zip(&bytes[2..]) {

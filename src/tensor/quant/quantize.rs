@@ -10,14 +10,14 @@ pub const TARGETS: &[&str] = &["q8_0", "q4_0"];
 /// The kernel that quantises to a format, and the module that reads the file's numbers.
 pub(in crate::tensor) fn kernel(from: &Format, to: &Format) -> Option<(&'static str, &'static str)> {
     let kernel = match to.name {
-        "q8_0" => include_str!("q8_0_quantize.wgsl"),
-        "q4_0" => include_str!("q4_0_quantize.wgsl"),
+        "q8_0" => crate::shader!("q8_0_quantize.wgsl"),
+        "q4_0" => crate::shader!("q4_0_quantize.wgsl"),
         _ => return None,
     };
     let value = match from.name {
-        "f32" => include_str!("../wgsl/file_value_f32.wgsl"),
-        "f16" => include_str!("../wgsl/file_value_f16.wgsl"),
-        "bf16" => include_str!("../wgsl/file_value_bf16.wgsl"),
+        "f32" => crate::shader!("../wgsl/file_value_f32.wgsl"),
+        "f16" => crate::shader!("../wgsl/file_value_f16.wgsl"),
+        "bf16" => crate::shader!("../wgsl/file_value_bf16.wgsl"),
         _ => return None,
     };
     Some((kernel, value))

@@ -169,7 +169,7 @@ fn the_next_prompt_finds_no_more_than_the_sinks() {
     let shifted = engine("qwen3", exact());
     let plain = |prompt: &[u32]| json!({"prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": true});
     let (tokens, _) = answer(&shifted, request(16, 60));
-    // The sinks, and then what stands behind them after the last shift, as far as that can be told.
+    // The sinks, and then what stands after them after the last shift, as far as that can be told.
     let text = [&prompt(SINKS)[..], &tokens[tokens.len() - 20..]].concat();
     for prompt in [prompt(16), text] {
         let (wanted, _) = answer(&fresh, plain(&prompt));

@@ -47,7 +47,7 @@ fn shifted_keys_are_those_of_the_new_positions() {
     }
 }
 
-/// The sinks and what lies behind the context stay as they were, and nothing is moved where nothing is left.
+/// The sinks and what lies past the context stay as they were, and nothing is moved where nothing is left.
 #[test]
 fn sinks_stay_where_they_are() {
     let context = adapter::context(true);

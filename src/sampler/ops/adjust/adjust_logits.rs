@@ -34,7 +34,7 @@ impl Op for AdjustLogits {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("adjust_logits.wgsl"),
+            template: crate::shader!("adjust_logits.wgsl"),
             modules: modules(),
             defines: defines(),
             params: vec![vocabulary as u32],

@@ -48,7 +48,7 @@ impl Op for AdjustMarks {
         let capacity = inputs[4].shape.elements() / rows;
         let vocabulary = inputs[5].shape.elements() / rows / 2;
         Ok(Kernel {
-            template: include_str!("adjust_marks.wgsl"),
+            template: crate::shader!("adjust_marks.wgsl"),
             modules: modules(),
             defines: [defines(), vec![("GROUPS", number(GROUPS)), ("LISTS", number(AdjustLists::WORDS))]].concat(),
             params: vec![vocabulary as u32, capacity as u32, self.advance as u32, u32::from(self.appends)],

@@ -52,7 +52,7 @@ impl Op for DryMarks {
         let capacity = inputs[2].shape.elements() / rows;
         let vocabulary = inputs[4].shape.elements() / rows / 2;
         Ok(Kernel {
-            template: include_str!("dry_marks.wgsl"),
+            template: crate::shader!("dry_marks.wgsl"),
             modules: modules(),
             defines: vec![
                 ("GROUPS", Define::U32(GROUPS as u32)),
@@ -85,8 +85,8 @@ impl Reference for DryMarks {
             // After the last breaker, which may begin before the window.
             let mut last_end = 0;
             for at in 0..length {
-                let behind = &history[at + 1..length];
-                let ends = rests(history[at]).filter(|rest| behind.starts_with(rest)).map(<[u32]>::len).max();
+                let after = &history[at + 1..length];
+                let ends = rests(history[at]).filter(|rest| after.starts_with(rest)).map(<[u32]>::len).max();
                 let single = breaks(history[at]).then_some(0);
                 last_end = last_end.max(ends.max(single).map_or(0, |count| at + 1 + count));
             }

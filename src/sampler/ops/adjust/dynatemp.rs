@@ -39,7 +39,7 @@ impl Op for Dynatemp {
         let mut defines = defines(vocabulary);
         defines.push(("LEAST_TEMPERATURE", Define::F32(LEAST_TEMPERATURE)));
         Ok(Kernel {
-            template: include_str!("dynatemp.wgsl"),
+            template: crate::shader!("dynatemp.wgsl"),
             modules: adjustment::modules(),
             defines,
             params: vec![vocabulary as u32],

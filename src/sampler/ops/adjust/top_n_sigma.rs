@@ -30,7 +30,7 @@ impl Op for TopNSigma {
         let mut defines = defines(vocabulary);
         defines.push(("MASKED", Define::U32(f32::MIN.to_bits())));
         Ok(Kernel {
-            template: include_str!("top_n_sigma.wgsl"),
+            template: crate::shader!("top_n_sigma.wgsl"),
             modules: adjustment::modules(),
             defines,
             params: vec![vocabulary as u32],

@@ -24,7 +24,7 @@ impl Op for BandMass {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("band_mass.wgsl"),
+            template: crate::shader!("band_mass.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary)],

@@ -4,13 +4,13 @@
 use super::sample_band::{Inputs, inputs};
 use crate::error::Result;
 use crate::sampler::band::{BAND, Band, defines, modules};
-use crate::sampler::ops::choice::sample_partial::SHARES;
+use crate::sampler::ops::choice::sample_partial::shares;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, is_no_logit};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word is its
-/// step), band [rows, 4] u32. Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32. A share without kept tokens has the
+/// step), band [rows, 4] u32. Outputs: values [rows, shares] f32, tokens [rows, shares] u32. A share without kept tokens has the
 /// least finite value and token 0; with a NaN among the logits, or nothing but -∞, tokens are u32::MAX.
 pub struct BandPartial;
 
@@ -21,24 +21,26 @@ impl Op for BandPartial {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("band_partial", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32), Some(DType::U32)])?;
-        let (rows, _) = inputs[0].shape.matrix()?;
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        let shares = shares(vocabulary);
         let lengths = [1, 2, 3].map(|input| inputs[input].shape.elements());
         if lengths != [SamplerRow::WORDS, 4, BAND].map(|words| words * rows) {
             bail!(ShapeMismatch, "band_partial: inputs of {rows} rows have {lengths:?} elements");
         }
-        Ok(vec![Desc::f32(&[rows, SHARES]), Desc::u32(&[rows, SHARES])])
+        Ok(vec![Desc::f32(&[rows, shares]), Desc::u32(&[rows, shares])])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        let shares = shares(vocabulary) as u32;
         let mut defines = defines(vocabulary);
-        defines.push(("SHARES", Define::U32(SHARES as u32)));
+        defines.push(("SHARES", Define::U32(shares)));
         Ok(Kernel {
-            template: include_str!("band_partial.wgsl"),
+            template: crate::shader!("band_partial.wgsl"),
             modules: modules(),
             defines,
             params: vec![vocabulary as u32],
-            grid: [(SHARES / 64) as u32, rows as u32, 1],
+            grid: [shares / 64, rows as u32, 1],
         })
     }
 }
@@ -50,15 +52,16 @@ impl Reference for BandPartial {
             let row = SamplerRow::read(&inputs[1])?;
             let step = inputs[2].to_u32()?[1];
             let band = Band::of(&inputs[3].to_u32()?);
-            let mut values = vec![f32::MIN; SHARES];
-            let mut tokens = vec![if is_no_logit(band.largest) { u32::MAX } else { 0 }; SHARES];
+            let shares = shares(logits.len());
+            let mut values = vec![f32::MIN; shares];
+            let mut tokens = vec![if is_no_logit(band.largest) { u32::MAX } else { 0 }; shares];
             for (token, key, _) in band.kept(&logits, row.octaves).filter(|_| !is_no_logit(band.largest)) {
                 let value = row.value(key, band.largest, token as u32, step);
-                if value > values[token % SHARES] {
-                    (values[token % SHARES], tokens[token % SHARES]) = (value, token as u32);
+                if value > values[token % shares] {
+                    (values[token % shares], tokens[token % shares]) = (value, token as u32);
                 }
             }
-            Ok(vec![HostTensor::f32(&[1, SHARES], &values), HostTensor::u32(&[1, SHARES], &tokens)])
+            Ok(vec![HostTensor::f32(&[1, shares], &values), HostTensor::u32(&[1, shares], &tokens)])
         })
     }
 }

@@ -32,7 +32,7 @@ impl Op for SampleBand {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("sample_band.wgsl"),
+            template: crate::shader!("sample_band.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary)],

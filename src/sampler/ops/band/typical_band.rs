@@ -32,7 +32,7 @@ impl Op for TypicalBand {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         Ok(Kernel {
-            template: include_str!("typical_band.wgsl"),
+            template: crate::shader!("typical_band.wgsl"),
             modules: modules(),
             // The vocabulary is not used.
             defines: defines(1),

@@ -43,7 +43,7 @@ impl Op for TypicalHistogram {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("typical_histogram.wgsl"),
+            template: crate::shader!("typical_histogram.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary), self.digit as u32],

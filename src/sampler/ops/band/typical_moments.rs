@@ -24,7 +24,7 @@ impl Op for TypicalMoments {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("typical_moments.wgsl"),
+            template: crate::shader!("typical_moments.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary), TYPICAL as u32],

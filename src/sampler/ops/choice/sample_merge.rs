@@ -9,7 +9,7 @@ use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{advance, by_rows};
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
-/// Inputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32, settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32
+/// Inputs: values [rows, shares] f32, tokens [rows, shares] u32, settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32
 /// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
 /// token (+= advance), the step (+= 1), and whether the sequence has stopped: set if the token ends it by its settings or is a
 /// NaN; from then on the row is not changed. If a share holds a NaN, or all hold only -∞, the token is u32::MAX.
@@ -20,8 +20,10 @@ pub struct SampleMerge {
     pub own: SamplerPath,
 }
 
-const WORKGROUP: usize = 256;
-const _: () = assert!(SHARES.is_multiple_of(4 * WORKGROUP));
+/// An invocation reads four shares at once.
+fn workgroup(shares: usize) -> usize {
+    (shares / 4).min(256)
+}
 
 impl Op for SampleMerge {
     fn name(&self) -> &'static str {
@@ -37,7 +39,14 @@ impl Op for SampleMerge {
         expect("sample_merge", inputs, &[Some(DType::F32), u32, u32, u32, u32, u32])?;
         let rows = inputs[4].shape.elements();
         let lengths = [0, 1, 2, 3].map(|input| inputs[input].shape.elements());
-        let wanted = [SHARES, SHARES, SamplerRow::WORDS, 4].map(|words| words * rows);
+        let shares = lengths[0] / rows.max(1);
+        let wanted = [shares, shares, SamplerRow::WORDS, 4].map(|words| words * rows);
+        if !(shares.is_power_of_two() && SHARES.contains(&shares)) {
+            bail!(
+                ShapeMismatch,
+                "sample_merge: {rows} rows have {shares} shares each, wanted a power of two of {SHARES:?}"
+            );
+        }
         if lengths != wanted || !inputs[5].shape.elements().is_multiple_of(rows) {
             bail!(
                 ShapeMismatch,
@@ -49,15 +58,16 @@ impl Op for SampleMerge {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let rows = inputs[4].shape.elements();
+        let shares = inputs[0].shape.elements() / rows;
         let number = |n: usize| Define::U32(n as u32);
         Ok(Kernel {
-            template: include_str!("sample_merge.wgsl"),
+            template: crate::shader!("sample_merge.wgsl"),
             modules: &[
                 ("sampler_row", SamplerRow::WGSL),
                 ("sampler_paths", SamplerPath::WGSL),
-                ("advance", include_str!("../../wgsl/advance.wgsl")),
+                ("advance", crate::shader!("../../wgsl/advance.wgsl")),
             ],
-            defines: vec![("SHARES", number(SHARES)), ("WORKGROUP", number(WORKGROUP))],
+            defines: vec![("SHARES", number(shares)), ("WORKGROUP", number(workgroup(shares)))],
             params: vec![self.advance as u32, (inputs[5].shape.elements() / rows) as u32, self.own as u32],
             grid: [rows as u32, 1, 1],
         })
@@ -90,31 +100,35 @@ impl Reference for SampleMerge {
 }
 
 pub fn cases() -> Vec<Case> {
+    [*SHARES.end(), 1024, *SHARES.start()].into_iter().flat_map(cases_of).collect()
+}
+
+fn cases_of(shares: usize) -> Vec<Case> {
     let mut rng = Rng(12);
     let greedy = SamplerRow::new(&SamplingParams::greedy());
-    let tokens: Vec<u32> = (0..SHARES as u32).collect();
-    let ascending: Vec<f32> = (0..SHARES).map(|i| i as f32).collect();
-    let last = SHARES as u32 - 1;
+    let tokens: Vec<u32> = (0..shares as u32).collect();
+    let ascending: Vec<f32> = (0..shares).map(|i| i as f32).collect();
+    let last = shares as u32 - 1;
     let mut cases: Vec<Case> = (0..7)
         .map(|kind| {
             let mut tokens = tokens.clone();
-            let mut values = rng.tensor(&[1, SHARES]);
+            let mut values = rng.tensor(&[1, shares]);
             match kind {
                 // The best in the last share.
                 1 => values.set_f32(&ascending),
                 // All equal: the smallest token wins, in any share.
                 2 => {
-                    values.set_f32(&[0.5; SHARES]);
+                    values.set_f32(&vec![0.5; shares]);
                     tokens.reverse();
                 }
-                3 => tokens[700] = u32::MAX,
+                3 => tokens[shares - 99] = u32::MAX,
                 // Nothing to choose from, and shares without a token.
-                6 => values.set_f32(&[&[f32::NEG_INFINITY; 200][..], &[f32::MIN; SHARES - 200]].concat()),
+                6 => values.set_f32(&[vec![f32::NEG_INFINITY; 200], vec![f32::MIN; shares - 200]].concat()),
                 _ => {}
             }
             let inputs = vec![
                 values,
-                HostTensor::u32(&[1, SHARES], &tokens),
+                HostTensor::u32(&[1, shares], &tokens),
                 SamplerRow::tensor(&[greedy]),
                 HostTensor::u32(&[4], &[11, 64 + kind, 0, 0]),
                 HostTensor::u32(&[1], &[0]),
@@ -134,8 +148,8 @@ pub fn cases() -> Vec<Case> {
     let rows = settings.len();
     let state: Vec<u32> = (0..rows as u32).flat_map(|row| [20 + row, 7, u32::from(row == 3), row]).collect();
     let inputs = vec![
-        HostTensor::f32(&[rows, SHARES], &ascending.repeat(rows)),
-        HostTensor::u32(&[rows, SHARES], &tokens.repeat(rows)),
+        HostTensor::f32(&[rows, shares], &ascending.repeat(rows)),
+        HostTensor::u32(&[rows, shares], &tokens.repeat(rows)),
         SamplerRow::tensor(&settings),
         HostTensor::u32(&[rows, 4], &state),
         HostTensor::u32(&[rows], &[0, 1, 2, 3, 4]),

@@ -5,6 +5,8 @@
 //! over the vocabulary for the sum. The noise is a hash of seed, step and token (pcg3d; Jarzynski, Olano 2020), so the same
 //! seed gives the same tokens.
 
+use std::ops::RangeInclusive;
+
 use crate::error::Result;
 use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
@@ -13,11 +15,16 @@ use crate::tensor::ops::PCG3D;
 use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word
-/// is its step). Outputs: values [rows, SHARES] f32, tokens [rows, SHARES] u32; the token of a share with a NaN is u32::MAX.
+/// is its step). Outputs: values [rows, shares] f32, tokens [rows, shares] u32; the token of a share with a NaN is u32::MAX.
 pub struct SamplePartial;
 
-/// Invocations that share the vocabulary.
-pub const SHARES: usize = 4096;
+/// The fewest and the most invocations that share the vocabulary of a row.
+pub const SHARES: RangeInclusive<usize> = 256..=4096;
+
+/// The number of invocations that share a vocabulary: a power of two.
+pub fn shares(vocabulary: usize) -> usize {
+    vocabulary.next_power_of_two().clamp(*SHARES.start(), *SHARES.end())
+}
 
 impl Op for SamplePartial {
     fn name(&self) -> &'static str {
@@ -26,26 +33,28 @@ impl Op for SamplePartial {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("sample_partial", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::U32)])?;
-        let (rows, _) = inputs[0].shape.matrix()?;
+        let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        let shares = shares(vocabulary);
         let lengths = [inputs[1].shape.elements(), inputs[2].shape.elements()];
         if lengths != [SamplerRow::WORDS * rows, 4 * rows] {
             bail!(ShapeMismatch, "sample_partial: settings and state of {rows} rows have {lengths:?} elements");
         }
-        Ok(vec![Desc::f32(&[rows, SHARES]), Desc::u32(&[rows, SHARES])])
+        Ok(vec![Desc::f32(&[rows, shares]), Desc::u32(&[rows, shares])])
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
+        let shares = shares(vocabulary) as u32;
         Ok(Kernel {
-            template: include_str!("sample_partial.wgsl"),
+            template: crate::shader!("sample_partial.wgsl"),
             modules: &[
                 ("sampler_row", SamplerRow::WGSL),
-                ("gumbel", include_str!("../../wgsl/gumbel.wgsl")),
+                ("gumbel", crate::shader!("../../wgsl/gumbel.wgsl")),
                 ("pcg3d", PCG3D),
             ],
-            defines: vec![("SHARES", Define::U32(SHARES as u32))],
+            defines: vec![("SHARES", Define::U32(shares))],
             params: vec![vocabulary as u32],
-            grid: [(SHARES / 64) as u32, rows as u32, 1],
+            grid: [shares / 64, rows as u32, 1],
         })
     }
 }
@@ -60,10 +69,11 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
     let logits = inputs[0].to_f32()?;
     let row = SamplerRow::read(&inputs[1])?;
     let step = inputs[2].to_u32()?[1];
-    let mut values = vec![f32::MIN; SHARES];
-    let mut tokens = vec![0u32; SHARES];
-    for share in 0..SHARES {
-        for token in (share..logits.len()).step_by(SHARES) {
+    let shares = shares(logits.len());
+    let mut values = vec![f32::MIN; shares];
+    let mut tokens = vec![0u32; shares];
+    for share in 0..shares {
+        for token in (share..logits.len()).step_by(shares) {
             let mut value = logits[token];
             if value.is_nan() {
                 tokens[share] = u32::MAX;
@@ -80,16 +90,22 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
             }
         }
     }
-    Ok(vec![HostTensor::f32(&[1, SHARES], &values), HostTensor::u32(&[1, SHARES], &tokens)])
+    Ok(vec![HostTensor::f32(&[1, shares], &values), HostTensor::u32(&[1, shares], &tokens)])
 }
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(11);
     let mut cases = Vec::new();
     let row = |temperature, seed| SamplerRow::new(&SamplingParams { temperature, seed, ..SamplingParams::default() });
-    for (vocabulary, temperature, seed) in
-        [(1, 0.0, 0), (257, 0.0, 0), (5003, 0.0, 0), (262_208, 0.0, 0), (257, 1.0, 7), (32_003, 0.8, (1 << 40) | 9)]
-    {
+    for (vocabulary, temperature, seed) in [
+        (1, 0.0, 0),
+        (256, 0.7, 3),
+        (257, 0.0, 0),
+        (5003, 0.0, 0),
+        (262_208, 0.0, 0),
+        (257, 1.0, 7),
+        (32_003, 0.8, (1 << 40) | 9),
+    ] {
         let inputs = vec![
             rng.tensor(&[1, vocabulary]),
             SamplerRow::tensor(&[row(temperature, seed)]),

@@ -41,7 +41,7 @@ impl Op for LogprobsMerge {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("logprobs_merge.wgsl"),
+            template: crate::shader!("logprobs_merge.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, (inputs[6].shape.elements() / rows / MOST) as u32],

@@ -31,7 +31,7 @@ impl Op for LogprobsPartial {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("logprobs_partial.wgsl"),
+            template: crate::shader!("logprobs_partial.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32],

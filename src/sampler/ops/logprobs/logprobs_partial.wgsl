@@ -19,7 +19,7 @@ var<workgroup> inverted_tokens: array<atomic<u32>, MOST>;
 
 // The key and the token of the next best logit of an invocation: a smaller key, or the same key of a later token. The key is 0 if
 // there is none.
-fn best_behind(row: u32, first: u32, key: u32, token: u32) -> vec2<u32> {
+fn best_after(row: u32, first: u32, key: u32, token: u32) -> vec2<u32> {
     var found = vec2<u32>(0u, NONE);
     for (var at = first; at < params.vocabulary; at += STRIDE) {
         let its_key = key_of(logits[row * params.vocabulary + at]);
@@ -65,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
 
-    var mine = best_behind(row, first, NAN_KEY, NONE);
+    var mine = best_after(row, first, NAN_KEY, NONE);
     for (var place = 0u; place < count; place++) {
         atomicMax(&keys[place], mine.x);
         workgroupBarrier();
@@ -77,7 +77,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if is_best && mine.y == ~atomicLoad(&inverted_tokens[place]) {
             best[list_at + 1u + place] = mine.x;
             best[list_at + 1u + MOST + place] = mine.y;
-            mine = best_behind(row, first, mine.x, mine.y);
+            mine = best_after(row, first, mine.x, mine.y);
         }
     }
     // Unused places.

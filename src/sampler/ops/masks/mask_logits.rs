@@ -61,7 +61,7 @@ impl Op for MaskLogits {
             defines.push(("TABLES", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("mask_logits.wgsl"),
+            template: crate::shader!("mask_logits.wgsl"),
             modules: &[],
             defines,
             params: [rows * vocabulary, vocabulary, Self::words(vocabulary), ring, masks].map(|n| n as u32).to_vec(),

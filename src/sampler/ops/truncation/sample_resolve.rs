@@ -46,7 +46,7 @@ impl Op for SampleResolve {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("sample_resolve.wgsl"),
+            template: crate::shader!("sample_resolve.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![

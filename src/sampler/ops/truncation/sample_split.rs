@@ -34,7 +34,7 @@ impl Op for SampleSplit {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, vocabulary) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("sample_split.wgsl"),
+            template: crate::shader!("sample_split.wgsl"),
             modules: modules(),
             defines: defines(vocabulary),
             params: vec![vocabulary as u32, mass_bits(vocabulary)],

@@ -30,7 +30,7 @@ impl Op for Swiglu {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = inputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("swiglu.wgsl"),
+            template: crate::shader!("swiglu.wgsl"),
             modules: &[],
             defines: self.activation.defines(),
             params: vec![n as u32],

@@ -35,7 +35,7 @@ impl Op for SwigluFused {
         }
         let numbers = outputs[0].shape.elements() / width;
         Ok(Kernel {
-            template: include_str!("swiglu_fused.wgsl"),
+            template: crate::shader!("swiglu_fused.wgsl"),
             modules: &[],
             defines,
             params: vec![numbers as u32, (columns / width) as u32],

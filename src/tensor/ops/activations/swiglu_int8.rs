@@ -32,7 +32,7 @@ impl Op for SwigluInt8 {
         let blocks_per_row = columns / BLOCK;
         let blocks = tokens * blocks_per_row;
         Ok(Kernel {
-            template: include_str!("swiglu_int8.wgsl"),
+            template: crate::shader!("swiglu_int8.wgsl"),
             modules: &[],
             defines: self.activation.defines(),
             params: vec![blocks as u32, blocks_per_row as u32],

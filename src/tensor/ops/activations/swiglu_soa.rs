@@ -32,7 +32,7 @@ impl Op for SwigluSoa {
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let words = tokens * columns / 8;
         Ok(Kernel {
-            template: include_str!("swiglu_soa.wgsl"),
+            template: crate::shader!("swiglu_soa.wgsl"),
             modules: &[],
             defines: self.activation.defines(),
             params: vec![words as u32, (columns / 2 / BLOCK) as u32],

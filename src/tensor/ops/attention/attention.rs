@@ -93,7 +93,7 @@ impl Op for Attention {
         let (limits, [window, softcap]) = limits(self.window, self.softcap);
         defines.extend(limits);
         Ok(Kernel {
-            template: include_str!("attention.wgsl"),
+            template: crate::shader!("attention.wgsl"),
             modules: &[],
             defines,
             params: vec![

@@ -59,7 +59,7 @@ impl Op for AttentionMerge {
         let (tokens, columns) = outputs[0].shape.matrix()?;
         let words = tokens * columns / 4;
         Ok(Kernel {
-            template: include_str!("attention_merge.wgsl"),
+            template: crate::shader!("attention_merge.wgsl"),
             modules: &[],
             defines: Placement::of("attention_merge", inputs[2], tokens)?.defines(),
             params: vec![

@@ -179,7 +179,7 @@ impl AttentionOut {
             defines.push(("MERGED_ONCE", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("attention_out.wgsl"),
+            template: crate::shader!("attention_out.wgsl"),
             modules: &[],
             defines,
             params: [rows, blocks, self.head_dim, self.splits.tile, self.capacity]

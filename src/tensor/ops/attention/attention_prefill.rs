@@ -95,7 +95,7 @@ impl Op for AttentionPrefill {
         defines.extend(limits);
         let rows = tokens * heads / kv_heads;
         Ok(Kernel {
-            template: include_str!("attention_prefill.wgsl"),
+            template: crate::shader!("attention_prefill.wgsl"),
             modules: &[],
             defines,
             params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits(), window, softcap],

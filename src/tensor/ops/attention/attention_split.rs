@@ -207,7 +207,7 @@ impl AttentionSplit {
             defines.push(("HEAD_DIM", Define::U32(self.head_dim as u32)));
             defines.push(("TILE", Define::U32(splits.tile as u32)));
             return Ok(Kernel {
-                template: include_str!("attention_split.wgsl"),
+                template: crate::shader!("attention_split.wgsl"),
                 modules: &[],
                 defines,
                 params,
@@ -228,7 +228,7 @@ impl AttentionSplit {
         defines.push(("DIMS_PER_LANE", Define::U32((self.head_dim as u32).div_ceil(workgroup))));
         defines.push(("TILE", Define::U32(splits.tile as u32)));
         Ok(Kernel {
-            template: include_str!("attention_split_teams.wgsl"),
+            template: crate::shader!("attention_split_teams.wgsl"),
             modules: &[],
             defines,
             params,

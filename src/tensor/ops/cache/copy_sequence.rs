@@ -50,7 +50,7 @@ impl Op for CopySequence {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (of_sequence, words) = self.words(inputs[0])?;
         Ok(Kernel {
-            template: include_str!("copy_sequence.wgsl"),
+            template: crate::shader!("copy_sequence.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![words as u32, (self.from * of_sequence) as u32, (self.to * of_sequence) as u32],

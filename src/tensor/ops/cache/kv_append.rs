@@ -58,7 +58,7 @@ impl Op for KvAppend {
         let head_dim = if inputs[2].dtype == DType::Q8_0 { self.head_dim } else { kv_dim };
         let items = tokens * cache_dim / 2;
         Ok(Kernel {
-            template: include_str!("kv_append.wgsl"),
+            template: crate::shader!("kv_append.wgsl"),
             modules: &[],
             defines: cache_defines(inputs.get(2))
                 .into_iter()

@@ -82,7 +82,7 @@ impl Op for KvShift {
         }
         let heads = self.rows * kv_heads;
         Ok(Kernel {
-            template: include_str!("kv_shift.wgsl"),
+            template: crate::shader!("kv_shift.wgsl"),
             modules: &[],
             defines,
             params: vec![heads as u32, kv_heads as u32, self.first_from as u32, self.first_to as u32],

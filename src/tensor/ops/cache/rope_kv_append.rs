@@ -121,7 +121,7 @@ impl Op for RopeKvAppend {
         let first = self.range().start;
         let numbers = [items, self.heads, self.kv_heads, self.head_dim, pairs, capacity, first, columns];
         Ok(Kernel {
-            template: include_str!("rope_kv_append.wgsl"),
+            template: crate::shader!("rope_kv_append.wgsl"),
             modules: &[],
             defines,
             params: numbers.map(|number| number as u32).into_iter().chain([self.scale.to_bits()]).collect(),

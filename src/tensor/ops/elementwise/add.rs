@@ -29,7 +29,7 @@ impl Op for Add {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = inputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("add.wgsl"),
+            template: crate::shader!("add.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![n as u32],

@@ -30,7 +30,7 @@ impl Op for AddRow {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = inputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("add_row.wgsl"),
+            template: crate::shader!("add_row.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![n as u32, inputs[1].shape.elements() as u32],

@@ -89,7 +89,7 @@ impl Op for Binary {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = inputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("binary.wgsl"),
+            template: crate::shader!("binary.wgsl"),
             modules: &[],
             defines: vec![(self.kind.define(), Define::Flag)],
             params: vec![n as u32, f32::INFINITY.to_bits(), f32::NAN.to_bits()],

@@ -27,7 +27,7 @@ impl Op for Fill {
     fn kernel(&self, _: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = self.shape.elements();
         Ok(Kernel {
-            template: include_str!("fill.wgsl"),
+            template: crate::shader!("fill.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![n as u32, self.value.to_bits()],

@@ -28,7 +28,7 @@ impl Op for Random {
     fn kernel(&self, _: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = self.shape.elements();
         Ok(Kernel {
-            template: include_str!("random.wgsl"),
+            template: crate::shader!("random.wgsl"),
             modules: &[("pcg3d", PCG3D)],
             defines: vec![],
             params: vec![n as u32, self.seed as u32, (self.seed >> 32) as u32],
@@ -47,7 +47,7 @@ impl Reference for Random {
 }
 
 /// The module `pcg3d`.
-pub const PCG3D: &str = include_str!("../../wgsl/pcg3d.wgsl");
+pub const PCG3D: &str = crate::shader!("../../wgsl/pcg3d.wgsl");
 
 /// The function of that module.
 pub fn pcg3d(key: [u32; 3]) -> [u32; 3] {

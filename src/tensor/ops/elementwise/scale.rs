@@ -25,7 +25,7 @@ impl Op for Scale {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = inputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("scale.wgsl"),
+            template: crate::shader!("scale.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![n as u32, self.factor.to_bits()],

@@ -29,7 +29,7 @@ impl Op for Softcap {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let n = inputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("softcap.wgsl"),
+            template: crate::shader!("softcap.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![n as u32, self.cap.to_bits()],

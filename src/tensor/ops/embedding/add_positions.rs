@@ -60,7 +60,7 @@ impl Op for AddPositions {
         defines.extend(self.soa.then_some(("SOA", Define::Flag)));
         let numbers = [tokens, columns, blocks, self.rows, self.first_row, rows_here];
         Ok(Kernel {
-            template: include_str!("add_positions.wgsl"),
+            template: crate::shader!("add_positions.wgsl"),
             modules: &[],
             defines,
             // The last is the capacity, which `placement.wgsl` needs and this kernel does not use.

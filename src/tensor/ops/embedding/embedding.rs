@@ -47,7 +47,7 @@ impl Op for Embedding {
             defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("embedding.wgsl"),
+            template: crate::shader!("embedding.wgsl"),
             modules: &[],
             defines,
             params: vec![tokens as u32, columns as u32, blocks as u32, rows as u32],

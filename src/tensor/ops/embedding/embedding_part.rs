@@ -54,7 +54,7 @@ impl Op for EmbeddingPart {
             defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("embedding.wgsl"),
+            template: crate::shader!("embedding.wgsl"),
             modules: &[],
             defines,
             params: vec![tokens as u32, columns as u32, blocks as u32, rows as u32, self.first_row as u32],

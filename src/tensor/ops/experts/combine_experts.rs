@@ -59,7 +59,7 @@ impl Op for CombineExperts {
             defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("combine_experts.wgsl"),
+            template: crate::shader!("combine_experts.wgsl"),
             modules: &[],
             defines,
             params: vec![n as u32, columns as u32, used as u32],

@@ -42,7 +42,7 @@ impl Op for GroupExperts {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let pairs = inputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("group_experts.wgsl"),
+            template: crate::shader!("group_experts.wgsl"),
             modules: &[],
             defines: vec![("EXPERTS", Define::U32(self.experts as u32)), ("TILE", Define::U32(TILE as u32))],
             params: vec![pairs as u32, self.most_tiles(pairs) as u32],

@@ -124,9 +124,9 @@ impl MatMulExperts {
         let mut defines = vec![("TILE", Define::U32(TILE as u32))];
         defines.extend(ragged(columns));
         let (template, row_groups) = if direct {
-            (include_str!("mat_mul_experts_direct.wgsl"), rows.div_ceil(DIRECT_ROWS))
+            (crate::shader!("mat_mul_experts_direct.wgsl"), rows.div_ceil(DIRECT_ROWS))
         } else {
-            (include_str!("mat_mul_experts.wgsl"), rows.div_ceil(TILE_ROWS))
+            (crate::shader!("mat_mul_experts.wgsl"), rows.div_ceil(TILE_ROWS))
         };
         let numbers = [
             rows,

@@ -95,7 +95,7 @@ impl Op for MatVecExperts {
         }
         let planes = (items as u32).div_ceil(limit);
         Ok(Kernel {
-            template: include_str!("mat_vec_experts.wgsl"),
+            template: crate::shader!("mat_vec_experts.wgsl"),
             modules: &[],
             defines,
             params: vec![

@@ -49,7 +49,7 @@ impl Op for RouteExperts {
             defines.push(("NORMALIZE", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("route_experts.wgsl"),
+            template: crate::shader!("route_experts.wgsl"),
             modules: &[],
             defines,
             params: vec![tokens as u32, self.scale.to_bits()],

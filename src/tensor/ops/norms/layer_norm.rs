@@ -48,7 +48,7 @@ impl Op for LayerNorm {
         }
         let groups = inputs[1].shape.elements() / columns;
         Ok(Kernel {
-            template: include_str!("layer_norm.wgsl"),
+            template: crate::shader!("layer_norm.wgsl"),
             modules: &[],
             defines,
             params: vec![rows as u32, columns as u32, groups as u32, self.epsilon.to_bits()],

@@ -52,7 +52,7 @@ impl Op for NormAdd {
             WORKGROUP.min(capabilities.max_invocations_per_workgroup)
         };
         Ok(Kernel {
-            template: include_str!("norm_add.wgsl"),
+            template: crate::shader!("norm_add.wgsl"),
             modules: &[],
             defines: lanes_defines(workgroup, lanes),
             params: vec![columns as u32 / 4, self.epsilon.to_bits()],

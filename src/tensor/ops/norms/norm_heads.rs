@@ -59,7 +59,7 @@ impl Op for NormHeads {
         let heads = self.queries + self.keys;
         let numbers = [tokens * heads, heads, self.queries, self.query_length, self.key_length, columns];
         Ok(Kernel {
-            template: include_str!("norm_heads.wgsl"),
+            template: crate::shader!("norm_heads.wgsl"),
             modules: &[],
             // A workgroup is one team: its rows are loops of one length, so lanes stay together.
             defines: lanes_defines(lanes.unwrap_or(32), lanes),

@@ -35,7 +35,7 @@ impl Op for RmsNorm {
             defines.push(("FOUR", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("rms_norm.wgsl"),
+            template: crate::shader!("rms_norm.wgsl"),
             modules: &[],
             defines,
             params: vec![rows as u32, columns as u32, self.epsilon.to_bits()],

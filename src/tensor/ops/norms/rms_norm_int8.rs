@@ -29,7 +29,7 @@ impl Op for RmsNormInt8 {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let lanes = subgroup_lanes(capabilities, 32);
         Ok(Kernel {
-            template: include_str!("rms_norm_int8.wgsl"),
+            template: crate::shader!("rms_norm_int8.wgsl"),
             modules: &[],
             defines: lanes_defines(lanes.unwrap_or(64), lanes),
             params: vec![rows as u32, (columns / BLOCK) as u32, self.epsilon.to_bits()],

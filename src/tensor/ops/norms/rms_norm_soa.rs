@@ -32,7 +32,7 @@ impl Op for RmsNormSoa {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let team = Team::for_columns(columns, capabilities);
         Ok(Kernel {
-            template: include_str!("rms_norm_soa.wgsl"),
+            template: crate::shader!("rms_norm_soa.wgsl"),
             modules: &[],
             defines: team.defines(),
             params: vec![rows as u32, (columns / BLOCK) as u32, self.epsilon.to_bits()],

@@ -73,9 +73,9 @@ impl MatMul {
         defines.extend(ragged(columns));
         let (template, grid) = if direct {
             let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
-            (include_str!("mat_mul_direct.wgsl"), grid)
+            (crate::shader!("mat_mul_direct.wgsl"), grid)
         } else {
-            (include_str!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1])
+            (crate::shader!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1])
         };
         let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
         Ok(Kernel { template, modules: &[], defines, params, grid })

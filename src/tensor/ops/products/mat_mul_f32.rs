@@ -35,7 +35,7 @@ impl Op for MatMulF32 {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let ((m, k), (_, n)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         Ok(Kernel {
-            template: include_str!("mat_mul_f32.wgsl"),
+            template: crate::shader!("mat_mul_f32.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![m as u32, k as u32, n as u32],

@@ -166,7 +166,7 @@ impl MatMulInt8 {
         let params = vec![rows as u32, (columns / BLOCK) as u32, tokens as u32];
         Ok(match division {
             Division::Direct => Kernel {
-                template: include_str!("mat_mul_int8_direct.wgsl"),
+                template: crate::shader!("mat_mul_int8_direct.wgsl"),
                 modules: &[],
                 defines,
                 params,
@@ -179,7 +179,7 @@ impl MatMulInt8 {
                 }
                 let tile_tokens = tokens_each as usize * TOKEN_INVOCATIONS;
                 Kernel {
-                    template: include_str!("mat_mul_int8.wgsl"),
+                    template: crate::shader!("mat_mul_int8.wgsl"),
                     modules: &[],
                     defines,
                     params,

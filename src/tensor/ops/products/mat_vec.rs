@@ -37,7 +37,7 @@ impl Op for MatVec {
         let mut defines = lanes_defines(WORKGROUP, lanes);
         defines.extend(ragged(columns));
         Ok(Kernel {
-            template: include_str!("mat_vec.wgsl"),
+            template: crate::shader!("mat_vec.wgsl"),
             modules: &[],
             defines,
             params: vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32],

@@ -97,7 +97,7 @@ impl MatVecAdd {
             defines.push(("FOUR_ROWS", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("mat_vec_add.wgsl"),
+            template: crate::shader!("mat_vec_add.wgsl"),
             modules: &[],
             defines,
             params: [rows as u32, (columns / 32) as u32]

@@ -90,7 +90,7 @@ impl Op for MatVecSmallBatch {
             defines.push(("SOA", Define::Flag));
         }
         Ok(Kernel {
-            template: include_str!("mat_vec_small_batch.wgsl"),
+            template: crate::shader!("mat_vec_small_batch.wgsl"),
             modules: &[],
             defines,
             params: vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32],

@@ -81,7 +81,7 @@ impl NormGateUp {
         defines.extend(self.activation.defines());
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
-            template: include_str!("norm_gate_up.wgsl"),
+            template: crate::shader!("norm_gate_up.wgsl"),
             modules: &[],
             defines,
             params: vec![columns as u32, (columns / 32) as u32, self.norm.epsilon_bits(), outputs as u32],

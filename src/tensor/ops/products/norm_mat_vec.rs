@@ -75,7 +75,7 @@ impl NormMatVec {
         defines.extend(self.norm.defines());
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
         Ok(Kernel {
-            template: include_str!("norm_mat_vec.wgsl"),
+            template: crate::shader!("norm_mat_vec.wgsl"),
             modules: &[],
             defines,
             params: vec![columns as u32, (columns / 32) as u32, self.norm.epsilon_bits(), rows as u32],

@@ -186,7 +186,7 @@ impl NormQkv {
             defines.extend([("SCALED", Define::Flag), ("SCALE", Define::F32(self.scale))]);
         }
         Ok(Kernel {
-            template: include_str!("norm_qkv.wgsl"),
+            template: crate::shader!("norm_qkv.wgsl"),
             modules: &[],
             defines,
             params: vec![

@@ -123,7 +123,7 @@ impl NormUp {
             defines.extend([("BIAS", Define::Flag), ("BIAS_BINDING", Define::U32(2))]);
         }
         Ok(Kernel {
-            template: include_str!("norm_up.wgsl"),
+            template: crate::shader!("norm_up.wgsl"),
             modules: &[],
             defines,
             params: vec![

@@ -28,7 +28,7 @@ impl Op for Quantize {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let blocks = inputs[0].shape.elements() / BLOCK;
         Ok(Kernel {
-            template: include_str!("quantize.wgsl"),
+            template: crate::shader!("quantize.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![blocks as u32],

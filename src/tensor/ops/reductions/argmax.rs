@@ -28,7 +28,7 @@ impl Op for Argmax {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[0].shape.matrix()?;
         Ok(Kernel {
-            template: include_str!("argmax.wgsl"),
+            template: crate::shader!("argmax.wgsl"),
             modules: &[],
             defines: vec![("WORKGROUP", Define::U32(WORKGROUP))],
             params: vec![columns as u32],

@@ -39,7 +39,7 @@ impl Op for Dot {
             run += 1;
         }
         Ok(Kernel {
-            template: include_str!("dot.wgsl"),
+            template: crate::shader!("dot.wgsl"),
             modules: &[],
             defines: lanes_defines(WORKGROUP, None),
             params: vec![n as u32, steps as u32, run as u32],

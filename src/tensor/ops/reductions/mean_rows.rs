@@ -29,7 +29,7 @@ impl Op for MeanRows {
         let (rows, columns) = inputs[0].shape.matrix()?;
         let n = outputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("mean_rows.wgsl"),
+            template: crate::shader!("mean_rows.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![n as u32, columns as u32, rows as u32],

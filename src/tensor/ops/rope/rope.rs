@@ -51,7 +51,7 @@ impl Op for Rope {
         let heads = columns / self.head_dim;
         let n = tokens * heads * pairs;
         Ok(Kernel {
-            template: include_str!("rope.wgsl"),
+            template: crate::shader!("rope.wgsl"),
             modules: &[],
             defines: if self.interleaved { vec![("INTERLEAVED", Define::Flag)] } else { vec![] },
             params: vec![n as u32, heads as u32, self.head_dim as u32, pairs as u32, self.scale.to_bits()],

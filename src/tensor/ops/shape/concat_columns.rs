@@ -27,7 +27,7 @@ impl Op for ConcatColumns {
         let ((_, n), (_, m)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         let elements = outputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("concat_columns.wgsl"),
+            template: crate::shader!("concat_columns.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![elements as u32, n as u32, m as u32],

@@ -39,7 +39,7 @@ impl Op for PlaceColumns {
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let ((rows, columns), (_, all_columns)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         Ok(Kernel {
-            template: include_str!("place_columns.wgsl"),
+            template: crate::shader!("place_columns.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![(rows * columns) as u32, columns as u32, all_columns as u32, self.first as u32],

@@ -32,7 +32,7 @@ impl Op for SliceColumns {
         let (_, columns) = inputs[0].shape.matrix()?;
         let n = outputs[0].shape.elements();
         Ok(Kernel {
-            template: include_str!("slice_columns.wgsl"),
+            template: crate::shader!("slice_columns.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![n as u32, columns as u32, self.first as u32, self.count as u32],

@@ -32,7 +32,7 @@ impl Op for SliceRows {
         let (_, columns) = inputs[0].shape.matrix()?;
         let n = self.count * columns;
         Ok(Kernel {
-            template: include_str!("slice_rows.wgsl"),
+            template: crate::shader!("slice_rows.wgsl"),
             modules: &[],
             defines: vec![],
             params: vec![(self.first * columns) as u32, n as u32],
