@@ -5,15 +5,16 @@
 use std::path::{Path, PathBuf};
 
 /// For each layer, the other modules of the crate that it may name.
-const MAY_NAME: [(&str, &[&str]); 10] = [
+const MAY_NAME: [(&str, &[&str]); 11] = [
     ("error", &[]),
+    ("json", &[]),
     ("gpu", &["error"]),
-    ("tensor", &["error", "gpu"]),
-    ("model", &["error", "tensor"]),
+    ("tensor", &["error", "json", "gpu"]),
+    ("model", &["error", "json", "tensor"]),
     ("sampler", &["error", "tensor"]),
-    ("text", &["error"]),
+    ("text", &["error", "json"]),
     ("decode", &["error", "tensor", "model", "sampler"]),
-    ("engine", &["error", "tensor", "model", "sampler", "text", "decode"]),
+    ("engine", &["error", "json", "tensor", "model", "sampler", "text", "decode"]),
     ("web", &["error", "engine", "gpu", "tensor"]),
     ("native", &["error", "engine"]),
 ];
@@ -29,7 +30,13 @@ const CIRCLES: [(&[&str], &str); 3] = [
 ];
 
 /// Files that may ask for the target.
-const MAY_ASK_FOR_THE_TARGET: [&str; 3] = ["lib.rs", "gpu/device/mod.rs", "gpu/platform/mod.rs"];
+const MAY_ASK_FOR_THE_TARGET: [&str; 5] = [
+    "lib.rs",
+    "gpu/device/mod.rs",
+    "gpu/platform/mod.rs",
+    "text/tokenizer/normal_form.rs",
+    "text/tokenizer/pattern/mod.rs",
+];
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -34,6 +34,8 @@ struct State {
     free: Vec<wgpu::Buffer>,
     limit: usize,
     tiny: Vec<wgpu::Buffer>,
+    /// Given up before the submission that copies to them, after which they are free.
+    parked: Vec<(u64, wgpu::Buffer)>,
 }
 
 impl State {
@@ -65,12 +67,17 @@ impl State {
 impl StagingPool {
     /// Keeps at most `limit` buffers that are not tiny.
     pub fn new(raw: Rc<RawDevice>, limit: usize) -> Self {
-        Self { raw, state: RefCell::new(State { free: Vec::new(), limit, tiny: Vec::new() }) }
+        Self { raw, state: RefCell::new(State { free: Vec::new(), limit, tiny: Vec::new(), parked: Vec::new() }) }
     }
 
     /// A buffer of at least `size` bytes.
     fn take(&self, size: u64) -> wgpu::Buffer {
         let size = size.max(TINY).next_power_of_two();
+        let submitted = self.raw.timeline.submitted();
+        let parked = std::mem::take(&mut self.state.borrow_mut().parked);
+        for (number, buffer) in parked {
+            self.put_after(number, buffer, submitted);
+        }
         if let Some(buffer) = self.state.borrow_mut().take(size) {
             return buffer;
         }
@@ -89,11 +96,21 @@ impl StagingPool {
         }
     }
 
+    /// Takes back a buffer to which the submission `number` copies, and which was never mapped.
+    fn put_after(&self, number: u64, buffer: wgpu::Buffer, submitted: u64) {
+        if number <= submitted {
+            self.put(buffer);
+        } else {
+            self.state.borrow_mut().parked.push((number, buffer));
+        }
+    }
+
     /// Destroys all that is kept.
     pub fn clear(&self) {
         let mut state = self.state.borrow_mut();
-        let State { free, tiny, .. } = &mut *state;
-        for buffer in tiny.drain(..).chain(free.drain(..)) {
+        let State { free, tiny, parked, .. } = &mut *state;
+        let parked = parked.drain(..).map(|(_, buffer)| buffer);
+        for buffer in tiny.drain(..).chain(free.drain(..)).chain(parked) {
             self.destroy(buffer);
         }
     }
@@ -104,24 +121,21 @@ impl StagingPool {
     }
 }
 
-/// A read-back that is on its way.
-pub struct Readback {
+/// A read-back whose copies are recorded, and go with whatever is submitted next.
+pub struct RecordedReadback {
     pool: Rc<BufferPool>,
     staging_pool: Rc<StagingPool>,
     staging: Option<wgpu::Buffer>,
     /// Byte ranges of the parts in the staging buffer.
     parts: Vec<(usize, usize)>,
-    length: u64,
-    mapped: oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>,
-    told: Told,
+    total: u64,
+    /// The submission that takes the copies along.
+    submission: u64,
 }
 
-/// Reports the mapping to the timeline; taken by the first that learns of it. Natively the callback may run on another thread.
-type Told = Arc<Mutex<Option<(oneshot::Sender<Result<(), wgpu::BufferAsyncError>>, Report)>>>;
-
-impl Readback {
-    /// Starts reading these slices: one staging buffer, one submit together with all that was recorded, one map.
-    pub(super) fn start(recorder: &Recorder, staging_pool: &Rc<StagingPool>, slices: &[BufferSlice]) -> Result<Self> {
+impl RecordedReadback {
+    /// Records the copies of these slices, into one staging buffer.
+    pub(super) fn record(recorder: &Recorder, staging_pool: &Rc<StagingPool>, slices: &[BufferSlice]) -> Result<Self> {
         let Recorder { raw, pool, .. } = recorder;
         raw.check_usable()?;
         if recorder.is_tracing() || recorder.is_capturing() {
@@ -146,12 +160,26 @@ impl Readback {
                 recorder.copy_to(&padded, &staging, *offset as u64, Direction::Readback)?;
             }
         }
-        recorder.flush(FlushReason::Readback);
-        let report = raw.timeline.reported_by_readback();
+        let submission = raw.timeline.last_use();
+        let (pool, staging_pool) = (pool.clone(), staging_pool.clone());
+        Ok(Self { pool, staging_pool, staging: Some(staging), parts, total, submission })
+    }
+
+    /// Begins to map. Submits what was recorded, if the copies are among it.
+    pub(super) fn start(mut self, recorder: &Recorder) -> Result<Readback> {
+        let raw = &recorder.raw;
+        raw.check_usable()?;
+        let Some(staging) = self.staging.take() else { bail!(Internal, "a read-back was started twice") };
+        if raw.timeline.submitted() < self.submission {
+            recorder.flush(FlushReason::Readback);
+        }
+        let is_last = raw.timeline.submitted() <= self.submission;
+        let report =
+            if is_last { raw.timeline.reported_by_readback() } else { raw.timeline.report_of(self.submission) };
         let (sender, mapped) = oneshot::channel();
         let told: Told = Arc::new(Mutex::new(Some((sender, report))));
         let teller = told.clone();
-        let length = total.max(4);
+        let length = self.total.max(4);
         staging.slice(..length).map_async(wgpu::MapMode::Read, move |result| {
             if let Some((sender, report)) = teller.lock().ok().and_then(|mut told| told.take()) {
                 report.done(result.is_ok());
@@ -160,18 +188,44 @@ impl Readback {
             }
         });
         add(&raw.counters.maps, 1);
-        add(&raw.counters.bytes_read_back, total);
-        Ok(Self {
-            pool: pool.clone(),
-            staging_pool: staging_pool.clone(),
+        add(&raw.counters.bytes_read_back, self.total);
+        Ok(Readback {
+            pool: self.pool.clone(),
+            staging_pool: self.staging_pool.clone(),
             staging: Some(staging),
-            parts,
+            parts: std::mem::take(&mut self.parts),
             length,
             mapped,
             told,
         })
     }
+}
 
+impl Drop for RecordedReadback {
+    fn drop(&mut self) {
+        if let Some(staging) = self.staging.take() {
+            let submitted = self.staging_pool.raw.timeline.submitted();
+            self.staging_pool.put_after(self.submission, staging, submitted);
+        }
+    }
+}
+
+/// A read-back that is on its way.
+pub struct Readback {
+    pool: Rc<BufferPool>,
+    staging_pool: Rc<StagingPool>,
+    staging: Option<wgpu::Buffer>,
+    /// Byte ranges of the parts in the staging buffer.
+    parts: Vec<(usize, usize)>,
+    length: u64,
+    mapped: oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>,
+    told: Told,
+}
+
+/// Reports the mapping to the timeline; taken by the first that learns of it. Natively the callback may run on another thread.
+type Told = Arc<Mutex<Option<(oneshot::Sender<Result<(), wgpu::BufferAsyncError>>, Report)>>>;
+
+impl Readback {
     /// Waits for the bytes, one vector per slice.
     pub async fn bytes(mut self) -> Result<Vec<Vec<u8>>> {
         self.staging_pool.raw.drive();

@@ -73,7 +73,12 @@ impl Timeline {
 
     /// What will report the last submission.
     pub fn report(&self) -> Report {
-        Report { number: self.submitted.get(), finished: self.finished.clone() }
+        self.report_of(self.submitted.get())
+    }
+
+    /// What will report a submission that others came after.
+    pub fn report_of(&self, number: u64) -> Report {
+        Report { number, finished: self.finished.clone() }
     }
 
     /// The mapping of a read-back will report the last submission.

@@ -20,12 +20,18 @@ enum Slot {
     Awaited(Desc),
 }
 
-struct Operation {
-    op: Box<dyn Op>,
-    /// The buffers that it reads, and the shapes in which it reads them.
-    inputs: Vec<(u32, Shape)>,
-    output: u32,
+enum Operation {
+    Op {
+        op: Box<dyn Op>,
+        /// The buffers that it reads, and the shapes in which it reads them.
+        inputs: Vec<(u32, Shape)>,
+        output: u32,
+    },
+    /// What somebody else records, given these buffers.
+    Call { record: Box<Call>, buffers: Vec<u32> },
 }
+
+type Call = dyn Fn(&[Tensor]) -> Result<()>;
 
 impl Batch {
     /// An empty batch.
@@ -96,8 +102,15 @@ impl Batch {
         };
         let output = self.push(Slot::Awaited(output));
         let inputs = inputs.iter().copied().zip(shapes.iter().copied()).collect();
-        self.operations.push(Operation { op: Box::new(op), inputs, output });
+        self.operations.push(Operation::Op { op: Box::new(op), inputs, output });
         Ok(output)
+    }
+
+    /// Notes that `record` is to be called at this place with the tensors of these buffers, such as to dispatch a kernel of the caller's.
+    pub fn record_call(&mut self, record: impl Fn(&[Tensor]) -> Result<()> + 'static, buffers: &[u32]) -> Result<()> {
+        buffers.iter().try_for_each(|buffer| self.desc(*buffer).map(|_| ()))?;
+        self.operations.push(Operation::Call { record: Box::new(record), buffers: buffers.to_vec() });
+        Ok(())
     }
 
     /// Records all noted operations and submits them, in one submit with everything recorded before. After an error, the
@@ -113,13 +126,20 @@ impl Batch {
 
     fn record_waiting(&mut self, done: &mut usize) -> Result<()> {
         for operation in &self.operations {
-            let inputs = operation
-                .inputs
-                .iter()
-                .map(|(input, shape)| self.tensor(*input)?.reshaped(*shape))
-                .collect::<Result<Vec<Tensor>>>()?;
-            let output = self.context.run1(&*operation.op, &inputs.iter().collect::<Vec<_>>())?;
-            self.buffers[operation.output as usize] = Slot::Tensor(output);
+            match operation {
+                Operation::Op { op, inputs, output } => {
+                    let inputs = inputs
+                        .iter()
+                        .map(|(input, shape)| self.tensor(*input)?.reshaped(*shape))
+                        .collect::<Result<Vec<Tensor>>>()?;
+                    let result = self.context.run1(&**op, &inputs.iter().collect::<Vec<_>>())?;
+                    self.buffers[*output as usize] = Slot::Tensor(result);
+                }
+                Operation::Call { record, buffers } => {
+                    let tensors = buffers.iter().map(|buffer| self.tensor(*buffer).cloned());
+                    record(&tensors.collect::<Result<Vec<Tensor>>>()?)?;
+                }
+            }
             *done += 1;
         }
         Ok(())

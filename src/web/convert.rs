@@ -29,9 +29,9 @@ pub fn to_js<T: Serialize + ?Sized>(value: &T) -> Result<JsValue, JsValue> {
     value.serialize(&serializer).map_err(|error| js_error(Error::new(Code::Internal, error.to_string())))
 }
 
-/// A value from a caller. Mistakes in it are `invalid_request`.
+/// A value from a caller, read as requests are. Mistakes in it are `invalid_request`.
 pub fn from_js<T: DeserializeOwned>(what: &str, value: JsValue) -> Result<T> {
-    serde_wasm_bindgen::from_value(value).map_err(|error| err!(InvalidRequest, "{what}: {error}"))
+    serde_json::from_value(json_from_js(what, &value)?).map_err(|error| err!(InvalidRequest, "{what}: {error}"))
 }
 
 /// A JSON value by `JSON.stringify`, which leaves out values that JSON can't hold.

@@ -17,7 +17,8 @@ use super::convert::{from_js, js_error, to_js};
 use super::gpu_batch::WasmBatch;
 use crate::error::{Error, Result};
 use crate::gpu::{
-    Binding, Buffer, BufferSlice, CacheSizes, Device, DeviceOptions, HostBytes, MemoryStats, Pipeline, Shader, Template,
+    Binding, Buffer, BufferSlice, CacheSizes, Device, DeviceOptions, Grid, HostBytes, MemoryStats, Pipeline,
+    RecordedReadback, Shader, Template,
 };
 use crate::tensor::{Batch, Context, DType, Desc, Shape, ShapeCache, Tensor, ops};
 
@@ -69,6 +70,15 @@ struct Kernel {
     bindings: Vec<Kind>,
     /// Once it is compiled.
     pipeline: OnceCell<Rc<Pipeline>>,
+}
+
+/// A dispatch of a kernel of the caller's.
+pub(super) struct Dispatch {
+    kernel: Rc<Kernel>,
+    /// The numbers of its tensors, in the order of the bindings.
+    pub tensors: Vec<u32>,
+    uniforms: Vec<Vec<u8>>,
+    grid: Grid,
 }
 
 /// The tensors and kernels of one device, by their numbers.
@@ -132,7 +142,8 @@ impl WasmGpu {
     }
 
     pub fn fill(&self, shape: u32, dtype: &str, value: u32) -> Result<u32, JsValue> {
-        self.registry.fill(shape, dtype, value).map_err(js_error)
+        let fill = || Ok(self.registry.insert(self.registry.fill(shape, dtype, value)?));
+        fill().map_err(js_error)
     }
 
     pub fn rand(&self, shape: u32, seed_high: u32, seed_low: u32) -> Result<u32, JsValue> {
@@ -195,7 +206,12 @@ impl WasmGpu {
 
     /// Records a dispatch; the bindings are numbers of tensors and, for uniforms, bytes.
     pub fn dispatch(&self, kernel: u32, bindings: Array, grid: &[u32]) -> Result<(), JsValue> {
-        self.registry.dispatch(kernel, &bindings, grid).map_err(js_error)
+        let dispatch = || {
+            let dispatch = self.registry.dispatch_of(kernel, &bindings, grid)?;
+            let tensors = dispatch.tensors.iter().map(|tensor| self.registry.tensor(*tensor));
+            self.registry.dispatch(&dispatch, &tensors.collect::<Result<Vec<Tensor>>>()?)
+        };
+        dispatch().map_err(js_error)
     }
 
     pub fn batch(&self) -> WasmBatch {
@@ -223,6 +239,14 @@ impl WasmGpu {
         self.registry.copy(from, to, first).map_err(js_error)
     }
 
+    /// The GPUBuffer of a tensor and its first byte there.
+    #[wasm_bindgen(js_name = tensorBuffer)]
+    pub fn tensor_buffer(&self, tensor: u32) -> Result<Array, JsValue> {
+        let export = || self.registry.context.device().export_slice(&self.registry.tensor(tensor)?.slice());
+        let (buffer, offset) = export().map_err(js_error)?;
+        Ok(Array::of(&[buffer, (offset as f64).into()]))
+    }
+
     pub fn flush(&self) -> Result<(), JsValue> {
         self.registry.context.device().flush();
         Ok(())
@@ -240,6 +264,17 @@ impl WasmGpu {
             self.registry.start_readback(&tensors)
         };
         start().map_err(js_error)
+    }
+
+    /// Records the copies of tensors, to be read later.
+    #[wasm_bindgen(js_name = recordReadback)]
+    pub fn record_readback(&self, tensors: &[u32]) -> Result<WasmReadback, JsValue> {
+        let record = || {
+            let tensors = tensors.iter().map(|tensor| self.registry.tensor(*tensor));
+            self.registry.record_readback(&tensors.collect::<Result<Vec<Tensor>>>()?)
+        };
+        let recorded = record().map_err(js_error)?;
+        Ok(WasmReadback { registry: self.registry.clone(), recorded: RefCell::new(Some(recorded)) })
     }
 
     #[wasm_bindgen(js_name = setProfiling)]
@@ -284,6 +319,26 @@ impl WasmGpu {
             batch.take();
         }
         self.registry.context.device().destroy();
+    }
+}
+
+/// A read-back whose copies are recorded.
+#[wasm_bindgen]
+pub struct WasmReadback {
+    registry: Rc<Registry>,
+    /// `None` once it was started.
+    recorded: RefCell<Option<RecordedReadback>>,
+}
+
+#[wasm_bindgen]
+impl WasmReadback {
+    /// One `Uint8Array` for each of the tensors. Once only.
+    pub fn start(&self) -> Result<Promise, JsValue> {
+        let start = || match self.recorded.take() {
+            Some(recorded) => self.registry.start_recorded(recorded),
+            None => bail!(Internal, "a read-back was started twice"),
+        };
+        start().map_err(js_error)
     }
 }
 
@@ -346,7 +401,7 @@ impl Registry {
         }
     }
 
-    fn fill(&self, shape: u32, dtype: &str, value: u32) -> Result<u32> {
+    pub fn fill(&self, shape: u32, dtype: &str, value: u32) -> Result<Tensor> {
         let desc = self.desc(shape, dtype)?;
         let tensor = match desc.dtype {
             // Zero has zero bits in all dtypes.
@@ -367,7 +422,7 @@ impl Registry {
                 tensor
             }
         };
-        Ok(self.insert(tensor))
+        Ok(tensor)
     }
 
     fn slice(&self, tensor: u32, start: usize, end: usize) -> Result<u32> {
@@ -421,23 +476,29 @@ impl Registry {
         Ok(())
     }
 
-    fn dispatch(&self, kernel: u32, values: &Array, grid: &[u32]) -> Result<()> {
+    /// What JavaScript says of a dispatch: tensors as numbers, uniforms as bytes.
+    pub fn dispatch_of(&self, kernel: u32, values: &Array, grid: &[u32]) -> Result<Dispatch> {
         let kernel = self.kernels.borrow().get(&kernel).cloned();
         let Some(kernel) = kernel else { bail!(Disposed, "the kernel's device was destroyed") };
         let &[x, y, z] = grid else { bail!(InvalidRequest, "a grid has three numbers, not {grid:?}") };
         if values.length() as usize != kernel.bindings.len() {
             bail!(InvalidRequest, "{}: {} bindings, not {}", kernel.label, kernel.bindings.len(), values.length());
         }
-        let mut slices = Vec::with_capacity(kernel.bindings.len());
-        let mut uniforms = Vec::new();
+        let (mut tensors, mut uniforms) = (Vec::with_capacity(kernel.bindings.len()), Vec::new());
         for (kind, value) in kernel.bindings.iter().zip(values.iter()) {
             match (kind, value.dyn_ref::<Uint8Array>(), value.as_f64()) {
                 (Kind::Uniform, Some(bytes), _) => uniforms.push(bytes.to_vec()),
-                (Kind::Read | Kind::ReadWrite, _, Some(id)) => slices.push(self.tensor(id as u32)?.slice()),
+                (Kind::Read | Kind::ReadWrite, _, Some(id)) => tensors.push(id as u32),
                 _ => bail!(InvalidRequest, "{}: a tensor for a uniform, or bytes for a tensor", kernel.label),
             }
         }
-        let (mut slices, mut uniforms) = (slices.into_iter(), uniforms.iter());
+        Ok(Dispatch { kernel, tensors, uniforms, grid: [x, y, z] })
+    }
+
+    /// Records a dispatch with these tensors.
+    pub fn dispatch(&self, dispatch: &Dispatch, tensors: &[Tensor]) -> Result<()> {
+        let Dispatch { kernel, uniforms, grid, .. } = dispatch;
+        let (mut slices, mut uniforms) = (tensors.iter().map(Tensor::slice), uniforms.iter());
         let bindings: Vec<Binding<'_>> = kernel
             .bindings
             .iter()
@@ -452,8 +513,8 @@ impl Registry {
             .collect();
         let (device, shader) = (self.context.device(), kernel.shader());
         match kernel.pipeline.get() {
-            Some(pipeline) => device.dispatch_compiled(&shader, pipeline, &bindings, [x, y, z]),
-            None => device.dispatch(&shader, &bindings, [x, y, z]),
+            Some(pipeline) => device.dispatch_compiled(&shader, pipeline, &bindings, *grid),
+            None => device.dispatch(&shader, &bindings, *grid),
         }
     }
 
@@ -472,11 +533,19 @@ impl Registry {
         })
     }
 
-    /// Records the copies at once and resolves to one `Uint8Array` per tensor.
-    pub fn start_readback(&self, tensors: &[Tensor]) -> Result<Promise> {
+    fn record_readback(&self, tensors: &[Tensor]) -> Result<RecordedReadback> {
         let slices: Vec<BufferSlice> =
             tensors.iter().map(|tensor| BufferSlice { size: tensor.bytes(), ..tensor.slice() }).collect();
-        let readback = self.context.device().read(&slices)?;
+        self.context.device().record_read(&slices)
+    }
+
+    /// Records the copies at once and resolves to one `Uint8Array` per tensor.
+    pub fn start_readback(&self, tensors: &[Tensor]) -> Result<Promise> {
+        self.start_recorded(self.record_readback(tensors)?)
+    }
+
+    fn start_recorded(&self, recorded: RecordedReadback) -> Result<Promise> {
+        let readback = self.context.device().start_reading(recorded)?;
         Ok(future_to_promise(async move {
             let parts = readback.bytes().await.map_err(js_error)?;
             Ok(parts.iter().map(|bytes| JsValue::from(Uint8Array::from(&bytes[..]))).collect::<Array>().into())

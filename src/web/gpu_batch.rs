@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use js_sys::{Promise, Uint8Array};
+use js_sys::{Array, Promise, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
@@ -81,6 +81,19 @@ impl WasmBatch {
             };
             matrix(m, n)?;
             batch.record_as(MatMulF32, &[a, b], &[matrix(m, k)?, matrix(k, n)?])
+        })
+    }
+
+    pub fn zeros(&self, shape: u32, dtype: &str) -> Result<u32, JsValue> {
+        self.with(|batch| Ok(batch.insert(self.registry.fill(shape, dtype, 0)?)))
+    }
+
+    /// Notes a dispatch; the bindings are numbers of buffers and, for uniforms, bytes.
+    pub fn dispatch(&self, kernel: u32, bindings: Array, grid: &[u32]) -> Result<(), JsValue> {
+        self.with(|batch| {
+            let dispatch = self.registry.dispatch_of(kernel, &bindings, grid)?;
+            let (registry, buffers) = (self.registry.clone(), dispatch.tensors.clone());
+            batch.record_call(move |tensors| registry.dispatch(&dispatch, tensors), &buffers)
         })
     }
 

@@ -877,6 +877,231 @@ test('tensors: copyFrom, item, byteSize, and what is wrong with them', LIMIT, as
   });
 });
 
+test("a batch dispatches a caller's kernel among its operations", LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const square = await device.kernel({
+        label: 'square',
+        wgsl: `
+          @group(0) @binding(0) var<storage, read> x: array<f32>;
+          @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+          @group(0) @binding(2) var<uniform> factor: vec4f;
+          @compute @workgroup_size(WORKGROUP_X)
+          fn main(@builtin(global_invocation_id) id: vec3u) { if (id.x < arrayLength(&x)) { y[id.x] += factor.x * x[id.x] * x[id.x]; } }`,
+        bindings: ['read', 'read_write', 'uniform'],
+      });
+      const batch = device.batch();
+      const kept = device.tensor([100, 100, 100, 100], [4]);
+      const x = batch.upload([1, -2, 3, -4]);
+      const positive = batch.relu(x);
+      const squares = batch.zeros([4]);
+      const factor = new Float32Array([2, 0, 0, 0]);
+      batch.dispatch(square, { bindings: [positive, squares, factor], threads: [4] });
+      factor[0] = 1000;
+      const sum = batch.add(squares, x);
+      batch.dispatch(square, { bindings: [sum, kept, new Float32Array([1, 0, 0, 0])], grid: [1] });
+      const operations = batch.numOperations;
+      // A tensor is one buffer, however often it is bound.
+      const buffers = batch.numBuffers;
+      batch.dispatch(square, { bindings: [sum, kept, new Float32Array(4)], grid: [1] });
+      const more = batch.numBuffers - buffers;
+      device.resetStats();
+      await batch.execute();
+      const { submits } = device.stats();
+      const values = [...(await batch.read(sum)), ...(await kept.readback())];
+      // Once more, with what it made: it adds to the same buffer.
+      batch.dispatch(square, { bindings: [positive, squares, new Float32Array([1, 0, 0, 0])], threads: [4] });
+      await batch.execute();
+      values.push(...(await batch.read(squares)));
+      const other = await rillm.Device.request();
+      const foreign = await other.kernel({ wgsl: '@compute @workgroup_size(1) fn main() {}', bindings: [] });
+      const gone = device.zeros([4]);
+      gone.dispose();
+      const one = new Float32Array(4);
+      const same = batch.importBuffer(kept);
+      const handed = batch.tensor(squares);
+      const errors = [];
+      for (const [kernel, bindings, more] of [
+        [square, [x, x, one]],
+        [square, [same, kept, one]],
+        [square, [squares, handed, one]],
+        [square, [99, squares, one]],
+        [square, [-1, squares, one]],
+        [square, [1.5, squares, one]],
+        [square, [gone, squares, one]],
+        [square, [other.zeros([4]), squares, one]],
+        [square, [x, squares, 3]],
+        [square, [x, squares]],
+        [foreign, []],
+        [{ dispatch() {} }, [x]],
+        [square, [x, squares, one], { grid: [1] }],
+      ]) {
+        errors.push(await failure(() => batch.dispatch(kernel, { bindings, threads: [4], ...more })));
+      }
+      other.destroy();
+      const left = batch.numOperations;
+      batch.dispose();
+      errors.push(await failure(() => batch.dispatch(square, { bindings: [x, squares, one], threads: [4] })));
+      return { values, operations, more, submits, left, handed: [...(await handed.readback())], errors: errors.map(({ code }) => code) };
+    }),
+  );
+  assert.deepEqual(got.values, [3, -2, 21, -4, 109, 104, 541, 116, 3, 0, 27, 0]);
+  assert.deepEqual([got.operations, got.more, got.submits, got.left], [4, 0, 1, 0]);
+  assert.deepEqual(got.handed, [3, 0, 27, 0]);
+  assert.deepEqual(got.errors, [
+    ...Array(6).fill('invalid_request'),
+    'disposed',
+    'wrong_device',
+    'invalid_request',
+    'invalid_request',
+    'wrong_device',
+    'invalid_request',
+    'invalid_request',
+    'disposed',
+  ]);
+});
+
+test('recordReadback: tensors as they were, copied with the next submit and read when one likes', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const double = await device.kernel({
+        wgsl: `
+          @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+          @compute @workgroup_size(WORKGROUP_X)
+          fn main(@builtin(global_invocation_id) id: vec3u) { if (id.x < arrayLength(&x)) { x[id.x] *= 2; } }`,
+        bindings: ['read_write'],
+      });
+      const x = device.tensor([1, 2, 3], [3]);
+      const ids = device.tensor(Uint32Array.of(7), [1]);
+      const twice = () => double.dispatch({ bindings: [x], threads: [3] });
+      await device.sync();
+      device.resetStats();
+      const first = device.recordReadback(x, ids);
+      twice();
+      const second = device.recordReadback(x);
+      twice();
+      const given_up = device.recordReadback(x);
+      given_up.dispose();
+      given_up.dispose();
+      const before = device.stats();
+      // Read before anything was submitted: it submits all that was recorded.
+      const [[b], again] = [await second.values(), await second.values()];
+      const between = device.stats();
+      twice();
+      // Read after its submit, while something else is recorded: that stays recorded.
+      const [a, u] = await first.values();
+      const pending = device.pendingWork;
+      const after = device.stats();
+      first.dispose();
+      await device.sync();
+      const reused = [];
+      for (let round = 0; round < 5; round++) {
+        device.recordReadback(x).dispose();
+        reused.push([...(await x.readback())].join());
+      }
+      const { live_buffers } = device.memoryStats();
+      for (let round = 0; round < 50; round++) {
+        device.recordReadback(x).dispose();
+        await device.sync();
+      }
+      const grown = device.memoryStats().live_buffers - live_buffers;
+      const late = device.recordReadback(x);
+      const inTime = device.recordReadback(x).values();
+      inTime.catch(() => {});
+      device.destroy();
+      return {
+        submits: [before.submits, between.submits, after.submits],
+        pending,
+        values: [[...a], [...u], [...b], u.constructor.name],
+        same: again[0] === b,
+        reused: new Set(reused).size === 1 && reused[0],
+        grown,
+        errors: [
+          await failure(() => given_up.values()),
+          await failure(() => late.values()),
+          await failure(() => inTime),
+          await failure(() => device.recordReadback(x)),
+        ].map(({ code }) => code),
+      };
+    }),
+  );
+  assert.deepEqual(got.submits, [0, 1, 1]);
+  assert.equal(got.pending, 1);
+  assert.deepEqual(got.values, [[1, 2, 3], [7], [2, 4, 6], 'Uint32Array']);
+  assert.equal(got.same, true);
+  assert.equal(got.reused, '8,16,24');
+  assert.ok(got.grown <= 1, `${got.grown} buffers more`);
+  assert.deepEqual(got.errors, Array(4).fill('disposed'));
+});
+
+test('buffer: an application draws what was just computed, without a copy', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const { gpuDevice } = device;
+      const grey = device.tensor(new Float32Array(64).fill(0.25), [8, 8]);
+      const bright = await device.kernel({
+        wgsl: `
+          @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+          @compute @workgroup_size(WORKGROUP_X)
+          fn main(@builtin(global_invocation_id) id: vec3u) { x[id.x] = x[id.x] + select(0.0, 0.5, id.x % 8 >= 4); }`,
+        bindings: ['read_write'],
+      });
+      bright.dispatch({ bindings: [grey], threads: [64] });
+      const pendingBefore = device.pendingWork;
+      const { buffer, offset, size } = grey.buffer();
+      const pendingAfter = device.pendingWork;
+      const module = gpuDevice.createShaderModule({
+        code: `
+          @group(0) @binding(0) var<storage, read> image: array<f32, 64>;
+          @vertex fn corner(@builtin(vertex_index) at: u32) -> @builtin(position) vec4f {
+            return vec4f(f32(at & 1u) * 4 - 1, f32(at >> 1u) * 4 - 1, 0, 1);
+          }
+          @fragment fn colour(@builtin(position) at: vec4f) -> @location(0) vec4f {
+            return vec4f(vec3f(image[u32(at.y) * 8 + u32(at.x)]), 1);
+          }`,
+      });
+      const pipeline = gpuDevice.createRenderPipeline({
+        layout: 'auto',
+        vertex: { module },
+        fragment: { module, targets: [{ format: 'rgba8unorm' }] },
+      });
+      const texture = gpuDevice.createTexture({ size: [8, 8], format: 'rgba8unorm', usage: 0x10 | 0x01 });
+      const pixels = gpuDevice.createBuffer({ size: 8 * 256, usage: 0x08 | 0x01 });
+      const encoder = gpuDevice.createCommandEncoder();
+      const pass = encoder.beginRenderPass({ colorAttachments: [{ view: texture.createView(), loadOp: 'clear', storeOp: 'store' }] });
+      pass.setPipeline(pipeline);
+      const entries = [{ binding: 0, resource: { buffer, offset, size } }];
+      pass.setBindGroup(0, gpuDevice.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }));
+      pass.draw(3);
+      pass.end();
+      encoder.copyTextureToBuffer({ texture }, { buffer: pixels, bytesPerRow: 256 }, [8, 8]);
+      gpuDevice.queue.submit([encoder.finish()]);
+      await pixels.mapAsync(1);
+      const row = [...new Uint8Array(pixels.getMappedRange(0, 32))];
+      // Of an imported buffer it is the application's own; a slice has a buffer too.
+      const own = gpuDevice.createBuffer({ size: 64, usage: 0x80 });
+      const imported = await device.importBuffer(own, [16]);
+      const part = grey.slice(1, 3).buffer();
+      const other = device.tensor([1], [1]);
+      other.dispose();
+      return {
+        row,
+        size,
+        pending: [pendingBefore, pendingAfter],
+        isOwn: imported.buffer().buffer === own,
+        part: [part.size, part.buffer instanceof GPUBuffer, part.buffer.size >= part.offset + part.size],
+        disposed: (await failure(() => other.buffer())).code,
+        values: [...(await grey.readback())].slice(3, 5),
+      };
+    }),
+  );
+  const [dark, light] = [64, 191];
+  assert.deepEqual(got.row, Array.from({ length: 8 }, (_, x) => [...Array(3).fill(x < 4 ? dark : light), 255]).flat());
+  assert.deepEqual(got.pending, [1, 0]);
+  assert.deepEqual(got.part, [64, true, true]);
+  assert.deepEqual([got.size, got.isOwn, got.disposed, got.values], [256, true, 'disposed', [0.25, 0.75]]);
+});
+
 test('adapters, features and limits', LIMIT, async () => {
   const got = await run(async () => {
     const adapters = await rillm.listAdapters();

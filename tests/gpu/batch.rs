@@ -1,9 +1,12 @@
 //! Batches on a native GPU: results, one submit for all operations, and mistakes at the call that makes them.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use crate::support::adapter;
 use rillm::Code;
 use rillm::tensor::ops::{Binary, BinaryKind, Dot, MatMulF32, Scale, Unary, UnaryKind};
-use rillm::tensor::{Batch, Context, DType, Desc, HostTensor, Rng, Shape};
+use rillm::tensor::{Batch, Context, DType, Desc, HostTensor, Rng, Shape, Tensor};
 
 fn read(context: &Context, batch: &Batch, buffer: u32) -> Vec<f32> {
     let tensor = batch.tensor(buffer).unwrap();
@@ -40,6 +43,36 @@ fn operations_run_together_in_one_submit_and_see_each_other() {
 
     batch.execute().unwrap();
     assert_eq!(context.device().stats().submits, after.submits + 2, "only the two read-backs, nothing to execute");
+}
+
+#[test]
+fn a_call_records_at_its_place_and_stays_noted_if_it_fails() {
+    let context = adapter::context(true);
+    let mut batch = Batch::new(context.clone());
+    let x = batch.insert(context.tensor(&HostTensor::f32(&[3], &[1., 2., 3.])).unwrap());
+    let doubled = batch.record(Scale { factor: 2.0 }, &[x]).unwrap();
+    let is_allowed = Rc::new(Cell::new(false));
+    let (device, asked) = (context.clone(), is_allowed.clone());
+    let copy = move |tensors: &[Tensor]| {
+        if !asked.get() {
+            return Err(rillm::Error::new(Code::OutOfMemory, "not now"));
+        }
+        device.device().copy(&tensors[0].slice(), &tensors[1].slice())
+    };
+    // What the result held before is seen by what comes before, what it holds then by what comes after.
+    let before = batch.record(Binary { kind: BinaryKind::Add }, &[x, x]).unwrap();
+    batch.record_call(copy, &[doubled, x]).unwrap();
+    let after = batch.record(Binary { kind: BinaryKind::Add }, &[x, x]).unwrap();
+    assert_eq!(batch.operations(), 4);
+    assert_eq!(batch.execute().unwrap_err().code(), Code::OutOfMemory);
+    assert_eq!(batch.operations(), 2, "the call and what comes after it");
+    assert_eq!(batch.tensor(after).err().unwrap().code(), Code::InvalidRequest);
+    is_allowed.set(true);
+    batch.execute().unwrap();
+    assert_eq!(batch.operations(), 0);
+    assert_eq!(read(&context, &batch, before), [2., 4., 6.]);
+    assert_eq!(read(&context, &batch, after), [4., 8., 12.]);
+    assert_eq!(batch.record_call(|_| Ok(()), &[x, 99]).unwrap_err().code(), Code::InvalidRequest);
 }
 
 #[test]

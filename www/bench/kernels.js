@@ -4,7 +4,7 @@
 import { promptOf, requestOf, WARM_UP_TOKENS } from './measure.js';
 
 /**
- * Steps that are asked for behind the measured ones, so that the engine, which submits steps ahead of their tokens, submits as
+ * Steps that are asked for after the measured ones, so that the engine, which submits steps ahead of their tokens, submits as
  * many at the end of the measurement as at its begin.
  */
 const STEPS_BEHIND = 64;

@@ -113,11 +113,11 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
   }
 }
 
-function promptLengths(wished, context, behind) {
+function promptLengths(wished, context, after) {
   const lengths = wished === undefined ? PROMPT_LENGTHS : [wished];
-  const fitting = lengths.filter((length) => length + behind <= context);
+  const fitting = lengths.filter((length) => length + after <= context);
   // A model with a very short context is still measured.
-  return fitting.length > 0 ? fitting : [Math.max(1, context - behind)];
+  return fitting.length > 0 ? fitting : [Math.max(1, context - after)];
 }
 
 /** What a token in the middle of the measured ones has to read, and how near to the memory's speed that comes. */

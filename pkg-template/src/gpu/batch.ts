@@ -4,11 +4,18 @@ import { EngineError } from '../errors.js';
 import type { Wasm, WasmBatch } from '../wasm.js';
 import type { Device } from './device.js';
 import { checkDType, checkShape, bytesOf, dataOfShape, isWhole, valuesOf } from './elements.js';
+import { dispatchOf, type DispatchOptions, type Kernel } from './kernel.js';
 import { handleOn, Tensor } from './tensor.js';
 import type { DType, TensorData, TensorValues } from './types.js';
 
 /** Names a buffer of one batch. */
 export type BufferId = number;
+
+/** What a kernel of a batch binds, and how much is to run. */
+export interface BatchDispatchOptions extends Omit<DispatchOptions, 'bindings'> {
+  /** For each binding of the kernel in order: a buffer of the batch, a tensor, or the bytes of a uniform block. */
+  bindings: readonly (BufferId | Tensor | ArrayBufferView | ArrayBuffer)[];
+}
 
 /** What a batch asks of its device. @internal */
 export interface BatchDevice {
@@ -40,6 +47,10 @@ export class CommandBatch {
   #disposed = false;
   /** Tensors that were handed in or out, by id: asking twice gives the same one. */
   #tensors = new Map<BufferId, Tensor>();
+  /** The buffers of tensors that kernels bind: one for each, however often it is bound. */
+  #bindings = new Map<Tensor, BufferId>();
+  /** What stands for the memory of a buffer that is no tensor. */
+  #storages = new Map<BufferId, object>();
   /** Tensors that this batch made of GPUBuffers. */
   #imported = new Set<Tensor>();
   /** Answers of WebGPU about imported buffers that are still to come. */
@@ -187,6 +198,31 @@ export class CommandBatch {
     return this.#call((batch) => batch.matmul(a, b, m, k, n));
   }
 
+  /** A buffer of zeros, such as for a kernel to write to. */
+  zeros(shape: ArrayLike<number>, dtype: DType = 'f32'): BufferId {
+    const dims = checkShape(shape);
+    return this.#call((batch) => batch.zeros(this.#owner.shape(dims), checkDType(dtype)));
+  }
+
+  /**
+   * A dispatch of a kernel of the caller's own, at this place among the operations. Bindings are buffers of the batch, results among them,
+   * or tensors; and for uniforms the bytes of their blocks, which are copied at the call.
+   *
+   * ```js
+   * const squares = batch.zeros([4]);
+   * batch.dispatch(square, { bindings: [batch.relu(x), squares], threads: [4] });
+   * const sum = batch.add(squares, x);
+   * ```
+   *
+   * @throws EngineError `invalid_request` for an id that the batch does not have, or a buffer that is written and bound twice; `wrong_device`
+   * for a kernel or a tensor of another device.
+   */
+  dispatch(kernel: Kernel, options: BatchDispatchOptions): void {
+    this.#check();
+    const { kernel: id, resources, grid } = dispatchOf(this.#device, kernel, options, (value, what) => this.#bound(value, what));
+    this.#call((batch) => batch.dispatch(id, resources, grid));
+  }
+
   /** The shape of a buffer; for results it is known before they are executed. */
   shape(id: BufferId): readonly number[] {
     return this.#call((batch) => batch.describe(id)).shape;
@@ -244,7 +280,27 @@ export class CommandBatch {
     this.#disposed = true;
     for (const tensor of this.#imported) tensor.dispose();
     this.#tensors.clear();
+    this.#storages.clear();
+    this.#bindings.clear();
     if (!this.#wasm.isBroken()) this.#wasm.call(() => this.#batch.dispose());
+  }
+
+  /** A buffer that a kernel is to use: its id, and what its numbers are stored in. */
+  #bound(value: unknown, what: string): { id: BufferId; storage: object } {
+    if (value instanceof Tensor) {
+      const { storage } = handleOn(this.#device, value, what);
+      let id = this.#bindings.get(value);
+      if (id === undefined) this.#bindings.set(value, (id = this.#adopt(value)));
+      return { id, storage };
+    }
+    if (!isWhole(value) || value < 0 || value >= this.numBuffers) {
+      throw new EngineError('invalid_request', `${what} is a buffer of the batch or a Tensor, got ${String(value)}`);
+    }
+    const tensor = this.#tensors.get(value);
+    if (tensor !== undefined && !tensor.disposed) return { id: value, storage: handleOn(this.#device, tensor, what).storage };
+    let storage = this.#storages.get(value);
+    if (storage === undefined) this.#storages.set(value, (storage = {}));
+    return { id: value, storage };
   }
 
   #adopt(tensor: Tensor): BufferId {

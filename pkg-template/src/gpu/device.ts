@@ -7,7 +7,8 @@ import { loadWasm, type Wasm, type WasmGpu, type WasmTensorInfo } from '../wasm.
 import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
 import { checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
-import { checkKernelOptions, Kernel } from './kernel.js';
+import { checkKernelOptions, Kernel, type CheckedDispatch } from './kernel.js';
+import { RecordedReadback, type ValuesOf } from './recorded_readback.js';
 import { DEFAULT_SHAPES, ShapeNumbers } from './shapes.js';
 import { handleOn, Tensor, type TensorOwner } from './tensor.js';
 import type {
@@ -20,7 +21,6 @@ import type {
   KernelTime,
   MemoryStats,
   TensorData,
-  TensorValues,
 } from './types.js';
 
 // WebGPU's numbers for the two flags that are needed here; the types of the DOM leave the namespaces of them out.
@@ -111,6 +111,7 @@ export class Device {
     this.#owner = {
       readTensors: (tensors) => this.readback(...tensors),
       writeTensor: (id, first, bytes) => this.#call((device) => device.write(id, first, bytes)),
+      tensorBuffer: (id) => this.#call((device) => device.tensorBuffer(id)),
       copyTensor: (from, to, first) => this.#call((device) => device.copyTensor(from, to, first)),
       flush: () => this.flush(),
       sliceTensor: (id, start, end) => this.#made(this.#call((device) => device.slice(id, start, end))),
@@ -191,7 +192,8 @@ export class Device {
     this.#check();
     const { label, wgsl, bindings, workgroup } = signature;
     const id = await this.#wasm.guard(() => this.#gpu.kernel(label, wgsl, [...bindings], Uint32Array.from(workgroup)));
-    return new Kernel(this, signature, this.limits, (resources, grid) => this.#call((gpu) => gpu.dispatch(id, resources, grid)));
+    const record = ({ kernel, resources, grid }: CheckedDispatch) => this.#call((gpu) => gpu.dispatch(kernel, resources, grid));
+    return new Kernel(this, id, signature, this.limits, record);
   }
 
   /** A list of operations that one submit executes. */
@@ -241,11 +243,44 @@ export class Device {
   }
 
   /** Copies tensors out of the GPU, all with one submit and one mapping. */
-  async readback<const T extends readonly Tensor[]>(...tensors: T): Promise<{ -readonly [K in keyof T]: TensorValues }> {
+  async readback<const T extends readonly Tensor[]>(...tensors: T): Promise<ValuesOf<T>> {
+    const { ids, valuesOfAll } = this.#toRead(tensors);
+    return valuesOfAll(await this.#wasm.guard(() => this.#gpu.readback(ids)));
+  }
+
+  /**
+   * Records copies of tensors as they stand now, to be read later. They go with the next submit, so that reading costs no submit of its own,
+   * and what is recorded afterwards does not change them.
+   *
+   * ```js
+   * const before = device.recordReadback(x);
+   * double.dispatch({ bindings: [x], threads: [x.size] });
+   * await device.sync(); // one submit, with the copy in it
+   * const [values] = await before.values();
+   * ```
+   */
+  recordReadback<const T extends readonly Tensor[]>(...tensors: T): RecordedReadback<T> {
+    const { ids, valuesOfAll } = this.#toRead(tensors);
+    const recorded = this.#call((gpu) => gpu.recordReadback(ids));
+    return new RecordedReadback<T>({
+      start: async () => {
+        this.#check();
+        return valuesOfAll(await this.#wasm.guard(() => recorded.start()));
+      },
+      free: () => {
+        if (!this.#wasm.isBroken()) this.#wasm.call(() => recorded.free());
+      },
+    });
+  }
+
+  /** The ids of tensors, and what makes numbers of their bytes. */
+  #toRead<const T extends readonly Tensor[]>(tensors: T): { ids: Uint32Array; valuesOfAll: (bytes: Uint8Array[]) => ValuesOf<T> } {
     const handles = tensors.map((tensor, index) => handleOn(this, tensor, tensors.length === 1 ? 'the tensor' : `tensor ${index}`));
     this.#check();
-    const bytes = await this.#wasm.guard(() => this.#gpu.readback(Uint32Array.from(handles, ({ id }) => id)));
-    return bytes.map((part, index) => valuesOf(part, handles[index]!.dtype)) as { -readonly [K in keyof T]: TensorValues };
+    return {
+      ids: Uint32Array.from(handles, ({ id }) => id),
+      valuesOfAll: (bytes) => bytes.map((part, index) => valuesOf(part, handles[index]!.dtype)) as ValuesOf<T>,
+    };
   }
 
   /** The counters. */

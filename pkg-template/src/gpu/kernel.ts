@@ -27,8 +27,21 @@ export interface KernelSignature {
   workgroup: readonly [number, number, number];
 }
 
-/** Records a dispatch: tensors as their ids. @internal */
-export type RecordDispatch = (bindings: (number | Uint8Array)[], grid: Uint32Array) => void;
+/** Options of a dispatch on a device or in a batch, which name tensors in ways of their own. @internal */
+export type UncheckedDispatch = Omit<DispatchOptions, 'bindings'> & { bindings: readonly unknown[] };
+
+/** A dispatch, checked: tensors as their ids, and workgroups in x, y and z. @internal */
+export interface CheckedDispatch {
+  kernel: number;
+  resources: (number | Uint8Array)[];
+  grid: Uint32Array;
+}
+
+/** What is bound where a tensor is wanted: its id, and an object that is the same for all that share its numbers. @internal */
+export type FindTensor = (value: unknown, what: string) => { id: number; storage: object };
+
+/** What a kernel of this device is to do with these options; throws when it can't. @internal */
+export let dispatchOf: (device: Device, kernel: unknown, options: UncheckedDispatch, find: FindTensor) => CheckedDispatch;
 
 /** @internal */
 export function checkKernelOptions(options: KernelOptions, limits: GPUSupportedLimits): KernelSignature {
@@ -64,12 +77,30 @@ export class Kernel {
   readonly bindings: readonly BindingKind[];
   /** Invocations in a workgroup. */
   readonly workgroup: readonly [number, number, number];
-  #record: RecordDispatch;
+  #id: number;
+  #record: (dispatch: CheckedDispatch) => void;
   #limits: GPUSupportedLimits;
 
+  static {
+    dispatchOf = (device, kernel, options, find) => {
+      if (!(kernel instanceof Kernel)) throw new EngineError('invalid_request', `a Kernel is wanted, got ${String(kernel)}`);
+      if (kernel.device !== device) {
+        throw new EngineError('wrong_device', `${kernel.label} is a kernel of another device: compile it on this one`);
+      }
+      return kernel.#checked(options, find);
+    };
+  }
+
   /** @internal */
-  constructor(device: Device, { label, bindings, workgroup }: KernelSignature, limits: GPUSupportedLimits, record: RecordDispatch) {
+  constructor(
+    device: Device,
+    id: number,
+    { label, bindings, workgroup }: KernelSignature,
+    limits: GPUSupportedLimits,
+    record: (dispatch: CheckedDispatch) => void,
+  ) {
     this.device = device;
+    this.#id = id;
     this.label = label;
     this.bindings = bindings;
     this.workgroup = workgroup;
@@ -84,7 +115,11 @@ export class Kernel {
    * double.dispatch({ bindings: [input, output], threads: [input.size] });
    * ```
    */
-  dispatch({ bindings, grid, threads }: DispatchOptions): void {
+  dispatch(options: DispatchOptions): void {
+    this.#record(this.#checked(options, (value, what) => handleOn(this.device, value, what)));
+  }
+
+  #checked({ bindings, grid, threads }: UncheckedDispatch, find: FindTensor): CheckedDispatch {
     if (!Array.isArray(bindings) || bindings.length !== this.bindings.length) {
       throw new EngineError('invalid_request', `${this.label} has ${this.bindings.length} bindings, got ${bindings?.length ?? 'none'}`);
     }
@@ -99,7 +134,7 @@ export class Kernel {
       const what = `${this.label}: binding ${number}`;
       const kind = this.bindings[number]!;
       if (kind === 'uniform') return this.#uniform(value, what);
-      const { id, storage } = handleOn(this.device, value, what);
+      const { id, storage } = find(value, what);
       if (written.has(storage) || (kind === 'read_write' && used.has(storage))) {
         throw new EngineError(
           'invalid_request',
@@ -110,7 +145,7 @@ export class Kernel {
       if (kind === 'read_write') written.add(storage);
       return id;
     });
-    this.#record(resources, Uint32Array.from(workgroups));
+    return { kernel: this.#id, resources, grid: Uint32Array.from(workgroups) };
   }
 
   #uniform(value: unknown, what: string): Uint8Array {

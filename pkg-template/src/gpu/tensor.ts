@@ -23,6 +23,7 @@ export interface TensorOwner {
   writeTensor(id: number, first: number, bytes: Uint8Array): void;
   sliceTensor(id: number, start: number, end: number): Tensor;
   copyTensor(from: number, to: number, first: number): void;
+  tensorBuffer(id: number): [buffer: GPUBuffer, offset: number];
   flush(): void;
   disposeTensor(id: number): void;
 }
@@ -160,6 +161,22 @@ export class Tensor {
     if (this.size !== 1) throw new EngineError('shape_mismatch', `item: the tensor [${this.shape.join(', ')}] has ${this.size} elements`);
     const [value] = await this.readback();
     return value!;
+  }
+
+  /**
+   * The GPUBuffer that the numbers lie in, to use it in an application's own passes without a copy: `size` bytes from byte `offset` on. What
+   * was recorded is submitted first, so that what the application submits afterwards sees it. The buffer has the usages STORAGE, COPY_SRC and
+   * COPY_DST (an imported one has its own). It stays the device's: it is valid until the tensor is disposed of, and is not to be destroyed.
+   *
+   * ```js
+   * const { buffer, offset, size } = image.buffer();
+   * const group = gpuDevice.createBindGroup({ layout, entries: [{ binding: 0, resource: { buffer, offset, size } }] });
+   * ```
+   */
+  buffer(): { buffer: GPUBuffer; offset: number; size: number } {
+    const { id } = handleOn(this.device, this, 'the tensor');
+    const [buffer, offset] = this.#owner.tensorBuffer(id);
+    return { buffer, offset, size: this.byteSize };
   }
 
   /** Frees the GPU memory once everything that uses it is done. Calling it twice is harmless. */

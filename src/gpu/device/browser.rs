@@ -4,7 +4,7 @@ use wasm_bindgen::JsValue;
 
 use super::Device;
 use crate::error::Result;
-use crate::gpu::buffer::Buffer;
+use crate::gpu::buffer::{Buffer, BufferSlice};
 use crate::gpu::options::DeviceOptions;
 use crate::gpu::platform::browser;
 use crate::gpu::stats::{FlushReason, add};
@@ -26,6 +26,16 @@ impl Device {
         let parts = self.parts();
         parts.raw.check_usable()?;
         Ok(Buffer::foreign(&parts.pool, browser::take_in_buffer(&parts.raw.wgpu, raw, label)?))
+    }
+
+    /// The GPUBuffer that a slice lies in and the slice's first byte there, after submitting what was recorded, so that what the
+    /// application submits next sees it. The buffer stays the device's.
+    pub fn export_slice(&self, slice: &BufferSlice) -> Result<(JsValue, u64)> {
+        let parts = self.parts();
+        parts.raw.check_usable()?;
+        let buffer = browser::given_out(slice.buffer.wgpu()?)?;
+        self.flush();
+        Ok((buffer, slice.buffer.start() + slice.offset))
     }
 
     /// Writes a range of a JavaScript array to a buffer; the bytes never enter the wasm heap.

@@ -16,7 +16,7 @@ use super::pipeline::{Pipeline, Pipelines};
 use super::platform;
 use super::pool::BufferPool;
 use super::raw::RawDevice;
-use super::readback::{Readback, StagingPool, sync};
+use super::readback::{Readback, RecordedReadback, StagingPool, sync};
 use super::recorder::Recorder;
 use super::recorder::plan::Recording;
 use super::stats::{FlushReason, MemoryStats, Stats};
@@ -237,7 +237,17 @@ impl Device {
     /// Starts reading these slices: one staging buffer, one submit together with all that was recorded, one map. Offsets
     /// must be multiples of 4 bytes; lengths may be anything.
     pub fn read(&self, slices: &[BufferSlice]) -> Result<Readback> {
-        Readback::start(&self.0.recorder, &self.0.staging, slices)
+        self.start_reading(self.record_read(slices)?)
+    }
+
+    /// Records the copies of a read-back, which go with whatever is submitted next. What is recorded later does not change what is read.
+    pub fn record_read(&self, slices: &[BufferSlice]) -> Result<RecordedReadback> {
+        RecordedReadback::record(&self.0.recorder, &self.0.staging, slices)
+    }
+
+    /// Starts a recorded read-back of this device; submits its copies if nothing has yet.
+    pub fn start_reading(&self, recorded: RecordedReadback) -> Result<Readback> {
+        recorded.start(&self.0.recorder)
     }
 
     /// Submits what was recorded and waits until the GPU has done it. Reports the first error since the last wait.

@@ -275,6 +275,14 @@ pub fn take_in_buffer(device: &wgpu::Device, raw: &JsValue, label: &str) -> Resu
     Ok(buffer)
 }
 
+/// The GPUBuffer of a wgpu buffer.
+pub fn given_out(buffer: &wgpu::Buffer) -> Result<JsValue> {
+    match buffer.as_webgpu() {
+        Some(buffer) => Ok(buffer.into()),
+        None => bail!(Internal, "a buffer of the device is no GPUBuffer"),
+    }
+}
+
 /// The pipeline of a source, compiled at once.
 pub fn compile(device: &wgpu::Device, source: &Source) -> wgpu::ComputePipeline {
     source.compile(device)

@@ -10,7 +10,7 @@ const INVOCATIONS: usize = 64;
 
 /// Whether the invocations of a workgroup fill subgroups of at least `smallest` lanes in the order of their indices.
 pub async fn lanes_follow_indices(device: &wgpu::Device, queue: &wgpu::Queue, smallest: u32) -> Result<bool> {
-    let template = Template::Static(include_str!("probe.wgsl"));
+    let template = Template::Static(crate::shader!("probe.wgsl"));
     let text =
         Shader { label: "probe", template, modules: &[], defines: &[] }.assemble(super::ENABLE_SUBGROUPS_LINE)?;
     let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
