@@ -117,6 +117,7 @@ export interface WasmGpu {
   flush(): void;
   sync(): Promise<void>;
   readback(tensors: Uint32Array): Promise<Uint8Array[]>;
+  recordReadback(tensors: Uint32Array): WasmReadback;
   setProfiling(on: boolean): void;
   kernelTimes(): Promise<Record<string, KernelTime>>;
   stats(): GpuStats;
@@ -128,7 +129,14 @@ export interface WasmGpu {
   setMaxBatchSize(most: number): void;
   setLazyMode(on: boolean): void;
   copyTensor(from: number, to: number, first: number): void;
+  tensorBuffer(tensor: number): [buffer: GPUBuffer, offset: number];
   destroy(): void;
+}
+
+/** Copies that are recorded. */
+export interface WasmReadback {
+  start(): Promise<Uint8Array[]>;
+  free(): void;
 }
 
 /** A batch of a device; its buffers are ids of it, other than those of the device's tensors. */
@@ -140,6 +148,8 @@ export interface WasmBatch {
   scale(x: number, factor: number): number;
   dot(a: number, b: number): number;
   matmul(a: number, b: number, m: number, k: number, n: number): number;
+  zeros(shape: number, dtype: DType): number;
+  dispatch(kernel: number, bindings: (number | Uint8Array)[], grid: Uint32Array): void;
   numOperations(): number;
   numBuffers(): number;
   describe(buffer: number): WasmTensorInfo;

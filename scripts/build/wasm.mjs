@@ -1,7 +1,7 @@
 // A package of the workspace as WebAssembly: Rust → wasm → bindings → optimised wasm. The same sources give the same bytes, in whatever
 // folder they are built, and the result names no folder of the machine. Built-in modules only.
 
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,6 +22,12 @@ const FEATURES = [
   'reference-types',
   'multivalue',
 ];
+
+/**
+ * `-Oz --converge` takes more than twice as long for a thousandth less. The lowest kilobyte of memory is the end of the stack, so no address
+ * is below it.
+ */
+const OPTIMISATION = ['-Os', '--low-memory-unused'];
 
 /** What the wasm of a package of the workspace is made of, besides its own folders. */
 const CRATES = { rillm: ['src'], 'rillm-grammar': ['grammar/src'] };
@@ -48,8 +54,17 @@ export async function buildWasm({ crate, name, features = [], into, optimise = t
     const finished = optimise ? join(bindgen, 'optimised.wasm') : made;
     if (optimise) {
       say(`wasm-opt ${name}`);
-      const wasmOpt = join(root, 'node_modules/binaryen/bin/wasm-opt');
-      await step(process.execPath, [wasmOpt, '-Os', ...FEATURES.map((feature) => `--enable-${feature}`), made, '-o', finished]);
+      const called = join(bindgen, 'called.wasm');
+      const graph = join(bindgen, 'exports.json');
+      writeFileSync(graph, JSON.stringify(calledExports(readFileSync(made), readFileSync(join(bindgen, `${name}.js`), 'utf8'))));
+      const binaryen = (tool, ...args) =>
+        step(process.execPath, [
+          join(root, 'node_modules/binaryen/bin', tool),
+          ...FEATURES.map((feature) => `--enable-${feature}`),
+          ...args,
+        ]);
+      await binaryen('wasm-metadce', '--graph-file', graph, '-g', made, '-o', called);
+      await binaryen('wasm-opt', ...OPTIMISATION, called, '-o', finished);
     }
     copyFileSync(join(bindgen, `${name}.js`), glue[0]);
     copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
@@ -66,6 +81,16 @@ export async function cargoEnv(step) {
   // Before the flags are known: it unpacks the crates that are not there yet.
   await step('cargo', ['fetch', '--locked', '--target', TARGET]);
   return { CARGO_ENCODED_RUSTFLAGS: flags() };
+}
+
+/**
+ * The exports that the glue calls, as a graph for wasm-metadce: all others are taken out, with what only they use. A crate may bring an
+ * interface for C, and every function of it is exported.
+ */
+function calledExports(wasm, glue) {
+  const names = WebAssembly.Module.exports(new WebAssembly.Module(wasm)).map(({ name }) => name);
+  const called = names.filter((name) => new RegExp(`\\b${name}\\b`).test(glue));
+  return [{ name: 'glue', root: true, reaches: called }, ...called.map((name) => ({ name, export: name }))];
 }
 
 function binaryenVersion() {
