@@ -61,6 +61,17 @@ export function chromedriverPath() {
 /** Quiet and without a network of its own. */
 const QUIET = ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 
+/**
+ * What Chromium is to do without. The pages in its address bar start two processes for each window, which is there without a display too:
+ * most of what it costs to open a page. Of several such switches the last counts, so what Playwright switches off stands here as well.
+ */
+const SWITCHED_OFF = [
+  ...['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup', 'AimEnabled', 'LensOverlay'],
+  ...['HttpsUpgrades', 'HttpsFirstBalancedModeAutoEnable', 'ThirdPartyStoragePartitioning', 'DestroyProfileOnBrowserClose'],
+  ...['AvoidUnnecessaryBeforeUnloadCheckSync', 'AvoidCorsURLLoaderRestartOnRedirect', 'PaintHolding', 'MediaRouter'],
+  ...['OptimizationHints', 'NetworkTimeServiceQuerying', 'PreconnectToSearch'],
+];
+
 /** Chromium's sandbox needs user namespaces or a normal user; a container run as root has neither. */
 const SANDBOX = process.platform === 'linux' && process.getuid?.() === 0 ? ['--no-sandbox'] : [];
 
@@ -125,7 +136,7 @@ export function likelyAdapter() {
 }
 
 /** How playwright-core is to start Chromium for one of the adapters "gpu", "swiftshader" and "none". */
-function launchOptions(adapter, args) {
+function launchOptions(adapter, args, switchedOff = []) {
   const executablePath = chromiumPath();
   if (executablePath === undefined) throw new Problem('there is no Chromium: install it, or name one with CHROME_PATH');
   const { args: adapterArgs, env } =
@@ -133,7 +144,7 @@ function launchOptions(adapter, args) {
   return {
     executablePath,
     headless: true,
-    args: [...QUIET, ...SANDBOX, ...adapterArgs, ...args],
+    args: [...QUIET, ...SANDBOX, `--disable-features=${[...SWITCHED_OFF, ...switchedOff].join(',')}`, ...adapterArgs, ...args],
     env: { ...process.env, ...env },
     // Playwright's own default switches software WebGPU on, which would hide that a real GPU is not used.
     ...(adapter === 'gpu' ? { ignoreDefaultArgs: ['--enable-unsafe-swiftshader'] } : {}),
@@ -152,11 +163,11 @@ export async function launchChromium({ adapter = likelyAdapter(), args = [] } = 
 
 /** A context of a Chromium of its own, on SwiftShader and with the extension of a folder; `profile` is an empty folder. */
 export async function launchWithExtension(folder, profile) {
-  const { args, ...options } = launchOptions('swiftshader', [`--load-extension=${folder}`, `--disable-extensions-except=${folder}`]);
-  const { chromium } = await import('playwright-core');
+  const args = [`--load-extension=${folder}`, `--disable-extensions-except=${folder}`];
   // Branded builds of Chrome ignore --load-extension.
-  args.push('--disable-features=DisableLoadExtensionCommandLineSwitch');
-  return chromium.launchPersistentContext(profile, { ...options, args, ignoreDefaultArgs: ['--disable-extensions'] });
+  const options = launchOptions('swiftshader', args, ['DisableLoadExtensionCommandLineSwitch']);
+  const { chromium } = await import('playwright-core');
+  return chromium.launchPersistentContext(profile, { ...options, ignoreDefaultArgs: ['--disable-extensions'] });
 }
 
 /** Starts a Chromium on SwiftShader that several processes use, each with contexts of its own. */

@@ -31,7 +31,7 @@ function rustFiles(folder) {
 }
 
 const build = () => run(process.execPath, [join(root, 'scripts/build.mjs')]);
-const clippy = (...target) => run('cargo', ['clippy', '--workspace', '--all-targets', '--locked', ...target, '--', '-D', 'warnings']);
+const clippy = (...targets) => run('cargo', ['clippy', '--workspace', '--locked', ...targets, '--', '-D', 'warnings']);
 const lintingBuild = () => run('cargo', ['test', '--no-run', '--workspace', '--all-targets', '--locked'], { env: lintingEnv() });
 
 /** A folder as the XDG Base Directory Specification wants it, where there is none: without it Mesa complains once per device. */
@@ -49,8 +49,9 @@ const STEPS = {
   // The format and the faults of TypeScript and JavaScript (`biome.jsonc`).
   lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
   // Where the tests are compiled anyway, with them.
-  clippy: (_file, { names }) => (names.includes('native') ? lintingBuild() : clippy()),
-  'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown'),
+  clippy: (_file, { names }) => (names.includes('native') ? lintingBuild() : clippy('--all-targets')),
+  // What is for wasm alone: the native tests are linted above.
+  'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown', '--lib', '--test', 'web'),
   // What is generated from the Rust structs; `npm run types` writes it.
   types: () => run('cargo', ['test', '--workspace', '--locked', '--lib', 'engine::api::typescript'], { env: lintingEnv() }),
   native: (file, { othersEnded }) => nativeTests(file, othersEnded),

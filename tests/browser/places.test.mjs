@@ -149,7 +149,7 @@ test("a service worker answers OpenAI's API for its origin, also after it was en
   const cdp = await page.context().newCDPSession(page);
   await cdp.send('ServiceWorker.enable');
   await second.evaluate(async (request) => {
-    const body = JSON.stringify({ ...request, max_tokens: 220, stream: true });
+    const body = JSON.stringify({ ...request, max_tokens: 100_000, context_shift: true, stream: true });
     globalThis.reader = (await fetch('/v1/completions', { method: 'POST', body })).body.getReader();
     await reader.read();
   }, REQUEST);

@@ -450,6 +450,45 @@ test('an abort ends every phase at once, and what follows works', LIMIT, async (
   assert.ok(first > 0);
 });
 
+test('a file system that never answers ends what waits for it, and nothing else', LIMIT, async () => {
+  const found = await page.evaluate(async () => {
+    const { save, restore, list, delete: remove } = engine.sessions;
+    // What is waited for half a minute, in ten ticks, takes a second here.
+    const { setInterval: original } = globalThis;
+    globalThis.setInterval = (work, ms, ...rest) => original(work, ms === 3_000 ? 100 : ms, ...rest);
+    const never = () => new Promise(() => {});
+    const hangs = async (prototype, name, work) => {
+      const { [name]: kept } = prototype;
+      prototype[name] = never;
+      const error = await failure(work());
+      prototype[name] = kept;
+      return [name, error];
+    };
+    const [file, folder, stream] = [FileSystemFileHandle, FileSystemDirectoryHandle, FileSystemWritableFileStream].map(
+      (type) => type.prototype,
+    );
+    const results = [
+      await hangs(file, 'createWritable', () => save(messages, { name: 'silent' })),
+      await hangs(stream, 'write', () => save(messages, { name: 'silent' })),
+      await hangs(stream, 'close', () => save(messages, { name: 'silent' })),
+      await hangs(file, 'move', () => save(messages, { name: 'silent' })),
+      await hangs(file, 'getFile', () => restore('chat')),
+      await hangs(file, 'getFile', () => list()),
+      await hangs(folder, 'removeEntry', () => remove('chat')),
+      await hangs(folder, 'getDirectoryHandle', () => list()),
+    ];
+    globalThis.setInterval = original;
+    return { results, names: (await list()).map(({ name }) => name), conversation: (await restore('chat')).conversation };
+  });
+  for (const [name, { code, message, bytes }] of found.results) {
+    assert.equal(code, 'cache_unavailable', `${name}: ${message}`);
+    assert.match(message, /did not answer for 30 seconds/, name);
+    if (['createWritable', 'write', 'close', 'move'].includes(name)) assert.ok(bytes > 1000, `${name}: ${message}`);
+  }
+  assert.ok(found.names.includes('chat') && !found.names.includes('silent'), String(found.names));
+  assert.deepEqual(found.conversation, { messages: chat.messages });
+});
+
 test('no file system, no room, and a tab that dies while it writes', LIMIT, async () => {
   const found = await page.evaluate(async () => {
     const { save, restore, list, delete: remove } = engine.sessions;
