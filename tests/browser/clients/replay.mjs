@@ -39,9 +39,11 @@ export async function replay() {
     response.on('close', () => (entry.aborted = !response.writableFinished));
     response.writeHead(found.response.status, { ...CORS, ...found.response.headers });
     const gone = new Promise((resolve) => response.on('close', resolve));
+    // Whether it is held stands when it begins, whatever is set while the client leaves.
+    const stays = isHeld && body?.stream;
     for (const [index, chunk] of found.response.chunks.entries()) {
       response.write(chunk);
-      await (isHeld && body?.stream && index === 1 ? gone : new Promise((resolve) => setTimeout(resolve, PAUSE_MS)));
+      await (stays && index === 1 ? gone : new Promise((resolve) => setTimeout(resolve, PAUSE_MS)));
     }
     response.end();
   });
