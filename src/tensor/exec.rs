@@ -316,6 +316,9 @@ impl Context {
         let mut modules = MODULES.to_vec();
         modules.extend_from_slice(kernel.modules);
         let mut defines = kernel.defines.clone();
+        if self.device.capabilities().software {
+            defines.push(("ROLLED", Define::Flag));
+        }
         let mut bindings = Vec::with_capacity(inputs.len() + outputs.len() + 2);
         let mut arrays = Vec::new();
         let mut number = 0;

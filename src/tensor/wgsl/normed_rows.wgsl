@@ -145,12 +145,22 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
     var products = vec4<f32>(0.0);
     var squares = 0.0;
     for (var b = lane; b < n; b += TEAM) {
+#ifdef ROLLED
+        var words: array<vec4<f32>, 8>;
+        for (var i = 0u; i < 8u; i++) {
+            let v = x[i * n + b];
+            squares += dot(v, v);
+            words[i] = v * norm[i * n + b];
+        }
+        let g = Block(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
+#else
         let v = Block(x[b], x[n + b], x[2u * n + b], x[3u * n + b], x[4u * n + b], x[5u * n + b], x[6u * n + b], x[7u * n + b]);
         squares += dot_blocks(v, v);
         let g = Block(
             v.v0 * norm[b], v.v1 * norm[n + b], v.v2 * norm[2u * n + b], v.v3 * norm[3u * n + b],
             v.v4 * norm[4u * n + b], v.v5 * norm[5u * n + b], v.v6 * norm[6u * n + b], v.v7 * norm[7u * n + b],
         );
+#endif
         products += dot_rows(first_blocks, b, g);
     }
 #ifdef FOUR_ROWS

@@ -29,6 +29,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let shares_at = row * SHARES;
     var value = values[shares_at + local];
     var token = tokens[shares_at + local];
+#ifdef ROLLED
+    for (var i = local + WORKGROUP; i < SHARES; i += WORKGROUP) {
+        let at = shares_at + i;
+        if is_better(values[at], tokens[at], value, token) {
+            value = values[at];
+            token = tokens[at];
+        }
+    }
+#else
     // Shares are a multiple of four workgroups; four reads do not wait for each other.
     for (var i = local; i < SHARES; i += 4u * WORKGROUP) {
         let at = vec4<u32>(i, i + WORKGROUP, i + 2u * WORKGROUP, i + 3u * WORKGROUP) + shares_at;
@@ -41,6 +50,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
         }
     }
+#endif
     best_values[local] = value;
     best_tokens[local] = token;
     for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {

@@ -77,12 +77,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var products = vec4<f32>(0.0);
     for (var b = lane; b < params.blocks; b += TEAM) {
         let n = params.blocks;
+#ifdef ROLLED
+        var words: array<vec4<f32>, 8>;
+        for (var i = 0u; i < 8u; i++) {
+            words[i] = attention_vector(i * n + b, splits);
+        }
+        let v = Block(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
+#else
         let v = Block(
             attention_vector(b, splits), attention_vector(n + b, splits),
             attention_vector(2u * n + b, splits), attention_vector(3u * n + b, splits),
             attention_vector(4u * n + b, splits), attention_vector(5u * n + b, splits),
             attention_vector(6u * n + b, splits), attention_vector(7u * n + b, splits),
         );
+#endif
         products += dot_rows(rows * params.blocks, b, v);
     }
     products = sum_over_team(products, local, 0u);

@@ -6,7 +6,7 @@
 
 use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Define};
 use crate::tensor::ops::Epilogue;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
@@ -22,9 +22,9 @@ pub struct MatMul {
 /// Rows and tokens of a workgroup's tile.
 const TILE: usize = 64;
 
-/// Rows and tokens that a workgroup computes on software adapters.
-const DIRECT_ROWS: usize = 16;
-const DIRECT_TOKENS: usize = 32;
+/// Rows and tokens that a workgroup computes without workgroup memory.
+const DIRECT_ROWS: usize = 64;
+const DIRECT_TOKENS: usize = 4;
 
 const OPERANDS: usize = 2;
 
@@ -43,15 +43,15 @@ impl Op for MatMul {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        self.kernel_of(capabilities.software, inputs)
+        self.kernel_of(capabilities.software, inputs, capabilities)
     }
 
     fn variants(&self, _: &[Desc], _: &Capabilities) -> Vec<Variant> {
         [0, 1].map(|direct| Variant::new(&[("direct", direct)])).to_vec()
     }
 
-    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], _: &Capabilities) -> Result<Kernel> {
-        self.kernel_of(variant.get("direct") == 1, inputs)
+    fn kernel_as(&self, variant: &Variant, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        self.kernel_of(variant.get("direct") == 1, inputs, capabilities)
     }
 }
 
@@ -66,19 +66,54 @@ impl Reference for MatMul {
 
 impl MatMul {
     /// With tiles in workgroup memory, or with `direct`, without.
-    fn kernel_of(&self, direct: bool, inputs: &[Desc]) -> Result<Kernel> {
+    fn kernel_of(&self, direct: bool, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        if direct {
+            return direct_kernel(self.epilogue, false, inputs, capabilities);
+        }
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let (rows, _) = inputs[1].shape.matrix()?;
         let mut defines = self.epilogue.defines(1);
         defines.extend(ragged(columns));
-        let (template, grid) = if direct {
-            let grid = [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1];
-            (crate::shader!("mat_mul_direct.wgsl"), grid)
-        } else {
-            (crate::shader!("mat_mul.wgsl"), [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1])
-        };
-        let params = vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32];
-        Ok(Kernel { template, modules: &[], defines, params, grid })
+        Ok(Kernel {
+            template: crate::shader!("mat_mul.wgsl"),
+            modules: &[],
+            defines,
+            params: vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32],
+            grid: [tokens.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1],
+        })
+    }
+}
+
+/// The product without workgroup memory, of x [tokens, columns], in SoA (`tensor/soa.rs`) if `soa`, and weight [rows, columns].
+pub(super) fn direct_kernel(
+    epilogue: Epilogue,
+    soa: bool,
+    inputs: &[Desc],
+    capabilities: &Capabilities,
+) -> Result<Kernel> {
+    let (tokens, columns) = inputs[0].shape.matrix()?;
+    let (rows, _) = inputs[1].shape.matrix()?;
+    let mut defines = epilogue.defines(1);
+    defines.extend(ragged(columns));
+    defines.extend(sharing(capabilities));
+    if soa {
+        defines.push(("SOA", Define::Flag));
+    }
+    Ok(Kernel {
+        template: crate::shader!("mat_mul_direct.wgsl"),
+        modules: &[],
+        defines,
+        params: vec![rows as u32, columns as u32, columns.div_ceil(BLOCK) as u32, tokens as u32],
+        grid: [rows.div_ceil(DIRECT_ROWS) as u32, tokens.div_ceil(DIRECT_TOKENS) as u32, 1],
+    })
+}
+
+/// Flags for invocations that want the same activations: they share them where a subgroup is always 4 or always 8 of them.
+fn sharing(capabilities: &Capabilities) -> Vec<(&'static str, Define)> {
+    match capabilities.subgroups {
+        Some((4, 4)) => vec![("LANES", Define::U32(4)), ("SHARED", Define::Flag)],
+        Some((8, 8)) => vec![("LANES", Define::U32(8)), ("LANES_8", Define::Flag), ("SHARED", Define::Flag)],
+        _ => vec![("LANES", Define::U32(1))],
     }
 }
 

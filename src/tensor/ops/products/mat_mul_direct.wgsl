@@ -1,5 +1,5 @@
 // For software adapters, without workgroup memory: each invocation computes two rows of the weight for four tokens, so that
-// each block of weights is unpacked once for four.
+// each block of weights is unpacked once for four. In loops, since such adapters compile what is written out for longer than they run it.
 #import "weight"
 
 struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }
@@ -9,45 +9,65 @@ struct Params { rows: u32, columns: u32, blocks: u32, tokens: u32 }
 #import "activations"
 #import "epilogue"
 
-fn store2(token: u32, row: u32, values: vec2<f32>) {
-    store(token, row, values.x);
-    store(token, row + 1u, values.y);
+// Four columns of a token.
+fn load_word(token: u32, block: u32, word: u32) -> vec4<f32> {
+#ifdef SOA
+    return activations[(token * 8u + word) * params.blocks + block];
+#else
+    return load_four_activations(token, block, word);
+#endif
 }
 
-@compute @workgroup_size(8, 8)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let row = id.x * 2u;
-    let token = id.y * 4u;
-    let last_row = params.rows - 1u;
-    let last_token = params.tokens - 1u;
-    if row > last_row || token > last_token {
-        return;
-    }
-    // Rows and tokens past the end repeat the last one; only `store` leaves them out.
-    let start0 = row * params.blocks;
-    let start1 = min(row + 1u, last_row) * params.blocks;
-    let token1 = min(token + 1u, last_token);
-    let token2 = min(token + 2u, last_token);
-    let token3 = min(token + 3u, last_token);
+// The activations of a block. All lanes of a subgroup want the same: with SHARED, each of the LANES loads a part and hands it on.
+#ifdef SHARED
+#require subgroups
 
-    var sum0 = vec2<f32>(0.0);
-    var sum1 = vec2<f32>(0.0);
-    var sum2 = vec2<f32>(0.0);
-    var sum3 = vec2<f32>(0.0);
+fn shared_activations(token: u32, block: u32, lane: u32) -> Block {
+    let x = load_word(token, block, lane);
+#ifdef LANES_8
+    return Block(
+        subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u), subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u),
+        subgroupBroadcast(x, 4u), subgroupBroadcast(x, 5u), subgroupBroadcast(x, 6u), subgroupBroadcast(x, 7u),
+    );
+#else
+    let y = load_word(token, block, lane + 4u);
+    return Block(
+        subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u), subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u),
+        subgroupBroadcast(y, 0u), subgroupBroadcast(y, 1u), subgroupBroadcast(y, 2u), subgroupBroadcast(y, 3u),
+    );
+#endif
+}
+#else
+fn shared_activations(token: u32, block: u32, lane: u32) -> Block {
+    var words: array<vec4<f32>, 8>;
+    for (var i = 0u; i < 8u; i++) {
+        words[i] = load_word(token, block, i);
+    }
+    return Block(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
+}
+#endif
+
+@compute @workgroup_size(32)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = (group.x * 32u + local) * 2u;
+    let token = group.y * 4u;
+    let tokens = min(4u, params.tokens - token);
+    let lane = local % LANES;
+    // Rows past the end repeat the last one, so that every invocation hands on what it loads; only `store` leaves them out.
+    let last_row = params.rows - 1u;
+    let start0 = min(row, last_row) * params.blocks;
+    let start1 = min(row + 1u, last_row) * params.blocks;
+    var sums: array<vec2<f32>, 4>;
     for (var block = 0u; block < params.blocks; block++) {
         let w0 = load_block(start0 + block);
         let w1 = load_block(start1 + block);
-        let x0 = load_activations(token, block);
-        sum0 += vec2<f32>(dot_blocks(w0, x0), dot_blocks(w1, x0));
-        let x1 = load_activations(token1, block);
-        sum1 += vec2<f32>(dot_blocks(w0, x1), dot_blocks(w1, x1));
-        let x2 = load_activations(token2, block);
-        sum2 += vec2<f32>(dot_blocks(w0, x2), dot_blocks(w1, x2));
-        let x3 = load_activations(token3, block);
-        sum3 += vec2<f32>(dot_blocks(w0, x3), dot_blocks(w1, x3));
+        for (var i = 0u; i < tokens; i++) {
+            let x = shared_activations(token + i, block, lane);
+            sums[i] += vec2<f32>(dot_blocks(w0, x), dot_blocks(w1, x));
+        }
     }
-    store2(token, row, sum0);
-    store2(token + 1u, row, sum1);
-    store2(token + 2u, row, sum2);
-    store2(token + 3u, row, sum3);
+    for (var i = 0u; i < tokens; i++) {
+        store(token + i, row, sums[i].x);
+        store(token + i, row + 1u, sums[i].y);
+    }
 }

@@ -72,8 +72,8 @@ fn step_bytes(view: Int8View) -> u32 {
 }
 
 /// Rows and tokens that a workgroup computes on software adapters.
-const DIRECT_ROWS: usize = 16;
-const DIRECT_TOKENS: usize = 32;
+const DIRECT_ROWS: usize = 64;
+const DIRECT_TOKENS: usize = 4;
 
 const OPERANDS: usize = 3;
 

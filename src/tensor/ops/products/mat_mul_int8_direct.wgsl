@@ -35,40 +35,28 @@ fn product(token: u32, block: u32, w0: Int8Weights, w1: Int8Weights) -> vec2<f32
     return sums * scales[at];
 }
 
-@compute @workgroup_size(8, 8)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let row = id.x * 2u;
-    let token = id.y * 4u;
+@compute @workgroup_size(32)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = (group.x * 32u + local) * 2u;
+    let token = group.y * 4u;
+    let tokens = min(4u, params.tokens - token);
     let last_row = params.rows - 1u;
-    let last_token = params.tokens - 1u;
-    if row > last_row || token > last_token {
+    if row > last_row {
         return;
     }
-    // Rows and tokens past the end repeat the last one; only `store` leaves them out.
+    // A row past the end repeats the last one; only `store` leaves it out.
     let start0 = row * params.blocks;
     let start1 = min(row + 1u, last_row) * params.blocks;
-    let token1 = min(token + 1u, last_token);
-    let token2 = min(token + 2u, last_token);
-    let token3 = min(token + 3u, last_token);
-
-    var sum0 = vec2<f32>(0.0);
-    var sum1 = vec2<f32>(0.0);
-    var sum2 = vec2<f32>(0.0);
-    var sum3 = vec2<f32>(0.0);
+    var sums: array<vec2<f32>, 4>;
     for (var block = 0u; block < params.blocks; block++) {
         let w0 = unpack_int8(load_int8_raw(start0 + block));
         let w1 = unpack_int8(load_int8_raw(start1 + block));
-        sum0 += product(token, block, w0, w1);
-        sum1 += product(token1, block, w0, w1);
-        sum2 += product(token2, block, w0, w1);
-        sum3 += product(token3, block, w0, w1);
+        for (var i = 0u; i < tokens; i++) {
+            sums[i] += product(token + i, block, w0, w1);
+        }
     }
-    store(token, row, sum0.x);
-    store(token, row + 1u, sum0.y);
-    store(token + 1u, row, sum1.x);
-    store(token + 1u, row + 1u, sum1.y);
-    store(token + 2u, row, sum2.x);
-    store(token + 2u, row + 1u, sum2.y);
-    store(token + 3u, row, sum3.x);
-    store(token + 3u, row + 1u, sum3.y);
+    for (var i = 0u; i < tokens; i++) {
+        store(token + i, row, sums[i].x);
+        store(token + i, row + 1u, sums[i].y);
+    }
 }

@@ -15,21 +15,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let lane = local % LANES;
     let row = team * 4u;
     // Rows past the end repeat the last one, so that every invocation takes part in the sum.
-    let last = params.rows - 1u;
-    let start0 = min(row, last) * params.blocks;
-    let start1 = min(row + 1u, last) * params.blocks;
-    let start2 = min(row + 2u, last) * params.blocks;
-    let start3 = min(row + 3u, last) * params.blocks;
+    let starts = min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(params.rows - 1u)) * params.blocks;
 
     var sum = vec4<f32>(0.0);
     for (var block = lane; block < params.blocks; block += LANES) {
         let x = load_activations(0u, block);
+#ifdef ROLLED
+        for (var i = 0u; i < 4u; i++) {
+            sum[i] += dot_blocks(load_block(starts[i] + block), x);
+        }
+#else
         sum += vec4<f32>(
-            dot_blocks(load_block(start0 + block), x),
-            dot_blocks(load_block(start1 + block), x),
-            dot_blocks(load_block(start2 + block), x),
-            dot_blocks(load_block(start3 + block), x),
+            dot_blocks(load_block(starts.x + block), x),
+            dot_blocks(load_block(starts.y + block), x),
+            dot_blocks(load_block(starts.z + block), x),
+            dot_blocks(load_block(starts.w + block), x),
         );
+#endif
     }
     sum = sum_over_lanes(sum, local);
     for (var i = lane; i < 4u; i += LANES) {

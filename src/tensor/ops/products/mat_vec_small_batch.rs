@@ -3,8 +3,9 @@
 //!
 //! As with one token, reading the weight takes most of the time. So each block of it is read and unpacked once and multiplied with
 //! all tokens, and lanes share the columns as in `mat_vec`. The number of tokens is a constant of the kernel, so that the sums of
-//! each token are in registers.
+//! each token are in registers. Software adapters take the product of many tokens without workgroup memory.
 
+use super::mat_mul::direct_kernel;
 use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, takes_case, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -79,6 +80,10 @@ impl Op for MatVecSmallBatch {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        if capabilities.software {
+            // One kernel for all numbers of tokens, and one that is compiled soon.
+            return direct_kernel(self.epilogue, self.soa, inputs, capabilities);
+        }
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let (rows, _) = inputs[1].shape.matrix()?;
         let team = Team::for_columns(columns, capabilities);
