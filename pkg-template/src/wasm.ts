@@ -150,6 +150,7 @@ export interface WasmBatch {
   matmul(a: number, b: number, m: number, k: number, n: number): number;
   zeros(shape: number, dtype: DType): number;
   dispatch(kernel: number, bindings: (number | Uint8Array)[], grid: Uint32Array): void;
+  compile(): Promise<void>;
   numOperations(): number;
   numBuffers(): number;
   describe(buffer: number): WasmTensorInfo;

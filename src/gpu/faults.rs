@@ -64,6 +64,12 @@ impl Faults {
         }
     }
 
+    /// A function for callbacks that tells whether the device is lost.
+    pub fn loss_probe(&self) -> impl Fn() -> bool + Send + 'static {
+        let reported = self.reported.clone();
+        move || reported.lock().is_ok_and(|reported| reported.lost.is_some())
+    }
+
     /// Whether all is known to have gone well so far.
     pub fn is_clean(&self) -> bool {
         let reported = self.reported.lock();

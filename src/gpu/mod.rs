@@ -9,6 +9,7 @@ mod binding;
 mod buffer;
 mod command;
 mod compile;
+mod debug;
 mod device;
 mod faults;
 mod fifo;

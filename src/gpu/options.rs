@@ -48,7 +48,7 @@ pub struct DeviceOptions {
     pub workgroup_storage: Option<u32>,
     /// The most bytes of one binding, to test large tensors as smaller adapters see them.
     pub storage_binding: Option<u64>,
-    /// Submit each dispatch by itself, so that an error names its kernel.
+    /// Submit each dispatch by itself, so that an error names its kernel, and log each kernel when the GPU has finished it.
     pub debug: bool,
     /// Submit after this number of dispatches; 0 for no limit.
     pub max_batch: usize,

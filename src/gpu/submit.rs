@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::command::{Command, Direction};
+use super::debug::log_when_finished;
 use super::pipeline::Pipeline;
 use super::pool::BufferPool;
 use super::profile::Profiler;
@@ -77,6 +78,9 @@ pub(super) fn submit(
     add(&raw.counters.submits, 1);
     raw.counters.flushed(reason);
     note_kernels(raw, commands);
+    if raw.options.debug {
+        log_when_finished(raw, commands);
+    }
     if let Some(scope) = scope {
         raw.faults.watch_submit(scope);
     }

@@ -3,6 +3,8 @@
 //! Results have shapes before they have contents, so a mistake is reported by the call that makes it. A batch keeps all its
 //! tensors until it is dropped; the tensors of the caller are shared.
 
+use futures_util::future::LocalBoxFuture;
+
 use super::{Context, Desc, Op, Shape, Tensor};
 use crate::error::Result;
 
@@ -14,6 +16,7 @@ pub struct Batch {
     operations: Vec<Operation>,
 }
 
+#[derive(Clone)]
 enum Slot {
     Tensor(Tensor),
     /// The result of an operation that is not executed yet.
@@ -66,12 +69,7 @@ impl Batch {
     /// The tensor of a number. An error if its operation was not executed yet.
     pub fn tensor(&self, buffer: u32) -> Result<&Tensor> {
         self.desc(buffer)?;
-        match &self.buffers[buffer as usize] {
-            Slot::Tensor(tensor) => Ok(tensor),
-            Slot::Awaited(_) => {
-                bail!(InvalidRequest, "buffer {buffer} is a result that was not executed yet; execute the batch first")
-            }
-        }
+        tensor(&self.buffers, buffer)
     }
 
     /// Notes an operation with one output and returns the output's number.
@@ -124,22 +122,18 @@ impl Batch {
         Ok(())
     }
 
+    /// Compiles the kernels of the noted operations, in browsers all at the same time and without blocking. Which they are is settled at the
+    /// call.
+    pub fn compile(&self) -> LocalBoxFuture<'static, Result<()>> {
+        self.context.prepare(|| {
+            let mut buffers = self.buffers.clone();
+            self.operations.iter().try_for_each(|operation| record(&self.context, operation, &mut buffers))
+        })
+    }
+
     fn record_waiting(&mut self, done: &mut usize) -> Result<()> {
         for operation in &self.operations {
-            match operation {
-                Operation::Op { op, inputs, output } => {
-                    let inputs = inputs
-                        .iter()
-                        .map(|(input, shape)| self.tensor(*input)?.reshaped(*shape))
-                        .collect::<Result<Vec<Tensor>>>()?;
-                    let result = self.context.run1(&**op, &inputs.iter().collect::<Vec<_>>())?;
-                    self.buffers[*output as usize] = Slot::Tensor(result);
-                }
-                Operation::Call { record, buffers } => {
-                    let tensors = buffers.iter().map(|buffer| self.tensor(*buffer).cloned());
-                    record(&tensors.collect::<Result<Vec<Tensor>>>()?)?;
-                }
-            }
+            record(&self.context, operation, &mut self.buffers)?;
             *done += 1;
         }
         Ok(())
@@ -149,4 +143,32 @@ impl Batch {
         self.buffers.push(slot);
         self.buffers.len() as u32 - 1
     }
+}
+
+fn tensor(buffers: &[Slot], buffer: u32) -> Result<&Tensor> {
+    match &buffers[buffer as usize] {
+        Slot::Tensor(tensor) => Ok(tensor),
+        Slot::Awaited(_) => {
+            bail!(InvalidRequest, "buffer {buffer} is a result that was not executed yet; execute the batch first")
+        }
+    }
+}
+
+/// Records an operation; its result takes the place of what was awaited.
+fn record(context: &Context, operation: &Operation, buffers: &mut [Slot]) -> Result<()> {
+    match operation {
+        Operation::Op { op, inputs, output } => {
+            let inputs = inputs
+                .iter()
+                .map(|(input, shape)| tensor(buffers, *input)?.reshaped(*shape))
+                .collect::<Result<Vec<Tensor>>>()?;
+            let result = context.run1(&**op, &inputs.iter().collect::<Vec<_>>())?;
+            buffers[*output as usize] = Slot::Tensor(result);
+        }
+        Operation::Call { record, buffers: numbers } => {
+            let tensors = numbers.iter().map(|buffer| tensor(buffers, *buffer).cloned());
+            record(&tensors.collect::<Result<Vec<Tensor>>>()?)?;
+        }
+    }
+    Ok(())
 }

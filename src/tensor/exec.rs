@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
+
 use super::quant::quantize::kernel;
 use super::quant::{Format, SoaLayout};
 use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload, kv_blocks};
@@ -425,8 +427,8 @@ impl Context {
     }
 
     /// Compiles what a step will need, without running it and without blocking the page.
-    pub async fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
-        self.device.prepare(step).await
+    pub fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> LocalBoxFuture<'static, Result<()>> {
+        self.device.prepare(step)
     }
 
     /// Records a step and keeps it for replays; its own tensors lie in an arena. The step must do the same each time it is

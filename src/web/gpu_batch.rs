@@ -111,6 +111,11 @@ impl WasmBatch {
         describe(self.with(|batch| batch.desc(buffer))?)
     }
 
+    pub fn compile(&self) -> Result<Promise, JsValue> {
+        let compiled = self.with(|batch| Ok(batch.compile()))?;
+        Ok(future_to_promise(async move { compiled.await.map(|()| JsValue::UNDEFINED).map_err(js_error) }))
+    }
+
     /// Submits at once; the promise resolves at the end of the work.
     pub fn execute(&self) -> Result<Promise, JsValue> {
         self.with(Batch::execute)?;

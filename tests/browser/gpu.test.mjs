@@ -381,6 +381,99 @@ test('flush, sync and counters', LIMIT, async () => {
   assert.equal(debug, 3);
 });
 
+test("a batch's kernels are compiled ahead, its own and the caller's", LIMIT, async () => {
+  const { counts, values, disposed, lost } = await run(async (wgsl) => {
+    const code = async (work) => {
+      try {
+        await work();
+      } catch (error) {
+        return error.code;
+      }
+    };
+    return withDevice({}, async (device) => {
+      const kernel = await device.kernel({ wgsl, bindings: ['read_write'] });
+      const batch = device.batch();
+      const x = batch.upload([1, -2, 3]);
+      const y = batch.scale(batch.relu(x), 2);
+      batch.dispatch(kernel, { bindings: [y], grid: [1] });
+      const z = batch.tanh(y);
+      await device.sync();
+      device.resetStats();
+      const compiled = () => device.stats().pipelines.entries;
+      const before = compiled();
+      // Twice at once, and executed before it is done.
+      const twice = Promise.all([batch.compile(), batch.compile()]);
+      await twice;
+      const { dispatches, submits } = device.stats();
+      const counts = [compiled() - before, dispatches, submits];
+      const meanwhile = batch.compile();
+      await batch.execute();
+      await meanwhile;
+      counts.push(compiled() - before);
+      const values = [...(await batch.read(y)), ...(await batch.read(z))];
+      batch.dispose();
+      const disposed = await code(() => batch.compile());
+      const late = device.batch();
+      late.exp(late.upload([1]));
+      const pending = code(() => late.compile());
+      device.gpuDevice.destroy();
+      await device.lost;
+      await pending;
+      return { counts, values, disposed, lost: await code(() => late.compile()) };
+    });
+  }, '@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(1) fn main() { x[0] += 0.5; }');
+  assert.deepEqual(counts, [3, 0, 0, 3]);
+  assert.deepEqual(values.slice(0, 3), [2.5, 0, 6]);
+  assert.ok(Math.abs(values[3] - Math.tanh(2.5)) < 1e-6);
+  assert.deepEqual([disposed, lost], ['disposed', 'device_lost']);
+});
+
+test('debug mode logs each kernel when it is finished, in order, and none after a loss', LIMIT, async () => {
+  const { finished, quiet, lost } = await run(async () => {
+    const lines = [];
+    const debug = console.debug;
+    console.debug = (...args) => lines.push(args.join(' '));
+    const taken = () => lines.splice(0).filter((line) => !line.includes('probe'));
+    try {
+      const finished = await withDevice({ debug: true }, async (device) => {
+        await device.sync();
+        taken();
+        const batch = device.batch();
+        const x = batch.upload([1, 2, 3]);
+        batch.add(batch.scale(x, 2), x);
+        await batch.execute();
+        await device.sync();
+        return taken();
+      });
+      const quiet = await withDevice({}, async (device) => {
+        const batch = device.batch();
+        batch.scale(batch.upload([1]), 2);
+        await batch.execute();
+        await device.sync();
+        return taken();
+      });
+      const gpu = await (await navigator.gpu.requestAdapter()).requestDevice();
+      const device = await rillm.Device.request({ device: gpu, debug: true });
+      await device.sync();
+      taken();
+      gpu.destroy();
+      const batch = device.batch();
+      batch.scale(batch.upload([1]), 2);
+      await batch.execute().catch(() => {});
+      await device.sync().catch(() => {});
+      device.destroy();
+      return { finished, quiet, lost: taken() };
+    } finally {
+      console.debug = debug;
+    }
+  });
+  assert.deepEqual(
+    finished.map((line) => line.replace(/after [\d.]+ ms$/, 'after N ms')),
+    ['rillm: scale [1, 1, 1] finished after N ms', 'rillm: binary [1, 1, 1] finished after N ms'],
+  );
+  assert.deepEqual([quiet, lost], [[], []]);
+});
+
 test('kernels are timed where the adapter can', LIMIT, async () => {
   const { times, passes, failed, after } = await run(() =>
     withDevice({}, async (device) => {

@@ -46,6 +46,36 @@ fn operations_run_together_in_one_submit_and_see_each_other() {
 }
 
 #[test]
+fn kernels_are_compiled_ahead_and_nothing_runs() {
+    let context = adapter::context(true);
+    let mut batch = Batch::new(context.clone());
+    let x = batch.insert(context.tensor(&HostTensor::f32(&[3], &[1., -2., 3.])).unwrap());
+    let positive = batch.record(Unary { kind: UnaryKind::Relu }, &[x]).unwrap();
+    let doubled = batch.record(Scale { factor: 2.0 }, &[positive]).unwrap();
+    context.device().flush();
+    let counts = || {
+        let stats = context.device().stats();
+        (stats.pipelines.misses, stats.dispatches, stats.submits)
+    };
+    let before = counts();
+    // What is noted after the call is not part of it, and the batch may go meanwhile.
+    let compiled = batch.compile();
+    let last = batch.record(Unary { kind: UnaryKind::Tanh }, &[doubled]).unwrap();
+    pollster::block_on(compiled).unwrap();
+    pollster::block_on(batch.compile()).unwrap();
+    assert_eq!(counts(), (before.0 + 3, before.1, before.2));
+    assert_eq!(batch.tensor(positive).err().unwrap().code(), Code::InvalidRequest, "nothing was executed");
+    batch.execute().unwrap();
+    assert_eq!(counts(), (before.0 + 3, before.1 + 3, before.2 + 1));
+    assert_eq!(read(&context, &batch, doubled), [2., 0., 6.]);
+    assert_eq!(read(&context, &batch, last), [2f32.tanh(), 0., 6f32.tanh()]);
+    pollster::block_on(Batch::new(context.clone()).compile()).unwrap();
+    let late = batch.compile();
+    drop(batch);
+    pollster::block_on(late).unwrap();
+}
+
+#[test]
 fn a_call_records_at_its_place_and_stays_noted_if_it_fails() {
     let context = adapter::context(true);
     let mut batch = Batch::new(context.clone());

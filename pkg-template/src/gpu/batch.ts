@@ -229,6 +229,15 @@ export class CommandBatch {
   }
 
   /**
+   * Compiles the kernels of the operations that wait, all at the same time and without blocking the page, so that {@link execute} has
+   * nothing to compile. Nothing runs. It rejects with `shader_compilation` if one does not compile.
+   */
+  async compile(): Promise<void> {
+    this.#check();
+    await this.#wasm.guard(() => this.#batch.compile());
+  }
+
+  /**
    * Submits all operations that were written down since the last time, in one submit, and resolves when the GPU has done
    * them. Afterwards further operations may be added and executed.
    */

@@ -48,7 +48,10 @@ export interface DeviceOptions {
    * less. The limits of buffers, bindings and workgroups are asked for at the adapter's maximum anyway.
    */
   limits?: Readonly<Record<string, number>> | undefined;
-  /** Submit every dispatch by itself and name its kernel when something goes wrong. Slow. Default: false. */
+  /**
+   * Submit every dispatch by itself, name its kernel when something goes wrong, and log each kernel with `console.debug` when the GPU has
+   * finished it: its label, its workgroups and the milliseconds since it was submitted. Slow. Default: false.
+   */
   debug?: boolean | undefined;
   caches?: CacheSizes | undefined;
   /** Submit by itself after this many dispatches; 0 never does. Default: 0. */

@@ -6,6 +6,8 @@ mod profiling;
 
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
+
 use super::adapter::{Adapter, AdapterInfo, Capabilities};
 use super::bind_groups::BindGroups;
 use super::binding::{Binder, Binding};
@@ -217,10 +219,12 @@ impl Device {
         self.0.recorder.transcript(step)
     }
 
-    /// Runs `step` to find the pipelines that it needs, and compiles them. Nothing runs on the GPU: the step's writes and
+    /// Runs `step`, at the call, to find the pipelines that it needs, and compiles them. Nothing runs on the GPU: the step's writes and
     /// reads are left out.
-    pub async fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
-        self.0.recorder.prepare(step).await
+    pub fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> LocalBoxFuture<'static, Result<()>> {
+        let needed = self.0.recorder.needed_pipelines(step);
+        let device = self.clone();
+        Box::pin(async move { device.0.recorder.compile(needed?).await })
     }
 
     /// Prepares `step`, records it once to run, and keeps the recording for replays. Its tensors lie in an arena, where tensors

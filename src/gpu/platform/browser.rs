@@ -288,6 +288,11 @@ pub fn compile(device: &wgpu::Device, source: &Source) -> wgpu::ComputePipeline 
     source.compile(device)
 }
 
+/// A line for whoever debugs.
+pub fn log(text: &str) {
+    web_sys::console::debug_1(&text.into());
+}
+
 /// What becomes of a device that is dropped without being destroyed: a browser would free its memory at its garbage collector's leisure.
 pub fn finish(raw: &RawDevice, _is_clean: bool) {
     raw.destroy();

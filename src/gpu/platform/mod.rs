@@ -1,18 +1,18 @@
-//! What differs between browsers and native drivers: requesting a device, and compiling several pipelines at once.
+//! What differs between browsers and native drivers: requesting a device, compiling several pipelines at once, and where to log.
 
 pub(super) mod probe;
 
 #[cfg(target_arch = "wasm32")]
 pub(super) mod browser;
 #[cfg(target_arch = "wasm32")]
-pub(super) use browser::{compile, compile_all, finish, request};
+pub(super) use browser::{compile, compile_all, finish, log, request};
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
 #[cfg(not(target_arch = "wasm32"))]
 mod reuse;
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) use native::{compile_all, finish, request};
+pub(super) use native::{compile_all, finish, log, request};
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) use reuse::compile;
 

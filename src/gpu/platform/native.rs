@@ -18,6 +18,11 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
     Ok((device, queue, adapter))
 }
 
+/// A line for whoever debugs.
+pub fn log(text: &str) {
+    eprintln!("{text}");
+}
+
 fn wish(options: &DeviceOptions) -> reuse::Wish {
     (options.power_preference, options.force_fallback_adapter)
 }

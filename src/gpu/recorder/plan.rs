@@ -6,6 +6,7 @@ use super::{Mode, Recorder};
 use crate::error::Result;
 use crate::gpu::buffer::Buffer;
 use crate::gpu::command::Command;
+use crate::gpu::pipeline::PipelineRequest;
 use crate::gpu::raw::RawDevice;
 use crate::gpu::stats::add;
 use crate::gpu::trace::{ArenaCursor, Trace};
@@ -74,10 +75,15 @@ impl Recorder {
         Ok((result?, trace))
     }
 
-    /// Runs `step` only to learn what pipelines it needs, and compiles those.
-    pub async fn prepare<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
+    /// Runs `step` only to learn what pipelines it needs.
+    pub fn needed_pipelines<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<Vec<PipelineRequest>> {
         let (_, trace) = self.trace(step)?;
-        self.pipelines.compile(trace.pipelines).await
+        Ok(trace.pipelines)
+    }
+
+    /// Compiles pipelines.
+    pub async fn compile(&self, pipelines: Vec<PipelineRequest>) -> Result<()> {
+        self.pipelines.compile(pipelines).await
     }
 
     /// Prepares `step`, records it once to run, and keeps the recording for replays.
