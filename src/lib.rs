@@ -2,18 +2,30 @@
 //!
 //! Folders are layers; each may only use those below it (`ARCHITECTURE.md`, checked by `tests/layers.rs`):
 //! `web` → `engine` → `sampler`, `model`, `text` → `tensor` → `gpu` → `error`.
+//!
+//! Without the feature `engine` there is no layer that knows models or text.
 
 #[macro_use]
 pub mod error;
+pub mod array;
+#[cfg(feature = "engine")]
 mod decode;
+#[cfg(feature = "engine")]
 pub mod engine;
 pub mod gpu;
 mod json;
+#[cfg(feature = "engine")]
 pub mod model;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(all(feature = "engine", not(target_arch = "wasm32")))]
 pub mod native;
+#[cfg(feature = "engine")]
 pub mod sampler;
+#[cfg_attr(
+    not(feature = "engine"),
+    allow(dead_code, unused_imports, reason = "what the engine alone uses, the linker drops")
+)]
 pub mod tensor;
+#[cfg(feature = "engine")]
 pub mod text;
 #[cfg(target_arch = "wasm32")]
 mod web;

@@ -5,28 +5,28 @@
 use std::path::{Path, PathBuf};
 
 /// For each layer, the other modules of the crate that it may name.
-const MAY_NAME: [(&str, &[&str]); 11] = [
+const MAY_NAME: [(&str, &[&str]); 12] = [
     ("error", &[]),
     ("json", &[]),
     ("gpu", &["error"]),
     ("tensor", &["error", "json", "gpu"]),
+    ("array", &["error", "gpu", "tensor"]),
     ("model", &["error", "json", "tensor"]),
     ("sampler", &["error", "tensor"]),
     ("text", &["error", "json"]),
     ("decode", &["error", "tensor", "model", "sampler"]),
     ("engine", &["error", "json", "tensor", "model", "sampler", "text", "decode"]),
-    ("web", &["error", "engine", "gpu", "tensor"]),
+    ("web", &["error", "array", "engine", "gpu", "tensor"]),
     ("native", &["error", "engine"]),
 ];
 
 /// Files that may import one another in a circle, and why. Everything else is a tree.
-const CIRCLES: [(&[&str], &str); 3] = [
+const CIRCLES: [(&[&str], &str); 2] = [
     (&["tensor/autotune/mod.rs", "tensor/tuning.rs"], "a tuning names the variants that autotuning compares"),
     (
         &["text/tokenizer/special.rs", "text/tokenizer/vocabulary.rs"],
         "special tokens are part of the vocabulary that finds them",
     ),
-    (&["web/gpu.rs", "web/gpu_batch.rs"], "a batch makes tensors of its device, and the device makes batches"),
 ];
 
 /// Files that may ask for the target.
@@ -37,6 +37,9 @@ const MAY_ASK_FOR_THE_TARGET: [&str; 5] = [
     "text/tokenizer/normal_form.rs",
     "text/tokenizer/pattern/mod.rs",
 ];
+
+/// Files that may ask for a cargo feature: those that leave out layers, bindings and the benchmark of dispatches.
+const MAY_ASK_FOR_A_FEATURE: [&str; 3] = ["lib.rs", "tensor/mod.rs", "web/mod.rs"];
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -126,6 +129,14 @@ fn the_target_is_asked_for_in_few_places() {
     each_file(|file, layer, code| {
         let allowed = layer == "web" || MAY_ASK_FOR_THE_TARGET.contains(&file);
         assert!(allowed || !code.contains("target_arch"), "src/{file} asks for the target");
+    });
+}
+
+#[test]
+fn features_are_asked_for_in_few_places() {
+    each_file(|file, _, code| {
+        let asks = code.contains("feature = ");
+        assert!(!asks || MAY_ASK_FOR_A_FEATURE.contains(&file), "src/{file} asks for a cargo feature");
     });
 }
 

@@ -46,7 +46,7 @@ enum FeedForward {
 /// The feed-forward up to the product or sum that adds it to the residual stream.
 enum Inner<'a, O> {
     Dense(O, &'a Linear),
-    Experts(Combined),
+    Experts(Box<Combined>),
 }
 
 /// The ops that compute a layer: each does one step, or several at once.
@@ -137,7 +137,7 @@ impl Layer {
         };
         match f {
             Inner::Dense(f, down) => ops.add_product(x, f, down, &self.post_feed_forward_norm)?,
-            Inner::Experts(combined) => ops.add_experts(x, combined, &self.post_feed_forward_norm)?,
+            Inner::Experts(combined) => ops.add_experts(x, *combined, &self.post_feed_forward_norm)?,
         }
         self.output_norm.run(ops.context(), x)
     }
@@ -169,7 +169,7 @@ impl FeedForward {
         Ok(match self {
             Self::Gated { gate_up, down } => Inner::Dense(ops.gated(h, gate_up, down)?, down),
             Self::Ungated { up, down } => Inner::Dense(ops.ungated(h, up, down)?, down),
-            Self::Experts { router, experts } => Inner::Experts(ops.experts(h, router, experts)?),
+            Self::Experts { router, experts } => Inner::Experts(Box::new(ops.experts(h, router, experts)?)),
         })
     }
 }

@@ -4,6 +4,9 @@
 
 mod autotune;
 mod batch;
+mod composed;
+#[cfg(any(test, feature = "bench"))]
+pub mod dispatch_cost;
 mod dtype;
 mod exec;
 mod host;
@@ -21,13 +24,14 @@ mod upload;
 pub use autotune::{Autotune, Chain, Clock, Subject, Tuned, TuningReport, survey};
 pub(crate) use autotune::{DeviceClock, compile_ahead, take_over};
 pub use batch::Batch;
+pub use composed::{cumsum, sort_rows, topk_rows};
 pub use dtype::DType;
 pub(crate) use exec::grid_2d;
 pub use exec::{Context, Plan, Tensor};
 pub use host::{HostTensor, Rng};
 pub(crate) use op::expect;
 pub use op::{Case, Desc, Kernel, Op, Reference};
-pub use shape::Shape;
+pub use shape::{MAX_RANK, Shape};
 pub use shape_cache::ShapeCache;
 pub(crate) use soa::to_soa;
 pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};

@@ -138,3 +138,25 @@ pub fn expect(op: &str, inputs: &[Desc], wanted: &[Option<DType>]) -> Result<()>
     }
     Ok(())
 }
+
+/// The dimensions of an input [outer, n, inner], none of which is 0. Ops along a dimension of n see what stands before it and after
+/// it as one dimension each.
+pub fn folded(op: &str, what: &str, input: &Desc) -> Result<(usize, usize, usize)> {
+    let [outer, n, inner] = *input.shape.dims() else {
+        bail!(ShapeMismatch, "{op}: {what} is {}, wanted [outer, n, inner]", input.shape)
+    };
+    if outer == 0 || n == 0 || inner == 0 {
+        bail!(ShapeMismatch, "{op}: {what} {} has no elements", input.shape);
+    }
+    fits_u32(op, &[outer, n, inner])?;
+    Ok((outer, n, inner))
+}
+
+/// Checks that kernels can number the elements of a shape.
+pub fn fits_u32(op: &str, dims: &[usize]) -> Result<()> {
+    let elements = dims.iter().try_fold(1u32, |all, dim| all.checked_mul(u32::try_from(*dim).ok()?));
+    match elements {
+        Some(_) => Ok(()),
+        None => bail!(ShapeMismatch, "{op}: {dims:?} has more than 2^32 elements"),
+    }
+}

@@ -1,21 +1,24 @@
-//! Shapes: up to four dimensions, outermost first, row-major.
+//! Shapes: up to six dimensions, outermost first, row-major.
 
 use std::fmt;
 
 use crate::error::Result;
 
-/// A shape of up to four dimensions; a scalar has none.
+/// The most dimensions of a shape.
+pub const MAX_RANK: usize = 6;
+
+/// A shape of up to six dimensions; a scalar has none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
-    dims: [usize; 4],
+    dims: [usize; MAX_RANK],
     rank: usize,
 }
 
 impl Shape {
-    /// Panics above four dimensions.
+    /// Panics above six dimensions.
     pub fn new(dims: &[usize]) -> Self {
-        assert!(dims.len() <= 4, "a shape has at most four dimensions, not {dims:?}");
-        let mut shape = Self { dims: [1; 4], rank: dims.len() };
+        assert!(dims.len() <= MAX_RANK, "a shape has at most six dimensions, not {dims:?}");
+        let mut shape = Self { dims: [1; MAX_RANK], rank: dims.len() };
         shape.dims[..dims.len()].copy_from_slice(dims);
         shape
     }

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::shape::MAX_RANK;
 use super::{CacheStats, Shape};
 use crate::error::Result;
 
@@ -30,8 +31,8 @@ impl ShapeCache {
 
     /// The number of a shape. It stays the same while the shape is kept.
     pub fn intern(&mut self, dims: &[usize]) -> Result<u32> {
-        if dims.len() > 4 {
-            bail!(ShapeMismatch, "a shape has at most four dimensions, not {dims:?}");
+        if dims.len() > MAX_RANK {
+            bail!(ShapeMismatch, "a shape has at most six dimensions, not {dims:?}");
         }
         let shape = Shape::new(dims);
         if let Some(number) = self.numbers.get(&shape) {
@@ -111,6 +112,6 @@ mod tests {
         cache.intern(&[3]).unwrap();
         assert_eq!(cache.shape(first).unwrap_err().code(), crate::Code::OutOfRange);
         assert_eq!(cache.shape(second).unwrap().dims(), [2]);
-        assert!(cache.intern(&[1; 5]).is_err());
+        assert!(cache.intern(&[1; 7]).is_err());
     }
 }

@@ -5,10 +5,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod array_golden;
+mod arrays;
 mod autotune;
 mod batch;
+mod indexing;
 mod ops;
 mod quantize;
 mod quants;
 mod runtime;
 mod sampling;
+mod scans;
+mod sorting;

@@ -143,6 +143,101 @@ fn tensors_that_do_not_fit_are_refused() {
     }
 }
 
+/// Numbers at the limit end in an error, whatever size a pointer has, and the message names the function and what was found.
+#[test]
+fn windows_and_heads_that_do_not_fit_are_refused() {
+    const MAX: usize = usize::MAX;
+    let conv = |stride, padding, dilation, groups| ops::Conv2d { stride, padding, dilation, groups, bias: false };
+    let back = |stride, padding, output_padding, dilation, groups| ops::ConvTranspose2d {
+        stride,
+        padding,
+        output_padding,
+        dilation,
+        groups,
+        bias: false,
+    };
+    let max = |kernel, stride, padding, dilation| ops::MaxPool2d { kernel, stride, padding, dilation, ceil_mode: true };
+    let mean =
+        |kernel, padding| ops::AvgPool2d { kernel, stride: [1, 1], padding, ceil_mode: false, count_include_pad: true };
+    let attention = ops::FlashAttention { causal: true, scale: 1.0 };
+    let (x, w) = ([1, 4, 8, 8], [6, 2, 3, 3]);
+    let (one, none) = ([1, 1], [0, 0]);
+    let refused: Vec<(Box<dyn Op>, Vec<&[usize]>, &str)> = vec![
+        (Box::new(conv(one, none, one, 1)), vec![&x, &w], "2 input channels times 1 groups are not the 4 of x"),
+        (Box::new(conv(one, none, one, 4)), vec![&x, &w], "6 output channels can't be divided into 4 groups"),
+        (Box::new(conv(one, none, one, 0)), vec![&x, &w], "into 0 groups"),
+        (Box::new(conv([0, 1], none, one, 2)), vec![&x, &w], "must not be 0"),
+        (Box::new(conv(one, none, [1, 0], 2)), vec![&x, &w], "must not be 0"),
+        (Box::new(conv(one, none, [4, 1], 2)), vec![&x, &w], "larger than an input of 8 with padding 0"),
+        (Box::new(conv(one, none, [MAX, 1], 2)), vec![&x, &w], "too large"),
+        (Box::new(conv(one, [MAX, 0], one, 2)), vec![&x, &w], "too large"),
+        (Box::new(conv(one, [1 << 28, 1 << 28], one, 2)), vec![&x, &w], "too large"),
+        (Box::new(conv(one, [1 << 20, 1 << 20], one, 2)), vec![&x, &w], "too large"),
+        (Box::new(conv(one, none, one, 2)), vec![&x, &w[..3]], "the weight has four dimensions"),
+        (Box::new(conv(one, none, one, 2)), vec![&x], "takes 2 inputs"),
+        (Box::new(ops::Conv2d { bias: true, ..conv(one, none, one, 2) }), vec![&x, &w, &[5]], "a bias [5] for 6"),
+        (Box::new(back(one, none, none, one, 1)), vec![&x, &w], "6 input channels are not the 4 of x"),
+        (Box::new(back(one, none, none, one, 3)), vec![&x, &[4, 2, 3, 3]], "can't be divided into 3 groups"),
+        (Box::new(back(one, none, none, one, 0)), vec![&x, &[4, 2, 3, 3]], "into 0 groups"),
+        (Box::new(back([0, 1], none, none, one, 1)), vec![&x, &[4, 2, 3, 3]], "must not be 0"),
+        (Box::new(back([2, 2], none, [2, 0], one, 1)), vec![&x, &[4, 2, 3, 3]], "output padding of 2"),
+        (Box::new(back(one, [5, 0], none, one, 1)), vec![&x, &[4, 2, 3, 3]], "leaves nothing of an output of 10"),
+        (Box::new(back([MAX, 1], none, none, one, 1)), vec![&x, &[4, 2, 3, 3]], "too large"),
+        (Box::new(back(one, none, none, [1, MAX], 1)), vec![&x, &[4, 2, 3, 3]], "too large"),
+        (Box::new(max([3, 0], one, none, one)), vec![&x], "must not be 0"),
+        (Box::new(max([3, 3], [1, 0], none, one)), vec![&x], "must not be 0"),
+        (Box::new(max([3, 3], one, [2, 0], one)), vec![&x], "a padding of 2 is more than half of the kernel's 3"),
+        (Box::new(max([9, 3], one, none, one)), vec![&x], "a kernel of 9"),
+        (Box::new(max([MAX, 3], one, [MAX / 2, 0], one)), vec![&x], "too large"),
+        (Box::new(max([3, 3], one, none, [MAX, 1])), vec![&x], "too large"),
+        (Box::new(mean([3, 9], none)), vec![&x], "a kernel of 9"),
+        (Box::new(mean([3, 3], [0, 2])), vec![&x], "more than half"),
+        (Box::new(mean([3, 3], none)), vec![&x[..3]], "x has four dimensions"),
+        (Box::new(attention), vec![&[1, 2, 3, 8], &[1, 2, 2, 8], &[1, 2, 2, 8]], "3 heads are not a multiple of the 2"),
+        (
+            Box::new(ops::FlashAttention { causal: true, scale: 1.0 }),
+            vec![&[1, 2, 3, 300], &[1, 2, 3, 300], &[1, 2, 3, 300]],
+            "1 to 256 dimensions, not 300",
+        ),
+        (
+            Box::new(ops::FlashAttention { causal: false, scale: 1.0 }),
+            vec![&[1, 2, 3, 8], &[1, 4, 3, 8], &[1, 5, 3, 8]],
+            "don't fit each other",
+        ),
+    ];
+    for (op, inputs, wanted) in refused {
+        let inputs: Vec<Desc> = inputs.into_iter().map(Desc::f32).collect();
+        let error = op.infer(&inputs).unwrap_err();
+        let message = error.to_string();
+        assert_eq!(error.code(), Code::ShapeMismatch, "{message}");
+        assert!(message.contains(op.name()) && message.contains(wanted), "{message}, wanted: {wanted}");
+    }
+}
+
+/// As PyTorch counts the last windows that reach past the end.
+#[test]
+fn windows_are_counted_as_in_pytorch() {
+    // size, kernel, stride, padding, dilation, windows, windows with ceil_mode
+    let counts = [
+        (7, 2, 2, 0, 1, 3, 4),
+        (8, 2, 2, 0, 1, 4, 4),
+        (5, 3, 4, 1, 1, 2, 2),
+        (4, 2, 3, 1, 1, 2, 2),
+        (6, 3, 2, 1, 1, 3, 4),
+        (1, 1, 2, 0, 1, 1, 1),
+        (10, 3, 3, 0, 2, 2, 3),
+        (9, 4, usize::MAX, 2, 1, 1, 1),
+    ];
+    for (size, kernel, stride, padding, dilation, floor, ceil) in counts {
+        for (ceil_mode, wanted) in [(false, floor), (true, ceil)] {
+            let [kernel, stride, padding, dilation] = [[kernel, 1], [stride, 1], [padding, 0], [dilation, 1]];
+            let op = ops::MaxPool2d { kernel, stride, padding, dilation, ceil_mode };
+            let outputs = op.infer(&[Desc::f32(&[1, 1, size, 1])]).unwrap();
+            assert_eq!(outputs[0].shape.dims(), [1, 1, wanted, 1], "{size}: {kernel:?}, {ceil_mode}");
+        }
+    }
+}
+
 /// Where f32 overflows, what the built-in gives is left open by WGSL; where it doesn't, the number must still be finite.
 #[test]
 fn exp_overflows_to_infinity() {

@@ -138,6 +138,11 @@ impl Device {
         raw.destroy();
     }
 
+    /// An error if the device is lost or was destroyed.
+    pub fn check_usable(&self) -> Result<()> {
+        self.0.raw.check_usable()
+    }
+
     /// Resolves when the device is lost, with the browser's words for why.
     pub fn lost(&self) -> impl Future<Output = String> + use<> {
         self.0.raw.faults.lost()
@@ -187,6 +192,11 @@ impl Device {
         self.0.recorder.write(buffer, offset, bytes)
     }
 
+    /// Whether a step is only traced, so that nothing has memory.
+    pub fn is_tracing(&self) -> bool {
+        self.0.recorder.is_tracing()
+    }
+
     /// How many dispatches and copies wait to be submitted.
     pub fn pending(&self) -> usize {
         self.0.recorder.pending()
@@ -202,6 +212,11 @@ impl Device {
     pub fn set_lazy(&self, on: bool) {
         self.0.raw.is_lazy.set(on);
         self.0.recorder.submit_early();
+    }
+
+    /// Whether what is recorded waits until somebody asks.
+    pub fn is_lazy(&self) -> bool {
+        self.0.raw.is_lazy.get()
     }
 
     /// Submits what was recorded: one encoder, one submit, and one pass between copies.

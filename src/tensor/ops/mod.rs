@@ -35,12 +35,17 @@ ops! {
         attention_prefill: AttentionPrefill,
         attention_spans: AttentionSpans,
         attention_split: AttentionSplit,
+        flash_attention: FlashAttention,
     }
     cache (cache_dtype, placement, qkv_parts) {
         copy_sequence: CopySequence,
         kv_append: KvAppend,
         kv_shift: KvShift,
         rope_kv_append: RopeKvAppend,
+    }
+    convolution (sliding) {
+        conv2d: Conv2d,
+        conv_transpose2d: ConvTranspose2d,
     }
     elementwise () {
         add: Add,
@@ -64,6 +69,11 @@ ops! {
         mat_vec_experts: MatVecExperts,
         route_experts: RouteExperts,
     }
+    indexing (indices) {
+        gather: Gather,
+        index_select: IndexSelect,
+        scatter_add: ScatterAdd,
+    }
     norms (row_norm) {
         layer_norm: LayerNorm,
         norm_add: NormAdd,
@@ -71,6 +81,11 @@ ops! {
         rms_norm: RmsNorm,
         rms_norm_int8: RmsNormInt8,
         rms_norm_soa: RmsNormSoa,
+        softmax: Softmax,
+    }
+    pooling (pooled) {
+        avg_pool2d: AvgPool2d,
+        max_pool2d: MaxPool2d,
     }
     products (epilogue, residual) {
         mat_mul: MatMul,
@@ -94,11 +109,21 @@ ops! {
         rope: Rope,
         rope_positions: RopePositions,
     }
+    scan (line_scan) {
+        add_block_sums: AddBlockSums,
+        cumsum: Cumsum,
+        scan_blocks: ScanBlocks,
+    }
     shape () {
         concat_columns: ConcatColumns,
         place_columns: PlaceColumns,
         slice_columns: SliceColumns,
         slice_rows: SliceRows,
+    }
+    sorting (sort_key) {
+        merge_runs: MergeRuns,
+        sort: Sort,
+        sort_runs: SortRuns,
     }
 }
 
@@ -110,9 +135,12 @@ pub use cache::qkv_parts::QkvParts;
 pub use elementwise::binary::BinaryKind;
 pub(crate) use elementwise::random::{PCG3D, pcg3d};
 pub use elementwise::unary::UnaryKind;
+pub use indexing::scatter_add::ScatterKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;
 pub use products::residual::Residual;
+pub use sorting::sort_key::{SortKey, SortOrder};
+pub use sorting::sort_runs::RunsOf;
 
 /// The product of activations [tokens, columns] with a weight [rows, columns], transposed: [tokens, rows]. For small batches,
 /// reading the weight takes most of the time; for more tokens, tiles in workgroup memory share the reads.

@@ -1,0 +1,16 @@
+//! The array library: n-dimensional arrays on the GPU with NumPy's broadcasting and PyTorch's operations.
+//!
+//! Arrays are lazy. Functions of elements, and the matrix product before them, wait until somebody reads the result, and one kernel computes
+//! what came together by then. Everything else is recorded at the call. Nothing is submitted before a read, a sync or the device's batch limit.
+
+mod dtype;
+mod graph;
+mod layout;
+mod library;
+mod ops;
+
+pub use dtype::{DType, promote};
+pub use graph::node::Array;
+pub use layout::Layout;
+pub use library::Library;
+pub use ops::*;

@@ -1,0 +1,106 @@
+//! Convolutions over one and two dimensions, and their transposes.
+
+use crate::array::dtype::{DType, promote};
+use crate::array::graph::node::Array;
+use crate::error::Result;
+use crate::tensor::{Desc, Op, Shape, ops};
+
+/// How a kernel slides. Pairs are of height and width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Convolution {
+    /// From one place to the next.
+    pub stride: [usize; 2],
+    /// Zeros before and after the input.
+    pub padding: [usize; 2],
+    /// From one element of the kernel to the next.
+    pub dilation: [usize; 2],
+    /// Channels are convolved in so many parts.
+    pub groups: usize,
+}
+
+impl Default for Convolution {
+    fn default() -> Self {
+        Self { stride: [1; 2], padding: [0; 2], dilation: [1; 2], groups: 1 }
+    }
+}
+
+/// How a transposed kernel slides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransposedConvolution {
+    /// The convolution that it is the transpose of.
+    pub of: Convolution,
+    /// Added to one side of the result.
+    pub output_padding: [usize; 2],
+}
+
+impl Array {
+    /// x [n, c_in, h, w], or without n, with a weight [c_out, c_in / groups, kh, kw]: [n, c_out, oh, ow]. The bias is [c_out].
+    pub fn conv2d(&self, weight: &Array, bias: Option<&Array>, how: Convolution) -> Result<Array> {
+        let Convolution { stride, padding, dilation, groups } = how;
+        let op = ops::Conv2d { stride, padding, dilation, groups, bias: bias.is_some() };
+        self.convolved("conv2d", &op, weight, bias)
+    }
+
+    /// The transpose of `conv2d` with regard to its input. The weight is [c_in, c_out / groups, kh, kw].
+    pub fn conv_transpose2d(&self, weight: &Array, bias: Option<&Array>, how: TransposedConvolution) -> Result<Array> {
+        let TransposedConvolution { of: Convolution { stride, padding, dilation, groups }, output_padding } = how;
+        let bias_given = bias.is_some();
+        let op = ops::ConvTranspose2d { stride, padding, output_padding, dilation, groups, bias: bias_given };
+        self.convolved("conv_transpose2d", &op, weight, bias)
+    }
+
+    /// The same over one dimension: x [n, c_in, w] and a weight [c_out, c_in / groups, kw]. The second of each pair counts.
+    pub fn conv1d(&self, weight: &Array, bias: Option<&Array>, how: Convolution) -> Result<Array> {
+        let (x, weight) = (self.with_height("conv1d")?, weight.with_height("conv1d")?);
+        x.conv2d(&weight, bias, how)?.without_height()
+    }
+
+    /// The transpose of `conv1d` with regard to its input.
+    pub fn conv_transpose1d(&self, weight: &Array, bias: Option<&Array>, how: TransposedConvolution) -> Result<Array> {
+        let (x, weight) = (self.with_height("conv_transpose1d")?, weight.with_height("conv_transpose1d")?);
+        x.conv_transpose2d(&weight, bias, how)?.without_height()
+    }
+
+    /// [.., w] as [.., 1, w].
+    fn with_height(&self, what: &str) -> Result<Array> {
+        match self.dims().len() {
+            2 | 3 => self.unsqueeze(-2),
+            _ => bail!(ShapeMismatch, "{what}: {}, wanted [n, channels, length]", self.shape()),
+        }
+    }
+
+    fn without_height(&self) -> Result<Array> {
+        self.squeeze(Some(&[-2]))
+    }
+
+    fn convolved(&self, what: &str, op: &dyn Op, weight: &Array, bias: Option<&Array>) -> Result<Array> {
+        let x = match self.dims().len() {
+            3 => self.unsqueeze(0)?,
+            _ => self.clone(),
+        };
+        let arrays: Vec<&Array> = [&x, weight].into_iter().chain(bias).collect();
+        let dtype = arrays.iter().map(|array| array.dtype()).fold(DType::Bool, promote);
+        if !dtype.is_float() {
+            bail!(DtypeMismatch, "{what}: the input is {}, wanted floats", dtype.name());
+        }
+        // Empty batches have no kernel; their shape is that of a batch of one.
+        let is_empty = x.dims().first() == Some(&0);
+        let shown = if is_empty { x.resized(0, 1) } else { x.dims().to_vec() };
+        let mut descs: Vec<Desc> = arrays.iter().map(|array| Desc::f32(array.dims())).collect();
+        descs[0] = Desc::f32(&shown);
+        let Some(out) = op.infer(&descs)?.first().map(|desc| desc.shape) else {
+            bail!(Internal, "{what} has no output")
+        };
+        let mut dims = out.dims().to_vec();
+        let result = if is_empty {
+            dims[0] = 0;
+            self.library().constant(&dims, dtype, 0)?
+        } else {
+            let tensors = arrays.iter().map(|array| array.cast(DType::F32)?.wide(array.dims()));
+            let tensors = tensors.collect::<Result<Vec<_>>>()?;
+            let out = self.library().context().run1(op, &tensors.iter().collect::<Vec<_>>())?;
+            self.narrowed(&out, &dims, dtype)?
+        };
+        if self.dims().len() == 3 { result.viewed(Shape::new(&dims[1..])) } else { Ok(result) }
+    }
+}

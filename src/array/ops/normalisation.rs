@@ -1,0 +1,91 @@
+//! Softmax and normalisation over dimensions.
+
+use super::views::checked_dim;
+use crate::array::dtype::{DType, promote};
+use crate::array::graph::node::Array;
+use crate::error::Result;
+use crate::tensor::{Shape, ops};
+
+/// Which normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// Layer normalisation (Ba, Kiros, Hinton 2016).
+    Layer,
+    /// Root mean square layer normalisation (Zhang, Sennrich 2019), without a bias.
+    Rms,
+}
+
+/// Lines of so many elements that a workgroup takes one.
+const LONG: usize = 64;
+
+impl Array {
+    /// Softmax along a dimension, or its logarithm.
+    pub fn softmax(&self, dim: i64, log: bool) -> Result<Array> {
+        let what = if log { "log_softmax" } else { "softmax" };
+        // As in PyTorch, what has no dimensions has one.
+        let rank = self.dims().len().max(1);
+        let dim = checked_dim(what, dim, rank)?;
+        let dtype = self.dtype().floating();
+        let array = self.cast(dtype)?;
+        if self.elements() == 0 {
+            return Ok(array);
+        }
+        let [_, n, inner] = array.folded(dim);
+        let last = rank - 1;
+        if inner > 1 && n >= LONG && !self.library().context().device().capabilities().software {
+            // A workgroup a line is faster than an invocation a line, by more than it costs to move the elements.
+            let (dim, last) = (dim as i64, last as i64);
+            return array.transpose(dim, last)?.softmax(last, log)?.transpose(dim, last);
+        }
+        let x = array.wide(&array.folded(dim))?;
+        let out = self.library().context().run1(&ops::Softmax { log }, &[&x])?;
+        self.narrowed(&out, self.dims(), dtype)
+    }
+
+    /// Normalises the last dimensions, as many as `weight` or `bias` have, or one; then weight and bias are of their shape.
+    pub fn norm(
+        &self,
+        kind: Norm,
+        dims: usize,
+        weight: Option<&Array>,
+        bias: Option<&Array>,
+        epsilon: f32,
+    ) -> Result<Array> {
+        let what = if kind == Norm::Layer { "layer_norm" } else { "rms_norm" };
+        let rank = self.dims().len();
+        if dims == 0 || dims > rank {
+            bail!(ShapeMismatch, "{what}: {dims} dimensions of {} can't be normalised", self.shape());
+        }
+        let last = Shape::new(&self.dims()[rank - dims..]);
+        for (name, array) in [("weight", weight), ("bias", bias)] {
+            if let Some(array) = array
+                && array.shape() != last
+            {
+                bail!(ShapeMismatch, "{what}: the {name} is {}, wanted {last}", array.shape());
+            }
+        }
+        if kind == Norm::Rms && bias.is_some() {
+            bail!(InvalidRequest, "rms_norm: there is no bias");
+        }
+        let dtype = weight.iter().chain(&bias).map(|array| array.dtype()).fold(self.dtype().floating(), promote);
+        if self.elements() == 0 {
+            return self.cast(dtype);
+        }
+        let columns = last.elements();
+        let x = self.cast(DType::F32)?.wide(&[self.elements() / columns, columns])?;
+        let row = |array: &Array| array.cast(DType::F32)?.wide(&[columns]);
+        let weight = match weight {
+            Some(weight) => row(weight)?,
+            None => row(&self.library().full(last.dims(), DType::F32, super::Scalar::Int(1))?)?,
+        };
+        let context = self.library().context();
+        let out = match (kind, bias) {
+            (Norm::Rms, _) => context.run1(&ops::RmsNorm { epsilon }, &[&x, &weight])?,
+            (Norm::Layer, None) => context.run1(&ops::LayerNorm { epsilon, bias: false }, &[&x, &weight])?,
+            (Norm::Layer, Some(bias)) => {
+                context.run1(&ops::LayerNorm { epsilon, bias: true }, &[&x, &weight, &row(bias)?])?
+            }
+        };
+        self.narrowed(&out, self.dims(), dtype)
+    }
+}
