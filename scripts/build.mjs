@@ -1,4 +1,4 @@
-// Builds the npm package into pkg/: the two wasm (`build/wasm.mjs`), TypeScript → JavaScript, then `npm pack`.
+// Builds the npm package into pkg/: its three wasm (`build/wasm.mjs`), TypeScript → JavaScript, then `npm pack`.
 // A step whose inputs did not change is skipped. Built-in modules only: it runs the tools, it does not import them.
 //
 //   node scripts/build.mjs      sets up what is missing, then builds
@@ -7,7 +7,7 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, w
 import { join, relative } from 'node:path';
 
 import { files, when } from './build/stamps.mjs';
-import { buildWasm } from './build/wasm.mjs';
+import { buildWasm, WASM } from './build/wasm.mjs';
 import { isMain, main, npm, output, Problem, root, run, sayTo } from './command.mjs';
 import { setup } from './setup.mjs';
 
@@ -17,16 +17,17 @@ const dist = join(pkg, 'dist');
 const cache = join(root, '.cache');
 
 /**
- * Builds what is out of date; resolves to the tarball's path. `onStage` hears what begins: "engine", "grammar", "package". With `log`, an open
- * file, all output goes there.
+ * Builds what is out of date; resolves to the tarball's path. `onStage` hears what begins: "engine", "grammar", "tensor", "package". With `log`,
+ * an open file, all output goes there.
  */
 export async function build({ onStage = () => {}, ...outputs } = {}) {
   const { step, say } = steps(outputs);
   const into = join(dist, 'wasm');
-  onStage('engine');
-  const glue = await buildWasm({ crate: 'rillm', name: 'rillm', into }, step, say);
-  onStage('grammar');
-  glue.push(...(await buildWasm({ crate: 'rillm-grammar', name: 'rillm_grammar', into }, step, say)));
+  const glue = [];
+  for (const [stage, wasm] of Object.entries(WASM)) {
+    onStage(stage);
+    glue.push(...(await buildWasm(wasm, { into }, step, say)));
+  }
 
   onStage('package');
   const sources = files(join(template, 'src'));
@@ -58,14 +59,14 @@ export async function build({ onStage = () => {}, ...outputs } = {}) {
 }
 
 /**
- * Builds the wasm of the package with the benchmark of dispatches in it, which users don't download; resolves to its folder. With
+ * Builds the wasm of `rillm/gpu` with the benchmark of dispatches in it, which users don't download; resolves to its folder. With
  * RILLM_UNOPTIMISED=1 without wasm-opt, which takes a minute: for whom the numbers don't matter.
  */
 export async function buildBench(outputs = {}) {
   const { step, say } = steps(outputs);
   const optimise = !process.env.RILLM_UNOPTIMISED;
   const into = join(cache, optimise ? 'bench' : 'bench-unoptimised');
-  await buildWasm({ crate: 'rillm', name: 'rillm', features: ['bench'], into, optimise }, step, say);
+  await buildWasm(WASM.tensor, { more: ['bench'], into, optimise }, step, say);
   return into;
 }
 

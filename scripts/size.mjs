@@ -1,5 +1,5 @@
-// What the bytes of the engine's wasm are: code by crate, before wasm-opt, and what a page downloads. `npm run size` builds the package,
-// prints the tables and writes them to docs/size.md.
+// What the bytes of the engine's wasm and of that of rillm/gpu are: code by crate, before wasm-opt, and what a page downloads. `npm run size`
+// builds the package, prints the tables and writes them to docs/size.md.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -153,33 +153,16 @@ function sum(name, downloads) {
 
 const number = (bytes) => bytes.toLocaleString('en-US');
 
-/** The page docs/size.md. */
-function page({ byCrate, code, data }, downloads, grammar) {
+const row = (...cells) => `| ${cells.join(' | ')} |`;
+
+const sizes = ({ name, bytes, compressed }) => row(name, number(bytes), number(compressed));
+
+/** A table of code by crate. */
+function crateTable({ byCrate, code, data }) {
   const crates = [...byCrate].sort(([, left], [, right]) => right - left);
   const large = crates.filter(([, bytes]) => bytes >= code * SMALLEST_SHARE);
   const rest = crates.slice(large.length).reduce((sum, [, bytes]) => sum + bytes, 0);
-  const row = (...cells) => `| ${cells.join(' | ')} |`;
-  const sizes = ({ name, bytes, compressed }) => row(name, number(bytes), number(compressed));
   return [
-    '# Size',
-    '',
-    'What a page downloads, in bytes. `npm run size` measures it and writes this page.',
-    '',
-    row('file', 'bytes', 'brotli 11'),
-    '|---|---|---|',
-    ...downloads.map(sizes),
-    sizes(sum('**to load a model and chat**', downloads)),
-    sizes(grammar),
-    sizes(sum('**with grammar**', [...downloads, grammar])),
-    '',
-    'The grammar engine is fetched when a request first asks for structured output. JavaScript is counted as a bundler hands it out, by',
-    'esbuild: minified, and without what the page does not use.',
-    '',
-    '## Code by crate',
-    '',
-    "Code of the engine's wasm before wasm-opt, by the crate that the name of each function tells. A function of the standard library",
-    'that is made for the type of a crate counts as that crate\'s. "std" is the rest of it.',
-    '',
     row('crate', 'bytes', 'share'),
     '|---|---|---|',
     ...[...large, [`${crates.length - large.length} others`, rest]].map(([crate, bytes]) =>
@@ -187,6 +170,38 @@ function page({ byCrate, code, data }, downloads, grammar) {
     ),
     row('all code', number(code), '100%'),
     row('data: texts, shaders, tables', number(data), ''),
+  ];
+}
+
+/** The page docs/size.md. */
+function page(chat, grammar, gpu, code) {
+  return [
+    '# Size',
+    '',
+    'What a page downloads, in bytes. `npm run size` measures it and writes this page.',
+    '',
+    row('file', 'bytes', 'brotli 11'),
+    '|---|---|---|',
+    ...chat.map(sizes),
+    sizes(sum('**to load a model and chat**', chat)),
+    sizes(grammar),
+    sizes(sum('**with grammar**', [...chat, grammar])),
+    ...gpu.map(sizes),
+    sizes(sum('**to use `rillm/gpu`**', gpu)),
+    '',
+    'The grammar engine is fetched when a request first asks for structured output, and what `rillm/gpu` runs on when a device is first asked for.',
+    'JavaScript is counted as a bundler hands it out, by esbuild: minified, and without what the page does not use.',
+    '',
+    '## Code by crate',
+    '',
+    "Code of the engine's wasm before wasm-opt, by the crate that the name of each function tells. A function of the standard library",
+    'that is made for the type of a crate counts as that crate\'s. "std" is the rest of it.',
+    '',
+    ...crateTable(code.engine),
+    '',
+    'The same of the wasm of `rillm/gpu`:',
+    '',
+    ...crateTable(code.gpu),
     '',
   ].join('\n');
 }
@@ -197,16 +212,18 @@ if (isMain(import.meta.url)) {
     await build();
     const dist = join(root, 'pkg/dist');
     const wasm = (name) => readFileSync(join(dist, `wasm/${name}_bg.wasm`));
-    const downloads = [
+    const code = (name) => analyse(readFileSync(join(root, `.cache/bindgen/${name}/${name}_bg.wasm`)));
+    const chat = [
       download('engine, wasm', wasm('rillm')),
       download("JavaScript of the page: `import { Engine } from 'rillm'`", await bundled("export { Engine } from './index.js';", dist)),
       download('JavaScript of the worker', await bundled("import './worker.js';", dist)),
     ];
-    const text = page(
-      analyse(readFileSync(join(root, '.cache/bindgen/rillm/rillm_bg.wasm'))),
-      downloads,
-      download('grammar engine, wasm', wasm('rillm_grammar')),
-    );
+    const gpu = [
+      download('`rillm/gpu`, wasm', wasm('rillm_tensor')),
+      download("JavaScript: `import { Device } from 'rillm/gpu'`", await bundled("export { Device } from './gpu/index.js';", dist)),
+    ];
+    const grammar = download('grammar engine, wasm', wasm('rillm_grammar'));
+    const text = page(chat, grammar, gpu, { engine: code('rillm'), gpu: code('rillm_tensor') });
     writeFileSync(join(root, 'docs/size.md'), text);
     console.log(text);
   });

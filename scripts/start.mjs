@@ -17,6 +17,7 @@ const STEPS = {
   tools: 'the Rust target, wasm-bindgen and the npm packages (2 to 5 minutes the first time)',
   engine: 'the engine, from Rust to WebAssembly (3 to 6 minutes after a change)',
   grammar: 'the grammar engine, the same way (1 to 2 minutes after a change)',
+  tensor: 'what `rillm/gpu` runs on, the same way (1 to 2 minutes after a change)',
   package: 'the package, from TypeScript to JavaScript (5 seconds)',
 };
 

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
+import { WASM } from './build/wasm.mjs';
 import { main, Problem, root, run } from './command.mjs';
 import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
@@ -50,15 +51,15 @@ const STEPS = {
   lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
   // Where the tests are compiled anyway, with them.
   clippy: (_file, { names }) => (names.includes('native') ? lintingBuild() : clippy('--all-targets')),
-  // What is for wasm alone: the native tests are linted above.
-  'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown', '--lib', '--test', 'web'),
+  // What is for wasm alone, with all features: the native tests are linted above.
+  'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown', '--lib', '--test', 'web', '--features', 'rillm/bench'),
   // What is generated from the Rust structs; `npm run types` writes it.
   types: () => run('cargo', ['test', '--workspace', '--locked', '--lib', 'engine::api::typescript'], { env: lintingEnv() }),
   native: (file, { othersEnded }) => nativeTests(file, othersEnded),
   package: () => build(),
   typecheck: async () => {
     // The types of the generated glue are part of the program.
-    if (!['rillm', 'rillm_grammar'].every((name) => existsSync(join(root, `pkg/dist/wasm/${name}.d.ts`)))) await build();
+    if (!Object.values(WASM).every(({ name }) => existsSync(join(root, `pkg/dist/wasm/${name}.d.ts`)))) await build();
     for (const project of ['pkg-template', 'tests/types']) {
       await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, project), '--noEmit']);
     }

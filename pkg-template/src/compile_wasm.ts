@@ -1,6 +1,31 @@
 // Fetches and compiles a WebAssembly module of the package, and makes sure that it is the one that is wanted. It knows nothing of the glue.
 
+import { EngineError } from './errors.js';
 import type { SentWasm } from './wasm_source.js';
+
+/** What is said of a module that does not load. */
+export interface WasmNames {
+  file: string;
+  /** The option that takes the module. */
+  option: string;
+  advice: string;
+}
+
+/** Makes what loads a wasm on a thread's first call. After a failure, the next call tries again. */
+export function wasmLoader<T>(
+  { file, option, advice }: WasmNames,
+  start: (source: SentWasm | undefined) => Promise<T>,
+): (source?: SentWasm) => Promise<T> {
+  let loading: Promise<T> | undefined;
+  return (source) => {
+    loading ??= start(source).catch((thrown: unknown) => {
+      loading = undefined;
+      const message = `the WebAssembly module ${called(source, file, option)} did not load (${String(thrown)}): ${advice}`;
+      throw new EngineError('wasm_unavailable', message, { cause: thrown });
+    });
+    return loading;
+  };
+}
 
 /** `mark` is an export by which the module is known. Rejects with what went wrong, in words for people. */
 export async function compileWasm(source: SentWasm | URL, mark: string): Promise<WebAssembly.Module> {
@@ -27,8 +52,7 @@ async function compiled(source: SentWasm | URL): Promise<WebAssembly.Module> {
   return WebAssembly.compile(await response.arrayBuffer());
 }
 
-/** How a source is called in messages; `option` is the one that takes it. */
-export function wasmName(source: SentWasm | undefined, file: string, option: string): string {
+function called(source: SentWasm | undefined, file: string, option: string): string {
   if (source === undefined) return `${file} beside the package`;
   return typeof source === 'string' ? source : `of the option ${option}`;
 }

@@ -22,7 +22,7 @@ import { type Sessions, sessionsOf } from './sessions/endpoint.js';
 import { shareModel, type SharedOptions } from './shared/share.js';
 import { type HostSource, resolveSource } from './source.js';
 import { CompletionStream } from './stream.js';
-import { Tensor } from './tensor.js';
+import { Tensor } from './engine_tensor.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,

@@ -20,6 +20,6 @@ export type { Fallback, FallbackEvent, FallbackOptions, FallbackRequest } from '
 export { serve as serveModels, type ModelServer, type ServedSource, type ServeOptions } from './serve.js';
 export type { SharedEvent, SharedOptions } from './shared/share.js';
 export { CompletionStream } from './stream.js';
-export { Tensor } from './tensor.js';
+export { Tensor } from './engine_tensor.js';
 export { renderTemplate } from './standalone.js';
 export type * from './types.js';

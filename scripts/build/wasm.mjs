@@ -1,4 +1,4 @@
-// A package of the workspace as WebAssembly: Rust → wasm → bindings → optimised wasm. The same sources give the same bytes, in whatever
+// The package's WebAssembly: Rust → wasm → bindings → optimised wasm. The same sources give the same bytes, in whatever
 // folder they are built, and the result names no folder of the machine. Built-in modules only.
 
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -29,21 +29,33 @@ const FEATURES = [
  */
 const OPTIMISATION = ['-Os', '--low-memory-unused'];
 
-/** What the wasm of a package of the workspace is made of, besides its own folders. */
-const CRATES = { rillm: ['src'], 'rillm-grammar': ['grammar/src'] };
+/** Layers of the crate `rillm` that only its feature `engine` compiles (`src/lib.rs`). */
+const ENGINE_LAYERS = ['decode', 'engine', 'model', 'sampler', 'text'].map((layer) => join(root, 'src', layer, '/'));
+
+/** Each wasm of the package: the crate that it is made of, its cargo features if they are not the default ones, and its sources. */
+export const WASM = {
+  engine: { name: 'rillm', crate: 'rillm', sources: () => files(join(root, 'src')) },
+  grammar: { name: 'rillm_grammar', crate: 'rillm-grammar', sources: () => files(join(root, 'grammar/src')) },
+  tensor: {
+    name: 'rillm_tensor',
+    crate: 'rillm',
+    features: ['tensor'],
+    sources: () => files(join(root, 'src')).filter((file) => !ENGINE_LAYERS.some((layer) => file.startsWith(layer))),
+  },
+};
 const MANIFESTS = ['Cargo.toml', 'grammar/Cargo.toml', 'Cargo.lock', 'rust-toolchain.toml'];
 
-/** Builds a package of the workspace into a folder: the glue, its types and the optimised wasm. Each is a wasm of its own. */
-export async function buildWasm({ crate, name, features = [], into, optimise = true }, step, say) {
+/** Builds a wasm into a folder: the glue, its types and the optimised wasm. `more` names features that it does not have in the package. */
+export async function buildWasm({ name, crate, features = [], sources }, { more = [], into, optimise = true }, step, say) {
   mkdirSync(into, { recursive: true });
   const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
-  const stamp = [name, ...features, ...(optimise ? [] : ['unoptimised'])].join('+');
-  const sources = [...CRATES[crate].flatMap((folder) => files(join(root, folder))), ...MANIFESTS.map((file) => join(root, file))];
+  const stamp = [name, ...more, ...(optimise ? [] : ['unoptimised'])].join('+');
+  const inputs = [...sources(), ...MANIFESTS.map((file) => join(root, file)), fileURLToPath(import.meta.url)];
   const work = async () => {
-    const withFeatures = features.length > 0 ? ['--features', features.join(',')] : [];
+    const chosen = ['--features', [...features, ...more].join(','), ...(features.length > 0 ? ['--no-default-features'] : [])];
     const env = { ...process.env, ...(await cargoEnv(step)) };
-    await step('cargo', ['build', '--release', '--target', TARGET, '--locked', '--package', crate, '--lib', ...withFeatures], { env });
-    const wasm = join(targetFolder(), `${TARGET}/release/${name}.wasm`);
+    await step('cargo', ['build', '--release', '--target', TARGET, '--locked', '--package', crate, '--lib', ...chosen], { env });
+    const wasm = join(targetFolder(), `${TARGET}/release/${crate.replaceAll('-', '_')}.wasm`);
     const bindgen = join(root, '.cache/bindgen', stamp);
     rmSync(bindgen, { recursive: true, force: true });
     say(`wasm-bindgen ${lockedVersion('wasm-bindgen')} ${name}`);
@@ -72,7 +84,7 @@ export async function buildWasm({ crate, name, features = [], into, optimise = t
     renameSync(finished, glue[2]);
   };
   // Cargo is not asked where nothing changed: it keeps one wasm, whatever the features, and would build it anew after other features.
-  await when(stamp, [...sources, fileURLToPath(import.meta.url)], glue, work, [binaryenVersion()]);
+  await when(stamp, inputs, glue, work, [binaryenVersion()]);
   return glue;
 }
 

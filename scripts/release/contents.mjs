@@ -22,6 +22,8 @@ export function expectedFiles() {
     'dist/wasm/rillm_bg.wasm',
     'dist/wasm/rillm_grammar.js',
     'dist/wasm/rillm_grammar_bg.wasm',
+    'dist/wasm/rillm_tensor.js',
+    'dist/wasm/rillm_tensor_bg.wasm',
   ];
 }
 

@@ -92,8 +92,8 @@ const commands = {
   'bench load': ({ model, autotune, settings }) => measureLoads(Engine, models, model, { ...settings, autotune }),
   // A wasm of its own: the package has no benchmark in it.
   'bench dispatch': async () => {
-    const { default: init, benchDispatch } = await import('/bench-wasm/rillm.js');
-    await init({ module_or_path: '/bench-wasm/rillm_bg.wasm' });
+    const { default: init, benchDispatch } = await import('/bench-wasm/rillm_tensor.js');
+    await init({ module_or_path: '/bench-wasm/rillm_tensor_bg.wasm' });
     return measureDispatch(benchDispatch);
   },
 };

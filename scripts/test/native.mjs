@@ -63,6 +63,7 @@ const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?
  * kernel uses subgroups, vectors of 4 are compiled sooner than those of 8.
  */
 const COMPILING = {
+  'native gpu/array_golden': { GALLIVM_PERF: 'nopt' },
   'native gpu/ops': { GALLIVM_PERF: 'nopt' },
   'native gpu/ops without subgroups': { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' },
 };

@@ -5,8 +5,6 @@
 mod api;
 mod choice;
 mod compiled_grammars;
-#[cfg(any(test, feature = "bench"))]
-pub mod dispatch_cost;
 #[expect(clippy::module_inception, reason = "the file of the type Engine")]
 mod engine;
 mod generation;
@@ -33,5 +31,5 @@ pub use load::options::{Autotune, LoadOptions};
 pub use load::{file_bytes, hub};
 
 // Types of lower layers that the bindings need.
-pub use crate::tensor::{AdapterInfo, DeviceOptions, HostBytes, PowerPreference};
+pub use crate::tensor::{AdapterInfo, DeviceOptions, PowerPreference};
 pub use crate::text::chat::ChatTemplate;

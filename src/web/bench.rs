@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
 use super::convert::{from_js, js_error, to_js};
-use crate::engine::{AdapterInfo, DeviceOptions, dispatch_cost};
+use crate::tensor::{AdapterInfo, DeviceOptions, dispatch_cost};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

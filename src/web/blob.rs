@@ -5,11 +5,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, Blob};
 
-use super::{
-    abort::check_abort,
-    bytes::JsBytes,
-    convert::{js_message, js_number},
-};
+use super::{abort::check_abort, bytes::JsBytes, convert::js_number, thrown::js_message};
 use crate::{
     engine::source::{ByteSource, CHUNK_BYTES, Chunk, ChunkStream, LocalFuture, check_range},
     error::{Error, Result},

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use js_sys::Uint8Array;
 
-use crate::engine::HostBytes;
 use crate::error::Result;
-use crate::gpu::{Buffer, Device};
+use crate::gpu::{Buffer, Device, HostBytes};
 
 pub struct JsBytes(Uint8Array);
 

@@ -15,14 +15,6 @@ pub fn js_error(error: Error) -> JsValue {
     js.into()
 }
 
-/// An `EngineError` of the package, or of this module, as an error again; `None` for any other value.
-pub fn coded_error(value: &JsValue) -> Option<Error> {
-    let field = |name: &str| js_sys::Reflect::get(value, &JsValue::from_str(name)).ok()?.as_string();
-    let name = field("code")?;
-    let code = Code::ALL.iter().find(|code| code.as_str() == name)?;
-    Some(Error::new(*code, field("message").unwrap_or_default()))
-}
-
 /// Plain objects, arrays, strings and numbers.
 pub fn to_js<T: Serialize + ?Sized>(value: &T) -> Result<JsValue, JsValue> {
     let serializer = serde_wasm_bindgen::Serializer::json_compatible();
@@ -41,14 +33,6 @@ pub fn json_from_js(what: &str, value: &JsValue) -> Result<serde_json::Value> {
         .and_then(|text| text.as_string())
         .ok_or_else(|| err!(InvalidRequest, "{what} can't be written as JSON"))?;
     serde_json::from_str(&text).map_err(|error| err!(InvalidRequest, "{what}: {error}"))
-}
-
-/// The message of a promise's rejection.
-pub fn js_message(value: &JsValue) -> String {
-    match value.dyn_ref::<js_sys::Error>() {
-        Some(error) => format!("{}: {}", String::from(error.name()), String::from(error.message())),
-        None => format!("{value:?}"),
-    }
 }
 
 /// A number for a JavaScript API that uses doubles for sizes; files are far below 2^53 bytes.

@@ -9,11 +9,12 @@ use web_sys::{AbortSignal, Blob};
 
 use super::abort::unless;
 use super::blob::BlobSource;
-use super::convert::{from_js, js_error, js_message, js_number, json_from_js, to_js};
+use super::convert::{from_js, js_error, js_number, json_from_js, to_js};
 use super::grammar::LoadedGrammars;
 use super::logits_processor::JsLogitsProcessor;
 use super::remote::RemoteFiles;
 use super::source;
+use super::thrown::js_message;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
     ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, Progress, file_bytes, inspect,

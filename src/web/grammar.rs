@@ -7,7 +7,7 @@ use js_sys::{Promise, Uint8Array, Uint32Array};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
-use super::convert::js_message;
+use super::thrown::js_message;
 use crate::engine::grammars::{
     Advance, Constraint, GrammarCompiler, GrammarLoader, GrammarVocabulary, LoadingGrammars,
 };

@@ -10,7 +10,8 @@ use web_sys::AbortSignal;
 use super::{
     abort::{aborted, check_abort},
     bytes::JsBytes,
-    convert::{coded_error, js_message, js_number},
+    convert::js_number,
+    thrown::{coded_error, js_message},
 };
 use crate::{
     engine::source::{ByteSource, CHUNK_BYTES, Chunk, ChunkStream, LocalFuture, check_range},

@@ -7,7 +7,7 @@ use js_sys::{Float32Array, Function, Promise, Uint32Array};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
-use super::convert::js_message;
+use super::thrown::js_message;
 use crate::engine::LogitsProcessor;
 use crate::error::Result;
 

@@ -1,23 +1,35 @@
 //! The bindings for JavaScript and the browser's sources of bytes: conversion, no decisions.
 //!
-//! `pkg-template/src/wasm.ts` is the only TypeScript that sees these.
+//! The only TypeScript that sees these is `pkg-template/src/wasm.ts`, and of `gpu` `tensor_wasm.ts` beside it.
 
+#[cfg(feature = "engine")]
 mod abort;
 #[cfg(any(test, feature = "bench"))]
 mod bench;
+#[cfg(feature = "engine")]
 mod blob;
 mod bytes;
 mod convert;
+#[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "engine")]
 mod folder;
+#[cfg(feature = "tensor")]
 mod gpu;
-mod gpu_batch;
+#[cfg(feature = "engine")]
 mod grammar;
+#[cfg(feature = "engine")]
 mod js_source;
+#[cfg(feature = "engine")]
 mod logits_processor;
+#[cfg(feature = "engine")]
 mod remote;
+#[cfg(feature = "engine")]
 mod sha256;
+#[cfg(feature = "engine")]
 mod source;
+#[cfg(feature = "engine")]
+mod thrown;
 
 use wasm_bindgen::prelude::*;
 

@@ -8,8 +8,9 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
-use super::convert::{coded_error, from_js, js_message, js_number};
+use super::convert::{from_js, js_number};
 use super::js_source::JsSource;
+use super::thrown::{coded_error, js_message};
 use crate::engine::hub::{FileFacts, Reference, Refused, refusal};
 use crate::engine::source::ByteSource;
 use crate::error::{Error, Result};

@@ -284,6 +284,26 @@ describe('models that cannot be loaded', () => {
       assert.equal(again, worker ? 'did not fail' : 'internal');
     });
   }
+
+  test('a trap ends the devices of rillm/gpu or the engine of the page, not both', LIMIT, async () => {
+    const trapped = async (ofGpu) => {
+      const { Device } = await import('/trap/dist/gpu/index.js');
+      const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: false });
+      const device = await Device.request();
+      const { message } = await failure(ofGpu ? device.sync() : engine.forward([1]));
+      const ends = [await failure(() => device.ones([2]).readback()), await failure(engine.tokenize('later'))];
+      device.destroy();
+      await engine.dispose();
+      return { message, codes: ends.map(({ code }) => code) };
+    };
+    const options = { package: '/trap/dist/index.js', allowed: [/unreachable in/] };
+    const gpu = await stage.runWith(options, trapped, true);
+    assert.match(gpu.message, /unreachable in the tensors/);
+    assert.deepEqual(gpu.codes, ['internal', 'did not fail']);
+    const engine = await stage.runWith(options, trapped, false);
+    assert.match(engine.message, /unreachable in rillm/);
+    assert.deepEqual(engine.codes, ['did not fail', 'internal']);
+  });
 });
 
 describe('without WebGPU', () => {

@@ -42,6 +42,15 @@ glue.WasmEngine.prototype.forward = () => {
 export default init;
 export const { WasmEngine, inspectModel, renderTemplate } = glue;
 `;
+const FAULTY_TENSOR_GLUE = `
+import init, * as glue from '/rillm/dist/wasm/rillm_tensor.js';
+glue.WasmGpu.prototype.sync = () => {
+  setTimeout(() => { throw new WebAssembly.RuntimeError('unreachable in the tensors'); });
+  return new Promise(() => {});
+};
+export default init;
+export const { WasmGpu } = glue;
+`;
 
 /** Servers that misbehave, and copies of the package with a fault. */
 function misbehave(folder) {
@@ -96,7 +105,9 @@ function misbehave(folder) {
       case 'no-wasm':
         return pathname.endsWith('.wasm') ? end(404) : passOn(`/rillm/${rest.join('/')}`);
       case 'trap':
-        return pathname.endsWith('/wasm/rillm.js') ? end(200, 'text/javascript', FAULTY_GLUE) : passOn(`/rillm/${rest.join('/')}`);
+        if (pathname.endsWith('/wasm/rillm.js')) return end(200, 'text/javascript', FAULTY_GLUE);
+        if (pathname.endsWith('/wasm/rillm_tensor.js')) return end(200, 'text/javascript', FAULTY_TENSOR_GLUE);
+        return passOn(`/rillm/${rest.join('/')}`);
       case 'made':
         if (!existsSync(join(folder, rest.join('/')))) return end(404);
         return false;

@@ -62,16 +62,19 @@ test('a load with both modules, a digest and a grammar; the device of rillm/gpu;
     });
     const { Device } = await import('/no-wasm/dist/gpu/index.js');
     const refused = await failure(Device.request({ wasmModule: 3 }));
-    const device = await Device.request({ wasmModule: await (await fetched('rillm')).arrayBuffer() });
+    const another = await failure(Device.request({ wasmModule }));
+    const device = await Device.request({ wasmModule: await (await fetched('rillm_tensor')).arrayBuffer() });
     const numbers = [...(await device.ones([3]).readback())];
     device.destroy();
     const rendered = await rillm.renderTemplate('{{ a }}', { a: 1 }, { wasmModule });
-    return { events, text, refused, numbers, rendered };
+    return { events, text, refused, another, numbers, rendered };
   });
   assert.ok(got.events.includes('verified'), String(got.events));
   assert.ok(['yes', 'no'].includes(got.text), got.text);
   assert.deepEqual([got.refused.code, got.numbers, got.rendered], ['invalid_request', [1, 1, 1], '1']);
   assert.match(got.refused.message, /wasmModule/);
+  assert.equal(got.another.code, 'wasm_unavailable');
+  assert.match(got.another.message, /of the option wasmModule did not load .*another module/);
 });
 
 test('what is no module is refused by the name of the option, and the next load works', LIMIT, async () => {

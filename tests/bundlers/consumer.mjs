@@ -27,7 +27,7 @@ async function use() {
     const engine = await Engine.load('/golden/tied-q8_0.gguf', { worker });
     const answer = await engine.completions.create({ prompt: 'The small boat', max_tokens: 8, temperature: 0, ignore_eos: true });
     results.push(answer.choices[0].token_ids);
-    // By the second wasm.
+    // By the wasm of the grammar engine.
     const choice = await engine.completions.create({ prompt: 'The small boat', temperature: 0, structured_outputs: { choice: ['yes', 'no'] } });
     chosen.push(choice.choices[0].text);
     await engine.dispose();

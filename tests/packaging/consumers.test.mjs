@@ -165,11 +165,12 @@ const wrong: ErrorCode = 'no_such_code';
 
 const GPU_TYPES = `
 import { type BufferId, type CommandBatch, Device, EngineError, isAvailable, type Kernel, listAdapters, type Tensor } from 'rillm/gpu';
+import address from 'rillm/rillm_tensor_bg.wasm';
 
 if (!(await isAvailable())) throw new EngineError('webgpu_unavailable', 'none');
 const [listed] = await listAdapters();
 const device: Device = await Device.request({ ...listed?.request, features: ['shader-f16'], limits: { maxBufferSize: 1 }, caches: { uniforms: 0 }, maxBatchSize: 8, debug: true });
-const shared: Device = await Device.request({ device: device.gpuDevice });
+const shared: Device = await Device.request({ device: device.gpuDevice, wasmModule: await fetch(address) });
 device.lost.then(({ reason, message }) => void [reason === 'destroyed', message]);
 
 const x: Tensor = device.tensor(new Float32Array(4), [2, 2]);

@@ -1,7 +1,7 @@
 // A list of operations on buffers that is executed as a whole. It checks ids and devices; shapes are checked by the wasm.
 
 import { EngineError } from '../errors.js';
-import type { Wasm, WasmBatch } from '../wasm.js';
+import type { TensorWasm, WasmBatch } from '../tensor_wasm.js';
 import type { Device } from './device.js';
 import { checkDType, checkShape, bytesOf, dataOfShape, isWhole, valuesOf } from './elements.js';
 import { dispatchOf, type DispatchOptions, type Kernel } from './kernel.js';
@@ -41,7 +41,7 @@ export interface BatchDevice {
  */
 export class CommandBatch {
   #device: Device;
-  #wasm: Wasm;
+  #wasm: TensorWasm;
   #batch: WasmBatch;
   #owner: BatchDevice;
   #disposed = false;
@@ -57,7 +57,7 @@ export class CommandBatch {
   #checks: Promise<EngineError | undefined>[] = [];
 
   /** @internal */
-  constructor(device: Device, wasm: Wasm, batch: WasmBatch, owner: BatchDevice) {
+  constructor(device: Device, wasm: TensorWasm, batch: WasmBatch, owner: BatchDevice) {
     this.#device = device;
     this.#wasm = wasm;
     this.#batch = batch;

@@ -2,12 +2,14 @@
 // Everything runs on the calling thread, a page's or a worker's. It checks what callers pass; the work is the wasm's.
 
 import { EngineError, toEngineError } from '../errors.js';
+import { loadTensorWasm, type TensorWasm, type WasmGpu } from '../tensor_wasm.js';
 import { sentWasm } from '../wasm_source.js';
-import { loadWasm, type Wasm, type WasmGpu, type WasmTensorInfo } from '../wasm.js';
 import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
-import { checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
+import { bytesOf, bytesOfElement, checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
 import { checkKernelOptions, Kernel, type CheckedDispatch } from './kernel.js';
+import { count, number, whole } from './operations/arguments.js';
+import { DTYPES } from './operations/base.js';
 import { RecordedReadback, type ValuesOf } from './recorded_readback.js';
 import { DEFAULT_SHAPES, ShapeNumbers } from './shapes.js';
 import { handleOn, Tensor, type TensorOwner } from './tensor.js';
@@ -66,13 +68,16 @@ export class Device {
   /** Resolves when the device is lost or {@link Device.destroy} is called; never rejects. */
   readonly lost: Promise<DeviceLostInfo>;
 
-  #wasm: Wasm;
+  #wasm: TensorWasm;
   #gpu: WasmGpu;
   #shared: boolean;
   #destroyed: EngineError | undefined;
   #tellDestroyed!: (info: DeviceLostInfo) => void;
   #owner: TensorOwner;
   #shapes: ShapeNumbers;
+  #forgotten: FinalizationRegistry<number>;
+  /** The tensors that each open `tidy` frees. */
+  #scopes: Set<Tensor>[] = [];
 
   /**
    * Asks for a device, or takes in an application's own with `{device}`.
@@ -83,7 +88,7 @@ export class Device {
     const { device: given, debug = false, caches = {}, maxBatchSize = 0 } = options;
     checkCounts({ ...caches, maxBatchSize });
     if (given !== undefined) checkGiven(given, options);
-    const wasm = await loadWasm(await sentWasm(options));
+    const wasm = await loadTensorWasm(await sentWasm(options));
     const gpuDevice = given ?? (await requestGpuDevice(options));
     try {
       const gpu = await wasm.guard(() => wasm.WasmGpu.adopt(gpuDevice, { shared: given !== undefined, debug, caches, maxBatchSize }));
@@ -94,7 +99,7 @@ export class Device {
     }
   }
 
-  private constructor(wasm: Wasm, gpu: WasmGpu, gpuDevice: GPUDevice, shared: boolean, shapes: number) {
+  private constructor(wasm: TensorWasm, gpu: WasmGpu, gpuDevice: GPUDevice, shared: boolean, shapes: number) {
     this.#wasm = wasm;
     this.#gpu = gpu;
     this.#shared = shared;
@@ -108,15 +113,19 @@ export class Device {
       ({ reason, message }): DeviceLostInfo => ({ reason: reason === 'destroyed' ? 'destroyed' : 'unknown', message }),
     );
     this.lost = Promise.race([destroyed, gone]);
+    const free = (id: number) => {
+      if (this.#destroyed === undefined && !wasm.isBroken()) wasm.call(() => gpu.disposeTensor(id));
+    };
+    // What nobody can reach any more, and nobody disposed of.
+    this.#forgotten = new FinalizationRegistry(free);
     this.#owner = {
+      call: (work) => this.#call(work),
+      made: (id) => this.#made(id),
       readTensors: (tensors) => this.readback(...tensors),
-      writeTensor: (id, first, bytes) => this.#call((device) => device.write(id, first, bytes)),
-      tensorBuffer: (id) => this.#call((device) => device.tensorBuffer(id)),
-      copyTensor: (from, to, first) => this.#call((device) => device.copyTensor(from, to, first)),
       flush: () => this.flush(),
-      sliceTensor: (id, start, end) => this.#made(this.#call((device) => device.slice(id, start, end))),
-      disposeTensor: (id) => {
-        if (this.#destroyed === undefined && !wasm.isBroken()) wasm.call(() => gpu.disposeTensor(id));
+      disposed: (tensor, id) => {
+        this.#forgotten.unregister(tensor);
+        free(id);
       },
     };
   }
@@ -127,37 +136,118 @@ export class Device {
   }
 
   /**
-   * A tensor of this data. Without a dtype, that of the typed array; arrays of numbers become f32.
+   * A tensor of this data. Without a shape it has one dimension. Without a dtype, it has that of the typed array; arrays of numbers become f32, and of
+   * truth values bool.
    *
    * @throws EngineError `shape_mismatch`, `dtype_mismatch`, or `adapter_limits` for more bytes than a binding may have.
    */
-  tensor(data: TensorData, shape: ArrayLike<number>, dtype?: DType): Tensor {
-    const dims = checkShape(shape);
+  tensor(data: TensorData, shape?: ArrayLike<number>, dtype?: DType): Tensor {
+    const dims = checkShape(shape ?? [bytesOf(data, dtype).elements]);
     const { bytes, dtype: found } = dataOfShape(data, dims, dtype);
-    return this.#made(
-      this.#call((gpu) => gpu.tensor(bytes, this.#shapes.numberOf(dims), found)),
-      { shape: [...dims], dtype: found },
-    );
+    return this.#made(this.#call((gpu) => gpu.tensor(bytes, this.#shapes.numberOf(dims), found)));
   }
 
   /** A tensor of zeros. */
   zeros(shape: ArrayLike<number>, dtype: DType = 'f32'): Tensor {
-    return this.#filled(shape, dtype, 0);
+    return this.full(shape, 0, dtype);
   }
 
   /** A tensor of ones. */
   ones(shape: ArrayLike<number>, dtype: DType = 'f32'): Tensor {
-    return this.#filled(shape, dtype, 1);
+    return this.full(shape, 1, dtype);
+  }
+
+  /** A tensor of one number. */
+  full(shape: ArrayLike<number>, value: number | boolean, dtype: DType = 'f32'): Tensor {
+    const [dims, code] = [checkShape(shape), DTYPES.indexOf(checkDType(dtype))];
+    const fill = number(typeof value === 'boolean' ? Number(value) : value, 'full: the value');
+    return this.#made(this.#call((gpu) => gpu.full(this.#shapes.numberOf(dims), code, fill)));
+  }
+
+  /** Numbers from `start` to before `end`, `step` apart. Without a dtype i32 if all three are whole, and else f32. */
+  arange(start: number, end?: number, step = 1, dtype?: DType): Tensor {
+    const [first, last] = end === undefined ? [0, start] : [start, end];
+    for (const value of [first, last, step]) number(value, 'arange: each bound');
+    const found = dtype ?? ([first, last, step].every(Number.isInteger) ? 'i32' : 'f32');
+    return this.#made(this.#call((gpu) => gpu.arange(first, last, step, DTYPES.indexOf(checkDType(found)))));
+  }
+
+  /** `steps` numbers from `start` to `end`, both included, equally far apart. */
+  linspace(start: number, end: number, steps: number, dtype: DType = 'f32'): Tensor {
+    const [from, to, many] = [number(start, 'linspace: start'), number(end, 'linspace: end'), count(steps, 'linspace: steps')];
+    return this.#made(this.#call((gpu) => gpu.linspace(from, to, many, DTYPES.indexOf(checkDType(dtype)))));
+  }
+
+  /** A matrix with ones on its diagonal and zeros elsewhere. */
+  eye(rows: number, columns: number = rows, dtype: DType = 'f32'): Tensor {
+    const [n, m] = [count(rows, 'eye: rows'), count(columns, 'eye: columns')];
+    return this.#made(this.#call((gpu) => gpu.eye(n, m, DTYPES.indexOf(checkDType(dtype)))));
   }
 
   /** An f32 tensor of random numbers, uniform in [0, 1). The same seed gives the same numbers on every device. */
   rand(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
-    if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
-    const dims = checkShape(shape);
-    return this.#made(
-      this.#call((gpu) => gpu.rand(this.#shapes.numberOf(dims), Math.floor(seed / 2 ** 32), seed % 2 ** 32)),
-      { shape: [...dims], dtype: 'f32' },
+    return this.#random(shape, false, seed);
+  }
+
+  /** An f32 tensor of random numbers, normally distributed with mean 0 and variance 1 (Box, Muller 1958). */
+  randn(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
+    return this.#random(shape, true, seed);
+  }
+
+  /** Tensors one after the other along a dimension, in the dtype that all are promoted to. */
+  cat(tensors: readonly Tensor[], dim = 0): Tensor {
+    const ids = this.#idsOf(tensors, 'cat');
+    return this.#made(this.#call((gpu) => gpu.cat(ids, whole(dim, 'cat: the dimension'))));
+  }
+
+  /** Tensors of one shape along a new dimension. */
+  stack(tensors: readonly Tensor[], dim = 0): Tensor {
+    const ids = this.#idsOf(tensors, 'stack');
+    return this.#made(this.#call((gpu) => gpu.stack(ids, whole(dim, 'stack: the dimension'))));
+  }
+
+  /**
+   * Runs `work` and disposes of the tensors that it made, but for those that it returns, alone or in an array or object. It may be asynchronous; what
+   * others make on this device until it ends counts as its own.
+   *
+   * ```js
+   * const norm = device.tidy(() => x.mul(x).sum().sqrt());
+   * ```
+   */
+  tidy<T>(work: () => T): T {
+    const scope = new Set<Tensor>();
+    this.#scopes.push(scope);
+    const end = (result: unknown) => {
+      this.#scopes.splice(this.#scopes.lastIndexOf(scope), 1);
+      const kept = tensorsIn(result);
+      const outer = this.#scopes.at(-1);
+      for (const tensor of scope) {
+        if (!kept.has(tensor)) tensor.dispose();
+        else if (!tensor.disposed) outer?.add(tensor);
+      }
+    };
+    let result: T;
+    try {
+      result = work();
+    } catch (error) {
+      end(undefined);
+      throw error;
+    }
+    if (!(result instanceof Promise)) {
+      end(result);
+      return result;
+    }
+    const ended = result.then(
+      (value: unknown) => {
+        end(value);
+        return value;
+      },
+      (error: unknown) => {
+        end(undefined);
+        throw error;
+      },
     );
+    return ended as T;
   }
 
   /**
@@ -277,9 +367,10 @@ export class Device {
   #toRead<const T extends readonly Tensor[]>(tensors: T): { ids: Uint32Array; valuesOfAll: (bytes: Uint8Array[]) => ValuesOf<T> } {
     const handles = tensors.map((tensor, index) => handleOn(this, tensor, tensors.length === 1 ? 'the tensor' : `tensor ${index}`));
     this.#check();
+    const infos = tensors.map(({ dtype, size }) => ({ dtype, size }));
     return {
       ids: Uint32Array.from(handles, ({ id }) => id),
-      valuesOfAll: (bytes) => bytes.map((part, index) => valuesOf(part, handles[index]!.dtype)) as ValuesOf<T>,
+      valuesOfAll: (bytes) => bytes.map((part, index) => valuesOf(part, infos[index]!.dtype, infos[index]!.size)) as ValuesOf<T>,
     };
   }
 
@@ -331,12 +422,15 @@ export class Device {
     if (!this.#shared) this.gpuDevice.destroy();
   }
 
-  #filled(shape: ArrayLike<number>, dtype: DType, value: number): Tensor {
+  #random(shape: ArrayLike<number>, normal: boolean, seed: number): Tensor {
+    if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
     const dims = checkShape(shape);
-    return this.#made(
-      this.#call((gpu) => gpu.fill(this.#shapes.numberOf(dims), checkDType(dtype), value)),
-      { shape: [...dims], dtype },
-    );
+    return this.#made(this.#call((gpu) => gpu.random(this.#shapes.numberOf(dims), normal, Math.floor(seed / 2 ** 32), seed % 2 ** 32)));
+  }
+
+  #idsOf(tensors: readonly Tensor[], what: string): Uint32Array {
+    if (!Array.isArray(tensors)) throw new EngineError('invalid_request', `${what}: an array of tensors is wanted, got ${String(tensors)}`);
+    return Uint32Array.from(tensors, (tensor, index) => handleOn(this, tensor, `${what}: tensor ${index}`).id);
   }
 
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType): Tensor {
@@ -345,15 +439,13 @@ export class Device {
     if ((buffer.usage & USAGE_STORAGE) === 0) {
       throw new EngineError('invalid_request', 'the GPUBuffer lacks the usage STORAGE: create it with GPUBufferUsage.STORAGE');
     }
-    if (elementsOf(dims) * 4 > buffer.size) {
-      throw new EngineError(
-        'shape_mismatch',
-        `the shape [${dims.join(', ')}] takes ${elementsOf(dims) * 4} bytes and the GPUBuffer has ${buffer.size}`,
-      );
+    const bytes = elementsOf(dims) * bytesOfElement(checkDType(dtype));
+    if (bytes === 0) throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] has no elements`);
+    if (bytes > buffer.size) {
+      throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] takes ${bytes} bytes and the GPUBuffer has ${buffer.size}`);
     }
     return this.#made(
-      this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), checkDType(dtype))),
-      { shape: [...dims], dtype },
+      this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), dtype)),
       buffer,
     );
   }
@@ -372,8 +464,11 @@ export class Device {
   }
 
   /** The tensor of an id that the wasm gave. */
-  #made(id: number, { shape, dtype }: WasmTensorInfo = this.#call((gpu) => gpu.describe(id)), storage: object = {}): Tensor {
-    return new Tensor(this, this.#owner, { id, shape, dtype, storage });
+  #made(id: number, storage: object = {}): Tensor {
+    const tensor = new Tensor(this, this.#owner, { id, storage });
+    this.#forgotten.register(tensor, id, tensor);
+    this.#scopes.at(-1)?.add(tensor);
+    return tensor;
   }
 
   #call<T>(work: (gpu: WasmGpu) => T): T {
@@ -405,4 +500,13 @@ function checkCounts(counts: Record<string, unknown>): void {
       throw new EngineError('invalid_request', `${name} is a whole number from 0, got ${String(value)}`);
     }
   }
+}
+
+/** The tensors that a value is or holds: an array or an object of them, and so on. */
+function tensorsIn(value: unknown, found: Set<Tensor> = new Set()): Set<Tensor> {
+  if (value instanceof Tensor) found.add(value);
+  else if (Array.isArray(value)) for (const part of value) tensorsIn(part, found);
+  else if (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype)
+    tensorsIn(Object.values(value), found);
+  return found;
 }

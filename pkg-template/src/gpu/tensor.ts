@@ -1,16 +1,16 @@
 // A tensor on a device: a handle whose numbers stay on the GPU until they are read back.
 
 import { EngineError } from '../errors.js';
+import type { WasmGpu, WasmTensorInfo } from '../tensor_wasm.js';
 import type { Device } from './device.js';
-import { bytesOf, elementsOf, isWhole } from './elements.js';
+import { bytesOf, bytesOfElement, elementsOf, isWhole } from './elements.js';
+import { LayerOperations } from './operations/layers.js';
 import type { DType, TensorData, TensorValues } from './types.js';
 
 /** What a tensor is to its device. @internal */
 export interface TensorHandle {
   id: number;
-  shape: readonly number[];
-  dtype: DType;
-  /** What its numbers are stored in: tensors with the same object share them. */
+  /** What its numbers are stored in, where that is known to be somebody else's: tensors with the same object share them. */
   storage: object;
 }
 
@@ -19,28 +19,30 @@ export let handleOn: (device: Device, tensor: unknown, what: string) => TensorHa
 
 /** The device's side of a tensor. @internal */
 export interface TensorOwner {
+  /** Runs `work` on the device, unless that is gone. */
+  call<T>(work: (gpu: WasmGpu) => T): T;
+  /** The tensor of an id that the wasm gave. */
+  made(id: number): Tensor;
   readTensors(tensors: readonly Tensor[]): Promise<TensorValues[]>;
-  writeTensor(id: number, first: number, bytes: Uint8Array): void;
-  sliceTensor(id: number, start: number, end: number): Tensor;
-  copyTensor(from: number, to: number, first: number): void;
-  tensorBuffer(id: number): [buffer: GPUBuffer, offset: number];
   flush(): void;
-  disposeTensor(id: number): void;
+  disposed(tensor: Tensor, id: number): void;
 }
 
 /**
- * An array of numbers on the GPU. Made by {@link Device.tensor} and its like; freed by {@link Tensor.dispose}, since the
- * browser's garbage collector does not know how much GPU memory hangs on it.
+ * An array of numbers on the GPU. Made by {@link Device.tensor} and its like, and by the operations on other tensors. It is freed by
+ * {@link Tensor.dispose}, `using` or {@link Device.tidy}: the browser's garbage collector, which frees what was forgotten, does not know how much
+ * GPU memory hangs on it.
+ *
+ * Operations are lazy: functions of elements, and the matrix product before them, wait until somebody reads the result, and one kernel computes what
+ * came together by then.
  */
-export class Tensor {
+export class Tensor extends LayerOperations implements Disposable {
   /** The device that it lives on. */
   readonly device: Device;
-  /** Dimensions, outermost first. */
-  readonly shape: readonly number[];
-  readonly dtype: DType;
 
   #owner: TensorOwner;
   #handle: TensorHandle;
+  #info: WasmTensorInfo | undefined;
   #disposed = false;
 
   static {
@@ -55,12 +57,37 @@ export class Tensor {
   }
 
   /** @internal */
-  constructor(device: Device, owner: TensorOwner, handle: TensorHandle) {
+  constructor(device: Device, owner: TensorOwner, handle: TensorHandle, info?: WasmTensorInfo) {
+    super();
     this.device = device;
-    this.shape = Object.freeze([...handle.shape]);
-    this.dtype = handle.dtype;
     this.#owner = owner;
     this.#handle = handle;
+    this.#info = info;
+  }
+
+  /** @internal */
+  protected override made(work: (gpu: WasmGpu, id: number) => number): Tensor {
+    return this.#owner.made(this.#call(work));
+  }
+
+  /** @internal */
+  protected override madeAll(work: (gpu: WasmGpu, id: number) => Uint32Array): Tensor[] {
+    return Array.from(this.#call(work), (id) => this.#owner.made(id));
+  }
+
+  /** @internal */
+  protected override idOf(tensor: unknown, what: string): number {
+    return handleOn(this.device, tensor, what).id;
+  }
+
+  /** Dimensions, outermost first. */
+  get shape(): readonly number[] {
+    return this.#described().shape;
+  }
+
+  /** What the elements are. */
+  get dtype(): DType {
+    return this.#described().dtype;
   }
 
   /** The number of elements. */
@@ -70,7 +97,7 @@ export class Tensor {
 
   /** Bytes of the elements. */
   get byteSize(): number {
-    return this.size * 4;
+    return this.size * bytesOfElement(this.dtype);
   }
 
   /** Whether it was disposed of. */
@@ -93,31 +120,29 @@ export class Tensor {
    * @throws EngineError `dtype_mismatch` for data of another dtype, `out_of_range` for elements past the end.
    */
   write(data: TensorData, first = 0): void {
-    const { id } = handleOn(this.device, this, 'the tensor');
     const { bytes, elements } = bytesOf(data, this.dtype);
     if (!isWhole(first) || first < 0 || first + elements > this.size) {
       throw new EngineError('out_of_range', `${elements} elements from element ${first} don't fit a tensor of ${this.size} elements`);
     }
-    if (elements > 0) this.#owner.writeTensor(id, first, bytes);
+    this.#call((gpu, id) => {
+      if (elements > 0) gpu.write(id, first, bytes);
+    });
   }
 
   /**
-   * A new tensor with a copy of `start` to `end` (exclusive) of the first dimension, as `Array.prototype.slice` but without
-   * negative positions.
-   *
-   * @throws EngineError `out_of_range` for a range that is empty or goes past the end.
+   * Overwrites all elements with those of another tensor, which broadcasts and is cast, or with a number. What was derived from this tensor before keeps
+   * the old elements; views of the same memory see the new ones.
    */
-  slice(start: number, end: number = this.shape[0] ?? 0): Tensor {
-    const { id } = handleOn(this.device, this, 'the tensor');
-    const [rows] = this.shape;
-    if (rows === undefined) throw new EngineError('shape_mismatch', 'a tensor without dimensions has no slices');
-    if (!isWhole(start) || !isWhole(end) || start < 0 || end > rows || start >= end) {
-      throw new EngineError(
-        'out_of_range',
-        `the slice ${start} to ${end} is not a range of the ${rows} rows of [${this.shape.join(', ')}]`,
-      );
+  assign(from: Tensor | number): this {
+    if (typeof from === 'number') {
+      const filled = this.made((gpu, id) => gpu.fullLike(id, from));
+      this.assign(filled);
+      filled.dispose();
+      return this;
     }
-    return this.#owner.sliceTensor(id, start, end);
+    const source = this.idOf(from, 'assign: the source');
+    this.#call((gpu, id) => gpu.assign(id, source));
+    return this;
   }
 
   /**
@@ -127,19 +152,16 @@ export class Tensor {
    * of another device.
    */
   copyFrom(tensor: Tensor, first = 0): void {
-    const { id } = handleOn(this.device, this, 'the tensor');
-    const source = handleOn(this.device, tensor, 'the tensor to copy');
+    const source = this.idOf(tensor, 'the tensor to copy');
     if (!isWhole(first) || first < 0) {
       throw new EngineError('out_of_range', `the first element is a whole number from 0, got ${String(first)}`);
     }
-    if (source.storage === this.#handle.storage) {
-      throw new EngineError('invalid_request', 'a tensor is not copied to itself: take a slice() of it first');
-    }
-    this.#owner.copyTensor(source.id, id, first);
+    if (tensor === this) throw new EngineError('invalid_request', 'a tensor is not copied to itself: clone() a part of it first');
+    this.#call((gpu, id) => gpu.copyTensor(source, id, first));
   }
 
   /**
-   * Submits what was recorded, this tensor's numbers included, without waiting for it.
+   * Computes this tensor if it waits, and submits what was recorded, without waiting for the GPU.
    *
    * ```js
    * double.dispatch({ bindings: [x], threads: [x.size] });
@@ -147,7 +169,7 @@ export class Tensor {
    * ```
    */
   eval(): this {
-    handleOn(this.device, this, 'the tensor');
+    this.#call((gpu, id) => gpu.evaluate(id));
     this.#owner.flush();
     return this;
   }
@@ -174,8 +196,7 @@ export class Tensor {
    * ```
    */
   buffer(): { buffer: GPUBuffer; offset: number; size: number } {
-    const { id } = handleOn(this.device, this, 'the tensor');
-    const [buffer, offset] = this.#owner.tensorBuffer(id);
+    const [buffer, offset] = this.#call((gpu, id) => gpu.tensorBuffer(id));
     return { buffer, offset, size: this.byteSize };
   }
 
@@ -183,6 +204,24 @@ export class Tensor {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#owner.disposeTensor(this.#handle.id);
+    this.#owner.disposed(this, this.#handle.id);
+  }
+
+  /** The same at the end of a block that declares it with `using`. */
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  #described(): WasmTensorInfo {
+    if (this.#info === undefined) {
+      const { shape, dtype } = this.#call((gpu, id) => gpu.describe(id));
+      this.#info = { shape: Object.freeze(shape) as number[], dtype };
+    }
+    return this.#info;
+  }
+
+  #call<T>(work: (gpu: WasmGpu, id: number) => T): T {
+    const { id } = handleOn(this.device, this, 'the tensor');
+    return this.#owner.call((gpu) => work(gpu, id));
   }
 }

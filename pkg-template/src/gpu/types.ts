@@ -7,14 +7,20 @@ import type { WasmSource } from '../wasm_source.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from '../stats.js';
 export type { AdapterInfo, SubgroupMatrix } from '../types.js';
 
-/** What the elements of a tensor are. */
-export type DType = 'f32' | 'u32';
+/**
+ * What the elements of a tensor are. f16 and bf16 take two bytes, are computed in f32 and rounded after each operation; the others take four bytes
+ * on the GPU, bool too.
+ */
+export type DType = 'bool' | 'u32' | 'i32' | 'f16' | 'bf16' | 'f32';
 
-/** Numbers for a tensor: a typed array of the tensor's dtype, or an array of numbers, which are converted. */
-export type TensorData = Float32Array | Uint32Array | readonly number[];
+/**
+ * Elements for a tensor: a Float32Array for f32, an Int32Array for i32, a Uint32Array for u32, a Uint8Array of 0 and 1 for bool, a Uint16Array of bits
+ * for f16 or bf16; or an array of numbers or truth values, which are converted.
+ */
+export type TensorData = Float32Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | readonly (number | boolean)[];
 
-/** A read-back tensor: `Float32Array` for f32, `Uint32Array` for u32. */
-export type TensorValues = Float32Array | Uint32Array;
+/** A read-back tensor: `Float32Array` for f32, f16 and bf16, `Int32Array` for i32, `Uint32Array` for u32, `Uint8Array` of 0 and 1 for bool. */
+export type TensorValues = Float32Array | Int32Array | Uint32Array | Uint8Array;
 
 /** Sizes of the device's caches; 0 switches one off. */
 export interface CacheSizes {
@@ -56,7 +62,7 @@ export interface DeviceOptions {
   caches?: CacheSizes | undefined;
   /** Submit by itself after this many dispatches; 0 never does. Default: 0. */
   maxBatchSize?: number | undefined;
-  /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */
+  /** Where rillm_tensor_bg.wasm is served, if not beside the package's JavaScript. */
   wasmUrl?: string | URL | undefined;
   /** The module itself, in place of `wasmUrl`: its address, a Response, its bytes, or a compiled `WebAssembly.Module`. */
   wasmModule?: WasmSource | undefined;

@@ -5,7 +5,7 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, Blob, FileSystemDirectoryHandle, FileSystemFileHandle};
 
-use super::super::{blob::BlobSource, convert::js_message};
+use super::super::{blob::BlobSource, thrown::js_message};
 use crate::engine::folder::{Folder, OpenFile, check_path};
 use crate::engine::source::LocalFuture;
 use crate::error::{Error, Result};

@@ -3,33 +3,49 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use js_sys::{Array, Promise, Uint8Array};
+use js_sys::{Promise, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
-use super::convert::js_error;
-use super::gpu::{Registry, describe, only};
+use super::super::convert::js_error;
+use super::info::describe;
+use super::kernel::Dispatch;
+use super::readback::{only, read, sync};
+use super::registry::{OpenBatch, Registry};
+use super::tensors::{dtype, upload};
+use crate::array::{Array, DType, Scalar};
 use crate::error::Result;
 use crate::tensor::ops::{Binary, BinaryKind, Dot, MatMulF32, Scale, Unary, UnaryKind};
-use crate::tensor::{Batch, Shape};
+use crate::tensor::{self, Batch, Shape};
 
 #[wasm_bindgen]
 pub struct WasmBatch {
     registry: Rc<Registry>,
     id: u32,
     /// `None` once it was disposed of.
-    batch: Rc<RefCell<Option<Batch>>>,
+    batch: Rc<OpenBatch>,
+    /// The device's tensors that it shares.
+    adopted: RefCell<Vec<Array>>,
 }
 
 #[wasm_bindgen]
 impl WasmBatch {
     pub fn upload(&self, bytes: Uint8Array, shape: u32, dtype: &str) -> Result<u32, JsValue> {
-        self.with(|batch| Ok(batch.insert(self.registry.upload(bytes, shape, dtype)?)))
+        self.with(|batch| {
+            let uploaded = upload(&self.registry.library, bytes, &self.registry.dims(shape)?, batch_dtype(dtype)?)?;
+            Ok(batch.insert(uploaded.readable_tensor()?))
+        })
     }
 
     /// Shares a tensor of the device.
     pub fn adopt(&self, tensor: u32) -> Result<u32, JsValue> {
-        self.with(|batch| Ok(batch.insert(self.registry.tensor(tensor)?)))
+        self.with(|batch| {
+            let array = self.registry.tensor(tensor)?;
+            batch_dtype(array.dtype().name())?;
+            let id = batch.insert(array.writable_tensor("batch")?);
+            self.adopted.borrow_mut().push(array);
+            Ok(id)
+        })
     }
 
     pub fn unary(&self, kind: &str, x: u32) -> Result<u32, JsValue> {
@@ -85,15 +101,19 @@ impl WasmBatch {
     }
 
     pub fn zeros(&self, shape: u32, dtype: &str) -> Result<u32, JsValue> {
-        self.with(|batch| Ok(batch.insert(self.registry.fill(shape, dtype, 0)?)))
+        self.with(|batch| {
+            let dims = self.registry.dims(shape)?;
+            let zeros = self.registry.library.full(&dims, batch_dtype(dtype)?, Scalar::Int(0))?;
+            Ok(batch.insert(zeros.readable_tensor()?))
+        })
     }
 
     /// Notes a dispatch; the bindings are numbers of buffers and, for uniforms, bytes.
-    pub fn dispatch(&self, kernel: u32, bindings: Array, grid: &[u32]) -> Result<(), JsValue> {
+    pub fn dispatch(&self, kernel: u32, bindings: js_sys::Array, grid: &[u32]) -> Result<(), JsValue> {
         self.with(|batch| {
-            let dispatch = self.registry.dispatch_of(kernel, &bindings, grid)?;
-            let (registry, buffers) = (self.registry.clone(), dispatch.tensors.clone());
-            batch.record_call(move |tensors| registry.dispatch(&dispatch, tensors), &buffers)
+            let dispatch = Dispatch::new(self.registry.kernel(kernel)?, &bindings, grid)?;
+            let (device, buffers) = (self.registry.device().clone(), dispatch.tensors.clone());
+            batch.record_call(move |tensors| dispatch.record(&device, tensors), &buffers)
         })
     }
 
@@ -108,7 +128,8 @@ impl WasmBatch {
     }
 
     pub fn describe(&self, buffer: u32) -> Result<JsValue, JsValue> {
-        describe(self.with(|batch| batch.desc(buffer))?)
+        let desc = self.with(|batch| batch.desc(buffer))?;
+        describe(desc.shape.dims(), dtype_of(desc.dtype))
     }
 
     pub fn compile(&self) -> Result<Promise, JsValue> {
@@ -118,35 +139,42 @@ impl WasmBatch {
 
     /// Submits at once; the promise resolves at the end of the work.
     pub fn execute(&self) -> Result<Promise, JsValue> {
-        self.with(Batch::execute)?;
-        Ok(self.registry.sync())
+        // Its kernels may write tensors of which something is derived that waits.
+        self.with(|batch| {
+            self.adopted.borrow().iter().try_for_each(|array| array.writable_tensor("batch").map(|_| ()))?;
+            batch.execute()
+        })?;
+        Ok(sync(self.registry.device()))
     }
 
     pub fn read(&self, buffer: u32) -> Result<Promise, JsValue> {
         let tensor = self.with(|batch| batch.tensor(buffer).cloned())?;
-        let values = self.registry.start_readback(&[tensor]).map_err(js_error)?;
+        let values = read(self.registry.device(), &[tensor]).map_err(js_error)?;
         Ok(future_to_promise(async move { only(JsFuture::from(values).await?).map_err(js_error) }))
     }
 
     /// A tensor of the device that shares the buffer.
     pub fn tensor(&self, buffer: u32) -> Result<u32, JsValue> {
-        let tensor = self.with(|batch| batch.tensor(buffer).cloned())?;
+        let tensor = self.with(|batch| {
+            let tensor = batch.tensor(buffer)?;
+            self.registry.library.adopt(tensor, dtype_of(tensor.dtype()))
+        })?;
         Ok(self.registry.insert(tensor))
     }
 
     pub fn dispose(&self) {
-        self.registry.batches.borrow_mut().remove(&self.id);
+        self.registry.remove_batch(self.id);
+        self.adopted.take();
         self.batch.take();
     }
 }
 
 impl WasmBatch {
-    pub(super) fn new(registry: Rc<Registry>) -> Self {
-        let batch = Batch::new(registry.context.clone());
+    pub fn new(registry: Rc<Registry>) -> Self {
+        let batch = Batch::new(registry.context().clone());
         let batch = Rc::new(RefCell::new(Some(batch)));
-        let id = registry.next_id();
-        registry.batches.borrow_mut().insert(id, Rc::downgrade(&batch));
-        Self { registry, id, batch }
+        let id = registry.insert_batch(&batch);
+        Self { registry, id, batch, adopted: RefCell::default() }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Batch) -> Result<T>) -> Result<T, JsValue> {
@@ -159,6 +187,18 @@ impl WasmBatch {
 
 impl Drop for WasmBatch {
     fn drop(&mut self) {
-        self.registry.batches.borrow_mut().remove(&self.id);
+        self.registry.remove_batch(self.id);
     }
+}
+
+/// The types that the operations of a batch know.
+fn batch_dtype(name: &str) -> Result<DType> {
+    match dtype(name)? {
+        dtype @ (DType::F32 | DType::U32) => Ok(dtype),
+        other => bail!(DtypeMismatch, "a buffer of a batch is of dtype f32 or u32, not {}", other.name()),
+    }
+}
+
+fn dtype_of(storage: tensor::DType) -> DType {
+    if storage == tensor::DType::F32 { DType::F32 } else { DType::U32 }
 }

@@ -1,0 +1,11 @@
+//! A GPU device's bindings for JavaScript. Tensors and kernels are numbers there: `pkg-template/src/gpu` has classes for them.
+
+mod batch;
+mod device;
+mod info;
+mod kernel;
+mod operations;
+mod options;
+mod readback;
+mod registry;
+mod tensors;
