@@ -212,7 +212,7 @@ mod tests {
             }
             let n = layout.shape().elements();
             let mut shapes = vec![vec![n], layout.dims().to_vec()];
-            if n % split == 0 {
+            if n.is_multiple_of(split) {
                 shapes.push(vec![split, n / split]);
                 shapes.push(vec![1, n / split, 1, split]);
             }

@@ -21,7 +21,7 @@ const WASM_CEILING = 1_060_000;
 /** The same for the grammar engine, which only those download who ask for structured output. */
 const GRAMMAR_CEILING = 417_000;
 /** The same for what `rillm/gpu` runs on. */
-const TENSOR_CEILING = 175_200;
+const TENSOR_CEILING = 271_000;
 
 let tarball;
 let names;

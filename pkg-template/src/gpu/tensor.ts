@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 // A tensor on a device: a handle whose numbers stay on the GPU until they are read back.
 
 import { EngineError } from '../errors.js';
