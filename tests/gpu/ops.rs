@@ -144,6 +144,9 @@ fn tensors_that_do_not_fit_are_refused() {
 }
 
 /// Numbers at the limit end in an error, whatever size a pointer has, and the message names the function and what was found.
+/// An op, the shapes of its inputs, and what its error says.
+type Refused<'a> = (Box<dyn Op>, Vec<&'a [usize]>, &'a str);
+
 #[test]
 fn windows_and_heads_that_do_not_fit_are_refused() {
     const MAX: usize = usize::MAX;
@@ -162,7 +165,7 @@ fn windows_and_heads_that_do_not_fit_are_refused() {
     let attention = ops::FlashAttention { causal: true, scale: 1.0 };
     let (x, w) = ([1, 4, 8, 8], [6, 2, 3, 3]);
     let (one, none) = ([1, 1], [0, 0]);
-    let refused: Vec<(Box<dyn Op>, Vec<&[usize]>, &str)> = vec![
+    let refused: Vec<Refused> = vec![
         (Box::new(conv(one, none, one, 1)), vec![&x, &w], "2 input channels times 1 groups are not the 4 of x"),
         (Box::new(conv(one, none, one, 4)), vec![&x, &w], "6 output channels can't be divided into 4 groups"),
         (Box::new(conv(one, none, one, 0)), vec![&x, &w], "into 0 groups"),

@@ -164,7 +164,7 @@ const wrong: ErrorCode = 'no_such_code';
 `;
 
 const GPU_TYPES = `
-import { type BufferId, type CommandBatch, Device, EngineError, isAvailable, type Kernel, listAdapters, type Tensor } from 'rillm/gpu';
+import { type BufferId, type CommandBatch, Device, EngineError, isAvailable, type Kernel, listAdapters, type Tensor, type TensorValues } from 'rillm/gpu';
 import address from 'rillm/rillm_tensor_bg.wasm';
 
 if (!(await isAvailable())) throw new EngineError('webgpu_unavailable', 'none');
@@ -177,7 +177,7 @@ const x: Tensor = device.tensor(new Float32Array(4), [2, 2]);
 const y: Tensor = device.tensor([1, 2], Uint32Array.of(2), 'u32');
 const part: Tensor = device.rand([4, 4], { seed: 1 }).slice(1, 2);
 const imported: Tensor = await shared.importBuffer(device.gpuDevice.createBuffer({ size: 16, usage: 128 }), [4]);
-const [first, second]: [Float32Array | Uint32Array, Float32Array | Uint32Array] = await device.readback(x, y);
+const [first, second]: [TensorValues, TensorValues] = await device.readback(x, y);
 
 const kernel: Kernel = await device.kernel({ label: 'k', wgsl: '', bindings: ['read', 'read_write', 'uniform'], workgroup: [8, 8] });
 kernel.dispatch({ bindings: [x, y, new Uint32Array(4)], grid: [1, 2, 3] });
@@ -186,7 +186,7 @@ kernel.dispatch({ bindings: [x, y, new ArrayBuffer(4)], threads: [100] });
 const batch: CommandBatch = device.batch();
 const id: BufferId = batch.matmul(batch.upload([1]), batch.importBuffer(x), 1, 1, 1);
 await batch.execute();
-const values: Float32Array | Uint32Array = await batch.read(batch.gelu(id));
+const values: TensorValues = await batch.read(batch.gelu(id));
 const submits: number = device.stats().submits + device.memoryStats().live_bytes + batch.numOperations;
 void [part, imported, first, second, values, submits];
 
