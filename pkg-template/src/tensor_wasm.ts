@@ -6,6 +6,9 @@ import type { GpuStats, KernelTime } from './stats.js';
 import { guardedAgainstTraps, type Guarded } from './traps.js';
 import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
 
+/** The id of a tensor that is left out. */
+export const NONE = 0xffffffff;
+
 /** What a tensor is. */
 export interface WasmTensorInfo {
   shape: number[];
@@ -13,7 +16,8 @@ export interface WasmTensorInfo {
 }
 
 /**
- * The operations of tensors. Functions and dtypes are numbers, in the order in which the wasm lists them; a tensor that is left out is 0.
+ * The operations on tensors of a device, or on buffers of a batch. Functions and dtypes are numbers, in the order in which the wasm lists them; a
+ * tensor that is left out is {@link NONE}.
  */
 export interface WasmOperations {
   unary(kind: number, x: number): number;
@@ -76,13 +80,16 @@ export interface WasmOperations {
 }
 
 /** A GPU device; tensors and kernels are ids of it. */
-export interface WasmGpu extends WasmOperations {
+export interface WasmGpu {
+  operations(): WasmOperations;
+  /** Calls `step` several times; it returns the ids of its results, of which the last ones stay. */
+  plan(step: () => Uint32Array): Promise<WasmPlan>;
   /** Computes a tensor, without a submit. */
   evaluate(tensor: number): void;
   /** The number by which a shape is named in other calls, until more others are asked for than are kept. */
   shape(dims: Uint32Array): number;
   tensor(bytes: Uint8Array, shape: number, dtype: DType): number;
-  importBuffer(buffer: GPUBuffer, shape: number, dtype: DType): number;
+  importBuffer(buffer: GPUBuffer, shape: number, dtype: DType, offset: number): number;
   describe(tensor: number): WasmTensorInfo;
   write(tensor: number, first: number, bytes: Uint8Array): void;
   disposeTensor(tensor: number): void;
@@ -114,22 +121,29 @@ export interface WasmReadback {
   free(): void;
 }
 
+/** What a step recorded, to be recorded again. */
+export interface WasmPlan {
+  replay(): void;
+  dispatches(): number;
+  /** Bytes of the arena, and what they would be without sharing. */
+  arenaBytes(): [bytes: number, withoutReuse: number];
+  dispose(): void;
+  free(): void;
+}
+
 /** A batch of a device; its buffers are ids of it, other than those of the device's tensors. */
 export interface WasmBatch {
+  operations(): WasmOperations;
   upload(bytes: Uint8Array, shape: number, dtype: DType): number;
   adopt(tensor: number): number;
-  unary(kind: 'abs' | 'exp' | 'gelu' | 'neg' | 'relu' | 'sigmoid' | 'sqrt' | 'swish' | 'tanh', x: number): number;
-  binary(kind: 'add' | 'sub' | 'mul' | 'div' | 'max' | 'min', a: number, b: number): number;
-  scale(x: number, factor: number): number;
-  dot(a: number, b: number): number;
-  matmul(a: number, b: number, m: number, k: number, n: number): number;
-  zeros(shape: number, dtype: DType): number;
+  matmulAs(a: number, b: number, m: number, k: number, n: number): number;
+  dotOfAll(a: number, b: number): number;
   dispatch(kernel: number, bindings: (number | Uint8Array)[], grid: Uint32Array): void;
   compile(): Promise<void>;
   numOperations(): number;
   numBuffers(): number;
   describe(buffer: number): WasmTensorInfo;
-  execute(): Promise<void>;
+  execute(outputs: Uint32Array | undefined): Promise<void>;
   read(buffer: number): Promise<Uint8Array>;
   /** The device's id of a buffer. */
   tensor(buffer: number): number;

@@ -62,6 +62,22 @@ impl Layout {
         true
     }
 
+    /// Whether two elements may have one place. Some strides that interleave without meeting count as well.
+    pub fn may_overlap(&self) -> bool {
+        if self.shape.elements() < 2 {
+            return false;
+        }
+        let reaches = self.dims().iter().zip(self.strides()).filter(|(dim, _)| **dim > 1);
+        let mut reaches: Vec<(usize, usize)> = reaches.map(|(dim, stride)| (stride.unsigned_abs(), *dim)).collect();
+        reaches.sort_unstable();
+        let mut reached = 0;
+        reaches.iter().any(|(stride, dim)| {
+            let meets = *stride <= reached;
+            reached += stride * (dim - 1);
+            meets
+        })
+    }
+
     /// The dimensions in another order.
     pub fn permuted(&self, order: &[usize]) -> Self {
         let dims: Vec<usize> = order.iter().map(|dim| self.dims()[*dim]).collect();
@@ -162,7 +178,11 @@ pub fn checked_elements(dims: &[usize]) -> Result<usize> {
     let elements = dims.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim as u64));
     match elements {
         Some(elements) if elements <= u64::from(u32::MAX) / 4 => Ok(elements as usize),
-        _ => bail!(AdapterLimits, "a shape {dims:?} has more elements than fit 4 GiB"),
+        Some(elements) => {
+            let most = u32::MAX / 4;
+            bail!(AdapterLimits, "a shape {dims:?} has {elements} elements, and at most {most} are possible")
+        }
+        None => bail!(AdapterLimits, "a shape {dims:?} has more elements than can be counted"),
     }
 }
 
@@ -223,6 +243,18 @@ mod tests {
             }
             prop_assert!(layout.reshaped(layout.shape()).is_some());
         }
+    }
+
+    #[test]
+    fn elements_of_one_place_are_found() {
+        let strided = |dims: &[usize], strides: &[isize]| Layout::strided(Shape::new(dims), strides, 0).may_overlap();
+        assert!(strided(&[2, 3], &[0, 1]));
+        assert!(strided(&[3, 3], &[1, 1]));
+        assert!(!strided(&[1, 3], &[0, -1]));
+        assert!(!strided(&[0, 3], &[0, 1]));
+        assert!(!strided(&[3, 2], &[1, 3]));
+        assert!(!strided(&[4], &[2]));
+        assert!(!Layout::contiguous(Shape::from([2, 3, 4])).permuted(&[2, 0, 1]).may_overlap());
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! What arrays are made with: a device, the kernels of programs, and the list of what waits.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+
+use futures_util::future::LocalBoxFuture;
 
 use super::dtype::DType;
 use super::graph::compiled::Kernels;
+use super::sweep::push_swept;
+use super::trial::Trials;
+use super::waiting::Waiting;
 use crate::error::Result;
 use crate::tensor::{self, Context, Desc, Shape, Tensor};
 
@@ -17,22 +22,20 @@ struct Parts {
     kernels: Kernels,
     /// What was not computed when it was made.
     pending: RefCell<Vec<Weak<dyn Waiting>>>,
-}
-
-/// Something that is computed when it is needed.
-pub(crate) trait Waiting {
-    /// Whether it is still not computed.
-    fn waits(&self) -> bool;
-    /// Whether nothing computed it along the way, so that somebody may want it.
-    fn is_wanted(&self) -> bool;
-    /// Computes it.
-    fn compute(self: Rc<Self>) -> Result<()>;
+    last_number: Cell<u64>,
+    trials: Trials,
 }
 
 impl Library {
     /// Arrays on this device.
     pub fn new(context: Context) -> Self {
-        Self(Rc::new(Parts { context, kernels: Kernels::default(), pending: RefCell::default() }))
+        Self(Rc::new(Parts {
+            context,
+            kernels: Kernels::default(),
+            pending: RefCell::default(),
+            last_number: Cell::default(),
+            trials: Trials::default(),
+        }))
     }
 
     /// The context of the device.
@@ -59,12 +62,37 @@ impl Library {
     }
 
     pub(crate) fn note_pending(&self, waiting: Weak<dyn Waiting>) {
-        let mut pending = self.0.pending.borrow_mut();
-        // What is gone or computed is swept when the list would grow.
-        if pending.len() == pending.capacity() {
-            pending.retain(|waiting| waiting.upgrade().is_some_and(|waiting| waiting.waits()));
-        }
-        pending.push(waiting);
+        let waits = |waiting: &Weak<dyn Waiting>| waiting.upgrade().is_some_and(|waiting| waiting.waits());
+        push_swept(&mut self.0.pending.borrow_mut(), waiting, waits);
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        self.0.last_number.set(self.0.last_number.get() + 1);
+        self.0.last_number.get()
+    }
+
+    pub(super) fn trials(&self) -> &Trials {
+        &self.0.trials
+    }
+
+    /// An error while a plan is recorded, when nothing may be submitted, read or written by the CPU.
+    pub fn check_is_free(&self, what: &str) -> Result<()> {
+        self.trials().check_is_free(what)
+    }
+
+    /// Runs `work` to learn what it would give. Nothing is recorded, and arrays that were there stay as they were.
+    pub(super) fn rehearse<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let rehearse = || self.context().device().rehearse(work);
+        self.trials().run(self.next_number(), rehearse).map(|(result, _)| result)
+    }
+
+    /// What compiles the kernels that `work` needs. It runs at the call; nothing is recorded, and arrays that were there stay as they were.
+    pub(super) fn needed_kernels<T>(
+        &self,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<LocalBoxFuture<'static, Result<()>>> {
+        let prepare = || Ok(self.context().prepare(work));
+        self.trials().run(self.next_number(), prepare).map(|(compiled, _)| compiled)
     }
 
     /// Computes what waits and was not computed along the way of something else.

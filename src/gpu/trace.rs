@@ -18,6 +18,8 @@ pub(super) struct Trace {
     /// The traced buffers that each command binds, and whether it writes them.
     commands: Vec<Vec<(usize, bool)>>,
     pub pipelines: Vec<PipelineRequest>,
+    /// Nobody asks for the pipelines, which cost the most to note.
+    pub leaves_pipelines_out: bool,
     /// The transcript, if the caller asks for one.
     pub transcript: Option<Transcript>,
 }
@@ -25,6 +27,10 @@ pub(super) struct Trace {
 impl Trace {
     pub fn with_transcript() -> Self {
         Self { transcript: Some(Transcript::default()), ..Self::default() }
+    }
+
+    pub fn without_pipelines() -> Self {
+        Self { leaves_pipelines_out: true, ..Self::default() }
     }
 
     /// A tensor of the step, which has no memory yet.

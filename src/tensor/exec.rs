@@ -8,7 +8,9 @@ use super::quant::quantize::kernel;
 use super::quant::{Format, SoaLayout};
 use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload, kv_blocks};
 use crate::error::Result;
-use crate::gpu::{Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template};
+use crate::gpu::{
+    BINDING_ALIGNMENT, Binding, Buffer, BufferSlice, Capabilities, Define, Device, Recording, Shader, Template,
+};
 
 /// Modules that every kernel may import.
 const MODULES: &[(&str, &str)] = &[
@@ -199,13 +201,17 @@ impl Context {
         Ok(Tensor { desc, buffer, offset: 0, weight_layout })
     }
 
-    /// A tensor in a buffer that exists, such as one of the application.
-    pub fn tensor_from_buffer(&self, desc: Desc, buffer: Buffer) -> Result<Tensor> {
+    /// A tensor in a buffer that exists, such as one of the application, from a byte on where bindings may begin.
+    pub fn tensor_from_buffer(&self, desc: Desc, buffer: Buffer, offset: u64) -> Result<Tensor> {
         let bytes = desc.dtype.bytes(desc.shape.elements() as u64);
-        if matches!(desc.dtype, DType::Weight(_)) || buffer.size() < bytes || bytes == 0 {
-            bail!(ShapeMismatch, "{:?} does not fit a buffer of {} bytes", desc, buffer.size());
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= buffer.size());
+        if matches!(desc.dtype, DType::Weight(_)) || !fits || bytes == 0 {
+            bail!(ShapeMismatch, "{desc:?} from byte {offset} does not fit a buffer of {} bytes", buffer.size());
         }
-        Ok(Tensor { desc, buffer, offset: 0, weight_layout: None })
+        if !offset.is_multiple_of(BINDING_ALIGNMENT) {
+            bail!(OutOfRange, "a tensor begins at a multiple of {BINDING_ALIGNMENT} bytes, not at {offset}");
+        }
+        Ok(Tensor { desc, buffer, offset, weight_layout: None })
     }
 
     /// A tensor of these elements.

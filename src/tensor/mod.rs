@@ -3,7 +3,6 @@
 //! This layer knows shapes, dtypes and kernels. It never sees a model, a token or a URL.
 
 mod autotune;
-mod batch;
 mod composed;
 #[cfg(any(test, feature = "bench"))]
 pub mod dispatch_cost;
@@ -23,7 +22,6 @@ mod upload;
 
 pub use autotune::{Autotune, Chain, Clock, Subject, Tuned, TuningReport, survey};
 pub(crate) use autotune::{DeviceClock, compile_ahead, take_over};
-pub use batch::Batch;
 pub use composed::{cumsum, sort_rows, topk_rows};
 pub use dtype::DType;
 pub(crate) use exec::grid_2d;

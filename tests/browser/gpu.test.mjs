@@ -94,7 +94,8 @@ for (const count of [1, 37, 1031, 70_001]) {
     // Two uploads, and one result for each operation.
     assert.equal(got.operations, 23);
     assert.equal(got.buffers, got.operations + 2);
-    assert.equal(got.dispatches, got.operations);
+    // What is part of another one's kernel has none of its own.
+    assert.ok(got.dispatches < got.operations);
     assert.equal(got.left, 0);
     assert.equal(got.submits, 1);
   });
@@ -425,7 +426,7 @@ test("a batch's kernels are compiled ahead, its own and the caller's", LIMIT, as
       return { counts, values, disposed, lost: await code(() => late.compile()) };
     });
   }, '@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(1) fn main() { x[0] += 0.5; }');
-  assert.deepEqual(counts, [3, 0, 0, 3]);
+  assert.deepEqual(counts, [2, 0, 0, 2]);
   assert.deepEqual(values.slice(0, 3), [2.5, 0, 6]);
   assert.ok(Math.abs(values[3] - Math.tanh(2.5)) < 1e-6);
   assert.deepEqual([disposed, lost], ['disposed', 'device_lost']);
@@ -472,7 +473,7 @@ test('debug mode logs each kernel when it is finished, in order, and none after 
   });
   assert.deepEqual(
     finished.map((line) => line.replace(/after [\d.]+ ms$/, 'after N ms')),
-    ['rillm: scale [1, 1, 1] finished after N ms', 'rillm: binary [1, 1, 1] finished after N ms'],
+    ['rillm: mul+add [1, 1, 1] finished after N ms'],
   );
   assert.deepEqual([quiet, lost], [[], []]);
 });
@@ -496,8 +497,8 @@ test('kernels are timed where the adapter can', LIMIT, async () => {
     }),
   );
   if (failed !== undefined) return assert.equal(failed.code, 'adapter_limits');
-  assert.equal(times.mat_mul_f32.dispatches, 3);
-  assert.ok(times.mat_mul_f32.nanoseconds > 0);
+  assert.equal(times.matmul.dispatches, 3);
+  assert.ok(times.matmul.nanoseconds > 0);
   assert.ok(passes >= 3);
   assert.deepEqual(after, {});
 });

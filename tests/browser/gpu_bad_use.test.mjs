@@ -186,17 +186,17 @@ const MISTAKES = {
       kernel.dispatch({ bindings: [tensor, tensor], grid: [1] });
     },
   ],
-  'an operation on u32': [
+  'an operation on bool': [
     'dtype_mismatch',
-    /u32/,
+    /^neg: bools/,
     ({ device }) => {
       const b = device.batch();
-      b.relu(b.upload([1], [1], 'u32'));
+      b.neg(b.upload([1], [1], 'bool'));
     },
   ],
   'operands of different shapes': [
     'shape_mismatch',
-    /^add: \[2\].*\[3\]/,
+    /^add: the shapes \[2\] and \[3\]/,
     ({ device }) => {
       const b = device.batch();
       b.add(b.upload([1, 2]), b.upload([1, 2, 3]));

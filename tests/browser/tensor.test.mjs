@@ -346,6 +346,190 @@ test(`${OPERATIONS} random operations leave bytes and buffers as they were`, LIM
   assert.deepEqual(got[1], got[0]);
 });
 
+/** Calls of a batch on buffers x = [[1, -2, 3], [-4, 5, -6]] and y = [2, 3, 4], with their results. */
+const NOTED = {
+  'batch.add(x, y)': [3, 1, 7, -2, 8, -2],
+  'batch.mul(x, batch.scalar(2))': [2, -4, 6, -8, 10, -12],
+  'batch.where(batch.greater(x, y), x, batch.scalar(0))': [0, 0, 0, 0, 5, 0],
+  'batch.cast(x, "i32")': [1, -2, 3, -4, 5, -6],
+  'batch.sum(x, 1)': [2, -5],
+  'batch.amax(x, 0, { keepDim: true })': [1, 5, 3],
+  'batch.max(x, y)': [2, 3, 4, 2, 5, 4],
+  'batch.argmin(x)': [5],
+  'batch.variance(y)': [1],
+  'batch.softmax(batch.zeros([2, 4]), 1)': [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25],
+  'batch.matmul(x, batch.transpose(x))': [14, -32, -32, 77],
+  'batch.matmul(x, x, 2, 3, 2)': [10, -12, -19, 24],
+  'batch.dot(x, x)': [91],
+  'batch.layerNorm(y, { weight: y, bias: y, eps: 0 })': [-0.449489, 3, 8.898979],
+  'batch.conv2d(batch.reshape(x, [1, 1, 2, 3]), batch.ones([1, 1, 2, 2]), { bias: batch.ones([1]) })': [1, 1],
+  'batch.maxPool2d(batch.reshape(x, [1, 2, 3]), 2, { stride: 1 }).values': [5, 5],
+  'batch.slice(x, 0, 1)': [1, -2, 3],
+  'batch.split(x, [1, 2], 1)[1]': [-2, 3, 5, -6],
+  'batch.gather(x, 1, batch.full([2, 1], 2, "i32"))': [3, -6],
+  'batch.scatterAdd(y, 0, batch.arange(2), batch.ones([2]))': [3, 4, 4],
+  'batch.embedding(x, batch.arange(1, -1, -1))': [-4, 5, -6, 1, -2, 3],
+  'batch.sort(x).values': [-2, 1, 3, -6, -4, 5],
+  'batch.cat([y, batch.linspace(0, 1, 2)])': [2, 3, 4, 0, 1],
+  'batch.stack([y, y], 1)': [2, 2, 3, 3, 4, 4],
+  'batch.eye(2)': [1, 0, 0, 1],
+  'batch.gelu(y, { approximate: "none" })': [1.9544997, 2.9959502, 3.9998732],
+};
+
+test('a batch has the operations of tensors, on ids', LIMIT, async () => {
+  const got = await run(
+    (calls) =>
+      withDevice({}, async (device) => {
+        const batch = device.batch();
+        const [x, y] = [batch.upload([1, -2, 3, -4, 5, -6], [2, 3]), batch.upload([2, 3, 4])];
+        const ids = calls.map((call) => new Function('batch', 'x', 'y', `return ${call}`)(batch, x, y));
+        const shapes = ids.map((id) => batch.shape(id).reduce((size, dim) => size * dim, 1));
+        const before = device.stats().submits;
+        await batch.execute();
+        const submits = device.stats().submits - before;
+        const values = [];
+        for (const id of ids) values.push([...(await batch.read(id))]);
+        const kept = batch.rand([3], { seed: 1 });
+        const unkept = batch.cumsum(kept, 0);
+        await batch.execute({ outputs: [kept] });
+        const mistakes = {};
+        for (const [name, work] of Object.entries({
+          shape: () => batch.add(x, batch.upload([1, 2])),
+          operand: () => batch.add(x),
+          id: () => batch.relu(999),
+          kind: () => batch.relu('x'),
+          tensor: () => batch.add(x, device.ones([3])),
+          option: () => batch.sum(x, 0, { keepdim: true }),
+          bias: () => batch.conv2d(x, x, { bias: 999 }),
+          dtype: () => batch.where(x, x, x),
+          outputs: () => batch.execute({ outputs: 5 }),
+          unknown: () => batch.execute({ outputs: [999] }),
+          unkept: () => batch.read(unkept),
+        })) {
+          mistakes[name] = await failure(async () => work());
+        }
+        const waiting = batch.numOperations;
+        batch[Symbol.dispose]();
+        return { values, shapes, submits, mistakes, waiting, after: (await failure(async () => batch.relu(x))).code };
+      }),
+    Object.keys(NOTED),
+  );
+  Object.entries(NOTED).forEach(([call, wanted], at) => {
+    assert.equal(got.shapes[at], wanted.length, call);
+    assert.ok(
+      got.values[at].every((value, index) => Math.abs(value - wanted[index]) < 2e-5),
+      `${call}: ${got.values[at]}`,
+    );
+  });
+  assert.deepEqual([got.submits, got.waiting, got.after], [1, 0, 'disposed']);
+  const { dtype, shape, ...others } = got.mistakes;
+  assert.deepEqual([shape.code, dtype.code], ['shape_mismatch', 'dtype_mismatch']);
+  assert.match(shape.message, /^add: the shapes \[2, 3\] and \[2\] don't broadcast$/);
+  for (const [name, { code, message }] of Object.entries(others)) assert.equal(code, 'invalid_request', `${name}: ${message}`);
+  assert.match(got.mistakes.unkept.message, /outputs of execute\(\)/);
+});
+
+test('a plan is replayed with nothing created and nothing written; what can not be in one is refused', LIMIT, async () => {
+  const got = await run(() =>
+    withDevice({}, async (device) => {
+      const read = async (tensor) => [...(await tensor.readback())];
+      const x = device.tensor([1, -2, 3]);
+      const steps = device.zeros([]);
+      let calls = 0;
+      const plan = await device.plan(() => {
+        calls++;
+        steps.assign(steps.add(1));
+        const { values } = x.mul(2).sort();
+        return { values, parts: [values.slice(0, 1).add(steps)] };
+      });
+      const first = [await read(plan.result.values), await read(plan.result.parts[0]), await steps.item()];
+      const derived = plan.result.values.add(100);
+      x.write([9, 8, 7]);
+      plan.replay();
+      const second = [await read(plan.result.values), await read(plan.result.parts[0]), await read(derived)];
+      const before = { ...device.stats(), memory: device.memoryStats() };
+      for (let i = 0; i < 10; i++) plan.replay();
+      device.flush();
+      const after = { ...device.stats(), memory: device.memoryStats() };
+      const counts = {
+        submits: after.submits - before.submits,
+        dispatches: after.dispatches - before.dispatches - 10 * plan.dispatches,
+        uploaded: after.bytes_uploaded - before.bytes_uploaded,
+        allocated: after.memory.allocated_bytes - before.memory.allocated_bytes,
+        tensors: after.memory.tensors - before.memory.tensors,
+      };
+      const third = await steps.item();
+      const refused = {};
+      for (const [name, work] of Object.entries({
+        upload: () => device.tensor([1]),
+        write: () => x.write([1, 2, 3]),
+        read: () => void x.readback().catch(() => {}),
+        flush: () => device.flush(),
+        sync: () => void device.sync().catch(() => {}),
+        eval: () => x.add(1).eval(),
+        buffer: () => x.buffer(),
+        nested: () => void device.plan(() => x.add(1)).catch(() => {}),
+        trim: () => device.trim(),
+        async: async () => x.add(1),
+        shape: () => x.matmul(device.ones([2])),
+        batch: () => device.batch().upload([1]),
+      })) {
+        refused[name] = await failure(device.plan(work));
+      }
+      const own = new Error('mine');
+      const thrown = await device
+        .plan(() => {
+          throw own;
+        })
+        .catch((error) => error === own);
+      const wrong = await failure(device.plan(5));
+      const empty = await device.plan(() => undefined);
+      empty.replay();
+      const outside = await device.plan(() => x);
+      outside.replay();
+      plan.replay();
+      const values = await read(plan.result.values);
+      plan.dispose();
+      plan[Symbol.dispose]();
+      const disposed = (await failure(async () => plan.replay())).code;
+      const kept = await read(plan.result.values);
+      const left = device.plan(() => x.add(1));
+      device.destroy();
+      const late = await failure(left);
+      return {
+        calls,
+        first,
+        second,
+        third,
+        counts,
+        refused,
+        thrown,
+        wrong,
+        values,
+        kept,
+        disposed,
+        late: late.code,
+        arena: [plan.arenaBytes, plan.arenaBytesWithoutReuse],
+      };
+    }),
+  );
+  assert.ok(got.calls >= 2);
+  assert.deepEqual(got.first, [[-4, 2, 6], [-3], 1]);
+  assert.deepEqual(got.second, [[14, 16, 18], [16], [96, 102, 106]]);
+  assert.equal(got.third, 12);
+  assert.deepEqual(got.counts, { submits: 1, dispatches: 0, uploaded: 0, allocated: 0, tensors: 0 });
+  const { shape, read, sync, nested, ...refused } = got.refused;
+  assert.equal(shape.code, 'shape_mismatch');
+  // Asynchronous calls that are not waited for: the step itself goes on.
+  for (const { code } of [read, sync, nested]) assert.ok(['did not fail', 'invalid_request'].includes(code), code);
+  for (const [name, { code, message }] of Object.entries(refused)) assert.equal(code, 'invalid_request', `${name}: ${message}`);
+  assert.equal(got.thrown, true);
+  assert.equal(got.wrong.code, 'invalid_request');
+  assert.deepEqual([got.values, got.kept, got.disposed], [[14, 16, 18], [14, 16, 18], 'disposed']);
+  assert.ok(['disposed', 'did not fail'].includes(got.late), got.late);
+  assert.ok(got.arena[0] > 0 && got.arena[0] <= got.arena[1]);
+});
+
 /** What is wrong → the code and what the message names. `x` is [2, 3] of f32. */
 const MISTAKES = {
   'x.matmul(device.ones([4, 5]))': ['shape_mismatch', /^matmul: inner dimensions differ, \[2, 3\] and \[4, 5\]$/],

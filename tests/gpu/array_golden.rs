@@ -396,6 +396,68 @@ struct Row {
     views: usize,
     broadcast: usize,
     empty: usize,
+    /// Whether functions before and after it are part of its kernel, as far as its cases told.
+    fused_before: bool,
+    fused_after: bool,
+}
+
+/// Operations that PyTorch has no name for, or that the golden data leave out: their own tests compare them.
+const OTHERS: [&str; 5] = ["clone", "rand", "randn", "variance", "logical_xor"];
+
+/// The dispatches that `work` takes until its result is there.
+fn dispatches(library: &Library, work: impl FnOnce() -> Result<Vec<Array>>) -> Option<u64> {
+    let count = || {
+        library.context().device().flush();
+        library.context().device().stats().dispatches
+    };
+    let before = count();
+    work().ok()?.iter().try_for_each(Array::evaluate).ok()?;
+    Some(count() - before)
+}
+
+/// Whether what comes before an operation, and after it, costs no kernel of its own. Only for inputs of f32.
+fn fusion(library: &Library, case: &Value, hosts: &[Tensor]) -> Option<(bool, bool)> {
+    let is_usual = |host: &Tensor| host.dtype == DType::F32 && !host.dims.contains(&0) && host.strides.is_none();
+    if hosts.is_empty() || !hosts.iter().all(is_usual) {
+        return None;
+    }
+    let op = case["op"].as_str()?;
+    let exp = |arrays: Vec<Array>| arrays.iter().map(|array| array.unary(Unary::Exp)).collect::<Result<Vec<Array>>>();
+    let inputs = || hosts.iter().map(|host| host.array(library)).collect::<Vec<Array>>();
+    let run = |inputs: Vec<Array>| Case { op, args: &case["args"], inputs }.run(library);
+    let alone = dispatches(library, || run(inputs()))?;
+    let before = dispatches(library, || run(exp(inputs())?))?;
+    let after = dispatches(library, || exp(run(inputs())?))?;
+    // A view takes no kernel, so what comes before it has one of its own.
+    Some((alone > 0 && before == alone, alone > 0 && after == alone))
+}
+
+/// The committed table, docs/tensor-operations.md.
+fn table(rows: &BTreeMap<String, Row>) -> String {
+    let mut text = String::from(
+        "# What is tested of each operation\n\nMade by a test (`UPDATE_TABLE=1 cargo test --test gpu array_golden`), which holds every operation to PyTorch \
+         2.11 (`scripts/golden/tensor_ops.py`). Names are PyTorch's. *Views* are cases with strides, *broadcast* those with inputs of several shapes, \
+         *empty* those with a dimension of 0. *Fused*: functions of elements before the operation, or after it, are part of its kernel. No operation has a \
+         gradient yet.\n\n| operation | PyTorch cases | dtypes of inputs | views | broadcast | empty | fused before | fused after |\n| --- | --- | --- | --- \
+         | --- | --- | --- | --- |\n",
+    );
+    for (name, row) in rows {
+        let dtypes: Vec<&str> =
+            DType::ALL.iter().map(|dtype| dtype.name()).filter(|name| row.dtypes.contains(name)).collect();
+        let count = |number: usize| if number == 0 { "–".to_owned() } else { number.to_string() };
+        let yes = |is: bool| if is { "yes" } else { "–" };
+        text.push_str(&format!(
+            "| `{name}` | {} | {} | {} | {} | {} | {} | {} |\n",
+            count(row.cases),
+            if dtypes.is_empty() { "–".to_owned() } else { dtypes.join(" ") },
+            count(row.views),
+            count(row.broadcast),
+            count(row.empty),
+            yes(row.fused_before),
+            yes(row.fused_after)
+        ));
+    }
+    text
 }
 
 fn compare_all(library: &Library, rows: &mut BTreeMap<String, Row>) -> Vec<String> {
@@ -411,6 +473,13 @@ fn compare_all(library: &Library, rows: &mut BTreeMap<String, Row>) -> Vec<Strin
                 continue;
             }
             let row = rows.entry(op.to_owned()).or_default();
+            if !(row.fused_before && row.fused_after)
+                && row.cases < 12
+                && let Some((before, after)) = fusion(library, case, &hosts)
+            {
+                row.fused_before |= before;
+                row.fused_after |= after;
+            }
             row.cases += 1;
             row.dtypes.extend(hosts.iter().map(|host| host.dtype.name()));
             row.views += usize::from(hosts.iter().any(|host| host.strides.is_some()));
@@ -446,5 +515,17 @@ fn every_operation_gives_what_pytorch_gives() {
         let cases: usize = rows.values().map(|row| row.cases).sum();
         assert!(failures.is_empty(), "{} of {cases} cases differ:\n{}", failures.len(), failures.join("\n"));
         assert!(cases > 2000, "{cases}");
+        if software_kernels.is_some() {
+            for name in OTHERS {
+                rows.entry(name.to_owned()).or_default();
+            }
+            let (path, text) = (format!("{}/docs/tensor-operations.md", env!("CARGO_MANIFEST_DIR")), table(&rows));
+            println!("{text}");
+            if std::env::var_os("UPDATE_TABLE").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            let committed = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(committed == text, "docs/tensor-operations.md is out of date: UPDATE_TABLE=1 writes it");
+        }
     }
 }

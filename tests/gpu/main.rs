@@ -11,6 +11,7 @@ mod autotune;
 mod batch;
 mod indexing;
 mod ops;
+mod plans;
 mod quantize;
 mod quants;
 mod runtime;

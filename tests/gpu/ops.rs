@@ -213,7 +213,7 @@ fn windows_and_heads_that_do_not_fit_are_refused() {
         let error = op.infer(&inputs).unwrap_err();
         let message = error.to_string();
         assert_eq!(error.code(), Code::ShapeMismatch, "{message}");
-        assert!(message.contains(op.name()) && message.contains(wanted), "{message}, wanted: {wanted}");
+        assert!(message.contains(op.title()) && message.contains(wanted), "{message}, wanted: {wanted}");
     }
 }
 

@@ -1,15 +1,17 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 // A list of operations on buffers that is executed as a whole. It checks ids and devices; shapes are checked by the wasm.
 
 import { EngineError } from '../errors.js';
-import type { TensorWasm, WasmBatch } from '../tensor_wasm.js';
+import type { TensorWasm, WasmBatch, WasmOperations } from '../tensor_wasm.js';
 import type { Device } from './device.js';
 import { checkDType, checkShape, bytesOf, dataOfShape, isWhole, valuesOf } from './elements.js';
 import { dispatchOf, type DispatchOptions, type Kernel } from './kernel.js';
+import { BINARY, type ReduceOptions } from './operations/elements.js';
+import { Creation, type RandomOptions } from './operations/creation.js';
+import { bufferId, noted, type BufferId, type OperationName } from './operations/noted.js';
+import { BatchOperations } from './operations/batch.js';
 import { handleOn, Tensor } from './tensor.js';
 import type { DType, TensorData, TensorValues } from './types.js';
-
-/** Names a buffer of one batch. */
-export type BufferId = number;
 
 /** What a kernel of a batch binds, and how much is to run. */
 export interface BatchDispatchOptions extends Omit<DispatchOptions, 'bindings'> {
@@ -30,6 +32,10 @@ export interface BatchDevice {
  * Operations that are written down first and executed together: one submit, however many there are. Intermediate results
  * stay on the GPU. Made by {@link Device.batch}; {@link CommandBatch.dispose} frees what it made.
  *
+ * A batch has the operations of tensors, with ids of its buffers in their place: `batch.softmax(batch.matmul(a, b), -1)`. Numbers among buffers
+ * are made by {@link CommandBatch.scalar}. Shapes and dtypes are checked at the call; functions of elements that follow each other become one
+ * kernel.
+ *
  * ```js
  * const batch = device.batch();
  * const x = batch.upload([1, -2, 3, -4]);
@@ -39,11 +45,13 @@ export interface BatchDevice {
  * batch.dispose();
  * ```
  */
-export class CommandBatch {
+export class CommandBatch extends BatchOperations implements Disposable {
   #device: Device;
   #wasm: TensorWasm;
   #batch: WasmBatch;
   #owner: BatchDevice;
+  #operations: WasmOperations;
+  #creation: Creation;
   #disposed = false;
   /** Tensors that were handed in or out, by id: asking twice gives the same one. */
   #tensors = new Map<BufferId, Tensor>();
@@ -58,10 +66,13 @@ export class CommandBatch {
 
   /** @internal */
   constructor(device: Device, wasm: TensorWasm, batch: WasmBatch, owner: BatchDevice) {
+    super();
     this.#device = device;
     this.#wasm = wasm;
     this.#batch = batch;
     this.#owner = owner;
+    this.#operations = batch.operations();
+    this.#creation = new Creation(this.#operations, (dims) => owner.shape(dims));
   }
 
   /** Operations that wait for {@link CommandBatch.execute}. */
@@ -103,105 +114,125 @@ export class CommandBatch {
     return this.#adopt(tensor);
   }
 
-  /** max(x, 0) */
-  relu(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('relu', x));
+  /** A number, to be used with other buffers. */
+  scalar(value: number | boolean, dtype: DType = typeof value === 'boolean' ? 'bool' : 'f32'): BufferId {
+    return this.#call(() => this.#creation.full([], value, dtype));
   }
 
-  /** 1 / (1 + e^-x) */
-  sigmoid(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('sigmoid', x));
+  /** A buffer of zeros, such as for a kernel to write to. */
+  zeros(shape: ArrayLike<number>, dtype: DType = 'f32'): BufferId {
+    return this.full(shape, 0, dtype);
   }
 
-  /** The hyperbolic tangent. */
-  tanh(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('tanh', x));
+  /** A buffer of ones. */
+  ones(shape: ArrayLike<number>, dtype: DType = 'f32'): BufferId {
+    return this.full(shape, 1, dtype);
+  }
+
+  /** A buffer of one number. */
+  full(shape: ArrayLike<number>, value: number | boolean, dtype: DType = 'f32'): BufferId {
+    return this.#call(() => this.#creation.full(shape, value, dtype));
+  }
+
+  /** Numbers from `start` to before `end`, `step` apart; see {@link Device.arange}. */
+  arange(start: number, end?: number, step = 1, dtype?: DType): BufferId {
+    return this.#call(() => this.#creation.arange(start, end, step, dtype));
+  }
+
+  /** `steps` numbers from `start` to `end`, both included, equally far apart. */
+  linspace(start: number, end: number, steps: number, dtype: DType = 'f32'): BufferId {
+    return this.#call(() => this.#creation.linspace(start, end, steps, dtype));
+  }
+
+  /** A matrix with ones on its diagonal and zeros elsewhere. */
+  eye(rows: number, columns: number = rows, dtype: DType = 'f32'): BufferId {
+    return this.#call(() => this.#creation.eye(rows, columns, dtype));
+  }
+
+  /** Random numbers, uniform in [0, 1). */
+  rand(shape: ArrayLike<number>, options: RandomOptions = {}): BufferId {
+    return this.#call(() => this.#creation.random(shape, false, options));
+  }
+
+  /** Random numbers, normally distributed with mean 0 and variance 1. */
+  randn(shape: ArrayLike<number>, options: RandomOptions = {}): BufferId {
+    return this.#call(() => this.#creation.random(shape, true, options));
+  }
+
+  /** Buffers one after the other along a dimension, in the dtype that all are promoted to. */
+  cat(buffers: readonly BufferId[], dim = 0): BufferId {
+    return this.#call(() => this.#creation.cat(idsOf(buffers, 'cat'), dim));
+  }
+
+  /** Buffers of one shape along a new dimension. */
+  stack(buffers: readonly BufferId[], dim = 0): BufferId {
+    return this.#call(() => this.#creation.stack(idsOf(buffers, 'stack'), dim));
+  }
+
+  /** Overwrites all elements of a buffer, at this place among the operations, with those of another, which broadcasts and is cast. */
+  assign(x: BufferId, from: BufferId): void {
+    this.#call(() => this.#operations.assign(bufferId(x, 'assign: the buffer'), bufferId(from, 'assign: the source')));
   }
 
   /** x · sigmoid(x), also called SiLU. */
   swish(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('swish', x));
+    return this.silu(x);
   }
 
-  /** The Gaussian error linear unit, in its tanh approximation. */
-  gelu(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('gelu', x));
-  }
-
-  /** |x| */
-  abs(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('abs', x));
-  }
-
-  /** −x */
-  neg(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('neg', x));
-  }
-
-  /** e^x; infinite above 88.72. */
-  exp(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('exp', x));
-  }
-
-  /** √x; not defined for negative numbers. */
-  sqrt(x: BufferId): BufferId {
-    return this.#call((batch) => batch.unary('sqrt', x));
+  /** The Gaussian error linear unit: in its tanh approximation unless `approximate` is `'none'`. */
+  gelu(x: BufferId, { approximate = 'tanh' }: { approximate?: 'none' | 'tanh' | undefined } = {}): BufferId {
+    return this.noted('gelu', x, [{ approximate }]);
   }
 
   /** x · factor */
   scale(x: BufferId, factor: number): BufferId {
     if (typeof factor !== 'number') throw new EngineError('invalid_request', `the factor is a number, got ${String(factor)}`);
-    return this.#call((batch) => batch.scale(x, factor));
+    this.#check();
+    return this.#call(() => this.#operations.binaryScalar(BINARY.indexOf('mul'), bufferId(x, 'scale: the buffer'), factor, false));
   }
 
-  /** a + b, of one shape. */
-  add(a: BufferId, b: BufferId): BufferId {
-    return this.#call((batch) => batch.binary('add', a, b));
-  }
-
-  /** a − b, of one shape. */
-  sub(a: BufferId, b: BufferId): BufferId {
-    return this.#call((batch) => batch.binary('sub', a, b));
-  }
-
-  /** a · b by elements, of one shape. */
-  mul(a: BufferId, b: BufferId): BufferId {
-    return this.#call((batch) => batch.binary('mul', a, b));
-  }
-
-  /** a / b by elements, of one shape; not defined where b is zero. */
-  div(a: BufferId, b: BufferId): BufferId {
-    return this.#call((batch) => batch.binary('div', a, b));
-  }
-
-  /** The larger of each two elements, of one shape. */
+  /** The larger of each two elements. The largest element over dimensions is `amax`. */
   max(a: BufferId, b: BufferId): BufferId {
-    return this.#call((batch) => batch.binary('max', a, b));
+    return this.maximum(a, b);
   }
 
-  /** The smaller of each two elements, of one shape. */
+  /** The smaller of each two elements. The smallest element over dimensions is `amin`. */
   min(a: BufferId, b: BufferId): BufferId {
-    return this.#call((batch) => batch.binary('min', a, b));
+    return this.minimum(a, b);
   }
 
-  /** The sum of a · b over all elements: one number. */
+  /** The largest element over dimensions, over all of them by default; NaN if one is. */
+  amax(x: BufferId, dims?: number | readonly number[] | null, options?: ReduceOptions): BufferId {
+    return this.noted('max', x, [dims, options]);
+  }
+
+  /** The smallest element over dimensions, over all of them by default; NaN if one is. */
+  amin(x: BufferId, dims?: number | readonly number[] | null, options?: ReduceOptions): BufferId {
+    return this.noted('min', x, [dims, options]);
+  }
+
+  /** The sum of a · b over all elements of two buffers of one shape: a buffer of one element. */
   dot(a: BufferId, b: BufferId): BufferId {
-    return this.#call((batch) => batch.dot(a, b));
+    return this.#call((batch) => batch.dotOfAll(bufferId(a, 'dot: an operand'), bufferId(b, 'dot: an operand')));
   }
 
-  /** The matrix product of a `[m, k]` and b `[k, n]`: `[m, n]`. Buffers of other shapes are read as such matrices, row by row. */
-  matmul(a: BufferId, b: BufferId, m: number, k: number, n: number): BufferId {
+  /**
+   * The matrix product of the last two dimensions, as that of tensors. With `m`, `k` and `n` buffers of any shape are read as matrices `[m, k]` and
+   * `[k, n]`, row by row.
+   */
+  matmul(a: BufferId, b: BufferId, m?: number, k?: number, n?: number): BufferId {
+    if (m === undefined && k === undefined && n === undefined) return this.noted('matmul', a, [b]);
     for (const [name, size] of Object.entries({ m, k, n })) {
       if (!isWhole(size) || size < 1 || size > 0xffffffff)
         throw new EngineError('shape_mismatch', `matmul: ${name} is a whole number from 1, got ${String(size)}`);
     }
-    return this.#call((batch) => batch.matmul(a, b, m, k, n));
+    const [left, right] = [bufferId(a, 'matmul: an operand'), bufferId(b, 'matmul: an operand')];
+    return this.#call((batch) => batch.matmulAs(left, right, m!, k!, n!));
   }
 
-  /** A buffer of zeros, such as for a kernel to write to. */
-  zeros(shape: ArrayLike<number>, dtype: DType = 'f32'): BufferId {
-    const dims = checkShape(shape);
-    return this.#call((batch) => batch.zeros(this.#owner.shape(dims), checkDType(dtype)));
+  /** Notes an operation of tensors. @internal */
+  protected override noted<K extends OperationName>(name: K, x: BufferId, args: readonly unknown[]): never {
+    return this.#call(() => noted(this.#operations, name, x, args)) as never;
   }
 
   /**
@@ -240,15 +271,21 @@ export class CommandBatch {
   /**
    * Submits all operations that were written down since the last time, in one submit, and resolves when the GPU has done
    * them. Afterwards further operations may be added and executed.
+   *
+   * With `outputs`, only these results can be read or used afterwards, and those that lead to them share memory: a long batch needs as much as its
+   * largest step.
+   *
+   * @throws EngineError what a kernel of the batch fails with; the operations that did not run stay written down.
    */
-  async execute(): Promise<void> {
+  async execute({ outputs }: { outputs?: readonly BufferId[] | undefined } = {}): Promise<void> {
     this.#check();
+    const wanted = outputs === undefined ? undefined : idsOf(outputs, 'execute: outputs');
     const checks = this.#checks;
     const { gpuDevice } = this.#device;
     // What the GPU says of a buffer that is not ours must be heard by nobody else.
     if (checks.length > 0) gpuDevice.pushErrorScope('validation');
     // At the call: what the caller does next with a buffer must come after this.
-    const done = this.#wasm.guard(() => this.#batch.execute());
+    const done = this.#wasm.guard(() => this.#batch.execute(wanted));
     done.catch(() => {});
     if (checks.length > 0) {
       // It rejects when the device is lost, as `done` does.
@@ -294,6 +331,11 @@ export class CommandBatch {
     if (!this.#wasm.isBroken()) this.#wasm.call(() => this.#batch.dispose());
   }
 
+  /** {@link CommandBatch.dispose}, for `using`. */
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
   /** A buffer that a kernel is to use: its id, and what its numbers are stored in. */
   #bound(value: unknown, what: string): { id: BufferId; storage: object } {
     if (value instanceof Tensor) {
@@ -328,4 +370,9 @@ export class CommandBatch {
     if (this.#disposed) throw new EngineError('disposed', 'the batch was disposed of: make another one with device.batch()');
     this.#owner.check();
   }
+}
+
+function idsOf(buffers: unknown, what: string): Uint32Array {
+  if (!Array.isArray(buffers)) throw new EngineError('invalid_request', `${what}: an array of buffers is wanted, got ${String(buffers)}`);
+  return Uint32Array.from(buffers, (buffer) => bufferId(buffer, what));
 }

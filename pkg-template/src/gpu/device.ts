@@ -1,16 +1,19 @@
 // A GPU device as callers hold it: makes tensors, kernels and batches, orders what they record, and tells when it is lost.
 // Everything runs on the calling thread, a page's or a worker's. It checks what callers pass; the work is the wasm's.
 
+import type { Tensor as EngineTensor } from '../engine_tensor.js';
 import { EngineError, toEngineError } from '../errors.js';
-import { loadTensorWasm, type TensorWasm, type WasmGpu } from '../tensor_wasm.js';
+import { loadTensorWasm, type TensorWasm, type WasmGpu, type WasmOperations } from '../tensor_wasm.js';
 import { sentWasm } from '../wasm_source.js';
 import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
+import { checkCounts, checkGiven } from './device_options.js';
 import { bytesOf, bytesOfElement, checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
 import { checkKernelOptions, Kernel, type CheckedDispatch } from './kernel.js';
-import { count, number, whole } from './operations/arguments.js';
-import { DTYPES } from './operations/base.js';
+import { Creation, type RandomOptions } from './operations/creation.js';
+import { Plan, PlannedStep, type PlanOwner } from './plan.js';
 import { RecordedReadback, type ValuesOf } from './recorded_readback.js';
+import { Scopes } from './scopes.js';
 import { DEFAULT_SHAPES, ShapeNumbers } from './shapes.js';
 import { handleOn, Tensor, type TensorOwner } from './tensor.js';
 import type {
@@ -28,9 +31,6 @@ import type {
 // WebGPU's numbers for the two flags that are needed here; the types of the DOM leave the namespaces of them out.
 const USAGE_STORAGE = 0x80;
 const STAGE_COMPUTE = 0x4;
-
-/** With an application's device there is no adapter to choose and nothing to ask it for. */
-const CHOOSING_OPTIONS = ['powerPreference', 'forceFallbackAdapter', 'features', 'limits'] as const;
 
 /**
  * A WebGPU device with rillm's runtime on it: commands are recorded in program order and submitted together, uniforms, bind
@@ -70,14 +70,15 @@ export class Device {
 
   #wasm: TensorWasm;
   #gpu: WasmGpu;
+  #operations: WasmOperations;
+  #creation: Creation;
   #shared: boolean;
   #destroyed: EngineError | undefined;
   #tellDestroyed!: (info: DeviceLostInfo) => void;
   #owner: TensorOwner;
   #shapes: ShapeNumbers;
   #forgotten: FinalizationRegistry<number>;
-  /** The tensors that each open `tidy` frees. */
-  #scopes: Set<Tensor>[] = [];
+  #scopes = new Scopes();
 
   /**
    * Asks for a device, or takes in an application's own with `{device}`.
@@ -102,8 +103,10 @@ export class Device {
   private constructor(wasm: TensorWasm, gpu: WasmGpu, gpuDevice: GPUDevice, shared: boolean, shapes: number) {
     this.#wasm = wasm;
     this.#gpu = gpu;
+    this.#operations = gpu.operations();
     this.#shared = shared;
     this.#shapes = new ShapeNumbers(shapes, (dims) => gpu.shape(dims));
+    this.#creation = new Creation(this.#operations, (dims) => this.#shapes.numberOf(dims));
     this.gpuDevice = gpuDevice;
     this.features = gpuDevice.features;
     this.limits = gpuDevice.limits;
@@ -120,6 +123,7 @@ export class Device {
     this.#forgotten = new FinalizationRegistry(free);
     this.#owner = {
       call: (work) => this.#call(work),
+      operate: (work) => this.#call(() => work(this.#operations)),
       made: (id) => this.#made(id),
       readTensors: (tensors) => this.readback(...tensors),
       flush: () => this.flush(),
@@ -159,51 +163,44 @@ export class Device {
 
   /** A tensor of one number. */
   full(shape: ArrayLike<number>, value: number | boolean, dtype: DType = 'f32'): Tensor {
-    const [dims, code] = [checkShape(shape), DTYPES.indexOf(checkDType(dtype))];
-    const fill = number(typeof value === 'boolean' ? Number(value) : value, 'full: the value');
-    return this.#made(this.#call((gpu) => gpu.full(this.#shapes.numberOf(dims), code, fill)));
+    return this.#created((make) => make.full(shape, value, dtype));
   }
 
   /** Numbers from `start` to before `end`, `step` apart. Without a dtype i32 if all three are whole, and else f32. */
   arange(start: number, end?: number, step = 1, dtype?: DType): Tensor {
-    const [first, last] = end === undefined ? [0, start] : [start, end];
-    for (const value of [first, last, step]) number(value, 'arange: each bound');
-    const found = dtype ?? ([first, last, step].every(Number.isInteger) ? 'i32' : 'f32');
-    return this.#made(this.#call((gpu) => gpu.arange(first, last, step, DTYPES.indexOf(checkDType(found)))));
+    return this.#created((make) => make.arange(start, end, step, dtype));
   }
 
   /** `steps` numbers from `start` to `end`, both included, equally far apart. */
   linspace(start: number, end: number, steps: number, dtype: DType = 'f32'): Tensor {
-    const [from, to, many] = [number(start, 'linspace: start'), number(end, 'linspace: end'), count(steps, 'linspace: steps')];
-    return this.#made(this.#call((gpu) => gpu.linspace(from, to, many, DTYPES.indexOf(checkDType(dtype)))));
+    return this.#created((make) => make.linspace(start, end, steps, dtype));
   }
 
   /** A matrix with ones on its diagonal and zeros elsewhere. */
   eye(rows: number, columns: number = rows, dtype: DType = 'f32'): Tensor {
-    const [n, m] = [count(rows, 'eye: rows'), count(columns, 'eye: columns')];
-    return this.#made(this.#call((gpu) => gpu.eye(n, m, DTYPES.indexOf(checkDType(dtype)))));
+    return this.#created((make) => make.eye(rows, columns, dtype));
   }
 
   /** An f32 tensor of random numbers, uniform in [0, 1). The same seed gives the same numbers on every device. */
-  rand(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
-    return this.#random(shape, false, seed);
+  rand(shape: ArrayLike<number>, options: RandomOptions = {}): Tensor {
+    return this.#created((make) => make.random(shape, false, options));
   }
 
   /** An f32 tensor of random numbers, normally distributed with mean 0 and variance 1 (Box, Muller 1958). */
-  randn(shape: ArrayLike<number>, { seed = Math.floor(Math.random() * 2 ** 53) }: { seed?: number } = {}): Tensor {
-    return this.#random(shape, true, seed);
+  randn(shape: ArrayLike<number>, options: RandomOptions = {}): Tensor {
+    return this.#created((make) => make.random(shape, true, options));
   }
 
   /** Tensors one after the other along a dimension, in the dtype that all are promoted to. */
   cat(tensors: readonly Tensor[], dim = 0): Tensor {
     const ids = this.#idsOf(tensors, 'cat');
-    return this.#made(this.#call((gpu) => gpu.cat(ids, whole(dim, 'cat: the dimension'))));
+    return this.#created((make) => make.cat(ids, dim));
   }
 
   /** Tensors of one shape along a new dimension. */
   stack(tensors: readonly Tensor[], dim = 0): Tensor {
     const ids = this.#idsOf(tensors, 'stack');
-    return this.#made(this.#call((gpu) => gpu.stack(ids, whole(dim, 'stack: the dimension'))));
+    return this.#created((make) => make.stack(ids, dim));
   }
 
   /**
@@ -215,39 +212,40 @@ export class Device {
    * ```
    */
   tidy<T>(work: () => T): T {
-    const scope = new Set<Tensor>();
-    this.#scopes.push(scope);
-    const end = (result: unknown) => {
-      this.#scopes.splice(this.#scopes.lastIndexOf(scope), 1);
-      const kept = tensorsIn(result);
-      const outer = this.#scopes.at(-1);
-      for (const tensor of scope) {
-        if (!kept.has(tensor)) tensor.dispose();
-        else if (!tensor.disposed) outer?.add(tensor);
-      }
+    return this.#scopes.tidied(work);
+  }
+
+  /**
+   * Records what `work` does with tensors, once to run and to be replayed: a replay creates nothing and writes nothing. Tensors that `work` makes
+   * lie in an arena, where those that are never needed at the same time share bytes; but for what it returns, alone or in an array or object, they
+   * are freed when it ends. New inputs go into tensors that were there before, by {@link Tensor.write} or {@link Tensor.assign}.
+   *
+   * `work` is called a few times while the plan is made, and must do the same each time. It can't be asynchronous, and inside it nothing is
+   * uploaded, read or submitted. Random numbers are the same in every replay.
+   *
+   * ```js
+   * const plan = await device.plan(() => x.matmul(w).add(b).relu());
+   * for (const row of rows) {
+   *   x.write(row);
+   *   plan.replay();
+   *   console.log(await plan.result.readback());
+   * }
+   * ```
+   *
+   * @throws what `work` throws; EngineError `invalid_request` for what can't be in a plan.
+   */
+  async plan<T>(work: () => T): Promise<Plan<T>> {
+    if (typeof work !== 'function') throw new EngineError('invalid_request', `plan: a function is wanted, got ${String(work)}`);
+    this.#check();
+    const step = new PlannedStep(this.#scopes, work, (tensor) => handleOn(this, tensor, 'a result').id);
+    const plan = await this.#wasm.guard(() => this.#gpu.plan(step.run)).catch((error: unknown) => step.fail(error));
+    const owner: PlanOwner = {
+      call: (made, call) => this.#call(() => call(made)),
+      free: (made) => {
+        if (!this.#wasm.isBroken()) this.#wasm.call(() => made.dispose());
+      },
     };
-    let result: T;
-    try {
-      result = work();
-    } catch (error) {
-      end(undefined);
-      throw error;
-    }
-    if (!(result instanceof Promise)) {
-      end(result);
-      return result;
-    }
-    const ended = result.then(
-      (value: unknown) => {
-        end(value);
-        return value;
-      },
-      (error: unknown) => {
-        end(undefined);
-        throw error;
-      },
-    );
-    return ended as T;
+    return new Plan(owner, plan, step.result);
   }
 
   /**
@@ -259,10 +257,15 @@ export class Device {
    * was recorded here.
    *
    * @throws EngineError `wrong_device` for a buffer of another device, `invalid_request` for one without STORAGE,
-   * `shape_mismatch` for a shape that is larger than the buffer.
+   * `shape_mismatch` for a shape that is larger than the buffer, `out_of_range` for an offset that is no multiple of 256 bytes.
    */
-  async importBuffer(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType = 'f32'): Promise<Tensor> {
-    const tensor = this.#imported(buffer, shape, dtype);
+  async importBuffer(
+    buffer: GPUBuffer,
+    shape: ArrayLike<number>,
+    dtype: DType = 'f32',
+    { offset = 0 }: { offset?: number | undefined } = {},
+  ): Promise<Tensor> {
+    const tensor = this.#imported(buffer, shape, dtype, offset);
     try {
       await this.#checkOwnBuffer(buffer);
     } catch (error) {
@@ -270,6 +273,20 @@ export class Device {
       throw error;
     }
     return tensor;
+  }
+
+  /**
+   * A tensor whose numbers are those of an engine's tensor, such as the logits and hidden states of `engine.forward()`, without a copy. This device has
+   * to be the engine's: `Device.request({ device: engine.gpuDevice })`. The engine's tensor must not be disposed of before this one is done with.
+   *
+   * @throws EngineError `invalid_request` where the engine runs in a worker, `wrong_device` for an engine with another GPUDevice.
+   */
+  async fromEngine(tensor: EngineTensor): Promise<Tensor> {
+    if (typeof tensor?.buffer !== 'function') {
+      throw new EngineError('invalid_request', `fromEngine: a tensor of an engine is wanted, got ${String(tensor)}`);
+    }
+    const { buffer, offset } = tensor.buffer();
+    return this.importBuffer(buffer, tensor.shape, 'f32', { offset });
   }
 
   /**
@@ -422,10 +439,8 @@ export class Device {
     if (!this.#shared) this.gpuDevice.destroy();
   }
 
-  #random(shape: ArrayLike<number>, normal: boolean, seed: number): Tensor {
-    if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
-    const dims = checkShape(shape);
-    return this.#made(this.#call((gpu) => gpu.random(this.#shapes.numberOf(dims), normal, Math.floor(seed / 2 ** 32), seed % 2 ** 32)));
+  #created(make: (creation: Creation) => number): Tensor {
+    return this.#made(this.#call(() => make(this.#creation)));
   }
 
   #idsOf(tensors: readonly Tensor[], what: string): Uint32Array {
@@ -433,19 +448,25 @@ export class Device {
     return Uint32Array.from(tensors, (tensor, index) => handleOn(this, tensor, `${what}: tensor ${index}`).id);
   }
 
-  #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType): Tensor {
+  #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType, offset = 0): Tensor {
     if (!(buffer instanceof GPUBuffer)) throw new EngineError('invalid_request', `a GPUBuffer is wanted, got ${String(buffer)}`);
     const dims = checkShape(shape);
     if ((buffer.usage & USAGE_STORAGE) === 0) {
       throw new EngineError('invalid_request', 'the GPUBuffer lacks the usage STORAGE: create it with GPUBufferUsage.STORAGE');
     }
     const bytes = elementsOf(dims) * bytesOfElement(checkDType(dtype));
+    if (!isWhole(offset) || offset < 0 || offset % 256 !== 0) {
+      throw new EngineError('out_of_range', `the offset is a multiple of 256 bytes, got ${String(offset)}`);
+    }
     if (bytes === 0) throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] has no elements`);
-    if (bytes > buffer.size) {
-      throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] takes ${bytes} bytes and the GPUBuffer has ${buffer.size}`);
+    if (offset + bytes > buffer.size) {
+      throw new EngineError(
+        'shape_mismatch',
+        `the shape [${dims.join(', ')}] takes ${bytes} bytes${offset > 0 ? ` from byte ${offset} on` : ''} and the GPUBuffer has ${buffer.size}`,
+      );
     }
     return this.#made(
-      this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), dtype)),
+      this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), dtype, offset)),
       buffer,
     );
   }
@@ -467,7 +488,7 @@ export class Device {
   #made(id: number, storage: object = {}): Tensor {
     const tensor = new Tensor(this, this.#owner, { id, storage });
     this.#forgotten.register(tensor, id, tensor);
-    this.#scopes.at(-1)?.add(tensor);
+    this.#scopes.add(tensor);
     return tensor;
   }
 
@@ -479,34 +500,4 @@ export class Device {
   #check(): void {
     if (this.#destroyed !== undefined) throw this.#destroyed;
   }
-}
-
-function checkGiven(given: unknown, options: DeviceOptions): void {
-  if (typeof GPUDevice === 'undefined' || !(given instanceof GPUDevice)) {
-    throw new EngineError('invalid_request', `the option device is a GPUDevice, got ${String(given)}`);
-  }
-  const [choosing] = CHOOSING_OPTIONS.filter((name) => options[name] !== undefined);
-  if (choosing !== undefined) {
-    throw new EngineError(
-      'invalid_request',
-      `with an application's own device there is nothing to choose: leave ${choosing} out, or request the GPUDevice with it`,
-    );
-  }
-}
-
-function checkCounts(counts: Record<string, unknown>): void {
-  for (const [name, value] of Object.entries(counts)) {
-    if (value !== undefined && !(isWhole(value) && value >= 0 && value <= 0xffffffff)) {
-      throw new EngineError('invalid_request', `${name} is a whole number from 0, got ${String(value)}`);
-    }
-  }
-}
-
-/** The tensors that a value is or holds: an array or an object of them, and so on. */
-function tensorsIn(value: unknown, found: Set<Tensor> = new Set()): Set<Tensor> {
-  if (value instanceof Tensor) found.add(value);
-  else if (Array.isArray(value)) for (const part of value) tensorsIn(part, found);
-  else if (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype)
-    tensorsIn(Object.values(value), found);
-  return found;
 }

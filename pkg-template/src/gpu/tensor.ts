@@ -2,7 +2,7 @@
 // A tensor on a device: a handle whose numbers stay on the GPU until they are read back.
 
 import { EngineError } from '../errors.js';
-import type { WasmGpu, WasmTensorInfo } from '../tensor_wasm.js';
+import type { WasmGpu, WasmOperations, WasmTensorInfo } from '../tensor_wasm.js';
 import type { Device } from './device.js';
 import { bytesOf, bytesOfElement, elementsOf, isWhole } from './elements.js';
 import { LayerOperations } from './operations/layers.js';
@@ -22,6 +22,8 @@ export let handleOn: (device: Device, tensor: unknown, what: string) => TensorHa
 export interface TensorOwner {
   /** Runs `work` on the device, unless that is gone. */
   call<T>(work: (gpu: WasmGpu) => T): T;
+  /** The same with the operations on its tensors. */
+  operate<T>(work: (on: WasmOperations) => T): T;
   /** The tensor of an id that the wasm gave. */
   made(id: number): Tensor;
   readTensors(tensors: readonly Tensor[]): Promise<TensorValues[]>;
@@ -67,13 +69,13 @@ export class Tensor extends LayerOperations implements Disposable {
   }
 
   /** @internal */
-  protected override made(work: (gpu: WasmGpu, id: number) => number): Tensor {
-    return this.#owner.made(this.#call(work));
+  protected override made(work: (on: WasmOperations, id: number) => number): Tensor {
+    return this.#owner.made(this.#operate(work));
   }
 
   /** @internal */
-  protected override madeAll(work: (gpu: WasmGpu, id: number) => Uint32Array): Tensor[] {
-    return Array.from(this.#call(work), (id) => this.#owner.made(id));
+  protected override madeAll(work: (on: WasmOperations, id: number) => Uint32Array): Tensor[] {
+    return Array.from(this.#operate(work), (id) => this.#owner.made(id));
   }
 
   /** @internal */
@@ -136,13 +138,13 @@ export class Tensor extends LayerOperations implements Disposable {
    */
   assign(from: Tensor | number): this {
     if (typeof from === 'number') {
-      const filled = this.made((gpu, id) => gpu.fullLike(id, from));
+      const filled = this.made((on, id) => on.fullLike(id, from));
       this.assign(filled);
       filled.dispose();
       return this;
     }
     const source = this.idOf(from, 'assign: the source');
-    this.#call((gpu, id) => gpu.assign(id, source));
+    this.#operate((on, id) => on.assign(id, source));
     return this;
   }
 
@@ -162,7 +164,7 @@ export class Tensor extends LayerOperations implements Disposable {
   }
 
   /**
-   * Computes this tensor if it waits, and submits what was recorded, without waiting for the GPU.
+   * Computes this tensor and what else waits, and submits what was recorded, without waiting for the GPU.
    *
    * ```js
    * double.dispatch({ bindings: [x], threads: [x.size] });
@@ -219,6 +221,11 @@ export class Tensor extends LayerOperations implements Disposable {
       this.#info = { shape: Object.freeze(shape) as number[], dtype };
     }
     return this.#info;
+  }
+
+  #operate<T>(work: (on: WasmOperations, id: number) => T): T {
+    const { id } = handleOn(this.device, this, 'the tensor');
+    return this.#owner.operate((on) => work(on, id));
   }
 
   #call<T>(work: (gpu: WasmGpu, id: number) => T): T {

@@ -18,6 +18,9 @@ const PARAMS: u32 = 20;
 /// Words of the uniform before those of the program: elements, the bits of infinity and NaN, then three of the form.
 const HEAD: usize = 6;
 
+/// The label of kernels that are functions of elements alone.
+pub(super) const ELEMENTS: &str = "copy";
+
 /// Elements of four bytes that an invocation of an elementwise kernel takes.
 pub(super) const ELEMENTS_EACH: usize = 4;
 
@@ -40,6 +43,18 @@ pub(crate) struct Reduction {
     pub function: &'static str,
     pub dtype: DType,
     pub start: u32,
+}
+
+impl Reduction {
+    /// What its kernels are called.
+    pub fn name(&self) -> &'static str {
+        match self.function.split_once('_') {
+            Some(("add", _)) => "sum",
+            Some(("mul", _)) => "prod",
+            Some((name, _)) => name,
+            None => "reduce",
+        }
+    }
 }
 
 /// What becomes of a line's result.
@@ -89,9 +104,13 @@ pub(super) struct Call<'a> {
 
 /// The kernels of programs.
 #[derive(Default)]
-pub(crate) struct Kernels(RefCell<HashMap<(Form, Program), Rc<Kernel>, FixedState>>);
+pub(crate) struct Kernels(RefCell<HashMap<Form, OfForm, FixedState>>);
+
+/// Those of one form.
+type OfForm = HashMap<Program, Rc<Kernel>, FixedState>;
 
 struct Kernel {
+    label: String,
     text: String,
     pipeline: RefCell<Option<Rc<Pipeline>>>,
 }
@@ -99,13 +118,14 @@ struct Kernel {
 impl Kernels {
     /// Records a kernel.
     pub(super) fn dispatch(&self, device: &Device, call: &Call<'_>) -> Result<()> {
-        let key = (call.form, call.program.clone());
-        let known = self.0.borrow().get(&key).cloned();
+        // By two maps, so that nothing is cloned to look a kernel up.
+        let known = self.0.borrow().get(&call.form).and_then(|kernels| kernels.get(call.program)).cloned();
         let kernel = match known {
             Some(kernel) => kernel,
             None => {
-                let kernel = Rc::new(Kernel { text: text(call)?, pipeline: RefCell::default() });
-                self.0.borrow_mut().insert(key, kernel.clone());
+                let label = label(call.label, call.program);
+                let kernel = Rc::new(Kernel { label, text: text(call)?, pipeline: RefCell::default() });
+                self.0.borrow_mut().entry(call.form).or_default().insert(call.program.clone(), kernel.clone());
                 kernel
             }
         };
@@ -119,7 +139,8 @@ impl Kernels {
             (0..).zip(memory).map(|(number, slice)| Binding::Read(number, slice)).collect();
         bindings.push(Binding::ReadWrite(bindings.len() as u32, call.out.clone()));
         bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
-        let shader = Shader { label: call.label, template: Template::Text(&kernel.text), modules: &[], defines: &[] };
+        let shader =
+            Shader { label: &kernel.label, template: Template::Text(&kernel.text), modules: &[], defines: &[] };
         if device.is_tracing() {
             return device.dispatch(&shader, &bindings, call.grid);
         }
@@ -134,6 +155,23 @@ impl Kernels {
         };
         device.dispatch_compiled(&shader, &pipeline, &bindings, call.grid)
     }
+}
+
+/// The most functions that a label names.
+const MOST_NAMED: usize = 6;
+
+/// What a kernel is called, in times and messages: what it is, and the functions of elements in it, such as `matmul+add+relu`.
+fn label(form: &'static str, program: &Program) -> String {
+    let is_named = |function: &&str| !function.starts_with("keep_") && !function.starts_with("round_");
+    let functions: Vec<&str> = program.steps.iter().map(|step| step.function).filter(is_named).collect();
+    let names =
+        functions.iter().take(MOST_NAMED).map(|function| function.rsplit_once('_').map_or(*function, |(name, _)| name));
+    let form = if form == ELEMENTS && !functions.is_empty() { None } else { Some(form) };
+    let mut label = form.into_iter().chain(names).collect::<Vec<&str>>().join("+");
+    if functions.len() > MOST_NAMED {
+        label.push_str("+…");
+    }
+    label
 }
 
 /// The type of an element in memory and in a kernel's variables.

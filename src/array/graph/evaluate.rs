@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::compiled::{Call, ELEMENTS_EACH, Finish, Form, ProductForm, ProductKernel, Reduction};
+use super::compiled::{Call, ELEMENTS, ELEMENTS_EACH, Finish, Form, ProductForm, ProductKernel, Reduction};
 use super::node::{Array, Node, Pending, Product, State, Storage, Stored};
 use super::program::{Bound, Numbering, build};
 use crate::array::dtype::DType;
 use crate::array::layout::Layout;
-use crate::array::library::Waiting;
+use crate::array::waiting::Waiting;
 use crate::error::Result;
 use crate::gpu::{BINDING_ALIGNMENT, Capabilities, Grid};
 use crate::tensor::{MAX_RANK, Shape, Tensor, grid_2d};
@@ -39,14 +39,20 @@ impl Array {
         self.stored_now().map(|_| ())
     }
 
+    /// Computes it now unless it has memory, is known without the GPU, or is part of what was computed.
+    pub(crate) fn compute_if_wanted(&self) -> Result<()> {
+        if self.0.is_pending() && !self.0.was_inlined.get() { self.evaluate() } else { Ok(()) }
+    }
+
     /// Its elements in memory, computed if need be.
     pub(crate) fn stored_now(&self) -> Result<Stored> {
         if let State::Stored(stored) = &*self.0.state.borrow() {
             return Ok(stored.clone());
         }
-        let storage = Storage::new(self.computed()?);
-        let stored = Stored { storage, layout: Layout::contiguous(self.shape()) };
-        *self.0.state.borrow_mut() = State::Stored(stored.clone());
+        let (origin, layout) = self.origin();
+        let storage = if origin.is_same(self) { Storage::new(self.computed()?) } else { origin.stored_now()?.storage };
+        let stored = Stored { storage, layout };
+        self.set_stored(stored.clone());
         Ok(stored)
     }
 
@@ -107,16 +113,12 @@ impl Array {
         self.library().kernels().dispatch(device, &call)
     }
 
-    /// What a kernel that computes it is called, in times and messages.
+    /// What a kernel that computes it is called, if no functions say more.
     fn label(&self) -> &'static str {
         match &*self.0.state.borrow() {
-            State::Pending(pending) => match &**pending {
-                Pending::Apply { function, .. } => function,
-                Pending::Product(_) => "matmul",
-            },
-            State::Stored(_) => "copy",
             State::Constant(_) => "fill",
             State::Places(_) => "arange",
+            _ => ELEMENTS,
         }
     }
 
@@ -203,7 +205,7 @@ impl Array {
             inputs: &[],
             out: target.storage.tensor.slice(),
             grid: grid_2d(elements.div_ceil(64 * ELEMENTS_EACH), limit),
-            label: "copy",
+            label: ELEMENTS,
         };
         self.library().kernels().dispatch(device, &call)
     }
@@ -232,7 +234,7 @@ impl Array {
             inputs: &[],
             out: out.slice(),
             grid,
-            label: "reduce",
+            label: reduction.name(),
         };
         self.library().kernels().dispatch(device, &call)?;
         let sums = self.library().adopt(&out.reshaped(Shape::from([parts, outputs]))?, dtype)?;

@@ -4,13 +4,18 @@
 //! - A node's shape and type never change; its state changes once, from pending to stored.
 //! - What a pending node computes holds at most [`MOST_STEPS`] steps, so that no chain grows without end and no function recurses deeply.
 //! - Memory that pending nodes read is not written before they are computed (`Storage::dependents`).
+//! - A node that gets memory tells that memory of the nodes that wait for it (`Links::dependents`).
+//! - Views of a node without memory, such as of zeros, get a part of its memory before one of them is written (`View`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use crate::array::dtype::DType;
 use crate::array::layout::Layout;
-use crate::array::library::{Library, Waiting};
+use crate::array::library::Library;
+use crate::array::sweep::push_swept;
+use crate::array::waiting::{Waiting, Written};
+use crate::error::Result;
 use crate::tensor::{Shape, Tensor};
 
 /// The most steps that are put together into one kernel.
@@ -27,6 +32,28 @@ pub(crate) struct Node {
     pub state: RefCell<State>,
     /// A kernel of something that builds on it has computed it along the way, so that nothing may want it any more.
     pub was_inlined: Cell<bool>,
+    /// Later nodes have higher numbers.
+    pub number: u64,
+    /// What it is a view of, if that had no memory when the view was made.
+    view: Option<View>,
+    links: RefCell<Links>,
+}
+
+/// A part of a node that has no memory.
+#[derive(Clone)]
+struct View {
+    of: Array,
+    /// In the elements of that node.
+    layout: Layout,
+}
+
+/// Who builds on a node.
+#[derive(Default)]
+struct Links {
+    /// Nodes that wait and have it as an input.
+    dependents: Vec<Weak<Node>>,
+    /// Its views that were made without memory.
+    views: Vec<Weak<Node>>,
 }
 
 #[derive(Clone)]
@@ -74,41 +101,103 @@ impl Storage {
     }
 
     fn add_dependent(&self, node: &Rc<Node>) {
-        let mut dependents = self.dependents.borrow_mut();
-        // Those that are gone or computed are swept when the list has grown to twice what it may hold.
-        if dependents.len() == dependents.capacity() {
-            dependents.retain(|dependent| dependent.upgrade().is_some_and(|node| node.is_pending()));
-        }
-        dependents.push(Rc::downgrade(node));
+        add(&mut self.dependents.borrow_mut(), node);
     }
+}
 
-    /// The nodes that read this memory and are not computed.
-    pub fn take_dependents(&self) -> Vec<Array> {
-        let dependents = self.dependents.take();
-        dependents.iter().filter_map(Weak::upgrade).filter(|node| node.is_pending()).map(Array).collect()
+impl Written for Storage {
+    fn compute_dependents(&self) -> Result<()> {
+        // What one of them computes may be another one.
+        let dependents: Vec<Array> = waiting(&self.dependents.borrow()).map(Array).collect();
+        dependents.iter().try_for_each(|dependent| dependent.stored_now().map(|_| ()))
     }
+}
+
+fn add(dependents: &mut Vec<Weak<Node>>, node: &Rc<Node>) {
+    push_swept(dependents, Rc::downgrade(node), |dependent| dependent.upgrade().is_some_and(|node| node.is_pending()));
+}
+
+fn waiting(dependents: &[Weak<Node>]) -> impl Iterator<Item = Rc<Node>> {
+    dependents.iter().filter_map(Weak::upgrade).filter(|node| node.is_pending())
 }
 
 impl Node {
     pub fn is_pending(&self) -> bool {
         matches!(&*self.state.borrow(), State::Pending(_))
     }
+
+    /// Tells memory of the nodes that wait for this one, and of those that wait for them.
+    fn tell(&self, storage: &Storage) {
+        for dependent in waiting(&self.links.borrow().dependents) {
+            storage.add_dependent(&dependent);
+            dependent.tell(storage);
+        }
+    }
 }
 
 impl Array {
     pub(crate) fn new(library: &Library, shape: Shape, dtype: DType, state: State) -> Self {
-        let was_inlined = Cell::new(false);
-        Self(Rc::new(Node { library: library.clone(), shape, dtype, state: RefCell::new(state), was_inlined }))
+        Self::with_view(library, shape, dtype, state, None)
+    }
+
+    fn with_view(library: &Library, shape: Shape, dtype: DType, state: State, view: Option<View>) -> Self {
+        Self(Rc::new(Node {
+            library: library.clone(),
+            shape,
+            dtype,
+            state: RefCell::new(state),
+            was_inlined: Cell::new(false),
+            number: library.next_number(),
+            view,
+            links: RefCell::default(),
+        }))
+    }
+
+    /// A view of this node, which has no memory. `layout` is a part of this node's elements.
+    pub(crate) fn view_without_memory(&self, layout: Layout, state: State) -> Self {
+        let view = View { of: self.clone(), layout };
+        let array = Self::with_view(self.library(), layout.shape(), self.dtype(), state, Some(view));
+        let views = &mut self.0.links.borrow_mut().views;
+        push_swept(views, Rc::downgrade(&array.0), |view| view.strong_count() > 0);
+        array
+    }
+
+    /// What it was made a view of when that had no memory, and where: itself as a whole otherwise.
+    pub(crate) fn origin(&self) -> (Self, Layout) {
+        match &self.0.view {
+            Some(View { of, layout }) => (of.clone(), *layout),
+            None => (self.clone(), Layout::contiguous(self.shape())),
+        }
+    }
+
+    /// Gives it memory, from which what waits for it reads from now on.
+    pub(crate) fn set_stored(&self, stored: Stored) {
+        self.note_change();
+        self.0.tell(&stored.storage);
+        *self.0.state.borrow_mut() = State::Stored(stored);
+    }
+
+    /// Gives what was made a view of the same node parts of one memory, before one of them is written.
+    pub(crate) fn share_memory(&self) -> Result<()> {
+        let (origin, _) = self.origin();
+        let views: Vec<Self> = origin.0.links.borrow().views.iter().filter_map(Weak::upgrade).map(Array).collect();
+        views.iter().try_for_each(|view| view.stored_now().map(|_| ()))
     }
 
     pub(crate) fn stored(library: &Library, dtype: DType, stored: Stored) -> Self {
         Self::new(library, stored.layout.shape(), dtype, State::Stored(stored))
     }
 
-    /// A node that waits. Memory that it reads hears of it.
+    /// A node that waits. Memory that it reads hears of it, and so do inputs that have none.
     pub(crate) fn pending(library: &Library, shape: Shape, dtype: DType, pending: Pending) -> Self {
         let array = Self::new(library, shape, dtype, State::Pending(Rc::new(pending)));
         array.each_storage(&mut |storage| storage.add_dependent(&array.0));
+        array.each_input(&mut |input| {
+            // What nobody else holds is never written, such as a number beside an array.
+            if Rc::strong_count(&input.0) > 1 && !matches!(&*input.0.state.borrow(), State::Stored(_)) {
+                add(&mut input.0.links.borrow_mut().dependents, &array.0);
+            }
+        });
         let waiting: Rc<dyn Waiting> = array.0.clone();
         library.note_pending(Rc::downgrade(&waiting));
         array
@@ -127,6 +216,33 @@ impl Array {
     /// The number of elements.
     pub fn elements(&self) -> usize {
         self.0.shape.elements()
+    }
+
+    /// Whether both are handles of one node.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Notes that a kernel of something else computes it.
+    pub(crate) fn set_inlined(&self) {
+        if !self.0.was_inlined.get() {
+            self.note_change();
+            self.0.was_inlined.set(true);
+        }
+    }
+
+    /// Lets a trial keep it as it is.
+    fn note_change(&self) {
+        self.library().trials().note_change(self.0.number, || {
+            let node = self.0.clone();
+            let (state, was_inlined) = (node.state.borrow().clone(), node.was_inlined.get());
+            Box::new(move || {
+                node.was_inlined.set(was_inlined);
+                let has_memory = |state: &State| matches!(state, State::Stored(_));
+                let got_memory = !has_memory(&state) && has_memory(&node.state.replace(state));
+                got_memory.then_some(node as Rc<dyn Waiting>)
+            })
+        });
     }
 
     /// The type of the elements.
@@ -171,6 +287,15 @@ impl Array {
                 Pending::Apply { inputs, .. } => inputs.iter().for_each(|input| input.each_storage(visit)),
                 Pending::Product(Product { a, b }) => [a, b].iter().for_each(|input| input.each_storage(visit)),
             },
+        }
+    }
+
+    fn each_input(&self, visit: &mut dyn FnMut(&Array)) {
+        if let State::Pending(pending) = &*self.0.state.borrow() {
+            match &**pending {
+                Pending::Apply { inputs, .. } => inputs.iter().for_each(visit),
+                Pending::Product(Product { a, b }) => [a, b].into_iter().for_each(visit),
+            }
         }
     }
 

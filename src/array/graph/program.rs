@@ -65,7 +65,7 @@ pub(super) fn build(result: &Array, shape: Shape, numbering: &Numbering<'_>) -> 
     builder.program.result = builder.value(result)?;
     builder.number_values();
     for array in &builder.inlined {
-        array.0.was_inlined.set(true);
+        array.set_inlined();
     }
     builder.bind(numbering)
 }

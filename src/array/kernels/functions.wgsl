@@ -17,6 +17,18 @@ fn keep_f32(x: f32) -> f32 {
     return x;
 }
 
+fn keep_i32(x: i32) -> i32 {
+    return x;
+}
+
+fn keep_u32(x: u32) -> u32 {
+    return x;
+}
+
+fn keep_bool(x: bool) -> bool {
+    return x;
+}
+
 fn add_f32(x: f32, y: f32) -> f32 {
     return x + y;
 }
@@ -286,11 +298,16 @@ fn rsqrt_f32(x: f32) -> f32 {
     return 1.0 / sqrt(x);
 }
 
-// Within 1e-7 for |x| < 2^18; the built-ins may be off by 2^-11. Reduction by quarter turns after Cody and Waite, polynomials of the Cephes library
-// (Moshier).
+// The built-ins may be off by 2^-11. Up to 8192 the reduction by quarter turns is that of Cody and Waite, whose products are exact there; beyond, x is
+// multiplied by as much of 2/π as it takes (Payne, Hanek 1983). Polynomials of the Cephes library (Moshier).
 fn cos_sin(x: f32) -> vec2<f32> {
-    let quarters = round(x * 0.636619772367581);
-    let r = (((x - quarters * 1.5) - quarters * 0.0703125) - quarters * 4.83751296997070312e-4) - quarters * 7.549789954891882e-8;
+    var quarters = round(x * 0.636619772367581);
+    var r = (((x - quarters * 1.5) - quarters * 0.0703125) - quarters * 4.83751296997070312e-4) - quarters * 7.549789954891882e-8;
+    if abs(x) > 8192.0 {
+        let reduced = reduced_by_quarters(x);
+        quarters = reduced.x;
+        r = reduced.y;
+    }
     let z = r * r;
     let s = r + r * z * (-1.6666654611e-1 + z * (8.3321608736e-3 - z * 1.9515295891e-4));
     let c = 1.0 - 0.5 * z + z * z * (4.166664568298827e-2 + z * (-1.388731625493765e-3 + z * 2.443315711809948e-5));
@@ -300,6 +317,67 @@ fn cos_sin(x: f32) -> vec2<f32> {
         case 2: { return vec2<f32>(-c, -s); }
         default: { return vec2<f32>(s, -c); }
     }
+}
+
+// The bits of 2/π behind the point, 32 from a word on: word 0 has the first. Before them there are zeros.
+fn two_over_pi(word: i32) -> u32 {
+    switch word {
+        case 0: { return 0xa2f9836eu; }
+        case 1: { return 0x4e441529u; }
+        case 2: { return 0xfc2757d1u; }
+        case 3: { return 0xf534ddc0u; }
+        case 4: { return 0xdb629599u; }
+        case 5: { return 0x3c439041u; }
+        case 6: { return 0xfe5163abu; }
+        default: { return 0u; }
+    }
+}
+
+// The upper half of the product of two words.
+fn product_high(x: u32, y: u32) -> u32 {
+    let low = (x & 0xffffu) * (y & 0xffffu);
+    let middle = (x >> 16u) * (y & 0xffffu) + (low >> 16u);
+    let other = (x & 0xffffu) * (y >> 16u) + (middle & 0xffffu);
+    return (x >> 16u) * (y >> 16u) + (middle >> 16u) + (other >> 16u);
+}
+
+// For |x| from 1 on and finite: quarter turns modulo 4, and what is left over, between -π/4 and π/4. With x = m · 2^(e - 32) and m of 32 bits, word i
+// of 2/π counts 2^(e - 64 - 32 i) times m: more than whole turns until about i = e / 32 - 2, and less than what a float holds after four more.
+fn reduced_by_quarters(x: f32) -> vec2<f32> {
+    let bits = bitcast<u32>(x);
+    let m = (bits << 8u) | 0x80000000u;
+    let e = i32((bits >> 23u) & 0xffu) - 126;
+    let first = e / 32 - 2;
+    let shift = u32(e % 32);
+    var words: array<u32, 5>;
+    var carry = 0u;
+    for (var i = 4; i >= 0; i--) {
+        let word = two_over_pi(first + i);
+        let low = m * word;
+        let sum = low + carry;
+        words[i] = sum;
+        carry = product_high(m, word) + select(0u, 1u, sum < low);
+    }
+    // The point lies `shift` bits after the first word.
+    var whole = words[0];
+    var high = words[1];
+    var low = words[2];
+    if shift > 0u {
+        whole = (words[0] << shift) | (words[1] >> (32u - shift));
+        high = (words[1] << shift) | (words[2] >> (32u - shift));
+        low = (words[2] << shift) | (words[3] >> (32u - shift));
+    }
+    // Past half a quarter it is less than the next one.
+    let is_past = (high >> 31u) == 1u;
+    if is_past {
+        whole += 1u;
+        high = ~high;
+        low = ~low;
+    }
+    var rest = (f32(high) * 2.3283064e-10 + f32(low) * 5.4210109e-20) * 1.5707964;
+    rest = select(rest, -rest, is_past != (x < 0.0));
+    let turns = f32(whole & 3u);
+    return vec2<f32>(select(turns, -turns, x < 0.0), rest);
 }
 
 fn sin_f32(x: f32) -> f32 {

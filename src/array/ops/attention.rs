@@ -22,10 +22,10 @@ impl Array {
     pub fn flash_attention(&self, k: &Array, v: &Array, options: Attention) -> Result<Array> {
         let dtype = [k, v].iter().map(|array| array.dtype()).fold(self.dtype(), promote);
         if !dtype.is_float() {
-            bail!(DtypeMismatch, "flash_attention: q, k and v are {}, wanted floats", dtype.name());
+            bail!(DtypeMismatch, "attention: q, k and v are {}, wanted floats", dtype.name());
         }
         let ([batch, q_len, heads, head_dim], [.., v_dim]) = (self.dims(), v.dims()) else {
-            bail!(ShapeMismatch, "flash_attention: q is {}, wanted [batch, q_len, heads, head_dim]", self.shape())
+            bail!(ShapeMismatch, "attention: q is {}, wanted [batch, q_len, heads, head_dim]", self.shape())
         };
         let dims = [*batch, *q_len, *heads, *v_dim];
         if self.elements() == 0 || k.elements() == 0 || v.elements() == 0 {

@@ -2,7 +2,7 @@
 
 use crate::array::dtype::{DType, promote};
 use crate::array::graph::node::Array;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::{Desc, Op, Shape, ops};
 
 /// How a kernel slides. Pairs are of height and width.
@@ -52,13 +52,13 @@ impl Array {
     /// The same over one dimension: x [n, c_in, w] and a weight [c_out, c_in / groups, kw]. The second of each pair counts.
     pub fn conv1d(&self, weight: &Array, bias: Option<&Array>, how: Convolution) -> Result<Array> {
         let (x, weight) = (self.with_height("conv1d")?, weight.with_height("conv1d")?);
-        x.conv2d(&weight, bias, how)?.without_height()
+        x.conv2d(&weight, bias, how).map_err(flat)?.without_height()
     }
 
     /// The transpose of `conv1d` with regard to its input.
     pub fn conv_transpose1d(&self, weight: &Array, bias: Option<&Array>, how: TransposedConvolution) -> Result<Array> {
         let (x, weight) = (self.with_height("conv_transpose1d")?, weight.with_height("conv_transpose1d")?);
-        x.conv_transpose2d(&weight, bias, how)?.without_height()
+        x.conv_transpose2d(&weight, bias, how).map_err(flat)?.without_height()
     }
 
     /// [.., w] as [.., 1, w].
@@ -103,4 +103,10 @@ impl Array {
         };
         if self.dims().len() == 3 { result.viewed(Shape::new(&dims[1..])) } else { Ok(result) }
     }
+}
+
+/// An error of two dimensions as one of one.
+fn flat(error: Error) -> Error {
+    let (name, rest) = error.message().split_once(':').unwrap_or(("", error.message()));
+    Error::new(error.code(), format!("{}:{rest}", name.replace("2d", "1d")))
 }

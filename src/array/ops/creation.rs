@@ -26,35 +26,42 @@ impl Library {
         if count > MOST / 4.0 {
             bail!(AdapterLimits, "arange: {count} numbers are more than fit 4 GiB");
         }
-        self.steps(start, step, count.max(0.0) as usize, dtype)
+        self.steps("arange", start, step, count.max(0.0) as usize, dtype)
     }
 
     /// `count` numbers from `start` to `end`, both included, equally far apart.
     pub fn linspace(&self, start: f64, end: f64, count: usize, dtype: DType) -> Result<Array> {
         if count < 2 {
-            return self.steps(start, 0.0, count, dtype);
+            return self.steps("linspace", start, 0.0, count, dtype);
         }
         let step = (end - start) / (count - 1) as f64;
         if !dtype.is_float() {
-            return self.steps(start, step, count, dtype);
+            return self.steps("linspace", start, step, count, dtype);
         }
         // From the nearer end, so that both are exact.
         let places = self.places(&[count], &[1])?;
-        let from_start = self.steps(start, step, count, DType::F32)?;
-        let backwards = self.steps(end, -step, count, DType::F32)?.flip(&[0])?;
+        let from_start = self.steps("linspace", start, step, count, DType::F32)?;
+        let backwards = self.steps("linspace", end, -step, count, DType::F32)?.flip(&[0])?;
         places
             .compare_scalar(Compare::Lower, Scalar::Int((count / 2) as i64))?
             .choose(&from_start, &backwards)?
             .cast(dtype)
     }
 
-    /// start + step · i. Integers are exact where start and step are whole.
-    fn steps(&self, start: f64, step: f64, count: usize, dtype: DType) -> Result<Array> {
+    /// start + step · i. Whole numbers of an integer type are exact.
+    fn steps(&self, what: &str, start: f64, step: f64, count: usize, dtype: DType) -> Result<Array> {
         let places = self.places(&[count], &[1])?;
-        let whole = |x: f64| x.trunc() == x && x.abs() < 2_147_483_648.0;
-        if whole(start) && whole(step) && !dtype.is_float() {
-            let scaled = places.binary_scalar(Binary::Mul, Scalar::Int(step as i64), false)?;
-            return scaled.binary_scalar(Binary::Add, Scalar::Int(start as i64), false)?.cast(dtype);
+        let last = start + step * count.saturating_sub(1) as f64;
+        if count > 0 {
+            for bound in [start, last] {
+                Scalar::Float(bound).bits(what, dtype)?;
+            }
+        }
+        if start.trunc() == start && step.trunc() == step && matches!(dtype, DType::I32 | DType::U32) {
+            // Modulo 2^32, like the kernels: what is between the bounds is right, whatever products are on the way.
+            let wrapped = |x: f64| Scalar::Int(i64::from(x.rem_euclid(MOST) as u32 as i32));
+            let scaled = places.binary_scalar(Binary::Mul, wrapped(step), false)?;
+            return scaled.binary_scalar(Binary::Add, wrapped(start), false)?.cast(dtype);
         }
         let scaled = places.cast(DType::F32)?.binary_scalar(Binary::Mul, Scalar::Float(step), false)?;
         scaled.binary_scalar(Binary::Add, Scalar::Float(start), false)?.cast(dtype)

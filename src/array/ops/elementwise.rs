@@ -15,7 +15,7 @@ const MOST_BESIDE_PRODUCT: usize = 5;
 const STEPS_TAKEN_AGAIN: usize = 4;
 
 macro_rules! functions {
-    ($(#[$doc:meta])* $name:ident { $($(#[doc = $text:literal])* $variant:ident = $function:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[doc = $text:literal])* $variant:ident = $title:literal $function:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name { $($(#[doc = $text])* $variant,)* }
@@ -26,9 +26,10 @@ macro_rules! functions {
 
             /// The name that callers use.
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $function,)* }
+                match self { $(Self::$variant => $title,)* }
             }
 
+            /// The WGSL function of this type (`functions.wgsl`).
             fn function(self, dtype: DType) -> &'static str {
                 match (self, dtype.computed()) {
                     $((Self::$variant, DType::I32) => concat!($function, "_i32"),
@@ -45,37 +46,37 @@ functions! {
     /// A function of one element. Integers become f32, but for `abs`, `neg` and `relu`.
     Unary {
         /// |x|.
-        Abs = "abs",
+        Abs = "abs" "abs",
         /// −x.
-        Neg = "neg",
+        Neg = "neg" "neg",
         /// max(x, 0); NaN stays NaN.
-        Relu = "relu",
-        /// The cosine, within 1e-7 for |x| below 2^18.
-        Cos = "cos",
+        Relu = "relu" "relu",
+        /// The cosine, within 2e-7.
+        Cos = "cos" "cos",
         /// e^x.
-        Exp = "exp",
+        Exp = "exp" "exp",
         /// The largest integer that is not larger.
-        Floor = "floor",
+        Floor = "floor" "floor",
         /// x · Φ(x), by the error function (Hendrycks, Gimpel 2016).
-        Gelu = "gelu",
+        Gelu = "gelu" "gelu",
         /// Its tanh approximation.
-        GeluTanh = "gelu_tanh",
+        GeluTanh = "gelu" "gelu_tanh",
         /// The natural logarithm; NaN for negative numbers.
-        Log = "log",
+        Log = "log" "log",
         /// 1 / √x.
-        Rsqrt = "rsqrt",
+        Rsqrt = "rsqrt" "rsqrt",
         /// 1 / (1 + e^−x).
-        Sigmoid = "sigmoid",
+        Sigmoid = "sigmoid" "sigmoid",
         /// x · sigmoid(x).
-        Silu = "silu",
-        /// The sine, within 1e-7 for |x| below 2^18.
-        Sin = "sin",
+        Silu = "silu" "silu",
+        /// The sine, within 2e-7.
+        Sin = "sin" "sin",
         /// log(1 + e^x).
-        Softplus = "softplus",
+        Softplus = "softplus" "softplus",
         /// √x; NaN for negative numbers.
-        Sqrt = "sqrt",
+        Sqrt = "sqrt" "sqrt",
         /// The hyperbolic tangent.
-        Tanh = "tanh",
+        Tanh = "tanh" "tanh",
     }
 }
 
@@ -83,19 +84,19 @@ functions! {
     /// A function of two elements, in the type that both are promoted to.
     Binary {
         /// x + y; of bools, or.
-        Add = "add",
+        Add = "add" "add",
         /// x − y.
-        Sub = "sub",
+        Sub = "sub" "sub",
         /// x · y; of bools, and.
-        Mul = "mul",
+        Mul = "mul" "mul",
         /// x / y; of integers in f32.
-        Div = "div",
+        Div = "div" "div",
         /// x^y.
-        Pow = "pow",
+        Pow = "pow" "pow",
         /// The larger; NaN if one of them is.
-        Maximum = "max",
+        Maximum = "maximum" "max",
         /// The smaller; NaN if one of them is.
-        Minimum = "min",
+        Minimum = "minimum" "min",
     }
 }
 
@@ -103,17 +104,17 @@ functions! {
     /// A comparison of two elements, in the type that both are promoted to. It gives bool; NaN is equal to nothing.
     Compare {
         /// x = y.
-        Equal = "eq",
+        Equal = "equal" "eq",
         /// x < y.
-        Lower = "lt",
+        Lower = "lower" "lt",
         /// x ≤ y.
-        LowerEqual = "le",
+        LowerEqual = "lower_equal" "le",
         /// Not x = y.
-        NotEqual = "ne",
+        NotEqual = "not_equal" "ne",
         /// x > y.
-        Greater = "gt",
+        Greater = "greater" "gt",
         /// x ≥ y.
-        GreaterEqual = "ge",
+        GreaterEqual = "greater_equal" "ge",
     }
 }
 
@@ -121,11 +122,11 @@ functions! {
     /// A function of two truth values. What is not 0 is true; NaN is.
     Logical {
         /// Both.
-        And = "mul",
+        And = "and" "mul",
         /// At least one.
-        Or = "add",
+        Or = "or" "add",
         /// One of them.
-        Xor = "xor",
+        Xor = "xor" "xor",
     }
 }
 
@@ -138,6 +139,8 @@ pub enum Scalar {
     Int(i64),
     /// Any number.
     Float(f64),
+    /// A number of a language that has one type for both: an `Int` beside integers if it has no fraction.
+    Number(f64),
 }
 
 /// What is chosen from.
@@ -149,6 +152,11 @@ pub enum Choice<'a> {
     Scalar(Scalar),
 }
 
+/// Whether a number has no fraction and is among those of which doubles hold each one.
+fn is_whole(number: f64) -> bool {
+    number.trunc() == number && number.abs() < 9_007_199_254_740_992.0
+}
+
 impl Scalar {
     /// The type in which it meets an array of `dtype`.
     fn dtype_beside(self, dtype: DType) -> DType {
@@ -157,6 +165,8 @@ impl Scalar {
             Scalar::Int(_) if dtype == DType::Bool => DType::I32,
             Scalar::Int(_) => dtype,
             Scalar::Float(_) => dtype.floating(),
+            Scalar::Number(number) if is_whole(number) => Scalar::Int(0).dtype_beside(dtype),
+            Scalar::Number(_) => dtype.floating(),
         }
     }
 
@@ -165,7 +175,7 @@ impl Scalar {
         let number = match self {
             Scalar::Bool(value) => i64::from(value) as f64,
             Scalar::Int(value) => value as f64,
-            Scalar::Float(value) => value,
+            Scalar::Float(value) | Scalar::Number(value) => value,
         };
         Ok(match dtype {
             DType::Bool => u32::from(number != 0.0),
@@ -209,7 +219,19 @@ impl Array {
         Ok(Array::pending(&library, shape, dtype, Pending::Apply { function, inputs, steps }))
     }
 
-    /// The same values in another type. Floats are cut towards zero; beyond an integer type they become its nearest value, and NaN 0.
+    /// The same values, in memory of their own once they are computed.
+    pub fn apart(&self) -> Result<Array> {
+        let function = match self.dtype().computed() {
+            DType::I32 => "keep_i32",
+            DType::U32 => "keep_u32",
+            DType::Bool => "keep_bool",
+            _ => "keep_f32",
+        };
+        Self::apply("clone", function, vec![self.clone()], self.dtype())
+    }
+
+    /// The same values in another type; of its own type the array itself, and not a copy. Floats are cut towards zero; beyond an integer type
+    /// they become its nearest value, and NaN 0.
     pub fn cast(&self, dtype: DType) -> Result<Array> {
         let (from, to) = (self.dtype(), dtype);
         if from == to {
@@ -251,10 +273,12 @@ impl Array {
     /// A function of each element.
     pub fn unary(&self, kind: Unary) -> Result<Array> {
         let dtype = match kind {
-            Unary::Abs | Unary::Relu if matches!(self.dtype(), DType::U32 | DType::Bool) => return Ok(self.clone()),
-            Unary::Neg if self.dtype() == DType::Bool => bail!(DtypeMismatch, "neg: not of bool; logical_not is"),
+            Unary::Abs | Unary::Relu if matches!(self.dtype(), DType::U32 | DType::Bool) => return self.apart(),
+            Unary::Neg if self.dtype() == DType::Bool => {
+                bail!(DtypeMismatch, "neg: bools have no sign; not() gives the opposite")
+            }
             Unary::Abs | Unary::Neg | Unary::Relu => self.dtype(),
-            Unary::Floor if !self.dtype().is_float() => return Ok(self.clone()),
+            Unary::Floor if !self.dtype().is_float() => return self.apart(),
             _ => self.dtype().floating(),
         };
         Self::apply(kind.name(), kind.function(dtype), vec![self.cast(dtype)?], dtype)
@@ -268,7 +292,9 @@ impl Array {
     fn binary_in(&self, kind: Binary, other: &Array, met: DType) -> Result<Array> {
         let dtype = match kind {
             Binary::Div => met.floating(),
-            Binary::Sub if met == DType::Bool => bail!(DtypeMismatch, "sub: not of bool; logical_xor is"),
+            Binary::Sub if met == DType::Bool => {
+                bail!(DtypeMismatch, "sub: bools have no difference; xor() tells where they differ")
+            }
             Binary::Pow if met == DType::Bool => DType::I32,
             _ => met,
         };
@@ -296,7 +322,7 @@ impl Array {
     }
 
     fn compare_in(&self, kind: Compare, other: &Array, met: DType) -> Result<Array> {
-        let (a, b) = (self.cast(met)?, other.cast(met)?);
+        let (a, b, name) = (self.cast(met)?, other.cast(met)?, kind.name());
         // Three of them are in the text; the others are the same the other way round.
         let (kind, inputs, negated) = match kind {
             Compare::NotEqual => (Compare::Equal, vec![a, b], true),
@@ -304,7 +330,7 @@ impl Array {
             Compare::GreaterEqual => (Compare::LowerEqual, vec![b, a], false),
             kind => (kind, vec![a, b], false),
         };
-        let compared = Self::apply(kind.name(), kind.function(met), inputs, DType::Bool)?;
+        let compared = Self::apply(name, kind.function(met), inputs, DType::Bool)?;
         if negated { compared.logical_not() } else { Ok(compared) }
     }
 
@@ -317,7 +343,7 @@ impl Array {
     /// A function of two truth values.
     pub fn logical(&self, kind: Logical, other: &Array) -> Result<Array> {
         let inputs = vec![self.cast(DType::Bool)?, other.cast(DType::Bool)?];
-        Self::apply("logical", kind.function(DType::Bool), inputs, DType::Bool)
+        Self::apply(kind.name(), kind.function(DType::Bool), inputs, DType::Bool)
     }
 
     /// The opposite truth value.

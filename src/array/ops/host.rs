@@ -26,14 +26,13 @@ impl Array {
     /// Its memory, for a kernel or a write that changes it. What was derived from it before is computed first. An error if elements don't
     /// lie side by side.
     pub fn writable_tensor(&self, what: &str) -> Result<Tensor> {
-        self.writable()?;
-        match self.tensor_in_place()? {
-            Some(tensor) => Ok(tensor),
-            None => bail!(
-                InvalidRequest,
-                "{what}: the tensor is a view whose elements don't lie side by side; clone() it first"
-            ),
-        }
+        let Stored { layout, .. } = self.writable(what)?;
+        let problem = match self.tensor_in_place()? {
+            Some(tensor) => return Ok(tensor),
+            None if layout.is_contiguous() => "that begins where no binding may, which is at multiples of 256 bytes",
+            None => "whose elements don't lie side by side",
+        };
+        bail!(InvalidRequest, "{what}: the tensor is a view {problem}; clone() it first")
     }
 
     /// Its elements side by side, to be read: its own memory if they lie so, a copy otherwise.

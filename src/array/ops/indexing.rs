@@ -49,7 +49,7 @@ impl Array {
             );
         }
         if index.elements() == 0 || self.elements() == 0 {
-            return Ok(self.clone());
+            return self.apart();
         }
         let kind = if self.dtype().is_float() { ops::ScatterKind::F32 } else { ops::ScatterKind::Integer };
         let source = source.cut_to(index.dims())?;

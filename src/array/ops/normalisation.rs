@@ -1,5 +1,7 @@
 //! Softmax and normalisation over dimensions.
 
+use super::elementwise::{Binary, Scalar, Unary};
+use super::reductions::Reduce;
 use super::views::checked_dim;
 use crate::array::dtype::{DType, promote};
 use crate::array::graph::node::Array;
@@ -15,8 +17,10 @@ pub enum Norm {
     Rms,
 }
 
-/// Lines of so many elements that a workgroup takes one.
+/// Lines from this length on are a workgroup's.
 const LONG: usize = 64;
+/// Rows above this length are normalised by reductions: the kernel for a row has 32 invocations, and llvmpipe ends a loop after 65,535 rounds.
+const LONG_ROW: usize = 1 << 16;
 
 impl Array {
     /// Softmax along a dimension, or its logarithm.
@@ -72,11 +76,14 @@ impl Array {
             return self.cast(dtype);
         }
         let columns = last.elements();
+        if columns > LONG_ROW {
+            return self.norm_of_long_rows(kind, dims, weight, bias, epsilon)?.cast(dtype);
+        }
         let x = self.cast(DType::F32)?.wide(&[self.elements() / columns, columns])?;
         let row = |array: &Array| array.cast(DType::F32)?.wide(&[columns]);
         let weight = match weight {
             Some(weight) => row(weight)?,
-            None => row(&self.library().full(last.dims(), DType::F32, super::Scalar::Int(1))?)?,
+            None => row(&self.library().full(last.dims(), DType::F32, Scalar::Int(1))?)?,
         };
         let context = self.library().context();
         let out = match (kind, bias) {
@@ -87,5 +94,31 @@ impl Array {
             }
         };
         self.narrowed(&out, self.dims(), dtype)
+    }
+
+    /// The same in f32, by two reductions of which each takes many workgroups.
+    fn norm_of_long_rows(
+        &self,
+        kind: Norm,
+        dims: usize,
+        weight: Option<&Array>,
+        bias: Option<&Array>,
+        epsilon: f32,
+    ) -> Result<Array> {
+        let last: Vec<i64> = (1..=dims as i64).map(|dim| -dim).collect();
+        let x = self.cast(DType::F32)?;
+        let centred = match kind {
+            Norm::Layer => x.binary(Binary::Sub, &x.reduce(Reduce::Mean, Some(&last), true)?)?,
+            Norm::Rms => x,
+        };
+        let square = centred.binary(Binary::Mul, &centred)?.reduce(Reduce::Mean, Some(&last), true)?;
+        let scale = square.binary_scalar(Binary::Add, Scalar::Float(f64::from(epsilon)), false)?.unary(Unary::Rsqrt)?;
+        let mut normed = centred.binary(Binary::Mul, &scale)?;
+        for (factor, array) in [(Binary::Mul, weight), (Binary::Add, bias)] {
+            if let Some(array) = array {
+                normed = normed.binary(factor, &array.cast(DType::F32)?)?;
+            }
+        }
+        Ok(normed)
     }
 }

@@ -9,6 +9,9 @@ use crate::tensor::Shape;
 use super::elementwise::Binary;
 use super::reductions::Reduce;
 
+/// The longest inner dimension of one kernel on software adapters: llvmpipe ends loops after 65,535 rounds.
+const LONGEST: usize = 1 << 15;
+
 impl Array {
     /// The matrix product of the last two dimensions; those before them broadcast. One dimension is a row on the left and a column on the
     /// right, and goes again, as in NumPy. Computed in f32.
@@ -48,9 +51,8 @@ impl Array {
         } else {
             let floats =
                 |array: &Array| if array.dtype().is_float() { Ok(array.clone()) } else { array.cast(DType::F32) };
-            let product = Product { a: kept(&floats(&a)?)?, b: kept(&floats(&b)?)? };
-            let pending = Array::pending(self.library(), shape, DType::F32, Pending::Product(product));
-            pending.cast(dtype)?
+            let (a, b) = (kept(&floats(&a)?)?, kept(&floats(&b)?)?);
+            summed(&a, &b, shape)?.cast(dtype)?
         };
         if left.len() == 1 || right.len() == 1 {
             let mut dims = batch.dims().to_vec();
@@ -84,6 +86,26 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// The product of stored matrices, in f32. Software adapters take long inner dimensions by parts.
+fn summed(a: &Array, b: &Array, shape: Shape) -> Result<Array> {
+    let library = a.library();
+    let inner = a.dims().last().copied().unwrap_or(1);
+    let longest = if library.context().device().capabilities().software { LONGEST } else { inner };
+    let mut sum: Option<Array> = None;
+    for first in (0..inner).step_by(longest.max(1)) {
+        let part = |array: &Array, dim: i64| {
+            array.slice(dim, Some(first as i64), Some((first + longest).min(inner) as i64), 1)
+        };
+        let product = Product { a: part(a, -1)?, b: part(b, -2)? };
+        let product = Array::pending(library, shape, DType::F32, Pending::Product(product));
+        sum = Some(match sum {
+            Some(sum) => sum.binary(Binary::Add, &product)?,
+            None => product,
+        });
+    }
+    sum.ok_or_else(|| err!(Internal, "a product has an inner dimension"))
 }
 
 /// In memory: elements of operands are read often.

@@ -81,12 +81,12 @@ impl Reduce {
 }
 
 impl Array {
-    /// Reduces dimensions: all of them, or those named. With `keep_dims` they stay, of size 1.
+    /// Reduces dimensions: those named, or all of them where none is, as in PyTorch. With `keep_dims` they stay, of size 1.
     pub fn reduce(&self, kind: Reduce, dims: Option<&[i64]>, keep_dims: bool) -> Result<Array> {
         let rank = self.dims().len();
         let named = match dims {
-            Some(dims) => checked_dims(kind.name(), dims, rank)?,
-            None => (0..rank).collect(),
+            Some(dims) if !dims.is_empty() => checked_dims(kind.name(), dims, rank)?,
+            _ => (0..rank).collect(),
         };
         let shape = reduced_shape(self.dims(), &named, keep_dims);
         let dtype = kind.dtype(self.dtype());

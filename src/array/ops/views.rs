@@ -6,6 +6,7 @@ use crate::array::dtype::{DType, promote};
 use crate::array::graph::node::{Array, State, Stored};
 use crate::array::layout::{Layout, checked_elements, checked_shape};
 use crate::array::library::Library;
+use crate::array::waiting::Written;
 use crate::error::Result;
 use crate::tensor::{MAX_RANK, Shape};
 
@@ -36,19 +37,16 @@ pub(crate) fn checked_dims(what: &str, dims: &[i64], rank: usize) -> Result<Vec<
 }
 
 impl Array {
-    /// The layout and what it is a layout of; pending arrays are computed.
-    fn view(&self, layout: impl FnOnce(&Layout) -> Layout) -> Result<Array> {
-        let state = self.0.state.borrow().clone();
-        match state {
-            State::Constant(_) => {
-                let shape = layout(&Layout::contiguous(self.shape())).shape();
-                return Ok(Array::new(self.library(), shape, self.dtype(), state));
-            }
-            State::Places(places) => {
-                let places = layout(&places);
-                return Ok(Array::new(self.library(), places.shape(), self.dtype(), State::Places(places)));
-            }
-            State::Stored(_) | State::Pending(_) => {}
+    /// Another layout of the same elements; pending arrays are computed.
+    fn view(&self, layout: impl Fn(&Layout) -> Layout) -> Result<Array> {
+        let state = match self.0.state.borrow().clone() {
+            State::Places(places) => Some(State::Places(layout(&places))),
+            state @ State::Constant(_) => Some(state),
+            State::Stored(_) | State::Pending(_) => None,
+        };
+        if let Some(state) = state {
+            let (origin, own) = self.origin();
+            return Ok(origin.view_without_memory(layout(&own), state));
         }
         let Stored { storage, layout: stored } = self.stored_now()?;
         Ok(Array::stored(self.library(), self.dtype(), Stored { storage, layout: layout(&stored) }))
@@ -60,7 +58,11 @@ impl Array {
             return Ok(self.clone());
         }
         if let Some(bits) = self.constant() {
-            return Ok(Array::new(self.library(), shape, self.dtype(), State::Constant(bits)));
+            let (origin, own) = self.origin();
+            return match own.reshaped(shape) {
+                Some(layout) => Ok(origin.view_without_memory(layout, State::Constant(bits))),
+                None => Ok(Array::new(self.library(), shape, self.dtype(), State::Constant(bits))),
+            };
         }
         let Stored { storage, layout } = self.stored_now()?;
         if let Some(layout) = layout.reshaped(shape) {
@@ -335,7 +337,7 @@ impl Array {
                 times => Self::cat(&vec![repeated; *times], dim as i64)?,
             };
         }
-        Ok(repeated)
+        repeated.apart()
     }
 
     /// With `value` before and after each dimension: pairs of counts, the last dimension's first, as in PyTorch. Negative counts cut.
@@ -399,7 +401,7 @@ impl Array {
         if self.elements() == 0 {
             return Ok(());
         }
-        let target = self.writable()?;
+        let target = self.writable("assign")?;
         let mut reads_it = false;
         from.each_storage(&mut |storage| reads_it |= std::rc::Rc::ptr_eq(storage, &target.storage));
         let from = if reads_it { from.copied()? } else { from };
@@ -427,18 +429,24 @@ impl Array {
 
     /// Its elements in new memory.
     pub fn copied(&self) -> Result<Array> {
-        let always = self.library().constant(&[], DType::Bool, 1)?;
-        let copy = always.choose(self, self)?;
+        let copy = self.apart()?;
         copy.stored_now()?;
         Ok(copy)
     }
 
-    /// Its memory, to be written: what reads it and waits is computed before.
-    pub(crate) fn writable(&self) -> Result<Stored> {
+    /// Its memory, to be written: what reads it and waits is computed before. An error if elements share memory with each other.
+    pub(crate) fn writable(&self, what: &str) -> Result<Stored> {
+        self.share_memory()?;
         let stored = self.stored_now()?;
-        for dependent in stored.storage.take_dependents() {
-            dependent.stored_now()?;
+        if stored.layout.may_overlap() {
+            bail!(
+                InvalidRequest,
+                "{what}: elements of the tensor {} share memory with each other, as in what expand() gives; clone() it first",
+                self.shape()
+            );
         }
+        self.library().trials().note_write(&stored.storage);
+        stored.storage.compute_dependents()?;
         Ok(stored)
     }
 }

@@ -28,6 +28,13 @@ impl Device {
         Ok(Buffer::foreign(&parts.pool, browser::take_in_buffer(&parts.raw.wgpu, raw, label)?))
     }
 
+    /// The GPUDevice beneath, for whoever shares it. It stays the device's.
+    pub fn export(&self) -> Result<JsValue> {
+        let parts = self.parts();
+        parts.raw.check_usable()?;
+        browser::object(&parts.raw.wgpu)
+    }
+
     /// The GPUBuffer that a slice lies in and the slice's first byte there, after submitting what was recorded, so that what the
     /// application submits next sees it. The buffer stays the device's.
     pub fn export_slice(&self, slice: &BufferSlice) -> Result<(JsValue, u64)> {

@@ -224,9 +224,9 @@ impl Device {
         self.0.recorder.flush(FlushReason::Explicit);
     }
 
-    /// Runs `step` without recording, compiling or allocating anything, for its other effects.
-    pub fn rehearse<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<()> {
-        self.0.recorder.trace(step).map(|_| ())
+    /// Runs `step` without recording, compiling or allocating anything, for what it returns and for its other effects.
+    pub fn rehearse<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.0.recorder.rehearse(step)
     }
 
     /// What `step` would run on the GPU. Two steps that do the same have the same transcript. Nothing runs.

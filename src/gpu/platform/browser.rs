@@ -322,7 +322,7 @@ pub async fn compile_all(raw: &RawDevice, sources: &[&Source]) -> Result<Vec<wgp
 }
 
 /// The GPUDevice of wgpu's device.
-fn object(device: &wgpu::Device) -> Result<JsValue> {
+pub fn object(device: &wgpu::Device) -> Result<JsValue> {
     match device.as_webgpu() {
         Some(device) => {
             let device: &JsValue = device.as_ref();

@@ -54,6 +54,12 @@ impl Recorder {
         self.trace_into(Trace::default(), step)
     }
 
+    /// Runs `step` without recording it.
+    pub fn rehearse<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        let (result, _) = self.trace_into(Trace::without_pipelines(), step)?;
+        Ok(result)
+    }
+
     /// Runs `step` without recording it, and tells what it would have had the GPU do.
     pub fn transcript<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<Transcript> {
         let (_, trace) = self.trace_into(Trace::with_transcript(), step)?;

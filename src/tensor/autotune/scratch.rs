@@ -37,7 +37,7 @@ impl Scratch {
             }
             let random = context.run1(&Random { shape: desc.shape, seed }, &[])?;
             // Words of int8 have the same bits.
-            context.tensor_from_buffer(desc, random.slice().buffer)
+            context.tensor_from_buffer(desc, random.slice().buffer, 0)
         };
         let first = subject.instances.first();
         let mut inputs = Vec::with_capacity(subject.inputs.len());

@@ -1,4 +1,4 @@
-//! A batch's bindings for JavaScript: names of operations become ops.
+//! A batch's bindings for JavaScript, but for its operations, which are those of tensors.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,13 +10,13 @@ use wasm_bindgen_futures::{JsFuture, future_to_promise};
 use super::super::convert::js_error;
 use super::info::describe;
 use super::kernel::Dispatch;
-use super::readback::{only, read, sync};
+use super::operations::WasmOperations;
+use super::readback::{only, read_arrays, sync};
 use super::registry::{OpenBatch, Registry};
+use super::target::Target;
 use super::tensors::{dtype, upload};
-use crate::array::{Array, DType, Scalar};
+use crate::array::{Array, Batch};
 use crate::error::Result;
-use crate::tensor::ops::{Binary, BinaryKind, Dot, MatMulF32, Scale, Unary, UnaryKind};
-use crate::tensor::{self, Batch, Shape};
 
 #[wasm_bindgen]
 pub struct WasmBatch {
@@ -24,87 +24,64 @@ pub struct WasmBatch {
     id: u32,
     /// `None` once it was disposed of.
     batch: Rc<OpenBatch>,
-    /// The device's tensors that it shares.
-    adopted: RefCell<Vec<Array>>,
 }
 
 #[wasm_bindgen]
 impl WasmBatch {
-    pub fn upload(&self, bytes: Uint8Array, shape: u32, dtype: &str) -> Result<u32, JsValue> {
+    /// Its operations; numbers are those of its buffers.
+    pub fn operations(&self) -> WasmOperations {
+        WasmOperations::on(Target::Batch(self.registry.clone(), self.batch.clone()))
+    }
+
+    pub fn upload(&self, bytes: Uint8Array, shape: u32, dtype_name: &str) -> Result<u32, JsValue> {
         self.with(|batch| {
-            let uploaded = upload(&self.registry.library, bytes, &self.registry.dims(shape)?, batch_dtype(dtype)?)?;
-            Ok(batch.insert(uploaded.readable_tensor()?))
+            self.registry.library.check_is_free("upload")?;
+            let (dims, dtype) = (self.registry.dims(shape)?, dtype(dtype_name)?);
+            Ok(batch.insert(upload(&self.registry.library, bytes, &dims, dtype)?))
         })
     }
 
     /// Shares a tensor of the device.
     pub fn adopt(&self, tensor: u32) -> Result<u32, JsValue> {
-        self.with(|batch| {
-            let array = self.registry.tensor(tensor)?;
-            batch_dtype(array.dtype().name())?;
-            let id = batch.insert(array.writable_tensor("batch")?);
-            self.adopted.borrow_mut().push(array);
-            Ok(id)
-        })
+        self.with(|batch| Ok(batch.insert(self.registry.tensor(tensor)?)))
     }
 
-    pub fn unary(&self, kind: &str, x: u32) -> Result<u32, JsValue> {
+    /// The product of buffers that are read as matrices `[m, k]` and `[k, n]`, row by row.
+    #[wasm_bindgen(js_name = matmulAs)]
+    pub fn matmul_as(&self, a: u32, b: u32, m: usize, k: usize, n: usize) -> Result<u32, JsValue> {
         self.with(|batch| {
-            let kind = match kind {
-                "abs" => UnaryKind::Abs,
-                "exp" => UnaryKind::Exp,
-                "gelu" => UnaryKind::Gelu,
-                "neg" => UnaryKind::Neg,
-                "relu" => UnaryKind::Relu,
-                "sigmoid" => UnaryKind::Sigmoid,
-                "sqrt" => UnaryKind::Sqrt,
-                "swish" => UnaryKind::Swish,
-                "tanh" => UnaryKind::Tanh,
-                _ => bail!(InvalidRequest, "there is no operation {kind} of one buffer"),
+            for (buffer, rows, columns) in [(a, m, k), (b, k, n)] {
+                let (shape, _) = batch.describe(buffer)?;
+                if rows.checked_mul(columns) != Some(shape.elements()) {
+                    bail!(
+                        ShapeMismatch,
+                        "matmul: buffer {buffer} of shape {shape} has {} elements and can't be read as [{rows}, {columns}]",
+                        shape.elements()
+                    );
+                }
+            }
+            let read_as = |array: &Array, rows: usize, columns: usize| array.reshape(&[rows as i64, columns as i64]);
+            let product = move |arrays: &[Array]| {
+                let (a, b) = (read_as(&arrays[0], m, k)?, read_as(&arrays[1], k, n)?);
+                Ok(vec![a.matmul(&b)?])
             };
-            batch.record(Unary { kind }, &[x])
+            first(batch.note(&[a, b], product)?)
         })
     }
 
-    pub fn binary(&self, kind: &str, a: u32, b: u32) -> Result<u32, JsValue> {
+    /// The sum of products of all elements of buffers of one shape: one element.
+    #[wasm_bindgen(js_name = dotOfAll)]
+    pub fn dot_of_all(&self, a: u32, b: u32) -> Result<u32, JsValue> {
         self.with(|batch| {
-            let kind = match kind {
-                "add" => BinaryKind::Add,
-                "sub" => BinaryKind::Sub,
-                "mul" => BinaryKind::Mul,
-                "div" => BinaryKind::Div,
-                "max" => BinaryKind::Max,
-                "min" => BinaryKind::Min,
-                _ => bail!(InvalidRequest, "there is no operation {kind} of two buffers"),
+            let ((left, _), (right, _)) = (batch.describe(a)?, batch.describe(b)?);
+            if left != right {
+                bail!(ShapeMismatch, "dot: the shapes {left} and {right} differ");
+            }
+            let dot = |arrays: &[Array]| {
+                let flat = |array: &Array| array.reshape(&[-1]);
+                Ok(vec![flat(&arrays[0])?.dot(&flat(&arrays[1])?)?.reshape(&[1])?])
             };
-            batch.record(Binary { kind }, &[a, b])
-        })
-    }
-
-    pub fn scale(&self, x: u32, factor: f32) -> Result<u32, JsValue> {
-        self.with(|batch| batch.record(Scale { factor }, &[x]))
-    }
-
-    pub fn dot(&self, a: u32, b: u32) -> Result<u32, JsValue> {
-        self.with(|batch| batch.record(Dot, &[a, b]))
-    }
-
-    pub fn matmul(&self, a: u32, b: u32, m: usize, k: usize, n: usize) -> Result<u32, JsValue> {
-        self.with(|batch| {
-            let matrix = |rows: usize, columns: usize| match rows.checked_mul(columns) {
-                Some(_) => Ok(Shape::from([rows, columns])),
-                None => bail!(ShapeMismatch, "matmul: no buffer has {rows} × {columns} elements"),
-            };
-            matrix(m, n)?;
-            batch.record_as(MatMulF32, &[a, b], &[matrix(m, k)?, matrix(k, n)?])
-        })
-    }
-
-    pub fn zeros(&self, shape: u32, dtype: &str) -> Result<u32, JsValue> {
-        self.with(|batch| {
-            let dims = self.registry.dims(shape)?;
-            let zeros = self.registry.library.full(&dims, batch_dtype(dtype)?, Scalar::Int(0))?;
-            Ok(batch.insert(zeros.readable_tensor()?))
+            first(batch.note(&[a, b], dot)?)
         })
     }
 
@@ -113,7 +90,11 @@ impl WasmBatch {
         self.with(|batch| {
             let dispatch = Dispatch::new(self.registry.kernel(kernel)?, &bindings, grid)?;
             let (device, buffers) = (self.registry.device().clone(), dispatch.tensors.clone());
-            batch.record_call(move |tensors| dispatch.record(&device, tensors), &buffers)
+            let record = move |arrays: &[Array]| {
+                dispatch.record(&device, &dispatch.bound(arrays)?)?;
+                Ok(Vec::new())
+            };
+            batch.note(&buffers, record).map(|_| ())
         })
     }
 
@@ -128,8 +109,8 @@ impl WasmBatch {
     }
 
     pub fn describe(&self, buffer: u32) -> Result<JsValue, JsValue> {
-        let desc = self.with(|batch| batch.desc(buffer))?;
-        describe(desc.shape.dims(), dtype_of(desc.dtype))
+        let (shape, dtype) = self.with(|batch| batch.describe(buffer))?;
+        describe(shape.dims(), dtype)
     }
 
     pub fn compile(&self) -> Result<Promise, JsValue> {
@@ -137,44 +118,38 @@ impl WasmBatch {
         Ok(future_to_promise(async move { compiled.await.map(|()| JsValue::UNDEFINED).map_err(js_error) }))
     }
 
-    /// Submits at once; the promise resolves at the end of the work.
-    pub fn execute(&self) -> Result<Promise, JsValue> {
-        // Its kernels may write tensors of which something is derived that waits.
-        self.with(|batch| {
-            self.adopted.borrow().iter().try_for_each(|array| array.writable_tensor("batch").map(|_| ()))?;
-            batch.execute()
+    /// Submits at once; the promise resolves at the end of the work. With `outputs`, other results are given up.
+    pub fn execute(&self, outputs: Option<Vec<u32>>) -> Result<Promise, JsValue> {
+        self.with(|batch| match outputs {
+            Some(outputs) => batch.execute_for(&outputs),
+            None => batch.execute(),
         })?;
         Ok(sync(self.registry.device()))
     }
 
     pub fn read(&self, buffer: u32) -> Result<Promise, JsValue> {
-        let tensor = self.with(|batch| batch.tensor(buffer).cloned())?;
-        let values = read(self.registry.device(), &[tensor]).map_err(js_error)?;
+        let array = self.with(|batch| batch.array(buffer))?;
+        let values = read_arrays(self.registry.device(), &[array]).map_err(js_error)?;
         Ok(future_to_promise(async move { only(JsFuture::from(values).await?).map_err(js_error) }))
     }
 
     /// A tensor of the device that shares the buffer.
     pub fn tensor(&self, buffer: u32) -> Result<u32, JsValue> {
-        let tensor = self.with(|batch| {
-            let tensor = batch.tensor(buffer)?;
-            self.registry.library.adopt(tensor, dtype_of(tensor.dtype()))
-        })?;
-        Ok(self.registry.insert(tensor))
+        let array = self.with(|batch| batch.array(buffer))?;
+        Ok(self.registry.insert(array))
     }
 
     pub fn dispose(&self) {
         self.registry.remove_batch(self.id);
-        self.adopted.take();
         self.batch.take();
     }
 }
 
 impl WasmBatch {
     pub fn new(registry: Rc<Registry>) -> Self {
-        let batch = Batch::new(registry.context().clone());
-        let batch = Rc::new(RefCell::new(Some(batch)));
+        let batch = Rc::new(RefCell::new(Some(Batch::new(&registry.library))));
         let id = registry.insert_batch(&batch);
-        Self { registry, id, batch, adopted: RefCell::default() }
+        Self { registry, id, batch }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Batch) -> Result<T>) -> Result<T, JsValue> {
@@ -191,14 +166,6 @@ impl Drop for WasmBatch {
     }
 }
 
-/// The types that the operations of a batch know.
-fn batch_dtype(name: &str) -> Result<DType> {
-    match dtype(name)? {
-        dtype @ (DType::F32 | DType::U32) => Ok(dtype),
-        other => bail!(DtypeMismatch, "a buffer of a batch is of dtype f32 or u32, not {}", other.name()),
-    }
-}
-
-fn dtype_of(storage: tensor::DType) -> DType {
-    if storage == tensor::DType::F32 { DType::F32 } else { DType::U32 }
+fn first(results: Vec<u32>) -> Result<u32> {
+    results.first().copied().ok_or_else(|| err!(Internal, "an operation has no result"))
 }

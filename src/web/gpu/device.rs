@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use js_sys::{Array, Promise, Uint8Array};
+use js_sys::{Array, Function, Promise, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 
@@ -12,11 +12,13 @@ use super::super::convert::{from_js, js_error, js_number, to_js};
 use super::batch::WasmBatch;
 use super::info::describe;
 use super::kernel::{Dispatch, Kernel};
+use super::operations::WasmOperations;
 use super::options::Options;
+use super::plan::plan;
 use super::readback::{self, WasmReadback};
 use super::registry::Registry;
+use super::target::Target;
 use super::tensors;
-use crate::array::{Array as Tensor, Library};
 use crate::error::Result;
 use crate::gpu::Device;
 use crate::tensor::{Context, Desc, Shape};
@@ -49,18 +51,23 @@ impl WasmGpu {
     }
 
     pub fn tensor(&self, bytes: Uint8Array, shape: u32, dtype: &str) -> Result<u32, JsValue> {
-        self.made(|library| tensors::upload(library, bytes, &self.registry.dims(shape)?, tensors::dtype(dtype)?))
+        self.free_for("tensor")?;
+        let (registry, library) = (&self.registry, &self.registry.library);
+        let upload = || tensors::upload(library, bytes, &registry.dims(shape)?, tensors::dtype(dtype)?);
+        registry.made(upload).map_err(js_error)
     }
 
     #[wasm_bindgen(js_name = importBuffer)]
-    pub fn import_buffer(&self, buffer: JsValue, shape: u32, dtype: &str) -> Result<u32, JsValue> {
-        self.made(|library| {
+    pub fn import_buffer(&self, buffer: JsValue, shape: u32, dtype: &str, offset: f64) -> Result<u32, JsValue> {
+        let library = &self.registry.library;
+        let import = || {
             let (dims, dtype, context) = (self.registry.dims(shape)?, tensors::dtype(dtype)?, library.context());
             tensors::check_size(&dims, dtype, context.device())?;
             let buffer = context.device().import_buffer(&buffer, "the imported buffer")?;
             let desc = Desc { shape: Shape::new(&dims), dtype: dtype.storage() };
-            library.adopt(&context.tensor_from_buffer(desc, buffer)?, dtype)
-        })
+            library.adopt(&context.tensor_from_buffer(desc, buffer, offset as u64)?, dtype)
+        };
+        self.registry.made(import).map_err(js_error)
     }
 
     pub fn describe(&self, tensor: u32) -> Result<JsValue, JsValue> {
@@ -69,6 +76,7 @@ impl WasmGpu {
     }
 
     pub fn write(&self, tensor: u32, first: usize, bytes: Uint8Array) -> Result<(), JsValue> {
+        self.free_for("write")?;
         let write = || tensors::write(&self.registry.library, &self.registry.tensor(tensor)?, first, bytes);
         write().map_err(js_error)
     }
@@ -107,6 +115,16 @@ impl WasmGpu {
         WasmBatch::new(self.registry.clone())
     }
 
+    /// The operations on its tensors.
+    pub fn operations(&self) -> WasmOperations {
+        WasmOperations::on(Target::Device(self.registry.clone()))
+    }
+
+    /// Resolves to a plan of what `step` records, which returns the numbers of its results.
+    pub fn plan(&self, step: Function) -> Promise {
+        plan(&self.registry, step)
+    }
+
     /// How many dispatches and copies wait to be submitted.
     pub fn pending(&self) -> usize {
         self.registry.device().pending()
@@ -119,6 +137,7 @@ impl WasmGpu {
 
     #[wasm_bindgen(js_name = setLazyMode)]
     pub fn set_lazy_mode(&self, on: bool) -> Result<(), JsValue> {
+        self.free_for("setLazyMode")?;
         self.registry.device().set_lazy(on);
         if !on {
             self.registry.library.evaluate_pending().map_err(js_error)?;
@@ -143,6 +162,7 @@ impl WasmGpu {
     /// The GPUBuffer of a tensor and its first byte there.
     #[wasm_bindgen(js_name = tensorBuffer)]
     pub fn tensor_buffer(&self, tensor: u32) -> Result<Array, JsValue> {
+        self.free_for("buffer")?;
         let export = || {
             let tensor = self.registry.tensor(tensor)?.writable_tensor("buffer")?;
             self.registry.device().export_slice(&tensor.slice())
@@ -153,12 +173,14 @@ impl WasmGpu {
 
     /// Computes what waits and submits it.
     pub fn flush(&self) -> Result<(), JsValue> {
+        self.free_for("flush")?;
         self.registry.library.evaluate_pending().map_err(js_error)?;
         self.registry.device().flush();
         Ok(())
     }
 
     pub fn sync(&self) -> Result<Promise, JsValue> {
+        self.free_for("sync")?;
         self.registry.library.evaluate_pending().map_err(js_error)?;
         Ok(readback::sync(self.registry.device()))
     }
@@ -171,6 +193,7 @@ impl WasmGpu {
 
     /// One `Uint8Array` for each of the tensors.
     pub fn readback(&self, tensors: &[u32]) -> Result<Promise, JsValue> {
+        self.free_for("readback")?;
         let start = || readback::read_arrays(self.registry.device(), &self.registry.tensors(tensors)?);
         start().map_err(js_error)
     }
@@ -178,12 +201,14 @@ impl WasmGpu {
     /// Records the copies of tensors, to be read later.
     #[wasm_bindgen(js_name = recordReadback)]
     pub fn record_readback(&self, tensors: &[u32]) -> Result<WasmReadback, JsValue> {
+        self.free_for("recordReadback")?;
         let record = || WasmReadback::record(self.registry.device(), &self.registry.tensors(tensors)?);
         record().map_err(js_error)
     }
 
     #[wasm_bindgen(js_name = setProfiling)]
     pub fn set_profiling(&self, on: bool) -> Result<(), JsValue> {
+        self.free_for("setProfiling")?;
         self.registry.device().set_profiling(on).map_err(js_error)
     }
 
@@ -208,8 +233,10 @@ impl WasmGpu {
     }
 
     /// Frees what waits for reuse.
-    pub fn trim(&self) {
+    pub fn trim(&self) -> Result<(), JsValue> {
+        self.free_for("trim")?;
         self.registry.device().trim();
+        Ok(())
     }
 
     pub fn destroy(&self) {
@@ -218,17 +245,8 @@ impl WasmGpu {
 }
 
 impl WasmGpu {
-    /// The number of a tensor that `make` makes. Where nothing is to wait, it is computed at once.
-    pub(super) fn made(&self, make: impl FnOnce(&Library) -> Result<Tensor>) -> Result<u32, JsValue> {
-        let made = || {
-            // What waits would say so only when it is computed.
-            self.registry.device().check_usable()?;
-            let tensor = make(&self.registry.library)?;
-            if !self.registry.device().is_lazy() {
-                tensor.evaluate()?;
-            }
-            Ok(self.registry.insert(tensor))
-        };
-        made().map_err(js_error)
+    /// An error while a plan is recorded.
+    fn free_for(&self, what: &str) -> Result<(), JsValue> {
+        self.registry.library.check_is_free(what).map_err(js_error)
     }
 }

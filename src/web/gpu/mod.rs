@@ -6,6 +6,8 @@ mod info;
 mod kernel;
 mod operations;
 mod options;
+mod plan;
 mod readback;
 mod registry;
+mod target;
 mod tensors;

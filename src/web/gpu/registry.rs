@@ -6,14 +6,17 @@ use std::rc::{Rc, Weak};
 
 use super::info::Memory;
 use super::kernel::Kernel;
-use crate::array::{Array, Library};
+use crate::array::{Array, Batch, Library, Plan};
 use crate::error::Result;
 use crate::gpu::Device;
-use crate::tensor::{Batch, Context, ShapeCache};
+use crate::tensor::{Context, ShapeCache};
 use foldhash::fast::FixedState;
 
 /// A batch, until it is disposed of.
 pub type OpenBatch = RefCell<Option<Batch>>;
+
+/// A plan, until it is disposed of.
+pub type OpenPlan = RefCell<Option<Plan>>;
 
 /// The tensors and kernels of one device, by their numbers.
 pub struct Registry {
@@ -24,6 +27,7 @@ pub struct Registry {
     shapes: RefCell<ShapeCache>,
     /// Those that were not disposed of.
     batches: RefCell<HashMap<u32, Weak<OpenBatch>>>,
+    plans: RefCell<Vec<Weak<OpenPlan>>>,
 }
 
 impl Registry {
@@ -35,6 +39,7 @@ impl Registry {
             last_id: Cell::default(),
             shapes: RefCell::new(shapes),
             batches: RefCell::default(),
+            plans: RefCell::default(),
         }
     }
 
@@ -55,6 +60,17 @@ impl Registry {
         let id = self.next_id();
         self.tensors.borrow_mut().insert(id, tensor);
         id
+    }
+
+    /// The number of a tensor that `make` makes. Where nothing is to wait, it is computed at once.
+    pub fn made(&self, make: impl FnOnce() -> Result<Array>) -> Result<u32> {
+        // What waits would say so only when it is computed.
+        self.device().check_usable()?;
+        let tensor = make()?;
+        if !self.device().is_lazy() {
+            tensor.evaluate()?;
+        }
+        Ok(self.insert(tensor))
     }
 
     pub fn tensor(&self, id: u32) -> Result<Array> {
@@ -88,6 +104,12 @@ impl Registry {
         id
     }
 
+    pub fn insert_plan(&self, plan: &Rc<OpenPlan>) {
+        let mut plans = self.plans.borrow_mut();
+        plans.retain(|plan| plan.strong_count() > 0);
+        plans.push(Rc::downgrade(plan));
+    }
+
     pub fn remove_batch(&self, id: u32) {
         self.batches.borrow_mut().remove(&id);
     }
@@ -118,6 +140,9 @@ impl Registry {
         self.kernels.borrow_mut().clear();
         for batch in self.batches.take().values().filter_map(Weak::upgrade) {
             batch.take();
+        }
+        for plan in self.plans.take().iter().filter_map(Weak::upgrade) {
+            plan.take();
         }
         self.device().destroy();
     }

@@ -1,6 +1,7 @@
 // Functions of elements, which broadcast and promote as in PyTorch, and what becomes of the elements along dimensions.
 
 import { EngineError } from '../../errors.js';
+import { NONE } from '../../tensor_wasm.js';
 import { checkDType } from '../elements.js';
 import type { Tensor } from '../tensor.js';
 import type { DType } from '../types.js';
@@ -26,7 +27,8 @@ const UNARY = [
   'sqrt',
   'tanh',
 ] as const;
-const BINARY = ['add', 'sub', 'mul', 'div', 'pow', 'maximum', 'minimum'] as const;
+/** @internal */
+export const BINARY = ['add', 'sub', 'mul', 'div', 'pow', 'maximum', 'minimum'] as const;
 const COMPARE = ['equal', 'lower', 'lowerEqual', 'notEqual', 'greater', 'greaterEqual'] as const;
 const LOGICAL = ['and', 'or', 'xor'] as const;
 const REDUCE = ['sum', 'mean', 'prod', 'max', 'min', 'all', 'any'] as const;
@@ -57,7 +59,7 @@ export abstract class ElementOperations extends Operations {
     return this.#unary('relu');
   }
 
-  /** The cosine, within 1e-7 for |x| below 2^18. */
+  /** The cosine, within 2e-7. */
   cos(): Tensor {
     return this.#unary('cos');
   }
@@ -104,7 +106,7 @@ export abstract class ElementOperations extends Operations {
     return this.#unary('silu');
   }
 
-  /** The sine, within 1e-7 for |x| below 2^18. */
+  /** The sine, within 2e-7. */
   sin(): Tensor {
     return this.#unary('sin');
   }
@@ -124,7 +126,7 @@ export abstract class ElementOperations extends Operations {
     const { beta = 1, threshold = 20 } = options(given, 'softplus', ['beta', 'threshold']);
     number(beta, 'softplus: beta');
     number(threshold, 'softplus: threshold');
-    return this.made((gpu, id) => gpu.softplus(id, beta, threshold));
+    return this.made((on, id) => on.softplus(id, beta, threshold));
   }
 
   /** x + y; of bools, or. */
@@ -209,14 +211,14 @@ export abstract class ElementOperations extends Operations {
 
   /** Where it is 0, as bool. */
   not(): Tensor {
-    return this.made((gpu, id) => gpu.logicalNot(id));
+    return this.made((on, id) => on.logicalNot(id));
   }
 
   /** The element of `x` where this tensor, of bools, is true, and that of `y` elsewhere. */
   where(x: Operand, y: Operand): Tensor {
-    const [a, b] = [typeof x === 'number' ? 0 : this.idOf(x, 'where: x'), typeof y === 'number' ? 0 : this.idOf(y, 'where: y')];
-    if (a !== 0 && b !== 0) return this.made((gpu, id) => gpu.choose(id, a, b));
-    return this.made((gpu, id) => gpu.chooseScalars(id, a, b, a === 0 ? (x as number) : 0, b === 0 ? (y as number) : 0));
+    const [a, b] = [typeof x === 'number' ? NONE : this.idOf(x, 'where: x'), typeof y === 'number' ? NONE : this.idOf(y, 'where: y')];
+    if (a !== NONE && b !== NONE) return this.made((on, id) => on.choose(id, a, b));
+    return this.made((on, id) => on.chooseScalars(id, a, b, a === NONE ? (x as number) : 0, b === NONE ? (y as number) : 0));
   }
 
   /** Elements below `min` become it, and those above `max`. NaN stays NaN. One of the two may be left out. */
@@ -224,13 +226,13 @@ export abstract class ElementOperations extends Operations {
     const { min, max } = options(given, 'clamp', ['min', 'max']);
     if (min !== undefined) number(min, 'clamp: min');
     if (max !== undefined) number(max, 'clamp: max');
-    return this.made((gpu, id) => gpu.clamp(id, min, max));
+    return this.made((on, id) => on.clamp(id, min, max));
   }
 
   /** The same values in another dtype: floats are cut towards zero, beyond an integer dtype they become its nearest value, and NaN 0. */
   cast(dtype: DType): Tensor {
     const code = DTYPES.indexOf(checkDType(dtype));
-    return this.made((gpu, id) => gpu.cast(id, code));
+    return this.made((on, id) => on.cast(id, code));
   }
 
   /** The sum over dimensions; over all of them by default. Of bools the number of true ones. */
@@ -272,7 +274,7 @@ export abstract class ElementOperations extends Operations {
   variance(dims?: number | readonly number[] | null, given?: ReduceOptions & { correction?: number | undefined }): Tensor {
     const { keepDim = false, correction = 1 } = options(given, 'variance', ['keepDim', 'correction']);
     const over = dimsOrAll(dims, 'variance');
-    return this.made((gpu, id) => gpu.variance(id, over, number(correction, 'variance: correction'), flag(keepDim, 'variance: keepDim')));
+    return this.made((on, id) => on.variance(id, over, number(correction, 'variance: correction'), flag(keepDim, 'variance: keepDim')));
   }
 
   /** The index of the first largest element along a dimension, as i32; of all elements in row-major order by default. NaN counts as largest. */
@@ -287,43 +289,43 @@ export abstract class ElementOperations extends Operations {
 
   /** The sum of the elements up to each one along a dimension. */
   cumsum(dim: number): Tensor {
-    return this.made((gpu, id) => gpu.cumsum(id, whole(dim, 'cumsum: the dimension')));
+    return this.made((on, id) => on.cumsum(id, whole(dim, 'cumsum: the dimension')));
   }
 
   #unary(name: (typeof UNARY)[number]): Tensor {
     const kind = UNARY.indexOf(name);
-    return this.made((gpu, id) => gpu.unary(kind, id));
+    return this.made((on, id) => on.unary(kind, id));
   }
 
   #binary(name: (typeof BINARY)[number], y: Operand): Tensor {
     const kind = BINARY.indexOf(name);
-    if (typeof y === 'number') return this.made((gpu, id) => gpu.binaryScalar(kind, id, y, false));
+    if (typeof y === 'number') return this.made((on, id) => on.binaryScalar(kind, id, y, false));
     const other = this.idOf(y, `${name}: the other operand`);
-    return this.made((gpu, id) => gpu.binary(kind, id, other));
+    return this.made((on, id) => on.binary(kind, id, other));
   }
 
   #compare(name: (typeof COMPARE)[number], y: Operand): Tensor {
     const kind = COMPARE.indexOf(name);
-    if (typeof y === 'number') return this.made((gpu, id) => gpu.compareScalar(kind, id, y));
+    if (typeof y === 'number') return this.made((on, id) => on.compareScalar(kind, id, y));
     const other = this.idOf(y, `${name}: the other operand`);
-    return this.made((gpu, id) => gpu.compare(kind, id, other));
+    return this.made((on, id) => on.compare(kind, id, other));
   }
 
   #logical(name: (typeof LOGICAL)[number], y: Tensor): Tensor {
     const other = this.idOf(y, `${name}: the other operand`);
-    return this.made((gpu, id) => gpu.logical(LOGICAL.indexOf(name), id, other));
+    return this.made((on, id) => on.logical(LOGICAL.indexOf(name), id, other));
   }
 
   #reduce(name: (typeof REDUCE)[number], dims: number | readonly number[] | null | undefined, given: ReduceOptions | undefined): Tensor {
     const { keepDim = false } = options(given, name, ['keepDim']);
     const over = dimsOrAll(dims, name);
-    return this.made((gpu, id) => gpu.reduce(REDUCE.indexOf(name), id, over, flag(keepDim, `${name}: keepDim`)));
+    return this.made((on, id) => on.reduce(REDUCE.indexOf(name), id, over, flag(keepDim, `${name}: keepDim`)));
   }
 
   #argReduce(name: string, largest: boolean, dim: number | null | undefined, given: ReduceOptions | undefined): Tensor {
     const { keepDim = false } = options(given, name, ['keepDim']);
     const along = dim === undefined || dim === null ? undefined : whole(dim, `${name}: the dimension`);
-    return this.made((gpu, id) => gpu.argReduce(largest, id, along, flag(keepDim, `${name}: keepDim`)));
+    return this.made((on, id) => on.argReduce(largest, id, along, flag(keepDim, `${name}: keepDim`)));
   }
 }
 

@@ -1,5 +1,6 @@
 // What neural networks are made of: products, convolutions, pooling, normalisation and attention.
 
+import { NONE } from '../../tensor_wasm.js';
 import type { Tensor } from '../tensor.js';
 import { count, flag, number, options, pair, whole } from './arguments.js';
 import { ShapeOperations, valuesAndIndices } from './shapes.js';
@@ -45,13 +46,13 @@ export abstract class LayerOperations extends ShapeOperations {
    */
   matmul(y: Tensor): Tensor {
     const other = this.idOf(y, 'matmul: the other operand');
-    return this.made((gpu, id) => gpu.matmul(id, other));
+    return this.made((on, id) => on.matmul(id, other));
   }
 
   /** The sum of products of two tensors of one dimension. */
   dot(y: Tensor): Tensor {
     const other = this.idOf(y, 'dot: the other operand');
-    return this.made((gpu, id) => gpu.dot(id, other));
+    return this.made((on, id) => on.dot(id, other));
   }
 
   /** x [n, c_in, w], or without n, with a weight [c_out, c_in / groups, kw]: [n, c_out, ow]. */
@@ -86,7 +87,7 @@ export abstract class LayerOperations extends ShapeOperations {
       ceilMode = false,
     } = options(given, 'maxPool2d', ['stride', 'padding', 'dilation', 'ceilMode']);
     const how = pairs('maxPool2d', { kernel, stride, padding, dilation });
-    return valuesAndIndices(this.madeAll((gpu, id) => gpu.maxPool2d(id, how, flag(ceilMode, 'maxPool2d: ceilMode'))));
+    return valuesAndIndices(this.madeAll((on, id) => on.maxPool2d(id, how, flag(ceilMode, 'maxPool2d: ceilMode'))));
   }
 
   /** The mean of each window of x [n, c, h, w], or without n. `countIncludePad` says whether padding counts as elements; it does by default. */
@@ -98,19 +99,19 @@ export abstract class LayerOperations extends ShapeOperations {
       countIncludePad = true,
     } = options(given, 'avgPool2d', ['stride', 'padding', 'ceilMode', 'countIncludePad']);
     const how = pairs('avgPool2d', { kernel, stride, padding, dilation: 1 });
-    return this.made((gpu, id) =>
-      gpu.avgPool2d(id, how, flag(ceilMode, 'avgPool2d: ceilMode'), flag(countIncludePad, 'avgPool2d: countIncludePad')),
+    return this.made((on, id) =>
+      on.avgPool2d(id, how, flag(ceilMode, 'avgPool2d: ceilMode'), flag(countIncludePad, 'avgPool2d: countIncludePad')),
     );
   }
 
   /** e^x / Σ e^x along a dimension. */
   softmax(dim = -1): Tensor {
-    return this.made((gpu, id) => gpu.softmax(id, whole(dim, 'softmax: the dimension'), false));
+    return this.made((on, id) => on.softmax(id, whole(dim, 'softmax: the dimension'), false));
   }
 
   /** x − log Σ e^x along a dimension. */
   logSoftmax(dim = -1): Tensor {
-    return this.made((gpu, id) => gpu.softmax(id, whole(dim, 'logSoftmax: the dimension'), true));
+    return this.made((on, id) => on.softmax(id, whole(dim, 'logSoftmax: the dimension'), true));
   }
 
   /**
@@ -125,14 +126,14 @@ export abstract class LayerOperations extends ShapeOperations {
   }): Tensor {
     const { dims = 1, weight, bias, eps = 1e-5 } = options(given, 'layerNorm', ['dims', 'weight', 'bias', 'eps']);
     const [scale, shift] = [this.idOrNone(weight, 'layerNorm: the weight'), this.idOrNone(bias, 'layerNorm: the bias')];
-    return this.made((gpu, id) => gpu.norm(false, id, count(dims, 'layerNorm: dims'), scale, shift, number(eps, 'layerNorm: eps')));
+    return this.made((on, id) => on.norm(false, id, count(dims, 'layerNorm: dims'), scale, shift, number(eps, 'layerNorm: eps')));
   }
 
   /** Root mean square layer normalisation (Zhang, Sennrich 2019) over the last `dims` dimensions: x / √(mean x² + eps) · weight. */
   rmsNorm(given?: { dims?: number | undefined; weight?: Tensor | undefined; eps?: number | undefined }): Tensor {
     const { dims = 1, weight, eps = 1e-6 } = options(given, 'rmsNorm', ['dims', 'weight', 'eps']);
     const scale = this.idOrNone(weight, 'rmsNorm: the weight');
-    return this.made((gpu, id) => gpu.norm(true, id, count(dims, 'rmsNorm: dims'), scale, 0, number(eps, 'rmsNorm: eps')));
+    return this.made((on, id) => on.norm(true, id, count(dims, 'rmsNorm: dims'), scale, NONE, number(eps, 'rmsNorm: eps')));
   }
 
   /**
@@ -144,7 +145,7 @@ export abstract class LayerOperations extends ShapeOperations {
     const { causal = false, scale } = options(given, 'attention', ['causal', 'scale']);
     const [keys, values] = [this.idOf(k, 'attention: k'), this.idOf(v, 'attention: v')];
     if (scale !== undefined) number(scale, 'attention: scale');
-    return this.made((gpu, id) => gpu.attention(id, keys, values, flag(causal, 'attention: causal'), scale));
+    return this.made((on, id) => on.attention(id, keys, values, flag(causal, 'attention: causal'), scale));
   }
 
   #convolution(what: string, flat: boolean, transposed: boolean, weight: Tensor, given: ConvTransposeOptions): Tensor {
@@ -153,7 +154,7 @@ export abstract class LayerOperations extends ShapeOperations {
     // Over one dimension nothing slides along the height.
     if (flat) [how[0], how[2], how[4], how[6]] = [1, 0, 1, 0];
     const [kernel, shift] = [this.idOf(weight, `${what}: the weight`), this.idOrNone(bias, `${what}: the bias`)];
-    return this.made((gpu, id) => gpu.convolution(flat, transposed, id, kernel, shift, Uint32Array.from(how)));
+    return this.made((on, id) => on.convolution(flat, transposed, id, kernel, shift, Uint32Array.from(how)));
   }
 }
 

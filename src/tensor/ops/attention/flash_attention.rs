@@ -42,16 +42,16 @@ impl FlashAttention {
     fn sizes(inputs: &[Desc]) -> Result<Sizes> {
         let [q, k, v] = [0, 1, 2].map(|i| inputs[i].shape);
         let (&[batch, q_len, heads, head_dim], &[kv_batch, kv_len, kv_heads, kv_dim]) = (q.dims(), k.dims()) else {
-            bail!(ShapeMismatch, "flash_attention: q and k have four dimensions, not those of {q} and {k}");
+            bail!(ShapeMismatch, "attention: q and k have four dimensions, not those of {q} and {k}");
         };
         if k != v || (kv_batch, kv_dim) != (batch, head_dim) {
-            bail!(ShapeMismatch, "flash_attention: q {q}, k {k} and v {v} don't fit each other");
+            bail!(ShapeMismatch, "attention: q {q}, k {k} and v {v} don't fit each other");
         }
         if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            bail!(ShapeMismatch, "flash_attention: {heads} heads are not a multiple of the {kv_heads} of k {k}");
+            bail!(ShapeMismatch, "attention: {heads} heads are not a multiple of the {kv_heads} of k {k}");
         }
         if head_dim == 0 || head_dim > MAX_HEAD_DIM {
-            bail!(ShapeMismatch, "flash_attention: heads have 1 to {MAX_HEAD_DIM} dimensions, not {head_dim}");
+            bail!(ShapeMismatch, "attention: heads have 1 to {MAX_HEAD_DIM} dimensions, not {head_dim}");
         }
         Ok(Sizes { batch, q_len, kv_len, heads, kv_heads, head_dim })
     }
@@ -67,8 +67,12 @@ impl Op for FlashAttention {
         "flash_attention"
     }
 
+    fn title(&self) -> &'static str {
+        "attention"
+    }
+
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect(self.name(), inputs, &[Some(DType::F32); 3])?;
+        expect(self.title(), inputs, &[Some(DType::F32); 3])?;
         Self::sizes(inputs)?;
         Ok(vec![inputs[0]])
     }
