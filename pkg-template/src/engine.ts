@@ -63,6 +63,12 @@ export interface EmbeddingsEndpoint {
   create(request: EmbeddingsRequest, options?: RequestOptions): Promise<EmbeddingsResponse<number[] | string>>;
 }
 
+/** What a forward pass gives besides logits. */
+export interface ForwardOptions {
+  /** After how many layers hidden states are wanted: from 0, the input of the first layer, to the model's number of layers. */
+  hiddenStates: readonly number[];
+}
+
 /** What makes each engine's endpoints. */
 const ENDPOINTS = new WeakMap<Engine, (name: string, store: ResponseStore) => Endpoints>();
 
@@ -260,9 +266,39 @@ export class Engine {
   }
 
   /** One forward pass over the tokens, beginning with an empty context: logits, float32 [n_tokens, n_vocab]. */
-  async forward(ids: ArrayLike<number>): Promise<Tensor> {
+  async forward(ids: ArrayLike<number>): Promise<Tensor>;
+  /**
+   * The same with hidden states, float32 [n_tokens, embedding_length] each: 0 is the input of the first layer, `i` the residual stream after `i`
+   * layers, before the last norm.
+   *
+   * @throws EngineError `out_of_range` for more layers than the model has.
+   */
+  async forward(ids: ArrayLike<number>, options: ForwardOptions): Promise<{ logits: Tensor; hiddenStates: Tensor[] }>;
+  async forward(ids: ArrayLike<number>, options?: ForwardOptions): Promise<Tensor | { logits: Tensor; hiddenStates: Tensor[] }> {
     const checked = tokenIds(ids);
-    return this.#inTurn(async () => new Tensor(this.#host, await this.#host.forward(checked)));
+    const layers = options === undefined ? new Uint32Array() : layersOf(options);
+    const [logits, ...hiddenStates] = await this.#inTurn(async () =>
+      (await this.#host.forward(checked, layers)).map((data) => new Tensor(this.#host, data)),
+    );
+    return options === undefined ? logits! : { logits: logits!, hiddenStates };
+  }
+
+  /**
+   * Vectors of texts, as {@link Engine.embeddings} makes them, in a tensor [inputs, dimensions] that stays on the GPU. The request is the same, without
+   * `encoding_format`.
+   */
+  async embedTensor(request: Omit<EmbeddingsRequest, 'encoding_format'>): Promise<Tensor> {
+    const { embedding } = splitEmbeddingRequest(request);
+    return this.#inTurn(async () => new Tensor(this.#host, await this.#host.embedTensor(embedding)));
+  }
+
+  /**
+   * The GPUDevice of an engine on this thread (`worker: false`), to share its tensors with `rillm/tensor` or with passes of the application. It stays
+   * the engine's, which destroys it. Undefined in a worker.
+   */
+  get gpuDevice(): GPUDevice | undefined {
+    this.#check();
+    return this.#host.gpuDevice?.();
   }
 
   /** Resolves when the GPU has done everything that was submitted so far. */
@@ -372,6 +408,13 @@ export class Engine {
   #check(): void {
     if (this.#disposed !== undefined) throw this.#disposed;
   }
+}
+
+function layersOf({ hiddenStates }: ForwardOptions): Uint32Array {
+  if (!Array.isArray(hiddenStates) || !hiddenStates.every((layer) => Number.isInteger(layer) && layer >= 0 && layer < 2 ** 32)) {
+    throw new EngineError('invalid_request', `hiddenStates is an array of numbers of layers, got ${JSON.stringify(hiddenStates)}`);
+  }
+  return Uint32Array.from(hiddenStates);
 }
 
 function tokenIds(ids: ArrayLike<number>): Uint32Array {

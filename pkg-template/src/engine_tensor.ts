@@ -1,17 +1,17 @@
 // A tensor on the GPU as JavaScript holds it: a handle whose numbers stay where they are until they are asked for.
 
 import { EngineError } from './errors.js';
-import type { HostCalls, TensorData } from './protocol.js';
+import type { LoadedHost, TensorData } from './protocol.js';
 
 export class Tensor {
   readonly shape: readonly number[];
   readonly dtype: string;
-  #host: HostCalls;
+  #host: LoadedHost;
   #handle: number;
   #disposed = false;
 
   /** @internal */
-  constructor(host: HostCalls, { handle, shape, dtype }: TensorData) {
+  constructor(host: LoadedHost, { handle, shape, dtype }: TensorData) {
     this.#host = host;
     this.#handle = handle;
     this.shape = shape;
@@ -22,6 +22,22 @@ export class Tensor {
   async readback(): Promise<Float32Array> {
     if (this.#disposed) throw new EngineError('disposed', 'the tensor was disposed of: read it back before dispose()');
     return this.#host.readback(this.#handle);
+  }
+
+  /**
+   * The GPUBuffer that the numbers lie in: `size` bytes from byte `offset` on, of the engine's GPUDevice ({@link Engine.gpuDevice}). It is valid until
+   * the tensor is disposed of, and is the engine's: neither written nor destroyed by others. `Device.fromEngine` of `rillm/tensor` makes a tensor of
+   * it, without a copy.
+   *
+   * @throws EngineError `invalid_request` where the engine runs in a worker, whose GPU this thread can't use: load it with `worker: false`.
+   */
+  buffer(): { buffer: GPUBuffer; offset: number; size: number } {
+    if (this.#disposed) throw new EngineError('disposed', 'the tensor was disposed of: use it before dispose()');
+    if (this.#host.tensorBuffer === undefined) {
+      throw new EngineError('invalid_request', 'the tensor is on the GPU of a worker: load the model with worker: false to share it');
+    }
+    const [buffer, offset] = this.#host.tensorBuffer(this.#handle);
+    return { buffer, offset, size: 4 * this.shape.reduce((product, dim) => product * dim, 1) };
   }
 
   /** Frees the GPU memory. Calling it twice is harmless. */

@@ -213,23 +213,53 @@ export class EngineHost implements Host {
     return working;
   }
 
-  async forward(ids: Uint32Array): Promise<TensorData> {
+  async forward(ids: Uint32Array, layers: Uint32Array): Promise<TensorData[]> {
+    return this.#kept((engine) => engine.forward(ids, layers));
+  }
+
+  async embedTensor(request: object): Promise<TensorData> {
+    const [tensor] = await this.#kept(async (engine) => [await engine.embedTensor(request)]);
+    return tensor!;
+  }
+
+  gpuDevice(): GPUDevice {
     const { wasm, engine } = this.#loaded();
-    const tensor = await wasm.guard(() => engine.forward(ids));
+    return wasm.call(() => engine.gpuDevice());
+  }
+
+  tensorBuffer(handle: number): [buffer: GPUBuffer, offset: number] {
+    const { wasm } = this.#loaded();
+    const tensor = this.#tensor(handle);
+    return wasm.call(() => tensor.buffer());
+  }
+
+  /** Keeps the tensors that `make` gives, by their handles. */
+  async #kept(make: (engine: WasmEngine) => Promise<WasmTensor[]>): Promise<TensorData[]> {
+    const { wasm, engine } = this.#loaded();
+    const tensors = await wasm.guard(() => make(engine));
     if (this.#engine !== engine) {
-      tensor.dispose();
-      tensor.free();
+      for (const tensor of tensors) {
+        tensor.dispose();
+        tensor.free();
+      }
       throw disposed();
     }
-    const handle = this.#nextHandle++;
-    this.#tensors.set(handle, tensor);
-    return { handle, shape: Array.from(tensor.shape), dtype: tensor.dtype };
+    return tensors.map((tensor) => {
+      const handle = this.#nextHandle++;
+      this.#tensors.set(handle, tensor);
+      return { handle, shape: Array.from(tensor.shape), dtype: tensor.dtype };
+    });
+  }
+
+  #tensor(handle: number): WasmTensor {
+    const tensor = this.#tensors.get(handle);
+    if (tensor === undefined) throw new EngineError('disposed', 'the tensor was disposed of: use it before dispose()');
+    return tensor;
   }
 
   async readback(handle: number): Promise<Float32Array> {
     const { wasm } = this.#loaded();
-    const tensor = this.#tensors.get(handle);
-    if (tensor === undefined) throw new EngineError('disposed', 'the tensor was disposed of: read it back before dispose()');
+    const tensor = this.#tensor(handle);
     return wasm.guard(() => tensor.readback());
   }
 

@@ -71,7 +71,9 @@ export interface HostCalls {
   /** Saves a conversation, with something that comes back with it. */
   saveSession(conversation: object, attachment: object | undefined): Promise<Blob>;
   restoreSession(session: Blob): Promise<AttachedSession>;
-  forward(ids: Uint32Array): Promise<TensorData>;
+  /** Logits, then the hidden states after these numbers of layers. */
+  forward(ids: Uint32Array, layers: Uint32Array): Promise<TensorData[]>;
+  embedTensor(request: object): Promise<TensorData>;
   readback(handle: number): Promise<Float32Array>;
   disposeTensor(handle: number): Promise<void>;
   sync(): Promise<void>;
@@ -89,6 +91,10 @@ export interface LoadedHost extends HostCalls {
   /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */
   saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob>;
   restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession>;
+  /** The GPUDevice, where it belongs to this thread. */
+  gpuDevice?(): GPUDevice;
+  /** The GPUBuffer of a tensor and its first byte there, likewise. */
+  tensorBuffer?(handle: number): [buffer: GPUBuffer, offset: number];
   /** Resolves when the request was accepted. The signal ends a waiting, as for `embed`, and not the generation. */
   generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined, signal?: AbortSignal): Promise<Generation>;
 }

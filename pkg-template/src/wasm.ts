@@ -25,6 +25,7 @@ export interface WasmTensor {
   readonly shape: ArrayLike<number>;
   readonly dtype: string;
   readback(): Promise<Float32Array>;
+  buffer(): [buffer: GPUBuffer, offset: number];
   dispose(): void;
   free(): void;
 }
@@ -80,7 +81,10 @@ export interface WasmEngine {
     stopped: Promise<void>,
   ): Promise<AttachedSession>;
   restoreSession(session: Blob, stopped: Promise<void>): Promise<AttachedSession>;
-  forward(ids: Uint32Array): Promise<WasmTensor>;
+  /** Logits, then the hidden states after these numbers of layers. */
+  forward(ids: Uint32Array, layers: Uint32Array): Promise<WasmTensor[]>;
+  embedTensor(request: object): Promise<WasmTensor>;
+  gpuDevice(): GPUDevice;
   sync(): Promise<void>;
   stats(): Omit<EngineStats, 'wasm_memory_bytes'>;
   resetStats(): void;

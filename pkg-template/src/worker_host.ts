@@ -218,8 +218,12 @@ export class WorkerHost implements Host {
     return this.#abortable(signal, 'restoreSession', session);
   }
 
-  forward(ids: Uint32Array): Promise<TensorData> {
-    return this.#call('forward', ids);
+  forward(ids: Uint32Array, layers: Uint32Array): Promise<TensorData[]> {
+    return this.#call('forward', ids, layers);
+  }
+
+  embedTensor(request: object): Promise<TensorData> {
+    return this.#call('embedTensor', request);
   }
 
   readback(handle: number): Promise<Float32Array> {

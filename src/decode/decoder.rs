@@ -67,12 +67,13 @@ impl Decoder {
         self.slots.has_free()
     }
 
-    /// One forward pass over `ids` from an empty context. Returns logits [n_tokens, vocab_size]. The slot forgets what it held.
-    pub async fn forward(&self, ids: &[u32]) -> Result<Tensor> {
+    /// One forward pass over `ids` from an empty context. Returns logits [n_tokens, vocab_size], and the hidden states after these numbers of layers,
+    /// [n_tokens, n_embd] each. The slot forgets what it held.
+    pub async fn forward(&self, ids: &[u32], layers: &[usize]) -> Result<(Tensor, Vec<Tensor>)> {
         let mut slot = self.slots.emptied(&self.prompt_cache).await?;
-        let logits = slot.forward(&self.transformer, ids)?;
+        let passed = slot.forward(&self.transformer, ids, layers)?;
         self.slots.give_back(slot.into_slot());
-        Ok(logits)
+        Ok(passed)
     }
 
     /// The same pass up to the input of the head, [n_tokens, n_embd].

@@ -259,11 +259,20 @@ impl Slot {
         Ok(tokens)
     }
 
-    /// The logits after each of `ids`, [ids, vocab_size].
-    pub fn forward(&mut self, transformer: &Transformer, ids: &[u32]) -> Result<Tensor> {
+    /// The logits after each of `ids`, [ids, vocab_size], and the hidden states after these numbers of layers, [ids, n_embd] each.
+    pub fn forward(
+        &mut self,
+        transformer: &Transformer,
+        ids: &[u32],
+        layers: &[usize],
+    ) -> Result<(Tensor, Vec<Tensor>)> {
         // A small batch has its own kernels.
         let tokens = self.begin_pass(transformer, ids)?;
-        transformer.forward(&tokens, &self.state, &self.states, Logits::All)
+        if layers.is_empty() {
+            let logits = transformer.forward(&tokens, &self.state, &self.states, Logits::All)?;
+            return Ok((logits, Vec::new()));
+        }
+        transformer.forward_with_hidden_states(&tokens, &self.state, &self.states, layers)
     }
 
     /// The same pass up to the input of the head, [ids, n_embd].

@@ -160,9 +160,32 @@ impl Engine {
 
     /// One forward pass over `ids` from an empty context: logits [n_tokens, vocab_size], float32. It overwrites a slot of the KV cache.
     pub async fn forward(&self, ids: &[u32]) -> Result<EngineTensor> {
-        let tensor = self.0.decoder()?.forward(ids).await?;
+        self.forward_with_hidden_states(ids, &[]).await.map(|(logits, _)| logits)
+    }
+
+    /// The same with the hidden states after these numbers of layers, [n_tokens, embedding_length] each: 0 is the input of the first layer, and the
+    /// number of layers what comes before the last norm.
+    pub async fn forward_with_hidden_states(
+        &self,
+        ids: &[u32],
+        layers: &[usize],
+    ) -> Result<(EngineTensor, Vec<EngineTensor>)> {
+        let most = self.0.info.layers;
+        if let Some(layer) = layers.iter().find(|layer| **layer > most) {
+            bail!(
+                OutOfRange,
+                "hidden states: the model has {most} layers, so 0 to {most} can be asked for, not {layer}"
+            );
+        }
+        let (logits, hidden_states) = self.0.decoder()?.forward(ids, layers).await?;
         self.0.context.device().flush();
-        Ok(EngineTensor { context: self.0.context.clone(), tensor })
+        let shared = |tensor: Tensor| EngineTensor::new(&self.0.context, tensor);
+        Ok((shared(logits), hidden_states.into_iter().map(shared).collect()))
+    }
+
+    /// What runs it, for whoever shares its GPU.
+    pub fn context(&self) -> &Context {
+        &self.0.context
     }
 
     /// Sets where the grammar engine comes from. Without it, requests for structured output are refused.
@@ -183,9 +206,23 @@ pub struct EngineTensor {
 }
 
 impl EngineTensor {
+    pub(super) fn new(context: &Context, tensor: Tensor) -> Self {
+        Self { context: context.clone(), tensor }
+    }
+
     /// Rows first: [n_tokens, vocab_size].
     pub fn shape(&self) -> Vec<usize> {
         self.tensor.shape().dims().to_vec()
+    }
+
+    /// What it was made on.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Itself, for whoever shares its memory.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
     }
 
     /// As WGSL calls it, such as `f32`.

@@ -192,6 +192,33 @@ impl Transformer {
         self.output_norm.run(&self.context, &x)
     }
 
+    /// Like [`Transformer::forward`] with the logits of all tokens. Returns besides copies of the residual stream, [n, n_embd] each: 0 is the input of
+    /// the first layer, and `i` comes after `i` layers.
+    pub fn forward_with_hidden_states(
+        &self,
+        tokens: &Tensor,
+        state: &Tensor,
+        states: &LayerStates,
+        layers: &[usize],
+    ) -> Result<(Tensor, Vec<Tensor>)> {
+        let mut kept: Vec<Option<Tensor>> = vec![None; layers.len()];
+        let mut keep = |after: usize, x: &Tensor| {
+            for (slot, _) in kept.iter_mut().zip(layers).filter(|(_, layer)| **layer == after) {
+                // Layers may add to the stream in place.
+                let copy = self.context.empty(x.desc(), "hidden states")?;
+                self.context.copy(x, 0..x.shape().elements(), &copy, 0)?;
+                *slot = Some(copy);
+            }
+            Ok(())
+        };
+        let x = self.many_seen(tokens, state, states, false, &mut keep)?; // [n, n_embd]
+        let logits = self.head(&x)?;
+        match kept.into_iter().collect::<Option<Vec<Tensor>>>() {
+            Some(hidden_states) => Ok((logits, hidden_states)),
+            None => bail!(OutOfRange, "hidden states are of 0 to {} layers, not of {layers:?}", self.layers.len()),
+        }
+    }
+
     /// Records one forward pass over `tokens` [n], the first at position `state[0]`. Appends their keys and values to the cache. Returns
     /// logits [1 or n, vocab_size].
     ///
@@ -203,7 +230,8 @@ impl Transformer {
         let n = tokens.shape().elements();
         if let (1, Some(fused)) = (n, &self.fused) {
             let ops = Decode(self.fused_pass(fused, state, states.kv()));
-            let x = self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true)?; // [1, n_embd] in SoA
+            let x = self.embed(tokens, state, true)?;
+            let x = self.through_layers(&ops, x, (state, states), true, &mut seen_by_nobody)?; // [1, n_embd] in SoA
             return self.finish_logits(ops.logits(&x, &self.output_norm, &self.output)?);
         }
         // Kernels for a small batch are compiled for each number of tokens. That pays for drafts, all of whose logits are needed, but not
@@ -213,15 +241,20 @@ impl Transformer {
             Logits::Last if n > 1 => self.context.run1(&SliceRows { first: n - 1, count: 1 }, &[&x])?, // [1, n_embd]
             _ => x,
         };
+        self.head(&x)
+    }
+
+    /// The logits of a residual stream `x` [rows, n_embd]: [rows, vocab_size].
+    fn head(&self, x: &Tensor) -> Result<Tensor> {
         let rows = x.shape().dims()[0];
         let in_soa = MatVecSmallBatch::takes(rows) && MatVecSmallBatch::can_be_soa(self.config.n_embd);
         let logits = match self.output_norm.rms_weight().filter(|_| in_soa) {
             Some((epsilon, weight)) => {
-                let h = self.context.run1(&RmsNormSoa { epsilon }, &[&x, weight])?; // [rows, n_embd] in SoA
+                let h = self.context.run1(&RmsNormSoa { epsilon }, &[x, weight])?; // [rows, n_embd] in SoA
                 self.output.multiply(&self.context, &MatVecSmallBatch { soa: true, epilogue: Epilogue::NONE }, &[&h])?
             }
             None => {
-                let h = self.output_norm.run(&self.context, &x)?; // [rows, n_embd]
+                let h = self.output_norm.run(&self.context, x)?; // [rows, n_embd]
                 self.output.multiply(&self.context, ops::linear(rows), &[&h])?
             }
         }; // [rows, vocab_size]
@@ -233,7 +266,7 @@ impl Transformer {
         match &self.fused {
             Some(fused) if tokens.shape().elements() == 1 => {
                 let ops = Decode(self.fused_pass(fused, state, states.kv()));
-                self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true)
+                self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true, &mut seen_by_nobody)
             }
             _ => self.many(tokens, state, states, false),
         }
@@ -243,19 +276,31 @@ impl Transformer {
     /// The residual stream of `tokens` [n] after the last layer, [n, n_embd]. `small_batch` matters only for fused ops, and allows no more
     /// tokens than `MatVecSmallBatch` takes.
     fn many(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, small_batch: bool) -> Result<Tensor> {
+        self.many_seen(tokens, state, states, small_batch, &mut seen_by_nobody)
+    }
+
+    /// The same, where `see` is shown the stream after 0 layers, after one, and so on.
+    fn many_seen(
+        &self,
+        tokens: &Tensor,
+        state: &Tensor,
+        states: &LayerStates,
+        small_batch: bool,
+        see: &mut See<'_>,
+    ) -> Result<Tensor> {
         let x = self.embed(tokens, state, false)?; // [n, n_embd]
         match &self.fused {
             Some(fused) => {
                 let pass = self.fused_pass(fused, state, states.kv());
                 let ops = Prefill { pass, precision: self.precision, small_batch };
-                self.through_layers(&ops, x, (state, states), false)
+                self.through_layers(&ops, x, (state, states), false, see)
             }
             None => {
                 let (context, config) = (&self.context, &self.config);
                 let product = ops::linear(tokens.shape().elements());
                 let tokens = Tokens::After { cache: states.kv(), state };
                 let ops = Unfused { context, config, ropes: &self.ropes, tokens, product };
-                self.through_layers(&ops, x, (state, states), false)
+                self.through_layers(&ops, x, (state, states), false, see)
             }
         }
     }
@@ -272,7 +317,9 @@ impl Transformer {
         mut x: Tensor,
         (state, states): (&Tensor, &LayerStates),
         soa: bool,
+        see: &mut See<'_>,
     ) -> Result<Tensor> {
+        see(0, &x)?;
         let is_long = self.is_fused() && x.shape().dims()[0] >= LONG;
         for (index, layer) in self.layers.iter().enumerate() {
             x = layer.run(ops, &x)?;
@@ -282,6 +329,7 @@ impl Transformer {
                 };
                 recurrent.run(&self.context, &x, soa, state, of_layer)?;
             }
+            see(index + 1, &x)?;
             if is_long && (index + 1).is_power_of_two() {
                 // The GPU works while further layers are recorded. Each submit has about as many layers as all before it, so the GPU never
                 // waits and submits are few.
@@ -290,6 +338,13 @@ impl Transformer {
         }
         Ok(x)
     }
+}
+
+/// Is shown a residual stream and the number of layers before it.
+type See<'a> = dyn FnMut(usize, &Tensor) -> Result<()> + 'a;
+
+fn seen_by_nobody(_: usize, _: &Tensor) -> Result<()> {
+    Ok(())
 }
 
 /// Ropes are rounded: their last digits differ between platforms.

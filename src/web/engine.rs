@@ -88,10 +88,27 @@ impl WasmEngine {
         self.engine()?.tokenizer().decode_with_control(ids).map_err(js_error)
     }
 
-    pub async fn forward(&self, ids: Uint32Array) -> Result<WasmTensor, JsValue> {
+    /// Logits, then the hidden states after these numbers of layers.
+    pub async fn forward(&self, ids: Uint32Array, layers: Vec<u32>) -> Result<Vec<WasmTensor>, JsValue> {
         let engine = self.engine()?;
-        let tensor = engine.forward(&ids.to_vec()).await.map_err(js_error)?;
-        Ok(WasmTensor { tensor: RefCell::new(Some(Rc::new(tensor))) })
+        let layers: Vec<usize> = layers.iter().map(|layer| *layer as usize).collect();
+        let passed = engine.forward_with_hidden_states(&ids.to_vec(), &layers).await;
+        let (logits, hidden_states) = passed.map_err(js_error)?;
+        Ok(std::iter::once(logits).chain(hidden_states).map(WasmTensor::new).collect())
+    }
+
+    /// The embeddings of texts as a tensor [inputs, dimensions].
+    #[wasm_bindgen(js_name = embedTensor)]
+    pub async fn embed_tensor(&self, request: JsValue) -> Result<WasmTensor, JsValue> {
+        let parse = || EmbeddingRequest::parse(json_from_js("the embedding request", &request)?);
+        let request = parse().map_err(js_error)?;
+        self.engine()?.embed_tensor(request).await.map(WasmTensor::new).map_err(js_error)
+    }
+
+    /// The GPUDevice that it runs on.
+    #[wasm_bindgen(js_name = gpuDevice)]
+    pub fn gpu_device(&self) -> Result<JsValue, JsValue> {
+        self.engine()?.context().device().export().map_err(js_error)
     }
 
     /// Saves a conversation: `write` gets its bytes in order, each as a Uint8Array of its own. Resolves to the session. When `stopped`
@@ -357,6 +374,16 @@ impl WasmTensor {
         Ok(Float32Array::from(&values[..]))
     }
 
+    /// The GPUBuffer that it lies in, and its first byte there.
+    pub fn buffer(&self) -> Result<js_sys::Array, JsValue> {
+        let export = || {
+            let tensor = self.get()?;
+            tensor.context().device().export_slice(&tensor.tensor().slice())
+        };
+        let (buffer, offset) = export().map_err(js_error)?;
+        Ok(js_sys::Array::of(&[buffer, js_number(offset).into()]))
+    }
+
     /// Frees its memory on the GPU.
     pub fn dispose(&self) {
         self.tensor.take();
@@ -364,6 +391,10 @@ impl WasmTensor {
 }
 
 impl WasmTensor {
+    fn new(tensor: EngineTensor) -> Self {
+        Self { tensor: RefCell::new(Some(Rc::new(tensor))) }
+    }
+
     fn get(&self) -> Result<Rc<EngineTensor>> {
         self.tensor.borrow().clone().ok_or_else(|| err!(Disposed, "the tensor was disposed of"))
     }

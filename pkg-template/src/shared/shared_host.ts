@@ -106,6 +106,10 @@ export class SharedHost implements LoadedHost {
     throw unshared('forward() leaves a tensor on the GPU, which one tab holds');
   }
 
+  async embedTensor(): Promise<never> {
+    throw unshared('embedTensor() leaves a tensor on the GPU, which one tab holds');
+  }
+
   async readback(): Promise<never> {
     throw unshared('a tensor is on the GPU of one tab');
   }

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::request::{EmbeddingRequest, Input};
-use crate::engine::engine::{Engine, Inner, Model};
+use crate::engine::engine::{Engine, EngineTensor, Inner, Model};
 use crate::error::Result;
-use crate::model::{Encoder, Pooling};
-use crate::tensor::{Context, HostTensor, Tensor, ops};
+use crate::model::Pooling;
+use crate::tensor::{Desc, HostTensor, Tensor, ops};
 
 /// The most tokens of a pass, unless a single text has more: memory for activations grows with them.
 const PASS_TOKENS: usize = 512;
@@ -34,11 +34,60 @@ pub struct EmbeddingUsage {
     pub total_tokens: usize,
 }
 
+/// What a request for embeddings asks of the model.
+struct Checked {
+    texts: Vec<Vec<u32>>,
+    dimensions: usize,
+    pooling: Pooling,
+    usage: EmbeddingUsage,
+}
+
 impl Engine {
     /// Embeds 1 to 2048 inputs. `invalid_request` if the model can't, `context_length_exceeded` if an input is too long.
     pub async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings> {
         let inner = &*self.0;
-        let width = inner.info.embedding_length;
+        let Checked { texts, dimensions, pooling, usage } = inner.checked(request)?;
+        let mut values = Vec::with_capacity(texts.len() * dimensions);
+        for pass in passes(&texts) {
+            for vectors in inner.vectors(pass, pooling).await? {
+                let vectors = inner.context.readback_one(&vectors).await?.to_f32()?;
+                for vector in vectors.chunks_exact(inner.info.embedding_length) {
+                    values.extend(normalized(&vector[..dimensions])?);
+                }
+            }
+        }
+        Ok(Embeddings { values, dimensions, usage })
+    }
+
+    /// The same as a tensor [inputs, dimensions], which stays on the GPU.
+    pub async fn embed_tensor(&self, request: EmbeddingRequest) -> Result<EngineTensor> {
+        let inner = &*self.0;
+        let Checked { texts, dimensions, pooling, .. } = inner.checked(request)?;
+        let context = &inner.context;
+        let out = context.empty(Desc::f32(&[texts.len(), dimensions]), "embeddings")?;
+        // A root mean square is the length by the root of the number of elements. No length is 0 for what is added to its square.
+        let scale = HostTensor::f32(&[dimensions], &vec![1.0 / (dimensions as f32).sqrt(); dimensions]);
+        let (norm, scale) = (ops::RmsNorm { epsilon: 1e-30 }, context.tensor(&scale)?);
+        let mut first = 0;
+        for pass in passes(&texts) {
+            for vectors in inner.vectors(pass, pooling).await? {
+                let cut = match inner.info.embedding_length {
+                    width if width == dimensions => vectors,
+                    _ => context.run1(&ops::SliceColumns { first: 0, count: dimensions }, &[&vectors])?,
+                };
+                let normed = context.run1(&norm, &[&cut, &scale])?;
+                context.copy(&normed, 0..normed.shape().elements(), &out, first)?;
+                first += normed.shape().elements();
+            }
+        }
+        context.device().flush();
+        Ok(EngineTensor::new(context, out))
+    }
+}
+
+impl Inner {
+    fn checked(&self, request: EmbeddingRequest) -> Result<Checked> {
+        let width = self.info.embedding_length;
         let dimensions = match request.dimensions {
             None => width,
             Some(asked) if (1..=width).contains(&asked) => asked,
@@ -46,31 +95,30 @@ impl Engine {
                 bail!(InvalidRequest, "dimensions is {asked}, wanted 1 to {width}, the length of the model's vectors")
             }
         };
-        let Some(pooling) = inner.embeds.pooling else {
+        let Some(pooling) = self.embeds.pooling else {
             bail!(
                 InvalidRequest,
                 "the model's files do not say how the vectors of its tokens become one (pooling_type of a GGUF file, or \
                  1_Pooling/config.json); use a model for embeddings"
             );
         };
-        let texts = inner.inputs(request.input, request.truncate)?;
+        let texts = self.inputs(request.input, request.truncate)?;
         let prompt_tokens = texts.iter().map(Vec::len).sum();
-        let mut values = Vec::with_capacity(texts.len() * dimensions);
-        for pass in passes(&texts) {
-            let vectors = match &inner.model {
-                Model::Encoder(encoder) => embed_by_encoder(&inner.context, encoder, pass, pooling).await?,
-                Model::Decoder(_) => inner.embed_by_decoder(pass, pooling).await?,
-            };
-            for vector in vectors.chunks_exact(width) {
-                values.extend(normalized(&vector[..dimensions])?);
-            }
-        }
         let usage = EmbeddingUsage { prompt_tokens, total_tokens: prompt_tokens };
-        Ok(Embeddings { values, dimensions, usage })
+        Ok(Checked { texts, dimensions, pooling, usage })
     }
-}
 
-impl Inner {
+    /// The vectors of texts that make one pass, [texts, embedding_length], in one tensor or in several.
+    async fn vectors(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Tensor>> {
+        match &self.model {
+            Model::Encoder(encoder) => {
+                let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+                Ok(vec![encoder.forward(&texts, pooling)?])
+            }
+            Model::Decoder(_) => self.vectors_of_decoder(texts, pooling).await,
+        }
+    }
+
     /// The token ids of each input, checked.
     fn inputs(&self, input: Input, truncate: bool) -> Result<Vec<Vec<u32>>> {
         let text = |text: &String| self.tokenizer.encode(text, true, false);
@@ -114,31 +162,17 @@ impl Inner {
     }
 
     /// A decoder takes one text at a time.
-    async fn embed_by_decoder(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<f32>> {
-        let mut vectors = Vec::with_capacity(texts.len() * self.info.embedding_length);
+    async fn vectors_of_decoder(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Tensor>> {
+        let mut vectors = Vec::with_capacity(texts.len());
         let decoder = self.decoder()?;
         for ids in texts {
             let states = decoder.states(ids).await?;
             let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
             let spans = self.context.tensor(&spans)?;
-            vectors.extend(read(&self.context, &self.context.run1(&ops::MeanRows, &[&states, &spans])?).await?);
+            vectors.push(self.context.run1(&ops::MeanRows, &[&states, &spans])?);
         }
         Ok(vectors)
     }
-}
-
-async fn embed_by_encoder(
-    context: &Context,
-    encoder: &Encoder,
-    texts: &[Vec<u32>],
-    pooling: Pooling,
-) -> Result<Vec<f32>> {
-    let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-    read(context, &encoder.forward(&texts, pooling)?).await
-}
-
-async fn read(context: &Context, tensor: &Tensor) -> Result<Vec<f32>> {
-    context.readback_one(tensor).await?.to_f32()
 }
 
 /// Groups the texts by pass: neighbours go together while they fit.
