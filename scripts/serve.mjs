@@ -73,12 +73,21 @@ async function listen(server, port, nextFree) {
   }
 }
 
-/** What the demo page needs: www/, the packed package at /rillm/ and the models at /models/. */
+/**
+ * What the demo page needs: www/, the packed package at /rillm/ and the models at /models/. And the examples, with the package where a
+ * project has it.
+ */
 export async function demoMounts(root, packed) {
   const models = join(root, 'models');
   const hasModels = await stat(models).then(
     (entry) => entry.isDirectory(),
     () => false,
   );
-  return { '/': join(root, 'www'), '/rillm/': packed, ...(hasModels ? { '/models/': models } : {}) };
+  return {
+    '/': join(root, 'www'),
+    '/rillm/': packed,
+    '/examples/': join(root, 'examples'),
+    '/node_modules/rillm/': packed,
+    ...(hasModels ? { '/models/': models } : {}),
+  };
 }

@@ -70,7 +70,7 @@ function misbehave(folder) {
         return end(
           200,
           'text/html',
-          '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js"}}</script>',
+          '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js","rillm/tensor":"/rillm/dist/tensor/index.js"}}</script>',
         );
       case 'trusted-types':
         response.setHeader('content-security-policy', "require-trusted-types-for 'script'; trusted-types rillm");
@@ -116,6 +116,9 @@ function misbehave(folder) {
     }
   };
 }
+
+/** Flags with which Chromium draws WebGPU to a canvas on SwiftShader; without them its GPU process crashes at the first frame. */
+export const CANVAS_ARGS = ['--enable-features=Vulkan', '--use-vulkan=swiftshader', '--use-angle=vulkan'];
 
 /**
  * Starts site and browser. `made` is a folder served at /made/. `run(fn, ...args)` runs a function in a fresh page that has
