@@ -3,14 +3,14 @@
 //
 //   node benches/peers/build.mjs
 
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createHash } from 'node:crypto';
+import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { build, unpackPackage } from '../../scripts/build.mjs';
-import { isMain, main, npm, root, run } from '../../scripts/command.mjs';
+import { isMain, main, root } from '../../scripts/command.mjs';
 import { setup } from '../../scripts/setup.mjs';
+import { installLocked, versionOf } from '../install.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const modules = join(here, 'node_modules');
@@ -34,7 +34,7 @@ const VERSIONS = ['@wllama/wllama', '@huggingface/transformers', 'onnxruntime-we
 export async function buildPeers() {
   await setup({ browser: false, test: false });
   const rillm = await unpackPackage(await build());
-  await installPeers();
+  await installLocked(here);
   const dist = join(here, 'dist');
   rmSync(dist, { recursive: true, force: true });
   mkdirSync(dist, { recursive: true });
@@ -42,21 +42,9 @@ export async function buildPeers() {
   for (const name of ['style.css', 'icon.svg']) cpSync(join(root, 'www', name), join(dist, name));
   cpSync(join(rillm, 'dist'), join(dist, 'vendor/rillm'), { recursive: true });
   for (const [to, from] of Object.entries(VENDOR)) cpSync(join(modules, from), join(dist, 'vendor', to), { recursive: true });
-  const versionOf = (folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).version;
   const versions = { rillm: versionOf(rillm), ...Object.fromEntries(VERSIONS.map((name) => [name, versionOf(join(modules, name))])) };
   writeFileSync(join(dist, 'versions.json'), `${JSON.stringify(versions, null, 2)}\n`);
   return dist;
-}
-
-/** They have a lock file of their own, so that nobody else has to fetch half a gigabyte. Their install scripts fetch what only node needs. */
-async function installPeers() {
-  const stamp = join(modules, '.rillm-lock-sha256');
-  const hash = createHash('sha256')
-    .update(readFileSync(join(here, 'package-lock.json')))
-    .digest('hex');
-  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return;
-  await run(...npm('ci', '--ignore-scripts', '--no-audit', '--no-fund'), { cwd: here });
-  writeFileSync(stamp, hash);
 }
 
 if (isMain(import.meta.url)) await main(async () => console.log(await buildPeers()));

@@ -1,5 +1,5 @@
-// The side-by-side run: what can be tested without half a gigabyte of other engines. Its ratios, and that its lock file is one
-// that anybody's registry can serve.
+// The side-by-side run: what can be tested without half a gigabyte of other engines. Its ratios, and that the lock files of such runs are
+// ones that anybody's registry can serve.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -48,13 +48,15 @@ test('an engine that did not run stays in the table, with the reason', () => {
   assert.match(text, /rillm, times as fast: prefill 512 +2\.00 ×/);
 });
 
-test('the lock file names versions and no registry', () => {
-  const folder = join(root, 'benches/peers');
-  const { dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-  const { packages } = JSON.parse(readFileSync(join(folder, 'package-lock.json'), 'utf8'));
-  for (const [name, version] of Object.entries(dependencies)) assert.equal(packages[`node_modules/${name}`].version, version);
-  for (const [path, { resolved, integrity }] of Object.entries(packages)) {
-    assert.equal(resolved, undefined, path);
-    if (path !== '') assert.match(integrity, /^sha512-/, path);
-  }
-});
+for (const folder of ['benches/peers', 'benches/tensors']) {
+  test(`the lock file of ${folder} names versions and no registry`, () => {
+    const read = (name) => JSON.parse(readFileSync(join(root, folder, name), 'utf8'));
+    const { dependencies } = read('package.json');
+    const { packages } = read('package-lock.json');
+    for (const [name, version] of Object.entries(dependencies)) assert.equal(packages[`node_modules/${name}`].version, version);
+    for (const [path, { resolved, integrity }] of Object.entries(packages)) {
+      assert.equal(resolved, undefined, path);
+      if (path !== '') assert.match(integrity, /^sha512-/, path);
+    }
+  });
+}
