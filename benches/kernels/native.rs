@@ -21,6 +21,8 @@ const HELP: &str =
 /// Weights that a mat-vec goes through in turn, so that no cache holds them.
 const ROTATION_BYTES: u64 = 256 << 20;
 const MAT_MUL_SHAPES: [[usize; 2]; 4] = [[3072, 2048], [2048, 2048], [16384, 2048], [2048, 8192]];
+/// Images, channels, side of a plane, output channels, side of the kernel.
+const CONVOLUTION_SHAPES: [[usize; 5]; 4] = [[8, 64, 56, 64, 3], [8, 256, 28, 256, 1], [1, 512, 14, 512, 3], [1, 3, 224, 64, 7]];
 const MAT_VEC_SHAPES: [[usize; 2]; 5] = [[3072, 2048], [2048, 2048], [16384, 2048], [2048, 8192], [128_256, 2048]];
 
 struct Options {
@@ -115,6 +117,7 @@ impl Bench {
         }
         self.producers().await?;
         self.attention().await?;
+        self.convolutions().await?;
         for [rows, columns] in MAT_VEC_SHAPES {
             let bytes = self.options.format.soa_layout(rows, columns).bytes;
             let name = format!("mat_vec [{rows}, {columns}]");
@@ -185,6 +188,29 @@ impl Bench {
             ]])
         })
         .await
+    }
+
+    /// With a stride of one, and as many outputs as inputs in each plane.
+    async fn convolutions(&mut self) -> Result<()> {
+        for [n, channels, side, rows, kernel] in CONVOLUTION_SHAPES {
+            let op = ops::Conv2d {
+                stride: [1; 2],
+                padding: [kernel / 2; 2],
+                dilation: [1; 2],
+                groups: 1,
+                bias: false,
+            };
+            let flop = 2.0 * (n * rows * side * side * channels * kernel * kernel) as f64;
+            let name = format!("conv2d [{n}, {channels}, {side}, {side}] by [{rows}, {channels}, {kernel}, {kernel}]");
+            self.time(&name, &op, Work::Flop(flop), async |bench| {
+                Ok(vec![vec![
+                    bench.random(&[n, channels, side, side])?,
+                    bench.random(&[rows, channels, kernel, kernel])?,
+                ]])
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     async fn attention(&mut self) -> Result<()> {
