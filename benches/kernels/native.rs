@@ -22,7 +22,8 @@ const HELP: &str =
 const ROTATION_BYTES: u64 = 256 << 20;
 const MAT_MUL_SHAPES: [[usize; 2]; 4] = [[3072, 2048], [2048, 2048], [16384, 2048], [2048, 8192]];
 /// Images, channels, side of a plane, output channels, side of the kernel.
-const CONVOLUTION_SHAPES: [[usize; 5]; 4] = [[8, 64, 56, 64, 3], [8, 256, 28, 256, 1], [1, 512, 14, 512, 3], [1, 3, 224, 64, 7]];
+const CONVOLUTION_SHAPES: [[usize; 5]; 4] =
+    [[8, 64, 56, 64, 3], [8, 256, 28, 256, 1], [1, 512, 14, 512, 3], [1, 3, 224, 64, 7]];
 const MAT_VEC_SHAPES: [[usize; 2]; 5] = [[3072, 2048], [2048, 2048], [16384, 2048], [2048, 8192], [128_256, 2048]];
 
 struct Options {
@@ -193,13 +194,7 @@ impl Bench {
     /// With a stride of one, and as many outputs as inputs in each plane.
     async fn convolutions(&mut self) -> Result<()> {
         for [n, channels, side, rows, kernel] in CONVOLUTION_SHAPES {
-            let op = ops::Conv2d {
-                stride: [1; 2],
-                padding: [kernel / 2; 2],
-                dilation: [1; 2],
-                groups: 1,
-                bias: false,
-            };
+            let op = ops::Conv2d { stride: [1; 2], padding: [kernel / 2; 2], dilation: [1; 2], groups: 1, bias: false };
             let flop = 2.0 * (n * rows * side * side * channels * kernel * kernel) as f64;
             let name = format!("conv2d [{n}, {channels}, {side}, {side}] by [{rows}, {channels}, {kernel}, {kernel}]");
             self.time(&name, &op, Work::Flop(flop), async |bench| {
