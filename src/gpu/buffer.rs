@@ -23,7 +23,9 @@ struct Handle {
 /// What a handle refers to.
 enum Place {
     /// A buffer from the pool, which goes back there. `None` only while the handle is dropped.
-    Own(Option<RawBuffer>),
+    Pooled(Option<RawBuffer>),
+    /// A buffer that is not kept for reuse. `None` only while the handle is dropped.
+    Lasting(Option<RawBuffer>),
     /// A part of a plan's arena.
     Slot { bank: Rc<Bank>, offset: u64 },
     /// A buffer of the application, which is never destroyed here.
@@ -59,16 +61,14 @@ impl Buffer {
 
     /// At least `size` bytes, of the size class, so that it can be reused.
     pub(super) fn pooled(pool: &Rc<BufferPool>, size: u64, label: &str) -> Result<Self> {
-        Self::of_class(pool, size_class(size), label)
+        let class = size_class(size);
+        Ok(Self::new(Place::Pooled(Some(pool.take(class, label)?)), class, Rc::downgrade(pool)))
     }
 
     /// Of `size` bytes, not rounded up to a size class, and so not kept for reuse.
     pub(super) fn lasting(pool: &Rc<BufferPool>, size: u64, label: &str) -> Result<Self> {
-        Self::of_class(pool, size.next_multiple_of(16), label)
-    }
-
-    fn of_class(pool: &Rc<BufferPool>, class: u64, label: &str) -> Result<Self> {
-        Ok(Self::new(Place::Own(Some(pool.take(class, label)?)), class, Rc::downgrade(pool)))
+        let size = size.next_multiple_of(16);
+        Ok(Self::new(Place::Lasting(Some(pool.create(size, label)?)), size, Rc::downgrade(pool)))
     }
 
     /// Without memory: the allocation `number` of a trace.
@@ -110,7 +110,7 @@ impl Buffer {
     /// The GPU buffer; none while a step is only traced.
     pub(super) fn raw(&self) -> Option<&RawBuffer> {
         match &self.0.place {
-            Place::Own(raw) => raw.as_ref(),
+            Place::Pooled(raw) | Place::Lasting(raw) => raw.as_ref(),
             Place::Slot { bank, .. } => Some(&bank.raw),
             Place::Foreign(raw) => Some(raw),
             Place::Traced(_) => None,
@@ -163,10 +163,11 @@ impl Buffer {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if let (Place::Own(raw), Some(pool)) = (&mut self.place, self.pool.upgrade())
-            && let Some(raw) = raw.take()
-        {
-            pool.release(raw);
+        let Some(pool) = self.pool.upgrade() else { return };
+        match &mut self.place {
+            Place::Pooled(raw) => raw.take().into_iter().for_each(|raw| pool.release(raw)),
+            Place::Lasting(raw) => raw.take().into_iter().for_each(|raw| pool.release_lasting(raw)),
+            Place::Slot { .. } | Place::Foreign(_) | Place::Traced(_) => {}
         }
     }
 }

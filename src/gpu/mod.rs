@@ -13,6 +13,7 @@ mod debug;
 mod device;
 mod faults;
 mod fifo;
+mod free_list;
 mod options;
 mod pipeline;
 mod platform;

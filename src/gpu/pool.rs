@@ -7,20 +7,17 @@
 //!   commands run in program order; destruction waits until the GPU has finished the submission.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::bind_groups::BindGroups;
+use super::free_list::FreeList;
 use super::raw::RawDevice;
 use super::stats::{PoolStats, add};
 use crate::error::Result;
 
-/// Freed buffers above this many bytes are destroyed: they are weights and caches, which come back in the same size only
-/// when a model is loaded again.
-const LARGEST_POOLED: u64 = 64 << 20;
-
-/// The most bytes that wait for reuse.
-const POOL_BYTES: u64 = 192 << 20;
+/// Sizes up to this one are rounded up to whole MiB.
+const LARGEST_ROUNDED: u64 = 64 << 20;
 
 #[derive(Clone)]
 pub(super) struct RawBuffer {
@@ -36,9 +33,8 @@ pub(super) struct BufferPool {
 
 #[derive(Default)]
 struct State {
-    /// Buffers that wait for reuse, by size.
-    free: HashMap<u64, Vec<RawBuffer>>,
-    free_bytes: u64,
+    /// Buffers that wait for reuse.
+    free: FreeList<RawBuffer>,
     last_id: u64,
     /// Freed, with the number of the submission after which nothing names them.
     retired: Vec<(u64, RawBuffer)>,
@@ -46,8 +42,8 @@ struct State {
 }
 
 /// Sizes are rounded up so that close sizes share buffers. Three classes: small ones (below 4 KiB) to powers of two, middle
-/// ones (below 1 MiB) to eighths of their power of two, large ones to whole MiB up to the largest pooled size, and larger
-/// ones only to 16 bytes.
+/// ones (below 1 MiB) to eighths of their power of two, large ones to whole MiB, and those above 64 MiB
+/// only to 16 bytes.
 pub(super) fn size_class(size: u64) -> u64 {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
@@ -55,7 +51,7 @@ pub(super) fn size_class(size: u64) -> u64 {
         0..=256 => 256,
         _ if size <= 4 * KIB => size.next_power_of_two(),
         _ if size <= MIB => size.next_multiple_of(size.next_power_of_two() / 8),
-        _ if size <= LARGEST_POOLED => size.next_multiple_of(MIB),
+        _ if size <= LARGEST_ROUNDED => size.next_multiple_of(MIB),
         _ => size.next_multiple_of(16),
     }
 }
@@ -69,15 +65,24 @@ impl BufferPool {
     /// A buffer of `class` bytes: one that waits for reuse, or a new one.
     pub fn take(&self, class: u64, label: &str) -> Result<RawBuffer> {
         let mut state = self.state.borrow_mut();
-        if let Some(raw) = state.free.get_mut(&class).and_then(Vec::pop) {
-            state.free_bytes -= class;
-            state.stats.class(class).hits += 1;
+        let found = state.free.take(class, self.raw.timeline.submitted());
+        let excess = state.free.take_excess();
+        let stats = state.stats.class(class);
+        (stats.hits, stats.misses) = match found {
+            Some(_) => (stats.hits + 1, stats.misses),
+            None => (stats.hits, stats.misses + 1),
+        };
+        drop(state);
+        self.retire(excess);
+        if let Some(raw) = found {
             add(&self.raw.counters.buffers_reused, 1);
             return Ok(raw);
         }
-        state.stats.class(class).misses += 1;
-        drop(state);
-        self.create(class, label)
+        let created = self.create(class, label);
+        if created.is_err() {
+            self.state.borrow_mut().free.not_taken(class);
+        }
+        created
     }
 
     /// A new buffer.
@@ -108,28 +113,31 @@ impl BufferPool {
         RawBuffer { wgpu, id: state.last_id }
     }
 
-    /// Takes a buffer back after its last handle is gone.
+    /// Takes a buffer of [`take`](Self::take) back after its last handle is gone.
     pub fn release(&self, raw: RawBuffer) {
-        if self.raw.is_disposed() {
-            return self.destroy(vec![raw]);
-        }
+        let is_disposed = self.raw.is_disposed();
         let mut state = self.state.borrow_mut();
+        let submitted = self.raw.timeline.submitted();
         let size = raw.wgpu.size();
-        let is_class = size_class(size) == size;
-        if is_class && size <= LARGEST_POOLED && state.free_bytes + size <= POOL_BYTES {
-            state.free_bytes += size;
-            state.free.entry(size).or_default().push(raw);
-        } else {
-            drop(state);
-            self.retire(raw);
+        state.free.put(size, raw, submitted);
+        let excess = state.free.take_excess();
+        drop(state);
+        self.retire(excess);
+        if is_disposed {
+            self.clear();
         }
+    }
+
+    /// Destroys a buffer that is not kept for reuse, after its last handle is gone.
+    pub fn release_lasting(&self, raw: RawBuffer) {
+        self.retire(vec![raw]);
     }
 
     /// Takes back an arena's bank, which is not kept for reuse.
     pub fn release_bank(&self, raw: RawBuffer) {
         let arena = &self.raw.counters.arena_bytes;
         arena.set(arena.get() - raw.wgpu.size());
-        self.retire(raw);
+        self.retire(vec![raw]);
     }
 
     /// A new buffer for an arena's tensors.
@@ -139,17 +147,20 @@ impl BufferPool {
         Ok(raw)
     }
 
-    /// Destroys a buffer once nothing can use it any more. Without `destroy` a browser frees GPU memory only when its
+    /// Destroys buffers once nothing can use them any more. Without `destroy` a browser frees GPU memory only when its
     /// garbage collector runs.
-    fn retire(&self, raw: RawBuffer) {
+    fn retire(&self, buffers: Vec<RawBuffer>) {
+        if buffers.is_empty() {
+            return;
+        }
         if self.raw.is_disposed() {
-            return self.destroy(vec![raw]);
+            return self.destroy(buffers);
         }
         let last_use = self.raw.timeline.last_use();
         if last_use > self.raw.timeline.finished() {
-            add(&self.raw.counters.deferred_frees, 1);
+            add(&self.raw.counters.deferred_frees, buffers.len() as u64);
         }
-        self.state.borrow_mut().retired.push((last_use, raw));
+        self.state.borrow_mut().retired.extend(buffers.into_iter().map(|raw| (last_use, raw)));
         self.reap();
     }
 
@@ -183,38 +194,21 @@ impl BufferPool {
     /// Destroys all that no handle names, at the end of the device. WebGPU lets submissions that use them end first.
     pub fn clear(&self) {
         let mut state = self.state.borrow_mut();
-        state.free_bytes = 0;
-        let State { free, retired, .. } = &mut *state;
-        let buffers = free.drain().flat_map(|(_, buffers)| buffers).chain(retired.drain(..).map(|(_, raw)| raw));
-        let buffers: Vec<RawBuffer> = buffers.collect();
+        let mut buffers = state.free.shrink(0);
+        buffers.extend(state.retired.drain(..).map(|(_, raw)| raw));
         drop(state);
         self.destroy(buffers);
     }
 
     /// Frees buffers that wait for reuse, the largest first, until at most `bytes` are left.
     pub fn shrink(&self, bytes: u64) {
-        let mut state = self.state.borrow_mut();
-        let mut sizes: Vec<u64> = state.free.keys().copied().collect();
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        let mut freed = Vec::new();
-        for size in sizes {
-            while state.free_bytes > bytes
-                && let Some(raw) = state.free.get_mut(&size).and_then(Vec::pop)
-            {
-                state.free_bytes -= size;
-                freed.push(raw);
-            }
-        }
-        state.free.retain(|_, buffers| !buffers.is_empty());
-        drop(state);
-        for raw in freed {
-            self.retire(raw);
-        }
+        let gone = self.state.borrow_mut().free.shrink(bytes);
+        self.retire(gone);
     }
 
     /// How many buffers wait for reuse.
     pub fn free_buffers(&self) -> u64 {
-        self.state.borrow().free.values().map(|buffers| buffers.len() as u64).sum()
+        self.state.borrow().free.len() as u64
     }
 
     pub fn stats(&self) -> PoolStats {
@@ -223,7 +217,7 @@ impl BufferPool {
 
     /// Bytes that wait for reuse.
     pub fn free_bytes(&self) -> u64 {
-        self.state.borrow().free_bytes
+        self.state.borrow().free.bytes()
     }
 }
 

@@ -464,10 +464,10 @@ fn freed_memory_is_freed_when_the_gpu_is_done() {
     let device = plain();
     block_on(device.sync()).unwrap();
     let before = device.stats();
-    // Too large for the pool, so that each is destroyed.
+    // Not kept for reuse, so that each is destroyed.
     let count = 6;
     for _ in 0..count {
-        let large = device.buffer(65 << 20, "large").unwrap();
+        let large = device.lasting_buffer(65 << 20, "large").unwrap();
         mix(&device, &large, &device.buffer(256, "small").unwrap(), 64, 1).unwrap();
     }
     block_on(device.sync()).unwrap();
