@@ -46,17 +46,13 @@ impl<K: Eq + Hash + ?Sized, V> FifoCache<K, V> {
         found
     }
 
-    /// Keeps `value`, which holds `bytes` of GPU memory, under `key`. Returns the evicted values; the caller may release what they
-    /// hold.
-    pub fn insert(&mut self, key: Rc<K>, value: Rc<V>, bytes: u64) -> Vec<Rc<V>> {
-        let mut evicted = Vec::new();
-        if self.limit == 0 {
-            return evicted;
+    /// Evicts what has to go before one more can be kept; none if there is room, or if all that was looked at is pinned. The caller may
+    /// release what it holds, or use it again.
+    pub fn make_room(&mut self) -> Option<Rc<V>> {
+        if self.limit == 0 || self.entries.len() < self.limit {
+            return None;
         }
-        for _ in 0..LOOKS.min(self.order.len()) {
-            if self.entries.len() < self.limit {
-                break;
-            }
+        for _ in 0..LOOKS {
             let Some(oldest) = self.order.pop_front() else { break };
             let Entry::Occupied(entry) = self.entries.entry(oldest) else { continue };
             if Rc::strong_count(&entry.get().0) > 1 {
@@ -66,8 +62,14 @@ impl<K: Eq + Hash + ?Sized, V> FifoCache<K, V> {
             let (value, bytes) = entry.remove();
             self.evictions += 1;
             self.bytes -= bytes;
-            evicted.push(value);
+            return Some(value);
         }
+        None
+    }
+
+    /// Keeps `value`, which holds `bytes` of GPU memory, under `key`, if there is room.
+    pub fn insert(&mut self, key: Rc<K>, value: Rc<V>, bytes: u64) {
+        self.make_room();
         if self.entries.len() < self.limit
             && let Entry::Vacant(place) = self.entries.entry(key)
         {
@@ -75,7 +77,6 @@ impl<K: Eq + Hash + ?Sized, V> FifoCache<K, V> {
             place.insert((value, bytes));
             self.bytes += bytes;
         }
-        evicted
     }
 
     /// Drops the entries for whose keys `gone` holds, such as those that name a destroyed buffer.
@@ -123,8 +124,9 @@ mod tests {
         cache.insert(Rc::new(1), Rc::new('a'), 10);
         cache.insert(Rc::new(2), Rc::new('b'), 10);
         assert_eq!(cache.get(&1).as_deref(), Some(&'a'), "a hit does not make an entry younger");
-        let evicted = cache.insert(Rc::new(3), Rc::new('c'), 10);
-        assert_eq!(evicted.iter().map(|value| **value).collect::<Vec<_>>(), ['a']);
+        assert_eq!(cache.make_room().as_deref(), Some(&'a'));
+        assert_eq!(cache.make_room(), None, "there is room");
+        cache.insert(Rc::new(3), Rc::new('c'), 10);
         assert!(cache.get(&1).is_none());
         assert_eq!(cache.stats(), CacheStats { hits: 1, misses: 1, evictions: 1, entries: 2, bytes: 20 });
     }
@@ -134,7 +136,7 @@ mod tests {
         let mut cache = FifoCache::new(1);
         let held = Rc::new('a');
         cache.insert(Rc::new(1), held.clone(), 10);
-        assert!(cache.insert(Rc::new(2), Rc::new('b'), 10).is_empty());
+        cache.insert(Rc::new(2), Rc::new('b'), 10);
         assert!(cache.get(&2).is_none(), "there was no room for it");
         drop(held);
         cache.insert(Rc::new(3), Rc::new('c'), 10);
@@ -150,13 +152,14 @@ mod tests {
             cache.insert(Rc::new(key), value.clone(), 1);
         }
         let order: Vec<usize> = cache.order.iter().map(|key| **key).collect();
-        assert!(cache.insert(Rc::new(1000), Rc::new(1000), 1).is_empty());
+        cache.insert(Rc::new(1000), Rc::new(1000), 1);
+        assert!(cache.get(&1000).is_none());
         let moved = cache.order.iter().zip(&order).position(|(now, before)| **now == *before);
         assert_eq!(moved, None, "all moved up");
         assert_eq!(*cache.order[0], LOOKS, "and no more were looked at");
         drop(held);
         // What is free now goes, and what is new is kept.
-        assert_eq!(cache.insert(Rc::new(1001), Rc::new(1001), 1).len(), 1);
+        cache.insert(Rc::new(1001), Rc::new(1001), 1);
         assert!(cache.get(&1001).is_some());
         assert_eq!(cache.stats().entries, 1000);
     }

@@ -1,7 +1,8 @@
 //! Uniform buffers, kept in a FIFO keyed by their exact content.
 //!
-//! Invariant: a uniform's buffer is written once, when it is made, and never again. So a step that is recorded or in flight
-//! always sees the same content.
+//! Invariant: a uniform's buffer is not written again while anything holds the uniform: what is recorded, and bind groups. So a step always
+//! sees the same content. What was evicted is written again for the next content, under another id; what was submitted before that has read
+//! it, because the queue keeps its order.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -12,6 +13,9 @@ use super::stats::{CacheStats, add};
 
 /// Ids of uniforms start here, so that they never equal the id of a storage buffer.
 const FIRST_ID: u64 = 1 << 63;
+
+/// Bytes of a buffer are a multiple of this, so that most can be used again: at least the 16 that WGSL's layout rules want.
+const GRAIN: u64 = 64;
 
 pub(super) struct Uniform {
     pub wgpu: wgpu::Buffer,
@@ -53,13 +57,31 @@ impl Uniforms {
         self.entries.borrow_mut().reset_stats();
     }
 
-    /// A uniform buffer with this content. Uniform blocks are padded to 16 bytes, as WGSL's layout rules require.
+    /// A uniform buffer with this content.
     pub fn get(&self, content: &[u8]) -> Rc<Uniform> {
         let mut entries = self.entries.borrow_mut();
         if let Some(uniform) = entries.get(content) {
             return uniform;
         }
-        let size = (content.len() as u64).next_multiple_of(16).max(16);
+        let size = (content.len() as u64).next_multiple_of(GRAIN).max(GRAIN);
+        self.last_id.set(self.last_id.get() + 1);
+        let id = self.last_id.get();
+        let evicted = entries.make_room().filter(|uniform| uniform.wgpu.size() == size);
+        // Nobody else holds what was evicted.
+        let again = evicted.and_then(|mut uniform| {
+            Rc::get_mut(&mut uniform)?.id = id;
+            Some(uniform)
+        });
+        let uniform = again.unwrap_or_else(|| self.create(id, size));
+        let mut padded = content.to_vec();
+        padded.resize(content.len().next_multiple_of(16), 0);
+        self.raw.queue.write_buffer(&uniform.wgpu, 0, &padded);
+        add(&self.raw.counters.uniform_writes, 1);
+        entries.insert(Rc::from(content), uniform.clone(), size);
+        uniform
+    }
+
+    fn create(&self, id: u64, size: u64) -> Rc<Uniform> {
         let wgpu = self.raw.wgpu.create_buffer(&wgpu::BufferDescriptor {
             label: Some("uniform"),
             size,
@@ -67,14 +89,6 @@ impl Uniforms {
             mapped_at_creation: false,
         });
         self.raw.counters.buffer_created(size);
-        let mut padded = content.to_vec();
-        padded.resize(size as usize, 0);
-        self.raw.queue.write_buffer(&wgpu, 0, &padded);
-        add(&self.raw.counters.uniform_writes, 1);
-        self.last_id.set(self.last_id.get() + 1);
-        let uniform = Rc::new(Uniform { wgpu, id: self.last_id.get(), device: Rc::downgrade(&self.raw) });
-        // What is evicted for it is in no bind group, since these hold their uniforms.
-        entries.insert(Rc::from(content), uniform.clone(), size);
-        uniform
+        Rc::new(Uniform { wgpu, id, device: Rc::downgrade(&self.raw) })
     }
 }
