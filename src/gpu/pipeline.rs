@@ -1,16 +1,21 @@
 //! Compute pipelines, cached by their final source text: each unique text is compiled once in the device's life.
 //!
 //! Putting a text together costs more than a dispatch should, so a memo maps the template, its defines and its bindings to
-//! the pipeline. The memo only saves work: two keys with one text share one pipeline.
+//! the pipeline. The memo only saves work: two keys with one text share one pipeline. It is searched by a hash of what a
+//! dispatch lends, so that a dispatch makes no key.
 //!
 //! A pipeline that is needed now is compiled now. Those that a step will need are compiled ahead, all at the same time and
 //! without blocking the page (`Device::prepare`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use super::compile::{Layout, Layouts, Signature, Source};
+use foldhash::fast::FixedState;
+
+use super::binding::Binding;
+use super::compile::{BindingKind, Layout, Layouts, Signature, Source};
 use super::platform::{ENABLE_SUBGROUPS_LINE, compile, compile_all};
 use super::raw::RawDevice;
 use super::stats::{CacheStats, add};
@@ -35,14 +40,15 @@ impl Pipeline {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 enum TemplateKey {
     Address(usize),
     Text(String),
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 struct MemoKey {
+    hash: u64,
     label: String,
     template: TemplateKey,
     modules: Vec<usize>,
@@ -66,8 +72,20 @@ pub(super) struct Pipelines {
 #[derive(Default)]
 struct Cache {
     by_text: HashMap<(String, Signature), Rc<Pipeline>>,
-    memo: HashMap<MemoKey, Rc<Pipeline>>,
+    /// By the hashes of their keys.
+    memo: HashMap<u64, Vec<(MemoKey, Rc<Pipeline>)>, FixedState>,
     hits: u64,
+}
+
+impl Cache {
+    fn noted(&self, hash: u64, shader: &Shader<'_>, kinds: &Kinds<'_>) -> Option<&Rc<Pipeline>> {
+        let keys = self.memo.get(&hash)?;
+        keys.iter().find(|(key, _)| key.is_of(shader, kinds)).map(|(_, pipeline)| pipeline)
+    }
+
+    fn note(&mut self, key: MemoKey, pipeline: Rc<Pipeline>) {
+        self.memo.entry(key.hash).or_default().push((key, pipeline));
+    }
 }
 
 impl Pipelines {
@@ -85,19 +103,20 @@ impl Pipelines {
         self.cache.borrow_mut().hits = 0;
     }
 
-    /// The pipeline of a shader whose bindings are used like this; its entry point is `main`. A shader that does not compile
-    /// is reported by the next read-back or sync, with the compiler's message.
-    pub fn get(&self, shader: &Shader<'_>, signature: Signature) -> Result<Rc<Pipeline>> {
+    /// The pipeline of a shader with these bindings; its entry point is `main`. A shader that does not compile is reported by
+    /// the next read-back or sync, with the compiler's message.
+    pub fn get(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<Rc<Pipeline>> {
         self.raw.check_usable()?;
-        let key = memo_key(shader, signature);
+        let kinds = Kinds(bindings);
+        let hash = hash_of(shader, &kinds);
         {
             let mut cache = self.cache.borrow_mut();
-            if let Some(pipeline) = cache.memo.get(&key).cloned() {
+            if let Some(pipeline) = cache.noted(hash, shader, &kinds).cloned() {
                 cache.hits += 1;
                 return Ok(pipeline);
             }
         }
-        let request = self.assemble(shader, key)?;
+        let request = self.assemble(shader, MemoKey::new(hash, shader, &kinds))?;
         if let Some(pipeline) = self.known(&request) {
             return Ok(pipeline);
         }
@@ -107,12 +126,13 @@ impl Pipelines {
     }
 
     /// What a shader still needs compiled; `None` if its pipeline exists.
-    pub fn request(&self, shader: &Shader<'_>, signature: Signature) -> Result<Option<PipelineRequest>> {
-        let key = memo_key(shader, signature);
-        if self.cache.borrow().memo.contains_key(&key) {
+    pub fn request(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<Option<PipelineRequest>> {
+        let kinds = Kinds(bindings);
+        let hash = hash_of(shader, &kinds);
+        if self.cache.borrow().noted(hash, shader, &kinds).is_some() {
             return Ok(None);
         }
-        self.assemble(shader, key).map(Some)
+        self.assemble(shader, MemoKey::new(hash, shader, &kinds)).map(Some)
     }
 
     /// Compiles pipelines, in browsers all at the same time. Returns the first error.
@@ -145,7 +165,7 @@ impl Pipelines {
     fn known(&self, request: &PipelineRequest) -> Option<Rc<Pipeline>> {
         let mut cache = self.cache.borrow_mut();
         let pipeline = cache.by_text.get(&(request.source.text.clone(), request.key.signature.clone())).cloned()?;
-        cache.memo.insert(request.key.clone(), pipeline.clone());
+        cache.note(request.key.clone(), pipeline.clone());
         Some(pipeline)
     }
 
@@ -155,22 +175,66 @@ impl Pipelines {
         let pipeline = Rc::new(Pipeline { label: source.label.into(), wgpu, layout: source.layout });
         let mut cache = self.cache.borrow_mut();
         cache.by_text.insert((source.text, key.signature.clone()), pipeline.clone());
-        cache.memo.insert(key, pipeline.clone());
+        cache.note(key, pipeline.clone());
         pipeline
     }
 }
 
-fn memo_key(shader: &Shader<'_>, signature: Signature) -> MemoKey {
-    MemoKey {
-        label: shader.label.to_owned(),
-        template: match shader.template {
-            Template::Static(text) => TemplateKey::Address(text.as_ptr() as usize),
-            Template::Text(text) => TemplateKey::Text(text.to_owned()),
-        },
-        // Modules are texts of the program itself, so their addresses name them.
-        modules: shader.modules.iter().map(|(_, text)| text.as_ptr() as usize).collect(),
-        defines: shader.defines.iter().map(|(name, define)| ((*name).to_owned(), bits(*define))).collect(),
-        signature,
+/// How bindings are used, as a signature that is not put together.
+struct Kinds<'a>(&'a [Binding<'a>]);
+
+impl Kinds<'_> {
+    fn iter(&self) -> impl Iterator<Item = (u32, BindingKind)> + '_ {
+        self.0.iter().map(Binding::number_and_kind)
+    }
+}
+
+/// The hash of what [`MemoKey::is_of`] compares.
+fn hash_of(shader: &Shader<'_>, kinds: &Kinds<'_>) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    shader.label.hash(&mut hasher);
+    match shader.template {
+        Template::Static(text) => text.as_ptr().hash(&mut hasher),
+        Template::Text(text) => text.hash(&mut hasher),
+    }
+    for (_, text) in shader.modules {
+        text.as_ptr().hash(&mut hasher);
+    }
+    for (name, define) in shader.defines {
+        (name, bits(*define)).hash(&mut hasher);
+    }
+    kinds.iter().for_each(|kind| kind.hash(&mut hasher));
+    hasher.finish()
+}
+
+impl MemoKey {
+    fn new(hash: u64, shader: &Shader<'_>, kinds: &Kinds<'_>) -> Self {
+        Self {
+            hash,
+            label: shader.label.to_owned(),
+            template: match shader.template {
+                Template::Static(text) => TemplateKey::Address(text.as_ptr() as usize),
+                Template::Text(text) => TemplateKey::Text(text.to_owned()),
+            },
+            // Modules are texts of the program itself, so their addresses name them.
+            modules: shader.modules.iter().map(|(_, text)| text.as_ptr() as usize).collect(),
+            defines: shader.defines.iter().map(|(name, define)| ((*name).to_owned(), bits(*define))).collect(),
+            signature: kinds.iter().collect(),
+        }
+    }
+
+    fn is_of(&self, shader: &Shader<'_>, kinds: &Kinds<'_>) -> bool {
+        let is_template = match (&self.template, shader.template) {
+            (TemplateKey::Address(address), Template::Static(text)) => *address == text.as_ptr() as usize,
+            (TemplateKey::Text(own), Template::Text(text)) => own == text,
+            _ => false,
+        };
+        let defines = shader.defines.iter().map(|(name, define)| (*name, bits(*define)));
+        is_template
+            && self.label == shader.label
+            && self.modules.iter().copied().eq(shader.modules.iter().map(|(_, text)| text.as_ptr() as usize))
+            && self.defines.iter().map(|(name, bits)| (name.as_str(), *bits)).eq(defines)
+            && self.signature.iter().copied().eq(kinds.iter())
     }
 }
 

@@ -129,14 +129,16 @@ impl Kernels {
                 kernel
             }
         };
-        let mut params = vec![call.elements as u32, f32::INFINITY.to_bits(), f32::NAN.to_bits()];
+        let words = HEAD + call.words.len() + call.more_words.len();
+        let mut params = Vec::with_capacity(words.next_multiple_of(4));
+        params.extend([call.elements as u32, f32::INFINITY.to_bits(), f32::NAN.to_bits()]);
         params.extend(call.form_words);
         params.extend(call.words);
         params.extend(call.more_words);
-        params.resize(params.len().next_multiple_of(4), 0);
-        let memory = call.memory.iter().cloned().chain(call.inputs.iter().cloned());
-        let mut bindings: Vec<Binding<'_>> =
-            (0..).zip(memory).map(|(number, slice)| Binding::Read(number, slice)).collect();
+        params.resize(words.next_multiple_of(4), 0);
+        let memory = call.memory.iter().chain(call.inputs).cloned();
+        let mut bindings: Vec<Binding<'_>> = Vec::with_capacity(call.memory.len() + call.inputs.len() + 2);
+        bindings.extend((0..).zip(memory).map(|(number, slice)| Binding::Read(number, slice)));
         bindings.push(Binding::ReadWrite(bindings.len() as u32, call.out.clone()));
         bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
         let shader =

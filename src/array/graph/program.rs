@@ -50,6 +50,12 @@ pub(super) struct Numbering<'a> {
     pub target: Option<Layout>,
 }
 
+impl Numbering<'_> {
+    fn is_natural(&self) -> bool {
+        self.order.is_none() && self.line_dims == 0 && self.target.is_none()
+    }
+}
+
 /// The program of `result`, broadcast to `shape`.
 pub(super) fn build(result: &Array, shape: Shape, numbering: &Numbering<'_>) -> Result<Bound> {
     let mut builder = Builder {
@@ -66,6 +72,9 @@ pub(super) fn build(result: &Array, shape: Shape, numbering: &Numbering<'_>) -> 
     builder.number_values();
     for array in &builder.inlined {
         array.set_inlined();
+    }
+    if numbering.is_natural() && builder.layouts.iter().flatten().all(Layout::is_contiguous) {
+        return Ok(builder.bind_flat());
     }
     builder.bind(numbering)
 }
@@ -156,6 +165,23 @@ impl Builder {
         };
         self.program.steps.iter_mut().flat_map(|step| &mut step.inputs).for_each(number);
         number(&mut self.program.result);
+    }
+
+    /// What [`Self::bind`] gives if all leaves lie side by side, which is most often so: all dimensions lie as one.
+    fn bind_flat(mut self) -> Bound {
+        let elements = self.shape.elements();
+        let found = if elements == 1 { Access::Single } else { Access::Linear };
+        self.program.rank = u8::from(elements != 1);
+        let mut words = Vec::with_capacity(1 + self.layouts.len());
+        words.extend((elements != 1).then_some(elements as u32));
+        for (index, leaf) in self.program.leaves.iter_mut().enumerate() {
+            match leaf {
+                Leaf::Memory { access, .. } | Leaf::Places(access) => *access = found,
+                Leaf::Constant(_) | Leaf::Product => {}
+            }
+            words.push(self.layouts[index].map_or(self.constants[index], |layout| layout.offset() as u32));
+        }
+        Bound { program: self.program, memory: self.memory, words, product: self.product }
     }
 
     /// Joins dimensions that lie as one and says how each leaf is read.

@@ -162,8 +162,7 @@ impl Device {
     /// The pipeline of a shader with these bindings; its entry point is `main`. A shader that does not compile is reported
     /// by the next read-back or sync, with the compiler's message.
     pub fn pipeline(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<Rc<Pipeline>> {
-        let signature = bindings.iter().map(Binding::number_and_kind).collect();
-        self.0.recorder.pipelines.get(shader, signature)
+        self.0.recorder.pipelines.get(shader, bindings)
     }
 
     /// Records one dispatch.

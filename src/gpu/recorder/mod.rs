@@ -139,13 +139,12 @@ impl Recorder {
         if grid.iter().any(|n| *n > limit) {
             bail!(AdapterLimits, "{}: a grid of {grid:?} workgroups; at most {limit} fit a dimension", shader.label);
         }
-        let signature = || bindings.iter().map(Binding::number_and_kind).collect();
         if let Mode::Trace(trace) = &mut self.state.borrow_mut().mode {
             if let Some(transcript) = &mut trace.transcript {
                 transcript.dispatch(shader, bindings, grid)?;
             }
             let is_asked = known.is_none() && !trace.leaves_pipelines_out;
-            let request = if is_asked { self.pipelines.request(shader, signature())? } else { None };
+            let request = if is_asked { self.pipelines.request(shader, bindings)? } else { None };
             trace.dispatch(request, bindings);
             return Ok(());
         }
@@ -154,7 +153,7 @@ impl Recorder {
                 self.raw.check_usable()?;
                 pipeline.clone()
             }
-            None => self.pipelines.get(shader, signature())?,
+            None => self.pipelines.get(shader, bindings)?,
         };
         let bind_group = self.binder.bind_group(&pipeline, bindings)?;
         let mut state = self.state.borrow_mut();

@@ -46,6 +46,11 @@ export function counts(values: unknown, what: string): Uint32Array {
 
 /** One number for height and width, or both. @internal */
 export function pair(value: unknown, what: string): [number, number] {
+  // What most calls have, without arrays.
+  if (typeof value === 'number') {
+    const both = count(value, what);
+    return [both, both];
+  }
   const numbers = counts(value, what);
   const [height, width = height, ...more] = numbers;
   if (height === undefined || more.length > 0) {

@@ -150,14 +150,27 @@ export abstract class LayerOperations extends ShapeOperations {
 
   #convolution(what: string, flat: boolean, transposed: boolean, weight: Tensor, given: ConvTransposeOptions): Tensor {
     const { bias, stride = 1, padding = 0, dilation = 1, outputPadding = 0, groups = 1 } = given;
-    const how = [...pairs(what, { stride, padding, dilation, outputPadding }), count(groups, `${what}: groups`), 0];
+    const how = new Uint32Array(10);
+    setPair(how, 0, stride, what, 'stride');
+    setPair(how, 2, padding, what, 'padding');
+    setPair(how, 4, dilation, what, 'dilation');
+    setPair(how, 6, outputPadding, what, 'outputPadding');
+    how[8] = count(groups, `${what}: groups`);
     // Over one dimension nothing slides along the height.
     if (flat) [how[0], how[2], how[4], how[6]] = [1, 0, 1, 0];
     const [kernel, shift] = [this.idOf(weight, `${what}: the weight`), this.idOrNone(bias, `${what}: the bias`)];
-    return this.made((on, id) => on.convolution(flat, transposed, id, kernel, shift, Uint32Array.from(how)));
+    return this.made((on, id) => on.convolution(flat, transposed, id, kernel, shift, how));
   }
 }
 
+/** The pairs of some options, one after the other. */
 function pairs(what: string, values: Record<string, unknown>): Uint32Array {
-  return Uint32Array.from(Object.entries(values).flatMap(([name, value]) => pair(value, `${what}: ${name}`)));
+  const names = Object.keys(values);
+  const numbers = new Uint32Array(2 * names.length);
+  for (const [index, name] of names.entries()) setPair(numbers, 2 * index, values[name], what, name);
+  return numbers;
+}
+
+function setPair(numbers: Uint32Array, at: number, value: unknown, what: string, name: string): void {
+  [numbers[at], numbers[at + 1]] = pair(value, `${what}: ${name}`);
 }
