@@ -11,6 +11,7 @@ import { launchChromium, likelyAdapter, sharedChromium } from './chromium.mjs';
 import { Problem, root } from './command.mjs';
 import { CommandError, parseCommand } from './rill/arguments.mjs';
 import { npyHeader } from './rill/npy.mjs';
+import { measureOps } from './rill/ops.mjs';
 import { setup } from './setup.mjs';
 
 /** Chromium rounds GPU times to 0.1 ms otherwise, which is longer than most kernels take. */
@@ -88,6 +89,8 @@ async function execute({ name, adapter, model, out, parameters }) {
   try {
     const opened = await openPage(adapter, site.origin, name === 'bench' ? PRECISE_GPU_TIMES : []);
     browser = opened.browser;
+    // What a thread spends is measured from outside of the page.
+    if (name === 'bench ops') return await measureOps(opened.page, parameters.settings);
     const result = await opened.page.evaluate(
       async ([command, values]) => (await import('/commands.js')).runCommand(command, values),
       [name, { ...parameters, model: url }],

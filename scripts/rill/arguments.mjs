@@ -34,6 +34,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
            kept nowhere, downloaded and kept, and from the cache
   bench dispatch [--model PATH|URL]
            needs no model; one that is given is not looked at
+  bench ops      [--repetitions N]
+           what an operation of rillm/tensor costs its thread; needs no model
 
   MODEL is a GGUF file, the first file of a split one, a folder with safetensors, a URL of any of them (a folder's ends in /), or
   hf:owner/name[@revision][/file or :quantisation].
@@ -109,6 +111,7 @@ const COMMANDS = {
   'bench structured': { model: text, precision: text, autotune: text, 'new-tokens': text, repetitions: text },
   'bench load': { model: text, autotune: text, repetitions: text },
   'bench dispatch': { model: text },
+  'bench ops': { repetitions: text },
 };
 
 /** → {name, adapter, model, out, json, parameters}; throws CommandError("invalid_usage") and, for files, CommandError("read"). */
