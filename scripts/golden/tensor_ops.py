@@ -161,6 +161,10 @@ def reduction(function):
     return lambda args, x: function(x, dim=axes(args, x), keepdim=args["keepdim"])
 
 
+def variance(args, x):
+    return torch.var(x, dim=axes(args, x), correction=args["correction"], keepdim=args["keepdim"])
+
+
 def prod(args, x):
     if x.dim() == 0:
         return torch.prod(x)
@@ -206,9 +210,10 @@ OPS = {
     "gelu": (unary(F.gelu), 4), "silu": (unary(F.silu), 4), "softplus": (unary(F.softplus), 4),
     "eq": (binary(torch.eq), EXACT), "ne": (binary(torch.ne), EXACT), "gt": (binary(torch.gt), EXACT), "ge": (binary(torch.ge), EXACT),
     "lt": (binary(torch.lt), EXACT), "le": (binary(torch.le), EXACT), "logical_and": (binary(torch.logical_and), EXACT),
-    "logical_or": (binary(torch.logical_or), EXACT), "logical_not": (unary(torch.logical_not), EXACT),
+    "logical_or": (binary(torch.logical_or), EXACT), "logical_xor": (binary(torch.logical_xor), EXACT), "logical_not": (unary(torch.logical_not), EXACT),
     "where": (lambda args, condition, x, y: torch.where(condition, x, y), EXACT),
-    "sum": (in_f32(reduction(torch.sum)), LINEAR), "mean": (in_f32(reduction(torch.mean)), LINEAR), "prod": (in_f32(prod), 8),
+    "sum": (in_f32(reduction(torch.sum)), LINEAR), "mean": (in_f32(reduction(torch.mean)), LINEAR),
+    "var": (in_f32(variance), LINEAR), "prod": (in_f32(prod), 8),
     "amax": (reduction(torch.amax), EXACT), "amin": (reduction(torch.amin), EXACT), "any": (reduction(torch.any), EXACT),
     "all": (reduction(torch.all), EXACT), "argmax": (arg_reduction(torch.argmax), EXACT), "argmin": (arg_reduction(torch.argmin), EXACT),
     "cumsum": (in_f32(unary(torch.cumsum)), LINEAR),
@@ -469,6 +474,8 @@ def comparison():
         case("logical_not", {}, special(dtype, *ALL, MAX, -MAX))
     case("gt", {}, coarse(MEDIUM), coarse([17, 1]))
     where_cases()
+    binary_cases("logical_xor", make=coarse)
+    special_pairs("logical_xor", [*ALL, MAX, -MAX])
 
 
 # Reductions
@@ -529,6 +536,26 @@ def reductions():
         reduction_specials(op, [[NAN, 1.0, 2.0], [0.0, -0.0, 0.0], [0.0, NAN, 0.0], [INF, -INF, 1.0]])
         case(op, dims(1), tensor([[True, True, True], [False, False, False], [True, False, True]], "bool"))
     cumsum_cases()
+    variance_cases()
+
+
+def variance_cases():
+    shapes = [([13], dims()), ([3, 5], dims()), ([3, 5], dims(0)), ([3, 5], dims(1, keepdim=True)), ([2, 3, 4], dims(-2)), ([7, 11], dims(0)),
+              ([2, 3, 4], dims(0, 2)), ([2, 3, 4], dims(-1, 0, keepdim=True)), ([1, 7, 1], dims(0)), ([], dims()), ([0, 3], dims(1)),
+              ([0, 3], dims(0)), (LARGE, dims(1)), ([2003], dims())]
+    for (shape, args), correction in itertools.product(shapes, (1, 0)):
+        case("var", {**args, "correction": correction}, uniform(shape))
+    case("var", {**dims(1), "correction": 2.5}, uniform([3, 7]))
+    case("var", {**dims(1), "correction": 7}, uniform([3, 5]))
+    for dtype in ("f16", "bf16"):
+        tile("var", {**dims(1), "correction": 1}, [[5, 7]], dtypes=(dtype,))
+    for view in VIEWS:
+        case("var", {**dims(0), "correction": 1}, view(of("f32"), [5, 3]))
+    # Far from zero, where the difference of two sums of squares would lose all digits.
+    case("var", {**dims(1), "correction": 1}, uniform([3, 61], "f32", 1000, 1003))
+    for dtype in FLOATS:
+        rows = [[NAN, 1.0, 2.0], [INF, 1.0, 2.0], [-INF, INF, 0.0], [2.0, 2.0, 2.0]]
+        case("var", {**dims(1), "correction": 1}, torch.stack([special(dtype, *row) for row in rows]))
 
 
 def cumsum_cases():
