@@ -21,7 +21,7 @@ const WASM_CEILING = 1_066_000;
 /** The same for the grammar engine, which only those download who ask for structured output. */
 const GRAMMAR_CEILING = 417_000;
 /** The same for what `rillm/gpu` runs on. */
-const TENSOR_CEILING = 295_000;
+const TENSOR_CEILING = 366_000;
 
 let tarball;
 let names;
