@@ -376,6 +376,29 @@ fn assert_nothing_made(stats: &Stats) {
 }
 
 #[test]
+fn an_evicted_uniform_is_written_again_in_place_of_a_new_one() {
+    let caches = CacheSizes { uniforms: 8, bind_groups: 4, staging: 1 };
+    let device = device(DeviceOptions { caches, ..Default::default() });
+    let (x, y) = (device.buffer(256, "x").unwrap(), device.buffer(256, "y").unwrap());
+    let source: Vec<u32> = (0..64).collect();
+    let mut expected = vec![7; 64];
+    device.write(&x, 0, bytemuck::cast_slice(&source)).unwrap();
+    device.write(&y, 0, bytemuck::cast_slice(&expected)).unwrap();
+    let mut run = |k: u32| {
+        mix(&device, &x, &y, 64, k).unwrap();
+        mix_on_cpu(&source, &mut expected, 64, k);
+        // What is recorded holds its uniform, which can be evicted only after the submit.
+        device.flush();
+    };
+    (0..20).for_each(&mut run);
+    device.reset_stats();
+    (20..120).for_each(&mut run);
+    let stats = device.stats();
+    assert_eq!((stats.buffers_created, stats.uniform_writes, stats.uniforms.evictions), (0, 100, 100), "{stats:?}");
+    assert_eq!(words(&device, &y, 64), expected);
+}
+
+#[test]
 fn a_plan_pins_what_it_uses() {
     let caches = CacheSizes { uniforms: 4, bind_groups: 4, staging: 1 };
     let device = device(DeviceOptions { caches, ..Default::default() });
