@@ -126,6 +126,13 @@ impl Engine {
         &self.0.tokenizer
     }
 
+    /// The text of ids, with control tokens written out. An id that the model has and its tokenizer has not is without text.
+    pub fn detokenize(&self, ids: &[u32]) -> Result<String> {
+        let without_text = self.tokenizer().vocab_size()..self.0.model.config().vocab_size;
+        let written: Vec<u32> = ids.iter().copied().filter(|id| !without_text.contains(&(*id as usize))).collect();
+        self.tokenizer().decode_with_control(&written)
+    }
+
     /// Counts since the load or the last `reset_stats`.
     pub fn stats(&self) -> EngineStats {
         let prompt_cache = match &self.0.model {

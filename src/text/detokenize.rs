@@ -57,8 +57,12 @@ impl StreamDecoder {
         !self.pending.is_empty()
     }
 
-    /// The text that became final with this token; empty while a character is incomplete.
+    /// The text that became final with this token; empty while a character is incomplete. A model may have more ids than its tokenizer, which
+    /// make its tables a round size: they have no text.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
+        if id as usize >= tokenizer.vocab_size() {
+            return Ok(String::new());
+        }
         let is_shown = self.control || self.shown.contains(&id);
         let bytes = if is_shown { tokenizer.token_bytes_with_control(id)? } else { tokenizer.token_bytes(id)? };
         // Control tokens end here too: they don't count as neighbours.
@@ -152,6 +156,8 @@ impl Tokenizer {
     fn decode_by(&self, mut decoder: StreamDecoder, ids: &[u32]) -> Result<String> {
         let mut text = String::new();
         for &id in ids {
+            // No text that a caller asks for has one that no tokenizer gave.
+            self.token_bytes(id)?;
             text.push_str(&decoder.push(self, id)?);
         }
         text.push_str(&decoder.finish());

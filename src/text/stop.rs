@@ -1,4 +1,5 @@
-//! Stop strings in streamed text: finds the first one, and holds back text that could be the beginning of one.
+//! Stop strings in streamed text: finds the first one, and holds back text that could be the beginning of one. In linear time, by the automaton
+//! of Knuth, Morris and Pratt (1977).
 //!
 //! Must not know tokens: a stop string may begin and end in the middle of one.
 
@@ -17,66 +18,108 @@ pub struct StopProgress {
 /// one does, because it is complete first.
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
-    stops: Vec<String>,
+    /// The shortest first.
+    stops: Vec<Automaton>,
     /// Text that could be the beginning of a stop string.
     held: String,
-    /// Bytes of `held` in which no stop string may end.
-    exempt: usize,
+    /// Of the stop strings that were found, the one that begins first: where in `held`, and its index. A longer one that began earlier may
+    /// still be completed, and would count instead.
+    found: Option<(usize, usize)>,
     stopped: bool,
+}
+
+/// A stop string, and how much of it the text ends with.
+#[derive(Clone, Debug)]
+struct Automaton {
+    stop: String,
+    /// For each length of a beginning, that of the longest shorter beginning that it ends with.
+    shorter: Vec<usize>,
+    /// Bytes of the longest beginning that the text ends with; less than all.
+    matched: usize,
+}
+
+impl Automaton {
+    fn new(stop: String) -> Self {
+        let mut automaton = Self { shorter: vec![0; stop.len() + 1], stop, matched: 0 };
+        for end in 1..automaton.stop.len() {
+            automaton.step(automaton.stop.as_bytes()[end]);
+            automaton.shorter[end + 1] = automaton.matched;
+        }
+        automaton.matched = 0;
+        automaton
+    }
+
+    /// Takes a byte of the text, and tells whether the stop string ends with it.
+    fn push(&mut self, byte: u8) -> bool {
+        self.step(byte);
+        let is_whole = self.matched == self.stop.len();
+        if is_whole {
+            self.matched = self.shorter[self.matched];
+        }
+        is_whole
+    }
+
+    fn step(&mut self, byte: u8) {
+        while self.matched > 0 && self.stop.as_bytes()[self.matched] != byte {
+            self.matched = self.shorter[self.matched];
+        }
+        self.matched += usize::from(self.stop.as_bytes()[self.matched] == byte);
+    }
 }
 
 impl StopStrings {
     /// `Code::InvalidRequest` if a string is empty.
     pub fn new(stops: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
-        let stops: Vec<String> = stops.into_iter().map(Into::into).collect();
+        let mut stops: Vec<String> = stops.into_iter().map(Into::into).collect();
         if stops.iter().any(String::is_empty) {
             bail!(InvalidRequest, "a stop string is empty, wanted at least one character");
         }
-        // Of those that begin at the same place the first in the list counts.
-        let mut by_length = stops;
-        by_length.sort_by_key(String::len);
-        Ok(Self { stops: by_length, held: String::new(), exempt: 0, stopped: false })
+        stops.sort_by_key(String::len);
+        Ok(Self { stops: stops.into_iter().map(Automaton::new).collect(), ..Self::default() })
     }
 
     /// Takes the next piece. Returns the text that can no longer be part of a stop string.
     pub fn push(&mut self, piece: &str) -> StopProgress {
+        self.take(piece, true)
+    }
+
+    /// Takes a piece in which no stop string may end; if one does, it counts as text. One that begins here may end in a later piece.
+    pub fn push_exempt(&mut self, piece: &str) -> StopProgress {
+        self.take(piece, false)
+    }
+
+    fn take(&mut self, piece: &str, may_end: bool) -> StopProgress {
         if self.stopped {
             return StopProgress::default();
         }
         if self.stops.is_empty() {
             return StopProgress { text: piece.to_owned(), matched: None };
         }
+        let before = self.held.len();
         self.held.push_str(piece);
-        self.decide()
-    }
-
-    /// Takes a piece in which no stop string may end; if one does, it counts as text. One that begins here may end in a later piece.
-    pub fn push_exempt(&mut self, piece: &str) -> StopProgress {
-        if self.stopped || self.stops.is_empty() {
-            return self.push(piece);
+        for (at, byte) in piece.bytes().enumerate() {
+            for (index, automaton) in self.stops.iter_mut().enumerate() {
+                if automaton.push(byte) && may_end {
+                    let candidate = (before + at + 1 - automaton.stop.len(), index);
+                    self.found = Some(self.found.map_or(candidate, |found| found.min(candidate)));
+                }
+            }
         }
-        self.held.push_str(piece);
-        self.exempt = self.held.len();
         self.decide()
     }
 
     fn decide(&mut self) -> StopProgress {
-        let undecided = self.first_possible_beginning();
-        match self.first() {
-            // A longer stop string that began earlier may still be completed, and would count instead of this one.
-            Some((start, pattern)) if undecided.is_none_or(|beginning| start <= beginning) => {
-                self.stopped = true;
-                let mut text = std::mem::take(&mut self.held);
-                text.truncate(start);
-                StopProgress { text, matched: Some(self.stops[pattern].clone()) }
-            }
-            _ => {
-                let keep_from = undecided.unwrap_or(self.held.len());
-                let rest = self.held.split_off(keep_from);
-                self.exempt = self.exempt.saturating_sub(keep_from);
-                StopProgress { text: std::mem::replace(&mut self.held, rest), matched: None }
-            }
+        let longest = self.stops.iter().map(|automaton| automaton.matched).max().unwrap_or(0);
+        let undecided = self.held.len() - longest;
+        if let Some((start, _)) = self.found
+            && start <= undecided
+        {
+            return self.finish();
         }
+        let keep_from = self.found.map_or(undecided, |(start, _)| undecided.min(start));
+        let rest = self.held.split_off(keep_from);
+        self.found = self.found.map(|(start, index)| (start - keep_from, index));
+        StopProgress { text: std::mem::replace(&mut self.held, rest), matched: None }
     }
 
     /// The end of the stream. Returns the text held back, up to a whole stop string in it that waited for a longer one.
@@ -85,42 +128,11 @@ impl StopStrings {
             return StopProgress::default();
         }
         self.stopped = true;
-        let found = self.first();
         let mut text = std::mem::take(&mut self.held);
-        match found {
-            Some((start, pattern)) => {
-                text.truncate(start);
-                StopProgress { text, matched: Some(self.stops[pattern].clone()) }
-            }
-            None => StopProgress { text, matched: None },
-        }
-    }
-
-    /// The first stop string in the held text whose end is allowed: where it begins, and its index.
-    fn first(&self) -> Option<(usize, usize)> {
-        let mut across = (0..self.exempt).filter(|&start| self.held.is_char_boundary(start));
-        let across = across.find_map(|start| {
-            let tail = &self.held[start..];
-            let counts = |stop: &String| start + stop.len() > self.exempt && tail.starts_with(stop.as_str());
-            self.stops.iter().position(counts).map(|pattern| (start, pattern))
+        let matched = self.found.map(|(start, index)| {
+            text.truncate(start);
+            self.stops[index].stop.clone()
         });
-        across.or_else(|| {
-            let after = self.held.get(self.exempt..)?;
-            let found = self.stops.iter().enumerate();
-            let found = found.filter_map(|(pattern, stop)| Some((self.exempt + after.find(stop.as_str())?, pattern)));
-            found.min()
-        })
-    }
-
-    /// Where the end of the held text could begin a stop string.
-    fn first_possible_beginning(&self) -> Option<usize> {
-        let longest = self.stops.last().map_or(0, String::len);
-        let earliest = self.held.len().saturating_sub(longest.saturating_sub(1));
-        (earliest..self.held.len()).filter(|&start| self.held.is_char_boundary(start)).find(|&start| {
-            self.stops.iter().any(|stop| {
-                let tail = &self.held[start..];
-                stop.len() > tail.len() && stop.starts_with(tail)
-            })
-        })
+        StopProgress { text, matched }
     }
 }

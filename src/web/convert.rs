@@ -26,13 +26,31 @@ pub fn from_js<T: DeserializeOwned>(what: &str, value: JsValue) -> Result<T> {
     serde_json::from_value(json_from_js(what, &value)?).map_err(|error| err!(InvalidRequest, "{what}: {error}"))
 }
 
-/// A JSON value by `JSON.stringify`, which leaves out values that JSON can't hold.
+/// A JSON value by `JSON.stringify`, which leaves out values that JSON can't hold. Half a character becomes U+FFFD, as in `TextEncoder`.
 pub fn json_from_js(what: &str, value: &JsValue) -> Result<serde_json::Value> {
     let text = js_sys::JSON::stringify(value)
         .ok()
         .and_then(|text| text.as_string())
         .ok_or_else(|| err!(InvalidRequest, "{what} can't be written as JSON"))?;
-    serde_json::from_str(&text).map_err(|error| err!(InvalidRequest, "{what}: {error}"))
+    serde_json::from_str(&with_whole_characters(text)).map_err(|error| err!(InvalidRequest, "{what}: {error}"))
+}
+
+/// JSON with U+FFFD for each half of a surrogate pair that stands alone: `JSON.stringify` escapes these, and no others.
+fn with_whole_characters(json: String) -> String {
+    if !json.contains("\\ud") {
+        return json;
+    }
+    let mut whole = String::with_capacity(json.len());
+    let mut rest = json.as_str();
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        whole.push_str(before);
+        let length = if escape.starts_with("\\ud") { 6 } else { 2 };
+        whole.push_str(if length == 6 { "\u{fffd}" } else { &escape[..length] });
+        rest = &escape[length..];
+    }
+    whole.push_str(rest);
+    whole
 }
 
 /// A number for a JavaScript API that uses doubles for sizes; files are far below 2^53 bytes.

@@ -85,7 +85,7 @@ impl WasmEngine {
 
     /// Control tokens are written out, so that `tokenize` gives the ids again.
     pub fn detokenize(&self, ids: &[u32]) -> Result<String, JsValue> {
-        self.engine()?.tokenizer().decode_with_control(ids).map_err(js_error)
+        self.engine()?.detokenize(ids).map_err(js_error)
     }
 
     /// Logits, then the hidden states after these numbers of layers.

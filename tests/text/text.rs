@@ -280,14 +280,20 @@ fn what_is_not_supported_is_refused_by_name() {
     assert_eq!(tokenizer.token_bytes(u32::MAX).unwrap_err().code(), Code::InvalidRequest);
     assert_eq!(tokenizer.token_bytes_with_control(beyond).unwrap_err().code(), Code::InvalidRequest);
 
-    // A byte that is no token: the crate underneath would leave it out of the text.
+    let mut decoder = StreamDecoder::continuing();
+    assert_eq!(decoder.push(&tokenizer, beyond).unwrap(), "", "a model may have more ids than its tokenizer");
+
+    // A byte that is no token is dropped, and its neighbours are not merged.
     let mut without_q = good.clone();
     let q = without_q.tokens.iter().position(|token| token == "q").unwrap();
     without_q.tokens[q] = "no longer q".to_owned();
     without_q.merges.retain(|merge| !merge.contains('q'));
     let without_q = Tokenizer::new(without_q).unwrap();
-    assert_eq!(without_q.encode("quick", false, false).unwrap_err().code(), Code::UnsupportedTokenizer);
-    assert!(without_q.encode("abc", false, false).is_ok());
+    let ids = |text: &str| without_q.encode(text, false, false).unwrap();
+    assert_eq!(ids("quick"), ids("uick"));
+    assert_eq!(ids("q"), [0u32; 0]);
+    assert_eq!(ids("thqe"), [ids("th"), ids("e")].concat());
+    assert_ne!(ids("thqe"), ids("the"));
 }
 
 #[test]
@@ -490,6 +496,20 @@ fn a_longer_stop_string_that_began_earlier_counts() {
     assert_eq!(progress(&["1a", "bc"]), (text(&["1", "", "a"]), Some("bc".to_owned())));
     assert_eq!(progress(&["1a", "b"]), (text(&["1", "", "ab"]), None));
     assert_eq!(progress(&["1x2", "3"]), (text(&["1", "", ""]), Some("x".to_owned())));
+}
+
+/// A step for each byte: by comparing at each place this takes minutes.
+#[test]
+fn long_stop_strings_take_linear_time() {
+    let stop = "a".repeat(16_000) + "b";
+    let mut matcher = StopStrings::new([stop.as_str(), &stop[1..], "ab"]).unwrap();
+    let mut given = 0;
+    for _ in 0..100_000 {
+        given += matcher.push("a").text.len();
+    }
+    assert_eq!(given, 84_000, "what can't begin one any more");
+    let end = matcher.push("b");
+    assert_eq!((end.text.as_str(), end.matched), ("", Some(stop)));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::error::Result;
 pub(super) struct ByteLevelBpe {
     model: BPE,
     splits: Vec<Pattern>,
-    /// Bytes that have no token and so can't be encoded.
+    /// Bytes that have no token.
     missing_bytes: [bool; 256],
 }
 
@@ -57,7 +57,7 @@ impl ByteLevelBpe {
                 None => bail!(UnsupportedTokenizer, "merge {rank} is {merge:?}, wanted two parts with a space between"),
             })
             .collect::<Result<Vec<_>>>()?;
-        // An unknown or control token is no entry of the model; a byte without a token is then an error below.
+        // An unknown or control token is no entry of the model; a byte without a token is then dropped.
         let unk = vocabulary.unk.map(|id| id as usize);
         let unk = unk.filter(|&id| !matches!(types.get(id), None | Some(TokenType::Control | TokenType::Unknown)));
         let unk = unk.and_then(|id| vocabulary.tokens.get(id)).filter(|text| !text.is_empty());
@@ -93,21 +93,25 @@ impl ByteLevelBpe {
             for byte in word.bytes() {
                 mapped.push(BYTE_TO_CHAR[usize::from(byte)]);
             }
-            if let Some(missing) = word.bytes().find(|&byte| self.missing_bytes[usize::from(byte)]) {
-                // The crate would drop the byte silently.
-                if self.model.token_to_id(&mapped).is_none() {
-                    bail!(
-                        UnsupportedTokenizer,
-                        "the text has byte 0x{missing:02X} (in {word:?}), which is no token of the vocabulary"
-                    );
-                }
+            let is_missing = |byte: &u8| self.missing_bytes[usize::from(*byte)];
+            if !word.bytes().any(|byte| is_missing(&byte)) || self.model.token_to_id(&mapped).is_some() {
+                self.merge(&mapped, ids)?;
+                continue;
             }
-            let tokens = self
-                .model
-                .tokenize(&mapped)
-                .map_err(|cause| err!(Internal, "byte-level BPE failed on {word:?}: {cause}"))?;
-            ids.extend(tokens.into_iter().map(|token| token.id));
+            // What has no token is dropped, and nothing is merged across it, as in llama.cpp.
+            for piece in word.as_bytes().split(is_missing).filter(|piece| !piece.is_empty()) {
+                let mapped: String = piece.iter().map(|byte| BYTE_TO_CHAR[usize::from(*byte)]).collect();
+                self.merge(&mapped, ids)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Appends the ids of a word that is written in GPT-2's alphabet.
+    fn merge(&self, word: &str, ids: &mut Vec<u32>) -> Result<()> {
+        let tokens =
+            self.model.tokenize(word).map_err(|cause| err!(Internal, "byte-level BPE failed on {word:?}: {cause}"))?;
+        ids.extend(tokens.into_iter().map(|token| token.id));
         Ok(())
     }
 

@@ -9,6 +9,8 @@ use crate::text::stop::StopStrings;
 
 /// The most stop strings of a request, as in OpenAI's API.
 const MAX_STOPS: usize = 4;
+/// The most bytes of one.
+const LONGEST_STOP: usize = 16_384;
 const MAX_STOP_TOKENS: usize = 64;
 
 group! {
@@ -19,7 +21,7 @@ group! {
         pub max_tokens: Option<u64>,
         /// OpenAI's newer name of `max_tokens`.
         pub max_completion_tokens: Option<u64>,
-        /// Texts (at most 4) that end the answer and are not part of it. They also count in reasoning and calls.
+        /// Texts (at most 4, each of at most 16,384 bytes) that end the answer and are not part of it. They also count in reasoning and calls.
         pub stop: Option<Stop>,
         /// Tokens (at most 64) that end the answer; their text is not part of it. This and the next field are extensions, with vLLM's
         /// names.
@@ -93,6 +95,9 @@ impl EndingFields {
         };
         if stops.len() > MAX_STOPS {
             bail!(InvalidRequest, "stop has {} strings, wanted at most {MAX_STOPS}", stops.len());
+        }
+        if let Some(stop) = stops.iter().find(|stop| stop.len() > LONGEST_STOP) {
+            bail!(InvalidRequest, "stop has a string of {} bytes, wanted at most {LONGEST_STOP}", stop.len());
         }
         StopStrings::new(stops)
     }
