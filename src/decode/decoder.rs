@@ -44,6 +44,8 @@ impl Decoder {
         max_sequences: usize,
         prompt_cache_bytes: u64,
     ) -> Result<Rc<Self>> {
+        let is_slow = context.device().capabilities().software;
+        let pace = if is_slow { PrefillPace::slow() } else { PrefillPace::default() };
         let transformer = Rc::new(transformer);
         let slots = Slots::new(transformer.clone(), &states, capacity, max_sequences).await?;
         let batch = if max_sequences > 1 && transformer.is_fused() {
@@ -57,7 +59,7 @@ impl Decoder {
             slots: Rc::new(slots),
             prompt_cache: RefCell::new(PromptCache::new(prompt_cache_bytes)),
             scheduler: RefCell::new(Scheduler::new(batch)),
-            pace: RefCell::default(),
+            pace: RefCell::new(pace),
             draft_model: Rc::default(),
         }))
     }
@@ -99,13 +101,13 @@ impl Decoder {
         Ok(slot.tokens().len())
     }
 
-    /// Takes a prompt in, or takes it over from another sequence that did.
+    /// Takes a prompt in, or takes it over from another sequence that did. `None` if it was cancelled.
     pub async fn prefill(
         &self,
         prompt: &Prompt<'_>,
         params: &SequenceParams,
         from: Option<&PrefillResult>,
-    ) -> Result<Prefilled> {
+    ) -> Result<Option<Prefilled>> {
         let is_decoding = || !self.scheduler.borrow().is_idle();
         let prefill = self.taking_in(&is_decoding);
         match from {
@@ -114,7 +116,7 @@ impl Decoder {
         }
     }
 
-    fn taking_in<'a>(&'a self, is_decoding: &'a dyn Fn() -> bool) -> Prefill<'a> {
+    pub(super) fn taking_in<'a>(&'a self, is_decoding: &'a dyn Fn() -> bool) -> Prefill<'a> {
         let Self { transformer, slots, prompt_cache: cache, pace, .. } = self;
         Prefill { transformer, slots, cache, pace, is_decoding }
     }

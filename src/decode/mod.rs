@@ -4,6 +4,7 @@
 
 mod accept;
 mod batch;
+mod cancel;
 pub mod conflicts;
 pub mod constraint;
 mod decoder;
@@ -33,6 +34,7 @@ mod verification;
 mod wishes;
 
 pub use batch::MAX_SEQUENCES;
+pub use cancel::Canceller;
 pub use decoder::{Decoder, SequenceHandle};
 pub use draft_model::DraftModel;
 pub use grammar::{GrammarCursor, GrammarState};

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use web_time::Instant;
 
+use super::cancel::Canceller;
 use super::prefill_pace::PrefillPace;
 use super::prompt_cache::{FEWEST_TOKENS, PromptCache};
 use super::sequence::SequenceParams;
@@ -32,6 +33,8 @@ pub struct Prompt<'a> {
     pub is_reproducible: bool,
     /// How many of the most probable tokens get log probabilities.
     pub logprobs: Option<usize>,
+    /// Ends it between two passes.
+    pub canceller: Canceller,
 }
 
 /// Takes prompts in.
@@ -45,13 +48,14 @@ pub struct Prefill<'a> {
 }
 
 impl Prefill<'_> {
-    /// Takes a prompt in, without the part at its beginning that a slot already holds.
-    pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Prefilled> {
+    /// Takes a prompt in, without the part at its beginning that a slot already holds. `None` if it was cancelled; what was taken in stays for
+    /// later prompts.
+    pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Option<Prefilled>> {
         let lease = self.configured(self.with_prefix(prompt.tokens).await?, prompt, params).await?;
         self.take_in(lease, prompt).await
     }
 
-    async fn take_in(&self, mut lease: SlotLease, prompt: &Prompt<'_>) -> Result<Prefilled> {
+    async fn take_in(&self, mut lease: SlotLease, prompt: &Prompt<'_>) -> Result<Option<Prefilled>> {
         let tokens = prompt.tokens;
         let slot = &mut *lease;
         // The last token is always computed, since its logits are wanted.
@@ -65,6 +69,11 @@ impl Prefill<'_> {
         slot.truncate(common);
         let mut done = common;
         loop {
+            if prompt.canceller.is_cancelled() {
+                lease.settle();
+                return Ok(None);
+            }
+            let slot = &mut *lease;
             let begin = Instant::now();
             let rest = tokens.len() - done;
             let mut part = self.pace.borrow().part_of(rest, (self.is_decoding)());
@@ -75,7 +84,7 @@ impl Prefill<'_> {
                 let logits = slot.pass(self.transformer, &tokens[done..], prompt.forced)?;
                 let (sequence, prefill_computed_len) = (slot.sequence, slot.prefill_computed_len());
                 let result = PrefillResult { sequence, logits, advance: part, prefill_computed_len };
-                return Ok(Prefilled { slot: lease, result, cached: common, last_pass: Some((part, begin)) });
+                return Ok(Some(Prefilled { slot: lease, result, cached: common, last_pass: Some((part, begin)) }));
             }
             slot.prefill(self.transformer, &tokens[done..done + part])?;
             done += part;
@@ -107,14 +116,19 @@ impl Prefill<'_> {
     }
 
     /// Takes over the result of another sequence's prefill.
-    pub async fn adopt(&self, prompt: &Prompt<'_>, params: &SequenceParams, from: &PrefillResult) -> Result<Prefilled> {
+    pub async fn adopt(
+        &self,
+        prompt: &Prompt<'_>,
+        params: &SequenceParams,
+        from: &PrefillResult,
+    ) -> Result<Option<Prefilled>> {
         let mut lease = self.configured(self.slots.emptied(self.cache).await?, prompt, params).await?;
         if !lease.can_adopt(prompt.tokens, from) {
             return self.take_in(lease, prompt).await;
         }
         lease.adopt(self.transformer.context(), prompt.tokens, prompt.forced, from)?;
         let cached = prompt.tokens.len();
-        Ok(Prefilled { slot: lease, result: from.clone(), cached, last_pass: None })
+        Ok(Some(Prefilled { slot: lease, result: from.clone(), cached, last_pass: None }))
     }
 
     /// The slot with the longest beginning of a prompt, from the slots or the prompt cache. What it loses goes to the prompt cache.

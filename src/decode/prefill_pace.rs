@@ -9,7 +9,7 @@ pub const MAX_TOKENS: usize = 512;
 /// Passes over fewer tokens waste the GPU.
 const MIN_TOKENS: usize = 32;
 
-/// The tokens of a pass before any was measured.
+/// The tokens of a pass before any was measured, on a GPU.
 const FIRST_TOKENS: usize = 128;
 
 /// How long a pass may take.
@@ -19,12 +19,24 @@ const PASS: Duration = Duration::from_millis(150);
 const PASS_AMONG_OTHERS: Duration = Duration::from_millis(40);
 
 /// Measures passes and says how many tokens the next one takes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PrefillPace {
     per_token: Option<Duration>,
+    first: usize,
+}
+
+impl Default for PrefillPace {
+    fn default() -> Self {
+        Self { per_token: None, first: FIRST_TOKENS }
+    }
 }
 
 impl PrefillPace {
+    /// For an adapter in software, on which a token takes tens of milliseconds.
+    pub fn slow() -> Self {
+        Self { first: MIN_TOKENS, ..Self::default() }
+    }
+
     /// A pass over `tokens` tokens took `time`. Short passes say little: most of their time is the wait.
     pub fn took(&mut self, tokens: usize, time: Duration) {
         if tokens >= MIN_TOKENS {
@@ -42,7 +54,7 @@ impl PrefillPace {
     }
 
     fn tokens(&self, pass: Duration) -> usize {
-        let Some(per_token) = self.per_token else { return FIRST_TOKENS };
+        let Some(per_token) = self.per_token else { return self.first };
         let tokens = pass.as_nanos() / per_token.as_nanos().max(1);
         // Whole tiles of the matrix products.
         (tokens.min(MAX_TOKENS as u128) as usize / MIN_TOKENS * MIN_TOKENS).max(MIN_TOKENS)

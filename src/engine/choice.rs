@@ -17,7 +17,7 @@ use super::reasoning_budget::{Budget, ReasoningBudget};
 use crate::decode::conflicts::Feature;
 use crate::decode::constraint::Constraint;
 use crate::decode::{
-    ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, KnownMasks, LogitsProcessor, Methods,
+    Canceller, ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, KnownMasks, LogitsProcessor, Methods,
     PrefillResult, Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
 };
 use crate::error::Result;
@@ -99,7 +99,9 @@ pub(super) struct Choice {
     cached: usize,
     started: Instant,
     first_token: Option<Instant>,
-    cancelled: bool,
+    canceller: Canceller,
+    /// The logits processor or the grammar wants no more.
+    is_cut: bool,
 }
 
 enum Phase {
@@ -130,7 +132,7 @@ struct ForcedPrefix {
 
 impl Choice {
     /// Nothing runs before the first `next`.
-    pub fn new(engine: Rc<Inner>, request: Request) -> Self {
+    pub fn new(engine: Rc<Inner>, request: Request, canceller: Canceller) -> Self {
         // A grammar describes the text to the letter.
         let is_whole = request.grammar.as_ref().is_some_and(|asked| asked.is_whole);
         let decoder = if request.continues || is_whole {
@@ -154,7 +156,8 @@ impl Choice {
             cached: 0,
             started: Instant::now(),
             first_token: None,
-            cancelled: false,
+            canceller,
+            is_cut: false,
         }
     }
 
@@ -203,17 +206,12 @@ impl Choice {
         Ok(Some(GrammarCursor { constraint: Box::new(budget), known: KnownMasks::default() }))
     }
 
-    /// Ends the generation with the next chunk.
-    pub fn cancel(&mut self) {
-        self.cancelled = true;
-    }
-
     async fn advance(&mut self) -> Result<Chunk> {
         let mut chunk = Chunk { logprobs: self.request.logprobs.map(|_| vec![]), ..Chunk::default() };
         // All tokens that came make one chunk. A token may give no text yet: it is a part of a character, or of what may become a stop
         // string.
         while chunk.finish_reason.is_none() && (chunk.says_nothing() || !self.read.is_empty()) {
-            if self.cancelled {
+            if self.is_cut || self.canceller.is_cancelled() {
                 chunk.finish_reason = Some(self.finish(End::Cut, FinishReason::Cancelled, &mut chunk));
                 break;
             }
@@ -224,7 +222,7 @@ impl Choice {
             }
             match self.next_token().await? {
                 Some(sampled) => self.take_token(sampled, &mut chunk)?,
-                None => self.cancelled |= !self.is_complete(),
+                None => self.is_cut |= !self.is_complete(),
             }
         }
         if chunk.finish_reason.is_some() {
@@ -264,9 +262,10 @@ impl Choice {
         // With a logits processor the logits come to the CPU, which computes log probabilities itself.
         let logprobs = self.request.logprobs.filter(|_| self.request.processor.is_none());
         let is_reproducible = self.request.is_reproducible;
-        let prompt = Prompt { tokens: &tokens, forced: forced.len(), is_reproducible, logprobs };
+        let canceller = self.canceller.clone();
+        let prompt = Prompt { tokens: &tokens, forced: forced.len(), is_reproducible, logprobs, canceller };
         let decoder = self.engine.decoder()?.clone();
-        let prefilled = decoder.prefill(&prompt, &params, prompted).await?;
+        let Some(prefilled) = decoder.prefill(&prompt, &params, prompted).await? else { return Ok(None) };
         self.cached = prefilled.cached.min(self.request.prompt.len());
         let Prefilled { last_pass, .. } = prefilled;
         let result = prefilled.result.clone();
@@ -323,7 +322,7 @@ impl Choice {
             match running.sequence.next().await? {
                 Tokens::Some(tokens) => self.read = tokens,
                 Tokens::Complete => {}
-                Tokens::Cancelled => self.cancelled = true,
+                Tokens::Cancelled => self.is_cut = true,
             }
             if let Some((tokens, begin)) = running.last_pass.take() {
                 self.engine.decoder()?.took_prompt(tokens, begin.elapsed());

@@ -12,8 +12,8 @@ use web_time::Instant;
 use super::api::chunk::{Chunk, Timings, Usage};
 use super::choice::{Choice, Request};
 use super::engine::{Engine, Inner};
-use crate::decode::LogitsProcessor;
 use crate::decode::conflicts::{self, Feature};
+use crate::decode::{Canceller, LogitsProcessor};
 use crate::error::Result;
 
 /// A generation under way. Dropping it ends it.
@@ -31,7 +31,7 @@ pub struct Generation {
     usage: Usage,
     timings: Option<Timings>,
     first_chunk: Option<Instant>,
-    cancelled: bool,
+    canceller: Canceller,
     is_over: bool,
 }
 
@@ -63,7 +63,7 @@ impl Engine {
             usage,
             timings: None,
             first_chunk: None,
-            cancelled: false,
+            canceller: Canceller::default(),
             is_over: false,
         })
     }
@@ -93,7 +93,7 @@ impl Generation {
     fn choice(&self, index: usize) -> Choice {
         let mut request = self.request.clone();
         request.sampler.seed = request.sampler.seed.wrapping_add(index as u64);
-        Choice::new(self.engine.clone(), request)
+        Choice::new(self.engine.clone(), request, self.canceller.clone())
     }
 
     /// The next piece of one of the answers, `None` after the last one.
@@ -116,11 +116,13 @@ impl Generation {
     }
 
     /// Ends the generation: the next chunk of each choice is its last.
-    pub fn cancel(&mut self) {
-        self.cancelled = true;
-        for (_, choice) in &mut self.running {
-            choice.cancel();
-        }
+    pub fn cancel(&self) {
+        self.canceller.cancel();
+    }
+
+    /// What ends the generation while `next` is waited for: it takes effect between two passes over the prompt, or with the next token.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
     }
 
     /// A chunk of each choice that runs.
@@ -151,14 +153,12 @@ impl Generation {
         while self.begun < self.request.choices {
             let is_first = self.running.is_empty();
             // If none runs, the choice waits for a slot by itself. Otherwise it begins only if one is free.
-            if !is_first && !self.cancelled && !self.engine.decoder()?.has_free_slot() {
+            if !is_first && !self.canceller.is_cancelled() && !self.engine.decoder()?.has_free_slot() {
                 break;
             }
             let index = self.begun;
             let mut choice = self.prepared.take().unwrap_or_else(|| self.choice(index));
-            if self.cancelled {
-                choice.cancel();
-            } else {
+            if !self.canceller.is_cancelled() {
                 prompted = choice.begin(prompted.as_ref()).await?.or(prompted);
             }
             self.begun += 1;

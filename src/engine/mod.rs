@@ -12,7 +12,7 @@ pub mod grammars;
 mod load;
 mod reasoning_budget;
 
-pub use crate::decode::LogitsProcessor;
+pub use crate::decode::{Canceller, LogitsProcessor};
 pub use crate::model::{KvFormat, Precision, folder, source};
 pub use api::chunk::{
     Chunk, CompletionTokensDetails, FinishReason, FunctionDelta, MalformedToolCall, StopReason, Timings, ToolCallDelta,

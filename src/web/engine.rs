@@ -1,6 +1,6 @@
 //! The engine's bindings for JavaScript.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use js_sys::{Float32Array, Function, Promise, Uint8Array, Uint32Array};
@@ -17,7 +17,8 @@ use super::source;
 use super::thrown::js_message;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
-    ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, Progress, file_bytes, inspect,
+    Canceller, ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, Progress,
+    file_bytes, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -314,7 +315,7 @@ fn without_objects(options: &JsValue) -> JsValue {
 pub struct WasmGeneration {
     /// Taken out while `next` is pending.
     generation: Rc<RefCell<Option<Generation>>>,
-    cancelled: Rc<Cell<bool>>,
+    canceller: Canceller,
 }
 
 #[wasm_bindgen]
@@ -322,14 +323,10 @@ impl WasmGeneration {
     /// The next chunk; `undefined` after the last one.
     pub async fn next(&self) -> Result<JsValue, JsValue> {
         let slot = self.generation.clone();
-        let cancelled = self.cancelled.clone();
         let taken = slot.borrow_mut().take();
         let Some(mut generation) = taken else {
             return Err(js_error(err!(InvalidRequest, "next was called while the last call was pending")));
         };
-        if cancelled.get() {
-            generation.cancel();
-        }
         let chunk = generation.next().await;
         *slot.borrow_mut() = Some(generation);
         match chunk {
@@ -340,13 +337,14 @@ impl WasmGeneration {
     }
 
     pub fn cancel(&self) {
-        self.cancelled.set(true);
+        self.canceller.cancel();
     }
 }
 
 impl WasmGeneration {
     fn new(generation: Generation) -> Self {
-        Self { generation: Rc::new(RefCell::new(Some(generation))), cancelled: Rc::default() }
+        let canceller = generation.canceller();
+        Self { generation: Rc::new(RefCell::new(Some(generation))), canceller }
     }
 }
 

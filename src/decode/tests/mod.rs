@@ -69,7 +69,8 @@ fn asked<'a>(
         logprobs: None,
         masked,
     };
-    (params, Prompt { tokens: prompt, forced: 0, is_reproducible: false, logprobs: None })
+    let canceller = Canceller::default();
+    (params, Prompt { tokens: prompt, forced: 0, is_reproducible: false, logprobs: None, canceller })
 }
 
 /// Prefills a prompt and begins to decode.
@@ -83,7 +84,7 @@ fn start(
     let (params, asked) = asked(prompt, sampler, longest, methods.grammar.is_some());
     let asked = Prompt { is_reproducible: true, ..asked };
     let last = prompt[prompt.len() - 1];
-    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None))?;
+    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None))?.unwrap();
     let (sequence, grammar) = decoder.start(prefilled, params, last, 0, methods)?;
     Ok(Started { sequence, grammar })
 }

@@ -12,7 +12,7 @@ fn text(seed: u32, length: usize) -> Vec<u32> {
 fn answer(decoder: &Rc<Decoder>, prompt: &[u32], longest: usize, is_reproducible: bool) -> (Vec<u32>, usize) {
     let (params, asked) = asked(prompt, &SamplingParams::greedy(), longest, false);
     let asked = Prompt { is_reproducible, ..asked };
-    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap();
+    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap().unwrap();
     let (cached, last) = (prefilled.cached, prompt[prompt.len() - 1]);
     let (sequence, _) = decoder.start(prefilled, params, last, 0, Methods::default()).unwrap();
     (rest(&sequence).unwrap(), cached)
@@ -51,6 +51,28 @@ fn conversations_that_take_turns_take_in_what_is_new() {
             assert!(cached >= [90, 70, 130][index], "{cached} tokens of conversation {index}");
         }
     }
+}
+
+#[test]
+fn a_cancelled_prompt_ends_between_passes_and_keeps_what_was_taken_in() {
+    let decoder = tiny(1);
+    let prompt = text(5, 150);
+    let (params, asked) = asked(&prompt, &SamplingParams::greedy(), 8, false);
+    // Asked once for each pass.
+    let passes = std::cell::Cell::new(0);
+    let is_decoding = || {
+        passes.set(passes.get() + 1);
+        asked.canceller.cancel();
+        false
+    };
+    let taken = pollster::block_on(decoder.taking_in(&is_decoding).run(&asked, &params)).unwrap();
+    assert!(taken.is_none());
+    assert_eq!(passes.get(), 1);
+    assert!(pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap().is_none(), "cancelled before it began");
+    let (given, cached) = answer(&decoder, &prompt, 8, true);
+    assert!((1..150).contains(&cached), "{cached} tokens were taken in");
+    assert_eq!(given, answer(&tiny(1), &prompt, 8, true).0);
+    assert!(decoder.has_free_slot());
 }
 
 #[test]
