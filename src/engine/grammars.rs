@@ -12,6 +12,7 @@ use crate::decode::GrammarCursor;
 use crate::decode::constraint::TokenBytes;
 pub use crate::decode::constraint::{Advance, Constraint};
 use crate::error::Result;
+use crate::text::grammar_limits;
 use crate::text::tokenizer::Tokenizer;
 
 /// Where the grammar engine comes from.
@@ -108,6 +109,7 @@ impl Grammars {
         tokenizer: &Rc<Tokenizer>,
         vocab_size: usize,
     ) -> Result<GrammarCursor> {
+        grammar_limits::check(&asked.grammar).map_err(|error| error.context(asked.field))?;
         let grammar = asked.grammar.to_json();
         if let Some(cursor) = self.compiled.borrow_mut().get(&grammar)? {
             return Ok(cursor);

@@ -7,6 +7,7 @@ pub mod answer;
 pub mod chat;
 pub mod detokenize;
 pub mod grammar;
+pub(crate) mod grammar_limits;
 pub mod reasoning;
 pub mod stop;
 pub mod tokenizer;

@@ -105,6 +105,27 @@ fn errors_of_templates_have_a_line_and_a_cause() {
 }
 
 #[test]
+fn templates_that_would_not_end_are_stopped() {
+    let refused = |template: &str, reason: &str| {
+        let error = render(template, &json!({"text": "x".repeat(100_000)}), 0).unwrap_err();
+        assert_eq!(error.code(), Code::ChatTemplate, "{error}");
+        assert!(error.message().contains(reason), "{error}");
+    };
+    let nested = "{% for i in range(9999) %}".repeat(3) + "x" + &"{% endfor %}".repeat(3);
+    refused(&nested, "steps");
+    refused("{% for i in range(99999) %}{{ text }}{% endfor %}", "bytes");
+    refused("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "recursion");
+    refused("{% include 'other' %}", "other");
+    refused("{% extends text %}", "template");
+    // A long chat is far from the limit.
+    let messages: Vec<Value> =
+        (0..10_000).map(|i| json!({"role": "user", "content": format!("message {i}")})).collect();
+    let context = json!({"messages": messages, "add_generation_prompt": true});
+    let text = render(DEFAULT_CHAT_TEMPLATE, &context, 0).unwrap();
+    assert_eq!(text.matches("<|im_start|>user").count(), 10_000);
+}
+
+#[test]
 fn the_default_template_is_chatml() {
     let template = ChatTemplate::new(DEFAULT_CHAT_TEMPLATE).unwrap();
     let context = json!({

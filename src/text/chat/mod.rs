@@ -15,6 +15,8 @@ mod source;
 pub use source::{ChatTemplates, TemplateFiles};
 pub(crate) use source::{DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME};
 
+use std::io;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error as TemplateError, ErrorKind, UndefinedBehavior, Value, context};
@@ -26,6 +28,13 @@ pub const DEFAULT_CHAT_TEMPLATE: &str = "{% for message in messages %}\
     {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\
     {% endfor %}\
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// Steps of a rendering: loops multiply, and a template that never ends would stop everything else. A chat of 10,000 messages takes about a
+/// quarter of them, and all of them a second or two.
+const MOST_STEPS: u64 = 5_000_000;
+
+/// Bytes of a rendered text, which are far more than fit a context.
+const LONGEST_TEXT: usize = 64 << 20;
 
 /// The template's name in the environment. It has no extension, which would switch escaping on.
 const NAME: &str = "chat_template";
@@ -43,6 +52,7 @@ impl ChatTemplate {
         environment.set_syntax(syntax.map_err(|cause| err!(Internal, "the template syntax: {cause}"))?);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_fuel(Some(MOST_STEPS));
         environment.add_function("raise_exception", raise_exception);
         filters::install(&mut environment);
         python::install(&mut environment);
@@ -80,9 +90,36 @@ impl ChatTemplate {
             )),
         });
         let template = self.environment.get_template(NAME).map_err(|cause| failed("is not there", &cause))?;
-        template
-            .render(context! { strftime_now, ..Value::from(Serde(variables)) })
-            .map_err(|cause| failed("failed", &cause))
+        let mut text = BoundedText::default();
+        let rendered =
+            template.render_captured_to(context! { strftime_now, ..Value::from(Serde(variables)) }, &mut text);
+        if text.is_over {
+            bail!(ChatTemplate, "the chat template writes more than {LONGEST_TEXT} bytes");
+        }
+        rendered.map_err(|cause| failed("failed", &cause))?;
+        String::from_utf8(text.bytes).map_err(|_| err!(Internal, "a chat template wrote what is not UTF-8"))
+    }
+}
+
+/// Text that can't grow without end.
+#[derive(Default)]
+struct BoundedText {
+    bytes: Vec<u8>,
+    is_over: bool,
+}
+
+impl io::Write for BoundedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > LONGEST_TEXT - self.bytes.len() {
+            self.is_over = true;
+            return Err(io::Error::other("the text is too long"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -106,6 +143,7 @@ fn failed(what: &str, cause: &TemplateError) -> crate::error::Error {
 fn describe(cause: &TemplateError) -> String {
     match (cause.kind(), cause.detail()) {
         (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+        (ErrorKind::OutOfFuel, _) => format!("it takes more than {MOST_STEPS} steps"),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     }
