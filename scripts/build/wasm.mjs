@@ -49,7 +49,7 @@ export const WASM = {
     sources: () => files(join(root, 'src')).filter((file) => !ENGINE_LAYERS.some((layer) => file.startsWith(layer))),
   },
 };
-const MANIFESTS = ['Cargo.toml', 'grammar/Cargo.toml', 'Cargo.lock', 'rust-toolchain.toml'];
+const MANIFESTS = ['Cargo.toml', 'grammar/Cargo.toml', 'grammar/build.rs', 'Cargo.lock', 'rust-toolchain.toml'];
 
 /** Builds a wasm into a folder: the glue, its types and the optimised wasm. `more` names features that it does not have in the package. */
 export async function buildWasm({ name, crate, features = [], isFast = false, sources }, { more = [], into, optimise = true }, step, say) {

@@ -1,4 +1,4 @@
-//! What a grammar may have at most. The grammar engine recurses over what it compiles, on a stack of 1 MB in a page, and its own limits show only
+//! What a grammar may have at most. The grammar engine recurses over what it compiles, on a stack of 2 MB in a page, and its own limits show only
 //! in the middle of an answer: so what is too much is refused before the grammar is compiled.
 
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// JSON values in a schema.
 const MOST_VALUES: usize = 100_000;
-/// Keys of an object in a schema, such as properties and definitions.
+/// Keys of an object in a schema, such as properties.
 const MOST_KEYS: usize = 1_000;
 /// Properties of an object that may be left out. The grammar engine keeps four items for each and at most 2,000 for a place in the text.
 const MOST_OPTIONAL: usize = 400;
@@ -20,8 +20,10 @@ const MOST_CHOICES: usize = 20_000;
 const LONGEST_EXPRESSION: usize = 100_000;
 /// Bytes of a Lark grammar.
 const LONGEST_LARK: usize = 1_000_000;
-/// Rules of a Lark grammar, of which each may refer to the next.
-const MOST_RULES: usize = 1_000;
+/// Rules of a Lark grammar, of which each may refer to the next. More than three times as many fit the stack.
+const MOST_RULES: usize = 500;
+/// Definitions of a schema, of which each may refer to the next. As many again and more fit the stack.
+const MOST_DEFINITIONS: usize = 300;
 
 /// `Code::InvalidRequest` for more than the grammar engine can take.
 pub(crate) fn check(grammar: &Grammar) -> Result<()> {
@@ -91,6 +93,12 @@ fn check_object(fields: &Map<String, Value>) -> Result<()> {
     if fields.len() > MOST_KEYS {
         bail!(InvalidRequest, "the schema has an object of {} keys, wanted at most {MOST_KEYS}", fields.len());
     }
+    for key in ["$defs", "definitions"] {
+        let count = fields.get(key).and_then(Value::as_object).map_or(0, Map::len);
+        if count > MOST_DEFINITIONS {
+            bail!(InvalidRequest, "the schema has {count} definitions, wanted at most {MOST_DEFINITIONS}");
+        }
+    }
     if let Some(properties) = fields.get("properties").and_then(Value::as_object) {
         let required = fields.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let required = required.iter().filter(|name| name.as_str().is_some_and(|name| properties.contains_key(name)));
@@ -153,6 +161,7 @@ mod tests {
             |n| Grammar::JsonSchema(json!({"items": {"properties": object(n), "required": names(n)}})),
             "keys",
         );
+        changes_at(MOST_DEFINITIONS, |n| Grammar::JsonSchema(json!({"$defs": object(n)})), "definitions");
         changes_at(MOST_CHOICES, |n| Grammar::JsonSchema(json!({"enum": names(n)})), "enum");
         changes_at(MOST_CHOICES, |n| Grammar::Choice(vec!["a".to_owned(); n]), "choose");
         changes_at(MOST_VALUES - 2, |n| Grammar::JsonSchema(json!({"examples": vec![0; n]})), "values");
