@@ -112,7 +112,7 @@ codes! {
     WasmUnavailable = "wasm_unavailable",
     /// The worker script did not start: not found, or forbidden by a content security policy. Only JavaScript can tell.
     WorkerUnavailable = "worker_unavailable",
-    /// The worker ended: it was terminated, the browser ended it, or it crashed. Only JavaScript can tell.
+    /// The worker that ran the engine is gone: the page or the browser ended it. Load the engine again. Only JavaScript can tell.
     WorkerLost = "worker_lost",
     /// The object was disposed of.
     Disposed = "disposed",

@@ -80,6 +80,8 @@ export const ERROR_CODES = [
   'wasm_unavailable',
   /** The worker script did not start: not found, or forbidden by a content security policy. Only JavaScript can tell. */
   'worker_unavailable',
+  /** The worker that ran the engine is gone: the page or the browser ended it. Load the engine again. Only JavaScript can tell. */
+  'worker_lost',
   /** The object was disposed of. */
   'disposed',
   /** A fault of this library. */

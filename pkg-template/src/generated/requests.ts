@@ -118,7 +118,7 @@ export interface EndingFields {
   max_tokens?: number | null | undefined;
   /** OpenAI's newer name of `max_tokens`. */
   max_completion_tokens?: number | null | undefined;
-  /** Texts (at most 4) that end the answer and are not part of it. They also count in reasoning and calls. */
+  /** Texts (at most 4, each of at most 16,384 bytes) that end the answer and are not part of it. They also count in reasoning and calls. */
   stop?: Stop | null | undefined;
   /**
    * Tokens (at most 64) that end the answer; their text is not part of it. This and the next field are extensions, with vLLM's
