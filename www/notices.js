@@ -23,6 +23,7 @@ const ADVICE = {
   read: 'The file changed or was removed since it was chosen. Choose it again.',
   context_length_exceeded: 'The conversation is too long for this model. Begin a new chat.',
   worker_unavailable: 'Reload the page.',
+  worker_lost: 'The browser ended the worker that ran the model, such as for want of memory. Load the model again.',
   wasm_unavailable: 'Reload the page.',
   internal: 'This is a fault of rillm. Load the model again, and please report it with the text below.',
 };

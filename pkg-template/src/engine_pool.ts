@@ -2,7 +2,7 @@
 // requests but when they begin and end.
 
 import { Engine } from './engine.js';
-import { EngineError, toEngineError } from './errors.js';
+import { BROKEN, EngineError, toEngineError } from './errors.js';
 import type { InspectOptions, LoadOptions, ModelInfo, ModelSource } from './types.js';
 
 /** A model of a pool: loaded by it, or an engine of the application's, which stays loaded. */
@@ -44,9 +44,6 @@ interface Place {
   used: number;
   load: Load | undefined;
 }
-
-/** Codes of errors after which an engine can't answer again. */
-const BROKEN = ['device_lost', 'internal', 'disposed'];
 
 export class EnginePool {
   #places: Map<string, Place>;

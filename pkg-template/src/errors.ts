@@ -32,6 +32,17 @@ export function errorData(error: EngineError): ErrorData {
   return { code: error.code, message: error.message };
 }
 
+/** Codes of errors after which an engine can't answer again. @internal */
+export const BROKEN: readonly ErrorCode[] = ['device_lost', 'worker_lost', 'internal', 'disposed'];
+
+/** The error of a worker that is gone. @internal */
+export function workerLost(what: string): EngineError {
+  return new EngineError(
+    'worker_lost',
+    `the worker ${what} is gone: the page terminated it, or the browser ended it, such as for want of memory; load the engine again with Engine.load()`,
+  );
+}
+
 function isErrorCode(value: unknown): value is ErrorCode {
   return (ERROR_CODES as readonly unknown[]).includes(value);
 }

@@ -43,6 +43,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   not_found: 404,
   out_of_memory: 503,
   device_lost: 503,
+  worker_lost: 503,
   disposed: 503,
 };
 

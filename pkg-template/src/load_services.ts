@@ -58,7 +58,7 @@ export function loadServices(options: Callbacks, wasm: SentWasm | undefined): Lo
     store: isStore(options.cache) ? options.cache : options.cache === 'memory' ? memoryStore : undefined,
     startDigester(of) {
       // The port stays on this thread, so that a failure can be told to whoever listens to it.
-      const port = digesters.start(of, undefined, wasm, (message) =>
+      const port = digesters.start(of, undefined, wasm, ({ message }) =>
         port?.dispatchEvent(new MessageEvent('message', { data: { type: 'failed', message } })),
       );
       return port;

@@ -1,6 +1,6 @@
 // The messages between the page and the worker, and what both sides of them offer. Types only; neither side's workings.
 
-import type { ErrorData } from './errors.js';
+import type { EngineError, ErrorData } from './errors.js';
 import type { Digested } from './files/digester.js';
 import type { FileEvent } from './files/events.js';
 import type { FilesData } from './files/options.js';
@@ -12,6 +12,7 @@ import type { LoadOptions as LoadData } from './generated/loading.js';
 import type { Session } from './generated/sessions.js';
 import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 import type { SentWasm } from './wasm_source.js';
+import type { FromLiving, ToLiving } from './worker_life.js';
 
 export type { Chunk, TokenLogprob, TokenLogprobs } from './generated/answers.js';
 
@@ -91,6 +92,8 @@ export interface LoadedHost extends HostCalls {
   /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */
   saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob>;
   restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession>;
+  /** Resolves when it answers nothing any more, with the reason. */
+  readonly ended?: Promise<EngineError>;
   /** The GPUDevice, where it belongs to this thread. */
   gpuDevice?(): GPUDevice;
   /** The GPUBuffer of a tensor and its first byte there, likewise. */
@@ -125,6 +128,7 @@ type CallMessage = {
 }[keyof HostCalls];
 
 export type ToWorker =
+  | ToLiving
   | { type: 'load' | 'inspect' | 'download'; id: number; source: SentSource; draft?: SentSource; options: Omit<HostLoadOptions, 'draft'> }
   /** What a source of the application's read, in answer to `read`; it belongs to the worker. */
   | { type: 'bytes'; id: number; bytes: Uint8Array }
@@ -149,6 +153,7 @@ export type ToWorker =
   | { type: 'release'; id: number; generation: number };
 
 export type FromWorker =
+  | FromLiving
   | { type: 'progress'; id: number; progress: LoadProgress }
   | { type: 'event'; id: number; event: FileEvent }
   /** Asks the application's store. */

@@ -1,22 +1,24 @@
 // Starts workers that compute digests and nothing else, so that a download is not slower for being checked.
 
+import { EngineError, workerLost } from './errors.js';
 import type { Digested } from './files/digester.js';
 import type { ToWorker } from './protocol.js';
 import { startWorker } from './start_worker.js';
 import type { SentWasm } from './wasm_source.js';
+import { WorkerLife } from './worker_life.js';
 
 export class Digesters {
-  #workers: Worker[] = [];
+  #workers: { worker: Worker; life: WorkerLife }[] = [];
 
   /**
    * The port to a new one; undefined if there can't be one, and then the digest is computed where it is wanted. `onError` hears if its script
-   * fails.
+   * fails, or if it is gone.
    */
   start(
     of: Digested,
     make: (() => Worker) | undefined,
     wasm: SentWasm | undefined,
-    onError: (message: string) => void,
+    onError: (error: EngineError) => void,
   ): MessagePort | undefined {
     let worker: Worker;
     try {
@@ -24,8 +26,12 @@ export class Digesters {
     } catch {
       return undefined;
     }
-    this.#workers.push(worker);
-    worker.addEventListener('error', (event) => onError(event.message || 'its script did not start'));
+    const life = new WorkerLife(worker, () => onError(workerLost('that computes digests')));
+    this.#workers.push({ worker, life });
+    worker.addEventListener('error', ({ message }) => {
+      const why = message || 'its script did not start';
+      onError(new EngineError('worker_unavailable', `the worker that computes digests failed: ${why}; load the engine again`));
+    });
     const { port1, port2 } = new MessageChannel();
     const message: ToWorker = { type: 'digest', of, port: port2, ...(wasm === undefined ? {} : { wasm }) };
     worker.postMessage(message, [port2]);
@@ -34,6 +40,9 @@ export class Digesters {
 
   /** Ends them all. */
   end(): void {
-    for (const worker of this.#workers.splice(0)) worker.terminate();
+    for (const { worker, life } of this.#workers.splice(0)) {
+      life.end();
+      worker.terminate();
+    }
   }
 }

@@ -12,6 +12,7 @@ import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
 import type { ByteSource } from './types.js';
 import { loadWasm } from './wasm.js';
+import { live } from './worker_life.js';
 
 // The DOM's types describe a page; these are the members of a worker's scope that are used here.
 const scope = globalThis as unknown as {
@@ -161,6 +162,12 @@ async function call({ id, method, args }: ToWorker & { type: 'call' }): Promise<
 
 scope.addEventListener('message', ({ data }) => {
   switch (data.type) {
+    case 'live':
+      live(data.lock, (message) => scope.postMessage(message));
+      break;
+    case 'ping':
+      scope.postMessage({ type: 'alive', holdsLock: false });
+      break;
     case 'load': {
       const { id } = data;
       const source = revive(data.source);

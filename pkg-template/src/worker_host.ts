@@ -2,7 +2,7 @@
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
 import { ChunkQueue, RUN_AHEAD_CHUNKS } from './chunk_queue.js';
-import { abortError, EngineError, errorData, toEngineError } from './errors.js';
+import { abortError, EngineError, errorData, toEngineError, workerLost } from './errors.js';
 import type { Digested } from './files/digester.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
@@ -24,6 +24,7 @@ import type { HostSource } from './source.js';
 import { Digesters } from './start_digester.js';
 import { startWorker } from './start_worker.js';
 import { WorkerStart } from './worker_fault.js';
+import { WorkerLife } from './worker_life.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
 import type { SentWasm } from './wasm_source.js';
 
@@ -41,7 +42,9 @@ interface OpenCall {
 }
 
 export class WorkerHost implements Host {
+  readonly ended: Promise<EngineError>;
   #worker: Worker;
+  #life: WorkerLife;
   #nextId = 1;
   #calls = new Map<number, OpenCall>();
   #generations = new Map<number, RemoteGeneration>();
@@ -54,10 +57,12 @@ export class WorkerHost implements Host {
   #services: LoadServices | undefined;
   #wasm: SentWasm | undefined;
   #start: WorkerStart;
+  #tellEnded!: (error: EngineError) => void;
 
   /** `make` makes the worker, in place of the package's own way. */
   constructor(make?: () => Worker) {
     this.#make = make;
+    this.ended = new Promise((resolve) => (this.#tellEnded = resolve));
     const start = new WorkerStart(make !== undefined);
     this.#start = start;
     try {
@@ -66,8 +71,11 @@ export class WorkerHost implements Host {
       start.end();
       throw thrown;
     }
+    this.#life = new WorkerLife(this.#worker, () => this.#end(workerLost('that ran the engine')));
+    let hasStarted = false;
     this.#worker.addEventListener('message', (event: MessageEvent<FromWorker>) => {
       start.end();
+      hasStarted = true;
       this.#receive(event.data);
     });
     this.#worker.addEventListener('messageerror', () => {
@@ -76,6 +84,7 @@ export class WorkerHost implements Host {
     this.#worker.addEventListener('error', (event) => {
       // A script that does not load comes as a bare Event; an uncaught error of a running one has a message.
       if (event.message) this.#end(new EngineError('internal', `the worker stopped with "${event.message}": load the engine again`));
+      else if (hasStarted) this.#end(workerLost('that ran the engine'));
       else void start.fault().then((error) => this.#end(error));
     });
   }
@@ -163,9 +172,7 @@ export class WorkerHost implements Host {
 
   /** Starts a worker that computes digests, for the worker that reads the model. */
   #answerDigester(of: Digested): void {
-    const port = this.#digesters.start(of, this.#make, this.#wasm, (message) => {
-      this.#end(new EngineError('worker_unavailable', `the worker that computes digests failed: ${message}; load the engine again`));
-    });
+    const port = this.#digesters.start(of, this.#make, this.#wasm, (error) => this.#end(error));
     if (this.#gone === undefined) this.#worker.postMessage({ type: 'digester', port } satisfies ToWorker, port === undefined ? [] : [port]);
   }
 
@@ -260,6 +267,9 @@ export class WorkerHost implements Host {
     const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, DISPOSE_TIMEOUT_MS)));
     try {
       await Promise.race([this.#call('dispose'), late]);
+    } catch (thrown) {
+      // With the worker everything of the engine is gone.
+      if (this.#gone === undefined) throw thrown;
     } finally {
       clearTimeout(timer);
       this.#end(new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()'));
@@ -343,6 +353,7 @@ export class WorkerHost implements Host {
       this.#answerDigester(message.of);
       return;
     }
+    if (message.type === 'alive') return;
     const { id } = message;
     const call = this.#calls.get(id);
     switch (message.type) {
@@ -375,6 +386,8 @@ export class WorkerHost implements Host {
   #end(error: EngineError): void {
     if (this.#gone !== undefined) return;
     this.#gone = error;
+    this.#tellEnded(error);
+    this.#life.end();
     this.#worker.terminate();
     this.#start.end();
     this.#digesters.end();

@@ -1,6 +1,6 @@
 // The tab that runs the model: loads it once, and answers every seat that says hello, its own too. It ends when all have left.
 
-import { type EngineError, errorData, toEngineError } from '../errors.js';
+import { BROKEN, type EngineError, errorData, toEngineError } from '../errors.js';
 import { newId } from '../openai.js';
 import type { FileEvent } from '../files/events.js';
 import type { LoadedHost } from '../protocol.js';
@@ -22,9 +22,6 @@ export type LoadModel = (
   report: { onProgress(progress: LoadProgress): void; onEvent(event: FileEvent): void },
   signal: AbortSignal,
 ) => Promise<LoadedModel>;
-
-/** Codes of errors after which an engine can't answer again. */
-const BROKEN = ['device_lost', 'internal', 'disposed'];
 
 export class Leader {
   /** When it leads no more, and nothing of the model is left. */
@@ -89,6 +86,8 @@ export class Leader {
       };
       const service = { host, info, queue, onError };
       this.#service = service;
+      // Also when nobody asks anything: whoever asks next gets a new engine.
+      void host.ended?.then((error) => this.#fail(error));
       for (const member of this.#members.values()) member.ready(service);
     } catch (thrown) {
       this.#fail(toEngineError(thrown));
