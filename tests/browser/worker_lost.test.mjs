@@ -25,7 +25,7 @@ function rememberWorkers() {
     }
   };
   globalThis.kill = (how, which = workers) => {
-    for (const worker of which.splice(0)) (how === 'terminate' ? worker.terminate() : Own.prototype.terminate.call(worker));
+    for (const worker of which.splice(0)) how === 'terminate' ? worker.terminate() : Own.prototype.terminate.call(worker);
   };
   globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   /** The failure of what is open, and how long after `begin` it came. */
@@ -253,6 +253,9 @@ test('tabs that share an engine hear of it, and the next call loads it again', L
     return { failures, events, answers };
   }, MODEL);
   checkLost(failures);
-  assert.ok(answers.every((length) => length > 0 && length === answers[0]), answers.join());
+  assert.ok(
+    answers.every((length) => length > 0 && length === answers[0]),
+    answers.join(),
+  );
   assert.equal(events[0], 'leader');
 });
