@@ -1,7 +1,9 @@
 // OpenAI's shape of embeddings: what is taken out of a request before the engine sees it, and what the answer looks like. It knows
 // nothing of workers, wasm or the queue.
 
+import { describe } from './arguments.js';
 import { EngineError } from './errors.js';
+import { objectOf } from './json.js';
 import type { EmbeddingsData } from './protocol.js';
 import type { EmbeddingsResponse } from './types.js';
 
@@ -13,23 +15,16 @@ export interface SplitEmbeddingRequest {
 }
 
 export function splitEmbeddingRequest(request: unknown): SplitEmbeddingRequest {
-  if (typeof request !== 'object' || request === null) {
-    throw new EngineError(
-      'invalid_request',
-      `a request is an object such as {input: "…"}, got ${request === null ? 'null' : typeof request}`,
-    );
-  }
-  const { model, user, encoding_format, ...rest } = request as Record<string, unknown>;
+  const { model, user, encoding_format, ...embedding } = objectOf('a request', '{input: "…"}', request);
   for (const [name, value] of Object.entries({ model, user })) {
     if (value !== undefined && typeof value !== 'string')
       throw new EngineError('invalid_request', `${name} is a string, got ${typeof value}`);
   }
   const format = encoding_format ?? 'float';
   if (format !== 'float' && format !== 'base64') {
-    throw new EngineError('invalid_request', `encoding_format is "float" or "base64", got ${JSON.stringify(encoding_format)}`);
+    throw new EngineError('invalid_request', `encoding_format is "float" or "base64", got ${describe(encoding_format)}`);
   }
-  // A field set to undefined is an absent field, as in JSON.
-  return { embedding: Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)), format };
+  return { embedding, format };
 }
 
 export function embeddingsResponse(

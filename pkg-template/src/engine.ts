@@ -1,17 +1,20 @@
 // What callers use: loads a model into a host and offers OpenAI's endpoints on it. It decides the order of requests and the
 // meaning of options; how a model runs, and on which thread, is the host's.
 
+import { abortSignal, anything, callable, checkArgument, type Checks, numbersOf, readOptions, text as aText, truth } from './arguments.js';
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
 import { type FilesData, unkept } from './files/options.js';
 import { LOAD_OPTIONS, type LoadOptions as LoadData } from './generated/loading.js';
 import { RunningGeneration } from './generation.js';
 import { checkWorker, hostOf } from './host_choice.js';
+import { dataOf as jsonOf } from './json.js';
+import { loadOptions } from './load_options.js';
 import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
 import { type FallbackOptions, fetchOf } from './fallback.js';
 import type { Endpoints, Served } from './http.js';
 import { ProcessorCalls } from './logits_processor.js';
-import { chatShapes, completionShapes, type Shapes, splitRequest } from './openai.js';
+import { chatShapes, completionShapes, requestOf, type Shapes, splitRequest } from './openai.js';
 import type { GenerationKind, HostLoadOptions, LoadedHost } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
 import { recommend, type Recommendation, type RecommendOptions } from './recommend.js';
@@ -68,6 +71,10 @@ export interface ForwardOptions {
   /** After how many layers hidden states are wanted: from 0, the input of the first layer, to the model's number of layers. */
   hiddenStates: readonly number[];
 }
+
+const TOKENIZE: Checks<TokenizeOptions> = { add_special: truth, parse_special: truth };
+const FORWARD: Checks<ForwardOptions> = { hiddenStates: anything };
+const REQUEST: Checks<RequestOptions> = { signal: abortSignal, logitsProcessor: callable };
 
 /** What makes each engine's endpoints. */
 const ENDPOINTS = new WeakMap<Engine, (name: string, store: ResponseStore) => Endpoints>();
@@ -134,7 +141,8 @@ export class Engine {
    * const other = await Engine.load('hf:owner/name:Q4_K_M');
    * ```
    */
-  static async load(source: ModelSource, options: LoadOptions = {}): Promise<Engine> {
+  static async load(source: ModelSource, given: LoadOptions = {}): Promise<Engine> {
+    const options = loadOptions('Engine.load', given);
     const { signal } = options;
     const [place, hostOptions] = await hostLoad(source, options);
     if (signal?.aborted) throw abortError(signal, 'loading the model');
@@ -156,7 +164,8 @@ export class Engine {
    * `kernelTimes` and `logitsProcessor` reject with code `invalid_request`. Where tabs can't find each other (a page that isn't served
    * securely), it is an engine of this tab's own, and `onEvent` hears `unshared`.
    */
-  static async shared(source: ModelSource, options: SharedOptions = {}): Promise<Engine> {
+  static async shared(source: ModelSource, given: SharedOptions = {}): Promise<Engine> {
+    const options = loadOptions('Engine.shared', given) as SharedOptions;
     const { signal } = options;
     const [place, hostOptions] = await hostLoad(source, options);
     checkWorker(options.worker);
@@ -182,7 +191,8 @@ export class Engine {
    * const { architecture, weight_bytes, kv_cache_bytes, problem } = await Engine.inspect('hf:owner/name');
    * ```
    */
-  static async inspect(source: ModelSource, options: InspectOptions = {}): Promise<Inspection> {
+  static async inspect(source: ModelSource, given: InspectOptions = {}): Promise<Inspection> {
+    const options = loadOptions('Engine.inspect', given);
     const { signal, worker } = options;
     const place = await resolveSource(source, options.file, options.hub);
     const hostOptions = await hostOptionsOf(options, unkept(modelName(place)));
@@ -256,13 +266,14 @@ export class Engine {
   /** The token ids of a text. */
   async tokenize(text: string, options: TokenizeOptions = {}): Promise<Uint32Array> {
     this.#check();
-    return this.#host.tokenize(text, options);
+    checkArgument('the text of tokenize', text, aText);
+    return this.#host.tokenize(text, readOptions('the options of tokenize', options, TOKENIZE));
   }
 
   /** The text of token ids. */
   async detokenize(ids: ArrayLike<number>): Promise<string> {
     this.#check();
-    return this.#host.detokenize(tokenIds(ids));
+    return this.#host.detokenize(numbersOf('token ids', ids));
   }
 
   /** One forward pass over the tokens, beginning with an empty context: logits, float32 [n_tokens, n_vocab]. */
@@ -275,8 +286,10 @@ export class Engine {
    */
   async forward(ids: ArrayLike<number>, options: ForwardOptions): Promise<{ logits: Tensor; hiddenStates: Tensor[] }>;
   async forward(ids: ArrayLike<number>, options?: ForwardOptions): Promise<Tensor | { logits: Tensor; hiddenStates: Tensor[] }> {
-    const checked = tokenIds(ids);
-    const layers = options === undefined ? new Uint32Array() : layersOf(options);
+    this.#check();
+    const checked = numbersOf('token ids', ids);
+    const wanted = options === undefined ? [] : readOptions('the options of forward', options, FORWARD).hiddenStates;
+    const layers = numbersOf('the numbers of layers in hiddenStates', wanted);
     const [logits, ...hiddenStates] = await this.#inTurn(async () =>
       (await this.#host.forward(checked, layers)).map((data) => new Tensor(this.#host, data)),
     );
@@ -288,6 +301,7 @@ export class Engine {
    * `encoding_format`.
    */
   async embedTensor(request: Omit<EmbeddingsRequest, 'encoding_format'>): Promise<Tensor> {
+    this.#check();
     const { embedding } = splitEmbeddingRequest(request);
     return this.#inTurn(async () => new Tensor(this.#host, await this.#host.embedTensor(embedding)));
   }
@@ -327,6 +341,7 @@ export class Engine {
    */
   async setProfiling(on: boolean): Promise<void> {
     this.#check();
+    checkArgument('the argument of setProfiling', on, truth);
     await this.#host.setProfiling(on);
   }
 
@@ -347,23 +362,31 @@ export class Engine {
 
   /** The endpoints under a name for the model, with responses kept in a store. */
   #endpoints(model: string, store: ResponseStore) {
-    const chat = (request: unknown, options: RequestOptions | undefined) =>
-      this.#create('chat', (choices) => chatShapes(model, choices), withReasoningEffort(request), options);
-    const completions = (request: unknown, options: RequestOptions | undefined) =>
+    const chat = async (request: unknown, options: unknown) => {
+      this.#check();
+      return this.#create('chat', (choices) => chatShapes(model, choices), withReasoningEffort(requestOf(request)), options);
+    };
+    const completions = (request: unknown, options: unknown) =>
       this.#create('completion', (choices) => completionShapes(model, choices), request, options);
-    const embeddings = async (request: unknown, { signal }: RequestOptions = {}) => {
+    const embeddings = async (request: unknown, options: unknown) => {
+      this.#check();
+      const { signal } = readOptions('the options of a request', options, REQUEST);
       const { embedding, format } = splitEmbeddingRequest(request);
       const data = await this.#inTurn(() => this.#host.embed(embedding, signal), signal);
       if (signal?.aborted) throw abortError(signal, 'the embedding');
       return embeddingsResponse(data, format, model);
     };
+    const responses = creatorOf(model, store, async (request, shapes, options) =>
+      this.#create('chat', shapes, withReasoningEffort(request), options),
+    );
     return {
-      chat: (async (request, options) => chat(request, options)) as ChatCompletions['create'],
+      chat: chat as ChatCompletions['create'],
       completions: completions as Completions['create'],
       embeddings: embeddings as EmbeddingsEndpoint['create'],
-      responses: creatorOf(model, store, async (request, shapes, options) =>
-        this.#create('chat', shapes, withReasoningEffort(request), options),
-      ),
+      responses: (async (request: unknown, options: unknown) => {
+        this.#check();
+        return responses(request, options);
+      }) as Responses['create'],
     };
   }
 
@@ -371,8 +394,10 @@ export class Engine {
     kind: GenerationKind,
     newShapes: (choices: number) => Shapes<Whole, Part>,
     request: unknown,
-    { signal, logitsProcessor }: RequestOptions = {},
+    options: unknown,
   ): Promise<Whole | CompletionStream<Part>> {
+    this.#check();
+    const { signal, logitsProcessor } = readOptions('the options of a request', options, REQUEST);
     const { generation: fields, stream, includeUsage, choices } = splitRequest(request);
     const processor = logitsProcessor === undefined ? undefined : new ProcessorCalls(logitsProcessor);
     const shapes = newShapes(choices);
@@ -410,26 +435,9 @@ export class Engine {
   }
 }
 
-function layersOf({ hiddenStates }: ForwardOptions): Uint32Array {
-  if (!Array.isArray(hiddenStates) || !hiddenStates.every((layer) => Number.isInteger(layer) && layer >= 0 && layer < 2 ** 32)) {
-    throw new EngineError('invalid_request', `hiddenStates is an array of numbers of layers, got ${JSON.stringify(hiddenStates)}`);
-  }
-  return Uint32Array.from(hiddenStates);
-}
-
-function tokenIds(ids: ArrayLike<number>): Uint32Array {
-  const array = Array.from(ids);
-  const wrong = array.findIndex((id) => !Number.isInteger(id) || id < 0 || id > 0xffffffff);
-  if (wrong !== -1) {
-    throw new EngineError('invalid_request', `token ids are whole numbers from 0, got ${String(array[wrong])} at position ${wrong}`);
-  }
-  return Uint32Array.from(array);
-}
-
 /** The options that the wasm reads, of those that were given. */
 function dataOf(options: LoadData): LoadData {
-  const given = LOAD_OPTIONS.filter((name) => options[name] !== undefined);
-  return Object.fromEntries(given.map((name) => [name, options[name]]));
+  return jsonOf('the options of a load', Object.fromEntries(LOAD_OPTIONS.map((name) => [name, options[name]]))) as LoadData;
 }
 
 /** What a host is asked to load. */

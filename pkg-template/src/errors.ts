@@ -47,8 +47,34 @@ function isErrorCode(value: unknown): value is ErrorCode {
   return (ERROR_CODES as readonly unknown[]).includes(value);
 }
 
-/** Whatever was thrown, as an EngineError. @internal */
+/** Whatever was thrown, as text. Never throws, though the caller's own objects may be thrown. @internal */
+export function textOf(thrown: unknown): string {
+  try {
+    return String(thrown);
+  } catch {
+    return `something that can't be read (${typeof thrown})`;
+  }
+}
+
+/** Whether it is an error of ours. Never throws, as `instanceof` may of a proxy. @internal */
+export function isEngineError(thrown: unknown): thrown is EngineError {
+  try {
+    return thrown instanceof EngineError;
+  } catch {
+    return false;
+  }
+}
+
+/** Whatever was thrown, as an EngineError. Never throws. @internal */
 export function toEngineError(thrown: unknown): EngineError {
+  try {
+    return errorOf(thrown);
+  } catch {
+    return new EngineError('internal', textOf(thrown), { cause: thrown });
+  }
+}
+
+function errorOf(thrown: unknown): EngineError {
   if (thrown instanceof EngineError) return thrown;
   if (typeof thrown === 'object' && thrown !== null) {
     const { code, name, message } = thrown as { code?: unknown; name?: unknown; message?: unknown };
@@ -56,7 +82,7 @@ export function toEngineError(thrown: unknown): EngineError {
     if (name === 'AbortError') return new EngineError('aborted', String(message), { cause: thrown });
     if (thrown instanceof Error) return new EngineError('internal', `${String(name)}: ${String(message)}`, { cause: thrown });
   }
-  return new EngineError('internal', String(thrown), { cause: thrown });
+  return new EngineError('internal', textOf(thrown), { cause: thrown });
 }
 
 /** The error where no browser is. @internal */

@@ -1,5 +1,6 @@
 // A `fetch` that sends what this device can't do to a server of the same API. It knows no engines.
 
+import { address, anything, callable, type Checks, describe, readOptions, reading, text, texts } from './arguments.js';
 import { type ErrorCode, EngineError, toEngineError } from './errors.js';
 import { answer, errorResponse, type HttpRequest, readRequest, Refusal, refusalResponse, type Served } from './http.js';
 
@@ -52,6 +53,11 @@ export interface FallbackOptions {
   onFallback?: ((event: FallbackEvent) => void) | undefined;
 }
 
+const FALLBACK: Checks<Fallback> = { baseURL: address, apiKey: text, headers: texts, models: texts, when: callable };
+
+/** The checks of what `createFetch` takes. */
+export const FALLBACK_OPTIONS: Checks<FallbackOptions> = { fallback: anything, onFallback: callable };
+
 const CANNOT_RUN: readonly ErrorCode[] = [
   'webgpu_unavailable',
   'adapter_unavailable',
@@ -64,10 +70,8 @@ const CANNOT_RUN: readonly ErrorCode[] = [
 ];
 
 /** What goes wrong is an answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`. */
-export function fetchOf(
-  served: Served,
-  { fallback, onFallback }: FallbackOptions = {},
-): (input: RequestInfo | URL, init?: RequestInit) => Promise<Response> {
+export function fetchOf(served: Served, options?: FallbackOptions): (input: RequestInfo | URL, init?: RequestInit) => Promise<Response> {
+  const { fallback, onFallback } = readOptions('the options of createFetch', options, FALLBACK_OPTIONS);
   const remote = fallback === undefined ? undefined : new Remote(fallback, onFallback);
   return async (input, init) => {
     const request = await readRequest(input, init);
@@ -131,17 +135,16 @@ class Remote {
   #onFallback: FallbackOptions['onFallback'];
   #base: string;
 
-  constructor(fallback: Fallback, onFallback: FallbackOptions['onFallback']) {
-    const { baseURL, when } = fallback;
+  constructor(given: Fallback, onFallback: FallbackOptions['onFallback']) {
+    const fallback = readOptions('the options of fallback', given, FALLBACK);
+    const { baseURL, headers = {} } = fallback;
     if (!URL.canParse(String(baseURL))) {
       throw new EngineError(
         'invalid_request',
-        `fallback.baseURL is ${String(baseURL)}, wanted an absolute URL such as https://llm.example/v1`,
+        `fallback.baseURL is ${describe(baseURL)}, wanted an absolute URL such as https://llm.example/v1`,
       );
     }
-    if (when !== undefined && typeof when !== 'function') {
-      throw new EngineError('invalid_request', `fallback.when is ${typeof when}, wanted a function`);
-    }
+    reading('fallback.headers', () => new Headers(headers));
     this.#fallback = fallback;
     this.#onFallback = onFallback;
     this.#base = String(baseURL).replace(/\/+$/, '');

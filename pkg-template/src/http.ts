@@ -1,7 +1,8 @@
 // OpenAI's HTTP API on engines, without a server: what a client hands to `fetch` is answered here. It knows paths, status codes and
 // server-sent events, and nothing of how answers come about. Source: OpenAI's API reference; events as in the HTML standard, section 9.2.
 
-import { type ErrorCode, EngineError, toEngineError } from './errors.js';
+import { reading } from './arguments.js';
+import { type ErrorCode, EngineError, textOf, toEngineError } from './errors.js';
 import type { KeptResponses } from './responses/endpoint.js';
 
 type Create = (request: unknown, options: { signal: AbortSignal }) => Promise<object | AsyncIterator<object, undefined>>;
@@ -92,12 +93,15 @@ const ENDPOINTS =
 
 /** Reads what `fetch` was given. An aborted signal rejects, as it does with the browser's `fetch`. */
 export async function readRequest(input: RequestInfo | URL, init?: RequestInit): Promise<HttpRequest> {
-  const request = new Request(input, init);
+  const request = reading('the request of fetch', () => new Request(input, init));
   const { method, headers, signal } = request;
   signal.throwIfAborted();
   const url = new URL(request.url);
   const [, path] = /\/v1\/(.+?)\/?$/.exec(url.pathname) ?? [];
-  const text = await request.text();
+  const text = await request.text().catch((thrown: unknown) => {
+    signal.throwIfAborted();
+    throw new EngineError('invalid_request', `the body of the request can't be read: ${textOf(thrown)}`, { cause: thrown });
+  });
   signal.throwIfAborted();
   return { method, url, path, headers, text, signal };
 }

@@ -1,6 +1,5 @@
 // What a host asks of the caller's thread while it loads: the caller's functions, and a worker for digests.
 
-import { EngineError } from './errors.js';
 import { type CacheOptions, filesData, type FilesData, isStore } from './files/options.js';
 import { memoryStore } from './files/own_store.js';
 import type { LoadServices } from './protocol.js';
@@ -28,9 +27,6 @@ export function filesOf(source: HostSource, options: CacheOptions): FilesData {
 
 /** Asks the browser to keep what is kept. Whether it does is its own affair. */
 export async function persist(options: CacheOptions): Promise<void> {
-  if (options.persist !== undefined && typeof options.persist !== 'boolean') {
-    throw new EngineError('invalid_request', `the option persist is ${typeof options.persist}, wanted true or false`);
-  }
   if (options.persist) await globalThis.navigator?.storage?.persist?.().catch(() => false);
 }
 

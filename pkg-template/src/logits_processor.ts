@@ -1,6 +1,6 @@
 // A caller's logits processor as the engine calls it: checked, and what it throws is kept, because it can't travel through a worker.
 
-import { EngineError, toEngineError } from './errors.js';
+import { EngineError, isEngineError, textOf, toEngineError } from './errors.js';
 import type { LogitsProcessor } from './types.js';
 
 /** What an engine's host calls: the logits to choose from. They belong to the host from then on. */
@@ -28,8 +28,8 @@ export class ProcessorCalls {
       );
     } catch (thrown) {
       this.#failed ??= { thrown };
-      if (thrown instanceof EngineError) throw thrown;
-      throw new EngineError('logits_processor', `the logits processor threw: ${String(thrown)}`, { cause: thrown });
+      if (isEngineError(thrown)) throw thrown;
+      throw new EngineError('logits_processor', `the logits processor threw: ${textOf(thrown)}`, { cause: thrown });
     }
   };
 
@@ -38,8 +38,6 @@ export class ProcessorCalls {
     const error = toEngineError(thrown);
     if (this.#failed === undefined || error.code !== 'logits_processor') return error;
     const { thrown: cause } = this.#failed;
-    return cause instanceof EngineError
-      ? cause
-      : new EngineError('logits_processor', `the logits processor threw: ${String(cause)}`, { cause });
+    return isEngineError(cause) ? cause : new EngineError('logits_processor', `the logits processor threw: ${textOf(cause)}`, { cause });
   }
 }

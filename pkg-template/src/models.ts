@@ -1,6 +1,7 @@
 // The models that are kept in the browser: lists, downloads, deletes, exports and imports them. Loading one is `Engine.load`'s.
 
-import { abortError, EngineError, toEngineError } from './errors.js';
+import { abortSignal, anything, callable, checkArgument, type Checks, describe, finite, reading } from './arguments.js';
+import { abortError, EngineError, textOf, toEngineError } from './errors.js';
 import { ModelExport } from './files/export.js';
 import { withFileLock } from './files/file_lock.js';
 import { refusedAsError } from './files/http.js';
@@ -12,6 +13,7 @@ import { memoryStore, OwnStore } from './files/own_store.js';
 import type { ModelStore } from './files/store.js';
 import { verifyFile } from './files/verify.js';
 import { hostOf } from './host_choice.js';
+import { hubOptions, loadOptions, modelsOptions } from './load_options.js';
 import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
 import { keptSessionBytes } from './sessions/files.js';
 import { resolveSource, resolveUrl } from './source.js';
@@ -92,26 +94,25 @@ export interface ImportOptions extends ModelsOptions {
   name?: string | URL | undefined;
 }
 
-/** All models, those used last first. */
-async function list(options: ModelsOptions = {}): Promise<KeptModel[]> {
-  const index = await indexOf(options);
+const MODELS: Checks<ModelsOptions> = { cache: anything };
+const VERIFY: Checks<VerifyOptions> = { ...MODELS, hub: anything, signal: abortSignal, onEvent: callable };
+const IMPORT: Checks<ImportOptions> = { ...MODELS, name: anything };
+const PRUNE: Checks<ModelsOptions & { keepBytes: number }> = { ...MODELS, keepBytes: finite };
+
+async function list(options?: ModelsOptions): Promise<KeptModel[]> {
+  const index = await indexOf(modelsOptions('list', options, MODELS));
   const models = await Promise.all((await index.list()).map((model) => described(index, model)));
   return models.sort((a, b) => b.lastUsed.getTime() - a.lastUsed.getTime());
 }
 
-/** A model by its name; undefined if nothing of it is kept. */
-async function info(name: string | URL, options: ModelsOptions = {}): Promise<KeptModel | undefined> {
-  const index = await indexOf(options);
+async function info(name: string | URL, options?: ModelsOptions): Promise<KeptModel | undefined> {
+  const index = await indexOf(modelsOptions('info', options, MODELS));
   const model = await index.find(await nameOf(name, index));
   return model && described(index, model);
 }
 
-/**
- * Downloads a model, or the rest of it, and loads nothing; resolves when all of it is there and checked.
- *
- * @throws EngineError as `Engine.load` does; `invalid_request` for a source that is not a server's.
- */
-async function download(source: ModelSource, options: DownloadModelOptions = {}): Promise<KeptModel> {
+async function download(source: ModelSource, given: DownloadModelOptions = {}): Promise<KeptModel> {
+  const options = loadOptions('models.download', given);
   const { signal, worker } = options;
   const place = await resolveSource(source, options.file, options.hub);
   if ((place.kind !== 'url' && place.kind !== 'hub') || options.cache === 'none') {
@@ -147,21 +148,17 @@ async function download(source: ModelSource, options: DownloadModelOptions = {})
   throw new EngineError('cache_unavailable', `the model could not be kept: ${broken ?? 'it is gone again'}`);
 }
 
-/**
- * Reads all of a kept model and compares it with its digests; what is damaged is fetched again. Resolves to how many parts of up to 4 MiB
- * were. `Engine.load` does the same for what it reads.
- *
- * @throws EngineError `not_found` if nothing of that name is kept; `network` if what is damaged can't be fetched.
- */
-async function verify(name: string | URL, options: VerifyOptions = {}): Promise<{ repaired: number }> {
-  const { hub, signal, onEvent } = options;
+async function verify(name: string | URL, given: VerifyOptions = {}): Promise<{ repaired: number }> {
+  const options = modelsOptions('verify', given, VERIFY);
+  const { signal, onEvent } = options;
+  const hub = hubOptions(options.hub);
   const index = await indexOf(options);
   const model = await index.find(await nameOf(name, index));
   if (model === undefined) throw notKept(name);
   let repaired = 0;
   const report = reporter(onEvent);
-  const endpoint = new URL(hub?.endpoint ?? 'https://huggingface.co').origin;
-  const access = hub?.token === undefined ? {} : { token: hub.token, tokenOrigin: endpoint };
+  const endpoint = new URL(resolveUrl(hub.endpoint ?? 'https://huggingface.co', 'hub.endpoint')).origin;
+  const access = hub.token === undefined ? {} : { token: hub.token, tokenOrigin: endpoint };
   for (const id of new Set(Object.values(model.entries))) {
     const kept = id === null ? undefined : await KeptFile.find(index.store, id);
     if (kept === undefined) continue;
@@ -182,13 +179,8 @@ async function verify(name: string | URL, options: VerifyOptions = {}): Promise<
   return { repaired };
 }
 
-/**
- * Deletes a model. Files that another model has too stay. Resolves to whether there was one.
- *
- * @throws EngineError `cache_in_use` if a tab is downloading it.
- */
-async function remove(name: string | URL, options: ModelsOptions = {}): Promise<boolean> {
-  const index = await indexOf(options);
+async function remove(name: string | URL, options?: ModelsOptions): Promise<boolean> {
+  const index = await indexOf(modelsOptions('delete', options, MODELS));
   return deleteModel(index, await nameOf(name, index));
 }
 
@@ -206,8 +198,8 @@ async function deleteModel(index: ModelIndex, name: string): Promise<boolean> {
   return true;
 }
 
-async function usage(options: ModelsOptions = {}): Promise<ModelsUsage> {
-  const index = await indexOf(options);
+async function usage(options?: ModelsOptions): Promise<ModelsUsage> {
+  const index = await indexOf(modelsOptions('usage', options, MODELS));
   const models = await index.list();
   const bytes = new Map<string, number>();
   for (const model of models) for (const file of await index.files(model)) bytes.set(file.id, file.bytes);
@@ -223,13 +215,10 @@ async function usage(options: ModelsOptions = {}): Promise<ModelsUsage> {
   };
 }
 
-/**
- * Deletes models, those used longest ago first, until at most `keepBytes` are left; with 0 what autotuning found goes too. Models that a tab
- * is downloading stay. Resolves to the names of those that went.
- */
-async function prune({ keepBytes, ...options }: ModelsOptions & { keepBytes: number }): Promise<string[]> {
-  if (!(Number.isFinite(keepBytes) && keepBytes >= 0)) {
-    throw new EngineError('invalid_request', `keepBytes is ${String(keepBytes)}, wanted a number of bytes from 0`);
+async function prune(given: ModelsOptions & { keepBytes: number }): Promise<string[]> {
+  const { keepBytes, ...options } = modelsOptions('prune', given, PRUNE);
+  if (!(keepBytes >= 0)) {
+    throw new EngineError('invalid_request', `keepBytes is ${describe(keepBytes)}, wanted a number of bytes from 0`);
   }
   const index = await indexOf(options);
   const names: string[] = [];
@@ -245,32 +234,33 @@ async function prune({ keepBytes, ...options }: ModelsOptions & { keepBytes: num
   return names;
 }
 
-/**
- * Writes a model's files into a folder that the user chose, with `rillm-model.json`, by which `import` knows them. The files have the names
- * that they have on their server.
- *
- * @throws EngineError `not_found` if nothing of that name is kept; `invalid_request` if it is not complete.
- */
-async function exportModel(name: string | URL, folder: FileSystemDirectoryHandle, options: ModelsOptions = {}): Promise<void> {
-  const index = await indexOf(options);
+async function exportModel(name: string | URL, folder: FileSystemDirectoryHandle, options?: ModelsOptions): Promise<void> {
+  const index = await indexOf(modelsOptions('export', options, MODELS));
+  checkArgument('the folder of an export', folder, directory);
   const model = await index.find(await nameOf(name, index));
   if (model === undefined) throw notKept(name);
   if (!isWhole(model)) throw new EngineError('invalid_request', `${model.name}: a part of it is missing; download it first`);
-  await new ModelExport(index).write(model, folder, await keptTunings());
+  try {
+    await new ModelExport(index).write(model, folder, await keptTunings());
+  } catch (thrown) {
+    if (thrown instanceof EngineError) throw thrown;
+    throw new EngineError('invalid_request', `the folder can't be written: ${textOf(thrown)}; ask the user for it again`, {
+      cause: thrown,
+    });
+  }
 }
 
-/**
- * Keeps a model from files: what `export` wrote, or a GGUF file with the option `name`. Digests are compared with those of the export.
- *
- * @throws EngineError `invalid_file` if a file is missing or is no export; `integrity_mismatch` if one was damaged.
- */
-async function importModel(files: Iterable<File> | FileSystemDirectoryHandle, options: ImportOptions = {}): Promise<KeptModel> {
+async function importModel(files: Iterable<File> | FileSystemDirectoryHandle, given: ImportOptions = {}): Promise<KeptModel> {
+  const options = modelsOptions('import', given, IMPORT);
   const index = await indexOf(options);
   const name = options.name === undefined ? undefined : resolveUrl(options.name, 'the option name');
   const { model, tunings } = await new ModelExport(index).read(files, name);
   if (tunings !== undefined && (await keptTunings()) === undefined) await keepTunings(tunings);
   return described(index, (await index.find(model))!);
 }
+
+const directory = (value: unknown) =>
+  typeof (value as FileSystemDirectoryHandle | null)?.getFileHandle === 'function' ? undefined : 'a directory handle';
 
 async function described(index: ModelIndex, model: ModelRecord): Promise<KeptModel> {
   const files = await index.files(model);
@@ -289,7 +279,7 @@ async function described(index: ModelIndex, model: ModelRecord): Promise<KeptMod
 }
 
 function notKept(name: string | URL): EngineError {
-  return new EngineError('not_found', `${String(name)}: no such model is kept; models.list() names those that are`);
+  return new EngineError('not_found', `${textOf(name)}: no such model is kept; models.list() names those that are`);
 }
 
 /** A name as it is in the list, or what `Engine.load` would make of it. */
@@ -301,11 +291,11 @@ async function nameOf(name: unknown, index: ModelIndex): Promise<string> {
 async function indexOf(options: ModelsOptions): Promise<ModelIndex> {
   const cache: unknown = options.cache ?? 'opfs';
   if (cache === 'memory') return new ModelIndex(new OwnStore(memoryStore), false);
-  if (isStore(cache)) return new ModelIndex(new OwnStore(cache), false);
+  if (reading('the option cache', () => isStore(cache))) return new ModelIndex(new OwnStore(cache as ModelStore), false);
   if (cache !== 'opfs') {
     throw new EngineError(
       'invalid_request',
-      `the option cache is ${String(cache)}, wanted 'opfs', 'memory' or an object with get, put and delete`,
+      `the option cache is ${describe(cache)}, wanted 'opfs', 'memory' or an object with get, put and delete`,
     );
   }
   try {
@@ -316,5 +306,59 @@ async function indexOf(options: ModelsOptions): Promise<ModelIndex> {
   }
 }
 
+/** What the browser's file system rejects with is no error of ours. */
+function failing<Args extends unknown[], T>(work: (...args: Args) => Promise<T>): (...args: Args) => Promise<T> {
+  return async (...args) => {
+    try {
+      return await work(...args);
+    } catch (thrown) {
+      throw toEngineError(thrown);
+    }
+  };
+}
+
 /** The models that are kept in the browser. */
-export const models = { list, info, download, verify, delete: remove, usage, prune, export: exportModel, import: importModel };
+export const models = {
+  /** All models, those used last first. */
+  list: failing(list),
+  /** A model by its name; undefined if nothing of it is kept. */
+  info: failing(info),
+  /**
+   * Downloads a model, or the rest of it, and loads nothing; resolves when all of it is there and checked.
+   *
+   * @throws EngineError as `Engine.load` does; `invalid_request` for a source that is not a server's.
+   */
+  download: failing(download),
+  /**
+   * Reads all of a kept model and compares it with its digests; what is damaged is fetched again. Resolves to how many parts of up to 4 MiB
+   * were. `Engine.load` does the same for what it reads.
+   *
+   * @throws EngineError `not_found` if nothing of that name is kept; `network` if what is damaged can't be fetched.
+   */
+  verify: failing(verify),
+  /**
+   * Deletes a model. Files that another model has too stay. Resolves to whether there was one.
+   *
+   * @throws EngineError `cache_in_use` if a tab is downloading it.
+   */
+  delete: failing(remove),
+  usage: failing(usage),
+  /**
+   * Deletes models, those used longest ago first, until at most `keepBytes` are left; with 0 what autotuning found goes too. Models that a tab
+   * is downloading stay. Resolves to the names of those that went.
+   */
+  prune: failing(prune),
+  /**
+   * Writes a model's files into a folder that the user chose, with `rillm-model.json`, by which `import` knows them. The files have the names
+   * that they have on their server.
+   *
+   * @throws EngineError `not_found` if nothing of that name is kept; `invalid_request` if it is not complete.
+   */
+  export: failing(exportModel),
+  /**
+   * Keeps a model from files: what `export` wrote, or a GGUF file with the option `name`. Digests are compared with those of the export.
+   *
+   * @throws EngineError `invalid_file` if a file is missing or is no export; `integrity_mismatch` if one was damaged.
+   */
+  import: failing(importModel),
+};

@@ -1,8 +1,10 @@
 // OpenAI's shapes: what is taken out of a request before the engine sees it, and what an answer looks like. It knows
 // nothing of workers, wasm or the queue.
 
+import { describe } from './arguments.js';
 import { EngineError } from './errors.js';
 import type { TimedChunk as Chunk } from './generation.js';
+import { objectOf } from './json.js';
 import type { TokenLogprob, TokenLogprobs } from './protocol.js';
 import type {
   ChatCompletion,
@@ -32,18 +34,18 @@ export interface SplitRequest {
 /** More are refused by the engine. */
 const MOST_CHOICES = 128;
 
+/** A request for text as data of our own. */
+export function requestOf(request: unknown): Record<string, unknown> {
+  return objectOf('a request', '{messages: […]}', request);
+}
+
 export function splitRequest(request: unknown): SplitRequest {
-  if (typeof request !== 'object' || request === null) {
-    throw new EngineError('invalid_request', `a request is an object such as {messages: […]}, got ${describe(request)}`);
-  }
-  const { stream, stream_options, ...rest } = withoutClientFields(request as Record<string, unknown>);
+  const { stream, stream_options, ...generation } = withoutClientFields(requestOf(request));
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
     throw new EngineError('invalid_request', `stream is true or false, got ${describe(stream)}`);
   }
-  refuseWhatIsNoJson(rest, '', new Set());
-  // A field set to undefined is an absent field, as in JSON.
-  const generation = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
-  const choices = Number.isInteger(rest.n) && (rest.n as number) > 0 ? Math.min(rest.n as number, MOST_CHOICES) : 1;
+  const { n } = generation;
+  const choices = Number.isInteger(n) && (n as number) > 0 ? Math.min(n as number, MOST_CHOICES) : 1;
   return { generation, stream: stream === true, includeUsage: includeUsage(stream_options, stream === true), choices };
 }
 
@@ -80,24 +82,10 @@ function withoutClientFields({ modalities, ...fields }: Record<string, unknown>)
   return fields;
 }
 
-/** JSON leaves functions out, and writes null for NaN, without a word. */
-export function refuseWhatIsNoJson(value: unknown, path: string, seen: Set<object>): void {
-  if (typeof value === 'number' && !Number.isFinite(value)) {
-    throw new EngineError('invalid_request', `${path} is ${value}, wanted a number`);
-  }
-  if (typeof value === 'function') {
-    const hint = 'a logits processor goes into the second argument: create(request, {logitsProcessor})';
-    throw new EngineError('invalid_request', `${path} is a function, and a request is data; ${hint}`);
-  }
-  if (typeof value !== 'object' || value === null || seen.has(value) || 'toJSON' in value) return;
-  seen.add(value);
-  for (const [name, part] of Object.entries(value)) refuseWhatIsNoJson(part, path === '' ? name : `${path}.${name}`, seen);
-}
-
 function includeUsage(options: unknown, stream: boolean): boolean {
   if (options === undefined || options === null) return false;
   if (!stream) throw new EngineError('invalid_request', 'stream_options is for stream: true only: leave it out or stream');
-  if (typeof options !== 'object') {
+  if (typeof options !== 'object' || Array.isArray(options)) {
     throw new EngineError('invalid_request', `stream_options is an object such as {include_usage: true}, got ${describe(options)}`);
   }
   const { include_usage, ...unknown } = options as Record<string, unknown>;
@@ -107,17 +95,6 @@ function includeUsage(options: unknown, stream: boolean): boolean {
     throw new EngineError('invalid_request', `stream_options.include_usage is true or false, got ${describe(include_usage)}`);
   }
   return include_usage === true;
-}
-
-export function describe(value: unknown): string {
-  if (value === null || Array.isArray(value)) return value === null ? 'null' : 'an array';
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(value);
-  } catch {
-    // A bigint, or an object that is no JSON.
-  }
-  return `${typeof value} ${text ?? ''}`.trim();
 }
 
 /** What all chunks and the answer of one request have in common. */

@@ -1,7 +1,7 @@
 // OpenAI's `reasoning_effort`, in the words of chat templates and of the engine: variables of the template, and a budget of tokens.
 
 import { EngineError } from './errors.js';
-import { describe } from './openai.js';
+import { describe } from './arguments.js';
 import type { ReasoningEffort } from './requests.js';
 
 /** Tokens of reasoning; null is no limit. Each is four times the one before. */

@@ -1,8 +1,10 @@
 // Which of several models this device can run, and about how fast. It reads their headers and measures the GPU; it loads nothing.
 
 import { type Bandwidth, measureBandwidth } from './bandwidth.js';
+import { type Checks, describe, finite, readOptions, reading } from './arguments.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
-import type { InspectOptions, Inspection, ModelSource } from './types.js';
+import { LOAD } from './load_options.js';
+import type { InspectOptions, Inspection, LoadOptions, ModelSource } from './types.js';
 
 export interface RecommendOptions extends Omit<InspectOptions, 'file'> {
   /**
@@ -43,11 +45,19 @@ const DEFAULT_MIN_TOKENS_PER_S = 10;
 /** From here on browsers may report less memory than there is. */
 const REPORTED_AT_MOST = 8;
 
+const RECOMMEND: Checks<LoadOptions & RecommendOptions> = { ...LOAD, memoryBytes: finite, minTokensPerSecond: finite };
+
 type Inspect = (source: ModelSource, options: InspectOptions) => Promise<Inspection>;
 
-export async function recommend(sources: ModelSource[], options: RecommendOptions, inspect: Inspect): Promise<Recommendation[]> {
-  const { memoryBytes = reportedMemory(), minTokensPerSecond = DEFAULT_MIN_TOKENS_PER_S, signal, ...rest } = options;
-  if (!Array.isArray(sources)) throw new EngineError('invalid_request', 'Engine.recommend takes an array of models');
+export async function recommend(given: ModelSource[], options: RecommendOptions, inspect: Inspect): Promise<Recommendation[]> {
+  const {
+    memoryBytes = reportedMemory(),
+    minTokensPerSecond = DEFAULT_MIN_TOKENS_PER_S,
+    signal,
+    ...rest
+  } = readOptions('the options of Engine.recommend', options, RECOMMEND);
+  const sources = reading('the array of models', () => (Array.isArray(given) ? Array.from(given) : undefined));
+  if (sources === undefined) throw new EngineError('invalid_request', `Engine.recommend takes an array of models, got ${describe(given)}`);
   for (const [name, value] of Object.entries({ memoryBytes, minTokensPerSecond })) {
     if (value !== undefined && !(Number.isFinite(value) && value > 0)) {
       throw new EngineError('invalid_request', `the option ${name} is ${String(value)}, wanted a number above 0`);

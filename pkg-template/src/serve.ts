@@ -1,10 +1,12 @@
 // Several models behind one `fetch`: the `model` of a request says which of them answers. Which engines are loaded is the pool's.
 
+import { anything, type Checks, describe, readOptions, reading } from './arguments.js';
 import { Engine, endpointsOf } from './engine.js';
 import { EnginePool, type ModelState, type PooledModel } from './engine_pool.js';
 import { EngineError } from './errors.js';
-import { type FallbackOptions, fetchOf } from './fallback.js';
+import { FALLBACK_OPTIONS, type FallbackOptions, fetchOf } from './fallback.js';
 import { type Endpoints, type Lease, type ServedModel, unknownModel } from './http.js';
+import { loadOptions } from './load_options.js';
 import { keptIn } from './responses/endpoint.js';
 import { ResponseStore } from './responses/store.js';
 import type { LoadOptions, ModelSource } from './types.js';
@@ -20,6 +22,8 @@ export interface ServeOptions extends FallbackOptions {
    */
   budgetBytes?: number | undefined;
 }
+
+const SERVE: Checks<ServeOptions> = { ...FALLBACK_OPTIONS, budgetBytes: anything };
 
 /** Models behind one `fetch`. */
 export interface ModelServer {
@@ -43,16 +47,23 @@ export interface ModelServer {
  * ```
  */
 export function serve(models: Record<string, ServedSource>, options: ServeOptions = {}): ModelServer {
-  const { budgetBytes = Number.POSITIVE_INFINITY, ...fallback } = options;
+  const { budgetBytes = Number.POSITIVE_INFINITY, ...fallback } = readOptions('the options of serveModels', options, SERVE);
   if (typeof budgetBytes !== 'number' || !(budgetBytes > 0)) {
-    throw new EngineError('invalid_request', `budgetBytes is a number above 0, got ${String(budgetBytes)}`);
+    throw new EngineError('invalid_request', `budgetBytes is a number above 0, got ${describe(budgetBytes)}`);
   }
-  if (typeof models !== 'object' || models === null || models instanceof Engine) {
-    throw new EngineError('invalid_request', 'models are an object of names and sources, such as {small: "/small.gguf"}');
+  if (typeof models !== 'object' || models === null || reading('models', () => models instanceof Engine || Array.isArray(models))) {
+    throw new EngineError(
+      'invalid_request',
+      `models are an object of names and sources, such as {small: "/small.gguf"}, got ${describe(models)}`,
+    );
   }
-  const names = Object.keys(models);
+  const sources = reading('models', () => ({ ...models }));
+  const names = Object.keys(sources);
   if (names.length === 0) throw new EngineError('invalid_request', 'there is no model to serve: name at least one');
-  const pool = new EnginePool(new Map(names.map((name) => [name, pooled(name, models[name])])), budgetBytes);
+  const pool = new EnginePool(
+    new Map(names.map((name) => [name, reading(`the model ${JSON.stringify(name)}`, () => pooled(name, sources[name]))])),
+    budgetBytes,
+  );
   const created = Math.floor(Date.now() / 1000);
   const listed: ServedModel[] = names.map((id) => ({ id, created }));
   // Conversations go on whichever model answers, and when an engine was disposed of.
@@ -92,7 +103,10 @@ async function taken(pool: EnginePool, listed: ServedModel[], model: unknown, si
 function pooled(name: string, served: ServedSource | undefined): PooledModel {
   if (served instanceof Engine) return { engine: served };
   if (served === undefined || served === null) throw new EngineError('invalid_request', `the model ${JSON.stringify(name)} has no source`);
+  if (typeof served !== 'string' && typeof served !== 'object') {
+    throw new EngineError('invalid_request', `the model ${JSON.stringify(name)} is ${describe(served)}, wanted a source or an engine`);
+  }
   if (typeof served === 'object' && 'source' in served && !('read' in served))
-    return { source: served.source, options: served.options ?? {} };
+    return { source: served.source, options: loadOptions(`the model ${JSON.stringify(name)}`, served.options) };
   return { source: served as ModelSource, options: {} };
 }

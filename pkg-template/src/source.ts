@@ -1,7 +1,9 @@
 // What callers may name as a model, and what becomes of it on its way to the wasm: one of a few kinds, with absolute addresses. It
 // opens nothing.
 
-import { EngineError } from './errors.js';
+import { address, checkArgument, describe, reading, refuse, text } from './arguments.js';
+import { EngineError, isEngineError, textOf } from './errors.js';
+import { hubOptions } from './load_options.js';
 import type { ByteSource, HubOptions, ModelFile, ModelSource } from './types.js';
 
 /** A model's source in the words of the wasm. Everything in it can be sent to a worker, but for `ByteSource`s. */
@@ -16,41 +18,50 @@ const WANTED =
   'a URL, "hf:owner/name", "opfs:path", a File or Blob, a file or directory handle, an array of files, or an object with size and read()';
 
 export async function resolveSource(source: ModelSource, file: string | undefined, hub: HubOptions | undefined): Promise<HostSource> {
+  if (file !== undefined) checkArgument('the option file', file, text);
+  const asked = hubOptions(hub);
+  const found = reading('the model', () => sourceOf(source, file, asked));
+  if (!('opens' in found)) return found;
+  const opened = await reading('the model', () => found.opens.getFile()).catch((thrown: unknown) => {
+    throw new EngineError('read', `${textOf(found.opens.name)}: opening failed: ${textOf(thrown)}; ask the user for the file again`, {
+      cause: thrown,
+    });
+  });
+  return { kind: 'files', files: [modelFile(opened)] };
+}
+
+/** Of a file's handle the file has to be opened. */
+function sourceOf(source: ModelSource, file: string | undefined, hub: HubOptions): HostSource | { opens: FileSystemFileHandle } {
   const named = file === undefined ? {} : { file };
   if (typeof source === 'string' && source.startsWith('hf:')) {
     if (file !== undefined) throw new EngineError('invalid_request', `the option file is for folders; write ${source}/${file}`);
     const options: { endpoint?: string; token?: string } = {};
-    if (hub?.endpoint !== undefined) options.endpoint = resolveUrl(hub.endpoint, 'hub.endpoint');
-    if (hub?.token !== undefined) options.token = hub.token;
+    if (hub.endpoint !== undefined) options.endpoint = resolveUrl(hub.endpoint, 'hub.endpoint');
+    if (hub.token !== undefined) options.token = hub.token;
     return { kind: 'hub', reference: source, hub: options };
   }
   if (typeof source === 'string' && source.startsWith('opfs:')) return { kind: 'opfs', path: source.slice('opfs:'.length), ...named };
   if (typeof source === 'string' || source instanceof URL) return { kind: 'url', url: resolveUrl(source, 'the model'), ...named };
-  if (typeof source !== 'object' || source === null) throw new EngineError('invalid_request', `a model is ${WANTED}; got ${typeof source}`);
+  if (typeof source !== 'object' || source === null) refuse(`a model is ${WANTED}; got ${describe(source)}`);
   if (isHandle(source)) {
     if (source.kind === 'directory') return { kind: 'directory', handle: source as FileSystemDirectoryHandle, ...named };
-    const opened = await (source as FileSystemFileHandle).getFile().catch((thrown: unknown) => {
-      throw new EngineError('read', `${source.name}: opening failed: ${String(thrown)}; ask the user for the file again`, {
-        cause: thrown,
-      });
-    });
-    return { kind: 'files', files: [modelFile(opened)] };
+    return { opens: source as FileSystemFileHandle };
   }
   if (source instanceof Blob || isByteSource(source)) return { kind: 'files', files: [modelFile(source)] };
-  if (Symbol.iterator in source) return { kind: 'files', files: Array.from(source, modelFile), ...named };
-  throw new EngineError('invalid_request', `a model is ${WANTED}; got an object that is none of them`);
+  if (!(Symbol.iterator in source)) refuse(`a model is ${WANTED}; got an object that is none of them`);
+  const files = Array.from(source, modelFile);
+  if (files.length === 0) refuse('a model is at least one file, got an array of none');
+  return { kind: 'files', files, ...named };
 }
 
 /** A worker would resolve a relative URL against its own script. */
 export function resolveUrl(url: unknown, what: string): string {
-  if (typeof url !== 'string' && !(url instanceof URL)) {
-    throw new EngineError('invalid_request', `${what} is a URL, got ${typeof url}`);
-  }
+  checkArgument(what, url, address);
   try {
     // Outside of browsers there is no address that a relative one could be relative to.
-    return new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href).href;
+    return new URL(url as string | URL, globalThis.document?.baseURI ?? globalThis.location?.href).href;
   } catch (thrown) {
-    throw new EngineError('invalid_request', `${what} has no valid URL: ${String(url)}`, { cause: thrown });
+    throw new EngineError('invalid_request', `${what} has no valid URL: ${textOf(url)}`, { cause: thrown });
   }
 }
 
@@ -60,11 +71,28 @@ function modelFile(file: Blob | ByteSource | ModelFile): { name: string; data: B
     return { name: webkitRelativePath || name || 'Blob', data: file };
   }
   if (typeof file === 'object' && file !== null) {
-    if (isByteSource(file)) return { name: file.name ?? 'the source', data: file };
+    if (isByteSource(file)) return { name: textOf(file.name ?? 'the source'), data: sized(file) };
     const { name, data } = file;
-    if (typeof name === 'string' && (data instanceof Blob || isByteSource(data))) return { name, data };
+    if (typeof name === 'string' && data instanceof Blob) return { name, data };
+    if (typeof name === 'string' && isByteSource(data)) return { name, data: sized(data) };
   }
   throw new EngineError('invalid_request', 'a file of a model is a File, or {name, data} with a Blob or an object with size and read()');
+}
+
+/** Its size is read once. */
+function sized(source: ByteSource): ByteSource {
+  const { size } = source;
+  if (!Number.isSafeInteger(size) || size < 0) refuse(`the size of a source is a whole number of bytes, got ${describe(size)}`);
+  const read = async (offset: number, length: number) => {
+    try {
+      const bytes: unknown = await source.read(offset, length);
+      if (bytes instanceof Uint8Array || bytes instanceof ArrayBuffer) return bytes;
+      throw new EngineError('read', `read() gave ${describe(bytes)}, wanted a Uint8Array or an ArrayBuffer`);
+    } catch (thrown) {
+      throw isEngineError(thrown) ? thrown : new EngineError('read', `read() failed: ${textOf(thrown)}`, { cause: thrown });
+    }
+  };
+  return { size, read };
 }
 
 function isByteSource(value: unknown): value is ByteSource {

@@ -1,6 +1,7 @@
 // Starts the dedicated worker, whatever serves the package: a bundler, a CDN, or files as they are. It knows nothing of messages.
 
-import { EngineError, noWebGpu, toEngineError } from './errors.js';
+import { describe, reading } from './arguments.js';
+import { EngineError, noWebGpu, textOf, toEngineError } from './errors.js';
 
 /** With a name that no bundler looks for: what they find, they copy or rewrite. */
 const FILE = './worker.js';
@@ -66,13 +67,10 @@ function madeBy(make: () => Worker): Worker {
   try {
     made = make();
   } catch (thrown) {
-    throw new EngineError('worker_unavailable', `the option worker failed: ${String(thrown)}`, { cause: thrown });
+    throw new EngineError('worker_unavailable', `the option worker failed: ${textOf(thrown)}`, { cause: thrown });
   }
-  if (made instanceof Worker) return made;
-  throw new EngineError(
-    'invalid_request',
-    `the option worker returned ${made === null ? 'null' : typeof made}, wanted a Worker that runs rillm/worker`,
-  );
+  if (reading('what the option worker returned', () => made instanceof Worker)) return made as Worker;
+  throw new EngineError('invalid_request', `the option worker returned ${describe(made)}, wanted a Worker that runs rillm/worker`);
 }
 
 function scriptUrl(): string {

@@ -1,5 +1,6 @@
 // What callers may name as a WebAssembly module, and what becomes of it on its way to the thread that compiles it. It compiles nothing.
 
+import { describe, reading } from './arguments.js';
 import { abortError, EngineError } from './errors.js';
 import { resolveUrl } from './source.js';
 
@@ -27,6 +28,16 @@ export async function sentWasm(
   [urlName, moduleName]: readonly [string, string] = ['wasmUrl', 'wasmModule'],
 ): Promise<SentWasm | undefined> {
   const { [urlName]: url, [moduleName]: given } = options as Record<string, unknown>;
+  return reading(`the option ${moduleName}`, () => sentOf(url, urlName, given, moduleName, signal));
+}
+
+function sentOf(
+  url: unknown,
+  urlName: string,
+  given: unknown,
+  moduleName: string,
+  signal: AbortSignal | undefined,
+): SentWasm | undefined | Promise<SentWasm> {
   if (url !== undefined && given !== undefined) {
     throw new EngineError('invalid_request', `the options ${urlName} and ${moduleName} exclude each other: leave one of them out`);
   }
@@ -41,7 +52,7 @@ export async function sentWasm(
     case '[object WebAssembly.Module]':
       return given as WebAssembly.Module;
     case '[object Response]':
-      return copied(await bytesOf(given as Response, moduleName, signal), moduleName);
+      return bytesOf(given as Response, moduleName, signal).then((bytes) => copied(bytes, moduleName));
     default:
       throw new EngineError('invalid_request', `the option ${moduleName} is ${WANTED}, got ${called(given)}`);
   }
@@ -53,7 +64,7 @@ function isView(value: unknown): value is ArrayBufferView {
 
 /** A promise is what people forget to wait for. */
 function called(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return String(value);
+  if (typeof value !== 'object' || value === null) return describe(value);
   return typeof (value as { then?: unknown }).then === 'function' ? 'a promise: await it' : 'another object';
 }
 

@@ -2,7 +2,7 @@
 // open call: each is rejected, none stays open. It knows nothing of the wasm or of OpenAI's shapes.
 
 import { ChunkQueue, RUN_AHEAD_CHUNKS } from './chunk_queue.js';
-import { abortError, EngineError, errorData, toEngineError, workerLost } from './errors.js';
+import { abortError, EngineError, errorData, textOf, toEngineError, workerLost } from './errors.js';
 import type { Digested } from './files/digester.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
@@ -144,15 +144,11 @@ export class WorkerHost implements Host {
   async #answerRead({ id, source, offset, length }: FromWorker & { type: 'read' }): Promise<void> {
     try {
       const read = await this.#sources[source]!.read(offset, length);
-      if (!(read instanceof Uint8Array || read instanceof ArrayBuffer)) {
-        throw new EngineError('read', `read() gave ${typeof read}, wanted a Uint8Array or an ArrayBuffer`);
-      }
       // A copy: the bytes may be a view of something that the application goes on using.
       const bytes = new Uint8Array(read).slice();
       if (this.#gone === undefined) this.#worker.postMessage({ type: 'bytes', id, bytes } satisfies ToWorker, [bytes.buffer]);
     } catch (thrown) {
-      const error = thrown instanceof EngineError ? thrown : new EngineError('read', `read() failed: ${String(thrown)}`, { cause: thrown });
-      this.#post({ type: 'unread', id, error: errorData(error) });
+      this.#post({ type: 'unread', id, error: errorData(toEngineError(thrown)) });
     }
   }
 
@@ -165,8 +161,7 @@ export class WorkerHost implements Host {
       const value = method === 'put' ? await store.put(key, message.bytes) : await store[method](key);
       this.#post({ type: 'stored', id, ...(value === undefined || value === null ? {} : { value }) });
     } catch (thrown) {
-      const isFull = thrown instanceof DOMException && thrown.name === 'QuotaExceededError';
-      this.#post({ type: 'stored', id, error: String(thrown), isFull });
+      this.#post({ type: 'stored', id, error: textOf(thrown), isFull: isFull(thrown) });
     }
   }
 
@@ -323,7 +318,7 @@ export class WorkerHost implements Host {
         // Functions and the like cannot be sent to a worker, and no field of a request takes one.
         this.#calls.delete(id);
         this.#generations.delete(id);
-        reject(new EngineError('invalid_request', `the request cannot be sent to the worker: ${String(thrown)}`, { cause: thrown }));
+        reject(new EngineError('invalid_request', `the request cannot be sent to the worker: ${textOf(thrown)}`, { cause: thrown }));
       }
     });
   }
@@ -395,6 +390,15 @@ export class WorkerHost implements Host {
     this.#calls.clear();
     for (const generation of this.#generations.values()) generation.fail(error);
     this.#generations.clear();
+  }
+}
+
+/** The application's store may throw anything. */
+function isFull(thrown: unknown): boolean {
+  try {
+    return thrown instanceof DOMException && thrown.name === 'QuotaExceededError';
+  } catch {
+    return false;
   }
 }
 

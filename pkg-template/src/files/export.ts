@@ -1,5 +1,6 @@
 // A kept model as a folder of files, and back. `rillm-model.json` says which file belongs to which address.
 
+import { describe, reading, refuse } from '../arguments.js';
 import { EngineError } from '../errors.js';
 import { type FileFacts, KeptFile } from './kept_file.js';
 import type { Entries, ModelIndex, ModelRecord } from './model_index.js';
@@ -149,21 +150,23 @@ async function writeTo(
 }
 
 async function filesOf(from: Iterable<File> | FileSystemDirectoryHandle): Promise<Map<string, File>> {
+  const wanted = 'models.import takes Files or a directory handle';
+  if (typeof from !== 'object' || from === null) throw new EngineError('invalid_request', `${wanted}, got ${describe(from)}`);
   const files = new Map<string, File>();
-  if ('getFileHandle' in from) {
+  if (reading(wanted, () => 'getFileHandle' in from)) {
     const handles = (from as FileSystemDirectoryHandle & { values(): AsyncIterable<FileSystemHandle> }).values();
     for await (const handle of handles)
       if (handle.kind === 'file') files.set(handle.name, await (handle as FileSystemFileHandle).getFile());
     return files;
   }
-  if (typeof from !== 'object' || from === null || !(Symbol.iterator in from)) {
-    throw new EngineError('invalid_request', 'models.import takes Files or a directory handle');
-  }
-  for (const file of from) {
-    if (!(file instanceof File)) throw new EngineError('invalid_request', 'models.import takes Files or a directory handle');
-    files.set(file.name, file);
-  }
-  return files;
+  return reading(wanted, () => {
+    if (!(Symbol.iterator in from)) refuse(`${wanted}, got ${describe(from)}`);
+    for (const file of from) {
+      if (!(file instanceof File)) refuse(`${wanted}, got ${describe(file)} among them`);
+      files.set(file.name, file);
+    }
+    return files;
+  });
 }
 
 /** The last part of an address, which other files may have too. */

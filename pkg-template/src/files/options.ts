@@ -1,5 +1,6 @@
 // The options of a load that say what is kept, and their checks.
 
+import { describe, isRecord } from '../arguments.js';
 import { EngineError } from '../errors.js';
 import type { FileEvent } from './events.js';
 import type { ModelStore } from './store.js';
@@ -50,7 +51,7 @@ export function filesData(name: string, options: CacheOptions): FilesData {
   }
   const data: FilesData = { name, cache: placeOf(cache), update, connections };
   if (typeof integrity === 'string') data.integrity = hexDigest(integrity);
-  else if (typeof integrity === 'object' && integrity !== null) {
+  else if (isRecord(integrity)) {
     data.integrity = Object.fromEntries(Object.entries(integrity).map(([file, digest]) => [file, hexDigest(digest)]));
   } else if (integrity !== undefined && integrity !== null) throw wrong('integrity', 'a digest, or digests by file name', integrity);
   return data;
@@ -84,7 +85,8 @@ function hexDigest(digest: unknown): string {
 }
 
 function wrong(option: string, wanted: string, found: unknown): EngineError {
-  const text =
-    typeof found === 'string' ? JSON.stringify(found) : typeof found === 'number' ? String(found) : found === null ? 'null' : typeof found;
-  return new EngineError('invalid_request', `the option ${option} is ${text}, wanted ${wanted}`);
+  return new EngineError(
+    'invalid_request',
+    `the option ${option} is ${typeof found === 'string' ? JSON.stringify(found) : describe(found)}, wanted ${wanted}`,
+  );
 }

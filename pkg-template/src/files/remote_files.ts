@@ -1,7 +1,7 @@
 // Opens files of servers for one load: finds them in the cache, or downloads and keeps them. It decides what is kept under which name;
 // how bytes travel is `download.ts`'s.
 
-import { EngineError } from '../errors.js';
+import { EngineError, textOf } from '../errors.js';
 import type { ChunkReader } from './chunk_reader.js';
 import type { MakeDigester } from './digester.js';
 import { Download } from './download.js';
@@ -370,7 +370,7 @@ export class RemoteFiles {
         await kept.setWhole();
         await this.#enter(request.url, id);
       } catch (thrown) {
-        this.#options.onEvent({ type: 'fallback', reason: 'failed', message: `${request.url} is not kept: ${String(thrown)}` });
+        this.#options.onEvent({ type: 'fallback', reason: 'failed', message: `${request.url} is not kept: ${textOf(thrown)}` });
       }
     }
     return source;
@@ -418,7 +418,7 @@ export class RemoteFiles {
       });
       if (isWhole) await this.#index.deleteUnused(this.#mayBeUnused);
     } catch (thrown) {
-      this.#options.onEvent({ type: 'fallback', reason: 'failed', message: `the list of models can't be written: ${String(thrown)}` });
+      this.#options.onEvent({ type: 'fallback', reason: 'failed', message: `the list of models can't be written: ${textOf(thrown)}` });
     }
   }
 
@@ -441,7 +441,7 @@ export class RemoteFiles {
     try {
       return await work;
     } catch (thrown) {
-      this.#options.onEvent({ type: 'fallback', reason: 'failed', message: `the cache failed: ${String(thrown)}` });
+      this.#options.onEvent({ type: 'fallback', reason: 'failed', message: `the cache failed: ${textOf(thrown)}` });
       return undefined;
     }
   }

@@ -1,6 +1,6 @@
 // Which adapters the browser offers, and how a GPUDevice is asked for. It knows nothing of wasm or tensors.
 
-import { EngineError } from '../errors.js';
+import { EngineError, textOf } from '../errors.js';
 import type { AdapterInfo, DeviceOptions, ListedAdapter, SubgroupMatrix } from './types.js';
 
 /** Switched on where they are: kernels have faster variants for them, and timestamps measure kernels. */
@@ -124,7 +124,7 @@ export async function requestGpuDevice(options: DeviceOptions): Promise<GPUDevic
   try {
     return await adapter.requestDevice({ label: 'rillm', requiredFeatures, requiredLimits: required });
   } catch (thrown) {
-    throw new EngineError('adapter_limits', `the adapter gave no device: ${String(thrown)}`, { cause: thrown });
+    throw new EngineError('adapter_limits', `the adapter gave no device: ${textOf(thrown)}`, { cause: thrown });
   }
 }
 

@@ -1,11 +1,13 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // A list of operations on buffers that is executed as a whole. It checks ids and devices; shapes are checked by the wasm.
 
-import { EngineError } from '../errors.js';
+import { isA, isArray, reading } from '../arguments.js';
+import { EngineError, textOf } from '../errors.js';
 import type { TensorWasm, WasmBatch, WasmOperations } from '../tensor_wasm.js';
 import type { Device } from './device.js';
 import { checkDType, checkShape, bytesOf, dataOfShape, isWhole, valuesOf } from './elements.js';
 import { dispatchOf, type DispatchOptions, type Kernel } from './kernel.js';
+import { options } from './operations/arguments.js';
 import { BINARY, type ReduceOptions } from './operations/elements.js';
 import { Creation, type RandomOptions } from './operations/creation.js';
 import { bufferId, noted, type BufferId, type OperationName } from './operations/noted.js';
@@ -99,11 +101,15 @@ export class CommandBatch extends BatchOperations implements Disposable {
    */
   importBuffer(source: GPUBuffer | Tensor, shape?: ArrayLike<number>, dtype: DType = 'f32'): BufferId {
     this.#check();
-    if (source instanceof Tensor) {
+    if (isA(source, Tensor)) {
       if (shape !== undefined) throw new EngineError('invalid_request', 'a tensor brings its own shape: leave the shape out');
       return this.#adopt(source);
     }
-    const { tensor, checked } = this.#owner.importBuffer(source, shape ?? [Math.floor(source?.size / 4)], checkDType(dtype));
+    const { tensor, checked } = this.#owner.importBuffer(
+      source,
+      shape ?? [reading('the buffer', () => Math.floor(source?.size / 4))],
+      checkDType(dtype),
+    );
     this.#imported.add(tensor);
     this.#checks.push(
       checked.then(
@@ -150,12 +156,12 @@ export class CommandBatch extends BatchOperations implements Disposable {
   }
 
   /** Random numbers, uniform in [0, 1). */
-  rand(shape: ArrayLike<number>, options: RandomOptions = {}): BufferId {
+  rand(shape: ArrayLike<number>, options?: RandomOptions): BufferId {
     return this.#call(() => this.#creation.random(shape, false, options));
   }
 
   /** Random numbers, normally distributed with mean 0 and variance 1. */
-  randn(shape: ArrayLike<number>, options: RandomOptions = {}): BufferId {
+  randn(shape: ArrayLike<number>, options?: RandomOptions): BufferId {
     return this.#call(() => this.#creation.random(shape, true, options));
   }
 
@@ -180,13 +186,14 @@ export class CommandBatch extends BatchOperations implements Disposable {
   }
 
   /** The Gaussian error linear unit: in its tanh approximation unless `approximate` is `'none'`. */
-  gelu(x: BufferId, { approximate = 'tanh' }: { approximate?: 'none' | 'tanh' | undefined } = {}): BufferId {
+  gelu(x: BufferId, given?: { approximate?: 'none' | 'tanh' | undefined }): BufferId {
+    const { approximate = 'tanh' } = options(given, 'gelu', ['approximate']);
     return this.noted('gelu', x, [{ approximate }]);
   }
 
   /** x · factor */
   scale(x: BufferId, factor: number): BufferId {
-    if (typeof factor !== 'number') throw new EngineError('invalid_request', `the factor is a number, got ${String(factor)}`);
+    if (typeof factor !== 'number') throw new EngineError('invalid_request', `the factor is a number, got ${textOf(factor)}`);
     this.#check();
     return this.#call(() => this.#operations.binaryScalar(BINARY.indexOf('mul'), bufferId(x, 'scale: the buffer'), factor, false));
   }
@@ -224,7 +231,7 @@ export class CommandBatch extends BatchOperations implements Disposable {
     if (m === undefined && k === undefined && n === undefined) return this.noted('matmul', a, [b]);
     for (const [name, size] of Object.entries({ m, k, n })) {
       if (!isWhole(size) || size < 1 || size > 0xffffffff)
-        throw new EngineError('shape_mismatch', `matmul: ${name} is a whole number from 1, got ${String(size)}`);
+        throw new EngineError('shape_mismatch', `matmul: ${name} is a whole number from 1, got ${textOf(size)}`);
     }
     const [left, right] = [bufferId(a, 'matmul: an operand'), bufferId(b, 'matmul: an operand')];
     return this.#call((batch) => batch.matmulAs(left, right, m!, k!, n!));
@@ -256,7 +263,7 @@ export class CommandBatch extends BatchOperations implements Disposable {
 
   /** The shape of a buffer; for results it is known before they are executed. */
   shape(id: BufferId): readonly number[] {
-    return this.#call((batch) => batch.describe(id)).shape;
+    return this.#call((batch) => batch.describe(bufferId(id, 'shape: the buffer'))).shape;
   }
 
   /**
@@ -277,8 +284,9 @@ export class CommandBatch extends BatchOperations implements Disposable {
    *
    * @throws EngineError what a kernel of the batch fails with; the operations that did not run stay written down.
    */
-  async execute({ outputs }: { outputs?: readonly BufferId[] | undefined } = {}): Promise<void> {
+  async execute(given?: { outputs?: readonly BufferId[] | undefined }): Promise<void> {
     this.#check();
+    const { outputs } = options(given, 'execute', ['outputs']);
     const wanted = outputs === undefined ? undefined : idsOf(outputs, 'execute: outputs');
     const checks = this.#checks;
     const { gpuDevice } = this.#device;
@@ -303,7 +311,7 @@ export class CommandBatch extends BatchOperations implements Disposable {
 
   /** Copies a buffer out of the GPU. Results can be read once they are executed. */
   async read(id: BufferId): Promise<TensorValues> {
-    const { dtype } = this.#call((batch) => batch.describe(id));
+    const { dtype } = this.#call((batch) => batch.describe(bufferId(id, 'read: the buffer')));
     return valuesOf(await this.#wasm.guard(() => this.#batch.read(id)), dtype);
   }
 
@@ -315,7 +323,7 @@ export class CommandBatch extends BatchOperations implements Disposable {
       this.#imported.delete(known);
       return known;
     }
-    const tensor = this.#owner.made(this.#call((batch) => batch.tensor(id)));
+    const tensor = this.#owner.made(this.#call((batch) => batch.tensor(bufferId(id, 'tensor: the buffer'))));
     this.#tensors.set(id, tensor);
     return tensor;
   }
@@ -338,14 +346,14 @@ export class CommandBatch extends BatchOperations implements Disposable {
 
   /** A buffer that a kernel is to use: its id, and what its numbers are stored in. */
   #bound(value: unknown, what: string): { id: BufferId; storage: object } {
-    if (value instanceof Tensor) {
+    if (isA(value, Tensor)) {
       const { storage } = handleOn(this.#device, value, what);
       let id = this.#bindings.get(value);
       if (id === undefined) this.#bindings.set(value, (id = this.#adopt(value)));
       return { id, storage };
     }
     if (!isWhole(value) || value < 0 || value >= this.numBuffers) {
-      throw new EngineError('invalid_request', `${what} is a buffer of the batch or a Tensor, got ${String(value)}`);
+      throw new EngineError('invalid_request', `${what} is a buffer of the batch or a Tensor, got ${textOf(value)}`);
     }
     const tensor = this.#tensors.get(value);
     if (tensor !== undefined && !tensor.disposed) return { id: value, storage: handleOn(this.#device, tensor, what).storage };
@@ -373,6 +381,6 @@ export class CommandBatch extends BatchOperations implements Disposable {
 }
 
 function idsOf(buffers: unknown, what: string): Uint32Array {
-  if (!Array.isArray(buffers)) throw new EngineError('invalid_request', `${what}: an array of buffers is wanted, got ${String(buffers)}`);
-  return Uint32Array.from(buffers, (buffer) => bufferId(buffer, what));
+  if (!isArray(buffers)) throw new EngineError('invalid_request', `${what}: an array of buffers is wanted, got ${textOf(buffers)}`);
+  return reading(what, () => Uint32Array.from(buffers, (buffer) => bufferId(buffer, what)));
 }

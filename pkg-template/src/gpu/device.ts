@@ -2,14 +2,16 @@
 // Everything runs on the calling thread, a page's or a worker's. It checks what callers pass; the work is the wasm's.
 
 import type { Tensor as EngineTensor } from '../engine_tensor.js';
-import { EngineError, toEngineError } from '../errors.js';
+import { callable, checkArgument, isA, isArray, reading, truth } from '../arguments.js';
+import { EngineError, textOf, toEngineError } from '../errors.js';
 import { loadTensorWasm, type TensorWasm, type WasmGpu, type WasmOperations } from '../tensor_wasm.js';
 import { sentWasm } from '../wasm_source.js';
 import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
-import { checkCounts, checkGiven } from './device_options.js';
+import { checkCounts, checkGiven, deviceOptions } from './device_options.js';
 import { bytesOf, bytesOfElement, checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
 import { checkKernelOptions, Kernel, type CheckedDispatch } from './kernel.js';
+import { options } from './operations/arguments.js';
 import { Creation, type RandomOptions } from './operations/creation.js';
 import { Plan, PlannedStep, type PlanOwner } from './plan.js';
 import { RecordedReadback, type ValuesOf } from './recorded_readback.js';
@@ -85,7 +87,8 @@ export class Device {
    *
    * @throws EngineError `webgpu_unavailable`, `adapter_unavailable`, `adapter_limits` or `wasm_unavailable`.
    */
-  static async request(options: DeviceOptions = {}): Promise<Device> {
+  static async request(wanted?: DeviceOptions): Promise<Device> {
+    const options = deviceOptions(wanted);
     const { device: given, debug = false, caches = {}, maxBatchSize = 0 } = options;
     checkCounts({ ...caches, maxBatchSize });
     if (given !== undefined) checkGiven(given, options);
@@ -182,12 +185,12 @@ export class Device {
   }
 
   /** An f32 tensor of random numbers, uniform in [0, 1). The same seed gives the same numbers on every device. */
-  rand(shape: ArrayLike<number>, options: RandomOptions = {}): Tensor {
+  rand(shape: ArrayLike<number>, options?: RandomOptions): Tensor {
     return this.#created((make) => make.random(shape, false, options));
   }
 
   /** An f32 tensor of random numbers, normally distributed with mean 0 and variance 1 (Box, Muller 1958). */
-  randn(shape: ArrayLike<number>, options: RandomOptions = {}): Tensor {
+  randn(shape: ArrayLike<number>, options?: RandomOptions): Tensor {
     return this.#created((make) => make.random(shape, true, options));
   }
 
@@ -212,6 +215,7 @@ export class Device {
    * ```
    */
   tidy<T>(work: () => T): T {
+    checkArgument('the argument of tidy', work, callable);
     return this.#scopes.tidied(work);
   }
 
@@ -235,7 +239,7 @@ export class Device {
    * @throws what `work` throws; EngineError `invalid_request` for what can't be in a plan.
    */
   async plan<T>(work: () => T): Promise<Plan<T>> {
-    if (typeof work !== 'function') throw new EngineError('invalid_request', `plan: a function is wanted, got ${String(work)}`);
+    if (typeof work !== 'function') throw new EngineError('invalid_request', `plan: a function is wanted, got ${textOf(work)}`);
     this.#check();
     const step = new PlannedStep(this.#scopes, work, (tensor) => handleOn(this, tensor, 'a result').id);
     const plan = await this.#wasm.guard(() => this.#gpu.plan(step.run)).catch((error: unknown) => step.fail(error));
@@ -263,8 +267,9 @@ export class Device {
     buffer: GPUBuffer,
     shape: ArrayLike<number>,
     dtype: DType = 'f32',
-    { offset = 0 }: { offset?: number | undefined } = {},
+    given?: { offset?: number | undefined },
   ): Promise<Tensor> {
+    const { offset = 0 } = options(given, 'importBuffer', ['offset']);
     const tensor = this.#imported(buffer, shape, dtype, offset);
     try {
       await this.#checkOwnBuffer(buffer);
@@ -282,8 +287,8 @@ export class Device {
    * @throws EngineError `invalid_request` where the engine runs in a worker, `wrong_device` for an engine with another GPUDevice.
    */
   async fromEngine(tensor: EngineTensor): Promise<Tensor> {
-    if (typeof tensor?.buffer !== 'function') {
-      throw new EngineError('invalid_request', `fromEngine: a tensor of an engine is wanted, got ${String(tensor)}`);
+    if (reading('the tensor of an engine', () => typeof tensor?.buffer !== 'function')) {
+      throw new EngineError('invalid_request', `fromEngine: a tensor of an engine is wanted, got ${textOf(tensor)}`);
     }
     const { buffer, offset } = tensor.buffer();
     return this.importBuffer(buffer, tensor.shape, 'f32', { offset });
@@ -334,7 +339,7 @@ export class Device {
    * once, which is slower and finds mistakes sooner.
    */
   setLazyMode(on: boolean): void {
-    if (typeof on !== 'boolean') throw new EngineError('invalid_request', `setLazyMode: true or false is wanted, got ${String(on)}`);
+    if (typeof on !== 'boolean') throw new EngineError('invalid_request', `setLazyMode: true or false is wanted, got ${textOf(on)}`);
     this.#call((gpu) => gpu.setLazyMode(on));
   }
 
@@ -408,6 +413,7 @@ export class Device {
    * @throws EngineError `adapter_limits` where the adapter has no `timestamp-query`.
    */
   setProfiling(on: boolean): void {
+    checkArgument('the argument of setProfiling', on, truth);
     this.#call((gpu) => gpu.setProfiling(on));
   }
 
@@ -444,19 +450,19 @@ export class Device {
   }
 
   #idsOf(tensors: readonly Tensor[], what: string): Uint32Array {
-    if (!Array.isArray(tensors)) throw new EngineError('invalid_request', `${what}: an array of tensors is wanted, got ${String(tensors)}`);
-    return Uint32Array.from(tensors, (tensor, index) => handleOn(this, tensor, `${what}: tensor ${index}`).id);
+    if (!isArray(tensors)) throw new EngineError('invalid_request', `${what}: an array of tensors is wanted, got ${textOf(tensors)}`);
+    return reading(what, () => Uint32Array.from(tensors, (tensor, index) => handleOn(this, tensor, `${what}: tensor ${index}`).id));
   }
 
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType, offset = 0): Tensor {
-    if (!(buffer instanceof GPUBuffer)) throw new EngineError('invalid_request', `a GPUBuffer is wanted, got ${String(buffer)}`);
+    if (!isA(buffer, GPUBuffer)) throw new EngineError('invalid_request', `a GPUBuffer is wanted, got ${textOf(buffer)}`);
     const dims = checkShape(shape);
     if ((buffer.usage & USAGE_STORAGE) === 0) {
       throw new EngineError('invalid_request', 'the GPUBuffer lacks the usage STORAGE: create it with GPUBufferUsage.STORAGE');
     }
     const bytes = elementsOf(dims) * bytesOfElement(checkDType(dtype));
     if (!isWhole(offset) || offset < 0 || offset % 256 !== 0) {
-      throw new EngineError('out_of_range', `the offset is a multiple of 256 bytes, got ${String(offset)}`);
+      throw new EngineError('out_of_range', `the offset is a multiple of 256 bytes, got ${textOf(offset)}`);
     }
     if (bytes === 0) throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] has no elements`);
     if (offset + bytes > buffer.size) {

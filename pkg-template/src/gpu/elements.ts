@@ -1,6 +1,7 @@
 // Shapes, dtypes and data of callers, checked and turned into what crosses to the wasm. It knows nothing of devices.
 
-import { EngineError } from '../errors.js';
+import { isA, isArray, reading } from '../arguments.js';
+import { EngineError, textOf } from '../errors.js';
 import { bfloatBits, bfloatValue, halfBits, halfValue } from './halves.js';
 import type { DType, TensorData, TensorValues } from './types.js';
 
@@ -11,7 +12,7 @@ const DTYPES: readonly unknown[] = ['bool', 'u32', 'i32', 'f16', 'bf16', 'f32'] 
 /** Checks a dtype that a caller named. @internal */
 export function checkDType(dtype: unknown): DType {
   if (DTYPES.includes(dtype)) return dtype as DType;
-  throw new EngineError('dtype_mismatch', `a tensor is of dtype ${DTYPES.join(', ')}, not ${String(dtype)}`);
+  throw new EngineError('dtype_mismatch', `a tensor is of dtype ${DTYPES.join(', ')}, not ${textOf(dtype)}`);
 }
 
 /** Bytes of an element on the GPU. @internal */
@@ -21,19 +22,23 @@ export function bytesOfElement(dtype: DType): number {
 
 /** Checks a shape that a caller gave and copies it. @internal */
 export function checkShape(shape: unknown): Uint32Array {
-  if (!Array.isArray(shape) && !ArrayBuffer.isView(shape)) {
-    throw new EngineError('shape_mismatch', `a shape is an array of whole numbers, got ${String(shape)}`);
+  if (!isArray(shape) && !ArrayBuffer.isView(shape)) {
+    throw new EngineError('shape_mismatch', `a shape is an array of whole numbers, got ${textOf(shape)}`);
   }
-  const dims = Array.from(shape as ArrayLike<unknown>);
+  // One more tells that there are too many.
+  const dims = reading('a shape', () => Array.prototype.slice.call(shape, 0, MAX_DIMENSIONS + 1) as unknown[]);
   if (dims.length > MAX_DIMENSIONS) {
     throw new EngineError(
       'shape_mismatch',
-      `the shape [${dims.join(', ')}] has ${dims.length} dimensions and at most ${MAX_DIMENSIONS} are possible`,
+      `the shape [${dims.map(textOf).join(', ')}] has ${(shape as ArrayLike<unknown>).length} dimensions and at most ${MAX_DIMENSIONS} are possible`,
     );
   }
   for (const dim of dims) {
     if (!isWhole(dim) || dim < 0 || dim > 0xffffffff) {
-      throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] holds ${String(dim)}: dimensions are whole numbers from 0`);
+      throw new EngineError(
+        'shape_mismatch',
+        `the shape [${dims.map(textOf).join(', ')}] holds ${textOf(dim)}: dimensions are whole numbers from 0`,
+      );
     }
   }
   return Uint32Array.from(dims as number[]);
@@ -46,16 +51,20 @@ export function elementsOf(shape: ArrayLike<number>): number {
 
 /** The dtypes that the elements of a typed array may be, as they are, the first by default. */
 function dtypesOf(data: unknown): readonly DType[] {
-  if (data instanceof Float32Array) return ['f32'];
-  if (data instanceof Int32Array) return ['i32'];
-  if (data instanceof Uint32Array) return ['u32'];
-  if (data instanceof Uint8Array) return ['bool'];
-  if (data instanceof Uint16Array) return ['f16', 'bf16'];
+  if (isA(data, Float32Array)) return ['f32'];
+  if (isA(data, Int32Array)) return ['i32'];
+  if (isA(data, Uint32Array)) return ['u32'];
+  if (isA(data, Uint8Array)) return ['bool'];
+  if (isA(data, Uint16Array)) return ['f16', 'bf16'];
   return [];
 }
 
 /** The data as bytes of its dtype; without a wished dtype, that of the typed array, or f32. @internal */
 export function bytesOf(data: unknown, wished: DType | undefined): { bytes: Uint8Array; dtype: DType; elements: number } {
+  return reading('the data of a tensor', () => bytesOfData(data, wished));
+}
+
+function bytesOfData(data: unknown, wished: DType | undefined): { bytes: Uint8Array; dtype: DType; elements: number } {
   const wanted = wished === undefined ? undefined : checkDType(wished);
   const [found, ...others] = dtypesOf(data);
   if (found !== undefined) {
@@ -66,15 +75,15 @@ export function bytesOf(data: unknown, wished: DType | undefined): { bytes: Uint
       );
     }
     const dtype = wanted ?? found;
-    if (data instanceof Uint8Array)
+    if (isA(data, Uint8Array))
       return asBytes(
         Uint32Array.from(data, (value) => (value === 0 ? 0 : 1)),
         dtype,
       );
     return asBytes(data as TensorValues, dtype);
   }
-  if (!Array.isArray(data)) {
-    const what = ArrayBuffer.isView(data) || data instanceof ArrayBuffer ? `a ${data.constructor.name}` : String(data);
+  if (!isArray(data)) {
+    const what = ArrayBuffer.isView(data) || isA(data, ArrayBuffer) ? `a ${data.constructor.name}` : textOf(data);
     throw new EngineError(
       'dtype_mismatch',
       `the data of a tensor is a Float32Array, an Int32Array, a Uint32Array, a Uint8Array, a Uint16Array or an array of numbers, not ${what}`,
@@ -82,7 +91,11 @@ export function bytesOf(data: unknown, wished: DType | undefined): { bytes: Uint
   }
   const dtype = wanted ?? (data.length > 0 && data.every((value) => typeof value === 'boolean') ? 'bool' : 'f32');
   const wrong = data.findIndex((value) => !fits(value, dtype));
-  if (wrong !== -1) throw new EngineError('dtype_mismatch', `element ${wrong} is ${String(data[wrong])}, which no ${dtype} can hold`);
+  if (wrong !== -1)
+    throw new EngineError(
+      'dtype_mismatch',
+      `element ${wrong} is ${textOf((data as readonly unknown[])[wrong])}, which no ${dtype} can hold`,
+    );
   const numbers = data as number[];
   switch (dtype) {
     case 'f32':

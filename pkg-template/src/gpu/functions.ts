@@ -1,6 +1,7 @@
 // The operations of tensors as functions, for who likes them better so.
 
-import { EngineError } from '../errors.js';
+import { isA, isArray, reading } from '../arguments.js';
+import { EngineError, textOf } from '../errors.js';
 import type { Operand } from './operations/elements.js';
 import { Tensor } from './tensor.js';
 
@@ -17,8 +18,12 @@ function method<K extends Method>(name: K): (x: Tensor, ...args: Parameters<Tens
 }
 
 function tensor(x: unknown, what: string): Tensor {
-  if (!(x instanceof Tensor)) throw new EngineError('invalid_request', `${what}: a Tensor is wanted, got ${String(x)}`);
+  if (!isA(x, Tensor)) throw new EngineError('invalid_request', `${what}: a Tensor is wanted, got ${textOf(x)}`);
   return x;
+}
+
+function firstOf(tensors: unknown, what: string): unknown {
+  return isArray(tensors) ? reading(`${what}: the array of tensors`, () => tensors[0]) : undefined;
 }
 
 export const abs = method('abs');
@@ -108,7 +113,7 @@ export const where = (condition: Tensor, x: Operand, y: Operand): Tensor => tens
 export const embedding = (index: Tensor, weight: Tensor): Tensor => tensor(weight, 'embedding').embedding(index);
 
 /** Tensors one after the other along a dimension. */
-export const cat = (tensors: readonly Tensor[], dim = 0): Tensor => tensor(tensors?.[0], 'cat').device.cat(tensors, dim);
+export const cat = (tensors: readonly Tensor[], dim = 0): Tensor => tensor(firstOf(tensors, 'cat'), 'cat').device.cat(tensors, dim);
 
 /** Tensors of one shape along a new dimension. */
-export const stack = (tensors: readonly Tensor[], dim = 0): Tensor => tensor(tensors?.[0], 'stack').device.stack(tensors, dim);
+export const stack = (tensors: readonly Tensor[], dim = 0): Tensor => tensor(firstOf(tensors, 'stack'), 'stack').device.stack(tensors, dim);

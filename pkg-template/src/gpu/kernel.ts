@@ -1,6 +1,7 @@
 // A compute shader of the caller's own, compiled, with the signature that its bindings are checked against.
 
-import { EngineError } from '../errors.js';
+import { type Checks, anything, describe, isA, isArray, readOptions, reading, text } from '../arguments.js';
+import { EngineError, textOf } from '../errors.js';
 import type { Device } from './device.js';
 import { isWhole } from './elements.js';
 import { handleOn, type Tensor } from './tensor.js';
@@ -43,15 +44,23 @@ export type FindTensor = (value: unknown, what: string) => { id: number; storage
 /** What a kernel of this device is to do with these options; throws when it can't. @internal */
 export let dispatchOf: (device: Device, kernel: unknown, options: UncheckedDispatch, find: FindTensor) => CheckedDispatch;
 
+const KERNEL: Checks<KernelOptions> = { label: text, wgsl: text, bindings: anything, workgroup: anything };
+const DISPATCH: Checks<DispatchOptions> = { bindings: anything, grid: anything, threads: anything };
+
 /** @internal */
 export function checkKernelOptions(options: KernelOptions, limits: GPUSupportedLimits): KernelSignature {
-  const { label = 'kernel', wgsl, bindings, workgroup = DEFAULT_WORKGROUP } = options;
+  const {
+    label = 'kernel',
+    wgsl,
+    bindings: given,
+    workgroup = DEFAULT_WORKGROUP,
+  } = readOptions('the options of a kernel', options, KERNEL);
   if (typeof wgsl !== 'string') throw new EngineError('invalid_request', `a kernel's wgsl is a string, got ${typeof wgsl}`);
-  if (!Array.isArray(bindings))
-    throw new EngineError('invalid_request', "a kernel's bindings are an array of 'read', 'read_write' and 'uniform'");
-  const unknown = bindings.find((kind) => !KINDS.includes(kind));
-  if (unknown !== undefined)
-    throw new EngineError('invalid_request', `a binding is 'read', 'read_write' or 'uniform', not ${String(unknown)}`);
+  if (!isArray(given)) throw new EngineError('invalid_request', "a kernel's bindings are an array of 'read', 'read_write' and 'uniform'");
+  const wrong = reading('the bindings of a kernel', () => given.findIndex((kind) => !KINDS.includes(kind)));
+  const bindings = wrong === -1 ? reading('the bindings of a kernel', () => [...given]) : [];
+  const unknown: unknown = given[wrong];
+  if (wrong !== -1) throw new EngineError('invalid_request', `a binding is 'read', 'read_write' or 'uniform', not ${textOf(unknown)}`);
   const buffers = bindings.filter((kind) => kind !== 'uniform').length;
   if (buffers > limits.maxStorageBuffersPerShaderStage) {
     throw new EngineError(
@@ -83,7 +92,7 @@ export class Kernel {
 
   static {
     dispatchOf = (device, kernel, options, find) => {
-      if (!(kernel instanceof Kernel)) throw new EngineError('invalid_request', `a Kernel is wanted, got ${String(kernel)}`);
+      if (!isA(kernel, Kernel)) throw new EngineError('invalid_request', `a Kernel is wanted, got ${textOf(kernel)}`);
       if (kernel.device !== device) {
         throw new EngineError('wrong_device', `${kernel.label} is a kernel of another device: compile it on this one`);
       }
@@ -119,9 +128,14 @@ export class Kernel {
     this.#record(this.#checked(options, (value, what) => handleOn(this.device, value, what)));
   }
 
-  #checked({ bindings, grid, threads }: UncheckedDispatch, find: FindTensor): CheckedDispatch {
+  #checked(given: UncheckedDispatch, find: FindTensor): CheckedDispatch {
+    const { bindings: bound, grid, threads } = readOptions<UncheckedDispatch>(`the options of ${this.label}`, given, DISPATCH);
+    const bindings: unknown = isArray(bound) ? reading(`the bindings of ${this.label}`, () => [...bound]) : undefined;
     if (!Array.isArray(bindings) || bindings.length !== this.bindings.length) {
-      throw new EngineError('invalid_request', `${this.label} has ${this.bindings.length} bindings, got ${bindings?.length ?? 'none'}`);
+      throw new EngineError(
+        'invalid_request',
+        `${this.label} has ${this.bindings.length} bindings, got ${Array.isArray(bindings) ? bindings.length : 'none'}`,
+      );
     }
     if ((grid === undefined) === (threads === undefined)) {
       throw new EngineError('invalid_request', `${this.label}: give either grid (workgroups) or threads (invocations)`);
@@ -149,12 +163,7 @@ export class Kernel {
   }
 
   #uniform(value: unknown, what: string): Uint8Array {
-    const bytes =
-      value instanceof ArrayBuffer
-        ? new Uint8Array(value)
-        : ArrayBuffer.isView(value)
-          ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
-          : undefined;
+    const bytes = reading(what, () => bytesOfBlock(value));
     if (bytes === undefined || bytes.length === 0) {
       throw new EngineError(
         'invalid_request',
@@ -168,10 +177,15 @@ export class Kernel {
   }
 }
 
+function bytesOfBlock(value: unknown): Uint8Array | undefined {
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  return ArrayBuffer.isView(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : undefined;
+}
+
 function extent(value: Extent, what: string): [number, number, number] {
-  const [x, y = 1, z = 1, ...more] = Array.isArray(value) ? (value as number[]) : [];
+  const [x, y = 1, z = 1, ...more] = isArray(value) ? reading(what, () => (value as readonly number[]).slice(0, 4)) : [];
   if (x === undefined || more.length > 0 || ![x, y, z].every((n) => isWhole(n) && n >= 1 && n <= 0xffffffff)) {
-    throw new EngineError('invalid_request', `${what} is an array of one to three whole numbers from 1, got ${JSON.stringify(value)}`);
+    throw new EngineError('invalid_request', `${what} is an array of one to three whole numbers from 1, got ${describe(value)}`);
   }
   return [x, y, z];
 }

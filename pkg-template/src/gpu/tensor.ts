@@ -1,7 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // A tensor on a device: a handle whose numbers stay on the GPU until they are read back.
 
-import { EngineError } from '../errors.js';
+import { isA } from '../arguments.js';
+import { EngineError, textOf } from '../errors.js';
 import type { WasmGpu, WasmOperations, WasmTensorInfo } from '../tensor_wasm.js';
 import type { Device } from './device.js';
 import { bytesOf, bytesOfElement, elementsOf, isWhole } from './elements.js';
@@ -50,7 +51,7 @@ export class Tensor extends LayerOperations implements Disposable {
 
   static {
     handleOn = (device, tensor, what) => {
-      if (!(tensor instanceof Tensor)) throw new EngineError('invalid_request', `${what} is a Tensor, got ${String(tensor)}`);
+      if (!isA(tensor, Tensor)) throw new EngineError('invalid_request', `${what} is a Tensor, got ${textOf(tensor)}`);
       if (tensor.device !== device) {
         throw new EngineError('wrong_device', `${what} is a tensor of another device: read it back there and make one of this device`);
       }
@@ -157,7 +158,7 @@ export class Tensor extends LayerOperations implements Disposable {
   copyFrom(tensor: Tensor, first = 0): void {
     const source = this.idOf(tensor, 'the tensor to copy');
     if (!isWhole(first) || first < 0) {
-      throw new EngineError('out_of_range', `the first element is a whole number from 0, got ${String(first)}`);
+      throw new EngineError('out_of_range', `the first element is a whole number from 0, got ${textOf(first)}`);
     }
     if (tensor === this) throw new EngineError('invalid_request', 'a tensor is not copied to itself: clone() a part of it first');
     this.#call((gpu, id) => gpu.copyTensor(source, id, first));

@@ -1,11 +1,12 @@
 // The endpoint of the Responses API on the chats of an engine: one request from its reading to what is kept of its response.
 
+import { anything, type Checks, readOptions, refuse, text } from '../arguments.js';
 import { EngineError, toEngineError } from '../errors.js';
 import { newId, type Shapes } from '../openai.js';
 import type { CompletionStream } from '../stream.js';
 import type { ChatMessage, RequestOptions } from '../types.js';
 import { ResponseEvents } from './events.js';
-import { oneOf, refuse, wholeNumberAt } from './fields.js';
+import { oneOf, textAt, wholeNumberAt } from './fields.js';
 import { itemsOf, messagesOf, withoutOldest } from './input.js';
 import { dataOf, readRequest } from './request.js';
 import type { ResponseStore } from './store.js';
@@ -19,6 +20,8 @@ export interface InputItemsQuery {
   /** The id of the last item of the page before. */
   after?: string | undefined;
 }
+
+const QUERY: Checks<InputItemsQuery> = { order: anything, limit: anything, after: text };
 
 /** Responses that are kept. */
 export interface KeptResponses {
@@ -42,12 +45,12 @@ export interface Responses extends KeptResponses {
 export type ChatGenerator = (
   request: object,
   shapes: () => Shapes<ModelResponse, ResponseStreamEvent>,
-  options: RequestOptions | undefined,
+  options: unknown,
 ) => Promise<ModelResponse | CompletionStream<ResponseStreamEvent>>;
 
 /** `create` for a model, with responses kept in a store. */
-export function creatorOf(model: string, store: ResponseStore, generate: ChatGenerator): Responses['create'] {
-  return ((request: unknown, options?: RequestOptions) => create(request, options, model, store, generate)) as Responses['create'];
+export function creatorOf(model: string, store: ResponseStore, generate: ChatGenerator) {
+  return (request: unknown, options: unknown) => create(request, options, model, store, generate);
 }
 
 /** What is kept in a store. `check` throws when it is no longer there. */
@@ -55,16 +58,17 @@ export function keptIn(store: ResponseStore, check: () => void): KeptResponses {
   return {
     async retrieve(id) {
       check();
-      return store.response(id);
+      return store.response(textAt('the id of a response', id));
     },
     async delete(id) {
       check();
-      store.delete(id);
+      store.delete(textAt('the id of a response', id));
     },
     inputItems: {
-      async list(id, query = {}) {
+      async list(id, query) {
         check();
-        return pageOf(store.input(id), query);
+        const read = readOptions<InputItemsQuery>('the options of a list', query, QUERY);
+        return pageOf(store.input(textAt('the id of a response', id)), read);
       },
     },
   };
@@ -72,7 +76,7 @@ export function keptIn(store: ResponseStore, check: () => void): KeptResponses {
 
 async function create(
   request: unknown,
-  options: RequestOptions | undefined,
+  options: unknown,
   model: string,
   store: ResponseStore,
   generate: ChatGenerator,

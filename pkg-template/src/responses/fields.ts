@@ -1,13 +1,8 @@
 // Checks of fields that come as JSON. An error names the field.
 
-import { EngineError } from '../errors.js';
-import { describe } from '../openai.js';
+import { describe, refuse } from '../arguments.js';
 
 export type Json = Record<string, unknown>;
-
-export function refuse(message: string): never {
-  throw new EngineError('invalid_request', message);
-}
 
 export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,9 +1,10 @@
 // From the input of the Responses API to the messages of a chat. An answer of several items (reasoning, texts, calls) is one message of
 // the assistant's there. It knows nothing of how an answer comes about.
 
-import { describe, newId } from '../openai.js';
+import { describe, refuse } from '../arguments.js';
+import { newId } from '../openai.js';
 import type { ChatMessage, ToolCall } from '../types.js';
-import { arrayAt, type Json, objectAt, oneOf, refuse, textAt } from './fields.js';
+import { arrayAt, type Json, objectAt, oneOf, textAt } from './fields.js';
 import type { InputText, ResponseItem } from './types.js';
 
 /** Finds an item that is kept, by its id. */

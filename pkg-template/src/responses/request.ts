@@ -1,10 +1,10 @@
 // A request of the Responses API cut up: what of it is the request of a chat, what comes back with the response, and what is refused. Fields
 // that it doesn't know go on to the chat, which has rillm's extensions and refuses the rest.
 
-import { EngineError } from '../errors.js';
-import { describe, refuseWhatIsNoJson } from '../openai.js';
+import { describe, refuse } from '../arguments.js';
+import { objectOf } from '../json.js';
 import { isReasoningEffort, REASONING_EFFORTS } from '../reasoning_effort.js';
-import { arrayAt, booleanAt, type Json, objectAt, oneOf, onlyFields, refuse, textAt, wholeNumberAt } from './fields.js';
+import { arrayAt, booleanAt, type Json, objectAt, oneOf, onlyFields, textAt, wholeNumberAt } from './fields.js';
 import type { EchoedTool, ModelResponse, ResponseTextFormat, ResponseToolChoice } from './types.js';
 
 /** What of the request the response repeats. */
@@ -77,15 +77,7 @@ const INCLUDABLE = [
 
 /** The request as data of our own, which the caller can't change any more. */
 export function dataOf(request: unknown): Json {
-  if (typeof request !== 'object' || request === null || Array.isArray(request)) {
-    return refuse(`a request is an object such as {input: "…"}, got ${describe(request)}`);
-  }
-  refuseWhatIsNoJson(request, '', new Set());
-  try {
-    return JSON.parse(JSON.stringify(request)) as Json;
-  } catch (thrown) {
-    throw new EngineError('invalid_request', `the request is no JSON: ${String(thrown)}`, { cause: thrown });
-  }
+  return objectOf('a request', '{input: "…"}', request);
 }
 
 /** A field that is null is as one that is left out. */

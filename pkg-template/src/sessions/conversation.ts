@@ -1,9 +1,10 @@
 // From what a caller wants saved to the fields of a chat, and back to a response that is kept. It knows nothing of files.
 
+import { describe, refuse } from '../arguments.js';
 import { EngineError, toEngineError } from '../errors.js';
-import { describe, refuseWhatIsNoJson } from '../openai.js';
+import { dataOf } from '../json.js';
 import { effortInTemplate } from '../reasoning_effort.js';
-import { isObject, type Json, onlyFields, refuse, textAt } from '../responses/fields.js';
+import { isObject, type Json, onlyFields, textAt } from '../responses/fields.js';
 import { itemsOf, messagesOf } from '../responses/input.js';
 import { readRequest } from '../responses/request.js';
 import type { ResponseStore } from '../responses/store.js';
@@ -27,18 +28,9 @@ export function savedOf(given: unknown, store: ResponseStore): Saved {
   if (typeof given !== 'object' || given === null) {
     return refuse(`a conversation is an array of messages or an object such as {messages: […]}, got ${describe(given)}`);
   }
-  const data = dataOf(Array.isArray(given) ? { messages: given } : given);
+  const copy = dataOf('the conversation', given) as Json | unknown[];
+  const data = Array.isArray(copy) ? { messages: copy } : copy;
   return 'response' in data ? responseSaved(data, store) : { conversation: effortInTemplate(data) };
-}
-
-function dataOf(value: object): Json {
-  try {
-    refuseWhatIsNoJson(value, '', new Set());
-    return JSON.parse(JSON.stringify(value)) as Json;
-  } catch (thrown) {
-    if (thrown instanceof EngineError) throw thrown;
-    throw new EngineError('invalid_request', `the conversation is no JSON: ${String(thrown)}`, { cause: thrown });
-  }
 }
 
 /** The conversation that a response ends, as its endpoint shows it to the model. */

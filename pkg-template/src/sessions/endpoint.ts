@@ -3,7 +3,7 @@
 
 import { unlessAborted } from '../abort.js';
 import { abortError, EngineError, toEngineError } from '../errors.js';
-import { describe } from '../openai.js';
+import { abortSignal, anything, type Checks, describe, readOptions, reading } from '../arguments.js';
 import type { LoadedHost } from '../protocol.js';
 import type { ResponseStore } from '../responses/store.js';
 import { keepAgain, savedOf } from './conversation.js';
@@ -47,7 +47,7 @@ export function sessionsOf({ store, check, inTurn }: SessionEngine): Sessions {
   return {
     async save(conversation, options) {
       check();
-      const { name, signal } = optionsOf<SaveSessionOptions>(options, 'saving the session');
+      const { name, signal } = optionsOf(options, SAVE, 'saving the session');
       if (name !== undefined) checkName(name);
       const { conversation: saved, attachment } = savedOf(conversation, store);
       const save = async () => {
@@ -66,8 +66,9 @@ export function sessionsOf({ store, check, inTurn }: SessionEngine): Sessions {
 
     async restore(session, options) {
       check();
-      const { signal } = optionsOf<RestoreSessionOptions>(options, 'restoring the session');
-      if (!(session instanceof Blob)) {
+      const { signal } = optionsOf(options, RESTORE, 'restoring the session');
+      const isBlob = reading('the session', () => session instanceof Blob);
+      if (!isBlob) {
         if (typeof session !== 'string') {
           throw new EngineError('invalid_request', `a session is a Blob or the name of one, got ${describe(session)}`);
         }
@@ -75,7 +76,7 @@ export function sessionsOf({ store, check, inTurn }: SessionEngine): Sessions {
       }
       const restoring = inTurn((host) => {
         const restore = (blob: Blob) => host.restoreSession(blob, signal);
-        return session instanceof Blob ? restore(session) : withKept(session, restore);
+        return isBlob ? restore(session as Blob) : withKept(session as string, restore);
       }, signal);
       const { attachment, ...restored } = await unlessAborted(restoring, signal, 'restoring the session');
       const response = keepAgain(attachment, store);
@@ -97,15 +98,13 @@ export function sessionsOf({ store, check, inTurn }: SessionEngine): Sessions {
   };
 }
 
-function optionsOf<Options extends RestoreSessionOptions>(options: unknown, what: string): Options {
-  if (options === undefined || options === null) return {} as Options;
-  if (typeof options !== 'object') throw new EngineError('invalid_request', `options are an object, got ${describe(options)}`);
-  const { signal } = options as Options;
-  if (signal !== undefined && typeof signal?.addEventListener !== 'function') {
-    throw new EngineError('invalid_request', `the option signal is an AbortSignal, got ${describe(signal)}`);
-  }
-  if (signal?.aborted) throw abortError(signal, what);
-  return options as Options;
+const SAVE: Checks<SaveSessionOptions> = { name: anything, signal: abortSignal };
+const RESTORE: Checks<RestoreSessionOptions> = { signal: abortSignal };
+
+function optionsOf<Options extends RestoreSessionOptions>(given: unknown, checks: Checks<Options>, what: string): Options {
+  const options = readOptions(`the options of ${what}`, given, checks);
+  if (options.signal?.aborted) throw abortError(options.signal, what);
+  return options;
 }
 
 /** Reads the file that is kept by a name; that of now, if somebody replaces it meanwhile. */

@@ -3,7 +3,7 @@
 import { EngineError, toEngineError } from '../errors.js';
 import { FILE_SYSTEM, FILE_SYSTEM_SECONDS, isMissing, openFolder } from '../files/opfs_store.js';
 import { TimeLimit } from '../files/time_limit.js';
-import { describe } from '../openai.js';
+import { describe } from '../arguments.js';
 
 const FOLDER = 'sessions';
 const SUFFIX = '.session';

@@ -1,10 +1,10 @@
 // Tensors of numbers that follow from their places: arguments checked, then ids of tensors or of a batch's buffers.
 
-import { EngineError } from '../../errors.js';
+import { EngineError, textOf } from '../../errors.js';
 import type { WasmOperations } from '../../tensor_wasm.js';
 import { checkDType, checkShape } from '../elements.js';
 import type { DType } from '../types.js';
-import { count, number, whole } from './arguments.js';
+import { count, number, options, whole } from './arguments.js';
 import { DTYPES } from './base.js';
 
 /** The options of random numbers. */
@@ -47,8 +47,10 @@ export class Creation {
     return this.#on.eye(count(rows, 'eye: rows'), count(columns, 'eye: columns'), codeOf(dtype));
   }
 
-  random(shape: ArrayLike<number>, normal: boolean, { seed = Math.floor(Math.random() * 2 ** 53) }: RandomOptions): number {
-    if (!Number.isSafeInteger(seed) || seed < 0) throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${seed}`);
+  random(shape: ArrayLike<number>, normal: boolean, given: RandomOptions | undefined): number {
+    const { seed = Math.floor(Math.random() * 2 ** 53) } = options(given, 'rand', ['seed']);
+    if (!Number.isSafeInteger(seed) || seed < 0)
+      throw new EngineError('invalid_request', `a seed is a whole number from 0, got ${textOf(seed)}`);
     return this.#on.random(this.#numberOf(checkShape(shape)), normal, Math.floor(seed / 2 ** 32), seed % 2 ** 32);
   }
 

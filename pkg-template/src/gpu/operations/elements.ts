@@ -1,6 +1,6 @@
 // Functions of elements, which broadcast and promote as in PyTorch, and what becomes of the elements along dimensions.
 
-import { EngineError } from '../../errors.js';
+import { EngineError, textOf } from '../../errors.js';
 import { NONE } from '../../tensor_wasm.js';
 import { checkDType } from '../elements.js';
 import type { Tensor } from '../tensor.js';
@@ -81,7 +81,7 @@ export abstract class ElementOperations extends Operations {
   gelu(given?: { approximate?: 'none' | 'tanh' | undefined }): Tensor {
     const { approximate = 'none' } = options(given, 'gelu', ['approximate']);
     if (approximate !== 'none' && approximate !== 'tanh') {
-      throw new EngineError('invalid_request', `gelu: approximate is 'none' or 'tanh', got ${String(approximate)}`);
+      throw new EngineError('invalid_request', `gelu: approximate is 'none' or 'tanh', got ${textOf(approximate)}`);
     }
     return this.#unary(approximate === 'tanh' ? 'gelu_tanh' : 'gelu');
   }

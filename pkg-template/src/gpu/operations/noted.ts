@@ -1,6 +1,6 @@
 // The operations of tensors on the buffers of a batch, which notes them: the same methods, with the id of a buffer wherever there is a tensor.
 
-import { EngineError } from '../../errors.js';
+import { EngineError, textOf } from '../../errors.js';
 import type { WasmOperations } from '../../tensor_wasm.js';
 import type { Tensor } from '../tensor.js';
 import { LayerOperations } from './layers.js';
@@ -67,7 +67,7 @@ class Noted extends LayerOperations {
 /** The id of a buffer; the wasm knows whether the batch has it. @internal */
 export function bufferId(value: unknown, what: string): BufferId {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value >= 0xffffffff) {
-    throw new EngineError('invalid_request', `${what} is a buffer of the batch, got ${String(value)}`);
+    throw new EngineError('invalid_request', `${what} is a buffer of the batch, got ${textOf(value)}`);
   }
   return value;
 }

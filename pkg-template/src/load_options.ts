@@ -1,0 +1,83 @@
+// The names of the options of everything that reads models, and what is checked of them at once. The rest is checked where an option is used.
+
+import {
+  abortSignal,
+  address,
+  anything,
+  callable,
+  type Check,
+  type Checks,
+  finite,
+  named,
+  readOptions,
+  text,
+  texts,
+  truth,
+  whole,
+} from './arguments.js';
+import { type CacheOptions, isStore } from './files/options.js';
+import type { Autotune, KvFormat, LoadOptions as LoadData, Precision, PowerPreference } from './generated/loading.js';
+import type { HubOptions, LoadOptions } from './types.js';
+
+/** The largest number that the engine counts tokens in. */
+const MOST = 0xffffffff;
+
+/** Which texts there are is checked with what they mean. */
+const cache: Check = (value) =>
+  typeof value === 'string' || isStore(value) ? undefined : "'opfs', 'memory', 'none' or an object with get, put and delete";
+const integrity: Check = (value) =>
+  typeof value === 'string' || texts(value) === undefined ? undefined : 'a digest, or digests by file name';
+
+const DATA: Checks<LoadData> = {
+  quantize: named<NonNullable<LoadData['quantize']>>({ q8_0: true, q4_0: true }),
+  contextLength: whole(1, MOST),
+  maxSequences: whole(1, MOST),
+  chatTemplate: text,
+  precision: named<Precision>({ fast: true, exact: true }),
+  kvCache: named<KvFormat>({ f16: true, f32: true, q8_0: true }),
+  promptCacheBytes: whole(0),
+  autotune: named<Autotune>({ auto: true, always: true, off: true }),
+  powerPreference: named<PowerPreference>({ 'low-power': true, 'high-performance': true }),
+  forceFallbackAdapter: truth,
+};
+
+export const CACHE: Checks<CacheOptions> = {
+  cache,
+  update: named<NonNullable<CacheOptions['update']>>({ check: true, never: true }),
+  integrity,
+  connections: finite,
+  persist: truth,
+  onEvent: callable,
+};
+
+/** An inspection takes them too, since one set of options may serve both: of some it has no use. */
+export const LOAD: Checks<LoadOptions> = {
+  ...DATA,
+  ...CACHE,
+  file: text,
+  hub: anything,
+  onProgress: callable,
+  onWarning: callable,
+  signal: abortSignal,
+  draft: anything,
+  worker: anything,
+  wasmUrl: address,
+  grammarWasmUrl: address,
+  wasmModule: anything,
+  grammarWasmModule: anything,
+};
+
+const HUB: Checks<HubOptions> = { token: text, endpoint: address };
+
+export function loadOptions(what: string, given: unknown): LoadOptions {
+  return readOptions(`the options of ${what}`, given, LOAD);
+}
+
+/** The options of `models.…` with these checks. */
+export function modelsOptions<Options extends object>(name: string, given: unknown, checks: Checks<Options>): Options {
+  return readOptions(`the options of models.${name}`, given, checks);
+}
+
+export function hubOptions(given: unknown): HubOptions {
+  return readOptions('the options of hub', given, HUB);
+}
