@@ -15,3 +15,12 @@ export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefin
     );
   });
 }
+
+/** Calls `abort` when any of the signals is aborted, or at once if one is. To be released by what is returned. */
+export function onAbort(signals: (AbortSignal | undefined)[], abort: () => void): () => void {
+  for (const signal of signals) signal?.addEventListener('abort', abort, { once: true });
+  if (signals.some((signal) => signal?.aborted)) abort();
+  return () => {
+    for (const signal of signals) signal?.removeEventListener('abort', abort);
+  };
+}
