@@ -195,7 +195,7 @@ export class Engine {
     const options = loadOptions('Engine.inspect', given);
     const { signal, worker } = options;
     const place = await resolveSource(source, options.file, options.hub);
-    const hostOptions = await hostOptionsOf(options, unkept(modelName(place)));
+    const hostOptions = await hostOptionsOf(options, unkept(modelName(place), options));
     if (signal?.aborted) throw abortError(signal, 'inspecting the model');
 
     const host = hostOf(worker);

@@ -15,7 +15,7 @@ import {
   truth,
   whole,
 } from './arguments.js';
-import { type CacheOptions, isStore } from './files/options.js';
+import { type CacheOptions, type ConnectionOptions, isStore } from './files/options.js';
 import type { Autotune, KvFormat, LoadOptions as LoadData, Precision, PowerPreference } from './generated/loading.js';
 import type { HubOptions, LoadOptions } from './types.js';
 
@@ -41,7 +41,10 @@ const DATA: Checks<LoadData> = {
   forceFallbackAdapter: truth,
 };
 
+export const CONNECTION: Checks<ConnectionOptions> = { stallTimeoutMs: anything, retries: anything };
+
 export const CACHE: Checks<CacheOptions> = {
+  ...CONNECTION,
   cache,
   update: named<NonNullable<CacheOptions['update']>>({ check: true, never: true }),
   integrity,

@@ -16,8 +16,8 @@ export type {
   Tuned as TunedKernel,
   Warning,
 } from './generated/loading.js';
-export type { FallbackReason, FileEvent } from './files/events.js';
-export type { CacheOptions } from './files/options.js';
+export type { FallbackReason, FileEvent, RetryReason } from './files/events.js';
+export type { CacheOptions, ConnectionOptions } from './files/options.js';
 export type { LoadProgress } from './files/progress.js';
 export type { ModelStore } from './files/store.js';
 export type { WasmSource } from './wasm_source.js';

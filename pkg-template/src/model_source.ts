@@ -1,5 +1,6 @@
 // Where models come from and what is said about them before they are loaded: types only.
 
+import type { ConnectionOptions } from './files/options.js';
 import type { LoadOptions as LoadData } from './generated/loading.js';
 import type { WasmSource } from './wasm_source.js';
 
@@ -52,7 +53,7 @@ export interface HubOptions {
 }
 
 /** As in `LoadOptions`: `weight_bytes` and `kv_cache_bytes` depend on some of them. */
-export interface InspectOptions extends Omit<LoadData, 'autotune' | 'chatTemplate'> {
+export interface InspectOptions extends Omit<LoadData, 'autotune' | 'chatTemplate'>, ConnectionOptions {
   /** Of a folder, the file that is the model. */
   file?: string | undefined;
   hub?: HubOptions | undefined;

@@ -4,16 +4,16 @@ import { abortSignal, anything, callable, checkArgument, type Checks, describe, 
 import { abortError, EngineError, textOf, toEngineError } from './errors.js';
 import { ModelExport } from './files/export.js';
 import { withFileLock } from './files/file_lock.js';
-import { refusedAsError } from './files/http.js';
+import { refusedAsError } from './files/failures.js';
 import { KeptFile } from './files/kept_file.js';
 import { filesOf as idsOf, isWhole, ModelIndex, type ModelRecord } from './files/model_index.js';
 import { openOpfs } from './files/opfs_store.js';
-import { isStore } from './files/options.js';
+import { type ConnectionOptions, connectionData, isStore } from './files/options.js';
 import { memoryStore, OwnStore } from './files/own_store.js';
 import type { ModelStore } from './files/store.js';
 import { verifyFile } from './files/verify.js';
 import { hostOf } from './host_choice.js';
-import { hubOptions, loadOptions, modelsOptions } from './load_options.js';
+import { CONNECTION, hubOptions, loadOptions, modelsOptions } from './load_options.js';
 import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
 import { keptSessionBytes } from './sessions/files.js';
 import { resolveSource, resolveUrl } from './source.js';
@@ -80,7 +80,7 @@ export interface DownloadModelOptions extends CacheOptions {
   wasmModule?: WasmSource | undefined;
 }
 
-export interface VerifyOptions extends ModelsOptions {
+export interface VerifyOptions extends ModelsOptions, ConnectionOptions {
   hub?: HubOptions | undefined;
   signal?: AbortSignal | undefined;
   onEvent?: ((event: FileEvent) => void) | undefined;
@@ -95,7 +95,7 @@ export interface ImportOptions extends ModelsOptions {
 }
 
 const MODELS: Checks<ModelsOptions> = { cache: anything };
-const VERIFY: Checks<VerifyOptions> = { ...MODELS, hub: anything, signal: abortSignal, onEvent: callable };
+const VERIFY: Checks<VerifyOptions> = { ...MODELS, ...CONNECTION, hub: anything, signal: abortSignal, onEvent: callable };
 const IMPORT: Checks<ImportOptions> = { ...MODELS, name: anything };
 const PRUNE: Checks<ModelsOptions & { keepBytes: number }> = { ...MODELS, keepBytes: finite };
 
@@ -148,10 +148,17 @@ async function download(source: ModelSource, given: DownloadModelOptions = {}): 
   throw new EngineError('cache_unavailable', `the model could not be kept: ${broken ?? 'it is gone again'}`);
 }
 
+/**
+ * Reads all of a kept model and compares it with its digests; what is damaged is fetched again. Resolves to how many parts of up to 4 MiB
+ * were. `Engine.load` does the same for what it reads.
+ *
+ * @throws EngineError `not_found` if nothing of that name is kept; `network` if what is damaged can't be fetched.
+ */
 async function verify(name: string | URL, given: VerifyOptions = {}): Promise<{ repaired: number }> {
   const options = modelsOptions('verify', given, VERIFY);
   const { signal, onEvent } = options;
   const hub = hubOptions(options.hub);
+  const connection = connectionData(options);
   const index = await indexOf(options);
   const model = await index.find(await nameOf(name, index));
   if (model === undefined) throw notKept(name);
@@ -166,9 +173,12 @@ async function verify(name: string | URL, given: VerifyOptions = {}): Promise<{ 
       await verifyFile(
         kept,
         access,
-        (event) => {
-          if (event.type === 'repaired') repaired += 1;
-          report(event);
+        {
+          ...connection,
+          onEvent: (event) => {
+            if (event.type === 'repaired') repaired += 1;
+            report(event);
+          },
         },
         signal,
       );

@@ -106,7 +106,9 @@ describe('models that cannot be loaded', () => {
   });
 
   test('HTTP 404: http', LIMIT, async () => check(await fails('/status/404/model.gguf', { allowed: REQUEST_FAILED }), 'http', /404/));
-  test('HTTP 500: http', LIMIT, async () => check(await fails('/status/500/model.gguf', { allowed: REQUEST_FAILED }), 'http', /500/));
+  test('HTTP 500: http', LIMIT, async () =>
+    check(await fails('/status/500/model.gguf', { allowed: REQUEST_FAILED, options: { retries: 0 } }), 'http', /500/),
+  );
   test('HTTP 416: range_not_supported or http', LIMIT, async () =>
     check(await fails('/status/416/model.gguf', { allowed: REQUEST_FAILED }), /^(http|range_not_supported|truncated)$/, /416/),
   );
@@ -117,10 +119,10 @@ describe('models that cannot be loaded', () => {
     check(await fails('/status/403/model.gguf', { allowed: REQUEST_FAILED }), 'access_denied', /403/),
   );
   test('a connection that breaks off: network', LIMIT, async () =>
-    check(await fails('/breaks-off/model.gguf', { allowed: REQUEST_FAILED }), 'network'),
+    check(await fails('/breaks-off/model.gguf', { allowed: REQUEST_FAILED, options: { retries: 1 } }), 'network'),
   );
   test('a server that is not there: network', LIMIT, async () =>
-    check(await fails('http://localhost:9/model.gguf', { allowed: REQUEST_FAILED }), 'network'),
+    check(await fails('http://localhost:9/model.gguf', { allowed: REQUEST_FAILED, options: { retries: 0 } }), 'network'),
   );
 
   test('what is no URL: invalid_request', LIMIT, async () => {

@@ -1,5 +1,6 @@
 // A server that behaves as the Hugging Face hub does, of another origin than the page: the API's list of files, resolve addresses that
-// send on to a store on yet another origin, gated and private repositories, error codes in headers, CORS. It notes every request.
+// send on to a store on yet another origin, gated and private repositories, error codes in headers, CORS. It fails as a test says, and notes
+// every request.
 
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
@@ -13,16 +14,27 @@ const STORED = /\.(gguf|safetensors)$/;
 
 /**
  * repositories: {"owner/name": {files: {path: file on disk}, gated?, private?, revisions?, digests?: {path: SHA-256 in place of the file's}}}.
- * Resolves to {endpoint, store, requests, expire(), close()}.
+ * Resolves to {endpoint, store, requests, expire(), fail(), close()}.
  */
 export async function serveHub(repositories) {
   const requests = [];
   let signature = 1;
+  let faults = {};
+  /** True if the next fault of the server has answered. `half`: the file breaks off in its middle. */
+  const isFaulty = (server, request, response) => {
+    const fault = faults[server]?.shift();
+    response.isHalf = fault === 'half';
+    if (fault === undefined || fault === 200 || response.isHalf) return false;
+    if (fault === 'drop') request.socket.destroy();
+    else end(response, fault);
+    return true;
+  };
 
   const store = createServer((request, response) => {
     requests.push({ server: 'store', method: request.method, url: request.url, headers: request.headers });
     cors(request, response);
     if (request.method === 'OPTIONS') return end(response, 204);
+    if (isFaulty('store', request, response)) return;
     const url = new URL(request.url, 'http://store');
     if (url.searchParams.get('signature') !== String(signature)) return end(response, 403);
     sendFile(request, response, Buffer.from(url.pathname.slice(1), 'hex').toString());
@@ -34,6 +46,7 @@ export async function serveHub(repositories) {
     requests.push({ server: 'hub', method: request.method, url: request.url, headers: request.headers });
     cors(request, response);
     if (request.method === 'OPTIONS') return end(response, 204);
+    if (isFaulty('hub', request, response)) return;
     const refuse = (status, code) => {
       response.setHeader('X-Error-Code', code);
       end(response, status);
@@ -73,6 +86,8 @@ export async function serveHub(repositories) {
     requests,
     /** From now on, addresses in the store that were given out before are refused. */
     expire: () => signature++,
+    /** What the next requests meet, by server (`hub`, `store`): statuses, `drop` before the headers, or `half`. */
+    fail: (given) => (faults = given),
     close: () => Promise.all([hub, store].map((server) => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))),
   };
 }
@@ -96,6 +111,8 @@ function cors(request, response) {
   response.setHeader('Access-Control-Allow-Headers', 'authorization, range');
   response.setHeader('Access-Control-Expose-Headers', 'X-Error-Code, Content-Range, ETag, Content-Encoding');
   response.setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
+  // Chromium itself sends a request again that was dropped on a connection used before.
+  response.setHeader('Connection', 'close');
 }
 
 function sendFile(request, response, file) {
@@ -104,16 +121,16 @@ function sendFile(request, response, file) {
   response.setHeader('ETag', `"${size}-${Math.round(mtimeMs)}"`);
   response.setHeader('Accept-Ranges', 'bytes');
   const range = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? '');
-  if (range === null) {
-    response.writeHead(200, { 'content-length': size });
-    createReadStream(file).pipe(response);
-    return;
-  }
-  const start = Number(range[1]);
-  const last = Math.min(range[2] === '' ? size - 1 : Number(range[2]), size - 1);
+  const start = Number(range?.[1] ?? 0);
+  const last = Math.min(Number(range?.[2] || size - 1), size - 1);
   if (start >= size) return end(response, 416);
-  response.writeHead(206, { 'content-range': `bytes ${start}-${last}/${size}`, 'content-length': last - start + 1 });
-  createReadStream(file, { start, end: last }).pipe(response);
+  const length = { 'content-length': last - start + 1 };
+  if (range === null) response.writeHead(200, length);
+  else response.writeHead(206, { 'content-range': `bytes ${start}-${last}/${size}`, ...length });
+  if (!response.isHalf) return createReadStream(file, { start, end: last }).pipe(response);
+  const half = createReadStream(file, { start, end: (start + last) >> 1 });
+  half.pipe(response, { end: false });
+  half.once('end', () => setTimeout(() => response.destroy(), 20));
 }
 
 function end(response, status) {

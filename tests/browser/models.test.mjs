@@ -225,7 +225,7 @@ describe('a download that was broken off', () => {
   test('a server without ranges sends all of it again', LIMIT, async () => {
     await visiting(async ({ first, open }) => {
       server.set({ ranges: false, breakAfter: 20 * MIB });
-      const failed = await first.evaluate((url) => failure(rillm.models.download(url)), server.url);
+      const failed = await first.evaluate((url) => failure(rillm.models.download(url, { retries: 1 })), server.url);
       assert.equal(failed.code, 'network', failed.message);
       server.set({ breakAfter: Infinity });
       assert.equal((await download(first)).complete, true);
@@ -476,9 +476,21 @@ describe('a newer version', () => {
       await context.route(`${server.origin}/**`, (route) => route.abort());
       await events(first);
       assert.equal((await download(first, server.url, { update: 'check' })).complete, true);
+      const asked = [
+        ['retrying', 'network'],
+        ['fallback', 'offline'],
+      ];
       assert.deepEqual(
         (await events(first)).map(({ type, reason }) => [type, reason]),
-        [['fallback', 'offline']],
+        asked,
+      );
+      // Nor does it take a model away that the server has a bad time.
+      await context.unroute(`${server.origin}/**`);
+      server.set({ status: 503 });
+      assert.equal((await download(first, server.url, { update: 'check' })).complete, true);
+      assert.deepEqual(
+        (await events(first)).map(({ type, reason }) => [type, reason]),
+        [['retrying', 'status'], asked[1]],
       );
     });
   });

@@ -380,7 +380,7 @@ test(
 
 test('a load that fails, or whose tab goes, an engine that breaks, and tabs that are not the same', LIMIT, async () => {
   await visiting(async ({ open }) => {
-    const fresh = { cache: 'none' };
+    const fresh = { cache: 'none', retries: 0 };
     const fail = (page) => page.evaluate(([url, options]) => failure(share(url, options)), [server.url, fresh]);
     let [first, second] = [await open(), await open()];
     server.set({ status: 500 });
@@ -446,7 +446,7 @@ test('a load that fails, or whose tab goes, an engine that breaks, and tabs that
 
     // Other options are another engine, which here does not load.
     server.set({ status: 500 });
-    const other = await second.evaluate((url) => failure(share(url, { cache: 'none', contextLength: 64 })), server.url);
+    const other = await second.evaluate((url) => failure(share(url, { cache: 'none', retries: 0, contextLength: 64 })), server.url);
     assert.equal(other.code, 'http');
     server.set({ status: undefined });
 

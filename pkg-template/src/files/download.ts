@@ -4,7 +4,7 @@
 import { EngineError, toEngineError } from '../errors.js';
 import type { Digester } from './digester.js';
 import type { Arrived, FileEvent } from './events.js';
-import type { Body } from './http.js';
+import type { FileStream } from './file_stream.js';
 import type { KeptFile, Writing } from './kept_file.js';
 import type { Ranges } from './ranges.js';
 import { CHUNK_BYTES, SEGMENT_BYTES, segmentLength, segmentsOf, sha256 } from './segments.js';
@@ -26,8 +26,8 @@ export interface DownloadOptions {
   kept?: KeptFile | undefined;
   /** What its SHA-256 should be, and what computes it. */
   expected?: { sha256: string; digester: Digester } | undefined;
-  /** The one answer of a server without ranges. */
-  onePass?: Body | undefined;
+  /** All of it in order, of a server without ranges. */
+  onePass?: FileStream | undefined;
   onBytes: (arrived: Arrived) => void;
   onEvent: (event: FileEvent) => void;
 }
@@ -60,7 +60,7 @@ export class Download {
   #finishing = 0;
   /** The segment that was last read. */
   #position = 0;
-  #onePass: Body | undefined;
+  #onePass: FileStream | undefined;
 
   #error: EngineError | undefined;
   #isClosed = false;
@@ -425,8 +425,8 @@ export class Download {
     this.#signal();
   }
 
-  /** A server without ranges: one answer, from front to back. */
-  async #pass(body: Body): Promise<void> {
+  /** A server without ranges: from front to back. */
+  async #pass(stream: FileStream): Promise<void> {
     try {
       let rest: Uint8Array | undefined;
       for (let index = 0; index < this.#done.length; index++) {
@@ -438,13 +438,13 @@ export class Download {
         if (this.#isClosed) return;
         const segment = this.#begin(index);
         if (this.#done[index]) {
-          rest = await this.#passInto(segment, body, rest, undefined);
+          rest = await this.#passInto(segment, stream, rest, undefined);
           segment.isDone = true;
         } else {
           // The server sends all of it again, so that a part of before is written anew.
           const writing = this.#isKeeping ? await this.#keep(() => this.#kept!.write(index, segment.bytes, true)) : undefined;
           try {
-            rest = await this.#passInto(segment, body, rest, writing);
+            rest = await this.#passInto(segment, stream, rest, writing);
           } catch (thrown) {
             this.#leave(writing);
             throw thrown;
@@ -456,20 +456,20 @@ export class Download {
     } catch (thrown) {
       this.#fail(thrown);
     } finally {
-      body.end();
+      stream.end();
     }
   }
 
-  /** Fills a segment from `rest` and the body; what is left of the last chunk. */
+  /** Fills a segment from `rest` and the stream; what is left of the last chunk. */
   async #passInto(
     segment: Segment,
-    body: Body,
+    stream: FileStream,
     rest: Uint8Array | undefined,
     writing: Writing | undefined,
   ): Promise<Uint8Array | undefined> {
     let left = rest;
     while (segment.filled < segment.bytes.length) {
-      const bytes = left ?? (await body.next());
+      const bytes = left ?? (await stream.next());
       if (bytes === undefined) throw new EngineError('network', `${this.name}: the answer ended before its end`);
       const part = bytes.subarray(0, segment.bytes.length - segment.filled);
       left = part.length < bytes.length ? bytes.subarray(part.length) : undefined;

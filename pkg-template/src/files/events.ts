@@ -1,5 +1,9 @@
 // What happens to files while a model is loaded. Types only.
 
+import type { RetryReason } from './failures.js';
+
+export type { RetryReason };
+
 /** Why the load goes another way than it should. */
 export type FallbackReason = 'unavailable' | 'quota' | 'failed' | 'offline';
 
@@ -11,6 +15,11 @@ export type FileEvent =
   | { type: 'verified'; url: string; sha256: string }
   /** A part of a kept file was damaged and was fetched again. */
   | { type: 'repaired'; url: string; offset: number; bytes: number }
+  /**
+   * A request failed for a cause that may pass and is sent again in `waitMs`, from the byte `offset`: the `attempt`-th time in a row without
+   * a byte that was not there before. `message` says why.
+   */
+  | { type: 'retrying'; url: string; offset: number; attempt: number; waitMs: number; reason: RetryReason; message: string }
   /** Another tab is downloading the file; this one waits for it. */
   | { type: 'joined'; url: string }
   /** Files are not kept, or no longer, or (`offline`) those of before are loaded; the load goes on. `message` says why. */

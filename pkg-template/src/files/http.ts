@@ -3,6 +3,10 @@
 // addresses expire, and then the first one is asked again.
 
 import { EngineError } from '../errors.js';
+import { Attempts, type RetryPolicy } from './attempts.js';
+import { ConnectionError, isPassingStatus, RefusedError } from './failures.js';
+import { isHtml } from './html.js';
+import { Pending } from './pending.js';
 
 /** A file as the wasm asks for it. */
 export interface RemoteRequest {
@@ -17,36 +21,6 @@ export interface RemoteRequest {
   limit?: number;
 }
 
-/** The server answered with a status of failure. What it means is for the caller to say. */
-export class RefusedError extends Error {
-  readonly refused: { status: number; statusText: string; errorCode?: string };
-
-  constructor(url: string, response: Response) {
-    super(`${url}: the server answered ${response.status}`);
-    const errorCode = response.headers.get('x-error-code');
-    this.refused = { status: response.status, statusText: response.statusText, ...(errorCode === null ? {} : { errorCode }) };
-  }
-}
-
-/** How long a server may send nothing while it is waited for. */
-const STALL_MS = 30_000;
-/** Statuses after which the same request may succeed (RFC 9110 and 6585). */
-const PASSING = [408, 425, 429, 500, 502, 503, 504];
-
-/** True for what may be over when the request is sent again. */
-export function mayPass(error: unknown): boolean {
-  if (error instanceof RefusedError) return PASSING.includes(error.refused.status);
-  return error instanceof EngineError && error.code === 'network';
-}
-
-/** What a download ends in, for callers that know nothing of refusals. */
-export function refusedAsError(thrown: unknown): unknown {
-  if (!(thrown instanceof RefusedError)) return thrown;
-  const { statusText } = thrown.refused;
-  const advice = mayPass(thrown) ? 'try again later' : 'check the address and the server';
-  return new EngineError('http', `${thrown.message} ${statusText}; ${advice}`, { cause: thrown });
-}
-
 /** A part of a file: bytes `start` to `end` (exclusive). `size` is the file's. */
 export interface Range {
   start: number;
@@ -56,41 +30,72 @@ export interface Range {
 
 export type Answer = { kind: 'part' | 'whole'; body: Body } | { kind: 'missing' };
 
+export interface HttpOptions {
+  policy: RetryPolicy;
+  /** Any of them ends what is under way. */
+  signals?: (AbortSignal | undefined)[];
+  /** What the browser's own cache does, which would keep a second copy of what is kept. */
+  cache?: RequestCache;
+}
+
 export class HttpFile {
   readonly url: string;
   #request: RemoteRequest;
-  #signal: AbortSignal | undefined;
+  #policy: RetryPolicy;
+  #signals: (AbortSignal | undefined)[];
   #cache: RequestCache;
   /** The address that the last request was redirected to. */
   #direct: string | undefined;
 
-  /** `cache` is what the browser's own cache does, which would keep a second copy of what is kept. */
-  constructor(request: RemoteRequest, signal: AbortSignal | undefined, cache: RequestCache = 'default') {
+  constructor(request: RemoteRequest, { policy, signals = [], cache = 'default' }: HttpOptions) {
     this.url = request.url;
     this.#request = request;
-    this.#signal = signal;
+    this.#policy = policy;
+    this.#signals = signals;
     this.#cache = cache;
   }
 
-  /** Asks for `length` bytes (at least one) from `offset`, or for the whole file. Resolves when the headers have arrived. */
-  async get(range?: { offset: number; length: number }): Promise<Answer> {
-    if (this.#direct !== undefined) {
-      const sent = await this.#send(this.#direct, range);
-      if (sent.response.ok) return this.#answer(sent, range);
-      sent.pending.end();
-      this.#direct = undefined;
-    }
-    const sent = await this.#send(this.url, range);
-    if (sent.response.ok && sent.response.redirected) this.#direct = sent.response.url;
-    return this.#answer(sent, range);
+  /** For requests that are to be sent again, which is the caller's to do. With `retries` there are at most so many. */
+  attempts({ ended, retries = Infinity }: { ended?: AbortSignal; retries?: number } = {}): Attempts {
+    const policy = { ...this.#policy, retries: Math.min(this.#policy.retries, retries) };
+    return new Attempts(this.url, policy, [...this.#signals, ended]);
   }
 
-  async #send(url: string, range: { offset: number; length: number } | undefined): Promise<Sent> {
+  /**
+   * Asks for `length` bytes (at least one) from `offset`, or for the whole file. Resolves when the headers have arrived and, of the start of
+   * the file, enough to tell that it is no page of HTML. `ended` ends it as well.
+   */
+  async get(range?: { offset: number; length: number }, ended?: AbortSignal): Promise<Answer> {
+    const direct = this.#direct;
+    if (direct !== undefined) {
+      try {
+        const sent = await this.#send(direct, range, ended);
+        // An address that has expired is refused; a server that wants a pause gets it.
+        if (sent.response.ok || isPassingStatus(sent.response.status)) return await this.#answer(sent, range);
+        sent.pending.end();
+      } catch (thrown) {
+        this.forgetDirect();
+        throw thrown;
+      }
+      this.forgetDirect();
+    }
+    const sent = await this.#send(this.url, range, ended);
+    const answer = await this.#answer(sent, range);
+    if (sent.response.ok && sent.response.redirected) this.#direct = sent.response.url;
+    return answer;
+  }
+
+  /** The next request asks anew where the file is: the server that the last one was sent on to may be broken. */
+  forgetDirect(): void {
+    this.#direct = undefined;
+  }
+
+  async #send(url: string, range: { offset: number; length: number } | undefined, ended: AbortSignal | undefined): Promise<Sent> {
     const headers = new Headers();
     if (range !== undefined) headers.set('range', `bytes=${range.offset}-${range.offset + range.length - 1}`);
     const { token, tokenOrigin } = this.#request;
     if (token !== undefined && new URL(url).origin === tokenOrigin) headers.set('authorization', `Bearer ${token}`);
-    const pending = new Pending(this.url, this.#signal);
+    const pending = new Pending(this.url, this.#policy.stallTimeoutMs, [...this.#signals, ended]);
     try {
       const response = await pending.wait(() => fetch(url, { headers, signal: pending.signal, cache: this.#cache }));
       return { response, pending };
@@ -100,82 +105,52 @@ export class HttpFile {
     }
   }
 
-  #answer({ response, pending }: Sent, range: { offset: number; length: number } | undefined): Answer {
+  async #answer(sent: Sent, range: { offset: number; length: number } | undefined): Promise<Answer> {
     try {
-      switch (response.status) {
-        case 206:
-          if (range === undefined) throw network(this.url, 'the server answered 206 to a request without a range');
-          return { kind: 'part', body: new Body(this.url, response, pending, partOf(this.url, response, range)) };
-        case 200:
-          return { kind: 'whole', body: new Body(this.url, response, pending, wholeOf(response)) };
-        case 404:
-        case 410:
-          pending.end();
-          return { kind: 'missing' };
-        default:
-          throw new RefusedError(this.url, response);
-      }
+      const answer = this.#answered(sent, range);
+      if (answer.kind !== 'missing' && answer.body.range.start === 0 && (await answer.body.isHtml())) throw this.#html(sent.response);
+      return answer;
     } catch (thrown) {
-      pending.end();
+      sent.pending.end();
       throw thrown;
     }
+  }
+
+  #answered({ response, pending }: Sent, range: { offset: number; length: number } | undefined): Answer {
+    switch (response.status) {
+      case 206:
+        if (range === undefined) {
+          throw new EngineError('range_not_supported', `${this.url}: the server answered 206 to a request without a range; pass a File`);
+        }
+        return { kind: 'part', body: new Body(this.url, response, pending, partOf(this.url, response, range)) };
+      case 200:
+        return { kind: 'whole', body: new Body(this.url, response, pending, wholeOf(response)) };
+      case 404:
+      case 410:
+        pending.end();
+        return { kind: 'missing' };
+      default:
+        throw new RefusedError(this.url, response);
+    }
+  }
+
+  /** The error for a page in place of the file, by the code of what the file should be. */
+  #html({ redirected, url }: Response): EngineError {
+    const isText = this.#request.limit !== undefined || new URL(this.url).pathname.endsWith('.safetensors');
+    // Without its query, which may hold secrets.
+    const { origin, pathname } = new URL(url || this.url);
+    const from = redirected ? ` (of ${origin}${pathname}, to which it was sent on)` : '';
+    return new EngineError(
+      isText ? 'invalid_file' : 'not_gguf',
+      `${this.url}: the server answered with a page of HTML in place of the file${from}; check the address (on model hubs, take the download ` +
+        'link and not the page) and whether it takes a login, and let the server answer 404 for files that are not there',
+    );
   }
 }
 
 interface Sent {
   response: Response;
   pending: Pending;
-}
-
-/** A request that is under way: it ends with the caller's signal, and if the server is silent for too long. */
-class Pending {
-  readonly signal: AbortSignal;
-  #url: string;
-  #outer: AbortSignal | undefined;
-  #controller = new AbortController();
-  #abort = () => this.#controller.abort();
-  #stalled = false;
-  #timer: ReturnType<typeof setInterval> | undefined;
-  #waitingSince = Infinity;
-
-  constructor(url: string, outer: AbortSignal | undefined) {
-    this.#url = url;
-    this.#outer = outer;
-    this.signal = this.#controller.signal;
-    outer?.addEventListener('abort', this.#abort);
-    if (outer?.aborted) this.#abort();
-  }
-
-  /** Waits for something of the server's. */
-  async wait<T>(work: () => Promise<T>): Promise<T> {
-    // One timer looks after many waits: chunks come by the thousand.
-    this.#waitingSince = performance.now();
-    this.#timer ??= setInterval(() => {
-      if (performance.now() - this.#waitingSince < STALL_MS) return;
-      this.#stalled = true;
-      this.#abort();
-    }, STALL_MS / 10);
-    try {
-      const result = await work();
-      // What the caller does in between takes as long as it takes.
-      this.#waitingSince = Infinity;
-      return result;
-    } catch (thrown) {
-      if (this.#outer?.aborted) throw new EngineError('aborted', `${this.#url}: the caller aborted`);
-      if (this.#stalled) throw network(this.#url, `the server sent nothing for ${STALL_MS / 1000} seconds`);
-      const advice = 'check the address and the connection; a server of another origin must send Access-Control-Allow-Origin';
-      throw network(this.#url, `the request failed (${String(thrown)}); ${advice}`, thrown);
-    }
-  }
-
-  /** Ends it; no effect on one that is complete. */
-  end(): void {
-    this.#outer?.removeEventListener('abort', this.#abort);
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    this.#waitingSince = Infinity;
-    this.#abort();
-  }
 }
 
 /** The body of an answer. Whoever is done with it before its end has to `end` it. */
@@ -190,6 +165,8 @@ export class Body {
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   /** Bytes that are missing; undefined if the server does not say it. */
   #left: number | undefined;
+  /** What was read to see what it is. */
+  #head: Uint8Array | undefined;
 
   constructor(url: string, response: Response, pending: Pending, range: Range & { length: number | undefined }) {
     const { start, end, size, length } = range;
@@ -201,11 +178,33 @@ export class Body {
     this.entityTag = tag?.startsWith('"') ? tag : undefined;
     this.version = tag ?? response.headers.get('last-modified') ?? undefined;
     this.#reader = response.body?.getReader();
-    if (this.#reader === undefined && length !== 0) throw network(url, `the server answered ${response.status} without a body`);
+    if (this.#reader === undefined && length !== 0) {
+      throw dropped(url, `the server answered ${response.status} without a body`);
+    }
+  }
+
+  /** Whether it is a page of HTML. Only what begins where the file does can tell. */
+  async isHtml(): Promise<boolean> {
+    const parts: Uint8Array[] = [];
+    for (;;) {
+      const bytes = await this.#read();
+      if (bytes !== undefined) parts.push(bytes);
+      const head = parts.length === 1 ? parts[0]! : new Uint8Array(await new Blob(parts as BlobPart[]).arrayBuffer());
+      const found = isHtml(head, bytes === undefined);
+      if (found === undefined) continue;
+      if (head.length > 0) this.#head = head;
+      return found;
+    }
   }
 
   /** The next chunk, of at least one byte; undefined at the end. A body that ends before its length is a `network` error. */
   async next(): Promise<Uint8Array | undefined> {
+    const head = this.#head;
+    this.#head = undefined;
+    return head ?? this.#read();
+  }
+
+  async #read(): Promise<Uint8Array | undefined> {
     if (this.#left === 0 || this.#reader === undefined) {
       this.end();
       return undefined;
@@ -215,7 +214,7 @@ export class Body {
       if (done) {
         this.end();
         if (this.#left === undefined) return undefined;
-        throw network(this.#url, `the answer ended ${this.#left} bytes before its end`);
+        throw dropped(this.#url, `the answer ended ${this.#left} bytes before its end`);
       }
       if (this.#left !== undefined) {
         if (value.length > this.#left) {
@@ -267,6 +266,6 @@ function wholeOf(response: Response): Range & { length: number | undefined } {
   return { start: 0, end: size ?? 0, size, length: size };
 }
 
-function network(url: string, what: string, cause?: unknown): EngineError {
-  return new EngineError('network', `${url}: ${what}`, cause === undefined ? undefined : { cause });
+function dropped(url: string, what: string): ConnectionError {
+  return new ConnectionError('network', `${url}: ${what}`);
 }

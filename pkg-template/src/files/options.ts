@@ -5,7 +5,22 @@ import { EngineError } from '../errors.js';
 import type { FileEvent } from './events.js';
 import type { ModelStore } from './store.js';
 
-export interface CacheOptions {
+/** How long a server is waited for. */
+export interface ConnectionOptions {
+  /**
+   * Milliseconds without a byte, also before the headers, after which a request is ended and sent again. 0 or Infinity: any time. Default:
+   * 15 000. The time in which a page is frozen or a machine sleeps does not count as such.
+   */
+  stallTimeoutMs?: number | undefined;
+  /**
+   * How often in a row a request that brought nothing is sent again, after pauses that double from half a second on: if it stalls, fails,
+   * breaks off, or is answered with 408, 425, 429, 500, 502, 503 or 504. A server's `Retry-After` of up to a minute is waited for. 0: never.
+   * Default: 5.
+   */
+  retries?: number | undefined;
+}
+
+export interface CacheOptions extends ConnectionOptions {
   /**
    * Where files of servers stay. `opfs`: in the origin private file system, for later visits, also without a network. `memory`: as long as
    * the page lives. `none`: nowhere. An object: a store of the application's own. Default: `opfs`; if that is denied or full, the load goes
@@ -26,7 +41,7 @@ export interface CacheOptions {
   connections?: number | undefined;
   /** Ask the browser not to delete what is kept when it needs room (`navigator.storage.persist`). Some ask the user. Default: false. */
   persist?: boolean | undefined;
-  /** Called for what happens to the model's files: `resumed`, `verified`, `repaired`, `joined`, `fallback`. */
+  /** Called for what happens to the model's files: `resumed`, `retrying`, `verified`, `repaired`, `joined`, `fallback`. */
   onEvent?: ((event: FileEvent) => void) | undefined;
 }
 
@@ -37,8 +52,12 @@ export interface FilesData {
   update: 'check' | 'never';
   integrity?: string | Record<string, string>;
   connections: number;
+  stallTimeoutMs: number;
+  retries: number;
 }
 
+const DEFAULT_STALL_TIMEOUT_MS = 15_000;
+const DEFAULT_RETRIES = 5;
 const DEFAULT_CONNECTIONS = 4;
 const MAX_CONNECTIONS = 16;
 
@@ -49,7 +68,7 @@ export function filesData(name: string, options: CacheOptions): FilesData {
   if (!Number.isInteger(connections) || connections < 1 || connections > MAX_CONNECTIONS) {
     throw wrong('connections', `a whole number from 1 to ${MAX_CONNECTIONS}`, connections);
   }
-  const data: FilesData = { name, cache: placeOf(cache), update, connections };
+  const data: FilesData = { name, cache: placeOf(cache), update, connections, ...connectionData(options) };
   if (typeof integrity === 'string') data.integrity = hexDigest(integrity);
   else if (isRecord(integrity)) {
     data.integrity = Object.fromEntries(Object.entries(integrity).map(([file, digest]) => [file, hexDigest(digest)]));
@@ -58,8 +77,16 @@ export function filesData(name: string, options: CacheOptions): FilesData {
 }
 
 /** For what reads and keeps nothing. */
-export function unkept(name: string): FilesData {
-  return { name, cache: 'opfs', update: 'never', connections: DEFAULT_CONNECTIONS };
+export function unkept(name: string, options: ConnectionOptions): FilesData {
+  return { name, cache: 'opfs', update: 'never', connections: DEFAULT_CONNECTIONS, ...connectionData(options) };
+}
+
+/** Checks how long a server is waited for. */
+export function connectionData(options: ConnectionOptions): Pick<FilesData, 'stallTimeoutMs' | 'retries'> {
+  const { stallTimeoutMs = DEFAULT_STALL_TIMEOUT_MS, retries = DEFAULT_RETRIES } = options;
+  if (typeof stallTimeoutMs !== 'number' || !(stallTimeoutMs >= 0)) throw wrong('stallTimeoutMs', 'milliseconds from 0', stallTimeoutMs);
+  if (retries !== Infinity && (!Number.isInteger(retries) || retries < 0)) throw wrong('retries', 'a whole number from 0', retries);
+  return { stallTimeoutMs: stallTimeoutMs === 0 ? Infinity : stallTimeoutMs, retries };
 }
 
 function placeOf(cache: unknown): FilesData['cache'] {

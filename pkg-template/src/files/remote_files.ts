@@ -7,15 +7,21 @@ import type { MakeDigester } from './digester.js';
 import { Download } from './download.js';
 import type { Arrived, FileEvent } from './events.js';
 import { type FileLock, lockFile } from './file_lock.js';
-import { type Body, HttpFile, refusedAsError, type RemoteRequest } from './http.js';
+import type { RetryPolicy } from './attempts.js';
+import { refusedAsError, wasPassing } from './failures.js';
+import { type FileState, FileStream } from './file_stream.js';
+import { type Body, HttpFile, type RemoteRequest } from './http.js';
 import { type FileFacts, KeptFile } from './kept_file.js';
 import { type Entries, filesOf, isWhole, ModelIndex, type ModelRecord } from './model_index.js';
 import { Ranges } from './ranges.js';
 import { SEGMENT_BYTES, sha256 } from './segments.js';
 import type { Store } from './store.js';
+import { readText, tooLong } from './texts.js';
 
 /** The length of the first request of a file whose header alone is wanted. */
 const HEADER_BYTES = 256 << 10;
+/** How often the server is asked again for something newer where what is kept can be loaded. */
+const RETRIES_WITH_KEPT = 1;
 /** Of smaller files the digests are computed before a worker for that has started. */
 const READER_BYTES = 64 << 20;
 
@@ -38,6 +44,7 @@ export interface RemoteFilesOptions {
   connections: number;
   /** SHA-256 by the last part of a file's address, or of the only file. */
   integrity: string | Record<string, string> | undefined;
+  policy: RetryPolicy;
   signal: AbortSignal | undefined;
   makeDigester: MakeDigester;
   /** What reads chunks of a cache that all pages share; undefined if they are read where they are wanted. */
@@ -66,6 +73,7 @@ export class RemoteFiles {
   #opening = new Map<string, Promise<OpenedFile | null>>();
   #downloads: Download[] = [];
   #closers: (() => void)[] = [];
+  #closed = new AbortController();
   #reading: Promise<ChunkReader | undefined> | undefined;
   /** Files that the model named before. */
   #mayBeUnused = new Set<string>();
@@ -101,6 +109,7 @@ export class RemoteFiles {
 
   /** Ends what is under way. What was kept stays. */
   close(): void {
+    this.#closed.abort();
     for (const download of this.#downloads) download.close();
     for (const close of this.#closers) close();
   }
@@ -110,10 +119,12 @@ export class RemoteFiles {
     if (known === null) return null;
     if (known !== undefined) return known;
     let found: Found | null;
+    const isKept = await this.#isKeptWhole(request);
     try {
-      found = await this.#ask(request);
+      found = await this.#ask(request, isKept ? RETRIES_WITH_KEPT : Infinity);
     } catch (thrown) {
-      const kept = await this.#offline(request, thrown);
+      if (!isKept || this.#isOffline || !wasPassing(thrown)) throw thrown;
+      const kept = await this.#offline(request, thrown as EngineError);
       if (kept === undefined) throw thrown;
       return kept;
     }
@@ -151,11 +162,14 @@ export class RemoteFiles {
     return null;
   }
 
-  /** The file of before, where the server can't be reached. */
-  async #offline(request: RemoteRequest, thrown: unknown): Promise<OpenedFile | null | undefined> {
+  /** Whether a model that is there as a whole has the file. */
+  async #isKeptWhole({ url }: RemoteRequest): Promise<boolean> {
     const model = await this.#model;
-    const isUnreachable = thrown instanceof EngineError && thrown.code === 'network';
-    if (!isUnreachable || this.#isOffline || model === undefined || !isWhole(model) || !(request.url in model.entries)) return undefined;
+    return model !== undefined && isWhole(model) && url in model.entries;
+  }
+
+  /** The file of before, where the server can't be reached. */
+  #offline(request: RemoteRequest, thrown: EngineError): Promise<OpenedFile | null | undefined> {
     this.#isOffline = true;
     this.#options.onEvent({
       type: 'fallback',
@@ -166,11 +180,11 @@ export class RemoteFiles {
   }
 
   /** Asks the server for the start of the file; null if it has none. */
-  async #ask(request: RemoteRequest): Promise<Found | null> {
+  async #ask(request: RemoteRequest, retries = Infinity): Promise<Found | null> {
     const { isWhole } = this.#options;
     const http = this.#http(request);
-    const answer =
-      request.limit === undefined ? await http.get({ offset: 0, length: isWhole ? SEGMENT_BYTES : HEADER_BYTES }) : await http.get();
+    const range = request.limit === undefined ? { offset: 0, length: isWhole ? SEGMENT_BYTES : HEADER_BYTES } : undefined;
+    const answer = await http.attempts({ retries }).run(() => http.get(range));
     if (answer.kind === 'missing') return null;
     const { body } = answer;
     this.#closers.push(() => body.end());
@@ -231,7 +245,8 @@ export class RemoteFiles {
 
   /** Asks whether a file that is there in part is still the same; what the server has instead, if it is not. */
   async #askAgain(request: RemoteRequest, { size, modified }: FileFacts): Promise<Found | undefined> {
-    const answer = await this.#http(request).get({ offset: 0, length: 1 });
+    const http = this.#http(request);
+    const answer = await http.attempts().run(() => http.get({ offset: 0, length: 1 }));
     if (answer.kind !== 'missing') answer.body.end();
     const isSame = answer.kind === 'part' && (answer.body.range.size ?? size) === size && answer.body.version === modified;
     return isSame ? undefined : ((await this.#ask(request)) ?? undefined);
@@ -282,12 +297,13 @@ export class RemoteFiles {
       if (reader !== undefined) kept.readBy(reader);
     }
     let loaded = 0;
+    const state = stateOf(facts);
     const download = new Download({
-      ranges: new Ranges({ http, size: facts.size, entityTag: facts.entityTag, first: isOnePass ? undefined : first }),
+      ranges: new Ranges({ http, state, first: isOnePass ? undefined : first }),
       connections,
       kept: this.#options.isWhole || kept?.record.whole ? kept : undefined,
       expected,
-      onePass: isOnePass ? first : undefined,
+      onePass: isOnePass ? new FileStream({ http, state, offset: 0, end: facts.size, first, mostSkipped: Infinity }) : undefined,
       onBytes: (arrived) => {
         loaded += arrived.bytes;
         lock?.report(loaded, facts.size);
@@ -316,7 +332,7 @@ export class RemoteFiles {
 
   /** A file of which only a part is read. */
   #openRanges(request: RemoteRequest, { facts, http = this.#http(request), first }: Found): OpenedFile {
-    const ranges = new Ranges({ http, size: facts.size, entityTag: facts.entityTag, first });
+    const ranges = new Ranges({ http, state: stateOf(facts), first });
     this.#closers.push(() => ranges.close());
     const start = new Uint8Array(Math.min(HEADER_BYTES, facts.size));
     const started = ranges.fill(0, start);
@@ -342,18 +358,9 @@ export class RemoteFiles {
   }
 
   /** A file of unknown length that is wanted whole, such as a list. */
-  async #openText(request: RemoteRequest, { facts, first }: Found): Promise<OpenedFile> {
-    const parts: Uint8Array[] = [];
-    let size = 0;
-    for (let bytes = await first!.next(); bytes !== undefined; bytes = await first!.next()) {
-      size += bytes.length;
-      if (size > request.limit!) {
-        first!.end();
-        throw tooLong(request.url, request.limit!);
-      }
-      parts.push(bytes);
-    }
-    const bytes = new Uint8Array(await new Blob(parts as BlobPart[]).arrayBuffer());
+  async #openText(request: RemoteRequest, { facts, http = this.#http(request), first }: Found): Promise<OpenedFile> {
+    const bytes = await readText(http, first!, request.limit!);
+    const size = bytes.length;
     const source: OpenedFile = { size, read: async (offset, length) => bytes.subarray(offset, offset + length) };
     const cache = this.#options.isWhole ? await this.#room({ ...facts, size }) : undefined;
     if (cache !== undefined) {
@@ -423,8 +430,12 @@ export class RemoteFiles {
   }
 
   #http(request: RemoteRequest): HttpFile {
-    const { cache, isWhole, signal } = this.#options;
-    return new HttpFile(request, signal, cache !== undefined && isWhole ? 'no-store' : 'default');
+    const { cache, isWhole, policy, signal } = this.#options;
+    return new HttpFile(request, {
+      policy,
+      signals: [signal, this.#closed.signal],
+      cache: cache !== undefined && isWhole ? 'no-store' : 'default',
+    });
   }
 
   /** What the file's SHA-256 should be: what the caller says, or else the listing. */
@@ -454,6 +465,10 @@ async function idOf({ url, size, modified, sha256: digest }: FileFacts): Promise
   return (await sha256(text)).slice(0, 40);
 }
 
+function stateOf({ size, entityTag, modified }: FileFacts): FileState {
+  return { size, entityTag, version: modified };
+}
+
 /** The addresses of a hub name a commit, and what has a digest can't change either. */
 function isPinned({ url, sha256 }: RemoteRequest): boolean {
   return sha256 !== undefined || /\/resolve\/[0-9a-f]{40}\//.test(url);
@@ -461,10 +476,6 @@ function isPinned({ url, sha256 }: RemoteRequest): boolean {
 
 function pathOf(url: string): string {
   return decodeURIComponent(new URL(url).pathname);
-}
-
-function tooLong(url: string, limit: number): EngineError {
-  return new EngineError('invalid_file', `${url}: the file has more than ${limit} bytes`);
 }
 
 function mismatch(url: string, found: string, wanted: string): EngineError {

@@ -34,6 +34,11 @@ export async function startFiles(
     update: data.update,
     connections: data.connections,
     integrity: data.integrity,
+    policy: {
+      retries: data.retries,
+      stallTimeoutMs: data.stallTimeoutMs,
+      onRetry: (retry) => onEvent({ type: 'retrying', ...retry }),
+    },
     signal,
     makeDigester: async (): Promise<Digester> => {
       const port = await services.startDigester('file');
