@@ -89,7 +89,7 @@ for (const worker of [true, false]) {
       '1001 keys',
       '401 properties',
       '301 definitions',
-      'recursion limit',
+      'nested',
       '501 rules',
       '16385 bytes',
     ].entries()) {
