@@ -8,7 +8,8 @@ const EXPOSED = 'Content-Range, ETag, Retry-After, Date, Content-Encoding';
 /**
  * files: {path: bytes}. Resolves to {origin, requests, set(options), fault(path, ...faults), close()}.
  *
- * Options of all answers: {ranges, etag, modified, isLong: chunked and without a length}. `fault` lets the next requests for a file meet one
+ * Options of all answers: {ranges, etag, modified, isLong: chunked and without a length, most: requests of a file at the same time, above
+ * which it answers 429, pace: bytes in 10 ms}. `fault` lets the next requests for a file meet one
  * fault each, or each of them if the last is `always`: {silent}, {drop}, {status, headers}, {page, type}, {after: bytes, ending: 'silent', 'drop',
  * 'end' or 'wait', ms}, {redirect}, and any option or `bytes` for this answer alone.
  */
@@ -16,6 +17,7 @@ export async function serveFaulty(files) {
   let options = {};
   const faults = new Map();
   const requests = [];
+  let running = 0;
 
   const server = createServer(async (request, response) => {
     const path = new URL(request.url, 'http://server').pathname.slice(1);
@@ -30,7 +32,10 @@ export async function serveFaulty(files) {
     requests.push({ path, range: request.headers.range, authorization: request.headers.authorization, time: performance.now() });
     const waiting = faults.get(path) ?? [];
     const fault = waiting[0]?.always ? waiting[0] : (waiting.shift() ?? {});
-    const { ranges = true, etag, modified, isLong, ...rest } = { ...options, ...fault };
+    const { ranges = true, etag, modified, isLong, most = Infinity, ...rest } = { ...options, ...fault };
+    if (running >= most) return response.writeHead(429).end();
+    running += 1;
+    response.once('close', () => (running -= 1));
     if (rest.silent) return;
     if (rest.drop) return request.socket.destroy();
     if (rest.status !== undefined) return response.writeHead(rest.status, rest.headers).end();
@@ -50,6 +55,7 @@ export async function serveFaulty(files) {
     const length = isLong ? {} : { 'content-length': end - start };
     if (first === undefined) response.writeHead(200, length);
     else response.writeHead(206, { 'content-range': rest.contentRange ?? `bytes ${start}-${end - 1}/${bytes.length}`, ...length });
+    if (rest.pace !== undefined) return paced(response, bytes.subarray(start, end), rest.pace);
     if (rest.after === undefined) return response.end(bytes.subarray(start, end));
     const until = Math.min(start + rest.after, end);
     await new Promise((resolve) => response.write(bytes.subarray(start, until), resolve));
@@ -74,4 +80,12 @@ export async function serveFaulty(files) {
     fault: (path, ...more) => faults.set(path, [...more]),
     close: () => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())),
   };
+}
+
+async function paced(response, bytes, pace) {
+  for (let at = 0; at < bytes.length && !response.destroyed; at += pace) {
+    response.write(bytes.subarray(at, at + pace));
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  response.end();
 }

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
@@ -24,7 +24,7 @@ let server;
 let opened;
 before(async () => {
   stage = await openStage();
-  server = await serveFaulty({ 'model.gguf': model, ...folder });
+  server = await serveFaulty({ 'model.gguf': model, 'large.gguf': Buffer.concat([model, Buffer.alloc(36 << 20)]), ...folder });
   opened = await stage.openPage({ allowed: FAILED });
   await opened.prepare('/rillm/dist/index.js');
   await opened.page.evaluate(() => {
@@ -68,7 +68,7 @@ describe('the first request', () => {
     ['is not answered', { silent: true }, 'stalled'],
     ['is dropped before the headers', { drop: true }, 'network'],
     ['gets headers and no byte', { after: 0, ending: 'silent' }, 'stalled'],
-    ...[408, 425, 429, 500, 502, 503, 504].map((status) => [`gets ${status}`, { status }, 'status']),
+    ['gets 503', { status: 503 }, 'status'],
   ]) {
     test(`${name}: it is sent again`, LIMIT, async () => {
       const found = await download([fault]);
@@ -84,6 +84,19 @@ describe('the first request', () => {
       assert.ok(found.ms < 4_000, String(found.ms));
     });
   }
+
+  test('each status that passes is tried again', LIMIT, async () => {
+    const statuses = [408, 425, 429, 500, 502, 503, 504];
+    const found = await download(
+      statuses.map((status) => ({ status })),
+      { options: { retries: statuses.length } },
+    );
+    did(found);
+    assert.deepEqual(
+      found.retries.map(({ message }) => Number(/answered (\d+)/.exec(message)[1])),
+      statuses,
+    );
+  });
 
   test('a Retry-After in seconds and as a date is waited for', LIMIT, async () => {
     for (const [value, least] of [
@@ -160,10 +173,14 @@ describe('the middle of a file', () => {
       test(`${name} three times: it goes on at its byte (worker: ${worker})`, LIMIT, async () => {
         const found = await download(Array(3).fill({ after: 100_000, ending }), { set: { etag: '"1"' }, options: { worker } });
         did(found);
-        assert.deepEqual(offsets(), [0, 100_000, 200_000, 300_000]);
+        const goesOn = found.retries.map(({ offset }) => offset);
+        assert.deepEqual(offsets(), [0, ...goesOn]);
+        // What had come and was not read when a connection broke is lost.
+        if (ending === 'silent') assert.deepEqual(goesOn, [100_000, 200_000, 300_000]);
+        assert.ok(goesOn[0] > 0 && goesOn[2] > goesOn[1] && goesOn[1] > goesOn[0]);
         assert.deepEqual(
-          found.retries.map(({ attempt, offset }) => [attempt, offset]),
-          [100_000, 200_000, 300_000].map((offset) => [1, offset]),
+          found.retries.map(({ attempt }) => attempt),
+          [1, 1, 1],
           'each brought something',
         );
         assert.ok(found.retries.every((retry) => retry.reason === reason));
@@ -191,19 +208,19 @@ describe('the middle of a file', () => {
   });
 
   test('fails many more times than there are retries, and always a little comes', LIMIT, async () => {
-    const found = await download(Array(6).fill({ after: 90_000, ending: 'drop' }), { options: { retries: 1 } });
+    const found = await download(Array(6).fill({ after: 90_000, ending: 'drop', ms: 60 }), { options: { retries: 1 } });
     did(found);
     assert.equal(found.retries.length, 6);
   });
 
   test('meets other failures on the way: 503, a drop before the headers, silence', LIMIT, async () => {
-    const faults = [{ after: 200_000, ending: 'drop' }, { status: 503 }, { drop: true }, { silent: true }];
+    const faults = [{ after: 200_000, ending: 'silent' }, { status: 503 }, { drop: true }, { silent: true }];
     const found = await download(faults);
     did(found);
     assert.deepEqual(
       found.retries.map(({ attempt, offset, reason }) => [attempt, offset, reason]),
       [
-        [1, 200_000, 'network'],
+        [1, 200_000, 'stalled'],
         [2, 200_000, 'status'],
         [3, 200_000, 'network'],
         [4, 200_000, 'stalled'],
@@ -215,7 +232,7 @@ describe('the middle of a file', () => {
     ['404', { status: 404 }, 'http', /had the file before/],
     ['403', { status: 403 }, /^(http|access_denied)$/, /403/],
     ['416', { status: 416 }, 'http', /416/],
-    ['another range', { contentRange: `bytes 0-99/${model.length}` }, 'range_not_supported', /100000/],
+    ['another range', { contentRange: `bytes 0-99/${model.length}` }, 'range_not_supported', /asked for bytes/],
     ['a page', { page: '<!doctype html><title>Login</title>', type: 'application/octet-stream' }, 'not_gguf', /page of HTML/],
   ]) {
     test(`${name} after a drop is final`, LIMIT, async () => {
@@ -231,6 +248,17 @@ describe('the middle of a file', () => {
     did(found);
     assert.equal(server.requests.length, 2);
   });
+});
+
+test('a server that serves one request at a time, and refuses the others meanwhile', LIMIT, async () => {
+  const found = await download([], {
+    path: 'large.gguf',
+    set: { most: 1, pace: 256 << 10 },
+    options: { retries: 2, integrity: undefined },
+  });
+  did(found);
+  assert.ok(found.retries.length > 3, String(found.retries.length));
+  assert.ok(found.retries.some(({ attempt }) => attempt > 2));
 });
 
 describe('a file that is replaced between two attempts is not mixed', () => {
@@ -277,7 +305,7 @@ describe('a file that is replaced between two attempts is not mixed', () => {
 describe('a server without ranges', () => {
   test('begins anew, and what is there is skipped', LIMIT, async () => {
     const faults = [
-      { after: 100_000, ending: 'drop' },
+      { after: 100_000, ending: 'silent' },
       { after: 50_000, ending: 'drop' },
       { after: 300_000, ending: 'silent' },
       { status: 503 },
@@ -303,7 +331,7 @@ describe('a server without ranges', () => {
   });
 
   test('that always breaks at the same byte ends it', LIMIT, async () => {
-    const found = await download([{ after: 100_000, ending: 'drop', always: true }], { set: { ranges: false }, options: { retries: 2 } });
+    const found = await download([{ after: 100_000, ending: 'silent', always: true }], { set: { ranges: false }, options: { retries: 2 } });
     assert.equal(found.code, 'network');
     assert.match(found.message, /3 attempts in a row failed at byte 100000/);
     assert.equal(server.requests.length, 3);
@@ -368,7 +396,7 @@ describe('a folder', () => {
   test('of which each file fails first, and then in the middle', LIMIT, async () => {
     for (const set of [{ etag: '"1"' }, {}, { isLong: true, ranges: true }, { ranges: false, etag: '"1"' }]) {
       server.set(set);
-      const faults = [{ drop: true }, { after: 60, ending: 'drop' }];
+      const faults = [{ drop: true }, { after: 60, ending: 'drop', ms: 20 }];
       for (const path of Object.keys(folder)) server.fault(path, ...faults);
       const found = await opened.page.evaluate(
         ([url, stallTimeoutMs]) => downloaded(url, { stallTimeoutMs, worker: false }),
@@ -469,12 +497,13 @@ describe('the stall limit', () => {
 
   test('does not count what a thread that stood still could not see', LIMIT, async () => {
     server.set();
-    server.fault('model.gguf', { after: 100_000, ending: 'wait', ms: 600 });
+    // The rest comes when the thread goes on again.
+    server.fault('model.gguf', { after: 100_000, ending: 'wait', ms: 2_300 });
     const found = await opened.page.evaluate(async (url) => {
       let isBlocked = false;
       const work = rillm.models.download(url, {
         worker: false,
-        stallTimeoutMs: 500,
+        stallTimeoutMs: 1_000,
         onEvent: ({ type }) => type === 'retrying' && (globalThis.retried = true),
         onProgress: ({ loaded }) => {
           if (loaded < 50_000 || isBlocked) return;
@@ -556,7 +585,11 @@ test('without a network the error says so, and a network that comes back is noti
 describe('a hub', () => {
   let hub;
   before(async () => {
+    // Of several segments: all but the first go directly to the store.
+    const large = join(stage.made, 'large.gguf');
+    writeFileSync(large, Buffer.concat([model, Buffer.alloc(36 << 20)]));
     hub = await serveHub({
+      'some/large': { files: { 'model.gguf': large } },
       'some/model': { files: { 'README.md': join(golden, 'tied.ids.json'), 'model-Q8_0.gguf': join(golden, 'tied-q8_0.gguf') } },
       'some/folder': { files: filesOf(SHARDED) },
     });
@@ -575,6 +608,7 @@ describe('a hub', () => {
   test('whose list, files and store fail first; the token stays with it', LIMIT, async () => {
     for (const [reference, faults] of [
       ['hf:some/model', { hub: [503, 'drop', 429, 'drop'], store: [503, 'drop', 'half', 'drop'] }],
+      ['hf:some/large', { store: [200, 503, 'half', 'drop', 'half', 429] }],
       ['hf:some/folder', { hub: Array.from({ length: 30 }, (_, at) => (at % 2 ? 200 : 'half')), store: ['half', 503] }],
     ]) {
       hub.fail(faults);

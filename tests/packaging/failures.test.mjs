@@ -79,7 +79,7 @@ test('failures in a row end it, and bytes begin the count anew', async () => {
   const attempts = new files.Attempts('x', policy, []);
   const broken = new files.ConnectionError('network', 'x: it broke');
   await attempts.failed(broken, 5);
-  attempts.progressed();
+  attempts.progressed(1);
   await attempts.failed(broken, 7);
   await attempts.failed(broken, 7);
   await assert.rejects(attempts.failed(broken, 7), (error) => {
@@ -93,6 +93,23 @@ test('failures in a row end it, and bytes begin the count anew', async () => {
   ]);
   const final = new files.RefusedError('x', new Response(null, { status: 404 }));
   await assert.rejects(attempts.failed(final), (thrown) => thrown === final);
+});
+
+test('what other requests of a file bring counts too, and the pauses grow all the same', async () => {
+  const pauses = [];
+  const progress = { bytes: 0 };
+  const attempts = new files.Attempts('x', { retries: 1, onRetry: ({ waitMs }) => pauses.push(waitMs) }, [], progress);
+  const busy = new files.RefusedError('x', new Response(null, { status: 429 }));
+  for (let at = 0; at < 3; at++) {
+    await attempts.failed(busy);
+    progress.bytes += 5;
+  }
+  await attempts.failed(busy);
+  await assert.rejects(attempts.failed(busy), /2 attempts in a row failed/);
+  assert.deepEqual(
+    pauses.map((pause, at) => pause >= 250 * 2 ** at),
+    [true, true, true, true],
+  );
 });
 
 test('pages of HTML by their first bytes', () => {

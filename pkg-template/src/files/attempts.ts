@@ -29,16 +29,27 @@ export interface Retry {
   message: string;
 }
 
+/** How much of a file came in, over all requests that are under way for it. */
+export interface Progress {
+  bytes: number;
+}
+
 export class Attempts {
   #url: string;
   #policy: RetryPolicy;
   #signals: (AbortSignal | undefined)[];
+  #progress: Progress;
+  /** What had come in at the last failure. */
+  #seen = 0;
+  /** Failures in a row here, and those of them since when no request of the file brought anything. */
   #failures = 0;
+  #vain = 0;
 
-  constructor(url: string, policy: RetryPolicy, signals: (AbortSignal | undefined)[]) {
+  constructor(url: string, policy: RetryPolicy, signals: (AbortSignal | undefined)[], progress: Progress = { bytes: 0 }) {
     this.#url = url;
     this.#policy = policy;
     this.#signals = signals;
+    this.#progress = progress;
   }
 
   /** Does the work until it succeeds. */
@@ -53,8 +64,9 @@ export class Attempts {
   }
 
   /** To be called when there is more than ever before: failures are counted anew. */
-  progressed(): void {
+  progressed(bytes: number): void {
     this.#failures = 0;
+    this.#progress.bytes += bytes;
   }
 
   /** Resolves when it is time to try again from the byte `offset`; rejects with what it ends in. */
@@ -62,7 +74,11 @@ export class Attempts {
     const reason = passingReason(thrown);
     if (reason === undefined) throw thrown;
     const asked = (thrown instanceof RefusedError ? thrown.retryAfterMs : undefined) ?? 0;
-    if (this.#failures >= this.#policy.retries || asked > LONGEST_RETRY_AFTER_MS) throw this.#last(thrown, offset, asked);
+    // A server may serve one request of several at a time, and refuse the others meanwhile.
+    if (this.#progress.bytes !== this.#seen) this.#vain = 0;
+    this.#seen = this.#progress.bytes;
+    if (this.#vain >= this.#policy.retries || asked > LONGEST_RETRY_AFTER_MS) throw this.#last(thrown, offset, asked);
+    this.#vain += 1;
     this.#failures += 1;
     const waitMs = Math.max(pauseMs(this.#failures), asked);
     const { message } = refusedAsError(thrown) as EngineError;
@@ -88,7 +104,7 @@ export class Attempts {
   #last(thrown: unknown, offset: number, asked: number): EngineError {
     const { code, message } = refusedAsError(thrown) as EngineError;
     const parts = [message];
-    if (this.#failures > 0) parts.push(`${this.#failures + 1} attempts in a row failed${offset > 0 ? ` at byte ${offset}` : ''}`);
+    if (this.#vain > 0) parts.push(`${this.#vain + 1} attempts in a row failed${offset > 0 ? ` at byte ${offset}` : ''}`);
     if (asked > LONGEST_RETRY_AFTER_MS) {
       parts.push(
         `the server asks to wait ${Math.ceil(asked / 1000)} seconds, and no more than ${LONGEST_RETRY_AFTER_MS / 1000} are waited`,

@@ -63,7 +63,7 @@ export class FileStream {
           const part = bytes.subarray(skipped, skipped + this.#end - this.#at);
           if (part.length === 0) continue;
           this.#at += part.length;
-          this.#attempts.progressed();
+          this.#attempts.progressed(part.length);
           return part;
         }
         const { start, end } = this.#body.range;

@@ -3,7 +3,7 @@
 // addresses expire, and then the first one is asked again.
 
 import { EngineError } from '../errors.js';
-import { Attempts, type RetryPolicy } from './attempts.js';
+import { Attempts, type Progress, type RetryPolicy } from './attempts.js';
 import { ConnectionError, isPassingStatus, RefusedError } from './failures.js';
 import { isHtml } from './html.js';
 import { Pending } from './pending.js';
@@ -44,6 +44,7 @@ export class HttpFile {
   #policy: RetryPolicy;
   #signals: (AbortSignal | undefined)[];
   #cache: RequestCache;
+  #progress: Progress = { bytes: 0 };
   /** The address that the last request was redirected to. */
   #direct: string | undefined;
 
@@ -58,7 +59,7 @@ export class HttpFile {
   /** For requests that are to be sent again, which is the caller's to do. With `retries` there are at most so many. */
   attempts({ ended, retries = Infinity }: { ended?: AbortSignal; retries?: number } = {}): Attempts {
     const policy = { ...this.#policy, retries: Math.min(this.#policy.retries, retries) };
-    return new Attempts(this.url, policy, [...this.#signals, ended]);
+    return new Attempts(this.url, policy, [...this.#signals, ended], this.#progress);
   }
 
   /**

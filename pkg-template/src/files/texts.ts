@@ -31,8 +31,8 @@ async function readAnew(http: HttpFile, first: Body, limit: number): Promise<Uin
     try {
       return await collected(http.url, reading, limit, (size) => {
         if (size <= most) return;
+        attempts.progressed(size - most);
         most = size;
-        attempts.progressed();
       });
     } finally {
       reading.end();
