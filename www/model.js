@@ -101,9 +101,10 @@ export class ModelPicker {
         : `${megabytes(loaded)} of ${megabytes(total)}${WHENCE[from]}${rate}${left}`;
   }
 
-  #showEvent({ type, message, bytes }) {
+  #showEvent({ type, message, bytes, waitMs }) {
     if (type === 'fallback') this.#note = ` Not kept for the next visit: ${message}`;
     else if (type === 'joined') byId('progress-text').textContent = 'Another tab is downloading this model…';
+    else if (type === 'retrying') byId('progress-text').textContent = `Trying again in ${Math.ceil(waitMs / 1000)} s: ${message}`;
     else if (type === 'resumed') byId('progress-text').textContent = `${megabytes(bytes)} were here already…`;
   }
 

@@ -9,7 +9,7 @@ import type { ModelStore } from './store.js';
 export interface ConnectionOptions {
   /**
    * Milliseconds without a byte, also before the headers, after which a request is ended and sent again. 0 or Infinity: any time. Default:
-   * 15 000. The time in which a page is frozen or a machine sleeps does not count as such.
+   * 15 000. A time in which a page is frozen or a machine sleeps counts for a third of it at most.
    */
   stallTimeoutMs?: number | undefined;
   /**
