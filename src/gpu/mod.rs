@@ -5,6 +5,7 @@
 mod adapter;
 mod arena;
 mod bind_groups;
+mod binder;
 mod binding;
 mod buffer;
 mod command;

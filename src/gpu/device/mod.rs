@@ -10,7 +10,8 @@ use futures_util::future::LocalBoxFuture;
 
 use super::adapter::{Adapter, AdapterInfo, Capabilities};
 use super::bind_groups::BindGroups;
-use super::binding::{Binder, Binding};
+use super::binder::Binder;
+use super::binding::Binding;
 use super::buffer::{Buffer, BufferSlice};
 use super::command::Grid;
 use super::options::DeviceOptions;

@@ -12,7 +12,8 @@ pub(super) mod plan;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::binding::{Binder, Binding};
+use super::binder::Binder;
+use super::binding::Binding;
 use super::buffer::{Buffer, BufferSlice};
 use super::command::{Command, Direction, Grid};
 use super::pipeline::{Pipeline, Pipelines};
