@@ -50,6 +50,8 @@ function isErrorCode(value: unknown): value is ErrorCode {
 /** Whatever was thrown, as text. Never throws, though the caller's own objects may be thrown. @internal */
 export function textOf(thrown: unknown): string {
   try {
+    // To write out a long one would take all memory.
+    if (Array.isArray(thrown) && thrown.length > 100) return `an array of ${thrown.length}`;
     return String(thrown);
   } catch {
     return `something that can't be read (${typeof thrown})`;

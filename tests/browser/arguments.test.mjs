@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
 
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: 60_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
 const source = (name) => readFileSync(new URL(`arguments/${name}.mjs`, import.meta.url), 'utf8').replaceAll('export ', '');
 
@@ -43,7 +43,7 @@ async function callAll([sources, table, model, worker]) {
 }
 
 const sources = `${source('page')}\n${source('entries')}`;
-const { OF_ENGINES, WITHOUT_ENGINE } = await import('./arguments/entries.mjs');
+const { OF_ENGINES, OF_TENSORS, WITHOUT_ENGINE } = await import('./arguments/entries.mjs');
 
 function matches(text, pattern) {
   return pattern instanceof RegExp ? pattern.test(text) : text === pattern;
@@ -86,4 +86,60 @@ for (const worker of [true, false]) {
 test('entries without an engine', LIMIT, async () => {
   const { found } = await stage.run(callAll, sources, 'WITHOUT_ENGINE', undefined, false);
   check(found, WITHOUT_ENGINE);
+});
+
+const TENSOR = { package: '/rillm/dist/tensor/index.js' };
+
+test('entries of rillm/tensor', LIMIT, async () => {
+  const found = await stage.runWith(
+    TENSOR,
+    async (sources) => {
+      const run = (0, eval)(`(async () => {
+        ${sources}
+        const isError = (error) => error instanceof rillm.EngineError;
+        const place = await tensorStage();
+        const found = [];
+        for (const [name, { call }] of Object.entries(OF_TENSORS)) {
+          for (const [bad, make] of Object.entries(BAD)) {
+            found.push({ name, bad, outcome: await outcomeOf((value) => call(place, value), make(), isError), after: true });
+          }
+        }
+        await place.tensor.readback();
+        return found;
+      })`);
+      return run();
+    },
+    sources,
+  );
+  check(found, OF_TENSORS);
+});
+
+test('every method of rillm/tensor gives an answer or an error of its own', LIMIT, async () => {
+  const { count, faults } = await stage.runWith(
+    TENSOR,
+    async (sources) => {
+      const run = (0, eval)(`(async () => {
+        ${sources}
+        const isError = (error) => error instanceof rillm.EngineError;
+        const place = await tensorStage();
+        const calls = Object.entries(everyMethod(place));
+        const faults = [];
+        for (const [name, call] of calls) {
+          for (const [bad, make] of Object.entries(BAD)) {
+ const outcome = await outcomeOf(call, make(), isError);
+            if (outcome.value || (outcome.code !== undefined && outcome.code !== 'internal')) continue;
+            faults.push(name + ' with ' + bad + ': ' + JSON.stringify(outcome));
+          }
+        }
+        const [one] = await place.device.tensor([1]).readback();
+        if (one !== 1) faults.push('the device is broken');
+        place.device.destroy();
+        return { count: calls.length, faults };
+      })`);
+      return run();
+    },
+    sources,
+  );
+  assert.ok(count > 250, `${count} calls`);
+  assert.deepEqual(faults, []);
 });

@@ -382,5 +382,5 @@ export class CommandBatch extends BatchOperations implements Disposable {
 
 function idsOf(buffers: unknown, what: string): Uint32Array {
   if (!isArray(buffers)) throw new EngineError('invalid_request', `${what}: an array of buffers is wanted, got ${textOf(buffers)}`);
-  return reading(what, () => Uint32Array.from(buffers, (buffer) => bufferId(buffer, what)));
+  return reading(what, () => Uint32Array.from(Array.from(buffers, (buffer) => bufferId(buffer, what))));
 }

@@ -451,7 +451,9 @@ export class Device {
 
   #idsOf(tensors: readonly Tensor[], what: string): Uint32Array {
     if (!isArray(tensors)) throw new EngineError('invalid_request', `${what}: an array of tensors is wanted, got ${textOf(tensors)}`);
-    return reading(what, () => Uint32Array.from(tensors, (tensor, index) => handleOn(this, tensor, `${what}: tensor ${index}`).id));
+    return reading(what, () =>
+      Uint32Array.from(Array.from(tensors, (tensor, index) => handleOn(this, tensor, `${what}: tensor ${index}`).id)),
+    );
   }
 
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType, offset = 0): Tensor {

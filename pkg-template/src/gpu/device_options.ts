@@ -9,7 +9,8 @@ import type { CacheSizes, DeviceOptions } from './types.js';
 const CHOOSING_OPTIONS = ['powerPreference', 'forceFallbackAdapter', 'features', 'limits'] as const;
 
 const powers: Check = (value) => (value === 'high-performance' || value === 'low-power' ? undefined : "'high-performance' or 'low-power'");
-const names: Check = (value) => (Array.isArray(value) && value.every((name) => typeof name === 'string') ? undefined : 'an array of names');
+const names: Check = (value) =>
+  Array.isArray(value) && value.findIndex((name) => typeof name !== 'string') === -1 ? undefined : 'an array of names';
 const numbers: Check = (value) =>
   isRecord(value) && Object.values(value).every((limit) => isWhole(limit) && limit >= 0) ? undefined : 'an object of whole numbers';
 

@@ -89,7 +89,7 @@ function bytesOfData(data: unknown, wished: DType | undefined): { bytes: Uint8Ar
       `the data of a tensor is a Float32Array, an Int32Array, a Uint32Array, a Uint8Array, a Uint16Array or an array of numbers, not ${what}`,
     );
   }
-  const dtype = wanted ?? (data.length > 0 && data.every((value) => typeof value === 'boolean') ? 'bool' : 'f32');
+  const dtype = wanted ?? (typeof data[0] === 'boolean' && data.every((value) => typeof value === 'boolean') ? 'bool' : 'f32');
   const wrong = data.findIndex((value) => !fits(value, dtype));
   if (wrong !== -1)
     throw new EngineError(

@@ -130,11 +130,13 @@ export class Kernel {
 
   #checked(given: UncheckedDispatch, find: FindTensor): CheckedDispatch {
     const { bindings: bound, grid, threads } = readOptions<UncheckedDispatch>(`the options of ${this.label}`, given, DISPATCH);
-    const bindings: unknown = isArray(bound) ? reading(`the bindings of ${this.label}`, () => [...bound]) : undefined;
+    const bindings: unknown = isArray(bound)
+      ? reading(`the bindings of ${this.label}`, () => bound.slice(0, this.bindings.length + 1))
+      : undefined;
     if (!Array.isArray(bindings) || bindings.length !== this.bindings.length) {
       throw new EngineError(
         'invalid_request',
-        `${this.label} has ${this.bindings.length} bindings, got ${Array.isArray(bindings) ? bindings.length : 'none'}`,
+        `${this.label} has ${this.bindings.length} bindings, got ${isArray(bound) ? bound.length : 'none'}`,
       );
     }
     if ((grid === undefined) === (threads === undefined)) {

@@ -358,3 +358,123 @@ export const WITHOUT_ENGINE = {
     names: 'budgetBytes',
   },
 };
+
+const KERNEL = {
+  wgsl: '@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(WORKGROUP_X) fn main() { x[0] *= 2; }',
+  bindings: ['read_write'],
+};
+const requested = (name, takes = []) => [
+  `Device.request: ${name}`,
+  {
+    call: (_, value) => rillm.Device.request({ [name]: value }).then((device) => device.destroy()),
+    takes: [...ABSENT, ...takes],
+    // One of the limits or features is named.
+    names: name.replace(/s$/, ''),
+  },
+];
+const dispatched = (name) => [
+  `dispatch: ${name}`,
+  {
+    call: async ({ kernel, tensor }, value) => {
+      const size = name === 'threads' ? {} : { grid: [1] };
+      kernel.dispatch({ bindings: [tensor], ...size, [name]: value });
+    },
+    names: /dispatch|bindings|grid|threads|kernel/,
+  },
+];
+
+/** Of `rillm/tensor`. */
+export const OF_TENSORS = {
+  'Device.request(…)': {
+    call: (_, value) => rillm.Device.request(value).then((device) => device.destroy()),
+    takes: OPTIONS,
+    names: 'options of Device.request',
+  },
+  ...Object.fromEntries([
+    requested('powerPreference'),
+    requested('forceFallbackAdapter', ['true']),
+    requested('features', ['an array']),
+    requested('limits', ['an object', 'an object without a prototype']),
+    requested('debug', ['true']),
+    requested('caches', ['an object', 'an object without a prototype']),
+    requested('maxBatchSize', ['5']),
+    dispatched('bindings'),
+    dispatched('grid'),
+    dispatched('threads'),
+  ]),
+  'Device.request: device': { call: (_, value) => rillm.Device.request({ device: value ?? 5 }), names: 'GPUDevice' },
+  'Device.request: an unknown option': { call: (_, value) => rillm.Device.request({ limit: value ?? 1 }), names: /limit.*limits/ },
+  'kernel(…)': { call: ({ device }, value) => device.kernel(value), names: 'kernel' },
+  'kernel: label': {
+    call: ({ device }, value) => device.kernel({ ...KERNEL, label: value }),
+    takes: [...ABSENT, ...TEXTS],
+    names: 'label',
+  },
+  'kernel: wgsl': {
+    call: ({ device }, value) => device.kernel({ ...KERNEL, wgsl: value }),
+    names: /wgsl|kernel|line/,
+    code: /invalid_request|shader_compilation/,
+  },
+  'kernel: bindings': {
+    call: ({ device }, value) => device.kernel({ ...KERNEL, bindings: value }),
+    names: /binding/,
+    code: /invalid_request|shader_compilation/,
+  },
+  'kernel: workgroup': { call: ({ device }, value) => device.kernel({ ...KERNEL, workgroup: value }), takes: ABSENT, names: 'workgroup' },
+  'dispatch(…)': { call: async ({ kernel }, value) => kernel.dispatch(value), names: /kernel/ },
+  'execute(…)': {
+    call: async ({ device }, value) => {
+      const batch = device.batch();
+      batch.relu(batch.upload([1]));
+      try {
+        await batch.execute(value);
+      } finally {
+        batch.dispose();
+      }
+    },
+    takes: OPTIONS,
+    names: 'execute',
+  },
+  'rand: seed': {
+    call: async ({ device }, value) => device.rand([2], { seed: value }).dispose(),
+    takes: ['undefined', '5'],
+    names: 'seed',
+  },
+};
+
+/** A device with what the entries above want. */
+export async function tensorStage() {
+  const device = await rillm.Device.request();
+  return { device, kernel: await device.kernel(KERNEL), tensor: device.tensor([1, 2, 3, 4], [2, 2]) };
+}
+
+/** Every method of a device, a tensor and a batch, and every function, each with the value in several places: name → call. */
+export function everyMethod({ device, tensor }) {
+  const calls = {};
+  // What is called below by itself, or ends what the others need.
+  const skipped = ['constructor', 'dispose', 'destroy', 'made', 'madeAll', 'idOf', 'idOrNone', 'noted', 'request'];
+  const methodsOf = (object) => {
+    const names = new Set();
+    for (let of = object; of !== Object.prototype; of = Object.getPrototypeOf(of)) {
+      for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(of)))
+        if (typeof value === 'function') names.add(name);
+    }
+    return [...names].filter((name) => !skipped.includes(name));
+  };
+  for (const name of methodsOf(tensor)) {
+    calls[`tensor.${name}(…)`] = (value) => tensor[name](value);
+    calls[`tensor.${name}(tensor, …)`] = (value) => tensor[name](tensor, value);
+  }
+  for (const name of methodsOf(device)) {
+    calls[`device.${name}(…)`] = (value) => device[name](value);
+    calls[`device.${name}([2], …)`] = (value) => device[name]([2], value);
+  }
+  const batch = device.batch();
+  const x = batch.upload([1, 2, 3, 4], [2, 2]);
+  for (const name of methodsOf(batch)) {
+    calls[`batch.${name}(…)`] = (value) => batch[name](value);
+    calls[`batch.${name}(x, …)`] = (value) => batch[name](x, value);
+  }
+  for (const [name, called] of Object.entries(rillm)) if (/^[a-z]/.test(name)) calls[`${name}(…)`] = (value) => called(value);
+  return calls;
+}
