@@ -85,14 +85,7 @@ for (const worker of [true, false]) {
       refused.map(({ code }) => code),
       Array(6).fill('invalid_request'),
     );
-    for (const [index, word] of [
-      '1001 keys',
-      '401 properties',
-      '301 definitions',
-      'nested',
-      '501 rules',
-      '16385 bytes',
-    ].entries()) {
+    for (const [index, word] of ['1001 keys', '401 properties', '301 definitions', 'nested', '501 rules', '16385 bytes'].entries()) {
       assert.match(refused[index].message, new RegExp(word));
     }
     assert.ok(alive > 0);
