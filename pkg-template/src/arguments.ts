@@ -40,8 +40,8 @@ export function reading<T>(what: string, read: () => T): T {
 }
 
 /**
- * The options that were given, copied. One that is undefined or null is left out, and one that there is not is refused by its name. Null stands for no
- * options at all.
+ * The options that were given, copied. One that is undefined is left out, and one that there is not is refused by its name. Null in the place of
+ * them all stands for none.
  */
 export function readOptions<Options extends object>(what: string, given: unknown, checks: Checks<Options>): Options {
   if (given === undefined || given === null) return {} as Options;
@@ -53,7 +53,7 @@ export function readOptions<Options extends object>(what: string, given: unknown
     const read: Record<string, unknown> = {};
     for (const name of names) {
       const value = given[name];
-      if (value === undefined || value === null) continue;
+      if (value === undefined) continue;
       checkArgument(`the option ${name}`, value, checks[name as keyof Options]);
       read[name] = value;
     }

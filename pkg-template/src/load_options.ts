@@ -26,7 +26,7 @@ const MOST = 0xffffffff;
 const cache: Check = (value) =>
   typeof value === 'string' || isStore(value) ? undefined : "'opfs', 'memory', 'none' or an object with get, put and delete";
 const integrity: Check = (value) =>
-  typeof value === 'string' || texts(value) === undefined ? undefined : 'a digest, or digests by file name';
+  value === null || typeof value === 'string' || texts(value) === undefined ? undefined : 'a digest, or digests by file name';
 
 const DATA: Checks<LoadData> = {
   quantize: named<NonNullable<LoadData['quantize']>>({ q8_0: true, q4_0: true }),
@@ -41,7 +41,7 @@ const DATA: Checks<LoadData> = {
   forceFallbackAdapter: truth,
 };
 
-export const CONNECTION: Checks<ConnectionOptions> = { stallTimeoutMs: anything, retries: anything };
+const CONNECTION: Checks<ConnectionOptions> = { stallTimeoutMs: anything, retries: anything };
 
 export const CACHE: Checks<CacheOptions> = {
   ...CONNECTION,

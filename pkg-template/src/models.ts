@@ -1,6 +1,6 @@
 // The models that are kept in the browser: lists, downloads, deletes, exports and imports them. Loading one is `Engine.load`'s.
 
-import { abortSignal, anything, callable, checkArgument, type Checks, describe, finite, reading } from './arguments.js';
+import { anything, checkArgument, type Checks, describe, finite, reading } from './arguments.js';
 import { abortError, EngineError, textOf, toEngineError } from './errors.js';
 import { ModelExport } from './files/export.js';
 import { withFileLock } from './files/file_lock.js';
@@ -13,12 +13,12 @@ import { memoryStore, OwnStore } from './files/own_store.js';
 import type { ModelStore } from './files/store.js';
 import { verifyFile } from './files/verify.js';
 import { hostOf } from './host_choice.js';
-import { CONNECTION, hubOptions, loadOptions, modelsOptions } from './load_options.js';
+import { hubOptions, LOAD, loadOptions, modelsOptions } from './load_options.js';
 import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
 import { keptSessionBytes } from './sessions/files.js';
 import { resolveSource, resolveUrl } from './source.js';
 import { forgetTunings, keepTunings, keptTunings } from './tunings.js';
-import type { CacheOptions, FileEvent, HubOptions, LoadProgress, ModelSource } from './types.js';
+import type { CacheOptions, FileEvent, HubOptions, LoadOptions, LoadProgress, ModelSource } from './types.js';
 import { sentWasm, type WasmSource } from './wasm_source.js';
 
 /** Where models are looked for; as in `LoadOptions`. */
@@ -95,7 +95,8 @@ export interface ImportOptions extends ModelsOptions {
 }
 
 const MODELS: Checks<ModelsOptions> = { cache: anything };
-const VERIFY: Checks<VerifyOptions> = { ...MODELS, ...CONNECTION, hub: anything, signal: abortSignal, onEvent: callable };
+/** One set of options may serve to load a model and to verify it. */
+const VERIFY: Checks<LoadOptions & VerifyOptions> = LOAD;
 const IMPORT: Checks<ImportOptions> = { ...MODELS, name: anything };
 const PRUNE: Checks<ModelsOptions & { keepBytes: number }> = { ...MODELS, keepBytes: finite };
 
@@ -299,7 +300,7 @@ async function nameOf(name: unknown, index: ModelIndex): Promise<string> {
 }
 
 async function indexOf(options: ModelsOptions): Promise<ModelIndex> {
-  const cache: unknown = options.cache ?? 'opfs';
+  const cache: unknown = options.cache === undefined ? 'opfs' : options.cache;
   if (cache === 'memory') return new ModelIndex(new OwnStore(memoryStore), false);
   if (reading('the option cache', () => isStore(cache))) return new ModelIndex(new OwnStore(cache as ModelStore), false);
   if (cache !== 'opfs') {

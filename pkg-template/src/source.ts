@@ -49,9 +49,7 @@ function sourceOf(source: ModelSource, file: string | undefined, hub: HubOptions
   }
   if (source instanceof Blob || isByteSource(source)) return { kind: 'files', files: [modelFile(source)] };
   if (!(Symbol.iterator in source)) refuse(`a model is ${WANTED}; got an object that is none of them`);
-  const files = Array.from(source, modelFile);
-  if (files.length === 0) refuse('a model is at least one file, got an array of none');
-  return { kind: 'files', files, ...named };
+  return { kind: 'files', files: Array.from(source, modelFile), ...named };
 }
 
 /** A worker would resolve a relative URL against its own script. */

@@ -2,7 +2,8 @@
 // `code` (`invalid_request`) and a message that holds `names`. It runs in a page that has the package as `rillm`.
 
 const ABSENT = ['undefined', 'null'];
-const OPTIONS = [...ABSENT, 'an object', 'an object without a prototype'];
+const OBJECTS = ['an object', 'an object without a prototype'];
+const OPTIONS = [...ABSENT, ...OBJECTS];
 const TEXTS = ['an empty text', 'half of a pair'];
 const prompt = { prompt: 'a', max_tokens: 1 };
 const chat = { messages: [{ role: 'user', content: 'a' }], max_tokens: 1 };
@@ -13,7 +14,7 @@ export const OF_ENGINES = {
   "tokenize('a', …)": { call: (engine, value) => engine.tokenize('a', value), takes: OPTIONS, names: 'options of tokenize' },
   'tokenize: add_special': {
     call: (engine, value) => engine.tokenize('a', { add_special: value }),
-    takes: [...ABSENT, 'true'],
+    takes: ['undefined', 'true'],
     names: 'add_special',
   },
   'detokenize(…)': { call: (engine, value) => engine.detokenize(value), takes: ['an array'], names: 'token ids' },
@@ -79,14 +80,18 @@ export const OF_ENGINES = {
     takes: OPTIONS,
     names: 'options of a request',
   },
-  'completions: signal': { call: (engine, value) => engine.completions.create(prompt, { signal: value }), takes: ABSENT, names: 'signal' },
+  'completions: signal': {
+    call: (engine, value) => engine.completions.create(prompt, { signal: value }),
+    takes: ['undefined'],
+    names: 'signal',
+  },
   'completions: an unknown option': {
     call: (engine, value) => engine.completions.create(prompt, { sigal: value ?? 1 }),
     names: /sigal.*signal, logitsProcessor/,
   },
   'completions: logitsProcessor': {
     call: (engine, value) => engine.completions.create(prompt, { logitsProcessor: value }),
-    takes: [...ABSENT, 'a function'],
+    takes: ['undefined', 'a function'],
     names: 'logitsProcessor',
   },
   'what a logits processor gives': {
@@ -139,7 +144,7 @@ export const OF_ENGINES = {
   },
   'sessions.save: name': {
     call: (engine, value) => engine.sessions.save(chat.messages, { name: value }),
-    takes: ABSENT,
+    takes: ['undefined'],
     names: /the name of a session|the option name/,
   },
   'sessions.restore(…)': { call: (engine, value) => engine.sessions.restore(value), names: 'session' },
@@ -153,26 +158,26 @@ export const OF_ENGINES = {
   'createFetch: fallback': {
     call: (engine, value) => engine.createFetch({ fallback: value }),
     isSync: true,
-    takes: ABSENT,
+    takes: ['undefined'],
     names: 'fallback',
   },
   'createFetch: onFallback': {
     call: (engine, value) => engine.createFetch({ onFallback: value }),
     isSync: true,
-    takes: [...ABSENT, 'a function'],
+    takes: ['undefined', 'a function'],
     names: 'onFallback',
   },
   'createFetch: baseURL': { call: (engine, value) => engine.createFetch({ fallback: { baseURL: value } }), isSync: true, names: 'baseURL' },
   'createFetch: headers': {
     call: (engine, value) => engine.createFetch({ fallback: { baseURL: 'http://a/v1', headers: value } }),
     isSync: true,
-    takes: OPTIONS,
+    takes: ['undefined', ...OBJECTS],
     names: 'headers',
   },
   'createFetch: when': {
     call: (engine, value) => engine.createFetch({ fallback: { baseURL: 'http://a/v1', when: value } }),
     isSync: true,
-    takes: [...ABSENT, 'a function'],
+    takes: ['undefined', 'a function'],
     names: 'when',
   },
 };
@@ -182,7 +187,7 @@ const MODEL = () => ({ size: 1, read: () => new Uint8Array(1) });
 /** An option of a load. What passes the checks ends at the file, which is no model. */
 const loaded = (name, takes = []) => [
   `load: ${name}`,
-  { call: (_, value) => rillm.Engine.load(MODEL(), { worker: false, [name]: value }), passes: [...ABSENT, ...takes], names: name },
+  { call: (_, value) => rillm.Engine.load(MODEL(), { worker: false, [name]: value }), passes: ['undefined', ...takes], names: name },
 ];
 
 /** Without an engine. */
@@ -190,12 +195,12 @@ export const WITHOUT_ENGINE = {
   'load(…)': {
     call: (_, value) => rillm.Engine.load(value, { worker: false }),
     names: /model|blank/,
-    code: /invalid_request|invalid_file|range_not_supported/,
+    code: /invalid_request|invalid_file|not_gguf|range_not_supported/,
   },
   'load(…, options)': {
     call: (_, value) => rillm.Engine.load(value === undefined || value === null ? [] : [new Blob(['a'])], value),
-    names: /options of Engine.load|a model|GGUF/,
-    code: /invalid_request|not_gguf/,
+    names: /options of Engine.load|model|GGUF|file/,
+    code: /invalid_request|invalid_file|not_gguf/,
   },
   ...Object.fromEntries([
     loaded('quantize'),
@@ -210,12 +215,12 @@ export const WITHOUT_ENGINE = {
     loaded('forceFallbackAdapter', ['true']),
     loaded('cache'),
     loaded('update'),
-    loaded('integrity', ['an object', 'an object without a prototype']),
+    loaded('integrity', ['null', ...OBJECTS]),
     loaded('connections', ['5']),
     loaded('persist', ['true']),
     loaded('onEvent', ['a function']),
     loaded('file', TEXTS),
-    loaded('hub', ['an object', 'an object without a prototype']),
+    loaded('hub', ['null', ...OBJECTS]),
     loaded('onProgress', ['a function']),
     loaded('onWarning', ['a function']),
     loaded('signal'),
@@ -226,7 +231,7 @@ export const WITHOUT_ENGINE = {
   ]),
   'load: draft': {
     call: (_, value) => rillm.Engine.load(MODEL(), { worker: false, draft: value }),
-    passes: [...ABSENT, ...TEXTS],
+    passes: ['undefined', ...TEXTS, 'an array'],
     names: 'model',
   },
   'load: worker': {
@@ -265,7 +270,11 @@ export const WITHOUT_ENGINE = {
     not: ['an object', 'an object without a prototype'],
     names: 'options of Engine.shared',
   },
-  'inspect(…, options)': { call: (_, value) => rillm.Engine.inspect([], value), names: /options of Engine.inspect|a model/ },
+  'inspect(…, options)': {
+    call: (_, value) => rillm.Engine.inspect([], value),
+    names: /options of Engine.inspect|file/,
+    code: /invalid_request|invalid_file/,
+  },
   'recommend(…)': {
     call: (_, value) => rillm.Engine.recommend(value),
     only: ['undefined', 'null', '5', 'an object', 'a symbol', 'a revoked proxy', 'a proxy that throws'],
@@ -274,11 +283,11 @@ export const WITHOUT_ENGINE = {
   'recommend([], …)': { call: (_, value) => rillm.Engine.recommend([], value), takes: OPTIONS, names: 'options of Engine.recommend' },
   'recommend: memoryBytes': {
     call: (_, value) => rillm.Engine.recommend([], { memoryBytes: value }),
-    takes: [...ABSENT, '5'],
+    takes: ['undefined', '5'],
     names: 'memoryBytes',
   },
   'models.list(…)': { call: (_, value) => rillm.models.list(value), takes: OPTIONS, names: 'options of models.list' },
-  'models.list: cache': { call: (_, value) => rillm.models.list({ cache: value }), takes: ABSENT, names: 'cache' },
+  'models.list: cache': { call: (_, value) => rillm.models.list({ cache: value }), takes: ['undefined'], names: 'cache' },
   'models.info(…)': { call: (_, value) => rillm.models.info(value), takes: TEXTS, names: 'the name of a model' },
   'models.verify(…)': {
     call: (_, value) => rillm.models.verify(value),
@@ -354,7 +363,7 @@ export const WITHOUT_ENGINE = {
   'serveModels: budgetBytes': {
     call: (_, value) => rillm.serveModels({ a: '/none' }, { budgetBytes: value }),
     isSync: true,
-    takes: [...ABSENT, '5', 'Infinity'],
+    takes: ['undefined', '5', 'Infinity'],
     names: 'budgetBytes',
   },
 };
@@ -367,7 +376,7 @@ const requested = (name, takes = []) => [
   `Device.request: ${name}`,
   {
     call: (_, value) => rillm.Device.request({ [name]: value }).then((device) => device.destroy()),
-    takes: [...ABSENT, ...takes],
+    takes: ['undefined', ...takes],
     // One of the limits or features is named.
     names: name.replace(/s$/, ''),
   },
@@ -394,9 +403,9 @@ export const OF_TENSORS = {
     requested('powerPreference'),
     requested('forceFallbackAdapter', ['true']),
     requested('features', ['an array']),
-    requested('limits', ['an object', 'an object without a prototype']),
+    requested('limits', OBJECTS),
     requested('debug', ['true']),
-    requested('caches', ['an object', 'an object without a prototype']),
+    requested('caches', ['null', ...OBJECTS]),
     requested('maxBatchSize', ['5']),
     dispatched('bindings'),
     dispatched('grid'),
@@ -407,7 +416,7 @@ export const OF_TENSORS = {
   'kernel(…)': { call: ({ device }, value) => device.kernel(value), names: 'kernel' },
   'kernel: label': {
     call: ({ device }, value) => device.kernel({ ...KERNEL, label: value }),
-    takes: [...ABSENT, ...TEXTS],
+    takes: ['undefined', ...TEXTS],
     names: 'label',
   },
   'kernel: wgsl': {
@@ -420,7 +429,11 @@ export const OF_TENSORS = {
     names: /binding/,
     code: /invalid_request|shader_compilation/,
   },
-  'kernel: workgroup': { call: ({ device }, value) => device.kernel({ ...KERNEL, workgroup: value }), takes: ABSENT, names: 'workgroup' },
+  'kernel: workgroup': {
+    call: ({ device }, value) => device.kernel({ ...KERNEL, workgroup: value }),
+    takes: ['undefined'],
+    names: 'workgroup',
+  },
   'dispatch(…)': { call: async ({ kernel }, value) => kernel.dispatch(value), names: /kernel/ },
   'execute(…)': {
     call: async ({ device }, value) => {
