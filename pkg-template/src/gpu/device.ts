@@ -12,6 +12,7 @@ import { checkCounts, checkGiven, deviceOptions } from './device_options.js';
 import { bytesOf, bytesOfElement, checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
 import { checkKernelOptions, Kernel, type CheckedDispatch } from './kernel.js';
 import { options } from './operations/arguments.js';
+import { checkOwnBuffer, isStorage } from './own_buffer.js';
 import { Creation, type RandomOptions } from './operations/creation.js';
 import { Plan, PlannedStep, type PlanOwner } from './plan.js';
 import { RecordedReadback, type ValuesOf } from './recorded_readback.js';
@@ -29,10 +30,6 @@ import type {
   MemoryStats,
   TensorData,
 } from './types.js';
-
-// WebGPU's numbers for the two flags that are needed here; the types of the DOM leave the namespaces of them out.
-const USAGE_STORAGE = 0x80;
-const STAGE_COMPUTE = 0x4;
 
 /**
  * A WebGPU device with rillm's runtime on it: commands are recorded in program order and submitted together, uniforms, bind
@@ -272,7 +269,7 @@ export class Device {
     const { offset = 0 } = options(given, 'importBuffer', ['offset']);
     const tensor = this.#imported(buffer, shape, dtype, offset);
     try {
-      await this.#checkOwnBuffer(buffer);
+      await checkOwnBuffer(this.gpuDevice, buffer);
     } catch (error) {
       tensor.dispose();
       throw error;
@@ -317,7 +314,10 @@ export class Device {
       {
         check: () => this.#check(),
         shape: (dims) => this.#call(() => this.#shapes.numberOf(dims)),
-        importBuffer: (buffer, shape, dtype) => ({ tensor: this.#imported(buffer, shape, dtype), checked: this.#checkOwnBuffer(buffer) }),
+        importBuffer: (buffer, shape, dtype) => ({
+          tensor: this.#imported(buffer, shape, dtype),
+          checked: checkOwnBuffer(this.gpuDevice, buffer),
+        }),
         made: (id) => this.#made(id),
       },
     );
@@ -459,7 +459,7 @@ export class Device {
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType, offset = 0): Tensor {
     if (!isA(buffer, GPUBuffer)) throw new EngineError('invalid_request', `a GPUBuffer is wanted, got ${textOf(buffer)}`);
     const dims = checkShape(shape);
-    if ((buffer.usage & USAGE_STORAGE) === 0) {
+    if (!isStorage(buffer)) {
       throw new EngineError('invalid_request', 'the GPUBuffer lacks the usage STORAGE: create it with GPUBufferUsage.STORAGE');
     }
     const bytes = elementsOf(dims) * bytesOfElement(checkDType(dtype));
@@ -477,19 +477,6 @@ export class Device {
       this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), dtype, offset)),
       buffer,
     );
-  }
-
-  /** Rejects when a buffer is another GPUDevice's; WebGPU tells it only when asked like this. */
-  async #checkOwnBuffer(buffer: GPUBuffer): Promise<void> {
-    const { gpuDevice } = this;
-    gpuDevice.pushErrorScope('validation');
-    const layout = gpuDevice.createBindGroupLayout({
-      entries: [{ binding: 0, visibility: STAGE_COMPUTE, buffer: { type: 'read-only-storage' } }],
-    });
-    const size = Math.min(buffer.size, this.limits.maxStorageBufferBindingSize);
-    gpuDevice.createBindGroup({ layout, entries: [{ binding: 0, resource: { buffer, size: size - (size % 4) } }] });
-    const error = await gpuDevice.popErrorScope();
-    if (error !== null) throw new EngineError('wrong_device', `the GPUBuffer is one of another device: ${error.message}`);
   }
 
   /** The tensor of an id that the wasm gave. */
