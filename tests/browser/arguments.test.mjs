@@ -90,56 +90,47 @@ test('entries without an engine', LIMIT, async () => {
 
 const TENSOR = { package: '/rillm/dist/tensor/index.js' };
 
-test('entries of rillm/tensor', LIMIT, async () => {
-  const found = await stage.runWith(
+/** Runs code in a page with a device and tensors to call: `place`. */
+const withTensors = (body) =>
+  stage.runWith(
     TENSOR,
-    async (sources) => {
-      const run = (0, eval)(`(async () => {
-        ${sources}
-        const isError = (error) => error instanceof rillm.EngineError;
-        const place = await tensorStage();
-        const found = [];
-        for (const [name, { call }] of Object.entries(OF_TENSORS)) {
-          for (const [bad, make] of Object.entries(BAD)) {
-            found.push({ name, bad, outcome: await outcomeOf((value) => call(place, value), make(), isError), after: true });
-          }
-        }
-        await place.tensor.readback();
-        return found;
-      })`);
-      return run();
-    },
-    sources,
+    (code) => (0, eval)(code)(),
+    `(async () => {
+      ${sources}
+      const isError = (error) => error instanceof rillm.EngineError;
+      const place = await tensorStage();
+      ${body}
+    })`,
   );
+
+test('entries of rillm/tensor', LIMIT, async () => {
+  const found = await withTensors(`
+    const found = [];
+    for (const [name, { call }] of Object.entries(OF_TENSORS)) {
+      for (const [bad, make] of Object.entries(BAD)) {
+        found.push({ name, bad, outcome: await outcomeOf((value) => call(place, value), make(), isError), after: true });
+      }
+    }
+    await place.tensor.readback();
+    return found;`);
   check(found, OF_TENSORS);
 });
 
 test('every method of rillm/tensor gives an answer or an error of its own', LIMIT, async () => {
-  const { count, faults } = await stage.runWith(
-    TENSOR,
-    async (sources) => {
-      const run = (0, eval)(`(async () => {
-        ${sources}
-        const isError = (error) => error instanceof rillm.EngineError;
-        const place = await tensorStage();
-        const calls = Object.entries(everyMethod(place));
-        const faults = [];
-        for (const [name, call] of calls) {
-          for (const [bad, make] of Object.entries(BAD)) {
- const outcome = await outcomeOf(call, make(), isError);
-            if (outcome.value || (outcome.code !== undefined && outcome.code !== 'internal')) continue;
-            faults.push(name + ' with ' + bad + ': ' + JSON.stringify(outcome));
-          }
-        }
-        const [one] = await place.device.tensor([1]).readback();
-        if (one !== 1) faults.push('the device is broken');
-        place.device.destroy();
-        return { count: calls.length, faults };
-      })`);
-      return run();
-    },
-    sources,
-  );
+  const { count, faults } = await withTensors(`
+    const calls = Object.entries(everyMethod(place));
+    const faults = [];
+    for (const [name, call] of calls) {
+      for (const [bad, make] of Object.entries(BAD)) {
+        const outcome = await outcomeOf(call, make(), isError);
+        if (outcome.value || (outcome.code !== undefined && outcome.code !== 'internal')) continue;
+        faults.push(name + ' with ' + bad + ': ' + JSON.stringify(outcome));
+      }
+    }
+    const [one] = await place.device.tensor([1]).readback();
+    if (one !== 1) faults.push('the device is broken');
+    place.device.destroy();
+    return { count: calls.length, faults };`);
   assert.ok(count > 250, `${count} calls`);
   assert.deepEqual(faults, []);
 });

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { createReadStream, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { after, before } from 'node:test';
 
 import { unpackPackage } from '../../scripts/build.mjs';
 import { launchChromium, sharedChromium } from '../../scripts/chromium.mjs';
@@ -226,6 +227,23 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
       rmSync(made, { recursive: true, force: true });
     },
   };
+}
+
+/** The stage of a file's tests, and the engines that they share; there while the tests run. */
+export function sharedStage() {
+  const shared = {};
+  before(async () => {
+    shared.stage = await openStage();
+    shared.engines = shared.stage.sharedEngines();
+  });
+  after(async () => {
+    try {
+      await shared.engines?.close();
+    } finally {
+      await shared.stage?.close();
+    }
+  });
+  return shared;
 }
 
 /** Runs in the page: what the tests use there. */

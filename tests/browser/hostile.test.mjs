@@ -2,30 +2,18 @@
 // code, and the engine goes on.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { openStage } from './browser.mjs';
+import { sharedStage } from './browser.mjs';
 
 const LIMIT = { timeout: 60_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
 
-let stage;
-let engines;
-before(async () => {
-  stage = await openStage();
-  engines = stage.sharedEngines();
-});
-after(async () => {
-  try {
-    await engines.close();
-  } finally {
-    await stage.close();
-  }
-});
+const shared = sharedStage();
 
 for (const worker of [true, false]) {
   const where = worker ? 'in the worker' : 'on the page';
-  const withModel = (fn, argument = {}) => engines.use(MODEL, { worker }, fn, argument);
+  const withModel = (fn, argument = {}) => shared.engines.use(MODEL, { worker }, fn, argument);
 
   test(`half a character is U+FFFD, wherever it stands (${where})`, LIMIT, async () => {
     const ids = await withModel(async (engine) => {
@@ -93,7 +81,7 @@ for (const worker of [true, false]) {
 }
 
 test('templates that would not end are stopped, on the page too, and the next one renders', LIMIT, async () => {
-  const { refused, rendered, slowest } = await stage.run(async () => {
+  const { refused, rendered, slowest } = await shared.stage.run(async () => {
     const loops = (n, body) => '{% for i in range(9999) %}'.repeat(n) + body + '{% endfor %}'.repeat(n);
     const templates = [
       loops(3, 'x'),

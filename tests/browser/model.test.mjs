@@ -3,26 +3,17 @@
 import assert from 'node:assert/strict';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { golden, goldenJson, goldenNpy, openStage, relativeError } from './browser.mjs';
+import { golden, goldenJson, goldenNpy, sharedStage, relativeError } from './browser.mjs';
 import { F32, readGguf, uint32Entry, writeGguf } from './gguf.mjs';
 
 const FORMATS = { tied: ['F32', 'F16', 'Q8_0', 'Q4_0'], untied: ['Q8_0', 'Q4_0'] };
 /** Relative to the norm of the reference's logits, at every position. */
 const TOLERANCE = { F32: 1e-4, F16: 1e-3, Q8_0: 1e-3, Q4_0: 1e-3 };
 
-let stage;
 /** One engine for each file: to compile its kernels takes longer than what most tests do with it. */
-let engines;
-before(async () => {
-  stage = await openStage();
-  engines = stage.sharedEngines();
-});
-after(async () => {
-  await engines?.close();
-  await stage?.close();
-});
+const shared = sharedStage();
 
 for (const [model, formats] of Object.entries(FORMATS)) {
   for (const format of formats) {
@@ -30,7 +21,7 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
     test(`${file}: logits agree with the reference at every position`, async () => {
       const expected = goldenNpy(`${file}.logits.npy`);
-      const { shape, dtype, logits } = await engines.use(
+      const { shape, dtype, logits } = await shared.engines.use(
         `/golden/${file}.gguf`,
         {},
         async (engine, ids) => {
@@ -54,7 +45,7 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
     test(`${file}: greedy tokens agree with the reference`, async () => {
       const expected = goldenJson(`${model}.greedy.json`)[format];
-      const actual = await engines.use(
+      const actual = await shared.engines.use(
         `/golden/${file}.gguf`,
         {},
         async (engine, [ids, count]) => {
@@ -70,7 +61,7 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
   test(`${model}: tokenize and detokenize agree with the reference`, async () => {
     const cases = goldenJson(`${model}.tokenizer.json`);
-    const actual = await engines.use(
+    const actual = await shared.engines.use(
       `/golden/${model}-q8_0.gguf`,
       {},
       (engine, texts) =>
@@ -91,7 +82,7 @@ for (const [model, formats] of Object.entries(FORMATS)) {
 
 for (const worker of [true, false]) {
   test(`decoding from the KV cache equals whole forward passes (${worker ? 'in the worker' : 'on the page'})`, async () => {
-    const { generated, forwarded } = await engines.use('/golden/untied-q8_0.gguf', worker ? {} : { worker }, async (engine) => {
+    const { generated, forwarded } = await shared.engines.use('/golden/untied-q8_0.gguf', worker ? {} : { worker }, async (engine) => {
       const prompt = 'The small boat left the harbour';
       const answer = await engine.completions.create({ prompt, max_tokens: 20, temperature: 0, ignore_eos: true });
       const ids = [...(await engine.tokenize(prompt, { add_special: true }))];
@@ -105,7 +96,7 @@ for (const worker of [true, false]) {
 }
 
 test('a relative URL, a URL object, a File and a Blob load the same model', async () => {
-  const ids = await stage.run(async () => {
+  const ids = await shared.stage.run(async () => {
     const bytes = await (await fetch('/golden/tied-q8_0.gguf')).arrayBuffer();
     const sources = [
       '../golden/tied-q8_0.gguf',
@@ -122,7 +113,7 @@ test('a relative URL, a URL object, a File and a Blob load the same model', asyn
 });
 
 test('loading reports bytes and a total, and info says what was loaded', async () => {
-  const { progress, info } = await stage.run(() => {
+  const { progress, info } = await shared.stage.run(() => {
     const seen = [];
     return withEngine('/golden/tied-f32.gguf', { onProgress: (event) => seen.push(event) }, async (engine) => ({
       progress: seen,
@@ -149,14 +140,16 @@ test('loading reports bytes and a total, and info says what was loaded', async (
 });
 
 test('contextLength bounds the context', async () => {
-  const length = await stage.run(() => withEngine('/golden/tied-q8_0.gguf', { contextLength: 64 }, (engine) => engine.info.context_length));
+  const length = await shared.stage.run(() =>
+    withEngine('/golden/tied-q8_0.gguf', { contextLength: 64 }, (engine) => engine.info.context_length),
+  );
   assert.equal(length, 64);
 });
 
 test('weights do not pass whole through the wasm heap: 100 MB load into a heap below 64 MB', async () => {
   const { size, file } = largeModel();
-  writeFileSync(join(stage.made, 'large.gguf'), file);
-  const stats = await stage.run(() => withEngine('/made/large.gguf', {}, (engine) => engine.stats()));
+  writeFileSync(join(shared.stage.made, 'large.gguf'), file);
+  const stats = await shared.stage.run(() => withEngine('/made/large.gguf', {}, (engine) => engine.stats()));
   assert.ok(size > 95e6, `the model has ${size} bytes`);
   assert.ok(stats.live_bytes > 95e6, `${stats.live_bytes} bytes are on the GPU`);
   assert.ok(stats.wasm_memory_bytes < 64 * 1024 * 1024, `the heap has ${stats.wasm_memory_bytes} bytes`);

@@ -1,29 +1,17 @@
 // Requests in OpenAI's shapes: answers, streams, stopping, cancelling, seeds and the order of requests.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { countsOf, openStage } from './browser.mjs';
+import { countsOf, sharedStage } from './browser.mjs';
 
 const MODEL = '/golden/tied-q8_0.gguf';
 const ASK = { messages: [{ role: 'user', content: 'The small boat' }], temperature: 0, ignore_eos: true };
 
-let stage;
-let engines;
-before(async () => {
-  stage = await openStage();
-  engines = stage.sharedEngines();
-});
-after(async () => {
-  try {
-    await engines.close();
-  } finally {
-    await stage.close();
-  }
-});
+const shared = sharedStage();
 
 /** Runs `fn(engine, argument)` in the page of an engine that all tests with these options share. */
-const withModel = (fn, argument = {}, options = {}) => engines.use(MODEL, { worker: true, ...options }, fn, argument);
+const withModel = (fn, argument = {}, options = {}) => shared.engines.use(MODEL, { worker: true, ...options }, fn, argument);
 
 for (const worker of [true, false]) {
   const where = worker ? 'in the worker' : 'on the page';
@@ -244,7 +232,7 @@ for (const worker of [true, false]) {
     assert.deepEqual(drafted, plain);
     assert.equal(draft.quantization, 'Q4_0');
     assert.ok(timings.draft_tokens > 0 && timings.accepted_draft_tokens <= timings.draft_tokens);
-    const { error, progress } = await stage.run(
+    const { error, progress } = await shared.stage.run(
       async ([model, worker]) => {
         const progress = [];
         const error = await failure(rillm.Engine.load(model, { worker, draft: '/golden/untied-q8_0.gguf' }));
@@ -378,7 +366,7 @@ test('sync, stats and resetStats', async () => {
 });
 
 test('renderTemplate renders, and rejects a broken template with "chat_template"', async () => {
-  const { text, broken } = await stage.run(async () => ({
+  const { text, broken } = await shared.stage.run(async () => ({
     text: await rillm.renderTemplate('{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}', {
       messages: [{ role: 'user', content: ' hi ' }],
     }),
