@@ -9,7 +9,7 @@ use super::cancel::Canceller;
 use super::prefill_pace::PrefillPace;
 use super::prompt_cache::{FEWEST_TOKENS, PromptCache};
 use super::sequence::SequenceParams;
-use super::slot::{PrefillResult, common_prefix};
+use super::slot::{PrefillResult, Slot, common_prefix};
 use super::slots::{SlotLease, Slots};
 use crate::error::Result;
 use crate::model::Transformer;
@@ -86,12 +86,19 @@ impl Prefill<'_> {
                 let result = PrefillResult { sequence, logits, advance: part, prefill_computed_len };
                 return Ok(Some(Prefilled { slot: lease, result, cached: common, last_pass: Some((part, begin)) }));
             }
-            slot.prefill(self.transformer, &tokens[done..done + part])?;
+            self.pass(slot, &tokens[done..done + part]).await?;
             done += part;
-            // Limits how much is submitted at once, so that the page can draw and other sequences get their tokens between the parts.
-            self.transformer.context().device().sync().await?;
-            self.pace.borrow_mut().took(part, begin.elapsed());
         }
+    }
+
+    /// Takes a part in and waits until the GPU has done so. This limits how much is submitted at once, so that the page can draw and other
+    /// sequences get their tokens between the parts.
+    async fn pass(&self, slot: &mut Slot, part: &[u32]) -> Result<()> {
+        let begin = Instant::now();
+        slot.prefill(self.transformer, part)?;
+        self.transformer.context().device().sync().await?;
+        self.pace.borrow_mut().took(part.len(), begin.elapsed());
+        Ok(())
     }
 
     /// A slot that holds as many of `tokens` as it can return to, and how many. What is missing is computed, unless that is hardly anything.
@@ -102,12 +109,9 @@ impl Prefill<'_> {
         if held == 0 || tokens.len() - held >= FEWEST_TOKENS {
             slot.truncate(held);
             while held < tokens.len() {
-                let begin = Instant::now();
                 let part = self.pace.borrow().part_of(tokens.len() - held, (self.is_decoding)());
-                slot.prefill(self.transformer, &tokens[held..held + part])?;
+                self.pass(slot, &tokens[held..held + part]).await?;
                 held += part;
-                self.transformer.context().device().sync().await?;
-                self.pace.borrow_mut().took(part, begin.elapsed());
             }
             held = slot.recoverable(held);
         }

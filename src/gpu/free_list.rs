@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 /// Bytes that may wait in any case.
 pub(super) const SPARE: u64 = 192 << 20;
 
-/// "Lately" is this submission's window and the one before; so many submissions are a window.
+/// How many submissions are a window. "Lately" is the window of the last submission and the one before it.
 const WINDOW: u64 = 64;
 
 pub(super) struct FreeList<T> {

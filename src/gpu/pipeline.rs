@@ -78,9 +78,9 @@ struct Cache {
 }
 
 impl Cache {
-    fn noted(&self, hash: u64, shader: &Shader<'_>, kinds: &Kinds<'_>) -> Option<&Rc<Pipeline>> {
+    fn noted(&self, hash: u64, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Option<&Rc<Pipeline>> {
         let keys = self.memo.get(&hash)?;
-        keys.iter().find(|(key, _)| key.is_of(shader, kinds)).map(|(_, pipeline)| pipeline)
+        keys.iter().find(|(key, _)| key.is_of(shader, bindings)).map(|(_, pipeline)| pipeline)
     }
 
     fn note(&mut self, key: MemoKey, pipeline: Rc<Pipeline>) {
@@ -107,16 +107,15 @@ impl Pipelines {
     /// the next read-back or sync, with the compiler's message.
     pub fn get(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<Rc<Pipeline>> {
         self.raw.check_usable()?;
-        let kinds = Kinds(bindings);
-        let hash = hash_of(shader, &kinds);
+        let hash = hash_of(shader, bindings);
         {
             let mut cache = self.cache.borrow_mut();
-            if let Some(pipeline) = cache.noted(hash, shader, &kinds).cloned() {
+            if let Some(pipeline) = cache.noted(hash, shader, bindings).cloned() {
                 cache.hits += 1;
                 return Ok(pipeline);
             }
         }
-        let request = self.assemble(shader, MemoKey::new(hash, shader, &kinds))?;
+        let request = self.assemble(shader, MemoKey::new(hash, shader, bindings))?;
         if let Some(pipeline) = self.known(&request) {
             return Ok(pipeline);
         }
@@ -127,12 +126,11 @@ impl Pipelines {
 
     /// What a shader still needs compiled; `None` if its pipeline exists.
     pub fn request(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<Option<PipelineRequest>> {
-        let kinds = Kinds(bindings);
-        let hash = hash_of(shader, &kinds);
-        if self.cache.borrow().noted(hash, shader, &kinds).is_some() {
+        let hash = hash_of(shader, bindings);
+        if self.cache.borrow().noted(hash, shader, bindings).is_some() {
             return Ok(None);
         }
-        self.assemble(shader, MemoKey::new(hash, shader, &kinds)).map(Some)
+        self.assemble(shader, MemoKey::new(hash, shader, bindings)).map(Some)
     }
 
     /// Compiles pipelines, in browsers all at the same time. Returns the first error.
@@ -180,17 +178,13 @@ impl Pipelines {
     }
 }
 
-/// How bindings are used, as a signature that is not put together.
-struct Kinds<'a>(&'a [Binding<'a>]);
-
-impl Kinds<'_> {
-    fn iter(&self) -> impl Iterator<Item = (u32, BindingKind)> + '_ {
-        self.0.iter().map(Binding::number_and_kind)
-    }
+/// The signature of bindings, which is not put together.
+fn kinds(bindings: &[Binding<'_>]) -> impl Iterator<Item = (u32, BindingKind)> {
+    bindings.iter().map(Binding::number_and_kind)
 }
 
 /// The hash of what [`MemoKey::is_of`] compares.
-fn hash_of(shader: &Shader<'_>, kinds: &Kinds<'_>) -> u64 {
+fn hash_of(shader: &Shader<'_>, bindings: &[Binding<'_>]) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     shader.label.hash(&mut hasher);
     match shader.template {
@@ -203,12 +197,12 @@ fn hash_of(shader: &Shader<'_>, kinds: &Kinds<'_>) -> u64 {
     for (name, define) in shader.defines {
         (name, bits(*define)).hash(&mut hasher);
     }
-    kinds.iter().for_each(|kind| kind.hash(&mut hasher));
+    kinds(bindings).for_each(|kind| kind.hash(&mut hasher));
     hasher.finish()
 }
 
 impl MemoKey {
-    fn new(hash: u64, shader: &Shader<'_>, kinds: &Kinds<'_>) -> Self {
+    fn new(hash: u64, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Self {
         Self {
             hash,
             label: shader.label.to_owned(),
@@ -219,11 +213,11 @@ impl MemoKey {
             // Modules are texts of the program itself, so their addresses name them.
             modules: shader.modules.iter().map(|(_, text)| text.as_ptr() as usize).collect(),
             defines: shader.defines.iter().map(|(name, define)| ((*name).to_owned(), bits(*define))).collect(),
-            signature: kinds.iter().collect(),
+            signature: kinds(bindings).collect(),
         }
     }
 
-    fn is_of(&self, shader: &Shader<'_>, kinds: &Kinds<'_>) -> bool {
+    fn is_of(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> bool {
         let is_template = match (&self.template, shader.template) {
             (TemplateKey::Address(address), Template::Static(text)) => *address == text.as_ptr() as usize,
             (TemplateKey::Text(own), Template::Text(text)) => own == text,
@@ -234,7 +228,7 @@ impl MemoKey {
             && self.label == shader.label
             && self.modules.iter().copied().eq(shader.modules.iter().map(|(_, text)| text.as_ptr() as usize))
             && self.defines.iter().map(|(name, bits)| (name.as_str(), *bits)).eq(defines)
-            && self.signature.iter().copied().eq(kinds.iter())
+            && self.signature.iter().copied().eq(kinds(bindings))
     }
 }
 

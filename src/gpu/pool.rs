@@ -68,10 +68,11 @@ impl BufferPool {
         let found = state.free.take(class, self.raw.timeline.submitted());
         let excess = state.free.take_excess();
         let stats = state.stats.class(class);
-        (stats.hits, stats.misses) = match found {
-            Some(_) => (stats.hits + 1, stats.misses),
-            None => (stats.hits, stats.misses + 1),
-        };
+        if found.is_some() {
+            stats.hits += 1;
+        } else {
+            stats.misses += 1;
+        }
         drop(state);
         self.retire(excess);
         if let Some(raw) = found {

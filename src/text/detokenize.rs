@@ -156,7 +156,7 @@ impl Tokenizer {
     fn decode_by(&self, mut decoder: StreamDecoder, ids: &[u32]) -> Result<String> {
         let mut text = String::new();
         for &id in ids {
-            // No text that a caller asks for has one that no tokenizer gave.
+            // A stream takes an id beyond the tokenizer's as one without text; here it is a mistake of the caller's.
             self.token_bytes(id)?;
             text.push_str(&decoder.push(self, id)?);
         }

@@ -27,6 +27,16 @@ pub(super) enum Leaf {
     Product,
 }
 
+impl Leaf {
+    /// Says how it is read, if it is something that has a place for each element.
+    pub fn set_access(&mut self, found: Access) {
+        match self {
+            Leaf::Memory { access, .. } | Leaf::Places(access) => *access = found,
+            Leaf::Constant(_) | Leaf::Product => {}
+        }
+    }
+}
+
 /// A function of values before it. Values are numbered: leaves, then steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Step {

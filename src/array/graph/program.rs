@@ -175,10 +175,7 @@ impl Builder {
         let mut words = Vec::with_capacity(1 + self.layouts.len());
         words.extend((elements != 1).then_some(elements as u32));
         for (index, leaf) in self.program.leaves.iter_mut().enumerate() {
-            match leaf {
-                Leaf::Memory { access, .. } | Leaf::Places(access) => *access = found,
-                Leaf::Constant(_) | Leaf::Product => {}
-            }
+            leaf.set_access(found);
             words.push(self.layouts[index].map_or(self.constants[index], |layout| layout.offset() as u32));
         }
         Bound { program: self.program, memory: self.memory, words, product: self.product }
@@ -217,10 +214,7 @@ impl Builder {
             } else {
                 Access::Strided
             };
-            match leaf {
-                Leaf::Memory { access, .. } | Leaf::Places(access) => *access = found,
-                Leaf::Constant(_) | Leaf::Product => {}
-            }
+            leaf.set_access(found);
             words.push(layout.offset() as u32);
             if found == Access::Strided {
                 words.extend(strides.iter().map(|stride| *stride as u32));
