@@ -3,8 +3,9 @@
 
 import { newId } from './openai.js';
 
-/** Until it holds its lock, or where there are none, the worker is asked this often, and counts as gone if it is silent so many times in a row. */
+/** How often the worker is asked until it holds its lock, or for ever where there are no locks. */
 const ASKS_EVERY_MS = 10_000;
+/** It counts as gone when it has not answered this number of times in a row. */
 const MOST_SILENT = 30;
 
 /** What is said to a worker about its life. */

@@ -56,7 +56,7 @@ export class HttpFile {
     this.#cache = cache;
   }
 
-  /** For requests that are to be sent again, which is the caller's to do. With `retries` there are at most so many. */
+  /** Counts the attempts of a caller, who sends the requests. `retries` allows fewer than the options do. */
   attempts({ ended, retries = Infinity }: { ended?: AbortSignal; retries?: number } = {}): Attempts {
     const policy = { ...this.#policy, retries: Math.min(this.#policy.retries, retries) };
     return new Attempts(this.url, policy, [...this.#signals, ended], this.#progress);
