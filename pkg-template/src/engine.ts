@@ -17,6 +17,7 @@ import { ProcessorCalls } from './logits_processor.js';
 import { chatShapes, completionShapes, requestOf, type Shapes, splitRequest } from './openai.js';
 import type { GenerationKind, HostLoadOptions, LoadedHost } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
+import { type LoadedModel, MAX_RECOVERIES, RecoveringHost, type Recovery } from './recovery/recovering_host.js';
 import { recommend, type Recommendation, type RecommendOptions } from './recommend.js';
 import { withReasoningEffort } from './reasoning_effort.js';
 import { creatorOf, keptIn, type Responses } from './responses/endpoint.js';
@@ -454,12 +455,30 @@ async function hostLoad(
   return [place, hostOptions];
 }
 
+/** Loads a model into a host that is recovered when it is lost. */
+async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions): Promise<LoadedModel> {
+  const { signal, maxRecoveries = MAX_RECOVERIES } = options;
+  // It is the same model again, whatever its server has by then.
+  const again: HostLoadOptions = { ...hostOptions, files: { ...hostOptions.files, update: 'never' } };
+  const recovery: Recovery = {
+    most: maxRecoveries,
+    onEvent: reporter(options.onEvent),
+    load: (isAgain, signal) => loadOnce(place, isAgain ? again : hostOptions, { ...options, signal }),
+  };
+  try {
+    return await RecoveringHost.load(recovery, signal);
+  } catch (thrown) {
+    // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
+    throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
+  }
+}
+
 /** Loads a model into a host of its own. */
-async function loadHost(
+async function loadOnce(
   place: HostSource,
   hostOptions: HostLoadOptions,
   options: LoadOptions,
-): Promise<{ host: LoadedHost; info: ModelInfo }> {
+): Promise<LoadedModel> {
   const { signal, worker } = options;
   const host = hostOf(worker);
   const services = loadServices(options, hostOptions.wasm);
@@ -467,8 +486,7 @@ async function loadHost(
     return { host, info: await host.load(place, hostOptions, services, signal) };
   } catch (thrown) {
     await host.dispose().catch(() => {});
-    // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
-    throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
+    throw thrown;
   } finally {
     services.end();
   }

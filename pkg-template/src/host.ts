@@ -18,6 +18,7 @@ import type {
   Host,
   HostLoadOptions,
   LoadServices,
+  ReplayData,
   TensorData,
 } from './protocol.js';
 import { grammarLoader } from './grammar.js';
@@ -27,6 +28,9 @@ import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 
 export class EngineHost implements Host {
+  /** Resolves when the GPU device is lost or the wasm has trapped. */
+  readonly ended: Promise<EngineError>;
+  #tellEnded!: (error: EngineError) => void;
   #wasm: Wasm | undefined;
   #engine: WasmEngine | undefined;
   #generations = new Set<EngineGeneration>();
@@ -34,6 +38,10 @@ export class EngineHost implements Host {
   #sessions = new Set<{ stop(): void; ended: Promise<unknown> }>();
   #tensors = new Map<number, WasmTensor>();
   #nextHandle = 1;
+
+  constructor() {
+    this.ended = new Promise((resolve) => (this.#tellEnded = resolve));
+  }
 
   async load(
     source: HostSource,
@@ -69,6 +77,11 @@ export class EngineHost implements Host {
     if (found !== undefined) await keepTunings(found);
     this.#wasm = wasm;
     this.#engine = engine;
+    void wasm.trapped.then((error) => this.#tellEnded(error));
+    void wasm.call(() => engine.gpuDevice()).lost.then(({ message }) => {
+      // Whoever disposes of the engine has its device destroyed.
+      if (this.#engine === engine) this.#tellEnded(deviceLost(message));
+    });
     return wasm.guard(() => engine.info());
   }
 
@@ -143,13 +156,21 @@ export class EngineHost implements Host {
     }
   }
 
-  async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation> {
+  async generate(
+    kind: GenerationKind,
+    request: object,
+    processor: ProcessorCall | undefined,
+    _signal?: AbortSignal,
+    replay?: ReplayData,
+  ): Promise<Generation> {
     const { wasm, engine } = this.#loaded();
     let stop!: () => void;
     const stopped = new Promise<null>((resolve) => (stop = () => resolve(null)));
     // A processor that never comes back must not keep the generation from ending.
     const call = processor && ((...args: Parameters<ProcessorCall>) => Promise.race([processor(...args), stopped]));
-    const generation = await wasm.guard(() => (kind === 'chat' ? engine.chat(request, call) : engine.complete(request, call)));
+    const generation = await wasm.guard(() =>
+      kind === 'chat' ? engine.chat(request, call, replay) : engine.complete(request, call, replay),
+    );
     if (this.#engine !== engine) throw disposed();
     const running = new EngineGeneration(wasm, generation, stop);
     this.#generations.add(running);
@@ -318,6 +339,10 @@ export class EngineHost implements Host {
     }
     return { wasm: this.#wasm, engine: this.#engine };
   }
+}
+
+function deviceLost(reason: string): EngineError {
+  return new EngineError('device_lost', `the GPU device was lost (${reason || 'no reason given'}); load the model again`);
 }
 
 function disposed(): EngineError {

@@ -59,6 +59,7 @@ export const LOAD: Checks<LoadOptions> = {
   ...CACHE,
   file: text,
   hub: anything,
+  maxRecoveries: whole(0),
   onProgress: callable,
   onWarning: callable,
   signal: abortSignal,

@@ -1,10 +1,12 @@
 // What a model is loaded with, and what a loaded one says of itself.
 
+import type { FileEvent } from './files/events.js';
 import type { CacheOptions } from './files/options.js';
 import type { LoadProgress } from './files/progress.js';
 import type { LoadOptions as LoadData, Warning } from './generated/loading.js';
 import type { CacheStats, Stats } from './generated/stats.js';
 import type { HubOptions, ModelSource } from './model_source.js';
+import type { RecoveryEvent } from './recovery/events.js';
 import type { WasmSource } from './wasm_source.js';
 
 export type {
@@ -19,6 +21,7 @@ export type {
 export type { FallbackReason, FileEvent, RetryReason } from './files/events.js';
 export type { CacheOptions, ConnectionOptions } from './files/options.js';
 export type { LoadProgress } from './files/progress.js';
+export type { RecoveryEvent } from './recovery/events.js';
 export type { ModelStore } from './files/store.js';
 export type { WasmSource } from './wasm_source.js';
 export type { KernelUse } from './generated/stats.js';
@@ -28,7 +31,15 @@ export interface LoadOptions extends LoadData, CacheOptions {
   file?: string | undefined;
   /** How the Hugging Face hub is asked, for `hf:…`. */
   hub?: HubOptions | undefined;
-  /** Called with the bytes loaded, many times. */
+  /**
+   * How many times in ten minutes the engine comes back by itself when its GPU device or its worker is lost: the model is loaded again, from the
+   * cache if it is there, and what runs goes on where it stood. `onEvent` hears `lost`, `recovering` and `recovered`. One loss more, or
+   * 0, ends in `device_lost` or `worker_lost`. Default: 3.
+   */
+  maxRecoveries?: number | undefined;
+  /** Called for what happens to the model's files, and when the engine is lost and comes back. */
+  onEvent?: ((event: FileEvent | RecoveryEvent) => void) | undefined;
+  /** Called with the bytes loaded, many times; from the beginning again when the model is loaded again. */
   onProgress?: ((progress: LoadProgress) => void) | undefined;
   /**
    * Called for each of `info.warnings` when the model is loaded, such as that it has no chat template. Without it, `console.warn` has
@@ -65,6 +76,8 @@ export interface EngineStats extends Stats {
    * them were taken from here.
    */
   prompt_cache: CacheStats;
+  /** How often the engine came back after its GPU device or its worker was lost. The other counters began at 0 then. */
+  recoveries: number;
   /** Size of the WebAssembly heap. Weights never pass through it. */
   wasm_memory_bytes: number;
 }

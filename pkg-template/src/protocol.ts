@@ -18,6 +18,13 @@ export type { Chunk, TokenLogprob, TokenLogprobs } from './generated/answers.js'
 
 export type GenerationKind = 'chat' | 'completion';
 
+/** What is known of an answer that is generated again. Without `choices` its tokens are chosen again, as they were chosen then. */
+export interface ReplayData {
+  /** For a request that has none of its own: from 0 to 2³² - 1. */
+  seed: number;
+  choices?: { tokens: number[]; is_finished: boolean }[];
+}
+
 /** A generation that runs: pulled chunk by chunk. */
 export interface Generation {
   /** Undefined after the last chunk. */
@@ -99,7 +106,13 @@ export interface LoadedHost extends HostCalls {
   /** The GPUBuffer of a tensor and its first byte there, likewise. */
   tensorBuffer?(handle: number): [buffer: GPUBuffer, offset: number];
   /** Resolves when the request was accepted. The signal ends a waiting, as for `embed`, and not the generation. */
-  generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined, signal?: AbortSignal): Promise<Generation>;
+  generate(
+    kind: GenerationKind,
+    request: object,
+    processor: ProcessorCall | undefined,
+    signal?: AbortSignal,
+    replay?: ReplayData,
+  ): Promise<Generation>;
 }
 
 /** What loads a model and runs it: `EngineHost` itself, or `WorkerHost`, which forwards to one in a worker. */
@@ -142,7 +155,7 @@ export type ToWorker =
   | CallMessage
   /** Nobody waits for the answer to call `id` any more. */
   | { type: 'abort'; id: number }
-  | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number; isProcessed: boolean }
+  | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number; isProcessed: boolean; replay?: ReplayData }
   /** What the logits processor made of them, in answer to `process`; they belong to the worker. */
   | { type: 'processed'; id: number; logits: Float32Array }
   | { type: 'unprocessed'; id: number; error: ErrorData }
@@ -168,5 +181,5 @@ export type FromWorker =
   /** Hands logits to the processor of generation `generation`; they belong to the page. */
   | { type: 'process'; id: number; generation: number; logits: Float32Array; tokens: Uint32Array; step: number }
   | { type: 'chunk'; id: number; chunk: Chunk | undefined }
-  /** The wasm instance is broken: nothing more will be answered. */
+  /** The wasm instance is broken or the GPU device is lost: nothing more will be answered. */
   | { type: 'crash'; error: ErrorData };

@@ -4,7 +4,7 @@
 import init, * as glue from './wasm/rillm.js';
 import { compileWasm, wasmLoader } from './compile_wasm.js';
 import type { LoadOptions as LoadData } from './generated/loading.js';
-import type { AttachedSession, Chunk, EmbeddingsData } from './protocol.js';
+import type { AttachedSession, Chunk, EmbeddingsData, ReplayData } from './protocol.js';
 import type { OpenedFile } from './files/remote_files.js';
 import type { RemoteRequest } from './files/http.js';
 import type { Progress } from './generated/loading.js';
@@ -68,8 +68,8 @@ export interface WasmEngine {
   /** What autotuning found that was not known yet, to be kept. */
   tunings(): string | undefined;
   /** Resolves when the request was accepted: a grammar in it is compiled. */
-  chat(request: object, logitsProcessor?: WasmLogitsProcessor): Promise<WasmGeneration>;
-  complete(request: object, logitsProcessor?: WasmLogitsProcessor): Promise<WasmGeneration>;
+  chat(request: object, logitsProcessor?: WasmLogitsProcessor, replay?: ReplayData): Promise<WasmGeneration>;
+  complete(request: object, logitsProcessor?: WasmLogitsProcessor, replay?: ReplayData): Promise<WasmGeneration>;
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
   embed(request: object): Promise<EmbeddingsData>;

@@ -128,7 +128,8 @@ async function answer(id: number, work: () => Promise<unknown>): Promise<void> {
 async function generate(message: ToWorker & { type: 'generate' }): Promise<void> {
   const { id } = message;
   try {
-    const generation = await host.generate(message.kind, message.request, message.isProcessed ? remoteProcessor(id) : undefined);
+    const processor = message.isProcessed ? remoteProcessor(id) : undefined;
+    const generation = await host.generate(message.kind, message.request, processor, undefined, message.replay);
     const state: Running = { generation, credit: message.credit, wake: () => {} };
     running.set(id, state);
     scope.postMessage({ type: 'result', id, value: undefined });
@@ -173,6 +174,7 @@ scope.addEventListener('message', ({ data }) => {
       const source = revive(data.source);
       const options = data.draft === undefined ? data.options : { ...data.options, draft: revive(data.draft) };
       void answer(id, () => host.load(source, options, services(id), undefined));
+      void host.ended.then((error) => scope.postMessage({ type: 'crash', error: errorData(error) }));
       break;
     }
     case 'inspect':

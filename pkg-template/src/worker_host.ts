@@ -16,6 +16,7 @@ import type {
   HostCalls,
   HostLoadOptions,
   LoadServices,
+  ReplayData,
   SentSource,
   TensorData,
   ToWorker,
@@ -185,7 +186,13 @@ export class WorkerHost implements Host {
     }
   }
 
-  async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined): Promise<Generation> {
+  async generate(
+    kind: GenerationKind,
+    request: object,
+    processor: ProcessorCall | undefined,
+    _signal?: AbortSignal,
+    replay?: ReplayData,
+  ): Promise<Generation> {
     let generation: RemoteGeneration | undefined;
     await this.#ask<void>((id) => {
       generation = new RemoteGeneration(
@@ -195,7 +202,8 @@ export class WorkerHost implements Host {
         processor,
       );
       this.#generations.set(id, generation);
-      return { type: 'generate', id, kind, request, credit: RUN_AHEAD_CHUNKS, isProcessed: processor !== undefined };
+      const message = { type: 'generate', id, kind, request, credit: RUN_AHEAD_CHUNKS, isProcessed: processor !== undefined } as const;
+      return replay === undefined ? message : { ...message, replay };
     });
     return generation!;
   }

@@ -14,6 +14,7 @@ use super::api::logprobs::TokenLogprobs;
 use super::api::request::GrammarRequest;
 use super::engine::Inner;
 use super::reasoning_budget::{Budget, ReasoningBudget};
+use super::replay::ReplayedChoice;
 use crate::decode::conflicts::Feature;
 use crate::decode::constraint::Constraint;
 use crate::decode::{
@@ -57,6 +58,8 @@ pub(super) struct Request {
     pub choices: usize,
     /// The request has a seed: the same request must give the same tokens again.
     pub is_reproducible: bool,
+    /// What is known of this choice from before.
+    pub replayed: Option<ReplayedChoice>,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
 }
@@ -107,7 +110,7 @@ pub(super) struct Choice {
 enum Phase {
     /// Nothing runs yet. Holds the grammar once it is compiled.
     Waiting(Option<GrammarCursor>),
-    /// The grammar leaves no choice: the answer is in `read`, perhaps cut by the limit of tokens.
+    /// Nothing is left to choose: the answer is in `read`, perhaps cut by the limit of tokens.
     Known {
         is_whole: bool,
     },
@@ -124,7 +127,7 @@ struct Running {
     last_pass: Option<(usize, Instant)>,
 }
 
-/// What a grammar forces at the beginning of an answer.
+/// The beginning of an answer that is not chosen: what is known of it from before, and what a grammar forces.
 struct ForcedPrefix {
     grammar: Option<GrammarCursor>,
     tokens: Vec<u32>,
@@ -265,6 +268,9 @@ impl Choice {
         let canceller = self.canceller.clone();
         let prompt = Prompt { tokens: &tokens, forced: forced.len(), is_reproducible, logprobs, canceller };
         let decoder = self.engine.decoder()?.clone();
+        // What is known of one choice is not a part of the others.
+        let is_replayed = self.request.replayed.is_some();
+        let prompted = prompted.filter(|_| !is_replayed);
         let Some(prefilled) = decoder.prefill(&prompt, &params, prompted).await? else { return Ok(None) };
         self.cached = prefilled.cached.min(self.request.prompt.len());
         let Prefilled { last_pass, .. } = prefilled;
@@ -274,7 +280,7 @@ impl Choice {
         let (sequence, grammar) = decoder.start(prefilled, params, last, forced.len(), methods)?;
         self.read = forced.into_iter().map(Sampled::from).collect();
         self.phase = Phase::Running(Running { sequence, grammar, last_pass });
-        Ok(Some(result).filter(|_| prompted.is_none()))
+        Ok(Some(result).filter(|_| prompted.is_none() && !is_replayed))
     }
 
     fn methods(&self, grammar: Option<GrammarCursor>) -> Methods {
@@ -288,18 +294,33 @@ impl Choice {
         Methods { speculation: *speculation, grammar, processor: processor.clone(), ..Methods::default() }
     }
 
-    /// What the grammar forces at the beginning. `None` if nothing is left to sample.
+    /// What is known at the beginning. `None` if nothing is left to sample.
     fn forced_prefix(&mut self, mut grammar: Option<GrammarCursor>) -> Result<Option<ForcedPrefix>> {
+        let ReplayedChoice { tokens: known, is_finished } = self.request.replayed.clone().unwrap_or_default();
         let (tokens, is_whole) = match &mut grammar {
-            // Log probabilities are wanted for each token, so each is sampled, even if it is the only one allowed.
-            Some(_) if self.request.logprobs.is_some() => (Vec::new(), false),
-            Some(cursor) => forced(&mut *cursor.constraint, self.longest())?,
-            None => (Vec::new(), false),
+            // It may hold the token that ended it, which is none of the grammar's.
+            _ if is_finished => {
+                let is_whole = known.len() < self.longest();
+                (known, is_whole)
+            }
+            Some(cursor) => {
+                // Log probabilities are wanted for each token, so each is sampled, even if it is the only one allowed.
+                let room = if self.request.logprobs.is_some() { known.len() } else { self.longest() };
+                forced(&mut *cursor.constraint, known, room)?
+            }
+            None => (known, false),
         };
-        if is_whole || tokens.len() == self.longest() {
+        if is_whole || tokens.len() >= self.longest() {
             self.read = tokens.into_iter().map(Sampled::from).collect();
             self.phase = Phase::Known { is_whole };
             return Ok(None);
+        }
+        let (length, capacity) = (self.request.prompt.len() + tokens.len(), self.engine.info.context_length);
+        if length >= capacity {
+            bail!(
+                ContextLengthExceeded,
+                "the answer has shifted its context and can't be taken up again: {length} tokens are known, and the context holds {capacity}"
+            );
         }
         Ok(Some(ForcedPrefix { grammar, tokens }))
     }
@@ -442,10 +463,9 @@ impl Choice {
     }
 }
 
-/// The tokens that a grammar forces at the beginning, at most `room`, and whether they are the whole answer.
-fn forced(constraint: &mut dyn Constraint, room: usize) -> Result<(Vec<u32>, bool)> {
-    let mut state = constraint.advance(&[])?;
-    let mut forced = Vec::new();
+/// The known tokens and those that a grammar forces after them, at most `room` in all, and whether they are the whole answer.
+fn forced(constraint: &mut dyn Constraint, known: Vec<u32>, room: usize) -> Result<(Vec<u32>, bool)> {
+    let (mut state, mut forced) = (constraint.advance(&known)?, known);
     while !state.forced.is_empty() && forced.len() < room {
         state.forced.truncate(room - forced.len());
         let next = constraint.advance(&state.forced)?;

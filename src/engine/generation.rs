@@ -12,6 +12,7 @@ use web_time::Instant;
 use super::api::chunk::{Chunk, Timings, Usage};
 use super::choice::{Choice, Request};
 use super::engine::{Engine, Inner};
+use super::replay::{Replay, ReplayedChoice};
 use crate::decode::conflicts::{self, Feature};
 use crate::decode::{Canceller, LogitsProcessor};
 use crate::error::Result;
@@ -20,6 +21,8 @@ use crate::error::Result;
 pub struct Generation {
     engine: Rc<Inner>,
     request: Request,
+    /// What is known of the choices.
+    replayed: Vec<ReplayedChoice>,
     /// The next choice to begin, if it is prepared.
     prepared: Option<Choice>,
     /// Choices that have begun and go on, with their index.
@@ -56,6 +59,7 @@ impl Engine {
         Ok(Generation {
             engine: self.0.clone(),
             request,
+            replayed: Vec::new(),
             prepared: None,
             running: Vec::new(),
             begun: 0,
@@ -80,6 +84,29 @@ impl Generation {
         Ok(self)
     }
 
+    /// Generates an answer again. Call it before the first `next`.
+    pub fn with_replay(mut self, Replay { seed, choices }: Replay) -> Result<Self> {
+        if choices.len() > self.request.choices {
+            bail!(
+                InvalidRequest,
+                "the replay has {} choices, and the request asks for {}",
+                choices.len(),
+                self.request.choices
+            );
+        }
+        let vocab_size = self.engine.info.vocab_size;
+        if let Some(token) =
+            choices.iter().flat_map(|choice| &choice.tokens).find(|token| **token as usize >= vocab_size)
+        {
+            bail!(OutOfRange, "the replay has token {token}, and the model's are below {vocab_size}");
+        }
+        if !self.request.is_reproducible {
+            self.request.sampler.seed = u64::from(seed);
+        }
+        self.replayed = choices;
+        Ok(self)
+    }
+
     /// Compiles the request's grammar, so that its errors come before anything is generated. Otherwise `next` does it.
     pub async fn prepare(&mut self) -> Result<()> {
         if self.begun == 0 && self.prepared.is_none() {
@@ -93,6 +120,8 @@ impl Generation {
     fn choice(&self, index: usize) -> Choice {
         let mut request = self.request.clone();
         request.sampler.seed = request.sampler.seed.wrapping_add(index as u64);
+        let known = |choice: &&ReplayedChoice| choice.is_finished || !choice.tokens.is_empty();
+        request.replayed = self.replayed.get(index).filter(known).cloned();
         Choice::new(self.engine.clone(), request, self.canceller.clone())
     }
 

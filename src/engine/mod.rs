@@ -11,6 +11,7 @@ mod generation;
 pub mod grammars;
 mod load;
 mod reasoning_budget;
+mod replay;
 
 pub use crate::decode::{Canceller, LogitsProcessor};
 pub use crate::model::{KvFormat, Precision, folder, source};
@@ -29,6 +30,7 @@ pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, P
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::options::{Autotune, LoadOptions};
 pub use load::{file_bytes, hub};
+pub use replay::{Replay, ReplayedChoice};
 
 // Types of lower layers that the bindings need.
 pub use crate::tensor::{AdapterInfo, DeviceOptions, PowerPreference};

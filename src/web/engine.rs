@@ -42,20 +42,26 @@ impl WasmEngine {
         Ok(self.engine()?.tunings().map(str::to_owned))
     }
 
-    /// Resolves when the request is accepted and its grammar is compiled.
-    pub async fn chat(&self, request: JsValue, logits_processor: Option<Function>) -> Result<WasmGeneration, JsValue> {
+    /// Resolves when the request is accepted and its grammar is compiled. `replay` is what is known of the answer, if it is generated again.
+    pub async fn chat(
+        &self,
+        request: JsValue,
+        logits_processor: Option<Function>,
+        replay: JsValue,
+    ) -> Result<WasmGeneration, JsValue> {
         let start = || self.get()?.chat(ChatRequest::parse(json_from_js("the chat request", &request)?)?);
-        accepted(processed(start(), logits_processor)).await.map_err(js_error)
+        accepted(start(), logits_processor, replay).await.map_err(js_error)
     }
 
     pub async fn complete(
         &self,
         request: JsValue,
         logits_processor: Option<Function>,
+        replay: JsValue,
     ) -> Result<WasmGeneration, JsValue> {
         let start =
             || self.get()?.complete(CompletionRequest::parse(json_from_js("the completion request", &request)?)?);
-        accepted(processed(start(), logits_processor)).await.map_err(js_error)
+        accepted(start(), logits_processor, replay).await.map_err(js_error)
     }
 
     /// Embeddings of texts: `{values, dimensions, usage}`, with the vectors of all inputs in order.
@@ -188,13 +194,6 @@ impl WasmEngine {
     }
 }
 
-fn processed(generation: Result<Generation>, logits_processor: Option<Function>) -> Result<Generation> {
-    match logits_processor {
-        None => generation,
-        Some(function) => generation?.with_logits_processor(Rc::new(JsLogitsProcessor(function))),
-    }
-}
-
 /// The options of `load` and `inspect`, and the abort signal.
 fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> {
     // The signal, the draft model's source and the grammars are objects of the browser, and the tunings are not from the caller; the rest
@@ -294,8 +293,18 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
     Ok(WasmEngine { engine: RefCell::new(Some(Rc::new(engine))) })
 }
 
-async fn accepted(generation: Result<Generation>) -> Result<WasmGeneration> {
+async fn accepted(
+    generation: Result<Generation>,
+    logits_processor: Option<Function>,
+    replay: JsValue,
+) -> Result<WasmGeneration> {
     let mut generation = generation?;
+    if let Some(function) = logits_processor {
+        generation = generation.with_logits_processor(Rc::new(JsLogitsProcessor(function)))?;
+    }
+    if !replay.is_undefined() {
+        generation = generation.with_replay(from_js("the replay", replay)?)?;
+    }
     generation.prepare().await?;
     Ok(WasmGeneration::new(generation))
 }

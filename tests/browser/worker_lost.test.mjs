@@ -1,4 +1,5 @@
-// A worker that is gone, whoever ended it: everything of its engine rejects with `worker_lost` within two seconds, and nothing else does.
+// A worker that is gone, whoever ended it: where its engine may not come back, everything of it rejects with `worker_lost` within two seconds,
+// and nothing else does. `recovery.test.mjs` has engines that come back.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -27,6 +28,7 @@ function rememberWorkers() {
   globalThis.kill = (how, which = workers) => {
     for (const worker of which.splice(0)) how === 'terminate' ? worker.terminate() : Own.prototype.terminate.call(worker);
   };
+  globalThis.FINAL = { maxRecoveries: 0 };
   globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   /** The failure of what is open, and how long after `begin` it came. */
   globalThis.lost = async (open, begin = performance.now()) => {
@@ -68,7 +70,7 @@ for (const how of ['terminate', 'the browser']) {
           for (const moment of moments) {
             let reached;
             const reaching = new Promise((resolve) => (reached = resolve));
-            const loading = rillm.Engine.load(model, { onProgress: ({ phase }) => phase === moment && reached() });
+            const loading = rillm.Engine.load(model, { ...FINAL, onProgress: ({ phase }) => phase === moment && reached() });
             loading.catch(() => {});
             if (moment === undefined) while (workers.length === 0) await after(1);
             else await reaching;
@@ -86,7 +88,7 @@ for (const how of ['terminate', 'the browser']) {
     test('in a prefill, in mid-stream, and while requests wait; what comes later, and dispose', LIMIT, async () => {
       const { failures, disposed, again } = await onPage(
         async ([how, model]) => {
-          const engine = await rillm.Engine.load(model);
+          const engine = await rillm.Engine.load(model, FINAL);
           const stream = await engine.completions.create({ ...LONG, stream: true });
           await stream.next();
           const waiting = [
@@ -97,7 +99,7 @@ for (const how of ['terminate', 'the browser']) {
           ];
           for (const promise of waiting) promise.catch(() => {});
           // Another engine is in its prefill.
-          const second = await rillm.Engine.load(model);
+          const second = await rillm.Engine.load(model, FINAL);
           const prefill = second.completions.create({ ...LONG, prompt: 'boat '.repeat(200) });
           const asked = second.tokenize('a');
           for (const promise of [prefill, asked]) promise.catch(() => {});
@@ -115,7 +117,7 @@ for (const how of ['terminate', 'the browser']) {
           await engine.dispose();
           await second.dispose();
           const disposed = [answered.status, error.code, (await failure(engine.tokenize('a'))).code];
-          const again = await withEngine(model, {}, async (engine) => [...(await engine.tokenize('a'))].length);
+          const again = await withEngine(model, FINAL, async (engine) => [...(await engine.tokenize('a'))].length);
           return { failures, disposed, again };
         },
         [how, MODEL],
@@ -128,12 +130,12 @@ for (const how of ['terminate', 'the browser']) {
     test('while nothing is asked, and in a dispose', LIMIT, async () => {
       const { failures, codes } = await onPage(
         async ([how, model]) => {
-          const engine = await rillm.Engine.load(model);
+          const engine = await rillm.Engine.load(model, FINAL);
           kill(how);
           await after(500);
           const failures = [await lost(engine.tokenize('a'))];
           await engine.dispose();
-          const other = await rillm.Engine.load(model);
+          const other = await rillm.Engine.load(model, FINAL);
           const running = failure(other.completions.create(LONG));
           const begin = performance.now();
           const disposing = other.dispose();
@@ -155,9 +157,9 @@ for (const how of ['terminate', 'the browser']) {
 
 test('of two engines one dies, and the other goes on', LIMIT, async () => {
   const { failed, chunks, answer } = await onPage(async (model) => {
-    const dying = await rillm.Engine.load(model);
+    const dying = await rillm.Engine.load(model, FINAL);
     const [own] = workers;
-    const living = await rillm.Engine.load(model);
+    const living = await rillm.Engine.load(model, FINAL);
     const [open, stream] = await Promise.all(
       [dying, living].map((engine) => engine.completions.create({ ...LONG, max_tokens: 64, context_shift: false, stream: true })),
     );
@@ -187,7 +189,7 @@ test('a worker that is busy for longer than a loss takes is not lost', LIMIT, as
         for (const end = performance.now() + 3000; performance.now() < end; );
       });`;
     const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
-    const engine = await rillm.Engine.load(model, { worker: () => new Worker(url, { type: 'module' }) });
+    const engine = await rillm.Engine.load(model, { ...FINAL, worker: () => new Worker(url, { type: 'module' }) });
     const [busy, after] = await Promise.all([engine.tokenize('a'), engine.tokenize('a')]);
     await engine.dispose();
     return [busy.length, after.length];
@@ -208,7 +210,7 @@ test('without Web Locks an engine hears of terminate(), and of a silence of minu
       const addressOf = (code) => URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
       const own = new URL('/rillm/dist/worker.js', location.href).href;
       const url = addressOf(`import ${JSON.stringify(addressOf(withoutLocks))}; import ${JSON.stringify(own)};`);
-      const load = () => rillm.Engine.load(model, { worker: () => new Worker(url, { type: 'module' }) });
+      const load = () => rillm.Engine.load(model, { ...FINAL, worker: () => new Worker(url, { type: 'module' }) });
       const engine = await load();
       const { length } = await engine.tokenize('a');
       kill('terminate');
@@ -236,7 +238,7 @@ test('tabs that share an engine hear of it, and the next call loads it again', L
   const { failures, events, answers } = await onPage(async (model) => {
     const events = [];
     const onEvent = ({ type }) => events.push(type);
-    const [one, two] = [await rillm.Engine.shared(model, { onEvent }), await rillm.Engine.shared(model)];
+    const [one, two] = [await rillm.Engine.shared(model, { ...FINAL, onEvent }), await rillm.Engine.shared(model, FINAL)];
     const open = [one, two].map((engine) => engine.completions.create(LONG));
     for (const promise of open) promise.catch(() => {});
     await one.tokenize('a');

@@ -22,6 +22,7 @@ mod logits_processor;
 mod logprobs;
 mod models;
 mod penalties;
+mod replay;
 mod sequences;
 mod sessions;
 mod speculation;

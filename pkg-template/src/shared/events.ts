@@ -2,6 +2,7 @@
 
 import type { FileEvent } from '../files/events.js';
 import type { LoadOptions } from '../loading.js';
+import type { RecoveryEvent } from '../recovery/events.js';
 
 /** Something about who runs the model. */
 export type SharedEvent =
@@ -19,6 +20,6 @@ export type SharedEvent =
 
 /** As for `Engine.load`. What is a function, and where the engine's own files are served, is each tab's own. */
 export interface SharedOptions extends Omit<LoadOptions, 'onEvent'> {
-  /** Called for what happens to the model's files, in whichever tab, and for who runs the model. */
-  onEvent?: ((event: FileEvent | SharedEvent) => void) | undefined;
+  /** Called for what happens to the model's files and to the engine, in whichever tab, and for who runs the model. */
+  onEvent?: ((event: FileEvent | RecoveryEvent | SharedEvent) => void) | undefined;
 }

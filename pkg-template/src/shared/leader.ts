@@ -3,23 +3,19 @@
 import { BROKEN, type EngineError, errorData, toEngineError } from '../errors.js';
 import { newId } from '../openai.js';
 import type { FileEvent } from '../files/events.js';
-import type { LoadedHost } from '../protocol.js';
+import type { LoadedModel } from '../recovery/recovering_host.js';
+import type { RecoveryEvent } from '../recovery/events.js';
 import { RequestQueue } from '../queue.js';
-import type { LoadProgress, ModelInfo } from '../types.js';
+import type { LoadProgress } from '../types.js';
 import { SharedChannel } from './channel.js';
 import { watchPage } from './lifecycle.js';
 import { type HeldLock, holdLock } from './locks.js';
 import { Member, type Service } from './member.js';
 import type { Announcement, FromLeader } from './messages.js';
 
-export interface LoadedModel {
-  host: LoadedHost;
-  info: ModelInfo;
-}
-
 /** Loads the model with the options of this tab. */
 export type LoadModel = (
-  report: { onProgress(progress: LoadProgress): void; onEvent(event: FileEvent): void },
+  report: { onProgress(progress: LoadProgress): void; onEvent(event: FileEvent | RecoveryEvent): void },
   signal: AbortSignal,
 ) => Promise<LoadedModel>;
 
@@ -76,7 +72,7 @@ export class Leader {
       this.#channel.post({ type: 'leader' }, this.id);
       const report = {
         onProgress: (progress: LoadProgress) => this.#tell({ type: 'progress', progress }),
-        onEvent: (event: FileEvent) => this.#tell({ type: 'event', event }),
+        onEvent: (event: FileEvent | RecoveryEvent) => this.#tell({ type: 'event', event }),
       };
       const { host, info } = await load(report, this.#loading.signal);
       if (this.#isEnded) return await host.dispose().catch(() => {});

@@ -8,7 +8,8 @@ import type { RequestQueue } from '../queue.js';
 import type { ModelInfo } from '../types.js';
 import { SharedChannel } from './channel.js';
 import { holdLock } from './locks.js';
-import { choicesOf, type FromLeader, isQueued, isSharedMethod, type ToLeader } from './messages.js';
+import { choicesOf } from '../recovery/choices.js';
+import { type FromLeader, isQueued, isSharedMethod, type ToLeader } from './messages.js';
 
 /** The loaded engine, and the order of the requests of all tabs. */
 export interface Service {
@@ -122,12 +123,12 @@ export class Member {
     });
   }
 
-  async #generate({ id, kind, request, credit }: ToLeader & { type: 'generate' }): Promise<void> {
+  async #generate({ id, kind, request, replay, attempt, credit }: ToLeader & { type: 'generate' }): Promise<void> {
     await this.#run(id, credit, async ({ host, info, queue }, running) => {
       const turn = await queue.turn(running.controller.signal, Math.min(choicesOf(request), info.max_sequences));
       let generation: RunningGeneration;
       try {
-        generation = new RunningGeneration(await host.generate(kind, request, undefined), turn, undefined, undefined);
+        generation = new RunningGeneration(await host.generate(kind, request, undefined, undefined, replay), turn, undefined, undefined);
       } catch (thrown) {
         turn.release();
         throw thrown;
@@ -142,7 +143,7 @@ export class Member {
           const chunk = await generation.next();
           if (!this.#running.has(id)) return;
           running.credit -= 1;
-          this.post({ type: 'chunk', id, chunk });
+          this.post({ type: 'chunk', id, attempt, chunk });
           if (chunk === undefined) return;
         }
       } finally {

@@ -2,11 +2,12 @@
 
 import { EngineError, type ErrorData } from '../errors.js';
 import type { FileEvent } from '../files/events.js';
-import type { Chunk, GenerationKind, HostCalls } from '../protocol.js';
+import type { Chunk, GenerationKind, HostCalls, ReplayData } from '../protocol.js';
+import type { RecoveryEvent } from '../recovery/events.js';
 import type { LoadProgress, ModelInfo } from '../types.js';
 
 /** Counted up with every change of what is said here, chunks and information of the engine included: tabs of other versions share nothing. */
-export const PROTOCOL = 2;
+export const PROTOCOL = 3;
 
 /** What is one question and one answer, and can be asked again. */
 export interface SharedCalls
@@ -44,12 +45,6 @@ export function copyOf<T>(asked: T): T {
   }
 }
 
-/** How many answers a request asks for; the engine says whether that is too many. */
-export function choicesOf(request: unknown): number {
-  const { n } = (request ?? {}) as { n?: unknown };
-  return typeof n === 'number' && Number.isInteger(n) && n > 0 ? n : 1;
-}
-
 /** On the channel of all tabs. */
 export type Announcement =
   /** A seat has found the leader. */
@@ -60,7 +55,7 @@ export type Announcement =
 /** From the leader to a seat, on the seat's own channel. */
 export type FromLeader =
   | { type: 'progress'; progress: LoadProgress }
-  | { type: 'event'; event: FileEvent }
+  | { type: 'event'; event: FileEvent | RecoveryEvent }
   /** The model is loaded, and can be asked. */
   | { type: 'ready' }
   /** The model can't be loaded, or no longer be run: the leader gives up. */
@@ -68,12 +63,12 @@ export type FromLeader =
   | { type: 'result'; id: number; value: unknown }
   | { type: 'error'; id: number; error: ErrorData }
   /** Undefined after the last one. */
-  | { type: 'chunk'; id: number; chunk: Chunk | undefined };
+  | { type: 'chunk'; id: number; attempt: number; chunk: Chunk | undefined };
 
 /** From a seat to the leader, on the seat's own channel. */
 export type ToLeader =
   | { type: 'call'; id: number; method: keyof SharedCalls; args: unknown[] }
-  | { type: 'generate'; id: number; kind: GenerationKind; request: object; credit: number }
+  | { type: 'generate'; id: number; kind: GenerationKind; request: object; replay: ReplayData; attempt: number; credit: number }
   /** The tab took `count` chunks, so the leader may run ahead by as many more. */
   | { type: 'credit'; id: number; count: number }
   | { type: 'cancel'; id: number }

@@ -3,9 +3,11 @@
 
 import { ChunkQueue, RUN_AHEAD_CHUNKS } from '../chunk_queue.js';
 import { type EngineError, toEngineError } from '../errors.js';
-import type { Chunk, Generation, GenerationKind } from '../protocol.js';
-import { choicesOf, copyOf, type ToLeader } from './messages.js';
-import { Replay } from './replay.js';
+import type { Chunk, Generation, GenerationKind, ReplayData } from '../protocol.js';
+import { choicesOf } from '../recovery/choices.js';
+import { Diverged, Replay } from '../recovery/replay.js';
+import { randomSeed } from '../recovery/seed.js';
+import { copyOf, type ToLeader } from './messages.js';
 
 export class SharedGeneration implements Generation {
   /** Resolves when the leader has accepted the request. */
@@ -19,6 +21,9 @@ export class SharedGeneration implements Generation {
   #onEnd: () => void;
   #accept!: () => void;
   #refuse!: (error: EngineError) => void;
+  #known: ReplayData = { seed: randomSeed() };
+  /** How often it was sent: chunks of earlier times may still arrive. */
+  #attempt = 0;
   #replay = new Replay();
   #chunks: ChunkQueue;
   #isCancelled = false;
@@ -27,7 +32,7 @@ export class SharedGeneration implements Generation {
   constructor(id: number, kind: GenerationKind, request: object, post: (message: ToLeader) => boolean, onEnd: () => void) {
     this.#id = id;
     this.#kind = kind;
-    this.#request = replayable(request);
+    this.#request = copyOf(request);
     this.#post = post;
     this.#onEnd = onEnd;
     this.#chunks = new ChunkQueue((count) => post({ type: 'credit', id, count }));
@@ -41,16 +46,19 @@ export class SharedGeneration implements Generation {
 
   /** Asks the leader, or the next one once more. */
   send(): void {
+    this.#attempt += 1;
     this.#replay.restart();
     this.#chunks.restart();
-    this.#post({ type: 'generate', id: this.#id, kind: this.#kind, request: this.#request, credit: RUN_AHEAD_CHUNKS });
+    const [request, replay, attempt] = [this.#request, this.#known, this.#attempt];
+    this.#post({ type: 'generate', id: this.#id, kind: this.#kind, request, replay, attempt, credit: RUN_AHEAD_CHUNKS });
   }
 
   settle(): void {
     this.#accept();
   }
 
-  receive(chunk: Chunk | undefined): void {
+  receive(chunk: Chunk | undefined, attempt: number): void {
+    if (attempt !== this.#attempt) return;
     try {
       const fresh = chunk && this.#replay.fresh(chunk);
       if (chunk === undefined) this.#end();
@@ -58,7 +66,10 @@ export class SharedGeneration implements Generation {
       else this.#chunks.took();
     } catch (thrown) {
       this.#post({ type: 'release', id: this.#id });
-      this.fail(toEngineError(thrown));
+      if (!(thrown instanceof Diverged) || this.#known.choices !== undefined) return this.fail(toEngineError(thrown));
+      // Sums of floats in another order can do that. The engine is told the tokens, and goes on after them.
+      this.#known = { ...this.#known, choices: this.#replay.known(choicesOf(this.#request))! };
+      this.send();
     }
   }
 
@@ -81,9 +92,7 @@ export class SharedGeneration implements Generation {
   lost(): void {
     if (!this.#isCancelled || this.#isEnded) return;
     this.#end();
-    for (const index of this.#replay.unfinished(choicesOf(this.#request))) {
-      this.#chunks.push({ index, text: '', token_ids: [], finish_reason: 'cancelled' });
-    }
+    for (const chunk of this.#replay.cancelled(choicesOf(this.#request))) this.#chunks.push(chunk);
     this.#chunks.push(undefined);
   }
 
@@ -97,13 +106,4 @@ export class SharedGeneration implements Generation {
     this.#isEnded = true;
     this.#onEnd();
   }
-}
-
-/** A request that gives the same answer every time: one that samples gets a seed, as the engine would draw one. */
-function replayable(given: object): object {
-  const request = copyOf(given);
-  const { seed, temperature, top_k } = request as { seed?: unknown; temperature?: unknown; top_k?: unknown };
-  const isGreedy = temperature === 0 || top_k === 1;
-  if (isGreedy || (seed !== undefined && seed !== null)) return request;
-  return { ...request, seed: crypto.getRandomValues(new Uint32Array(1))[0] };
 }

@@ -4,6 +4,7 @@
 import { abortError, EngineError, toEngineError } from '../errors.js';
 import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost } from '../protocol.js';
 import type { ProcessorCall } from '../logits_processor.js';
+import type { RecoveryEvent } from '../recovery/events.js';
 import type { EngineStats, FileEvent, LoadProgress, ModelInfo, TokenizeOptions } from '../types.js';
 import type { SharedEvent } from './events.js';
 import type { LoadModel } from './leader.js';
@@ -17,7 +18,7 @@ export interface SharedModel {
   name: string;
   load: LoadModel;
   onProgress(progress: LoadProgress): void;
-  onEvent(event: FileEvent | SharedEvent): void;
+  onEvent(event: FileEvent | RecoveryEvent | SharedEvent): void;
 }
 
 /** Something that was asked and is not answered to its end. */
@@ -238,7 +239,7 @@ export class SharedHost implements LoadedHost {
         this.#open.get(message.id)?.result(message.value);
         break;
       case 'chunk':
-        this.#open.get(message.id)?.generation?.receive(message.chunk);
+        this.#open.get(message.id)?.generation?.receive(message.chunk, message.attempt);
         break;
       case 'error':
         this.#open.get(message.id)?.fail(toEngineError(message.error));

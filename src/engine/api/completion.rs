@@ -59,6 +59,7 @@ impl Engine {
             processor: None,
             choices: fields.choices.count()?,
             is_reproducible: fields.sampling.seed.is_some(),
+            replayed: None,
             grammar,
             continues,
         })

@@ -1,8 +1,10 @@
 // What of an answer was handed out, so that the same answer, generated again, goes on where it stood. Tokens and texts may be cut into other
-// chunks than before; what is in them must be the same. It knows nothing of tabs.
+// chunks than before; what is in them must be the same. It knows nothing of tabs, workers or devices.
 
-import { EngineError } from '../errors.js';
-import type { Chunk } from '../protocol.js';
+import type { Chunk, ReplayData } from '../protocol.js';
+
+/** The answer, generated again, is another one than before. */
+export class Diverged extends Error {}
 
 /** The parts of one choice that were handed out. */
 interface Told {
@@ -34,12 +36,19 @@ export class Replay {
     this.#places.clear();
   }
 
-  /** The indices, from 0 to `choices`, of those whose end was not handed out. */
-  unfinished(choices: number): number[] {
-    return Array.from({ length: choices }, (_, index) => index).filter((index) => this.#told.get(index)?.isFinished !== true);
+  /** The last chunks of an answer that was cancelled and that nobody generates again, to be followed by its end. */
+  cancelled(choices: number): Chunk[] {
+    const unfinished = Array.from({ length: choices }, (_, index) => index).filter((index) => this.#told.get(index)?.isFinished !== true);
+    return unfinished.map((index) => ({ index, text: '', token_ids: [], finish_reason: 'cancelled' }));
   }
 
-  /** What is new in a chunk; undefined if nothing is. Throws if the answer is another one than before. */
+  /** What the engine has to know to take up the answer where it stands, in place of choosing its tokens again. */
+  known(choices: number): ReplayData['choices'] {
+    const known = (told: Told | undefined) => ({ tokens: told?.tokens ?? [], is_finished: told?.isFinished ?? false });
+    return Array.from({ length: choices }, (_, index) => known(this.#told.get(index)));
+  }
+
+  /** What is new in a chunk; undefined if nothing is. Throws {@link Diverged} if the answer is another one than before. */
   fresh(chunk: Chunk): Chunk | undefined {
     const { index, token_ids, logprobs, text, reasoning, tool_calls, malformed_tool_calls, ...rest } = chunk;
     const told = entry(this.#told, index, newTold);
@@ -47,13 +56,14 @@ export class Replay {
 
     const known = Math.min(token_ids.length, told.tokens.length - place.tokens);
     const wrong = token_ids.slice(0, known).findIndex((id, at) => id !== told.tokens[place.tokens + at]);
-    if (wrong !== -1) throw diverged(`token ${place.tokens + wrong}`);
+    if (wrong !== -1) throw new Diverged(`token ${place.tokens + wrong}`);
     const tokens = token_ids.slice(known);
     told.tokens.push(...tokens);
     place.tokens += token_ids.length;
 
     const fresh: Chunk = { ...rest, index, token_ids: tokens, text: freshText('text', text, told, place) };
-    if (logprobs !== undefined) fresh.logprobs = logprobs.slice(known);
+    // Tokens that the engine was told have none.
+    if (logprobs !== undefined) fresh.logprobs = logprobs.slice(Math.max(0, logprobs.length - tokens.length));
     const thought = reasoning === undefined ? '' : freshText('reasoning', reasoning, told, place);
     if (thought !== '') fresh.reasoning = thought;
     const calls = freshCalls(tool_calls ?? [], told, place);
@@ -65,7 +75,7 @@ export class Replay {
 
     const isBehind = place.tokens < told.tokens.length || place.text < told.text.length || place.reasoning < told.reasoning.length;
     // What was cancelled ends wherever it is.
-    if (chunk.finish_reason !== undefined && chunk.finish_reason !== 'cancelled' && isBehind) throw diverged('the end');
+    if (chunk.finish_reason !== undefined && chunk.finish_reason !== 'cancelled' && isBehind) throw new Diverged('the end');
     const ends = (chunk.finish_reason !== undefined && !told.isFinished) || (chunk.usage !== undefined && !this.#isTotalled);
     told.isFinished ||= chunk.finish_reason !== undefined;
     this.#isTotalled ||= chunk.usage !== undefined;
@@ -75,7 +85,7 @@ export class Replay {
 
 function freshText(part: 'text' | 'reasoning', text: string, told: Told, place: Place): string {
   const known = told[part].slice(place[part], place[part] + text.length);
-  if (!text.startsWith(known)) throw diverged(`the ${part} at ${place[part]}`);
+  if (!text.startsWith(known)) throw new Diverged(`the ${part} at ${place[part]}`);
   const fresh = text.slice(known.length);
   told[part] += fresh;
   place[part] += text.length;
@@ -93,7 +103,7 @@ function freshCalls(deltas: NonNullable<Chunk['tool_calls']>, told: Told, place:
       return [delta];
     }
     const known = call.arguments.slice(at, at + text.length);
-    if ((name !== undefined && name !== call.name) || !text.startsWith(known)) throw diverged(`call ${delta.index}`);
+    if ((name !== undefined && name !== call.name) || !text.startsWith(known)) throw new Diverged(`call ${delta.index}`);
     const fresh = text.slice(known.length);
     call.arguments += fresh;
     // The call has its id and its name from before.
@@ -109,10 +119,3 @@ function entry<Value>(map: Map<number, Value>, index: number, make: () => Value)
 
 const newTold = (): Told => ({ tokens: [], text: '', reasoning: '', calls: new Map(), malformed: 0, isFinished: false });
 const newPlace = (): Place => ({ tokens: 0, text: 0, reasoning: 0, calls: new Map(), malformed: 0 });
-
-function diverged(where: string): EngineError {
-  return new EngineError(
-    'device_lost',
-    `the tab that ran the model is gone, and the answer came out otherwise in the next one, at ${where}: ask again; a seed makes that less likely`,
-  );
-}

@@ -1,0 +1,16 @@
+// What an answer knows of the hosts that generate it, one after the other.
+
+import type { EngineError } from '../errors.js';
+import type { LoadedHost } from '../protocol.js';
+
+/** A request that was under way at this many losses in a row and came no further is likely their cause. */
+export const MOST_IN_VAIN = 3;
+
+export interface Hosts {
+  /** The host that answers, or the next one. Rejects when none will come, and when the signal is aborted. */
+  current(signal: AbortSignal | undefined, what: string): Promise<LoadedHost>;
+  /** Whether something failed because this host is gone. If it was there until now, the next one begins to load. */
+  isLost(host: LoadedHost, thrown: unknown): boolean;
+  /** Why there will be no host any more, if that is so. */
+  readonly gone: EngineError | undefined;
+}

@@ -1,0 +1,32 @@
+// What counts as a loss, and how often this thread has seen a GPU go away: browsers give none any more after a few times.
+
+import { EngineError } from '../errors.js';
+
+/** Errors after which the next host answers what this one can't. */
+export function isLoss({ code }: EngineError): boolean {
+  return code === 'device_lost' || code === 'worker_lost';
+}
+
+/** Whether the browser may have a GPU again in a moment, when it has started its GPU process anew. */
+export function isPassing({ code }: EngineError): boolean {
+  return code === 'adapter_unavailable' || code === 'webgpu_unavailable';
+}
+
+let devices = 0;
+
+/** Counts a loss. */
+export function noteLoss({ code }: EngineError): void {
+  if (code === 'device_lost') devices += 1;
+}
+
+/** The error of a load, with the reason if it is that the browser gives no GPU any more. */
+export function explained(error: EngineError): EngineError {
+  if (devices === 0 || !isPassing(error)) return error;
+  const times = devices === 1 ? 'once' : `${devices} times`;
+  return new EngineError(
+    error.code,
+    `${error.message}; this page has lost its GPU ${times} before: when the browser's GPU process has crashed a few times, the browser refuses WebGPU ` +
+      '(its "block list") until it is started again',
+    { cause: error },
+  );
+}

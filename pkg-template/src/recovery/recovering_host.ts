@@ -1,0 +1,375 @@
+// A host that outlives its GPU device and its worker: when one of them is lost, it loads the model into a new host and asks that one what is
+// not answered yet. It knows nothing of what is asked.
+
+import { abortError, EngineError, toEngineError } from '../errors.js';
+import type { ProcessorCall } from '../logits_processor.js';
+import type {
+  AttachedSession,
+  EmbeddingsData,
+  Generation,
+  GenerationKind,
+  LoadedHost,
+  ReplayData,
+  TensorData,
+} from '../protocol.js';
+import type { EngineStats, KernelUse, ModelInfo, TokenizeOptions } from '../types.js';
+import { Allowance, SPAN_MS } from './allowance.js';
+import type { RecoveryEvent } from './events.js';
+import { type Hosts, MOST_IN_VAIN } from './hosts.js';
+import { explained, isLoss, isPassing, noteLoss } from './losses.js';
+import { RecoveringGeneration } from './recovering_generation.js';
+
+export interface LoadedModel {
+  host: LoadedHost;
+  info: ModelInfo;
+}
+
+export interface Recovery {
+  /** Loads the model into a host of its own. `isAgain` if it was loaded before. */
+  load(isAgain: boolean, signal: AbortSignal): Promise<LoadedModel>;
+  /** How many recoveries there may be in ten minutes. */
+  most: number;
+  onEvent(event: RecoveryEvent): void;
+}
+
+/** The default of `most`. */
+export const MAX_RECOVERIES = 3;
+
+/** How long a browser is asked for an adapter in vain: it starts its GPU process again. */
+const PAUSES_MS = [100, 200, 400, 800, 1600, 3200];
+
+/** A host that is lost and still busy after this long is left as it is. */
+const DISPOSE_TIMEOUT_MS = 2000;
+
+export class RecoveringHost implements LoadedHost, Hosts {
+  /** Resolves when it has given up. */
+  readonly ended: Promise<EngineError>;
+  gpuDevice?: () => GPUDevice;
+  tensorBuffer?: (handle: number) => [buffer: GPUBuffer, offset: number];
+  #recovery: Recovery;
+  #allowance: Allowance;
+  /** The host that answers; undefined while there is none. */
+  #host: LoadedHost | undefined;
+  /** The same, or the next one. Rejects when none will come. */
+  #next!: Promise<LoadedHost>;
+  #loading = new AbortController();
+  /** Why there will be no host any more. */
+  #gone: EngineError | undefined;
+  #tellEnded!: (error: EngineError) => void;
+  /** The generations under way. */
+  #generations = new Set<RecoveringGeneration>();
+  #calls = 0;
+  #recoveries = 0;
+  #isProfiling = false;
+  #tensors = new Map<number, { host: LoadedHost; handle: number }>();
+  #nextTensor = 1;
+
+  private constructor(recovery: Recovery) {
+    this.#recovery = recovery;
+    this.#allowance = new Allowance(recovery.most);
+    this.ended = new Promise((resolve) => (this.#tellEnded = resolve));
+  }
+
+  /** Loads the model; a loss meanwhile is recovered from too. */
+  static async load(recovery: Recovery, signal: AbortSignal | undefined): Promise<LoadedModel> {
+    const recovering = new RecoveringHost(recovery);
+    const abort = () => recovering.#loading.abort(signal!.reason);
+    if (signal?.aborted) abort();
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      return await recovering.#first();
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  async #first(): Promise<LoadedModel> {
+    try {
+      const loaded = await this.#recovery.load(false, this.#loading.signal);
+      this.#adopt(loaded.host);
+      return { host: this, info: loaded.info };
+    } catch (thrown) {
+      const error = toEngineError(thrown);
+      if (!isLoss(error) || this.#loading.signal.aborted) throw explained(error);
+      const begin = performance.now();
+      const { info } = await this.#loadAgain(this.#lost(error));
+      this.#recovered(begin);
+      return { host: this, info };
+    }
+  }
+
+  async generate(
+    kind: GenerationKind,
+    request: object,
+    processor: ProcessorCall | undefined,
+    signal?: AbortSignal,
+    replay?: ReplayData,
+  ): Promise<Generation> {
+    const generation = new RecoveringGeneration(
+      this,
+      (host, known) => host.generate(kind, request, processor, signal, known),
+      request,
+      replay,
+      () => this.#generations.delete(generation),
+    );
+    this.#generations.add(generation);
+    await generation.begin(signal);
+    return generation;
+  }
+
+  tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array> {
+    return this.#run((host) => host.tokenize(text, options));
+  }
+
+  detokenize(ids: Uint32Array): Promise<string> {
+    return this.#run((host) => host.detokenize(ids));
+  }
+
+  embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData> {
+    return this.#run((host) => host.embed(request, signal), signal, 'the embedding');
+  }
+
+  saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {
+    return this.#run((host) => host.saveSession(conversation, attachment, signal), signal, 'saving the session');
+  }
+
+  restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession> {
+    return this.#run((host) => host.restoreSession(session, signal), signal, 'restoring the session');
+  }
+
+  forward(ids: Uint32Array, layers: Uint32Array): Promise<TensorData[]> {
+    return this.#run(async (host) => this.#kept(host, await host.forward(ids, layers)));
+  }
+
+  embedTensor(request: object): Promise<TensorData> {
+    return this.#run(async (host) => this.#kept(host, [await host.embedTensor(request)])[0]!);
+  }
+
+  /** Never on another host, where the tensor is not. */
+  async readback(own: number): Promise<Float32Array> {
+    const { host, handle } = this.#tensor(own);
+    try {
+      return await host.readback(handle);
+    } catch (thrown) {
+      if (!this.isLost(host, thrown)) throw thrown;
+      throw tensorLost();
+    }
+  }
+
+  async disposeTensor(own: number): Promise<void> {
+    const tensor = this.#tensors.get(own);
+    this.#tensors.delete(own);
+    // With its GPU a tensor is gone.
+    if (tensor !== undefined && tensor.host === this.#host) await tensor.host.disposeTensor(tensor.handle).catch(() => {});
+  }
+
+  sync(): Promise<void> {
+    return this.#run((host) => host.sync());
+  }
+
+  async stats(): Promise<EngineStats> {
+    return { ...(await this.#run((host) => host.stats())), recoveries: this.#recoveries };
+  }
+
+  async resetStats(): Promise<void> {
+    await this.#run((host) => host.resetStats());
+    this.#recoveries = 0;
+  }
+
+  async setProfiling(on: boolean): Promise<void> {
+    await this.#run((host) => host.setProfiling(on));
+    this.#isProfiling = on;
+  }
+
+  kernelTimes(): Promise<KernelUse[]> {
+    return this.#run((host) => host.kernelTimes());
+  }
+
+  async dispose(): Promise<void> {
+    const host = this.#host;
+    this.#end(new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()'));
+    await host?.dispose();
+    // A load that was under way frees what it had.
+    await this.#next.catch(() => {});
+  }
+
+  async current(signal: AbortSignal | undefined, what: string): Promise<LoadedHost> {
+    if (this.#gone !== undefined) throw this.#gone;
+    if (this.#host !== undefined) return this.#host;
+    return unlessAborted(this.#next, signal, () => abortError(signal!, what));
+  }
+
+  isLost(host: LoadedHost, thrown: unknown): boolean {
+    if (this.#gone !== undefined) return false;
+    if (host !== this.#host) return true;
+    const error = toEngineError(thrown);
+    if (isLoss(error)) this.#lose(host, error);
+    return isLoss(error);
+  }
+
+  get gone(): EngineError | undefined {
+    return this.#gone;
+  }
+
+  /** Asks a host, and the next one if that one is lost meanwhile. */
+  async #run<T>(work: (host: LoadedHost) => Promise<T>, signal?: AbortSignal, what = 'the request'): Promise<T> {
+    this.#calls += 1;
+    try {
+      for (let losses = 1; ; losses++) {
+        const host = await this.current(signal, what);
+        try {
+          return await work(host);
+        } catch (thrown) {
+          if (this.#gone !== undefined) throw this.#gone;
+          if (!this.isLost(host, thrown) || losses === MOST_IN_VAIN) throw thrown;
+        }
+      }
+    } finally {
+      this.#calls -= 1;
+    }
+  }
+
+  #adopt(host: LoadedHost): void {
+    this.#host = host;
+    this.#next = Promise.resolve(host);
+    if (host.gpuDevice !== undefined) this.gpuDevice = () => this.#there().gpuDevice!();
+    if (host.tensorBuffer !== undefined) {
+      this.tensorBuffer = (own) => {
+        const { host, handle } = this.#tensor(own);
+        return host.tensorBuffer!(handle);
+      };
+    }
+    void host.ended?.then((error) => this.#lose(host, error));
+  }
+
+  #there(): LoadedHost {
+    if (this.#host === undefined) throw this.#gone ?? new EngineError('device_lost', 'the GPU device was lost, and the model is being loaded again');
+    return this.#host;
+  }
+
+  #lose(host: LoadedHost, error: EngineError): void {
+    if (host !== this.#host || this.#gone !== undefined) return;
+    this.#host = undefined;
+    const begin = performance.now();
+    const lost = this.#lost(error);
+    this.#next = (async () => {
+      // What is left of it, such as a page's GPU buffers, is freed first.
+      await Promise.race([host.dispose().catch(() => {}), pause(DISPOSE_TIMEOUT_MS)]);
+      const { host: next } = await this.#loadAgain(lost);
+      this.#recovered(begin);
+      return next;
+    })();
+    // Nobody may ask any more.
+    this.#next.catch(() => {});
+  }
+
+  #lost(error: EngineError): EngineError {
+    noteLoss(error);
+    this.#recovery.onEvent({ type: 'lost', code: error.code, message: error.message, requests: this.#requests });
+    return error;
+  }
+
+  #recovered(begin: number): void {
+    this.#recovery.onEvent({ type: 'recovered', ms: performance.now() - begin, requests: this.#requests });
+  }
+
+  get #requests(): number {
+    return this.#generations.size + this.#calls;
+  }
+
+  /** Loads the model into a new host and lets that one answer. Ends everything if that can't be. */
+  async #loadAgain(lost: EngineError): Promise<LoadedModel> {
+    for (let error = lost, asked = 0, attempt: number | undefined; ; ) {
+      if (!isPassing(error)) attempt = this.#allowance.take();
+      if (attempt === undefined) throw this.#end(this.#exhausted(error));
+      if (!isPassing(error)) this.#recovery.onEvent({ type: 'recovering', attempt, most: this.#allowance.most });
+      try {
+        const loaded = await this.#recovery.load(true, this.#loading.signal);
+        if (this.#gone !== undefined) {
+          await loaded.host.dispose().catch(() => {});
+          throw this.#gone;
+        }
+        this.#recoveries += 1;
+        this.#adopt(loaded.host);
+        if (this.#isProfiling) await loaded.host.setProfiling(true).catch(() => {});
+        return loaded;
+      } catch (thrown) {
+        if (this.#gone !== undefined) throw this.#gone;
+        error = toEngineError(thrown);
+        const { signal } = this.#loading;
+        if (signal.aborted) throw this.#end(error);
+        const ms = PAUSES_MS[asked];
+        if (isPassing(error) && ms !== undefined) {
+          asked += 1;
+          await unlessAborted(pause(ms), signal, () => this.#end(abortError(signal, 'loading the model')));
+        } else if (isLoss(error)) {
+          this.#lost(error);
+        } else {
+          throw this.#end(this.#failed(lost, explained(error)));
+        }
+      }
+    }
+  }
+
+  #exhausted(error: EngineError): EngineError {
+    const { most } = this.#allowance;
+    if (most === 0) return error;
+    const times = most === 1 ? 'once' : `${most} times`;
+    const minutes = SPAN_MS / 60_000;
+    return new EngineError(
+      error.code,
+      `${error.message}; the engine was recovered ${times} in the last ${minutes} minutes, as many as maxRecoveries allows`,
+      { cause: error },
+    );
+  }
+
+  #failed(lost: EngineError, error: EngineError): EngineError {
+    return new EngineError(lost.code, `${lost.message}; the model could not be loaded again (${error.code}): ${error.message}`, { cause: error });
+  }
+
+  #end(error: EngineError): EngineError {
+    if (this.#gone === undefined) {
+      this.#gone = error;
+      this.#host = undefined;
+      this.#loading.abort(error);
+      this.#tellEnded(error);
+    }
+    return this.#gone;
+  }
+
+  #kept(host: LoadedHost, tensors: TensorData[]): TensorData[] {
+    return tensors.map(({ handle, ...data }) => {
+      const own = this.#nextTensor++;
+      this.#tensors.set(own, { host, handle });
+      return { ...data, handle: own };
+    });
+  }
+
+  #tensor(own: number): { host: LoadedHost; handle: number } {
+    if (this.#gone !== undefined) throw this.#gone;
+    const tensor = this.#tensors.get(own);
+    if (tensor === undefined) throw new EngineError('disposed', 'the tensor was disposed of: use it before dispose()');
+    if (tensor.host !== this.#host) throw tensorLost();
+    return tensor;
+  }
+}
+
+const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+/** Waits for it until the signal is aborted. */
+async function unlessAborted<T>(waiting: Promise<T>, signal: AbortSignal | undefined, error: () => EngineError): Promise<T> {
+  if (signal === undefined) return waiting;
+  if (signal.aborted) throw error();
+  let abort = () => {};
+  const aborted = new Promise<never>((_, reject) => (abort = () => reject(error())));
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([waiting, aborted]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}
+
+function tensorLost(): EngineError {
+  return new EngineError('device_lost', 'the tensor was lost with its GPU device: compute it again');
+}

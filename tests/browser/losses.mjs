@@ -1,0 +1,64 @@
+// GPU devices that are lost when a test wants it: at a command, by its number, or at once. For a page and for the worker of an engine.
+
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Runs where the engine does, before it. Listens to the channel `losses`. */
+const PATCH = `
+const { requestDevice } = GPUAdapter.prototype;
+const devices = [];
+let plan;
+const lose = () => {
+  for (const device of devices.splice(0)) device.destroy();
+};
+GPUAdapter.prototype.requestDevice = async function (...args) {
+  const device = await requestDevice.apply(this, args);
+  devices.push(device);
+  return device;
+};
+const count = (prototype, name) => {
+  const original = prototype[name];
+  prototype[name] = function (...args) {
+    if (plan?.command === name && --plan.left === 0) {
+      plan = undefined;
+      lose();
+    }
+    return original.apply(this, args);
+  };
+};
+count(GPUDevice.prototype, 'createBuffer');
+count(GPUDevice.prototype, 'createComputePipelineAsync');
+count(GPUQueue.prototype, 'writeBuffer');
+count(GPUQueue.prototype, 'submit');
+count(GPUBuffer.prototype, 'mapAsync');
+new BroadcastChannel('losses').onmessage = ({ data }) => {
+  if (data.now) lose();
+  else plan = { command: data.command, left: data.count };
+};
+`;
+
+/** Puts the worker that can lose its GPU into the folder \`made\` of a stage. */
+export function makeLosses(made) {
+  writeFileSync(join(made, 'patch.js'), PATCH);
+  writeFileSync(join(made, 'lossy_worker.js'), "import '/made/patch.js';\nimport '/rillm/dist/worker.js';\n");
+}
+
+/**
+ * Runs in the page: `lose()` at once, `loseAt(command, count)` at that call from now on; options of a load that can lose its GPU, and that tell
+ * of it in `events`.
+ */
+export async function prepareLosses() {
+  await import('/made/patch.js');
+  const channel = new BroadcastChannel('losses');
+  globalThis.lose = () => channel.postMessage({ now: true });
+  globalThis.loseAt = (command, count = 1) => channel.postMessage({ command, count });
+  globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  globalThis.events = [];
+  globalThis.lossy = (worker, more) => ({
+    worker: worker ? () => new Worker('/made/lossy_worker.js', { type: 'module' }) : false,
+    autotune: 'off',
+    onEvent: (event) => events.push(event),
+    ...more,
+  });
+  globalThis.eventTypes = () => events.splice(0).map(({ type }) => type);
+}

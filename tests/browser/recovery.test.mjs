@@ -1,0 +1,385 @@
+// Engines whose GPU device or worker is lost: what runs goes on with the tokens that it would have had.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+
+import { openStage } from './browser.mjs';
+import { makeLosses, prepareLosses } from './losses.mjs';
+
+const LIMIT = { timeout: 120_000 };
+const MODEL = '/golden/tied-q8_0.gguf';
+const RECOVERED = ['lost', 'recovering', 'recovered'];
+
+let stage;
+before(async () => {
+  stage = await openStage();
+  makeLosses(stage.made);
+});
+after(() => stage.close());
+
+async function onPage(fn, argument, options = {}) {
+  const { page, prepare, close } = await stage.openPage(options);
+  try {
+    await prepare('/rillm/dist/index.js');
+    await page.evaluate(prepareLosses);
+    await page.evaluate((model) => {
+      globalThis.MODEL = model;
+      globalThis.BOAT = { prompt: 'The small boat', max_tokens: 40, temperature: 0, ignore_eos: true };
+      globalThis.textOf = ({ choices }) => choices.map(({ text, message }) => text ?? message.content);
+    }, MODEL);
+    return await page.evaluate(fn, argument);
+  } finally {
+    await close();
+  }
+}
+
+for (const worker of [true, false]) {
+  describe(`a GPU that is lost (worker: ${worker})`, () => {
+    test('at each phase: load, prefill, decode, read-back, idle', LIMIT, async () => {
+      const found = await onPage(async (worker) => {
+        const found = {};
+        const engine = await rillm.Engine.load(MODEL, lossy(worker, { maxRecoveries: 100 }));
+        const wanted = textOf(await engine.completions.create(BOAT));
+        const check = async (name, work, more = 0) => {
+          const texts = await work();
+          found[name] = { same: JSON.stringify(texts) === JSON.stringify(wanted), events: eventTypes(), more };
+        };
+        for (const [name, command, count] of [
+          ['prefill', 'submit', 1],
+          ['decode', 'submit', 4],
+          ['late in decode', 'submit', 9],
+          ['the first read-back', 'mapAsync', 1],
+          ['a read-back', 'mapAsync', 3],
+          ['a write', 'writeBuffer', 2],
+        ]) {
+          await check(name, async () => {
+            loseAt(command, count);
+            await after(30);
+            return textOf(await engine.completions.create(BOAT));
+          });
+        }
+        await check('idle', async () => {
+          lose();
+          while (!events.some(({ type }) => type === 'recovered')) await after(10);
+          return textOf(await engine.completions.create(BOAT));
+        });
+        const { recoveries } = await engine.stats();
+        await engine.dispose();
+        for (const [name, command, count] of [
+          ['load: a buffer', 'createBuffer', 3],
+          ['load: weights', 'writeBuffer', 5],
+          ['load: kernels', 'createComputePipelineAsync', 4],
+          ['load: a submit', 'submit', 1],
+        ]) {
+          await check(name, async () => {
+            // A worker hears of it when it runs.
+            const telling = setInterval(() => events.length === 0 && loseAt(command, count), 5);
+            const loading = rillm.Engine.load(MODEL, lossy(worker, { onProgress: () => {} }));
+            const engine = await loading.finally(() => clearInterval(telling));
+            loseAt('none');
+            const texts = textOf(await engine.completions.create(BOAT));
+            await engine.dispose();
+            return texts;
+          });
+        }
+        return { found, recoveries };
+      }, worker);
+      for (const [name, { same, events }] of Object.entries(found.found)) {
+        assert.equal(same, true, name);
+        assert.deepEqual(events, RECOVERED, name);
+      }
+      assert.equal(found.recoveries, 7);
+    });
+
+    test('while the model is tuned', LIMIT, async () => {
+      const events = await onPage(async (worker) => {
+        const telling = setInterval(() => events.length === 0 && loseAt('submit', 12), 5);
+        const engine = await rillm.Engine.load(MODEL, lossy(worker, { autotune: 'always' })).finally(() => clearInterval(telling));
+        await engine.dispose();
+        return eventTypes();
+      }, worker);
+      assert.deepEqual(events, RECOVERED);
+    });
+
+    test('under each kind of request, several at once', LIMIT, async () => {
+      const { results, events } = await onPage(async (worker) => {
+        const chat = [{ role: 'user', content: 'Tell of a boat.' }];
+        const long = { max_tokens: 30, ignore_eos: true };
+        const kinds = {
+          plain: (engine) => engine.completions.create(BOAT),
+          seeded: (engine) => engine.completions.create({ ...BOAT, temperature: 1.2, seed: 7, top_p: 0.9, repetition_penalty: 1.2 }),
+          'three choices': (engine) => engine.completions.create({ ...BOAT, temperature: 1.2, seed: 11, n: 3 }),
+          'log probabilities': (engine) => engine.completions.create({ ...BOAT, logprobs: 2 }),
+          lookup: (engine) => engine.completions.create({ ...BOAT, prompt: 'a boat a boat a boat', speculation: { type: 'prompt_lookup' } }),
+          schema: (engine) =>
+            engine.chat.completions.create({
+              messages: chat,
+              temperature: 0,
+              max_tokens: 60,
+              response_format: {
+                type: 'json_schema',
+                json_schema: { name: 'x', schema: { type: 'object', properties: { n: { enum: [1, 22, 333] } }, required: ['n'] } },
+              },
+            }),
+          processor: (engine) =>
+            engine.completions.create(BOAT, {
+              logitsProcessor: (logits, { length }) => {
+                logits[(length * 7) % 100] += 5;
+                return logits;
+              },
+            }),
+          chat: (engine) => engine.chat.completions.create({ messages: chat, temperature: 0, ...long }),
+          embedding: async (engine) => (await engine.completions.create({ ...BOAT, max_tokens: 3 })),
+        };
+        const engine = await rillm.Engine.load(MODEL, lossy(worker, { maxSequences: 3, maxRecoveries: 100 }));
+        const said = ({ choices }) => choices.map(({ text, message, logprobs, finish_reason }) => [text ?? message.content, logprobs?.tokens, finish_reason]);
+        const results = {};
+        for (const [name, ask] of Object.entries(kinds)) results[name] = { wanted: said(await ask(engine)) };
+        for (const count of [2, 5]) {
+          loseAt('submit', count);
+          await after(30);
+          const asked = Object.entries(kinds).map(async ([name, ask]) => (results[name][`after ${count}`] = said(await ask(engine))));
+          await Promise.all(asked);
+        }
+        await engine.dispose();
+        return { results, events: eventTypes() };
+      }, worker);
+      for (const [name, { wanted, ...others }] of Object.entries(results)) {
+        for (const [when, got] of Object.entries(others)) assert.deepEqual(got, wanted, `${name} ${when}`);
+      }
+      assert.deepEqual(events, [...RECOVERED, ...RECOVERED]);
+    });
+
+    test('a stream has no gap and nothing twice; what samples without a seed goes on too', LIMIT, async () => {
+      const found = await onPage(async (worker) => {
+        const engine = await rillm.Engine.load(MODEL, lossy(worker, { maxRecoveries: 100 }));
+        const read = async (more, at) => {
+          const stream = await engine.completions.create({ ...BOAT, ...more, stream: true, stream_options: { include_usage: true } });
+          let text = '';
+          let usage;
+          let parts = 0;
+          for await (const chunk of stream) {
+            text += chunk.choices[0]?.text ?? '';
+            usage = chunk.usage ?? usage;
+            if (++parts === at) lose();
+          }
+          return [text, usage.completion_tokens];
+        };
+        const wanted = await read({});
+        const lost = await read({}, 3);
+        const sampled = await read({ temperature: 1.5 }, 3);
+        await engine.dispose();
+        return { wanted, lost, sampled, events: eventTypes() };
+      }, worker);
+      assert.deepEqual(found.lost, found.wanted);
+      assert.equal(found.sampled[1], 40);
+      assert.deepEqual(found.events, [...RECOVERED, ...RECOVERED]);
+    });
+
+    test('abort, cancel, dispose and other calls while it comes back', LIMIT, async () => {
+      const found = await onPage(async (worker) => {
+        const found = {};
+        const within = async (work) => {
+          const begin = performance.now();
+          const result = await work;
+          return [result, performance.now() - begin];
+        };
+        const open = async () => {
+          const engine = await rillm.Engine.load(MODEL, lossy(worker));
+          const stream = await engine.completions.create({ ...BOAT, max_tokens: 200, context_shift: true, stream: true });
+          await stream.next();
+          const lost = new Promise((resolve) => {
+            const look = setInterval(() => events.some(({ type }) => type === 'recovering') && (clearInterval(look), resolve()), 1);
+          });
+          lose();
+          await lost;
+          return { engine, stream };
+        };
+        {
+          const { engine, stream } = await open();
+          const controller = new AbortController();
+          const waiting = engine.completions.create(BOAT, { signal: controller.signal });
+          const embedding = engine.embeddings.create({ input: 'a' }, { signal: controller.signal });
+          const tokens = engine.tokenize('a boat');
+          controller.abort();
+          const aborted = await within(Promise.all([failure(waiting), failure(embedding)]));
+          stream.cancel?.() ?? stream.controller?.abort();
+          found.aborted = [aborted[0].map(({ code }) => code), aborted[1]];
+          found.tokens = (await tokens).length;
+          found.rest = await Promise.race([collect(stream).then(() => 'ended'), after(10_000).then(() => 'hangs')]);
+          found.text = textOf(await engine.completions.create(BOAT))[0].length > 0;
+          await engine.dispose();
+          events.length = 0;
+        }
+        {
+          const { engine, stream } = await open();
+          const waiting = engine.completions.create(BOAT);
+          const [, ms] = await within(engine.dispose());
+          const ends = await Promise.all([failure(collect(stream)), failure(waiting), failure(engine.tokenize('a')), failure(engine.dispose())]);
+          found.disposed = [ends.map(({ code }) => code), ms];
+        }
+        return found;
+      }, worker);
+      assert.deepEqual(found.aborted[0], ['aborted', 'aborted']);
+      assert.ok(found.aborted[1] < 500, `${found.aborted[1]} ms`);
+      assert.ok(found.tokens > 0);
+      assert.equal(found.rest, 'ended');
+      assert.equal(found.text, true);
+      assert.deepEqual(found.disposed[0].slice(1), ['disposed', 'disposed', 'did not fail']);
+      assert.match(found.disposed[0][0], /disposed|did not fail/);
+    });
+
+    test('more often than maxRecoveries allows: a typed error that says so', LIMIT, async () => {
+      const found = await onPage(async (worker) => {
+        const found = [];
+        for (const maxRecoveries of [0, 2]) {
+          const engine = await rillm.Engine.load(MODEL, lossy(worker, { maxRecoveries }));
+          for (let losses = 0; losses <= maxRecoveries; losses++) {
+            const begun = events.length;
+            lose();
+            const ends = () => events.slice(begun).some(({ type }) => type === (losses === maxRecoveries ? 'lost' : 'recovered'));
+            while (!ends()) await after(5);
+          }
+          const errors = [await failure(engine.completions.create(BOAT)), await failure(engine.tokenize('a')), await failure(engine.stats())];
+          await engine.dispose();
+          found.push({ errors, events: eventTypes() });
+        }
+        return found;
+      }, worker);
+      for (const { errors } of found) {
+        for (const { code, isEngineError } of errors) assert.deepEqual([code, isEngineError], ['device_lost', true]);
+      }
+      assert.deepEqual(found[0].events, ['lost']);
+      assert.deepEqual(found[1].events, [...RECOVERED, ...RECOVERED, 'lost']);
+      assert.match(found[1].errors[0].message, /recovered 2 times in the last 10 minutes, as many as maxRecoveries allows/);
+    });
+
+    test('with a tensor on it: the tensor is lost and says so, and what is computed later is there', LIMIT, async () => {
+      const found = await onPage(async (worker) => {
+        const engine = await rillm.Engine.load(MODEL, lossy(worker));
+        const tensor = await engine.forward([1, 2, 3]);
+        const other = await engine.forward([1, 2, 3]);
+        const wanted = await other.readback();
+        lose();
+        while (!events.some(({ type }) => type === 'recovered')) await after(5);
+        const { code, message } = await failure(tensor.readback());
+        const again = await engine.forward([1, 2, 3]);
+        const got = await again.readback();
+        await tensor.dispose();
+        await other.dispose();
+        // It has the handle that the first one had on its host.
+        const still = await again.readback();
+        await engine.dispose();
+        return { code, message, same: [got, still].every((values) => values.every((value, at) => value === wanted[at])) };
+      }, worker);
+      assert.equal(found.code, 'device_lost');
+      assert.match(found.message, /tensor was lost/);
+      assert.equal(found.same, true);
+    });
+  });
+}
+
+test('a worker that is ended, by the page and by the browser: another one goes on', LIMIT, async () => {
+  const found = await onPage(async () => {
+    const Own = Worker;
+    const workers = [];
+    globalThis.Worker = class extends Own {
+      constructor(...args) {
+        super(...args);
+        workers.push(this);
+      }
+    };
+    const engine = await rillm.Engine.load(MODEL, { onEvent: (event) => events.push(event) });
+    const wanted = textOf(await engine.completions.create(BOAT));
+    const texts = [];
+    for (const kill of [(worker) => worker.terminate(), (worker) => Own.prototype.terminate.call(worker)]) {
+      const stream = await engine.completions.create({ ...BOAT, stream: true });
+      const first = await stream.next();
+      const waiting = engine.completions.create(BOAT);
+      kill(workers.pop());
+      const rest = await collect(stream);
+      texts.push([first.value, ...rest].map(({ choices }) => choices[0]?.text ?? '').join(''), ...textOf(await waiting));
+    }
+    await engine.dispose();
+    return { wanted, texts, events: events.map(({ type, code }) => code ?? type) };
+  });
+  assert.deepEqual(found.texts, Array(4).fill(found.wanted[0]));
+  assert.deepEqual(found.events, Array(2).fill(['worker_lost', 'recovering', 'recovered']).flat());
+});
+
+test('a request that is under way at three losses and comes no further is given up, and others go on', LIMIT, async () => {
+  const found = await onPage(async () => {
+    const engine = await rillm.Engine.load(MODEL, lossy(true, { maxRecoveries: 100, maxSequences: 2 }));
+    const wanted = textOf(await engine.completions.create(BOAT));
+    let calls = 0;
+    const poison = engine.completions.create(BOAT, {
+      logitsProcessor: async () => {
+        calls += 1;
+        lose();
+        await after(100_000);
+      },
+    });
+    const { code, message } = await failure(poison);
+    const text = textOf(await engine.completions.create(BOAT));
+    await engine.dispose();
+    return { calls, code, message, same: text[0] === wanted[0] };
+  });
+  assert.deepEqual([found.calls, found.code, found.same], [3, 'device_lost', true], found.message);
+  assert.match(found.message, /3 losses in a row/);
+});
+
+test('an encoder goes on', LIMIT, async () => {
+  const same = await onPage(async () => {
+    const engine = await rillm.Engine.load('/encoders/bert/', lossy(true));
+    const input = ['one boat', 'and another'];
+    const vectors = ({ data }) => data.flatMap(({ embedding }) => embedding);
+    const wanted = vectors(await engine.embeddings.create({ input }));
+    loseAt('submit', 1);
+    await after(30);
+    const got = vectors(await engine.embeddings.create({ input }));
+    await engine.dispose();
+    return [eventTypes(), got.every((value, at) => value === wanted[at])];
+  });
+  assert.deepEqual(same, [RECOVERED, true]);
+});
+
+test('20 requests at 10 losses: 10 recoveries, the same texts, and bytes stay', LIMIT, async () => {
+  const found = await onPage(async () => {
+    const engine = await rillm.Engine.load(MODEL, lossy(true, { maxRecoveries: 1000, maxSequences: 4 }));
+    const requests = Array.from({ length: 20 }, (_, at) => ({
+      ...BOAT,
+      prompt: `Boat ${at} goes`,
+      max_tokens: 20 + at,
+      ...(at % 2 ? { temperature: 1.1, seed: at } : {}),
+    }));
+    const wanted = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
+    const before = await engine.stats();
+    let over = false;
+    const losing = (async () => {
+      for (let loss = 0; loss < 10; loss++) {
+        const recovered = events.filter(({ type }) => type === 'recovered').length;
+        loseAt('submit', 3 + ((loss * 7) % 11));
+        while (events.filter(({ type }) => type === 'recovered').length === recovered) {
+          if (over) lose();
+          await after(5);
+        }
+      }
+    })();
+    const texts = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
+    over = true;
+    await losing;
+    const again = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
+    const stats = await engine.stats();
+    await engine.dispose();
+    return {
+      same: texts.every((text, at) => text === wanted[at] && again[at] === wanted[at]),
+      recoveries: stats.recoveries,
+      bytes: [before.live_bytes, stats.live_bytes],
+      events: eventTypes(),
+    };
+  });
+  assert.equal(found.same, true);
+  assert.equal(found.recoveries, 10);
+  assert.deepEqual(found.events, Array(10).fill(RECOVERED).flat());
+  assert.ok(Math.abs(found.bytes[1] - found.bytes[0]) <= 0.1 * found.bytes[0], String(found.bytes));
+});
