@@ -11,19 +11,31 @@ export interface WasmNames {
   advice: string;
 }
 
-/** Makes what loads a wasm on a thread's first call. After a failure, the next call tries again. */
+/**
+ * Makes what loads a wasm on a thread's first call. After a failure, the next call tries again. `renew` gives a new instance in place of one that is
+ * broken, or nothing.
+ */
 export function wasmLoader<T>(
   { file, option, advice }: WasmNames,
   start: (source: SentWasm | undefined) => Promise<T>,
+  renew: (wasm: T) => T | undefined = () => undefined,
 ): (source?: SentWasm) => Promise<T> {
   let loading: Promise<T> | undefined;
-  return (source) => {
-    loading ??= start(source).catch((thrown: unknown) => {
-      loading = undefined;
-      const message = `the WebAssembly module ${called(source, file, option)} did not load (${String(thrown)}): ${advice}`;
-      throw new EngineError('wasm_unavailable', message, { cause: thrown });
-    });
-    return loading;
+  return async (source) => {
+    for (;;) {
+      loading ??= start(source).catch((thrown: unknown) => {
+        loading = undefined;
+        const message = `the WebAssembly module ${called(source, file, option)} did not load (${String(thrown)}): ${advice}`;
+        throw new EngineError('wasm_unavailable', message, { cause: thrown });
+      });
+      const current = loading;
+      const wasm = await current;
+      // Another call may have renewed it meanwhile.
+      if (loading !== current) continue;
+      const renewed = renew(wasm);
+      if (renewed !== undefined) loading = Promise.resolve(renewed);
+      return renewed ?? wasm;
+    }
   };
 }
 

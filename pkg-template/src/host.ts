@@ -78,10 +78,12 @@ export class EngineHost implements Host {
     this.#wasm = wasm;
     this.#engine = engine;
     void wasm.trapped.then((error) => this.#tellEnded(error));
-    void wasm.call(() => engine.gpuDevice()).lost.then(({ message }) => {
-      // Whoever disposes of the engine has its device destroyed.
-      if (this.#engine === engine) this.#tellEnded(deviceLost(message));
-    });
+    void wasm
+      .call(() => engine.gpuDevice())
+      .lost.then(({ message }) => {
+        // Whoever disposes of the engine has its device destroyed.
+        if (this.#engine === engine) this.#tellEnded(deviceLost(message));
+      });
     return wasm.guard(() => engine.info());
   }
 

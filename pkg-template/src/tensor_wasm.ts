@@ -167,10 +167,23 @@ const NAMES = {
     'wasmModule of Device.request()',
 };
 
-/** Fetches and compiles the wasm on the first call. */
-export const loadTensorWasm = wasmLoader(NAMES, async (source): Promise<TensorWasm> => {
-  // Bundlers look for exactly this expression. Those that leave it as it is put all code into one file, beside which the folder wasm lies.
-  const module = await compileWasm(source ?? new URL('./wasm/rillm_tensor_bg.wasm', import.meta.url), 'wasmgpu_adopt');
-  await init({ module_or_path: module });
-  return { ...(glue as unknown as Glue), ...guardedAgainstTraps('rillm_tensor', 'all devices of this thread are gone; reload the page') };
-});
+/** Guards the glue's instance against its traps. */
+function instance(): TensorWasm {
+  return { ...(glue as unknown as Glue), ...guardedAgainstTraps('rillm_tensor', 'all devices of this thread are gone; request new ones') };
+}
+
+/** Fetches and compiles the wasm on the first call, and makes a new instance after a trap. */
+export const loadTensorWasm = wasmLoader(
+  NAMES,
+  async (source): Promise<TensorWasm> => {
+    // Bundlers look for exactly this expression. Those that leave it as it is put all code into one file, beside which the folder wasm lies.
+    const module = await compileWasm(source ?? new URL('./wasm/rillm_tensor_bg.wasm', import.meta.url), 'wasmgpu_adopt');
+    await init({ module_or_path: module });
+    return instance();
+  },
+  (wasm) => {
+    if (!wasm.isBroken()) return undefined;
+    glue.__wbg_reset_state();
+    return instance();
+  },
+);

@@ -118,11 +118,25 @@ const NAMES = {
     'wasmModule',
 };
 
-/** Fetches and compiles the wasm on the first call. */
-export const loadWasm = wasmLoader(NAMES, async (source): Promise<Wasm> => {
-  // Bundlers look for exactly this expression.
-  const module = await compileWasm(source ?? new URL('./wasm/rillm_bg.wasm', import.meta.url), 'wasmengine_load');
-  const { memory } = await init({ module_or_path: module });
-  const guarded = guardedAgainstTraps('rillm', 'the engine is gone; load it again (without a worker: reload the page first)');
-  return { ...(glue as unknown as Glue), ...guarded, memoryBytes: () => memory.buffer.byteLength };
-});
+/** Guards the glue's instance against its traps. */
+function instance(): Wasm {
+  const guarded = guardedAgainstTraps('rillm', 'load the engine again');
+  const { initSync, ...rest } = glue as unknown as Glue & { initSync(): { memory: WebAssembly.Memory } };
+  return { ...rest, ...guarded, memoryBytes: () => initSync().memory.buffer.byteLength };
+}
+
+/** Fetches and compiles the wasm on the first call, and makes a new instance after a trap. */
+export const loadWasm = wasmLoader(
+  NAMES,
+  async (source): Promise<Wasm> => {
+    // Bundlers look for exactly this expression.
+    const module = await compileWasm(source ?? new URL('./wasm/rillm_bg.wasm', import.meta.url), 'wasmengine_load');
+    await init({ module_or_path: module });
+    return instance();
+  },
+  (wasm) => {
+    if (!wasm.isBroken()) return undefined;
+    glue.__wbg_reset_state();
+    return instance();
+  },
+);

@@ -169,7 +169,7 @@ describe('models that cannot be loaded', () => {
       LIMIT,
       async () => {
         const codes = await stage.run(async (inWorker) => {
-          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker });
+          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker, maxRecoveries: 0 });
           const ask = { prompt: 'The', max_tokens: 200, ignore_eos: true };
           const running = failure(engine.completions.create(ask));
           const waiting = failure(engine.completions.create(ask));
@@ -273,7 +273,7 @@ describe('models that cannot be loaded', () => {
             [whole, ask(false), ask(true)].map(async (asked) => [(await asked).status, (await (await asked).json()).error.code]),
           );
           await engine.dispose();
-          // The worker's wasm goes with the worker; the page's own stays broken until it is reloaded.
+          // The worker's wasm goes with the worker; the page has a new instance.
           const again = await failure(() => withEngine('/golden/tied-f32.gguf', { worker: inWorker }, () => {}));
           return { codes, ends, answers, again: again.code };
         },
@@ -283,20 +283,25 @@ describe('models that cannot be loaded', () => {
       assert.deepEqual(ends, Array(2).fill({ text: 'data: [DONE]\n\n' }));
       assert.deepEqual(answers, Array(3).fill([500, 'internal']));
       assert.deepEqual(codes, ['internal', 'internal', 'internal']);
-      assert.equal(again, worker ? 'did not fail' : 'internal');
+      assert.equal(again, 'did not fail');
     });
   }
 
   test('a trap ends the devices of rillm/gpu or the engine of the page, not both', LIMIT, async () => {
     const trapped = async (ofGpu) => {
       const { Device } = await import('/trap/dist/gpu/index.js');
-      const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: false });
+      const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: false, maxRecoveries: 0 });
       const device = await Device.request();
       const { message } = await failure(ofGpu ? device.sync() : engine.forward([1]));
       const ends = [await failure(() => device.ones([2]).readback()), await failure(engine.tokenize('later'))];
       device.destroy();
       await engine.dispose();
-      return { message, codes: ends.map(({ code }) => code) };
+      // What is asked for now has a new instance.
+      const other = await Device.request();
+      const [one] = await other.ones([1]).readback();
+      other.destroy();
+      const layers = await withEngine('/golden/tied-f32.gguf', { worker: false }, async (engine) => (await engine.tokenize('a')).length);
+      return { message, codes: ends.map(({ code }) => code), again: [one, layers > 0] };
     };
     const options = { package: '/trap/dist/index.js', allowed: [/unreachable in/] };
     const gpu = await stage.runWith(options, trapped, true);
@@ -305,6 +310,7 @@ describe('models that cannot be loaded', () => {
     const engine = await stage.runWith(options, trapped, false);
     assert.match(engine.message, /unreachable in rillm/);
     assert.deepEqual(engine.codes, ['did not fail', 'internal']);
+    assert.deepEqual([gpu.again, engine.again], Array(2).fill([1, true]));
   });
 });
 

@@ -36,12 +36,16 @@ export async function packedPackage() {
 const FAULTY_GLUE = `
 import init, * as glue from '/rillm/dist/wasm/rillm.js';
 // A trap inside an async function of Rust: an uncaught error of the thread, and a promise that never settles.
-glue.WasmEngine.prototype.forward = () => {
+const { forward } = glue.WasmEngine.prototype;
+// How often, if the address of a worker says so.
+globalThis.traps = Number(new URLSearchParams(location.search).get('traps') ?? Infinity);
+glue.WasmEngine.prototype.forward = function (...args) {
+  if (traps-- <= 0) return forward.apply(this, args);
   setTimeout(() => { throw new WebAssembly.RuntimeError('unreachable in rillm'); });
   return new Promise(() => {});
 };
 export default init;
-export const { WasmEngine, inspectModel, renderTemplate } = glue;
+export * from '/rillm/dist/wasm/rillm.js';
 `;
 const FAULTY_TENSOR_GLUE = `
 import init, * as glue from '/rillm/dist/wasm/rillm_tensor.js';
@@ -50,7 +54,7 @@ glue.WasmGpu.prototype.sync = () => {
   return new Promise(() => {});
 };
 export default init;
-export const { WasmGpu } = glue;
+export * from '/rillm/dist/wasm/rillm_tensor.js';
 `;
 
 /** Servers that misbehave, and copies of the package with a fault. */
@@ -133,6 +137,7 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
       ...(await demoMounts(root, packed)),
       '/golden/': golden,
       '/folders/': join(root, 'tests/golden/folders'),
+      '/architectures/': join(root, 'tests/golden/architectures'),
       '/encoders/': join(root, 'tests/golden/encoders'),
       '/made/': made,
     },
@@ -176,6 +181,7 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
 
   return {
     made,
+    browser,
     origin: site.origin,
     openPage,
     async run(fn, ...parameters) {

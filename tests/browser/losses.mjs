@@ -7,7 +7,9 @@ import { join } from 'node:path';
 const PATCH = `
 const { requestDevice } = GPUAdapter.prototype;
 const devices = [];
-let plan;
+/** {command, left}: the call at which it is lost. Of a worker, in its address. */
+let plan = JSON.parse(new URLSearchParams(location.search).get('plan'));
+globalThis.planLoss = (next) => (plan = next);
 const lose = () => {
   for (const device of devices.splice(0)) device.destroy();
 };
@@ -44,8 +46,8 @@ export function makeLosses(made) {
 }
 
 /**
- * Runs in the page: `lose()` at once, `loseAt(command, count)` at that call from now on; options of a load that can lose its GPU, and that tell
- * of it in `events`.
+ * Runs in the page: `lose()` at once, `loseAt(command, count)` at that call from now on; options of a load that can lose its GPU, as `plan` says the
+ * first time, and that tells of it in `events`.
  */
 export async function prepareLosses() {
   await import('/made/patch.js');
@@ -54,11 +56,11 @@ export async function prepareLosses() {
   globalThis.loseAt = (command, count = 1) => channel.postMessage({ command, count });
   globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   globalThis.events = [];
-  globalThis.lossy = (worker, more) => ({
-    worker: worker ? () => new Worker('/made/lossy_worker.js', { type: 'module' }) : false,
-    autotune: 'off',
-    onEvent: (event) => events.push(event),
-    ...more,
-  });
+  globalThis.lossy = (worker, more, plan) => {
+    const plans = plan === undefined ? [] : [plan];
+    if (!worker) planLoss(plans.shift());
+    const make = () => new Worker(`/made/lossy_worker.js?plan=${JSON.stringify(plans.shift() ?? null)}`, { type: 'module' });
+    return { worker: worker ? make : false, autotune: 'off', onEvent: (event) => events.push(event), ...more };
+  };
   globalThis.eventTypes = () => events.splice(0).map(({ type }) => type);
 }

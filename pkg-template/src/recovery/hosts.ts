@@ -3,9 +3,6 @@
 import type { EngineError } from '../errors.js';
 import type { LoadedHost } from '../protocol.js';
 
-/** A request that was under way at this many losses in a row and came no further is likely their cause. */
-export const MOST_IN_VAIN = 3;
-
 export interface Hosts {
   /** The host that answers, or the next one. Rejects when none will come, and when the signal is aborted. */
   current(signal: AbortSignal | undefined, what: string): Promise<LoadedHost>;

@@ -1,10 +1,10 @@
 // An answer that goes on when its host is lost: it is generated again there, with the same seed, and what was handed out is left out. If it comes
 // out otherwise, which sums of floats in another order can do, its tokens so far are given to the engine, which goes on after them.
 
-import { EngineError, toEngineError } from '../errors.js';
+import { EngineError } from '../errors.js';
 import type { Chunk, Generation, LoadedHost, ReplayData } from '../protocol.js';
 import { choicesOf } from './choices.js';
-import { MOST_IN_VAIN, type Hosts } from './hosts.js';
+import type { Hosts } from './hosts.js';
 import { Diverged, Replay } from './replay.js';
 import { randomSeed } from './seed.js';
 
@@ -30,7 +30,6 @@ export class RecoveringGeneration implements Generation {
   /** Resolves when nobody waits for the next host any more. */
   #stopped: Promise<undefined>;
   #stop!: () => void;
-  #inVain = 0;
   #onEnd: () => void;
 
   constructor(hosts: Hosts, start: Start, request: object, replay: ReplayData | undefined, onEnd: () => void) {
@@ -47,7 +46,7 @@ export class RecoveringGeneration implements Generation {
     try {
       await this.#begin(signal);
     } catch (thrown) {
-      this.#end();
+      this.#onEnd();
       throw thrown;
     }
   }
@@ -60,11 +59,12 @@ export class RecoveringGeneration implements Generation {
       if (current === undefined) continue;
       try {
         const chunk = await current.generation.next();
-        if (chunk === undefined) return this.#ended();
+        if (chunk === undefined) {
+          this.#onEnd();
+          return undefined;
+        }
         const fresh = this.#replay.fresh(chunk);
-        if (fresh === undefined) continue;
-        this.#inVain = 0;
-        return fresh;
+        if (fresh !== undefined) return fresh;
       } catch (thrown) {
         await this.#failed(current, thrown);
       }
@@ -80,7 +80,7 @@ export class RecoveringGeneration implements Generation {
   async release(): Promise<void> {
     this.#isReleased = true;
     this.#stop();
-    this.#end();
+    this.#onEnd();
     await this.#current?.generation.release();
   }
 
@@ -107,7 +107,8 @@ export class RecoveringGeneration implements Generation {
   async #failed(current: Current, thrown: unknown): Promise<void> {
     if (this.#isReleased) throw thrown;
     if (thrown instanceof Diverged) {
-      if (this.#known.choices !== undefined) throw new EngineError('internal', `an answer that was taken up came out otherwise at ${thrown.message}`);
+      if (this.#known.choices !== undefined)
+        throw new EngineError('internal', `an answer that was taken up came out otherwise at ${thrown.message}`);
       this.#known = { ...this.#known, choices: this.#replay.known(this.#choices)! };
       this.#current = undefined;
       await current.generation.release();
@@ -125,26 +126,10 @@ export class RecoveringGeneration implements Generation {
     const isLost = this.#hosts.isLost(host, thrown);
     if (this.#hosts.gone !== undefined) throw this.#hosts.gone;
     if (!isLost) throw thrown;
-    this.#inVain += 1;
-    if (this.#inVain < MOST_IN_VAIN) return;
-    const { code, message } = toEngineError(thrown);
-    throw new EngineError(
-      code,
-      `${message}; the request was under way at ${MOST_IN_VAIN} losses in a row and came no further between them, so it is not tried again`,
-      { cause: thrown },
-    );
   }
 
   /** Without the totals, which nobody has counted. */
   #stoppedWaiting(): undefined {
     this.#last = this.#isReleased ? [undefined] : [...this.#replay.cancelled(this.#choices), undefined];
-  }
-
-  #ended(): undefined {
-    this.#end();
-  }
-
-  #end(): void {
-    this.#onEnd();
   }
 }

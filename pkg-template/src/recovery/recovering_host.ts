@@ -3,19 +3,11 @@
 
 import { abortError, EngineError, toEngineError } from '../errors.js';
 import type { ProcessorCall } from '../logits_processor.js';
-import type {
-  AttachedSession,
-  EmbeddingsData,
-  Generation,
-  GenerationKind,
-  LoadedHost,
-  ReplayData,
-  TensorData,
-} from '../protocol.js';
+import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost, ReplayData, TensorData } from '../protocol.js';
 import type { EngineStats, KernelUse, ModelInfo, TokenizeOptions } from '../types.js';
 import { Allowance, SPAN_MS } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
-import { type Hosts, MOST_IN_VAIN } from './hosts.js';
+import type { Hosts } from './hosts.js';
 import { explained, isLoss, isPassing, noteLoss } from './losses.js';
 import { RecoveringGeneration } from './recovering_generation.js';
 
@@ -215,13 +207,13 @@ export class RecoveringHost implements LoadedHost, Hosts {
   async #run<T>(work: (host: LoadedHost) => Promise<T>, signal?: AbortSignal, what = 'the request'): Promise<T> {
     this.#calls += 1;
     try {
-      for (let losses = 1; ; losses++) {
+      for (;;) {
         const host = await this.current(signal, what);
         try {
           return await work(host);
         } catch (thrown) {
           if (this.#gone !== undefined) throw this.#gone;
-          if (!this.isLost(host, thrown) || losses === MOST_IN_VAIN) throw thrown;
+          if (!this.isLost(host, thrown)) throw this.#gone ?? thrown;
         }
       }
     } finally {
@@ -243,7 +235,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   }
 
   #there(): LoadedHost {
-    if (this.#host === undefined) throw this.#gone ?? new EngineError('device_lost', 'the GPU device was lost, and the model is being loaded again');
+    if (this.#host === undefined)
+      throw this.#gone ?? new EngineError('device_lost', 'the GPU device was lost, and the model is being loaded again');
     return this.#host;
   }
 
@@ -324,7 +317,9 @@ export class RecoveringHost implements LoadedHost, Hosts {
   }
 
   #failed(lost: EngineError, error: EngineError): EngineError {
-    return new EngineError(lost.code, `${lost.message}; the model could not be loaded again (${error.code}): ${error.message}`, { cause: error });
+    return new EngineError(lost.code, `${lost.message}; the model could not be loaded again (${error.code}): ${error.message}`, {
+      cause: error,
+    });
   }
 
   #end(error: EngineError): EngineError {

@@ -66,10 +66,11 @@ export class SharedGeneration implements Generation {
       else this.#chunks.took();
     } catch (thrown) {
       this.#post({ type: 'release', id: this.#id });
-      if (!(thrown instanceof Diverged) || this.#known.choices !== undefined) return this.fail(toEngineError(thrown));
-      // Sums of floats in another order can do that. The engine is told the tokens, and goes on after them.
-      this.#known = { ...this.#known, choices: this.#replay.known(choicesOf(this.#request))! };
-      this.send();
+      if (thrown instanceof Diverged && this.#known.choices === undefined) {
+        // Sums of floats in another order can do that. The engine is told the tokens, and goes on after them.
+        this.#known = { ...this.#known, choices: this.#replay.known(choicesOf(this.#request))! };
+        this.send();
+      } else this.fail(toEngineError(thrown));
     }
   }
 

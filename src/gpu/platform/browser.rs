@@ -112,7 +112,8 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
     set(&descriptor, "label", &"rillm".into());
     set(&descriptor, "requiredFeatures", &features);
     set(&descriptor, "requiredLimits", &limits);
-    let refused = |error: JsValue| err!(AdapterLimits, "the adapter gave no device: {}", message(&error));
+    // Neither more features nor higher limits than the adapter's were asked for: it is gone, such as with the browser's GPU process.
+    let refused = |error: JsValue| err!(AdapterUnavailable, "the adapter gave no device: {}", message(&error));
     let promise = call(&adapter, "requestDevice", &descriptor).map_err(refused)?;
     let raw = JsFuture::from(promise).await.map_err(refused)?;
 
@@ -303,11 +304,13 @@ pub async fn compile_all(raw: &RawDevice, sources: &[&Source]) -> Result<Vec<wgp
     let device = object(&raw.wgpu)?;
     let mut compiling = Vec::with_capacity(sources.len());
     for source in sources {
-        compiling.push(start_compiling(raw, &device, source)?);
+        let (module, promise) = start_compiling(raw, &device, source)?;
+        // A future of wasm-bindgen handles a rejection also if nobody waits for it any more.
+        compiling.push((module, JsFuture::from(promise)));
     }
     let mut compiled = Vec::with_capacity(sources.len());
-    for (source, (module, promise)) in sources.iter().zip(compiling) {
-        let pipeline = match JsFuture::from(promise).await {
+    for (source, (module, pipeline)) in sources.iter().zip(compiling) {
+        let pipeline = match pipeline.await {
             Ok(pipeline) => pipeline,
             Err(error) => {
                 raw.check_usable()?;
