@@ -2,7 +2,7 @@
 
 import { main, run } from './command.mjs';
 
-const FILES = ['browser/shared_chaos', 'browser/rill', 'browser/tensor'];
+const FILES = ['browser/shared_chaos', 'browser/rill', 'browser/tensor', 'browser/recovery'];
 
 await main(async () => {
   process.env.RILLM_SOAK = '1';

@@ -476,6 +476,7 @@ async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options
 /** Loads a model into a host of its own. */
 async function loadOnce(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions): Promise<LoadedModel> {
   const { signal, worker } = options;
+  if (signal?.aborted) throw abortError(signal, 'loading the model');
   const host = hostOf(worker);
   const services = loadServices(options, hostOptions.wasm);
   try {

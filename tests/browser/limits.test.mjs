@@ -61,8 +61,8 @@ async function answers(mode) {
       const texts = {};
       const ask = { prompt: 'The small boat goes to the', max_tokens: 12, temperature: 0, ignore_eos: true };
       for (const [name, source, options] of [
-        ['demo', '/models/demo/rillm-demo-q4_0.gguf', {}],
-        ['demo, fast', '/models/demo/rillm-demo-q4_0.gguf', { precision: 'fast', kvCache: 'f16' }],
+        // These have the most kernels.
+        ['demo', '/models/demo/rillm-demo-q4_0.gguf', { precision: 'fast', kvCache: 'f16' }],
         ['mixture of experts', '/architectures/qwen3_moe/', {}],
       ]) {
         texts[name] = await withEngine(source, { worker: false, ...options }, async (engine) => {

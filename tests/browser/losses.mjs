@@ -46,8 +46,8 @@ export function makeLosses(made) {
 }
 
 /**
- * Runs in the page: `lose()` at once, `loseAt(command, count)` at that call from now on; options of a load that can lose its GPU, as `plan` says the
- * first time, and that tells of it in `events`.
+ * Runs in the page: `lose()` at once, `loseAt(command, count)` at that call from now on; options of a load that can lose its GPU, as `plans` says of
+ * the first devices, and that tells of it in `events`.
  */
 export async function prepareLosses() {
   await import('/made/patch.js');
@@ -56,11 +56,13 @@ export async function prepareLosses() {
   globalThis.loseAt = (command, count = 1) => channel.postMessage({ command, count });
   globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   globalThis.events = [];
-  globalThis.lossy = (worker, more, plan) => {
-    const plans = plan === undefined ? [] : [plan];
+  globalThis.lossy = (worker, more, plans = []) => {
+    plans = [...plans];
     if (!worker) planLoss(plans.shift());
     const make = () => new Worker(`/made/lossy_worker.js?plan=${JSON.stringify(plans.shift() ?? null)}`, { type: 'module' });
     return { worker: worker ? make : false, autotune: 'off', onEvent: (event) => events.push(event), ...more };
   };
-  globalThis.eventTypes = () => events.splice(0).map(({ type }) => type);
+  /** Without what happens to files. */
+  const OF_ENGINES = ['lost', 'recovering', 'recovered', 'leader', 'follower', 'takeover'];
+  globalThis.eventTypes = () => events.splice(0).flatMap(({ type }) => (OF_ENGINES.includes(type) ? [type] : []));
 }
