@@ -380,7 +380,7 @@ test(
 
 test('a load that fails, or whose tab goes, an engine that breaks, and tabs that are not the same', LIMIT, async () => {
   await visiting(async ({ open }) => {
-    const fresh = { cache: 'none', retries: 0 };
+    const fresh = { cache: 'none', retries: 0, maxRecoveries: 0 };
     const fail = (page) => page.evaluate(([url, options]) => failure(share(url, options)), [server.url, fresh]);
     let [first, second] = [await open(), await open()];
     server.set({ status: 500 });
@@ -413,12 +413,12 @@ test('a load that fails, or whose tab goes, an engine that breaks, and tabs that
         {},
         { rillm: 1, leader: '', message: { type: 'leader' } },
         { rillm: 1, leader: '', message: { type: 'failed', error: { code: 'http', message: 'of another version' } } },
-        { rillm: 2, leader: '', message: null },
-        { rillm: 2, leader: 5, message: { type: 'bye' } },
-        { rillm: 2, leader: 'nobody', message: { type: 'bye' } },
-        { rillm: 2, leader: '', message: { type: 'hello', seat: 5 } },
-        { rillm: 2, leader: '', message: { type: 'hello', seat: 'without a lock' } },
-        { rillm: 2, leader: '', message: { type: 'constructor' } },
+        { rillm: 3, leader: '', message: null },
+        { rillm: 3, leader: 5, message: { type: 'bye' } },
+        { rillm: 3, leader: 'nobody', message: { type: 'bye' } },
+        { rillm: 3, leader: '', message: { type: 'hello', seat: 5 } },
+        { rillm: 3, leader: '', message: { type: 'hello', seat: 'without a lock' } },
+        { rillm: 3, leader: '', message: { type: 'constructor' } },
       ];
       for (const name of names) {
         const channel = new BroadcastChannel(name);
