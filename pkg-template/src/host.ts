@@ -1,7 +1,7 @@
 // Runs one model on the wasm of this thread, whichever thread that is: the worker's or the page's. It knows nothing of
 // messages, queues or OpenAI's shapes.
 
-import { abortError, EngineError } from './errors.js';
+import { abortError, EngineError, type ErrorCode, toEngineError } from './errors.js';
 import type { Arrived } from './files/events.js';
 import type { FilesData } from './files/options.js';
 import type { Progress } from './generated/loading.js';
@@ -27,12 +27,18 @@ import type { EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } f
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 
+/** What a device that is going away may cause before anybody hears that it is lost. */
+const SYMPTOMS: readonly ErrorCode[] = ['internal', 'gpu_validation', 'shader_compilation', 'out_of_memory', 'numerical_error'];
+/** How long browsers take to say so. */
+const LOSS_MS = 100;
+
 export class EngineHost implements Host {
   /** Resolves when the GPU device is lost or the wasm has trapped. */
   readonly ended: Promise<EngineError>;
   #tellEnded!: (error: EngineError) => void;
   #wasm: Wasm | undefined;
   #engine: WasmEngine | undefined;
+  #device: GPUDevice | undefined;
   #generations = new Set<EngineGeneration>();
   /** What saves or restores a session. */
   #sessions = new Set<{ stop(): void; ended: Promise<unknown> }>();
@@ -170,11 +176,11 @@ export class EngineHost implements Host {
     const stopped = new Promise<null>((resolve) => (stop = () => resolve(null)));
     // A processor that never comes back must not keep the generation from ending.
     const call = processor && ((...args: Parameters<ProcessorCall>) => Promise.race([processor(...args), stopped]));
-    const generation = await wasm.guard(() =>
+    const generation = await this.#ask(wasm, () =>
       kind === 'chat' ? engine.chat(request, call, replay) : engine.complete(request, call, replay),
     );
     if (this.#engine !== engine) throw disposed();
-    const running = new EngineGeneration(wasm, generation, stop);
+    const running = new EngineGeneration(wasm, generation, (work) => this.#ask(wasm, work), stop);
     this.#generations.add(running);
     void running.released.then(() => this.#generations.delete(running));
     return running;
@@ -182,17 +188,17 @@ export class EngineHost implements Host {
 
   async tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array> {
     const { wasm, engine } = this.#loaded();
-    return wasm.guard(() => engine.tokenize(text, options));
+    return this.#ask(wasm, () => engine.tokenize(text, options));
   }
 
   async detokenize(ids: Uint32Array): Promise<string> {
     const { wasm, engine } = this.#loaded();
-    return wasm.guard(() => engine.detokenize(ids));
+    return this.#ask(wasm, () => engine.detokenize(ids));
   }
 
   async embed(request: object): Promise<EmbeddingsData> {
     const { wasm, engine } = this.#loaded();
-    return wasm.guard(() => engine.embed(request));
+    return this.#ask(wasm, () => engine.embed(request));
   }
 
   async saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {
@@ -224,7 +230,7 @@ export class EngineHost implements Host {
     const stopped = new Promise<void>((resolve) => (stop = resolve));
     if (signal?.aborted) stop();
     signal?.addEventListener('abort', stop, { once: true });
-    const working = wasm.guard(() => work(engine, stopped));
+    const working = this.#ask(wasm, () => work(engine, stopped));
     const session = { stop, ended: working.catch(() => {}) };
     this.#sessions.add(session);
     await session.ended;
@@ -259,7 +265,7 @@ export class EngineHost implements Host {
   /** Keeps the tensors that `make` gives, by their handles. */
   async #kept(make: (engine: WasmEngine) => Promise<WasmTensor[]>): Promise<TensorData[]> {
     const { wasm, engine } = this.#loaded();
-    const tensors = await wasm.guard(() => make(engine));
+    const tensors = await this.#ask(wasm, () => make(engine));
     if (this.#engine !== engine) {
       for (const tensor of tensors) {
         tensor.dispose();
@@ -283,7 +289,7 @@ export class EngineHost implements Host {
   async readback(handle: number): Promise<Float32Array> {
     const { wasm } = this.#loaded();
     const tensor = this.#tensor(handle);
-    return wasm.guard(() => tensor.readback());
+    return this.#ask(wasm, () => tensor.readback());
   }
 
   async disposeTensor(handle: number): Promise<void> {
@@ -296,7 +302,7 @@ export class EngineHost implements Host {
 
   async sync(): Promise<void> {
     const { wasm, engine } = this.#loaded();
-    await wasm.guard(() => engine.sync());
+    await this.#ask(wasm, () => engine.sync());
   }
 
   async stats(): Promise<EngineStats> {
@@ -316,7 +322,7 @@ export class EngineHost implements Host {
 
   async kernelTimes(): Promise<KernelUse[]> {
     const { wasm, engine } = this.#loaded();
-    return wasm.guard(() => engine.kernelTimes());
+    return this.#ask(wasm, () => engine.kernelTimes());
   }
 
   async dispose(): Promise<void> {
@@ -335,6 +341,19 @@ export class EngineHost implements Host {
     });
   }
 
+  /** Lets the wasm work. What fails since the device goes away says so, whatever it came to. */
+  async #ask<T>(wasm: Wasm, work: () => T | Promise<T>): Promise<Awaited<T>> {
+    try {
+      return await wasm.guard(work);
+    } catch (thrown) {
+      const error = toEngineError(thrown);
+      if (this.#device === undefined || wasm.isBroken() || !SYMPTOMS.includes(error.code)) throw error;
+      const late = new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), LOSS_MS));
+      const lost = await Promise.race([this.#device.lost, late]);
+      throw lost === undefined ? error : deviceLost(lost.message);
+    }
+  }
+
   #loaded(): { wasm: Wasm; engine: WasmEngine } {
     if (this.#wasm === undefined || this.#engine === undefined) {
       throw disposed();
@@ -351,19 +370,23 @@ function disposed(): EngineError {
   return new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()');
 }
 
+type Ask = <T>(work: () => T | Promise<T>) => Promise<Awaited<T>>;
+
 /** A generation whose steps never overlap its end: the wasm object is borrowed while a step runs. */
 class EngineGeneration implements Generation {
   readonly released: Promise<void>;
   #wasm: Wasm;
   #generation: WasmGeneration;
+  #ask: Ask;
   #step: Promise<unknown> = Promise.resolve();
   #ended: EngineError | undefined;
   /** Gives up what the caller's functions were asked for. */
   #stop: () => void;
   #resolveReleased!: () => void;
 
-  constructor(wasm: Wasm, generation: WasmGeneration, stop: () => void) {
+  constructor(wasm: Wasm, generation: WasmGeneration, ask: Ask, stop: () => void) {
     this.#wasm = wasm;
+    this.#ask = ask;
     this.#generation = generation;
     this.#stop = stop;
     this.released = new Promise((resolve) => (this.#resolveReleased = resolve));
@@ -371,7 +394,7 @@ class EngineGeneration implements Generation {
 
   async next(): Promise<Chunk | undefined> {
     if (this.#ended !== undefined) throw this.#ended;
-    const step = this.#wasm.guard(() => this.#generation.next());
+    const step = this.#ask(() => this.#generation.next());
     this.#step = step.catch(() => {});
     const chunk = await step;
     if (this.#ended !== undefined) throw this.#ended;

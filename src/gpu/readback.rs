@@ -237,7 +237,12 @@ impl Readback {
         }
         let view = match staging.slice(..self.length).get_mapped_range() {
             Ok(view) => view,
-            Err(error) => bail!(Internal, "a staging buffer could not be read: {error}"),
+            // JavaScript's error for an array that there is no room for.
+            Err(error) if error.to_string().contains("RangeError") => {
+                bail!(OutOfMemory, "there is no room for {} bytes of a result: {error}", self.length)
+            }
+            // Nothing but a device that goes away ends a mapping.
+            Err(_) => bail!(DeviceLost, "the GPU device went away before a result could be read"),
         };
         let parts = self.parts.iter().map(|(offset, size)| view[*offset..offset + size].to_vec()).collect();
         drop(view);

@@ -65,7 +65,7 @@ async function answers(mode) {
         ['demo', '/models/demo/rillm-demo-q4_0.gguf', { precision: 'fast', kvCache: 'f16' }],
         ['mixture of experts', '/architectures/qwen3_moe/', {}],
       ]) {
-        texts[name] = await withEngine(source, { worker: false, ...options }, async (engine) => {
+        texts[name] = await withEngine(source, { worker: false, contextLength: 64, ...options }, async (engine) => {
           const { choices } = await engine.completions.create(ask);
           return choices[0].text;
         });
