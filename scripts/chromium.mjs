@@ -128,23 +128,7 @@ function realGpu() {
     : undefined;
 }
 
-const SWIFTSHADER = process.env.LVP
-  ? {
-      args: [
-        '--enable-unsafe-webgpu',
-        '--ignore-gpu-blocklist',
-        '--disable-gpu-sandbox',
-        '--enable-features=Vulkan',
-        '--use-vulkan=native',
-        '--disable-vulkan-surface',
-      ],
-      env: {
-        VK_DRIVER_FILES: '/usr/share/vulkan/icd.d/lvp_icd.x86_64.json',
-        GALLIVM_PERF: process.env.NOPT ?? '',
-        LP_NATIVE_VECTOR_WIDTH: process.env.NOPT ? '128' : '',
-      },
-    }
-  : { args: ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'], env: {} };
+const SWIFTSHADER = { args: ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'], env: {} };
 
 /** Which adapter to ask Chromium for on this machine: "gpu" where there is one, else "swiftshader". */
 export function likelyAdapter() {
