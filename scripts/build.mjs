@@ -17,7 +17,7 @@ const dist = join(pkg, 'dist');
 const cache = join(root, '.cache');
 
 /**
- * Builds what is out of date; resolves to the tarball's path. `onStage` hears what begins: "engine", "grammar", "tensor", "package". With `log`,
+ * Builds what is out of date; resolves to the tarball's path. `onStage` hears what begins: "tensor", "grammar", "engine", "package". With `log`,
  * an open file, all output goes there.
  */
 export async function build({ onStage = () => {}, ...outputs } = {}) {
@@ -60,7 +60,7 @@ export async function build({ onStage = () => {}, ...outputs } = {}) {
 
 /**
  * Builds the wasm of `rillm/gpu` with the benchmark of dispatches in it, which users don't download; resolves to its folder. With
- * RILLM_UNOPTIMISED=1 without wasm-opt, which takes a minute: for whom the numbers don't matter.
+ * RILLM_UNOPTIMISED=1 without optimisation, which takes two minutes: for whom the numbers don't matter.
  */
 export async function buildBench(outputs = {}) {
   const { step, say } = steps(outputs);

@@ -1,24 +1,33 @@
 // tests/web.rs in Chromium: the crate's own tests as wasm. Built as the package is, so that both share what they are made of; a
 // build without optimisation of all that wasm-pack wants takes longer than this one's link.
 
-import { chromedriverPath } from '../chromium.mjs';
-import { run, runLines } from '../command.mjs';
 import { cargoEnv } from '../build/wasm.mjs';
+import { chromedriverPath } from '../chromium.mjs';
+import { captured, Problem, run, runLines } from '../command.mjs';
 import { setup, toolsEnv } from '../setup.mjs';
 import { NOTHING, rustCounts, stripColours } from './counts.mjs';
+
+/** Builds the tests; resolves to the file. Without the link-time optimisation of the profile, which takes four times as long as all the rest. */
+async function builtTests() {
+  const args = ['rustc', '--release', '--target', 'wasm32-unknown-unknown', '--locked', '--test', 'web'];
+  const format = '--message-format=json-render-diagnostics';
+  const { code, text } = await captured('cargo', [...args, format, '--', '-C', 'lto=off'], {
+    env: { ...process.env, ...(await cargoEnv(run)) },
+  });
+  if (code !== 0) throw new Problem('tests/web.rs does not compile');
+  const messages = text.split('\n').filter((line) => line.startsWith('{"reason":"compiler-artifact"'));
+  const executable = messages.map((line) => JSON.parse(line).executable).find(Boolean);
+  if (executable === undefined) throw new Problem('cargo does not name the program that it made of tests/web.rs');
+  return executable;
+}
 
 export async function webTests() {
   const begin = performance.now();
   const counts = { ...NOTHING };
   // The test runner comes with wasm-bindgen, which the build of the package installs where that runs too.
   await setup();
-  const code = await runLines('cargo', ['test', '--release', '--target', 'wasm32-unknown-unknown', '--locked', '--test', 'web'], {
-    env: toolsEnv({
-      ...(await cargoEnv(run)),
-      CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: 'wasm-bindgen-test-runner',
-      CHROMEDRIVER: chromedriverPath(),
-      WASM_BINDGEN_TEST_TIMEOUT: '1200',
-    }),
+  const code = await runLines('wasm-bindgen-test-runner', [await builtTests()], {
+    env: toolsEnv({ CHROMEDRIVER: chromedriverPath(), WASM_BINDGEN_TEST_TIMEOUT: '1200' }),
     onLine: (line) => {
       for (const [kind, number] of Object.entries(rustCounts(stripColours(line)) ?? {})) counts[kind] += number;
     },
