@@ -2,6 +2,7 @@
 //! where quantised models stand beside llama.cpp on the same weights (`scripts/fidelity/quantizations.py`).
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::support::skip;
 use rillm::engine::source::FileSource;
@@ -25,6 +26,31 @@ fn load(file: &Path, precision: Precision) -> Engine {
 
 fn load_with(file: &Path, options: &LoadOptions) -> Engine {
     pollster::block_on(Engine::load(&FileSource::open(file).unwrap(), options, &mut |_| Ok(()))).unwrap()
+}
+
+/// The demo model in q8_0, exactly and with a KV cache of floats: the texts of all answers, and how it scores each. The tests share this.
+struct Exact {
+    texts: Vec<(Vec<u32>, usize)>,
+    scores: Vec<(f64, Vec<u32>)>,
+}
+
+static EXACT: LazyLock<Exact> = LazyLock::new(|| {
+    let file = demo("rillm-demo-q8_0.gguf");
+    let options =
+        LoadOptions { precision: Some(Precision::Exact), kv_cache: Some(KvFormat::F32), ..Default::default() };
+    let engine = load_with(&file, &options);
+    let texts = texts_of(&file, &engine, &read_prompts());
+    let scores = texts.iter().map(|text| score(&engine, std::slice::from_ref(text))).collect();
+    Exact { texts, scores }
+});
+
+/// The sum of losses, and all choices.
+fn summed<'a>(scores: impl Iterator<Item = &'a (f64, Vec<u32>)>) -> (f64, Vec<u32>) {
+    scores.fold((0.0, Vec::new()), |(loss, choices), (more, others)| (loss + more, [&choices[..], others].concat()))
+}
+
+fn read_prompts() -> Vec<Value> {
+    serde_json::from_slice(&std::fs::read(demo("eval-prompts.json")).unwrap()).unwrap()
 }
 
 /// The negative log-likelihood of the answers' tokens, and the most likely token at each of them.
@@ -52,7 +78,7 @@ fn score_and_keep(engine: &Engine, texts: &[(Vec<u32>, usize)]) -> (f64, Vec<u32
 }
 
 /// Prompts and answers as token ids, and where the answers begin.
-fn texts_of(file: &Path, engine: &Engine, prompts: &[Value], every: usize) -> Vec<(Vec<u32>, usize)> {
+fn texts_of(file: &Path, engine: &Engine, prompts: &[Value]) -> Vec<(Vec<u32>, usize)> {
     let source = FileSource::open(file).unwrap();
     let gguf = pollster::block_on(Gguf::read(&source)).unwrap();
     let template = ChatTemplate::new(gguf.metadata().str("tokenizer.chat_template").unwrap()).unwrap();
@@ -60,7 +86,6 @@ fn texts_of(file: &Path, engine: &Engine, prompts: &[Value], every: usize) -> Ve
         .iter()
         .filter(|prompt| prompt.get("tools").is_none())
         .take(ANSWERS)
-        .step_by(every)
         .map(|prompt| {
             let context = json!({"messages": prompt["messages"], "add_generation_prompt": true});
             let mut ids = engine.tokenizer().encode(&template.render(&context).unwrap(), false, true).unwrap();
@@ -87,20 +112,20 @@ fn check_greedy_choices(prompts: &[Value], choices: &[u32]) {
 
 #[test]
 fn fast_precision_keeps_the_demo_models_perplexity() {
-    let prompts = demo("eval-prompts.json");
-    if !prompts.exists() {
+    if !demo("eval-prompts.json").exists() {
         return skip::skipped("models/demo/eval-prompts.json is not there");
     }
-    let prompts: Vec<Value> = serde_json::from_slice(&std::fs::read(prompts).unwrap()).unwrap();
+    let texts = &EXACT.texts;
     for format in ["q8_0", "q4_0"] {
         let file = demo(&format!("rillm-demo-{format}.gguf"));
-        let exact = load(&file, Precision::Exact);
-        let texts = texts_of(&file, &exact, &prompts, 1);
-        let (wanted, choices) = score(&exact, &texts);
-        if format == "q8_0" {
-            check_greedy_choices(&prompts, &choices);
-        }
-        let (loss, fast_choices) = score(&load(&file, Precision::Fast), &texts);
+        let (wanted, choices) = if format == "q8_0" {
+            let (wanted, choices) = summed(EXACT.scores.iter());
+            check_greedy_choices(&read_prompts(), &choices);
+            (wanted, choices)
+        } else {
+            score(&load(&file, Precision::Exact), texts)
+        };
+        let (loss, fast_choices) = score(&load(&file, Precision::Fast), texts);
         let tokens = choices.len();
         let perplexity = |loss: f64| (loss / tokens as f64).exp();
         let moved = perplexity(loss) / perplexity(wanted) - 1.0;
@@ -170,20 +195,18 @@ fn logits_of_quantised_models_are_llama_cpps_on_the_same_weights() {
 /// The same of the formats that keys and values may have.
 #[test]
 fn kv_cache_formats_keep_the_demo_models_perplexity() {
-    let (file, prompts) = (demo("rillm-demo-q8_0.gguf"), demo("eval-prompts.json"));
-    if !prompts.exists() {
+    if !demo("eval-prompts.json").exists() {
         return skip::skipped("models/demo/eval-prompts.json is not there");
     }
-    let prompts: Vec<Value> = serde_json::from_slice(&std::fs::read(prompts).unwrap()).unwrap();
+    let file = demo("rillm-demo-q8_0.gguf");
     let engine = |kv_cache: KvFormat| {
         load_with(
             &file,
             &LoadOptions { precision: Some(Precision::Exact), kv_cache: Some(kv_cache), ..Default::default() },
         )
     };
-    let exact = engine(KvFormat::F32);
-    let texts = texts_of(&file, &exact, &prompts, KV_CACHE_EVERY);
-    let (wanted, choices) = score(&exact, &texts);
+    let texts: Vec<(Vec<u32>, usize)> = EXACT.texts.iter().step_by(KV_CACHE_EVERY).cloned().collect();
+    let (wanted, choices) = summed(EXACT.scores.iter().step_by(KV_CACHE_EVERY));
     let tokens = choices.len();
     let perplexity = |loss: f64| (loss / tokens as f64).exp();
     println!("{} answers, {tokens} tokens; perplexity with f32 {:.5}", texts.len(), perplexity(wanted));
