@@ -19,6 +19,7 @@ import { nodeTests } from './test/browser.mjs';
 import { NOTHING, sum } from './test/counts.mjs';
 import { lintingEnv } from './test/lint.mjs';
 import { nativeTests } from './test/native.mjs';
+import { builtPrograms } from './test/programs.mjs';
 import { printTables } from './test/tables.mjs';
 import { remember } from './test/times.mjs';
 import { webTests } from './test/web.mjs';
@@ -33,7 +34,6 @@ function rustFiles(folder) {
 
 const build = () => run(process.execPath, [join(root, 'scripts/build.mjs')]);
 const clippy = (...targets) => run('cargo', ['clippy', '--workspace', '--locked', ...targets, '--', '-D', 'warnings']);
-const lintingBuild = () => run('cargo', ['test', '--no-run', '--workspace', '--all-targets', '--locked'], { env: lintingEnv() });
 
 /** A folder as the XDG Base Directory Specification wants it, where there is none: without it Mesa complains once per device. */
 function provideRuntimeFolder() {
@@ -50,7 +50,9 @@ const STEPS = {
   // The format and the faults of TypeScript and JavaScript (`biome.jsonc`).
   lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
   // Where the tests are compiled anyway, with them.
-  clippy: (_file, { names }) => (names.includes('native') ? lintingBuild() : clippy('--all-targets')),
+  clippy: async (_file, { names }) => {
+    await (names.includes('native') ? builtPrograms() : clippy('--all-targets'));
+  },
   // What is for wasm alone, with all features: the native tests are linted above.
   'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown', '--lib', '--test', 'web', '--features', 'rillm/bench'),
   // What is generated from the Rust structs; `npm run types` writes it.
@@ -64,10 +66,10 @@ const STEPS = {
       await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, project), '--noEmit']);
     }
   },
+  // Right after the package, whose last wasm is made of what it is built from: a test of the browser builds the crate with other features.
+  web: () => webTests(),
   packaging: (file) => nodeTests('packaging', file),
   browser: (file) => nodeTests('browser', file),
-  // After the package, with which it shares what it is built from.
-  web: () => webTests(),
 };
 
 /**
@@ -77,7 +79,7 @@ const STEPS = {
  */
 const LANES = [
   ['fmt', 'lint', 'clippy', 'clippy-wasm', 'types', 'native'],
-  ['package', 'typecheck', 'packaging', 'browser', 'web'],
+  ['package', 'typecheck', 'web', 'packaging', 'browser'],
 ];
 
 function chosenSteps() {

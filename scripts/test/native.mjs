@@ -3,33 +3,16 @@
 
 import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
-import { basename, dirname } from 'node:path';
+import { basename } from 'node:path';
 
 import { captured, output, Problem } from '../command.mjs';
 import { rustCounts, sum } from './counts.mjs';
 import { lintingEnv } from './lint.mjs';
+import { builtPrograms } from './programs.mjs';
 import { longestFirst } from './times.mjs';
 
 /** Programs whose modules are files of tests; the others are run whole. */
 const BY_FILE = ['gpu', 'engine', 'text'];
-
-/** Builds all test programs; resolves to their names, files and folders. */
-async function programs() {
-  const args = ['test', '--workspace', '--locked', '--no-run', '--message-format=json-render-diagnostics'];
-  const { code, text } = await captured('cargo', args, { env: lintingEnv() });
-  if (code !== 0) throw new Problem('the native tests do not compile');
-  const artifacts = text
-    .split('\n')
-    .filter((line) => line.startsWith('{"reason":"compiler-artifact"'))
-    .map((line) => JSON.parse(line));
-  return artifacts
-    .filter(({ executable, profile }) => profile.test && executable)
-    .map(({ executable, manifest_path, target }) => ({
-      name: target.kind.includes('test') ? target.name : `${target.name} (src)`,
-      executable,
-      folder: dirname(manifest_path),
-    }));
-}
 
 /** The tests of a program by file. A program that lists none is left out: `web` is for browsers. */
 function filesOf({ name, executable, folder }) {
@@ -113,7 +96,7 @@ async function examples() {
  * resolves.
  */
 export async function nativeTests(part = '', coreIsFree = Promise.resolve()) {
-  const waiting = longestFirst((await programs()).flatMap(filesOf)).filter(({ name }) => name.includes(part));
+  const waiting = longestFirst((await builtPrograms()).flatMap(filesOf)).filter(({ name }) => name.includes(part));
   if (waiting.length === 0 && !EXAMPLES.includes(part)) throw new Problem(`there is no native test ${part}`);
   const files = waiting.length;
   const rows = [];

@@ -1,0 +1,45 @@
+// Compiles and lints the native programs of tests and benchmarks. Built-in modules only.
+
+import { dirname } from 'node:path';
+
+import { captured, output, Problem } from '../command.mjs';
+import { lintingEnv } from './lint.mjs';
+
+/**
+ * These spend their time in the library and in the GPU's driver: to optimise them takes more than a minute, and their tests are faster by a few
+ * seconds. Cargo's profiles know packages and no single programs, so each of these is compiled by itself.
+ */
+const UNOPTIMISED = ['--test engine', '--test gpu', '--bench decode', '--bench kernels'];
+
+/** Builds all of them; resolves to the names, files and folders of those that hold tests. */
+export async function builtPrograms() {
+  const listed = output('cargo', ['metadata', '--no-deps', '--format-version', '1']);
+  if (listed === undefined) throw new Problem('cargo does not list the programs: run `cargo metadata`');
+  const targets = JSON.parse(listed).packages.flatMap((of) => of.targets);
+  const options = targets.flatMap(({ kind, name }) =>
+    ['test', 'bench', 'example', 'bin'].includes(kind[0]) ? [`--${kind[0]} ${name}`] : [],
+  );
+  const optimised = options.filter((option) => !UNOPTIMISED.includes(option));
+  const programs = await compiled(['test', '--workspace', '--no-run', '--lib', ...optimised.flatMap((option) => option.split(' '))]);
+  for (const option of UNOPTIMISED) {
+    programs.push(...(await compiled(['rustc', '--profile', 'test', ...option.split(' ')], ['--', '-C', 'opt-level=0'])));
+  }
+  return programs;
+}
+
+/** Runs cargo; resolves to the programs with tests that it names. */
+async function compiled(args, forRustc = []) {
+  const format = ['--locked', '--message-format=json-render-diagnostics'];
+  const { code, text } = await captured('cargo', [...args, ...format, ...forRustc], { env: lintingEnv() });
+  if (code !== 0) throw new Problem('the native tests do not compile');
+  return text
+    .split('\n')
+    .filter((line) => line.startsWith('{"reason":"compiler-artifact"'))
+    .map((line) => JSON.parse(line))
+    .filter(({ executable, profile, target }) => profile.test && executable && !target.kind.includes('bench'))
+    .map(({ executable, manifest_path, target }) => ({
+      name: target.kind.includes('test') ? target.name : `${target.name} (src)`,
+      executable,
+      folder: dirname(manifest_path),
+    }));
+}
