@@ -15,9 +15,9 @@ const SHOWN = 40;
 /** What is done, and how long that usually takes where it was not done before; where nothing changed, it takes a moment. */
 const STEPS = {
   tools: 'the Rust target, wasm-bindgen and the npm packages (2 to 5 minutes the first time)',
-  engine: 'the engine, from Rust to WebAssembly (3 to 6 minutes after a change)',
+  tensor: 'what `rillm/gpu` runs on, from Rust to WebAssembly (1 to 2 minutes after a change)',
   grammar: 'the grammar engine, the same way (1 to 2 minutes after a change)',
-  tensor: 'what `rillm/gpu` runs on, the same way (1 to 2 minutes after a change)',
+  engine: 'the engine, the same way (3 to 6 minutes after a change)',
   package: 'the package, from TypeScript to JavaScript (5 seconds)',
 };
 
