@@ -66,7 +66,7 @@ const STEPS = {
       await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, project), '--noEmit']);
     }
   },
-  // Right after the package, whose last wasm is made of what it is built from: a test of the browser builds the crate with other features.
+  // Right after the package, whose last wasm is made of the same crate.
   web: () => webTests(),
   packaging: (file) => nodeTests('packaging', file),
   browser: (file) => nodeTests('browser', file),
