@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     arch::{Arch, Need, WindowPattern, expected_tensors},
-    checkpoint::{Checkpoint, TensorInfo},
+    checkpoint::{Checkpoint, TensorInfo, TensorValues},
     gguf::Metadata,
     keys::Keys,
     rope::{Rope, RopeScaling},
@@ -194,6 +194,21 @@ impl Config {
     /// Whether the forward pass reads this tensor of the file.
     pub fn uses(&self, tensor: &str) -> bool {
         !self.arch.ignores(tensor)
+    }
+
+    /// Refuses ropes that give no frequencies, as far as that can be told before factors are read from the files.
+    pub fn check_ropes(&self, checkpoint: &Checkpoint<'_>, capacity: usize) -> Result<()> {
+        let ones = vec![1.0; self.head_dim];
+        let factors = |name: &str| {
+            Ok(match checkpoint.tensor(name).map(|tensor| &tensor.values) {
+                Some(TensorValues::Computed(values)) => values.as_slice(),
+                _ => ones.as_slice(),
+            })
+        };
+        for rope in &self.ropes {
+            rope.table(capacity, factors)?;
+        }
+        Ok(())
     }
 
     fn check_tensors(&self, tensors: &[TensorInfo], by_name: &BTreeMap<&str, &TensorInfo>) -> Result<()> {

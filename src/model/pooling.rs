@@ -30,6 +30,8 @@ pub struct Embeds {
     pub pooling: Option<Pooling>,
     /// The most tokens of a text; `None` for the whole context.
     pub max_tokens: Option<usize>,
+    /// Texts are made lower case before they are encoded.
+    pub lowercase: bool,
 }
 
 /// Newer files name one mode, or several whose vectors are concatenated. Older files have a flag for each mode.
@@ -56,9 +58,10 @@ struct Module {
     path: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct SentenceConfig {
     max_seq_length: Option<usize>,
+    do_lower_case: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -111,10 +114,11 @@ impl Embeds {
             Some(3) => Some(Pooling::Last),
             Some(other) => bail!(
                 UnsupportedArchitecture,
-                "{name} is {other}, supported are 0 (none), 1 (mean), 2 (cls) and 3 (last)"
+                "{name} is {other}, supported are 0 (none), 1 (mean), 2 (cls) and 3 (last){}",
+                if other == 4 { "; 4 is of a model that ranks texts: use a model for embeddings" } else { "" }
             ),
         };
-        Ok(Self { pooling, max_tokens: None })
+        Ok(Self { pooling, ..Self::default() })
     }
 
     fn of_folder(files: &BTreeMap<&'static str, Vec<u8>>) -> Result<Self> {
@@ -143,15 +147,19 @@ impl Embeds {
             None => None,
             Some(config) => Some(config.pooling()?),
         };
-        let length =
-            match read::<SentenceConfig>(files, "sentence_bert_config.json")?.map(|config| config.max_seq_length) {
-                // Newer files leave it to the tokenizer's configuration.
-                None | Some(None) if modules.is_some() => read::<TokenizerConfig>(files, "tokenizer_config.json")?
-                    .and_then(|config| config.model_max_length?.as_u64())
-                    .map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
-                length => length.flatten(),
-            };
-        Ok(Self { pooling, max_tokens: length.filter(|&max| max > 0) })
+        let sentence = read::<SentenceConfig>(files, "sentence_bert_config.json")?.unwrap_or_default();
+        let length = match sentence.max_seq_length {
+            // Newer files leave it to the tokenizer's configuration.
+            None if modules.is_some() => read::<TokenizerConfig>(files, "tokenizer_config.json")?
+                .and_then(|config| config.model_max_length?.as_u64())
+                .map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
+            length => length,
+        };
+        Ok(Self {
+            pooling,
+            max_tokens: length.filter(|&max| max > 0),
+            lowercase: sentence.do_lower_case.unwrap_or(false),
+        })
     }
 }
 
@@ -166,6 +174,12 @@ impl PoolingConfig {
             Some(Modes::Several(modes)) => modes,
             None => self.others.iter().filter_map(flag).collect(),
         };
+        if self.others.get("include_prompt").and_then(serde_json::Value::as_bool) == Some(false) {
+            bail!(
+                UnsupportedArchitecture,
+                "{POOLING_FILE} has include_prompt: false; a pooling that leaves out the prompt's tokens is not supported"
+            );
+        }
         match &modes.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["cls"] => Ok(Pooling::First),
             ["mean"] => Ok(Pooling::Mean),
@@ -201,7 +215,7 @@ mod tests {
         let modules = r#"[{"idx": 0, "type": "sentence_transformers.models.Transformer", "path": ""},
             {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, {"type": "sentence_transformers.models.Normalize"}]"#;
         let all = of(&[("1_Pooling/config.json", mean), sentence, ("modules.json", modules)]).unwrap();
-        assert_eq!(all, Embeds { pooling: Some(Pooling::Mean), max_tokens: Some(256) });
+        assert_eq!(all, Embeds { pooling: Some(Pooling::Mean), max_tokens: Some(256), lowercase: false });
         for (mode, pooling) in [("cls_token", Pooling::First), ("lasttoken", Pooling::Last)] {
             let config = format!(r#"{{"pooling_mode_{mode}": true}}"#);
             assert_eq!(of(&[("1_Pooling/config.json", &config)]).unwrap().pooling, Some(pooling));
@@ -213,9 +227,9 @@ mod tests {
             for (length, max_tokens) in [("256", Some(256)), ("1000000000000000019884624838656", None)] {
                 let tokenizer = format!(r#"{{"model_max_length": {length}}}"#);
                 let files = [("1_Pooling/config.json", &*config), newer, ("tokenizer_config.json", &tokenizer)];
-                assert_eq!(of(&files).unwrap(), Embeds { pooling: Some(pooling), max_tokens: None });
+                assert_eq!(of(&files).unwrap(), Embeds { pooling: Some(pooling), ..Embeds::default() });
                 let files = [&files[..], &[("modules.json", modules)]].concat();
-                assert_eq!(of(&files).unwrap(), Embeds { pooling: Some(pooling), max_tokens });
+                assert_eq!(of(&files).unwrap(), Embeds { pooling: Some(pooling), max_tokens, lowercase: false });
             }
         }
         for config in [
@@ -224,11 +238,13 @@ mod tests {
             r#"{"pooling_mode_mean_tokens": true, "pooling_mode_weightedmean_tokens": true}"#,
             r#"{"pooling_mode": "max"}"#,
             r#"{"pooling_mode": ["cls", "mean"]}"#,
+            r#"{"pooling_mode": "mean", "include_prompt": false}"#,
             "{}",
         ] {
             let error = of(&[("1_Pooling/config.json", config)]).unwrap_err();
             assert_eq!(error.code(), Code::UnsupportedArchitecture, "{config}");
         }
+        assert!(of(&[("sentence_bert_config.json", r#"{"do_lower_case": true}"#)]).unwrap().lowercase);
         assert_eq!(of(&[("1_Pooling/config.json", "[")]).unwrap_err().code(), Code::InvalidFile);
         let dense = r#"[{"type": "sentence_transformers.models.Dense"}]"#;
         assert!(of(&[("modules.json", dense)]).unwrap_err().message().contains("Dense"));

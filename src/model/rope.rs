@@ -141,10 +141,16 @@ impl Rope {
             RopeScaling::Factors { tensor } => divided(tensor)?,
             RopeScaling::Long { short, long, original, .. } => divided(if context > *original { long } else { short })?,
         };
+        let frequencies: Vec<f32> = frequencies.into_iter().map(|frequency| frequency as f32).collect();
         if frequencies.len() != self.dim / 2 || !frequencies.iter().all(|frequency| frequency.is_finite()) {
-            bail!(InvalidFile, "the factors of rope's {} frequencies are not {0} numbers above 0", self.dim / 2);
+            bail!(
+                InvalidFile,
+                "rope gives no {} finite frequencies by its base {} and {:?}",
+                self.dim / 2,
+                self.theta,
+                self.scaling
+            );
         }
-        let frequencies = frequencies.into_iter().map(|frequency| frequency as f32).collect();
         Ok(RopeTable { frequencies, scale: self.attention_factor() })
     }
 }

@@ -21,6 +21,7 @@ mod large_models;
 mod logits_processor;
 mod logprobs;
 mod models;
+mod mutations;
 mod penalties;
 mod replay;
 mod sequences;

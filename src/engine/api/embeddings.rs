@@ -1,5 +1,7 @@
 //! Texts to vectors. An encoder takes several texts in one pass. A decoder works too, if its files say how to pool.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::request::{EmbeddingRequest, Input};
@@ -121,7 +123,11 @@ impl Inner {
 
     /// The token ids of each input, checked.
     fn inputs(&self, input: Input, truncate: bool) -> Result<Vec<Vec<u32>>> {
-        let text = |text: &String| self.tokenizer.encode(text, true, false);
+        let text = |text: &String| {
+            let text =
+                if self.embeds.lowercase { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text.as_str()) };
+            self.tokenizer.encode(&text, true, false)
+        };
         let texts = match input {
             Input::Text(one) => vec![text(&one)?],
             Input::Texts(texts) => texts.iter().map(text).collect::<Result<_>>()?,

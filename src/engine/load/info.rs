@@ -84,11 +84,26 @@ pub struct ModelInfo {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Warning {
-    /// Stable, for programs. `no_chat_template`: chats are written in ChatML, which the model may not have been trained with.
-    #[cfg_attr(test, ts(type = "'no_chat_template'"))]
+    /// Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
+    /// not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
+    /// head that is not computed, so what is made of it are embeddings that nobody trained.
+    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head'"))]
     pub code: &'static str,
     /// For people; it may change.
     pub message: String,
+}
+
+impl Warning {
+    /// Of a model with a head for another task, which has this name.
+    pub(super) fn ignored_head(head: &str) -> Self {
+        Self {
+            code: "ignored_head",
+            message: format!(
+                "the model has a head for another task ({head}), such as a cross-encoder's or a classifier's, which is not computed: its \
+                 embeddings were not trained to be compared; use a model for embeddings"
+            ),
+        }
+    }
 }
 
 /// A model that drafts for another one.

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::about;
-use super::options::{LoadOptions, capacity, layout};
+use super::info::Warning;
+use super::options::LoadOptions;
+use super::plan::{Known, Plan};
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
-use crate::model::config::Config;
 use crate::model::folder::Folder;
-use crate::model::{KvCache, KvFormat};
-use crate::tensor::{AdapterInfo, Capabilities, Device};
+use crate::tensor::{AdapterInfo, Device};
 
 /// What the headers of a model say. Fields that need a supported architecture are missing for others.
 #[derive(Clone, Debug, Serialize)]
@@ -63,6 +63,8 @@ pub struct Inspection {
     /// much memory a GPU has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// What loading it would warn of (`info.warnings`).
+    pub warnings: Vec<Warning>,
 }
 
 /// An adapter, and the largest sizes on it.
@@ -125,67 +127,42 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         kv_cache_bytes: None,
         adapter: None,
         problem: None,
+        warnings: Vec::new(),
     };
     let device = Device::request(&options.device()).await;
-    let mut software = false;
     if let Ok(device) = &device {
         let capabilities = device.capabilities();
-        software = capabilities.software;
         found.adapter = Some(AdapterLimits {
             info: device.adapter().clone(),
             max_buffer_bytes: capabilities.max_buffer_size,
             max_binding_bytes: capabilities.max_storage_binding_size,
         });
+    }
+    let adapter = device.as_ref().ok().map(Device::capabilities);
+    let mut known = Known::default();
+    let plan = Plan::of(&checkpoint, options, adapter, &mut known);
+    found.tell(&known);
+    found.problem = match (&plan, &device) {
+        (Err(error), _) | (Ok(_), Err(error)) => Some(error.clone().into()),
+        (Ok(_), Ok(_)) => None,
+    };
+    found.warnings = plan.map(|plan| plan.warnings).unwrap_or_default();
+    if let Ok(device) = device {
         device.destroy();
     }
-    let capabilities = device.as_ref().ok().map(|device| device.capabilities().clone());
-    let kv_format = options.kv_format_on(software);
-    let needs = found.fill(&checkpoint, options, kv_format, capabilities.as_ref());
-    found.problem = match (needs, device) {
-        (Err(error), _) | (Ok(()), Err(error)) => Some(error.into()),
-        (Ok(()), Ok(_)) => None,
-    };
     Ok(found)
 }
 
 impl Inspection {
-    /// Adds what the configuration says. An error is what loading would end in.
-    fn fill(
-        &mut self,
-        checkpoint: &Checkpoint<'_>,
-        options: &LoadOptions,
-        kv_format: KvFormat,
-        capabilities: Option<&Capabilities>,
-    ) -> Result<()> {
-        let config = Config::of(checkpoint)?;
-        self.layers = Some(config.n_layers);
-        self.vocab_size = Some(config.vocab_size);
-        self.embedding_length = Some(config.n_embd);
-        self.trained_context_length = Some(config.context_length);
-        let needs = layout(options)?.needs(checkpoint, &config, capabilities)?;
-        self.weight_bytes = Some(needs.bytes);
-        let capacity = capacity(options.context_length, &config)?;
-        self.context_length = Some(capacity);
-        let (kv_bytes, kv_binding) = if config.arch.is_encoder {
-            (0, 0)
-        } else {
-            KvCache::needs(&config, capacity, options.max_sequences.unwrap_or(1).max(1), kv_format)
-        };
-        self.kv_cache_bytes = Some(kv_bytes);
-        let Some(adapter) = &self.adapter else { return Ok(()) };
-        for (what, binding, buffer) in [
-            (&*needs.largest, needs.largest_binding, needs.largest_buffer),
-            ("the KV cache of a layer", kv_binding, kv_binding),
-        ] {
-            if binding > adapter.max_binding_bytes || buffer > adapter.max_buffer_bytes {
-                bail!(
-                    AdapterLimits,
-                    "{what} takes {binding} bytes in one binding and {buffer} in one buffer, and this adapter allows {} and {}",
-                    adapter.max_binding_bytes,
-                    adapter.max_buffer_bytes
-                );
-            }
-        }
-        Ok(())
+    /// Adds what the plan of a load found.
+    fn tell(&mut self, known: &Known) {
+        let config = known.config.as_ref();
+        self.layers = config.map(|config| config.n_layers);
+        self.vocab_size = config.map(|config| config.vocab_size);
+        self.embedding_length = config.map(|config| config.n_embd);
+        self.trained_context_length = config.map(|config| config.context_length);
+        self.context_length = known.capacity;
+        self.weight_bytes = known.weight_bytes;
+        self.kv_cache_bytes = known.kv_cache_bytes;
     }
 }

@@ -8,14 +8,15 @@ pub(super) mod info;
 pub(super) mod inspect;
 mod model_text;
 pub(super) mod options;
+mod plan;
 
 use std::rc::Rc;
 
 use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress};
 use self::model_text::ModelText;
-use self::options::{LoadOptions, capacity, layout};
-use crate::decode::{Decoder, DraftModel, MAX_SEQUENCES};
-use crate::engine::api::chat_prompt::Templates;
+use self::options::LoadOptions;
+use self::plan::{Known, Plan};
+use crate::decode::{Decoder, DraftModel};
 use crate::engine::engine::{Engine, Inner, Model};
 use crate::engine::grammars::Grammars;
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Embeds, Encoder, KvFormat, Pooling, Transformer, Unloaded, Weights};
+use crate::model::{Encoder, KvFormat, Pooling, Transformer, Unloaded, Weights};
 use crate::tensor::{CacheSizes, Context, Device, DeviceOptions};
 
 /// The least sizes of a model's caches. A pass over a prompt has ten bind groups a layer, others for each length of a prompt; plans and
@@ -111,28 +112,8 @@ impl Engine {
         let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
         let total = checkpoint.file_bytes();
         let metadata = &checkpoint.metadata;
-        let config = Config::of(&checkpoint)?;
-        let ModelText { tokenizer, chat_templates } = ModelText::of(&checkpoint)?;
-        if tokenizer.vocab_size() > config.vocab_size {
-            bail!(
-                InvalidFile,
-                "the tokenizer has {} tokens and the model {}",
-                tokenizer.vocab_size(),
-                config.vocab_size
-            );
-        }
-        let (templates, has_chat_template, warnings) =
-            Templates::of(&chat_templates, options.chat_template.as_deref(), !config.arch.is_encoder)?;
-        let embeds = Embeds::of(&checkpoint, config.arch.is_encoder)?;
-        let capacity = capacity(options.context_length, &config)?;
-        let layout = layout(options)?;
-        let max_sequences = options.max_sequences.unwrap_or(1);
-        if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
-            bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
-        }
-
-        let software = device.capabilities().software;
-        let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
+        let plan = Plan::of(&checkpoint, options, Some(device.capabilities()), &mut Known::default())?;
+        let Plan { config, capacity, max_sequences, layout, precision, kv_format, .. } = plan;
         let context = Context::new(device);
         let n_layers = config.n_layers;
         // Headers, and all else that is not read, count as read.
@@ -169,10 +150,10 @@ impl Engine {
         let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
-            has_chat_template,
+            has_chat_template: plan.has_chat_template,
             architecture: config.arch.name.to_owned(),
             generates: !is_encoder,
-            embeds: embeds.pooling.is_some(),
+            embeds: plan.embeds.pooling.is_some(),
             parameters: model.parameters(),
             layers: n_layers,
             context_length: capacity,
@@ -188,14 +169,14 @@ impl Engine {
             draft: None,
             adapter: context.device().adapter().clone(),
             autotune,
-            warnings,
+            warnings: plan.warnings,
         };
         let engine = Engine(Rc::new(Inner {
             context,
             model,
-            embeds,
-            tokenizer: Rc::new(tokenizer),
-            templates,
+            embeds: plan.embeds,
+            tokenizer: Rc::new(plan.tokenizer),
+            templates: plan.templates,
             utc_offset_seconds: options.utc_offset_seconds,
             info,
             layout,

@@ -24,8 +24,9 @@ pub const BERT: Arch = Arch {
         names: &[NAMES],
         prefixes: &["bert."],
         ignored: &["embeddings.position_ids"],
-        // Parts after the encoder, in models for other tasks.
-        other_parts: &["pooler.", "bert.pooler.", "cls.", "classifier.", "qa_outputs."],
+        // Parts after the encoder, of its training.
+        other_parts: &["pooler.", "bert.pooler.", "cls."],
+        other_heads: &["classifier.", "qa_outputs."],
         others: &[&ROBERTA],
         ..HuggingFace::DECODER
     }),
@@ -39,7 +40,8 @@ const ROBERTA: HuggingFace = HuggingFace {
     names: &[NAMES],
     prefixes: &["roberta."],
     ignored: &["embeddings.position_ids"],
-    other_parts: &["pooler.", "roberta.pooler.", "lm_head.", "classifier.", "qa_outputs."],
+    other_parts: &["pooler.", "roberta.pooler.", "lm_head."],
+    other_heads: &["classifier.", "qa_outputs."],
     first_position: 2,
     ..HuggingFace::DECODER
 };

@@ -9,7 +9,7 @@ use super::{
     Arch, WeightTransform, WindowPattern, WindowRope,
     hugging_face::{
         COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
-        QUERY_KEY_NORM_NAMES, WINDOW, optional, required,
+        QUERY_KEY_NORM_NAMES, optional, required,
     },
     tensors::{ATTENTION, HEAD_NORMS, NORMS, POST_NORMS},
 };
@@ -27,7 +27,7 @@ pub const GEMMA2: Arch = Arch {
     layer_tensors: &[NORMS, POST_NORMS, ATTENTION],
     hugging_face: Some(&HuggingFace {
         model_types: &["gemma2"],
-        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOW, SOFTCAPS],
+        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOWS, SOFTCAPS],
         names: &[COMMON_NAMES, POST_NORM_NAMES],
         transforms: NORMS_OF_ONE_AND_MORE,
         ..HuggingFace::DECODER
@@ -56,11 +56,13 @@ pub const GEMMA3: Arch = Arch {
             ("vocab_size", ConstValue::Number(262208.0)),
             ("rope_theta", ConstValue::Number(1e6)),
             ("query_pre_attn_scalar", ConstValue::Number(256.0)),
+            ("sliding_window", ConstValue::Number(4096.0)),
         ],
-        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOW, GEMMA3_KEYS],
+        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOWS, SOFTCAPS, GEMMA3_KEYS],
         names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
         prefixes: &["language_model."],
         other_parts: &["vision_tower.", "multi_modal_projector."],
+        text_part_of: &["gemma3"],
         transforms: NORMS_OF_ONE_AND_MORE,
         ..HuggingFace::DECODER
     }),
@@ -69,17 +71,19 @@ pub const GEMMA3: Arch = Arch {
 
 const SCALE: ConfigKey = required("query_pre_attn_scalar", KeyMapping::InverseSqrt("attention.scale"));
 
+/// Null is none. Without the keys, the caps are the architecture's.
 const SOFTCAPS: &[ConfigKey] = &[
-    required("attn_logit_softcapping", KeyMapping::Float("attn_logit_softcapping")),
-    required("final_logit_softcapping", KeyMapping::Float("final_logit_softcapping")),
+    optional("attn_logit_softcapping", KeyMapping::NumberOrNone("attn_logit_softcapping")),
+    optional("final_logit_softcapping", KeyMapping::NumberOrNone("final_logit_softcapping")),
 ];
 
-const GEMMA3_KEYS: &[ConfigKey] = &[
-    optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern")),
-    optional("attn_logit_softcapping", KeyMapping::Float("attn_logit_softcapping")),
-    optional("final_logit_softcapping", KeyMapping::Float("final_logit_softcapping")),
-    optional("use_bidirectional_attention", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+const WINDOWS: &[ConfigKey] = &[
+    optional("sliding_window", KeyMapping::NumberOrNone("attention.sliding_window")),
+    optional("layer_types", KeyMapping::Windows("attention.sliding_window_pattern")),
 ];
+
+const GEMMA3_KEYS: &[ConfigKey] =
+    &[optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern"))];
 
 const NORMS_OF_ONE_AND_MORE: &[(&str, WeightTransform)] = &[
     ("output_norm", WeightTransform::AddOne),

@@ -25,6 +25,11 @@ pub struct HuggingFace {
     pub ignored: &'static [&'static str],
     /// Prefixes of tensors outside the text model.
     pub other_parts: &'static [&'static str],
+    /// Prefixes of the tensors of heads for other tasks than ours. They are not read, and the caller is told.
+    pub other_heads: &'static [&'static str],
+    /// Values of `model_type` of multimodal models whose section `text_config` may be of this form. Others place and name the tensors of
+    /// their text otherwise, or attend otherwise.
+    pub text_part_of: &'static [&'static str],
     /// Tensors, by our stems, whose values differ from those of GGUF files.
     pub transforms: &'static [(&'static str, WeightTransform)],
     /// The position of a text's first token. Files have this number of rows before it in `position_embd`, which GGUF files leave out.
@@ -52,6 +57,8 @@ pub enum KeyMapping {
     Integer(&'static str),
     /// A number.
     Float(&'static str),
+    /// A number above 0, or null for none of it, which becomes 0. Not so a key that is missing, for which there is a default.
+    NumberOrNone(&'static str),
     Bool(&'static str),
     /// A text.
     Text(&'static str),
@@ -107,6 +114,14 @@ pub(super) const DECODER_KEYS: &[ConfigKey] = &[
     required("rms_norm_eps", KeyMapping::Float("attention.layer_norm_rms_epsilon")),
     required("max_position_embeddings", KeyMapping::Integer("context_length")),
     required("vocab_size", KeyMapping::Integer("vocab_size")),
+];
+
+/// Switches of attention that any configuration of a decoder may have.
+pub(crate) const DECODER_SWITCHES: &[ConfigKey] = &[
+    optional("is_causal", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
+    optional("use_bidirectional_attention", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("add_cross_attention", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("alibi", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
 ];
 
 pub(super) const SILU: ConfigKey =
@@ -167,6 +182,8 @@ impl HuggingFace {
         prefixes: &[],
         ignored: ROPE_FREQUENCIES,
         other_parts: &[],
+        other_heads: &[],
+        text_part_of: &[],
         transforms: &[],
         first_position: 0,
         others: &[],

@@ -18,7 +18,7 @@ mod smollm3;
 mod stablelm;
 mod tensors;
 
-pub(crate) use hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, WeightTransform};
+pub(crate) use hugging_face::{ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform};
 pub(crate) use tensors::TensorSpec;
 pub use tensors::{ExpectedTensor, Need, expected_tensors};
 

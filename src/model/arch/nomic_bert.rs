@@ -32,7 +32,8 @@ pub const NOMIC_BERT: Arch = Arch {
         keys: &[KEYS],
         names: &[NAMES, TRANSFORMERS_NAMES],
         prefixes: &["nomic_bert.", "bert."],
-        other_parts: &["pooler.", "bert.pooler.", "cls.", "nomic_bert.pooler.", "lm_head.", "classifier."],
+        other_parts: &["pooler.", "bert.pooler.", "cls.", "nomic_bert.pooler.", "lm_head."],
+        other_heads: &["classifier."],
         ..HuggingFace::DECODER
     }),
     ..Arch::ENCODER

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use super::arch::WeightTransform;
 use super::folder::OpenFile;
 use super::gguf::{GgmlType, Metadata};
+use crate::error::Result;
 
 /// A model's files, open, and what their headers say.
 pub struct Checkpoint<'f> {
@@ -42,6 +43,9 @@ pub const TEXT_FILES: &[&str] = &[
     "1_Pooling/config.json",
     "sentence_bert_config.json",
 ];
+
+/// The metadata key for the head of another task that nothing reads: its name. GGUF files have no such key.
+pub const IGNORED_HEAD: &str = "general.ignored_head";
 
 /// A tensor: what it is, and where its values are.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +104,11 @@ impl Checkpoint<'_> {
     /// The tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
+    /// The head for another task, such as a classifier's, that the model was trained with and that nothing here computes.
+    pub fn ignored_head(&self) -> Result<Option<&str>> {
+        self.metadata.optional_str(IGNORED_HEAD)
     }
 
     /// The size of all files that hold tensors.

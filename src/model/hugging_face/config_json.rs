@@ -9,16 +9,22 @@ use crate::model::gguf::{Array, Value};
 /// The metadata key (without the architecture) and the value for a key of `config.json`; `None` if it becomes no metadata.
 pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<Option<(&'static str, Value)>> {
     let ConfigKey { key, mapping, required } = *key;
-    let value = match config.get(key) {
-        None | Some(Json::Null) if required => {
+    let value = match (config.get(key), mapping) {
+        (Some(Json::Null), KeyMapping::NumberOrNone(name)) => return Ok(Some((name, Value::U64(0)))),
+        (None | Some(Json::Null), _) if required => {
             bail!(InvalidMetadata, "config.json has no key {key:?}, which this model_type needs")
         }
-        None | Some(Json::Null) => return Ok(None),
-        Some(value) => value,
+        (None | Some(Json::Null), _) => return Ok(None),
+        (Some(value), _) => value,
     };
     Ok(match mapping {
         KeyMapping::Integer(name) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
         KeyMapping::Float(name) => Some((name, Value::F64(float(key, value)?))),
+        KeyMapping::NumberOrNone(name) => match (value.as_u64(), float(key, value)?) {
+            (Some(number), _) if number > 0 => Some((name, Value::U64(number))),
+            (None, number) if number > 0.0 => Some((name, Value::F64(number))),
+            _ => return Err(mismatch(key, value, "a number above 0, or null")),
+        },
         KeyMapping::Bool(name) => {
             Some((name, Value::Bool(value.as_bool().ok_or_else(|| mismatch(key, value, "true or false"))?)))
         }
@@ -109,7 +115,7 @@ fn integers(value: &Json) -> Option<Value> {
 }
 
 /// A value for a message, shortened if it is long.
-fn shortened(value: &Json) -> String {
+pub(super) fn shortened(value: &Json) -> String {
     let text = value.to_string();
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}…", &text[..at]),

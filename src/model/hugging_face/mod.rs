@@ -2,6 +2,7 @@
 //! names. The differences between architectures are data in `model/arch`.
 
 mod config_json;
+mod kinds;
 mod names;
 mod rope;
 
@@ -9,11 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::arch::{ARCHS, Arch, ConstValue, HuggingFace, WeightTransform};
-use super::checkpoint::{Part, TensorInfo, TensorValues};
+use super::arch::{ConstValue, DECODER_SWITCHES, HuggingFace, WeightTransform};
+use super::checkpoint::{IGNORED_HEAD, Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::TensorEntry;
 use crate::error::Result;
+use kinds::find_arch;
 use names::Translated;
 
 /// More than any `config.json` has.
@@ -25,7 +27,17 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     let config: Json =
         serde_json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
     let Json::Object(config) = config else { bail!(InvalidFile, "config.json holds no object") };
+    kinds::refuse_quantized(&config)?;
+    let task = kinds::other_task(&config).map(str::to_owned);
     let (arch, hf, config) = find_arch(&config)?;
+    kinds::refuse_quantized(config)?;
+    if let Some(task) = task.as_ref().filter(|_| !arch.is_encoder) {
+        bail!(
+            UnsupportedArchitecture,
+            "config.json names the architecture {task:?}: a decoder that scores or labels texts is not supported; choose the model \
+             that writes them (…ForCausalLM)"
+        );
+    }
     let config = &with_defaults(hf.defaults, config);
     let mut metadata = Metadata::default();
     let add = |metadata: &mut Metadata, key: &str, value| {
@@ -35,7 +47,8 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     if let Some(Json::String(name)) = config.get("_name_or_path").filter(|name| name.as_str() != Some("")) {
         add(&mut metadata, "general.name", super::gguf::Value::String(name.clone()));
     }
-    for key in hf.keys.iter().copied().flatten() {
+    let switches = if arch.is_encoder { &[][..] } else { DECODER_SWITCHES };
+    for key in hf.keys.iter().copied().flatten().chain(switches) {
         if let Some((name, value)) = config_json::translate(key, config)? {
             let value = match name {
                 "context_length" if hf.first_position > 0 => without_first_positions(hf.first_position, value)?,
@@ -48,7 +61,10 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     for (name, value) in rope.metadata {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }
-    let mut tensors = tensors(hf, files)?;
+    let (mut tensors, head) = tensors(hf, files)?;
+    if let Some(name) = task.or(head) {
+        add(&mut metadata, IGNORED_HEAD, super::gguf::Value::String(name));
+    }
     if hf.first_position > 0 {
         skip_rows(hf.first_position, &mut tensors)?;
     }
@@ -67,6 +83,9 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
         _ => {}
     }
     for (name, values) in rope.computed {
+        if tensors.iter().any(|tensor| tensor.name == name) {
+            bail!(InvalidFile, "the model has a tensor {name:?}, which follows from config.json, wanted none");
+        }
         let dims = vec![values.len() as u64];
         tensors.push(TensorInfo {
             name: name.to_owned(),
@@ -78,11 +97,12 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     Ok((metadata, tensors))
 }
 
-/// The configuration with transformers' defaults for missing keys.
+/// The configuration with transformers' defaults for missing keys. Null stands for what follows from another key, and else for itself.
 fn with_defaults(defaults: &[(&str, ConstValue)], config: &Map<String, Json>) -> Map<String, Json> {
     let mut config = config.clone();
     for (key, default) in defaults {
-        if config.get(*key).is_some_and(|value| !value.is_null()) {
+        let follows = matches!(default, ConstValue::MultipleOf(..));
+        if config.get(*key).is_some_and(|value| !value.is_null() || !follows) {
             continue;
         }
         let value = match *default {
@@ -131,41 +151,11 @@ fn skip_rows(first: u64, tensors: &mut [TensorInfo]) -> Result<()> {
     }
 }
 
-/// The architecture of a `config.json`, the form of folder for its model type, and the section of the text model.
-fn find_arch(config: &Map<String, Json>) -> Result<(&'static Arch, &'static HuggingFace, &Map<String, Json>)> {
-    let kind = |config: &Map<String, Json>| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
-    let all = || {
-        ARCHS
-            .iter()
-            .flat_map(|arch| arch.hugging_face.into_iter().flat_map(move |hf| hf.all().map(move |hf| (*arch, hf))))
-    };
-    let by_kind = |kind: &str| all().find(|(_, hf)| hf.model_types.contains(&kind));
-    let Some(model_type) = kind(config) else {
-        bail!(
-            InvalidMetadata,
-            "config.json has no text \"model_type\"; it may be of another library than transformers"
-        );
-    };
-    if let Some((arch, hf)) = by_kind(&model_type) {
-        return Ok((arch, hf, config));
-    }
-    // A multimodal model has a section for its text model.
-    if let Some(Json::Object(text)) = config.get("text_config")
-        && let Some((arch, hf)) = kind(text).and_then(|kind| by_kind(&kind))
-    {
-        return Ok((arch, hf, text));
-    }
-    let supported: Vec<&str> = all().flat_map(|(_, hf)| hf.model_types).copied().collect();
-    bail!(
-        UnsupportedArchitecture,
-        "config.json names the model_type {model_type:?}, supported: {}; choose a model of one of these",
-        supported.join(", ")
-    )
-}
-
-/// The tensors of all files under our names. Unknown tensors keep their names, and `Config` refuses them.
-fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInfo>> {
+/// The tensors of all files under our names, and a tensor of a head for another task. Unknown tensors keep their names, and `Config`
+/// refuses them.
+fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<(Vec<TensorInfo>, Option<String>)> {
     let mut tensors: Vec<TensorInfo> = Vec::new();
+    let mut head: Option<String> = None;
     let mut experts: BTreeMap<String, BTreeMap<u32, (usize, &TensorEntry)>> = BTreeMap::new();
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for (file, entries) in files.iter().enumerate() {
@@ -175,6 +165,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
             }
             match names::translate(hf, &entry.name) {
                 Translated::Ignored => {}
+                Translated::OtherHead => head = head.or_else(|| Some(entry.name.clone())),
                 Translated::Unknown => tensors.push(tensor(entry.name.clone(), hf.transforms, &[(file, entry)])?),
                 Translated::Name(name) => tensors.push(tensor(name, hf.transforms, &[(file, entry)])?),
                 Translated::Expert(name, expert) => {
@@ -194,7 +185,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Vec<TensorInf
     if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
         bail!(InvalidFile, "two tensors of the model become {:?}, wanted only one of that name", twice.name);
     }
-    Ok(tensors)
+    Ok((tensors, head))
 }
 
 /// One of our tensors, made of one part or of one part for each expert.

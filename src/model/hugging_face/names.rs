@@ -9,6 +9,8 @@ pub(super) enum Translated {
     /// The matrix of the expert with this number; those of all experts become one tensor.
     Expert(String, u32),
     Ignored,
+    /// Of a head for another task.
+    OtherHead,
     Unknown,
 }
 
@@ -28,6 +30,9 @@ pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
         if hf.ignored.iter().any(|ignored| matches(ignored, stem).is_some()) {
             return Translated::Ignored;
         }
+    }
+    if hf.other_heads.iter().any(|head| name.starts_with(head)) {
+        return Translated::OtherHead;
     }
     if hf.other_parts.iter().any(|part| name.starts_with(part)) {
         return Translated::Ignored;

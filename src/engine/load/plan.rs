@@ -1,0 +1,116 @@
+//! What a load does with a model, decided by its headers alone. A load carries the plan out and an inspection tells of it, so what one
+//! refuses the other has told.
+//!
+//! Knows no device, only what one is capable of.
+
+use super::info::Warning;
+use super::model_text::ModelText;
+use super::options::{LoadOptions, capacity, layout};
+use crate::decode::MAX_SEQUENCES;
+use crate::engine::api::chat_prompt::Templates;
+use crate::error::Result;
+use crate::model::checkpoint::Checkpoint;
+use crate::model::config::Config;
+use crate::model::{Embeds, KvCache, KvFormat, Layout, Precision};
+use crate::tensor::Capabilities;
+use crate::text::tokenizer::Tokenizer;
+
+/// What is loaded, and how.
+pub(super) struct Plan {
+    pub config: Config,
+    pub tokenizer: Tokenizer,
+    pub templates: Templates,
+    /// Chats are not written in ChatML for want of a template.
+    pub has_chat_template: bool,
+    pub embeds: Embeds,
+    /// Tokens of a context.
+    pub capacity: usize,
+    pub max_sequences: usize,
+    pub layout: Layout,
+    pub precision: Precision,
+    pub kv_format: KvFormat,
+    pub warnings: Vec<Warning>,
+}
+
+/// What is known of a model. After an error it is what was found before that.
+#[derive(Default)]
+pub(super) struct Known {
+    pub config: Option<Config>,
+    /// Bytes of the weights on the GPU.
+    pub weight_bytes: Option<u64>,
+    /// Tokens of a context.
+    pub capacity: Option<usize>,
+    /// Bytes of the KV cache on the GPU.
+    pub kv_cache_bytes: Option<u64>,
+}
+
+impl Plan {
+    /// The plan for an adapter, or for any without its capabilities. An error is what the load ends in.
+    pub fn of(
+        checkpoint: &Checkpoint<'_>,
+        options: &LoadOptions,
+        adapter: Option<&Capabilities>,
+        known: &mut Known,
+    ) -> Result<Self> {
+        let software = adapter.is_some_and(|adapter| adapter.software);
+        let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
+        let max_sequences = options.max_sequences.unwrap_or(1);
+        let config = Config::of(checkpoint)?;
+        known.config = Some(config.clone());
+        let layout = layout(options)?;
+        let weights = layout.needs(checkpoint, &config, adapter)?;
+        known.weight_bytes = Some(weights.bytes);
+        let capacity = capacity(options.context_length, &config)?;
+        known.capacity = Some(capacity);
+        if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
+            bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
+        }
+        let (kv_bytes, kv_binding) =
+            if config.arch.is_encoder { (0, 0) } else { KvCache::needs(&config, capacity, max_sequences, kv_format) };
+        known.kv_cache_bytes = Some(kv_bytes);
+        config.check_ropes(checkpoint, capacity)?;
+
+        let ModelText { tokenizer, chat_templates } = ModelText::of(checkpoint)?;
+        if tokenizer.vocab_size() > config.vocab_size {
+            bail!(
+                InvalidFile,
+                "the tokenizer has {} tokens and the model {}",
+                tokenizer.vocab_size(),
+                config.vocab_size
+            );
+        }
+        let (templates, has_chat_template, mut warnings) =
+            Templates::of(&chat_templates, options.chat_template.as_deref(), !config.arch.is_encoder)?;
+        let embeds = Embeds::of(checkpoint, config.arch.is_encoder)?;
+        warnings.extend(checkpoint.ignored_head()?.map(Warning::ignored_head));
+
+        let bindings = [
+            (&*weights.largest, weights.largest_binding, weights.largest_buffer),
+            ("the KV cache of a layer", kv_binding, kv_binding),
+        ];
+        for (what, binding, buffer) in bindings {
+            let Some(adapter) = adapter else { continue };
+            if binding > adapter.max_storage_binding_size || buffer > adapter.max_buffer_size {
+                bail!(
+                    AdapterLimits,
+                    "{what} takes {binding} bytes in one binding and {buffer} in one buffer, and this adapter allows {} and {}",
+                    adapter.max_storage_binding_size,
+                    adapter.max_buffer_size
+                );
+            }
+        }
+        Ok(Self {
+            config,
+            tokenizer,
+            templates,
+            has_chat_template,
+            embeds,
+            capacity,
+            max_sequences,
+            layout,
+            precision,
+            kv_format,
+            warnings,
+        })
+    }
+}

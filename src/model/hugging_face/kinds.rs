@@ -1,0 +1,87 @@
+//! Which kind of model a `config.json` is of: its architecture, and what forbids to read its tensors as that.
+
+use serde_json::{Map, Value as Json};
+
+use super::config_json::shortened;
+use crate::error::Result;
+use crate::model::arch::{ARCHS, Arch, HuggingFace};
+
+type Config = Map<String, Json>;
+
+/// The architecture of a `config.json`, the form of folder for its model type, and the section of the text model.
+pub(super) fn find_arch(config: &Config) -> Result<(&'static Arch, &'static HuggingFace, &Config)> {
+    let kind = |config: &Config| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
+    let all = || {
+        ARCHS
+            .iter()
+            .flat_map(|arch| arch.hugging_face.into_iter().flat_map(move |hf| hf.all().map(move |hf| (*arch, hf))))
+    };
+    let by_kind = |kind: &str| all().find(|(_, hf)| hf.model_types.contains(&kind));
+    let Some(model_type) = kind(config) else {
+        bail!(
+            InvalidMetadata,
+            "config.json has no text \"model_type\"; it may be of another library than transformers"
+        );
+    };
+    if let Some((arch, hf)) = by_kind(&model_type) {
+        return Ok((arch, hf, config));
+    }
+    // A multimodal model has a section for its text model.
+    if let Some(Json::Object(text)) = config.get("text_config") {
+        let part = kind(text);
+        if let Some((arch, hf)) = part.as_deref().and_then(by_kind)
+            && hf.text_part_of.contains(&model_type.as_str())
+        {
+            return Ok((arch, hf, text));
+        }
+        let supported: Vec<&str> = all().flat_map(|(_, hf)| hf.text_part_of).copied().collect();
+        bail!(
+            UnsupportedArchitecture,
+            "config.json names the model_type {model_type:?}, whose text part ({}) is not supported; of models with parts, those of {} \
+             are: choose one of these, or a model of text alone",
+            part.as_deref().unwrap_or("without a model_type"),
+            supported.join(", ")
+        );
+    }
+    let supported: Vec<&str> = all().flat_map(|(_, hf)| hf.model_types).copied().collect();
+    bail!(
+        UnsupportedArchitecture,
+        "config.json names the model_type {model_type:?}, supported: {}; choose a model of one of these",
+        supported.join(", ")
+    )
+}
+
+/// Refuses weights that another library quantised: their tensors look like others, or have the names of others.
+pub(super) fn refuse_quantized(config: &Config) -> Result<()> {
+    // The first is transformers', the second compressed-tensors' old one, the third MLX'.
+    for key in ["quantization_config", "compression_config", "quantization"] {
+        let Some(how) = config.get(key).filter(|how| !how.is_null()) else { continue };
+        let method = match how.get("quant_method").and_then(Json::as_str) {
+            Some(method) => method.to_owned(),
+            None => shortened(how),
+        };
+        bail!(
+            UnsupportedTensorType,
+            "config.json has {key}: {method} is not supported; choose the model in F16, BF16 or F32 (the option `quantize` makes it \
+             smaller), or a GGUF file of it"
+        );
+    }
+    Ok(())
+}
+
+/// The endings of architectures that give no texts and no embeddings.
+const OTHER_TASKS: &[&str] = &[
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+    "ForNextSentencePrediction",
+    "ForRewardModel",
+    "RewardModel",
+];
+
+/// The architecture that config.json names, if it is for another task than ours.
+pub(super) fn other_task(config: &Config) -> Option<&str> {
+    let names = config.get("architectures")?.as_array()?;
+    names.iter().filter_map(Json::as_str).find(|name| OTHER_TASKS.iter().any(|task| name.ends_with(task)))
+}
