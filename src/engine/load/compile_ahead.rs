@@ -19,7 +19,8 @@ use crate::tensor::{self, Context, Desc, StoredTunings};
 /// Lengths of the prompts that are tried, in tokens: a few tokens take other kernels than many.
 const PROMPTS: [usize; 2] = [2, 256];
 
-/// Runs `load` and compiles meanwhile. When `load` is done, it waits only for what is being compiled then.
+/// Runs `load` and compiles meanwhile. When `load` is done, it waits only for what is being compiled then; nothing begins
+/// to compile for a load that has failed.
 pub async fn beside<T>(
     load: impl Future<Output = Result<T>>,
     context: &Context,
@@ -28,13 +29,20 @@ pub async fn beside<T>(
     kv_format: KvFormat,
     options: &LoadOptions,
 ) -> Result<T> {
-    let is_loaded = Cell::new(false);
+    let (is_loaded, has_failed) = (Cell::new(false), Cell::new(false));
     let load = async {
         let loaded = load.await;
         is_loaded.set(true);
+        has_failed.set(loaded.is_err());
         loaded
     };
-    let (loaded, compiled) = join(load, compile(context, transformer, capacity, kv_format, options, &is_loaded)).await;
+    let compile = async {
+        if has_failed.get() {
+            return Ok(());
+        }
+        compile(context, transformer, capacity, kv_format, options, &is_loaded).await
+    };
+    let (loaded, compiled) = join(load, compile).await;
     let loaded = loaded?;
     match compiled {
         // The next use of the kernel reports it, with the kernel's name.
