@@ -5,6 +5,7 @@ mod damage;
 mod folders;
 mod inspect;
 mod logits;
+mod refusals;
 mod safetensors;
 mod split;
 mod writer;

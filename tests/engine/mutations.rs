@@ -17,7 +17,8 @@ use rillm::error::{Code, Error};
 use rillm::model::folder::{Folder, MemoryFolder};
 use rillm::tensor::Rng;
 
-use self::mutate::{Files, mutate};
+pub use self::mutate::Files;
+use self::mutate::mutate;
 use crate::support::files::golden;
 use crate::support::skip;
 

@@ -73,6 +73,14 @@ fn vocabulary(metadata: &Metadata) -> Result<Vocabulary> {
         Some(strings) => Ok::<_, Error>(strings.into_iter().map(str::to_owned).collect()),
         None => Ok(Vec::new()),
     };
+    // Before what belongs to the tokens is copied.
+    let tokens = metadata.optional_array(&key("tokens"))?.map_or(0, Array::len);
+    for name in ["token_type", "scores"] {
+        let count = metadata.optional_array(&key(name))?.map_or(0, Array::len);
+        if count > tokens {
+            bail!(UnsupportedTokenizer, "{} has {count} elements for {tokens} tokens, wanted one for each", key(name));
+        }
+    }
     let token_types = match metadata.optional_i32_array(&key("token_type"))? {
         Some(types) => types.to_vec(),
         None => Vec::new(),

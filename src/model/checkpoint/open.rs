@@ -7,8 +7,8 @@ use crate::error::{Code, Result};
 use crate::model::folder::{Folder, OpenFile};
 use crate::model::gguf::{self, Gguf, Metadata, SplitName};
 use crate::model::hugging_face::{self, MAX_CONFIG_BYTES};
-use crate::model::safetensors::Safetensors;
 use crate::model::safetensors::index::{Index, MAX_INDEX_BYTES};
+use crate::model::safetensors::{MAX_TENSORS, Safetensors};
 
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
@@ -133,6 +133,9 @@ async fn of_gguf<'f>(folder: &'f dyn Folder, path: &str, gguf: Gguf, source: Ope
                 split.count
             );
         }
+        if tensors.len() + gguf.tensors().len() > MAX_TENSORS {
+            bail!(InvalidFile, "{}: the files of the model hold more than {MAX_TENSORS} tensors", source.name());
+        }
         tensors.extend(tensors_of_gguf(&gguf, files.len()));
         if number == 0 {
             metadata = gguf.into_metadata();
@@ -189,6 +192,9 @@ async fn safetensors_folder<'f>(folder: &'f dyn Folder, index_path: &str) -> Res
     for name in index.files() {
         let file = open(folder, &format!("{parent}{name}")).await?;
         let header = Safetensors::read(&*file).await?;
+        if file_of.len() + header.tensors().len() > MAX_TENSORS {
+            bail!(InvalidFile, "{index_path}: its files hold more than {MAX_TENSORS} tensors");
+        }
         file_of.extend(header.tensors().iter().map(|tensor| (tensor.name.clone(), name)));
         files.push(file);
         headers.push(header);

@@ -26,6 +26,12 @@ const MIN_TENSOR_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 const MAX_NAME_BYTES: u64 = 65535;
 const MAX_DIMS: u32 = 4;
 const MAX_ARRAY_DEPTH: u32 = 8;
+/// These take more memory than bytes of the file, so their numbers are limited: files have hundreds of entries, some thousands of tensors,
+/// half a million merges and no nested arrays.
+const MAX_ENTRIES: u64 = 1 << 16;
+const MAX_TENSORS: u64 = 1 << 17;
+const MAX_STRINGS: u64 = 1 << 21;
+const MAX_NESTED: u64 = 1 << 16;
 
 /// Why parsing stopped.
 pub(super) enum Stop {
@@ -61,6 +67,8 @@ pub(super) struct Header {
     /// Where in the file the next item begins; at the end, the length of the header without padding.
     pub parsed_bytes: u64,
     file_size: u64,
+    /// How many nested arrays may still come.
+    nested: u64,
     counts: Option<Counts>,
     tensor_names: BTreeSet<String>,
 }
@@ -79,6 +87,7 @@ impl Header {
             tensors: Vec::new(),
             parsed_bytes: 0,
             file_size,
+            nested: MAX_NESTED,
             counts: None,
             tensor_names: BTreeSet::new(),
         }
@@ -86,7 +95,8 @@ impl Header {
 
     /// Continues in `window`, whose first byte is the file's byte `parsed_bytes`. `Ok` when the header is complete.
     pub fn advance(&mut self, window: &[u8]) -> Result<(), Stop> {
-        let mut cursor = Cursor { window, start: self.parsed_bytes, at: 0, file_size: self.file_size };
+        let mut cursor =
+            Cursor { window, start: self.parsed_bytes, at: 0, file_size: self.file_size, nested: self.nested };
         let counts = match self.counts {
             Some(counts) => counts,
             None => {
@@ -98,7 +108,7 @@ impl Header {
         };
         while (self.metadata.len() as u64) < counts.entries {
             self.entry(&mut cursor)?;
-            self.parsed_bytes = cursor.offset();
+            (self.parsed_bytes, self.nested) = (cursor.offset(), cursor.nested);
         }
         while (self.tensors.len() as u64) < counts.tensors {
             let tensor = self.tensor(&mut cursor)?;
@@ -132,8 +142,8 @@ impl Header {
         self.version = version;
         let tensors = cursor.u64("the number of tensors")?;
         let entries = cursor.u64("the number of metadata entries")?;
-        cursor.check_count(entries, MIN_ENTRY_BYTES, 8, "metadata entries")?;
-        cursor.check_count(tensors, MIN_TENSOR_BYTES, 16, "tensors")?;
+        cursor.check_count(entries, MIN_ENTRY_BYTES, MAX_ENTRIES, 8, "metadata entries")?;
+        cursor.check_count(tensors, MIN_TENSOR_BYTES, MAX_TENSORS, 16, "tensors")?;
         Ok(Counts { tensors, entries })
     }
 
@@ -203,6 +213,7 @@ struct Cursor<'w> {
     start: u64,
     at: usize,
     file_size: u64,
+    nested: u64,
 }
 
 impl<'w> Cursor<'w> {
@@ -234,11 +245,12 @@ impl<'w> Cursor<'w> {
         Err(Stop::More(end))
     }
 
-    /// Checks a number of items of at least `min_bytes` each; the number itself is `back` bytes before this place.
-    fn check_count(&self, count: u64, min_bytes: u64, back: u64, what: &str) -> Result<(), Stop> {
+    /// Checks a number of items, `most` or fewer, of at least `min_bytes` each; the number itself is `back` bytes before this place.
+    fn check_count(&self, count: u64, min_bytes: u64, most: u64, back: u64, what: &str) -> Result<(), Stop> {
         let offset = self.offset().saturating_sub(back);
+        let most = most.min(MAX_HEADER_BYTES / min_bytes);
         match count.checked_mul(min_bytes) {
-            Some(bytes) if bytes <= MAX_HEADER_BYTES => {
+            Some(bytes) if count <= most => {
                 let rest = self.file_size.saturating_sub(self.offset());
                 if bytes > rest {
                     fail!(
@@ -251,11 +263,7 @@ impl<'w> Cursor<'w> {
                 }
                 Ok(())
             }
-            _ => fail!(
-                InvalidFile,
-                "the file announces {count} {what} at byte {offset}, wanted at most {}",
-                MAX_HEADER_BYTES / min_bytes
-            ),
+            _ => fail!(InvalidFile, "the file announces {count} {what} at byte {offset}, wanted at most {most}"),
         }
     }
 
@@ -370,7 +378,15 @@ impl<'w> Cursor<'w> {
             9 => 12,
             _ => return Err(Self::unknown_type(key, ty, count_offset)),
         };
-        self.check_count(count, min_bytes, 8, &format!("elements of {key:?}"))?;
+        let most = match ty {
+            8 => MAX_STRINGS,
+            9 => self.nested,
+            _ => MAX_HEADER_BYTES,
+        };
+        self.check_count(count, min_bytes, most, 8, &format!("elements of {key:?}"))?;
+        if ty == 9 {
+            self.nested -= count;
+        }
         // All bytes that are surely needed, at once and before any allocation.
         self.require(count * min_bytes, key)?;
 

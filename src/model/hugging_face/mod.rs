@@ -15,6 +15,7 @@ use super::checkpoint::{IGNORED_HEAD, Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::TensorEntry;
 use crate::error::Result;
+use crate::json;
 use kinds::find_arch;
 use names::Translated;
 
@@ -25,7 +26,7 @@ pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// tensor use its name in the file.
 pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata, Vec<TensorInfo>)> {
     let config: Json =
-        serde_json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
+        json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
     let Json::Object(config) = config else { bail!(InvalidFile, "config.json holds no object") };
     kinds::refuse_quantized(&config)?;
     let task = kinds::other_task(&config).map(str::to_owned);

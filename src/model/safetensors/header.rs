@@ -1,6 +1,6 @@
 //! The JSON of a safetensors header: an object of tensors by name, checked against the size of the file.
 //!
-//! No allocation is larger than the header.
+//! Memory is some times the header, whose values are counted before they are read.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,9 +10,13 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::{Dtype, TensorEntry};
 use crate::error::Result;
+use crate::json;
 
 const MAX_NAME_BYTES: usize = 65535;
 const MAX_DIMS: usize = 8;
+/// Of a tensor's entry, and of all entries: no model has as many tensors, in all of its files.
+const VALUES_OF_TENSOR: usize = 8;
+pub(in crate::model) const MAX_TENSORS: usize = 1 << 18;
 
 #[derive(Deserialize)]
 struct RawEntry {
@@ -50,9 +54,13 @@ impl<'de> Deserialize<'de> for RawHeader {
 }
 
 /// The tensors in the order of their data, for a file whose data goes from `data_offset` to `file_size`.
-pub(super) fn parse(json: &[u8], data_offset: u64, file_size: u64) -> Result<Vec<TensorEntry>> {
-    let RawHeader(entries) = serde_json::from_slice(json)
+pub(super) fn parse(header: &[u8], data_offset: u64, file_size: u64) -> Result<Vec<TensorEntry>> {
+    let RawHeader(entries) = json::check_values(header, MAX_TENSORS * VALUES_OF_TENSOR)
+        .and_then(|()| serde_json::from_slice(header))
         .map_err(|error| err!(InvalidFile, "the header does not follow the format: {error}"))?;
+    if entries.len() > MAX_TENSORS {
+        bail!(InvalidFile, "the header has {} tensors, wanted at most {MAX_TENSORS}", entries.len());
+    }
     let mut names = HashSet::with_capacity(entries.len());
     if let Some((name, _)) = entries.iter().find(|(name, _)| !names.insert(name.as_str())) {
         bail!(InvalidFile, "the tensor {name:?} stands twice in the header");

@@ -11,6 +11,7 @@ mod header;
 pub mod index;
 
 pub use dtype::Dtype;
+pub(in crate::model) use header::MAX_TENSORS;
 
 use super::source::ByteSource;
 use crate::error::{Error, Result};

@@ -27,6 +27,8 @@ use crate::json;
 
 /// More than any published tokenizer.json (Gemma 3: 33 MB).
 const LARGEST_TOKENIZER: usize = 128 << 20;
+/// The largest vocabularies have 260 thousand tokens and 510 thousand merges (Gemma 3), which are 1.3 million values.
+const MOST_VALUES: usize = 1 << 22;
 /// The other files have a few hundred kilobytes at most.
 const LARGEST_CONFIG: usize = 16 << 20;
 
@@ -152,7 +154,8 @@ fn read_or_default<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8
 pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     check_size("tokenizer.json", files.tokenizer, LARGEST_TOKENIZER)?;
     // Not by way of values, of which a vocabulary has hundreds of thousands.
-    let file: TokenizerSection = serde_json::from_slice(files.tokenizer)
+    let file: TokenizerSection = json::check_values(files.tokenizer, MOST_VALUES)
+        .and_then(|()| serde_json::from_slice(files.tokenizer))
         .map_err(|cause| err!(UnsupportedTokenizer, "tokenizer.json: {cause}"))?;
     let config: SpecialSection = read_or_default("tokenizer_config.json", files.tokenizer_config)?;
     let map: SpecialSection = read_or_default("special_tokens_map.json", files.special_tokens_map)?;

@@ -1,0 +1,170 @@
+//! What is sound and not supported: an inspection tells of it by name, and a load refuses it with the same words. And what seems not to be
+//! supported and is.
+
+use rillm::engine::{Engine, LoadOptions, inspect};
+use rillm::error::Code;
+use rillm::model::checkpoint::Checkpoint;
+use rillm::model::config::Config;
+use rillm::model::folder::MemoryFolder;
+use serde_json::{Map, Value, json};
+
+use super::writer::{f32, files as small, tensors};
+use crate::mutations::{Files, check, files};
+
+/// The files of a golden folder, with keys of config.json set, or removed where the value is missing.
+fn changed(folder: &str, keys: &[(&str, Option<Value>)]) -> Files {
+    let names = match folder {
+        "encoders/bert" => &["config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"][..],
+        _ => &["config.json", "model.safetensors", "tokenizer.json"],
+    };
+    let mut files = files(folder, names);
+    let mut config: Map<String, Value> = serde_json::from_slice(&files[0].1).unwrap();
+    for (key, value) in keys {
+        match value {
+            Some(value) => drop(config.insert((*key).to_owned(), value.clone())),
+            None => drop(config.remove(*key)),
+        }
+    }
+    files[0].1 = Value::Object(config).to_string().into_bytes();
+    files
+}
+
+#[track_caller]
+fn refused(files: &Files, code: Code, words: &[&str]) {
+    let (found, message) = check(files).expect("this model must be refused");
+    assert_eq!(found, code.as_str(), "{message}");
+    for word in words {
+        assert!(message.contains(word), "{message} does not say {word}");
+    }
+}
+
+#[test]
+fn weights_that_others_quantised_are_refused_by_name() {
+    for method in ["awq", "gptq", "bitsandbytes", "fp8", "compressed-tensors"] {
+        let how = json!({"quant_method": method, "bits": 4, "group_size": 128});
+        let files = changed("folders/qwen2_bf16", &[("quantization_config", Some(how))]);
+        refused(&files, Code::UnsupportedTensorType, &["quantization_config", method, "not supported"]);
+    }
+    // As MLX writes it, and a value that means nothing to anybody.
+    let mlx = changed("folders/qwen2_bf16", &[("quantization", Some(json!({"group_size": 64, "bits": 4})))]);
+    refused(&mlx, Code::UnsupportedTensorType, &["quantization", "group_size"]);
+    refused(
+        &changed("folders/qwen2_bf16", &[("quantization_config", Some(json!(7)))]),
+        Code::UnsupportedTensorType,
+        &["7"],
+    );
+    assert_eq!(check(&changed("folders/qwen2_bf16", &[("quantization_config", Some(Value::Null))])), None);
+}
+
+#[test]
+fn text_parts_of_other_models_are_refused_by_name() {
+    for (model, part) in [("mistral3", "mistral"), ("llava", "llama"), ("gemma4", "gemma3_text"), ("other", "else")] {
+        let config = json!({"model_type": model, "text_config": {"model_type": part}, "vision_config": {}});
+        let files = small(config.as_object().unwrap(), &tensors());
+        refused(&files, Code::UnsupportedArchitecture, &[model, part, "text part", "gemma3"]);
+    }
+    let quantized = json!({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "quantization_config": {"quant_method": "awq"}}});
+    refused(&small(quantized.as_object().unwrap(), &tensors()), Code::UnsupportedTensorType, &["awq"]);
+}
+
+#[test]
+fn decoders_that_score_texts_are_refused_by_name() {
+    let task = json!(["Qwen2ForSequenceClassification"]);
+    let files = changed("folders/qwen2_bf16", &[("architectures", Some(task))]);
+    refused(&files, Code::UnsupportedArchitecture, &["Qwen2ForSequenceClassification", "ForCausalLM"]);
+    for key in ["is_causal", "use_bidirectional_attention"] {
+        let other = json!(key != "is_causal");
+        let files = changed("folders/qwen2_bf16", &[(key, Some(other))]);
+        refused(&files, Code::UnsupportedArchitecture, &[key]);
+    }
+}
+
+#[test]
+fn what_comes_after_an_encoder_is_refused_by_name() {
+    let with = |name: &str, text: &str| {
+        let mut files = changed("encoders/bert", &[]);
+        files.retain(|(other, _)| other != name);
+        files.push((name.to_owned(), text.as_bytes().to_vec()));
+        files
+    };
+    let dense = r#"[{"type": "sentence_transformers.models.Transformer", "path": ""},
+        {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+        {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]"#;
+    refused(&with("modules.json", dense), Code::UnsupportedArchitecture, &["Dense", "modules.json"]);
+    for pooling in [r#"{"pooling_mode_max_tokens": true}"#, r#"{"pooling_mode": "max"}"#] {
+        refused(
+            &with("1_Pooling/config.json", pooling),
+            Code::UnsupportedArchitecture,
+            &["max", "cls, mean, lasttoken"],
+        );
+    }
+    let prompt = r#"{"pooling_mode": "mean", "include_prompt": false}"#;
+    refused(&with("1_Pooling/config.json", prompt), Code::UnsupportedArchitecture, &["include_prompt"]);
+    for broken in ["[", "[7]", "{}", "null"] {
+        refused(&with("modules.json", broken), Code::InvalidFile, &["modules.json"]);
+    }
+}
+
+/// As in transformers: null is no cap, and without the key there are the architecture's.
+#[test]
+fn soft_caps_of_null_are_none() {
+    let caps = |value: Option<Value>| {
+        let keys = ["attn_logit_softcapping", "final_logit_softcapping"].map(|key| (key, value.clone()));
+        let files = changed("architectures/gemma2", &keys);
+        assert_eq!(check(&files), None);
+        let folder = MemoryFolder::new(files);
+        let config = Config::of(&pollster::block_on(Checkpoint::open(&folder, None)).unwrap()).unwrap();
+        (config.attention_softcap, config.logit_softcap)
+    };
+    assert_eq!(caps(Some(Value::Null)), (None, None));
+    assert_eq!(caps(None), (Some(50.0), Some(30.0)));
+    assert_eq!(caps(Some(json!(7))), (Some(7.0), Some(7.0)));
+    for wrong in [json!(0), json!(-1.5), json!("none"), json!([])] {
+        let files = changed("architectures/gemma2", &[("attn_logit_softcapping", Some(wrong))]);
+        refused(&files, Code::InvalidMetadata, &["attn_logit_softcapping"]);
+    }
+    // A window of null is none, in every layer.
+    let files = changed("architectures/gemma2", &[("sliding_window", Some(Value::Null))]);
+    let folder = MemoryFolder::new(files);
+    let config = Config::of(&pollster::block_on(Checkpoint::open(&folder, None)).unwrap()).unwrap();
+    assert!(config.layers.iter().all(|layer| layer.window.is_none()));
+}
+
+/// A cross-encoder gives vectors, of which its head would have made a score.
+#[test]
+fn an_encoder_with_the_head_of_another_task_warns() {
+    let warnings = |files: Files| {
+        let folder = MemoryFolder::new(files);
+        let options = LoadOptions::default();
+        let said = pollster::block_on(inspect(&folder, None, &options)).unwrap();
+        assert!(said.problem.is_none(), "{:?}", said.problem);
+        let engine = pollster::block_on(Engine::load_from(&folder, None, &options, &mut |_| Ok(()))).unwrap();
+        let told = |warnings: &[rillm::engine::Warning]| {
+            warnings.iter().map(|warning| (warning.code, warning.message.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&said.warnings), told(&engine.info().warnings));
+        told(&said.warnings)
+    };
+    assert_eq!(warnings(changed("encoders/bert", &[])), []);
+    let named = json!(["BertForSequenceClassification"]);
+    let by_name = warnings(changed("encoders/bert", &[("architectures", Some(named))]));
+    assert_eq!((by_name.len(), by_name[0].0), (1, "ignored_head"));
+    assert!(by_name[0].1.contains("BertForSequenceClassification"), "{}", by_name[0].1);
+    // By its tensors, whatever the configuration says.
+    let mut files = changed("encoders/bert", &[]);
+    let bytes = files[1].1.clone();
+    let length = u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+    let mut header: Map<String, Value> = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let end = bytes.len() - 8 - length;
+    let (_, dtype, shape, data) = f32("classifier.weight", &[1, 36]);
+    let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [end, end + data.len()]});
+    header.insert("classifier.weight".to_owned(), entry);
+    let header = Value::Object(header).to_string();
+    files[1].1 = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &bytes[8 + length..], &data].concat();
+    let by_tensor = warnings(files);
+    assert_eq!((by_tensor.len(), by_tensor[0].0), (1, "ignored_head"));
+    assert!(by_tensor[0].1.contains("classifier.weight"), "{}", by_tensor[0].1);
+    // A base model without a template.
+    let base = warnings(changed("folders/qwen2_bf16", &[]));
+    assert_eq!((base.len(), base[0].0), (1, "no_chat_template"));
+}
