@@ -3,6 +3,7 @@
 mod config_json;
 mod damage;
 mod folders;
+mod hostile;
 mod inspect;
 mod logits;
 mod refusals;

@@ -293,3 +293,23 @@ fn a_decoder_makes_vectors_only_where_its_files_say_how() {
         }
     }
 }
+
+/// sentence-transformers makes texts lower case where a model's files want it, whatever its tokenizer does.
+#[test]
+fn texts_are_made_lower_case_where_the_files_want_it() {
+    let path = golden().join("encoders/xlm_roberta");
+    let names = ["config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"];
+    let with = |lower: bool| {
+        let mut files: Vec<(String, Vec<u8>)> =
+            names.iter().map(|name| ((*name).to_owned(), std::fs::read(path.join(name)).unwrap())).collect();
+        let sentence = json!({"max_seq_length": 32, "do_lower_case": lower});
+        files.push(("sentence_bert_config.json".to_owned(), sentence.to_string().into_bytes()));
+        let folder = MemoryFolder::new(files);
+        pollster::block_on(Engine::load_from(&folder, None, &LoadOptions::default(), &mut |_| Ok(()))).unwrap()
+    };
+    let (as_it_is, lower) = (with(false), with(true));
+    let of = |engine: &Engine, text: &str| embed(engine, json!({"input": text})).unwrap().values;
+    let (given, small) = ("THE CAT", "the cat");
+    assert_ne!(of(&as_it_is, given), of(&as_it_is, small));
+    assert_eq!(of(&lower, given), of(&as_it_is, small));
+}

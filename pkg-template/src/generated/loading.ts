@@ -137,8 +137,12 @@ export interface ModelInfo {
 
 /** Something that is no error, but that a person should know. */
 export interface Warning {
-  /** Stable, for programs. `no_chat_template`: chats are written in ChatML, which the model may not have been trained with. */
-  code: 'no_chat_template';
+  /**
+   * Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
+   * not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
+   * head that is not computed, so what is made of it are embeddings that nobody trained.
+   */
+  code: 'no_chat_template' | 'ignored_head';
   /** For people; it may change. */
   message: string;
 }
@@ -270,6 +274,8 @@ export interface Inspection {
    * much memory a GPU has.
    */
   problem?: Problem;
+  /** What loading it would warn of (`info.warnings`). */
+  warnings: Warning[];
 }
 
 /** An adapter, and the largest sizes on it. */
