@@ -8,7 +8,7 @@ export const ERROR_CODES = [
   'adapter_unavailable',
   /** The adapter's limits are too small for the request. */
   'adapter_limits',
-  /** The GPU device was lost; everything in flight is rejected. */
+  /** The GPU device was lost and does not come back (`maxRecoveries`, for an engine); everything in flight is rejected. */
   'device_lost',
   /** The GPU or the heap has no room for an allocation. */
   'out_of_memory',
@@ -80,7 +80,7 @@ export const ERROR_CODES = [
   'wasm_unavailable',
   /** The worker script did not start: not found, or forbidden by a content security policy. Only JavaScript can tell. */
   'worker_unavailable',
-  /** The worker that ran the engine is gone: the page or the browser ended it. Load the engine again. Only JavaScript can tell. */
+  /** The worker that ran the engine is gone and does not come back (`maxRecoveries`): the page or the browser ended it. Load the engine again. Only JavaScript can tell. */
   'worker_lost',
   /** The object was disposed of. */
   'disposed',
