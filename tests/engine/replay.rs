@@ -24,7 +24,7 @@ fn answers(chunks: &[Chunk], choices: usize) -> Vec<Answer> {
     let of = |index: usize| -> Answer {
         let own = || chunks.iter().filter(|chunk| chunk.index == index);
         let text = own().map(|chunk| chunk.text.as_str()).collect();
-        (text, own().flat_map(|chunk| chunk.token_ids.clone()).collect(), own().last().unwrap().finish_reason)
+        (text, own().flat_map(|chunk| chunk.token_ids.clone()).collect(), own().next_back().unwrap().finish_reason)
     };
     (0..choices).map(of).collect()
 }
