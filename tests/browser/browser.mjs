@@ -44,6 +44,11 @@ glue.WasmEngine.prototype.forward = function (...args) {
   setTimeout(() => { throw new WebAssembly.RuntimeError('unreachable in rillm'); });
   return new Promise(() => {});
 };
+const { complete } = glue.WasmEngine.prototype;
+glue.WasmEngine.prototype.complete = function (request, ...rest) {
+  if (request.prompt !== 'trap') return complete.call(this, request, ...rest);
+  throw new WebAssembly.RuntimeError('unreachable in rillm');
+};
 export default init;
 export * from '/rillm/dist/wasm/rillm.js';
 `;

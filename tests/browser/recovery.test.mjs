@@ -308,7 +308,7 @@ test('a worker that is ended, by the page and by the browser: another one goes o
   assert.deepEqual(found.events, Array(2).fill(['worker_lost', 'recovering', 'recovered']).flat());
 });
 
-test('a wasm that traps, on the page and in a worker: a new instance goes on', LIMIT, async () => {
+test('a wasm that traps, on the page and in a worker: what began then ends, and answers under way go on', LIMIT, async () => {
   for (const isInWorker of [true, false]) {
     const found = await onPage(
       async (isInWorker) => {
@@ -316,20 +316,29 @@ test('a wasm that traps, on the page and in a worker: a new instance goes on', L
         let traps = 1;
         const worker = isInWorker && (() => new Worker(`/trap/dist/worker.js?traps=${traps--}`, { type: 'module' }));
         globalThis.traps = 1;
-        const engine = await Engine.load(MODEL, lossy(false, { worker, maxSequences: 2 }));
-        const wanted = textOf(await engine.completions.create(BOAT));
-        const stream = await engine.completions.create({ ...BOAT, stream: true });
-        const first = await stream.next();
-        const forward = engine.forward([1, 2, 3]);
-        const text = [first.value, ...(await collect(stream))].map(({ choices }) => choices[0]?.text ?? '').join('');
-        const { shape } = await forward;
+        const engine = await Engine.load(MODEL, lossy(false, { worker, maxSequences: 3 }));
+        const wanted = textOf(await engine.completions.create(BOAT))[0];
+        const codes = () => events.splice(0).map(({ type, code }) => code ?? type);
+        const read = async (begin) => {
+          const stream = await engine.completions.create({ ...BOAT, stream: true });
+          const first = await stream.next();
+          const failed = failure(begin());
+          const text = [first.value, ...(await collect(stream))].map(({ choices }) => choices[0]?.text ?? '').join('');
+          return [text === wanted, (await failed).code, codes()];
+        };
+        const found = [
+          await read(() => engine.forward([1, 2, 3])),
+          await read(() => engine.completions.create({ ...BOAT, prompt: 'trap' })),
+          (await engine.forward([1, 2, 3])).shape[0],
+        ];
         await engine.dispose();
-        return { same: text === wanted[0], tokens: shape[0], events: events.map(({ type, code }) => code ?? type) };
+        return found;
       },
       isInWorker,
       { allowed: [/unreachable in rillm/] },
     );
-    assert.deepEqual(found, { same: true, tokens: 3, events: ['internal', 'recovering', 'recovered'] });
+    const wentOn = [true, 'internal', ['internal', 'recovering', 'recovered']];
+    assert.deepEqual(found, [wentOn, wentOn, 3]);
   }
 });
 

@@ -8,6 +8,8 @@ export interface Hosts {
   current(signal: AbortSignal | undefined, what: string): Promise<LoadedHost>;
   /** Whether something failed because this host is gone. If it was there until now, the next one begins to load. */
   isLost(host: LoadedHost, thrown: unknown): boolean;
+  /** The error of a host whose wasm has trapped. What it had just begun is likely the cause. */
+  trapOf(host: LoadedHost): EngineError | undefined;
   /** Why there will be no host any more, if that is so. */
   readonly gone: EngineError | undefined;
 }

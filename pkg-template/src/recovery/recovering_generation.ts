@@ -23,6 +23,8 @@ export class RecoveringGeneration implements Generation {
   #known: ReplayData;
   #replay = new Replay();
   #current: Current | undefined;
+  /** A host has taken the request, so it does no harm. */
+  #isAccepted = false;
   /** The last chunks of an answer that was cancelled while no host ran it. */
   #last: (Chunk | undefined)[] | undefined;
   #isCancelled = false;
@@ -95,8 +97,11 @@ export class RecoveringGeneration implements Generation {
         this.#current = { host, generation };
       } catch (thrown) {
         this.#lost(host, thrown);
+        const trap = this.#hosts.trapOf(host);
+        if (trap !== undefined && !this.#isAccepted) throw trap;
         continue;
       }
+      this.#isAccepted = true;
       if (this.#isReleased) await this.#current.generation.release();
       else if (this.#isCancelled) this.#current.generation.cancel();
       return this.#current;

@@ -45,6 +45,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   /** The same, or the next one. Rejects when none will come. */
   #next!: Promise<LoadedHost>;
   #loading = new AbortController();
+  /** Of the hosts that were lost by a trap. */
+  #traps = new WeakMap<LoadedHost, EngineError>();
   /** Why there will be no host any more. */
   #gone: EngineError | undefined;
   #tellEnded!: (error: EngineError) => void;
@@ -199,11 +201,15 @@ export class RecoveringHost implements LoadedHost, Hosts {
     return isLoss(error);
   }
 
+  trapOf(host: LoadedHost): EngineError | undefined {
+    return this.#traps.get(host);
+  }
+
   get gone(): EngineError | undefined {
     return this.#gone;
   }
 
-  /** Asks a host, and the next one if that one is lost meanwhile. */
+  /** Asks a host, and the next one if that one is lost meanwhile, but not by a trap. */
   async #run<T>(work: (host: LoadedHost) => Promise<T>, signal?: AbortSignal, what = 'the request'): Promise<T> {
     this.#calls += 1;
     try {
@@ -213,7 +219,9 @@ export class RecoveringHost implements LoadedHost, Hosts {
           return await work(host);
         } catch (thrown) {
           if (this.#gone !== undefined) throw this.#gone;
-          if (!this.isLost(host, thrown)) throw this.#gone ?? thrown;
+          const isLost = this.isLost(host, thrown);
+          const trap = this.#traps.get(host);
+          if (!isLost || trap !== undefined) throw this.#gone ?? trap ?? thrown;
         }
       }
     } finally {
@@ -243,6 +251,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
   #lose(host: LoadedHost, error: EngineError): void {
     if (host !== this.#host || this.#gone !== undefined) return;
     this.#host = undefined;
+    if (!isLoss(error)) this.#traps.set(host, error);
     const begin = performance.now();
     const lost = this.#lost(error);
     this.#next = (async () => {
