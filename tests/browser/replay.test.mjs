@@ -98,10 +98,19 @@ test('an answer that is generated again goes on where it stood, wherever both ar
     replay.fresh(chunk);
     replay.restart();
     assert.throws(() => replay.fresh(other), Diverged);
-    assert.deepEqual(replay.known(2), [
-      { tokens: [1, 2], is_finished: false },
-      { tokens: [], is_finished: false },
-    ]);
+    const known = replay.known(2, { seed: 3 }, new Diverged('token 1'));
+    assert.deepEqual(known, {
+      seed: 3,
+      choices: [
+        { tokens: [1, 2], is_finished: false },
+        { tokens: [], is_finished: false },
+      ],
+    });
+    assert.throws(() => replay.known(2, known, new Diverged('token 1')), { code: 'internal' });
+    // More came in between.
+    replay.restart();
+    replay.fresh({ index: 0, token_ids: [1, 2, 3], text: 'abc' });
+    assert.deepEqual(replay.known(1, known, new Diverged('token 3')).choices, [{ tokens: [1, 2, 3], is_finished: false }]);
   }
   const replay = new Replay();
   replay.fresh(chunk);

@@ -1,7 +1,6 @@
 // An answer that goes on when its host is lost: it is generated again there, with the same seed, and what was handed out is left out. If it comes
 // out otherwise, which sums of floats in another order can do, its tokens so far are given to the engine, which goes on after them.
 
-import { EngineError } from '../errors.js';
 import type { Chunk, Generation, LoadedHost, ReplayData } from '../protocol.js';
 import { choicesOf } from './choices.js';
 import type { Hosts } from './hosts.js';
@@ -112,9 +111,7 @@ export class RecoveringGeneration implements Generation {
   async #failed(current: Current, thrown: unknown): Promise<void> {
     if (this.#isReleased) throw thrown;
     if (thrown instanceof Diverged) {
-      if (this.#known.choices !== undefined)
-        throw new EngineError('internal', `an answer that was taken up came out otherwise at ${thrown.message}`);
-      this.#known = { ...this.#known, choices: this.#replay.known(this.#choices)! };
+      this.#known = this.#replay.known(this.#choices, this.#known, thrown);
       this.#current = undefined;
       await current.generation.release();
       return;

@@ -1,6 +1,7 @@
 // What of an answer was handed out, so that the same answer, generated again, goes on where it stood. Tokens and texts may be cut into other
 // chunks than before; what is in them must be the same. It knows nothing of tabs, workers or devices.
 
+import { EngineError } from '../errors.js';
 import type { Chunk, ReplayData } from '../protocol.js';
 
 /** The answer, generated again, is another one than before. */
@@ -42,10 +43,20 @@ export class Replay {
     return unfinished.map((index) => ({ index, text: '', token_ids: [], finish_reason: 'cancelled' }));
   }
 
-  /** What the engine has to know to take up the answer where it stands, in place of choosing its tokens again. */
-  known(choices: number): ReplayData['choices'] {
-    const known = (told: Told | undefined) => ({ tokens: told?.tokens ?? [], is_finished: told?.isFinished ?? false });
-    return Array.from({ length: choices }, (_, index) => known(this.#told.get(index)));
+  /**
+   * What the engine has to know to take up the answer where it stands, in place of choosing its tokens again, as `before` it had. Throws if it knew
+   * all that before.
+   */
+  known(choices: number, before: ReplayData, diverged: Diverged): ReplayData {
+    const known = (told: Told | undefined) => ({ tokens: [...(told?.tokens ?? [])], is_finished: told?.isFinished ?? false });
+    const all = Array.from({ length: choices }, (_, index) => known(this.#told.get(index)));
+    if (before.choices !== undefined && lengthOf(all) === lengthOf(before.choices)) {
+      throw new EngineError(
+        'internal',
+        `an answer whose tokens were given came out otherwise, at ${diverged.message}: this is a fault of rillm`,
+      );
+    }
+    return { ...before, choices: all };
   }
 
   /** What is new in a chunk; undefined if nothing is. Throws {@link Diverged} if the answer is another one than before. */
@@ -82,6 +93,8 @@ export class Replay {
     return ends || tokens.length > 0 || fresh.text !== '' || thought !== '' || calls.length > 0 || malformed.length > 0 ? fresh : undefined;
   }
 }
+
+const lengthOf = (choices: { tokens: number[] }[]) => choices.reduce((sum, { tokens }) => sum + tokens.length, 0);
 
 function freshText(part: 'text' | 'reasoning', text: string, told: Told, place: Place): string {
   const known = told[part].slice(place[part], place[part] + text.length);

@@ -53,6 +53,15 @@ export class SharedGeneration implements Generation {
     this.#post({ type: 'generate', id: this.#id, kind: this.#kind, request, replay, attempt, credit: RUN_AHEAD_CHUNKS });
   }
 
+  #sendKnown(diverged: Diverged): void {
+    try {
+      this.#known = this.#replay.known(choicesOf(this.#request), this.#known, diverged);
+      this.send();
+    } catch (thrown) {
+      this.fail(toEngineError(thrown));
+    }
+  }
+
   settle(): void {
     this.#accept();
   }
@@ -66,11 +75,9 @@ export class SharedGeneration implements Generation {
       else this.#chunks.took();
     } catch (thrown) {
       this.#post({ type: 'release', id: this.#id });
-      if (thrown instanceof Diverged && this.#known.choices === undefined) {
-        // Sums of floats in another order can do that. The engine is told the tokens, and goes on after them.
-        this.#known = { ...this.#known, choices: this.#replay.known(choicesOf(this.#request))! };
-        this.send();
-      } else this.fail(toEngineError(thrown));
+      if (!(thrown instanceof Diverged)) this.fail(toEngineError(thrown));
+      // Sums of floats in another order can do that. The engine is told the tokens, and goes on after them.
+      else this.#sendKnown(thrown);
     }
   }
 
