@@ -248,7 +248,7 @@ describe('models that cannot be loaded', () => {
       const { codes, ends, answers, again } = await stage.runWith(
         { package: '/trap/dist/index.js', allowed: [/unreachable in rillm/] },
         async (inWorker) => {
-          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker });
+          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker, maxRecoveries: 0 });
           const ask = (stream) => {
             const body = JSON.stringify({ prompt: 'The small boat', max_tokens: 24, ignore_eos: true, stream });
             return engine.fetch('/v1/completions', { method: 'POST', body });
