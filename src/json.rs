@@ -1,4 +1,4 @@
-//! JSON by way of JSON values, of which a text may hold only so many: each takes some fifty times the memory of the shortest text for one.
+//! JSON by way of JSON values. The number of values in a text is limited: the shortest one is two bytes long and takes fifty times that in memory.
 //!
 //! serde makes a reader for each type and each kind of input. Requests are read from values; what is read from bytes like this needs no
 //! readers of its own, which are kilobytes of wasm for each type.

@@ -405,7 +405,7 @@ export class Engine {
     const turn = await this.#turn(signal, Math.min(choices, this.info.max_sequences));
     let running: RunningGeneration;
     try {
-      running = new RunningGeneration(await this.#host.generate(kind, fields, processor?.call, signal), turn, signal, processor);
+      running = new RunningGeneration(await this.#host.generate(kind, fields, processor?.call, undefined, signal), turn, signal, processor);
     } catch (thrown) {
       turn.release();
       throw toEngineError(thrown);

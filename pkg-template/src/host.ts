@@ -164,13 +164,7 @@ export class EngineHost implements Host {
     }
   }
 
-  async generate(
-    kind: GenerationKind,
-    request: object,
-    processor: ProcessorCall | undefined,
-    _signal?: AbortSignal,
-    replay?: ReplayData,
-  ): Promise<Generation> {
+  async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined, replay?: ReplayData): Promise<Generation> {
     const { wasm, engine } = this.#loaded();
     let stop!: () => void;
     const stopped = new Promise<null>((resolve) => (stop = () => resolve(null)));

@@ -110,8 +110,8 @@ export interface LoadedHost extends HostCalls {
     kind: GenerationKind,
     request: object,
     processor: ProcessorCall | undefined,
-    signal?: AbortSignal,
     replay?: ReplayData,
+    signal?: AbortSignal,
   ): Promise<Generation>;
 }
 

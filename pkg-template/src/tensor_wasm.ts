@@ -3,7 +3,7 @@
 import init, * as glue from './wasm/rillm_tensor.js';
 import { compileWasm, wasmLoader } from './compile_wasm.js';
 import type { GpuStats, KernelTime } from './stats.js';
-import { guardedAgainstTraps, type Guarded } from './traps.js';
+import { guardedAgainstTraps, type Guarded, renewal } from './traps.js';
 import type { BindingKind, CacheSizes, DType, MemoryStats } from './gpu/types.js';
 
 /** The id of a tensor that is left out. */
@@ -181,9 +181,5 @@ export const loadTensorWasm = wasmLoader(
     await init({ module_or_path: module });
     return instance();
   },
-  (wasm) => {
-    if (!wasm.isBroken()) return undefined;
-    glue.__wbg_reset_state();
-    return instance();
-  },
+  renewal(() => glue.__wbg_reset_state(), instance),
 );

@@ -80,3 +80,12 @@ export function guardedAgainstTraps(name: 'rillm' | 'rillm_tensor', advice: stri
     },
   };
 }
+
+/** A new instance in place of one that has trapped, or nothing; as `wasmLoader` asks for it. */
+export function renewal<T extends Guarded>(reset: () => void, instance: () => T): (wasm: T) => T | undefined {
+  return (wasm) => {
+    if (!wasm.isBroken()) return undefined;
+    reset();
+    return instance();
+  };
+}

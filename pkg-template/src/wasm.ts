@@ -9,7 +9,7 @@ import type { OpenedFile } from './files/remote_files.js';
 import type { RemoteRequest } from './files/http.js';
 import type { Progress } from './generated/loading.js';
 import type { HostSource } from './source.js';
-import { guardedAgainstTraps, type Guarded } from './traps.js';
+import { guardedAgainstTraps, type Guarded, renewal } from './traps.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
@@ -134,9 +134,5 @@ export const loadWasm = wasmLoader(
     await init({ module_or_path: module });
     return instance();
   },
-  (wasm) => {
-    if (!wasm.isBroken()) return undefined;
-    glue.__wbg_reset_state();
-    return instance();
-  },
+  renewal(() => glue.__wbg_reset_state(), instance),
 );

@@ -129,7 +129,7 @@ async function generate(message: ToWorker & { type: 'generate' }): Promise<void>
   const { id } = message;
   try {
     const processor = message.isProcessed ? remoteProcessor(id) : undefined;
-    const generation = await host.generate(message.kind, message.request, processor, undefined, message.replay);
+    const generation = await host.generate(message.kind, message.request, processor, message.replay);
     const state: Running = { generation, credit: message.credit, wake: () => {} };
     running.set(id, state);
     scope.postMessage({ type: 'result', id, value: undefined });

@@ -186,13 +186,7 @@ export class WorkerHost implements Host {
     }
   }
 
-  async generate(
-    kind: GenerationKind,
-    request: object,
-    processor: ProcessorCall | undefined,
-    _signal?: AbortSignal,
-    replay?: ReplayData,
-  ): Promise<Generation> {
+  async generate(kind: GenerationKind, request: object, processor: ProcessorCall | undefined, replay?: ReplayData): Promise<Generation> {
     let generation: RemoteGeneration | undefined;
     await this.#ask<void>((id) => {
       generation = new RemoteGeneration(

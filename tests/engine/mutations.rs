@@ -101,6 +101,16 @@ pub fn check(files: &Files) -> Option<(String, String)> {
     told
 }
 
+/// That these files are refused with this code, and that the message has these words.
+#[track_caller]
+pub fn refused(files: &Files, code: Code, words: &[&str]) {
+    let (found, message) = check(files).expect("this model must be refused");
+    assert_eq!(found, code.as_str(), "{message}");
+    for word in words {
+        assert!(message.contains(word), "{message} does not say {word}");
+    }
+}
+
 /// Bytes that this process has had at most, and has now.
 fn memory() -> Option<(u64, u64)> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

@@ -40,7 +40,7 @@ impl From<SamplingParams> for Settings {
     }
 }
 
-/// How many rows draw so many tokens.
+/// How many rows draw `count` tokens.
 fn rows_of(count: usize, vocabulary: usize) -> usize {
     if count.is_multiple_of(ROWS) && vocabulary < 2000 { ROWS } else { 1 }
 }
@@ -50,7 +50,7 @@ fn of_row(sampler: &SamplingParams, row: u64) -> SamplerRow {
     SamplerRow::new(&SamplingParams { seed: sampler.seed ^ row << 32, ..*sampler })
 }
 
-/// So many tokens as `count` says, drawn on the GPU by as many rows as divide it.
+/// `count` tokens, drawn on the GPU by `rows_of` rows.
 fn draw(context: &Context, logits: &[f32], settings: impl Into<Settings>, count: usize) -> Vec<u32> {
     let Settings { sampler, mu } = settings.into();
     let rows = rows_of(count, logits.len());
@@ -202,7 +202,7 @@ fn check(context: &Context, what: &str, logits: &[f32], settings: impl Into<Sett
     check_against(context, what, logits, settings, draws, &probabilities);
 }
 
-/// So many draws on the GPU, or some more: each is the token that the rule chooses, or as good as that one but for rounding.
+/// At least `draws` tokens are drawn on the GPU. Each is the token that the rule chooses, or one that differs from it by rounding alone.
 fn check_each(context: &Context, what: &str, logits: &[f32], settings: Settings, draws: usize, probabilities: &[f64]) {
     const ROUNDING: f64 = 1e-4;
     let draws = draws.next_multiple_of(ROWS);

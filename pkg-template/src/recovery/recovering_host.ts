@@ -1,7 +1,8 @@
 // A host that outlives its GPU device and its worker: when one of them is lost, it loads the model into a new host and asks that one what is
 // not answered yet. It knows nothing of what is asked.
 
-import { abortError, EngineError, toEngineError } from '../errors.js';
+import { unlessAborted } from '../abort.js';
+import { EngineError, toEngineError } from '../errors.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost, ReplayData, TensorData } from '../protocol.js';
 import type { EngineStats, KernelUse, ModelInfo, TokenizeOptions } from '../types.js';
@@ -96,12 +97,12 @@ export class RecoveringHost implements LoadedHost, Hosts {
     kind: GenerationKind,
     request: object,
     processor: ProcessorCall | undefined,
-    signal?: AbortSignal,
     replay?: ReplayData,
+    signal?: AbortSignal,
   ): Promise<Generation> {
     const generation = new RecoveringGeneration(
       this,
-      (host, known) => host.generate(kind, request, processor, signal, known),
+      (host, known) => host.generate(kind, request, processor, known),
       request,
       replay,
       () => this.#generations.delete(generation),
@@ -190,7 +191,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
   async current(signal: AbortSignal | undefined, what: string): Promise<LoadedHost> {
     if (this.#gone !== undefined) throw this.#gone;
     if (this.#host !== undefined) return this.#host;
-    return unlessAborted(this.#next, signal, () => abortError(signal!, what));
+    return unlessAborted(this.#next, signal, what);
   }
 
   isLost(host: LoadedHost, thrown: unknown): boolean {
@@ -303,7 +304,9 @@ export class RecoveringHost implements LoadedHost, Hosts {
         const ms = PAUSES_MS[asked];
         if (isPassing(error) && ms !== undefined) {
           asked += 1;
-          await unlessAborted(pause(ms), signal, () => this.#end(abortError(signal, 'loading the model')));
+          await unlessAborted(pause(ms), signal, 'loading the model').catch((thrown: unknown) => {
+            throw this.#end(toEngineError(thrown));
+          });
         } else if (isLoss(error)) {
           this.#lost(error);
         } else {
@@ -359,20 +362,6 @@ export class RecoveringHost implements LoadedHost, Hosts {
 }
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
-
-/** Waits for it until the signal is aborted. */
-async function unlessAborted<T>(waiting: Promise<T>, signal: AbortSignal | undefined, error: () => EngineError): Promise<T> {
-  if (signal === undefined) return waiting;
-  if (signal.aborted) throw error();
-  let abort = () => {};
-  const aborted = new Promise<never>((_, reject) => (abort = () => reject(error())));
-  signal.addEventListener('abort', abort, { once: true });
-  try {
-    return await Promise.race([waiting, aborted]);
-  } finally {
-    signal.removeEventListener('abort', abort);
-  }
-}
 
 function tensorLost(): EngineError {
   return new EngineError('device_lost', 'the tensor was lost with its GPU device: compute it again');

@@ -128,7 +128,7 @@ export class Member {
       const turn = await queue.turn(running.controller.signal, Math.min(choicesOf(request), info.max_sequences));
       let generation: RunningGeneration;
       try {
-        generation = new RunningGeneration(await host.generate(kind, request, undefined, undefined, replay), turn, undefined, undefined);
+        generation = new RunningGeneration(await host.generate(kind, request, undefined, replay), turn, undefined, undefined);
       } catch (thrown) {
         turn.release();
         throw thrown;

@@ -2,7 +2,7 @@
 // under way; who leads is the seat's affair.
 
 import { abortError, EngineError, toEngineError } from '../errors.js';
-import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost } from '../protocol.js';
+import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost, ReplayData } from '../protocol.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type { RecoveryEvent } from '../recovery/events.js';
 import type { EngineStats, FileEvent, LoadProgress, ModelInfo, TokenizeOptions } from '../types.js';
@@ -55,7 +55,13 @@ export class SharedHost implements LoadedHost {
     return this.#call('info', [], signal, 'loading the model');
   }
 
-  async generate(kind: GenerationKind, request: object, processor?: ProcessorCall, signal?: AbortSignal): Promise<Generation> {
+  async generate(
+    kind: GenerationKind,
+    request: object,
+    processor: ProcessorCall | undefined,
+    _replay?: ReplayData,
+    signal?: AbortSignal,
+  ): Promise<Generation> {
     if (processor !== undefined) throw unshared('logitsProcessor is a function, and it would have to run in another tab');
     const id = this.#nextId++;
     const generation = new SharedGeneration(

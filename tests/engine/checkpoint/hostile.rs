@@ -6,16 +6,7 @@ use serde_json::{Value, json};
 
 use super::writer::{config, files as small, safetensors, sharded, tensors, with_header};
 use crate::gguf::writer::{ARRAY, STRING, U32, Writer, array, llama, strings};
-use crate::mutations::{Files, check, files};
-
-#[track_caller]
-fn refused(files: &Files, code: Code, words: &[&str]) {
-    let (found, message) = check(files).expect("this model must be refused");
-    assert_eq!(found, code.as_str(), "{message}");
-    for word in words {
-        assert!(message.contains(word), "{message} does not say {word}");
-    }
-}
+use crate::mutations::{Files, check, files, refused};
 
 fn gguf(writer: &Writer) -> Files {
     vec![("model.gguf".to_owned(), writer.bytes())]

@@ -9,7 +9,7 @@ use rillm::model::folder::MemoryFolder;
 use serde_json::{Map, Value, json};
 
 use super::writer::{f32, files as small, tensors};
-use crate::mutations::{Files, check, files};
+use crate::mutations::{Files, check, files, refused};
 
 /// The files of a golden folder, with keys of config.json set, or removed where the value is missing.
 fn changed(folder: &str, keys: &[(&str, Option<Value>)]) -> Files {
@@ -27,15 +27,6 @@ fn changed(folder: &str, keys: &[(&str, Option<Value>)]) -> Files {
     }
     files[0].1 = Value::Object(config).to_string().into_bytes();
     files
-}
-
-#[track_caller]
-fn refused(files: &Files, code: Code, words: &[&str]) {
-    let (found, message) = check(files).expect("this model must be refused");
-    assert_eq!(found, code.as_str(), "{message}");
-    for word in words {
-        assert!(message.contains(word), "{message} does not say {word}");
-    }
 }
 
 #[test]
