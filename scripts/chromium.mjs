@@ -47,6 +47,14 @@ export function chromiumPath() {
   return APPLICATIONS[process.platform]?.find((file) => existsSync(file));
 }
 
+/**
+ * The same browser without windows, as Debian packages it; undefined where it is not installed or a browser was chosen. To open a page takes half the
+ * processor time there.
+ */
+function headlessShellPath() {
+  return process.env.CHROME_PATH ? undefined : onPath('chromium-headless-shell');
+}
+
 /** Its driver for the tests in wasm: CHROMEDRIVER, or what is installed. */
 export function chromedriverPath() {
   const wished = process.env.CHROMEDRIVER;
@@ -136,8 +144,7 @@ export function likelyAdapter() {
 }
 
 /** How playwright-core is to start Chromium for one of the adapters "gpu", "swiftshader" and "none". */
-function launchOptions(adapter, args, switchedOff = []) {
-  const executablePath = chromiumPath();
+function launchOptions(adapter, args, { switchedOff = [], executablePath = chromiumPath() } = {}) {
   if (executablePath === undefined) throw new Problem('there is no Chromium: install it, or name one with CHROME_PATH');
   const { args: adapterArgs, env } =
     adapter === 'none' ? { args: [], env: {} } : adapter === 'gpu' ? (realGpu() ?? SWIFTSHADER) : SWIFTSHADER;
@@ -165,14 +172,14 @@ export async function launchChromium({ adapter = likelyAdapter(), args = [] } = 
 export async function launchWithExtension(folder, profile) {
   const args = [`--load-extension=${folder}`, `--disable-extensions-except=${folder}`];
   // Branded builds of Chrome ignore --load-extension.
-  const options = launchOptions('swiftshader', args, ['DisableLoadExtensionCommandLineSwitch']);
+  const options = launchOptions('swiftshader', args, { switchedOff: ['DisableLoadExtensionCommandLineSwitch'] });
   const { chromium } = await import('playwright-core');
   return chromium.launchPersistentContext(profile, { ...options, ignoreDefaultArgs: ['--disable-extensions'] });
 }
 
 /** Starts a Chromium on SwiftShader that several processes use, each with contexts of its own. */
 export async function serveChromium() {
-  const options = launchOptions('swiftshader', []);
+  const options = launchOptions('swiftshader', [], { executablePath: headlessShellPath() });
   const { chromium } = await import('playwright-core');
   const server = await chromium.launchServer(options);
   let running = true;
@@ -183,7 +190,7 @@ export async function serveChromium() {
 /** The Chromium on SwiftShader that is served at RILLM_TEST_BROWSER, as in `npm test`; else one of the caller's own. */
 export async function sharedChromium() {
   const endpoint = process.env.RILLM_TEST_BROWSER;
-  if (!endpoint) return launchChromium({ adapter: 'swiftshader' });
   const { chromium } = await import('playwright-core');
+  if (!endpoint) return chromium.launch(launchOptions('swiftshader', [], { executablePath: headlessShellPath() }));
   return chromium.connect(endpoint);
 }

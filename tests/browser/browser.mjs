@@ -151,7 +151,9 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
   const own = adapter !== 'swiftshader' || args.length > 0;
   const browser = own ? await launchChromium({ adapter, args }) : await sharedChromium();
 
-  async function openPage({ url = `${site.origin}/blank/`, allowed = [], ...options } = {}) {
+  const blank = `${site.origin}/blank/`;
+
+  async function openPage({ url = blank, allowed = [], ...options } = {}) {
     const context = await browser.newContext(options);
     const page = await context.newPage();
     const faults = [];
@@ -161,8 +163,15 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     const unsent = [];
     page.on('requestfailed', (request) => unsent.push(`${request.url()}: ${request.failure()?.errorText}`));
     await page.goto(url);
+    /** Fails if the console holds errors. */
+    const checkConsole = async () => {
+      // Unhandled rejections are reported a moment later.
+      await page.waitForTimeout(50);
+      assert.deepEqual(faults.splice(0), [], 'the console of the page holds errors');
+    };
     return {
       page,
+      checkConsole,
       /** Imports the package. Chromium fails a request to this very machine once in thousands: then the page is loaded once more. */
       async prepare(address) {
         try {
@@ -176,12 +185,40 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
         }
       },
       async close() {
-        // Unhandled rejections are reported a moment later.
-        await page.waitForTimeout(50);
-        await context.close();
-        assert.deepEqual(faults, [], 'the console of the page holds errors');
+        try {
+          await checkConsole();
+        } finally {
+          await context.close();
+        }
       },
     };
+  }
+
+  /** Pages without options that nobody uses now: to open one costs as much as to load a small model. */
+  const idle = [];
+
+  /** A page in which nothing ran and which finds nothing stored. */
+  async function freshPage() {
+    const opened = idle.pop();
+    if (opened === undefined) return openPage();
+    await opened.page.goto(blank);
+    return opened;
+  }
+
+  /** Keeps a page for the next that wants one. */
+  async function putBack(opened) {
+    try {
+      await opened.checkConsole();
+      // Ends its workers.
+      await opened.page.goto('about:blank');
+      const session = await opened.page.context().newCDPSession(opened.page);
+      await session.send('Storage.clearDataForOrigin', { origin: site.origin, storageTypes: 'all' });
+      await session.detach();
+      idle.push(opened);
+    } catch (error) {
+      await opened.close();
+      throw error;
+    }
   }
 
   return {
@@ -192,13 +229,14 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     async run(fn, ...parameters) {
       return this.runWith({}, fn, ...parameters);
     },
-    async runWith(options, fn, ...parameters) {
-      const { page, prepare, close } = await openPage(options);
+    async runWith({ package: address = '/rillm/dist/index.js', ...options }, fn, ...parameters) {
+      const isPlain = Object.keys(options).length === 0;
+      const opened = await (isPlain ? freshPage() : openPage(options));
       try {
-        await prepare(options.package ?? '/rillm/dist/index.js');
-        return await page.evaluate(fn, parameters.length > 1 ? parameters : parameters[0]);
+        await opened.prepare(address);
+        return await opened.page.evaluate(fn, parameters.length > 1 ? parameters : parameters[0]);
       } finally {
-        await close();
+        await (isPlain ? putBack(opened) : opened.close());
       }
     },
     /**
