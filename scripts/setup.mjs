@@ -8,6 +8,7 @@ import { delimiter, join } from 'node:path';
 
 import { chromedriverPath, chromiumPath, isSnapStub, onPath } from './chromium.mjs';
 import { isMain, main, npm, output, Problem, root, run, sayTo } from './command.mjs';
+import { firefoxPath } from './firefox.mjs';
 
 const TARGET = 'wasm32-unknown-unknown';
 const tools = join(root, '.tools');
@@ -18,10 +19,17 @@ export function toolsEnv(extra = {}) {
 }
 
 /**
- * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen), "browser", "test" (driver, native Vulkan).
- * A missing browser ends the set-up only where `browserNeeded`. Output goes where `run` puts it by `quietStdout` and `log`.
+ * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen), "browser", "test" (driver, native Vulkan), "firefox".
+ * A missing browser ends the set-up only where `browserNeeded`, and a missing Firefox never does. Output goes where `run` puts it by `quietStdout` and `log`.
  */
-export async function setup({ tools: toolsWanted = true, browser = true, test = true, browserNeeded = true, ...outputs } = {}) {
+export async function setup({
+  tools: toolsWanted = true,
+  browser = true,
+  test = true,
+  firefox = test,
+  browserNeeded = true,
+  ...outputs
+} = {}) {
   const say = sayTo('setup', outputs);
   const install = (program, args, options) => run(program, args, { ...options, ...outputs });
 
@@ -35,6 +43,7 @@ export async function setup({ tools: toolsWanted = true, browser = true, test = 
   if (packages.length > 0) await installSystemPackages(packages, { say, install, fatal: browserNeeded });
   if (browser && chromiumPath() === undefined) missing(howToGetChromium(), browserNeeded, say);
   if (test && chromedriverPath() === undefined) missing(howToGetChromedriver(), browserNeeded, say);
+  if (firefox && firefoxPath() === undefined) await installFirefox({ say, install });
 
   if (!existsSync(join(output('rustc', ['--print', 'sysroot']) ?? '', 'lib/rustlib', TARGET))) {
     say(`installing the Rust target ${TARGET}`);
@@ -114,6 +123,17 @@ async function installSystemPackages(packages, { say, install, fatal }) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   await install('apt-get', ['update', '-qq'], { env });
   await install('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...packages], { env });
+}
+
+/** Its tests are skipped where there is none: not every system has it, and the tests in Chromium say most of what they say. */
+async function installFirefox({ say, install }) {
+  const isDebian = osRelease().ID === 'debian';
+  if (!isDebian) return say('there is no Firefox: install it, or name one with FIREFOX_PATH, or its tests are skipped');
+  try {
+    await installSystemPackages(['firefox-esr'], { say, install, fatal: false });
+  } catch (error) {
+    say(`Firefox was not installed, so its tests are skipped: ${error.message}`);
+  }
 }
 
 function missing(text, fatal, say) {

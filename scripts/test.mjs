@@ -1,4 +1,4 @@
-// `npm test`: sets up what is missing and runs everything, natively and in Chromium. Goes on after a step that fails, and
+// `npm test`: sets up what is missing and runs everything, natively, in Chromium and in Firefox. Goes on after a step that fails, and
 // ends with the seconds of every step and file, and the line `N passed, N failed`. Steps run in two lanes at the same time.
 //
 //   npm test                               everything
@@ -13,6 +13,7 @@ import { parseArgs } from 'node:util';
 
 import { WASM } from './build/wasm.mjs';
 import { main, Problem, root, run } from './command.mjs';
+import { firefoxPath } from './firefox.mjs';
 import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
 import { nodeTests } from './test/browser.mjs';
@@ -43,6 +44,13 @@ function provideRuntimeFolder() {
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 }
 
+/** Where there is no Firefox and none can be installed, the tables tell that its tests were skipped. */
+async function firefoxTests(file) {
+  if (firefoxPath() !== undefined) return nodeTests('firefox', file, { chromium: false });
+  console.log('skipped: there is no Firefox. Install it, or name one with FIREFOX_PATH');
+  return [{ name: 'firefox', ...NOTHING, skipped: 1, seconds: 0 }];
+}
+
 /** Each rejects, or resolves to a row for each file. */
 const STEPS = {
   // The ops are declared by a macro, into which rustfmt does not look.
@@ -69,6 +77,7 @@ const STEPS = {
   // Right after the package, whose last wasm is made of the same crate.
   web: () => webTests(),
   packaging: (file) => nodeTests('packaging', file),
+  firefox: (file) => firefoxTests(file),
   browser: (file) => nodeTests('browser', file),
 };
 
@@ -79,7 +88,7 @@ const STEPS = {
  */
 const LANES = [
   ['fmt', 'lint', 'clippy', 'clippy-wasm', 'types', 'native'],
-  ['package', 'typecheck', 'web', 'packaging', 'browser'],
+  ['package', 'typecheck', 'web', 'packaging', 'firefox', 'browser'],
 ];
 
 function chosenSteps() {
@@ -152,7 +161,7 @@ await main(async () => {
   if (names.length === 0) return console.log(LANES.flat().join('\n'));
   const begin = performance.now();
   // The build of the package installs its tools by itself.
-  await setup({ tools: !names.includes('package') });
+  await setup({ tools: !names.includes('package'), firefox: names.includes('firefox') });
   provideRuntimeFolder();
   const seconds = (performance.now() - begin) / 1000;
   const results = await runSteps(names, file);

@@ -1,4 +1,4 @@
-// Node's tests in Chromium: each file in a process of its own, two at once, each with a browser, which is started again should a file
+// Node's tests in browsers: each file in a process of its own, two at once, each with a browser, which is started again should a file
 // have brought it down. A browser compiles all its kernels on one core. Files that want other flags start a browser of their own.
 
 import { existsSync, readdirSync } from 'node:fs';
@@ -16,8 +16,11 @@ const AT_ONCE = 2;
 const LIMIT_MS = 8 * 60_000;
 const CLOSING_MS = 30_000;
 
-/** Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. */
-export async function nodeTests(folder, part = '') {
+/**
+ * Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. Without `chromium` they start what they
+ * need themselves.
+ */
+export async function nodeTests(folder, part = '', { chromium = true } = {}) {
   const all = readdirSync(join(root, 'tests', folder))
     .filter((name) => name.endsWith('.test.mjs'))
     .sort();
@@ -30,6 +33,7 @@ export async function nodeTests(folder, part = '') {
   const worker = async () => {
     let browser;
     const attempt = async ({ name }) => {
+      if (!chromium) return runFile(name, process.env);
       if (browser === undefined || !browser.isRunning()) browser = await serveChromium();
       const row = await runFile(name, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint });
       if (row.failed > 0) {

@@ -130,11 +130,8 @@ function misbehave(folder) {
 /** Flags with which Chromium draws WebGPU to a canvas on SwiftShader; without them its GPU process crashes at the first frame. */
 export const CANVAS_ARGS = ['--enable-features=Vulkan', '--use-vulkan=swiftshader', '--use-angle=vulkan'];
 
-/**
- * Starts site and browser. `made` is a folder served at /made/. `run(fn, ...args)` runs a function in a fresh page that has
- * the package as globalThis.rillm and some shorthands; it fails on anything that the page left in its console.
- */
-export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
+/** The site alone. `made` is a folder served at /made/. */
+export async function openSite() {
   const made = mkdtempSync(join(tmpdir(), 'rillm-'));
   const packed = await packedPackage();
   const site = await serve(
@@ -148,6 +145,22 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     },
     { handle: misbehave(made) },
   );
+  return {
+    made,
+    origin: site.origin,
+    async close() {
+      await site.close();
+      rmSync(made, { recursive: true, force: true });
+    },
+  };
+}
+
+/**
+ * Starts site and browser. `run(fn, ...args)` runs a function in a fresh page that has the package as globalThis.rillm and some
+ * shorthands; it fails on anything that the page left in its console.
+ */
+export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
+  const site = await openSite();
   const own = adapter !== 'swiftshader' || args.length > 0;
   const browser = own ? await launchChromium({ adapter, args }) : await sharedChromium();
 
@@ -222,7 +235,7 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
   }
 
   return {
-    made,
+    made: site.made,
     browser,
     origin: site.origin,
     openPage,
@@ -273,7 +286,6 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     async close() {
       await browser.close();
       await site.close();
-      rmSync(made, { recursive: true, force: true });
     },
   };
 }
@@ -296,7 +308,7 @@ export function sharedStage() {
 }
 
 /** Runs in the page: what the tests use there. */
-async function preparePage(address) {
+export async function preparePage(address) {
   globalThis.rillm = await import(address);
   /** The code and message of the error that `work` rejects with. */
   globalThis.failure = async (work) => {

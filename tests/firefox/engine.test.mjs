@@ -1,0 +1,185 @@
+// The engine in Firefox: answers of the demo model against its reference, structured output, tools, the loss of the GPU, embeddings, and
+// the demo page.
+
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { goldenJson, relativeError, root } from '../browser/browser.mjs';
+import { makeLosses, prepareLosses } from '../browser/losses.mjs';
+import { openFirefox } from './stage.mjs';
+
+const MODEL = 'models/demo/rillm-demo-q8_0.gguf';
+const LIMIT = { timeout: 120_000 };
+const DEMO = { ...LIMIT, skip: existsSync(join(root, MODEL)) ? false : `${MODEL} is not there` };
+const PACKAGE = '/rillm/dist/index.js';
+
+/** The first prompt of a skill, with the reference's greedy answer: no other token came near to any of it. */
+function prompt(skill) {
+  const all = JSON.parse(readFileSync(join(root, 'models/demo/eval-prompts.json'), 'utf8'));
+  const found = all.find((prompt) => prompt.skill === skill && prompt.smallest_margin > 3);
+  assert.ok(found, `no clear prompt of the skill ${skill}`);
+  return found;
+}
+
+let stage;
+/** A page with an engine of the demo model. */
+let demo;
+before(async () => {
+  stage = await openFirefox();
+  makeLosses(stage.made);
+  if (DEMO.skip) return;
+  demo = await stage.openPage({ address: PACKAGE });
+  await demo.page.evaluate(prepareLosses);
+  await demo.run(async (url) => {
+    globalThis.engine = await rillm.Engine.load(url, lossy(true));
+    globalThis.ask = (request) => engine.chat.completions.create({ temperature: 0, max_tokens: 120, ...request });
+  }, `/${MODEL}`);
+}, LIMIT);
+after(async () => {
+  await demo?.run(() => engine.dispose());
+  await demo?.close();
+  await stage?.close();
+});
+
+test('a streamed answer is the reference to the letter', DEMO, async () => {
+  const { messages, text, prompt_tokens } = prompt('arithmetic, three digits');
+  const got = await demo.run(async (messages) => {
+    const chunks = await collect(await ask({ messages, stream: true, stream_options: { include_usage: true } }));
+    const pieces = chunks.flatMap(({ choices }) => choices[0]?.delta.content || []);
+    return { text: pieces.join(''), pieces: pieces.length, usage: chunks.at(-1).usage };
+  }, messages);
+  assert.equal(got.text, text);
+  assert.ok(got.pieces > 2, `the answer came in ${got.pieces} pieces`);
+  assert.equal(got.usage.prompt_tokens, prompt_tokens);
+});
+
+test('four requests at once, each as by itself', DEMO, async () => {
+  const prompts = ['word work', 'rillm facts', 'json', 'system prompt'].map(prompt);
+  const texts = await demo.run(
+    (all) => Promise.all(all.map(async (messages) => (await ask({ messages })).choices[0].message.content)),
+    prompts.map(({ messages }) => messages),
+  );
+  assert.deepEqual(
+    texts,
+    prompts.map(({ text }) => text),
+  );
+});
+
+test('structured output follows its schema', DEMO, async () => {
+  const schema = {
+    type: 'object',
+    properties: {
+      name: { type: 'string', maxLength: 12 },
+      pet: { enum: ['duck', 'cat'] },
+      legs: { type: 'integer', minimum: 2, maximum: 4 },
+    },
+    required: ['name', 'pet', 'legs'],
+    additionalProperties: false,
+  };
+  const content = await demo.run(
+    async ([messages, schema]) => {
+      const response_format = { type: 'json_schema', json_schema: { name: 'pet', strict: true, schema } };
+      return (await ask({ messages, response_format })).choices[0].message.content;
+    },
+    [prompt('json').messages, schema],
+  );
+  const { legs, ...rest } = JSON.parse(content);
+  // What the model says by itself, and a key that it would not have written.
+  assert.deepEqual(rest, JSON.parse(prompt('json').text));
+  assert.ok(Number.isInteger(legs) && legs >= 2 && legs <= 4, content);
+});
+
+test('tools are called, by the model and because the request says so', DEMO, async () => {
+  const { messages, tools, text } = prompt('tool call');
+  const wanted = JSON.parse(/<tool_call>\n(.*)\n<\/tool_call>/.exec(text)[1]);
+  const calls = await demo.run(
+    async ([messages, tools]) => {
+      const calls = [];
+      for (const tool_choice of ['auto', 'required'])
+        calls.push((await ask({ messages, tools, tool_choice })).choices[0].message.tool_calls);
+      return calls;
+    },
+    [messages, tools],
+  );
+  for (const [call, ...others] of calls) {
+    assert.equal(others.length, 0);
+    assert.deepEqual({ name: call.function.name, arguments: JSON.parse(call.function.arguments) }, wanted);
+  }
+});
+
+test('the GPU is lost while it answers, and the answer goes on', DEMO, async () => {
+  const { messages, text } = prompt('rillm facts');
+  const got = await demo.run(async (messages) => {
+    eventTypes();
+    loseAt('submit', 3);
+    await after(30);
+    const { choices } = await ask({ messages });
+    return { text: choices[0].message.content, events: eventTypes(), recoveries: (await engine.stats()).recoveries };
+  }, messages);
+  assert.deepEqual(got, { text, events: ['lost', 'recovering', 'recovered'], recoveries: 1 });
+});
+
+test('on the thread of the page: greedy tokens of the reference, also after the GPU was lost', LIMIT, async () => {
+  const { page, run, close } = await stage.openPage({ address: PACKAGE });
+  await page.evaluate(prepareLosses);
+  const wanted = goldenJson('tied.greedy.json').Q8_0;
+  const got = await run(
+    async ([prompt, max_tokens]) => {
+      const engine = await rillm.Engine.load('/golden/tied-q8_0.gguf', lossy(false));
+      const tokens = async () => {
+        const { choices } = await engine.completions.create({ prompt, max_tokens, temperature: 0, ignore_eos: true });
+        return [...choices[0].token_ids];
+      };
+      const first = await tokens();
+      loseAt('mapAsync', 2);
+      const second = await tokens();
+      await engine.dispose();
+      return { first, second, events: eventTypes() };
+    },
+    [goldenJson('tied.ids.json'), wanted.length],
+  );
+  assert.deepEqual(got, { first: wanted, second: wanted, events: ['lost', 'recovering', 'recovered'] });
+  await close();
+});
+
+test('embeddings agree with the reference', LIMIT, async () => {
+  const { texts, vectors } = JSON.parse(readFileSync(join(root, 'tests/golden/encoders/bert/golden.json'), 'utf8'));
+  const { run, close } = await stage.openPage({ address: PACKAGE });
+  const got = await run(
+    (input) => withEngine('/encoders/bert/model.gguf', {}, async (engine) => (await engine.embeddings.create({ input })).data),
+    texts,
+  );
+  for (const [n, { embedding }] of got.entries()) assert.ok(relativeError(embedding, vectors[n]) < 1e-4, `text ${n}`);
+  await close();
+});
+
+test('the demo page loads its model and answers, streamed', DEMO, async () => {
+  const { page, run, close } = await stage.openPage({ url: `${stage.origin}/` });
+  await page.waitForSelector('#prompt:enabled');
+  await run(() => {
+    globalThis.lengths = new Set();
+    new MutationObserver(() => lengths.add(document.querySelector('.message.assistant')?.textContent.length)).observe(
+      document.getElementById('log'),
+      { childList: true, subtree: true, characterData: true },
+    );
+  });
+  await page.type('#prompt', 'What is 12 plus 30?');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.message.assistant:not([aria-busy])');
+  const got = await run(() => ({
+    answer: document.querySelector('.message.assistant').textContent,
+    pieces: lengths.size,
+    speed: document.getElementById('speed').textContent,
+    notice: document.getElementById('notice').checkVisibility(),
+    summary: document.getElementById('model-summary').textContent,
+  }));
+  assert.match(got.answer, /\b42\b/);
+  assert.ok(got.pieces > 2, 'the answer came in pieces');
+  assert.match(got.speed, /^\d+\.\d$/);
+  assert.equal(got.notice, false);
+  // It was kept: nothing is said of a fallback.
+  assert.match(got.summary, /Loaded in \d+\.\d s\.$/);
+  await close();
+});

@@ -1,0 +1,48 @@
+// The stage of the tests in Firefox: the site of the browser tests, and pages that puppeteer-core drives. What a page leaves in its
+// console fails its test, as in Chromium.
+
+import assert from 'node:assert/strict';
+
+import { launchFirefox } from '../../scripts/firefox.mjs';
+import { openSite, preparePage } from '../browser/browser.mjs';
+
+/** Firefox tells of errors a moment later. */
+const LATE_MS = 50;
+
+/** Starts site and browser. */
+export async function openFirefox() {
+  const site = await openSite();
+  const browser = await launchFirefox();
+  return {
+    made: site.made,
+    origin: site.origin,
+    openPage: (options) => openPage(browser, site.origin, options),
+    async close() {
+      await browser.close();
+      await site.close();
+    },
+  };
+}
+
+/** A page with the package as globalThis.rillm, if `address` is given; else what is at `url`. */
+async function openPage(browser, origin, { url = `${origin}/blank/`, address } = {}) {
+  const page = await browser.newPage();
+  const faults = [];
+  page.on('console', (message) => (message.type() === 'error' ? faults.push(message.text()) : undefined));
+  page.on('pageerror', (error) => faults.push(`uncaught: ${error.message}`));
+  await page.goto(url);
+  if (address !== undefined) await page.evaluate(preparePage, address);
+  return {
+    page,
+    /** Runs a function in the page. What it takes and gives travels as JSON, and the function as its text. */
+    async run(fn, argument) {
+      const call = async (source, argument) => JSON.stringify(await (0, eval)(`(${source})`)(JSON.parse(argument))) ?? 'null';
+      return JSON.parse(await page.evaluate(call, String(fn), JSON.stringify(argument ?? null)));
+    },
+    async close() {
+      await new Promise((resolve) => setTimeout(resolve, LATE_MS));
+      await page.close();
+      assert.deepEqual(faults, [], 'the console of the page holds errors');
+    },
+  };
+}
