@@ -1,6 +1,10 @@
-// Fetches and compiles a WebAssembly module of the package, and makes sure that it is the one that is wanted. It knows nothing of the glue.
+// Fetches and compiles a WebAssembly module of the package, and makes sure that it is the one that is wanted. What passes is tried again, as with
+// the files of a model. It knows nothing of the glue.
 
 import { EngineError } from './errors.js';
+import { Attempts, DEFAULT_RETRIES, DEFAULT_STALL_TIMEOUT_MS, type RetryPolicy } from './files/attempts.js';
+import { isPassingStatus, RefusedError } from './files/failures.js';
+import { Pending } from './files/pending.js';
 import type { SentWasm } from './wasm_source.js';
 
 /** What is said of a module that does not load. */
@@ -11,21 +15,24 @@ export interface WasmNames {
   advice: string;
 }
 
+const POLICY: RetryPolicy = { retries: DEFAULT_RETRIES, stallTimeoutMs: DEFAULT_STALL_TIMEOUT_MS, onRetry: () => {} };
+
 /**
- * Makes what loads a wasm on a thread's first call. After a failure, the next call tries again. `renew` gives a new instance in place of one that is
- * broken, or nothing.
+ * Makes what loads a wasm on a thread's first call, whose policy is for all that wait for the same. After a failure, the next call tries again.
+ * `renew` gives a new instance in place of one that is broken, or nothing.
  */
 export function wasmLoader<T>(
   { file, option, advice }: WasmNames,
-  start: (source: SentWasm | undefined) => Promise<T>,
+  start: (source: SentWasm | undefined, policy: RetryPolicy) => Promise<T>,
   renew: (wasm: T) => T | undefined = () => undefined,
-): (source?: SentWasm) => Promise<T> {
+): (source?: SentWasm, policy?: RetryPolicy) => Promise<T> {
   let loading: Promise<T> | undefined;
-  return async (source) => {
+  return async (source, policy = POLICY) => {
     for (;;) {
-      loading ??= start(source).catch((thrown: unknown) => {
+      loading ??= start(source, policy).catch((thrown: unknown) => {
         loading = undefined;
-        const message = `the WebAssembly module ${called(source, file, option)} did not load (${String(thrown)}): ${advice}`;
+        const why = thrown instanceof EngineError ? thrown.message : String(thrown);
+        const message = `the WebAssembly module ${called(source, file, option)} did not load (${why}): ${advice}`;
         throw new EngineError('wasm_unavailable', message, { cause: thrown });
       });
       const current = loading;
@@ -40,8 +47,8 @@ export function wasmLoader<T>(
 }
 
 /** `mark` is an export by which the module is known. Rejects with what went wrong, in words for people. */
-export async function compileWasm(source: SentWasm | URL, mark: string): Promise<WebAssembly.Module> {
-  const module = await compiled(source);
+export async function compileWasm(source: SentWasm | URL, mark: string, policy: RetryPolicy): Promise<WebAssembly.Module> {
+  const module = await compiled(source, policy);
   // The glue keeps the first instance that it makes, so one of another module would stay for good.
   if (!WebAssembly.Module.exports(module).some(({ name }) => name === mark)) {
     throw new Error('it is another module, or one of another version of the package');
@@ -49,19 +56,55 @@ export async function compileWasm(source: SentWasm | URL, mark: string): Promise
   return module;
 }
 
-async function compiled(source: SentWasm | URL): Promise<WebAssembly.Module> {
+async function compiled(source: SentWasm | URL, policy: RetryPolicy): Promise<WebAssembly.Module> {
   if (source instanceof Uint8Array) return WebAssembly.compile(source as Uint8Array<ArrayBuffer>);
   // A module of another frame is of another class.
   if (typeof source !== 'string' && !(source instanceof URL)) return source;
-  const response = await fetch(source);
+  const url = String(source);
+  // What is no server's, such as a blob, is there or not.
+  const retries = /^https?:/i.test(url) ? policy.retries : 0;
+  return new Attempts(url, { ...policy, retries }, []).run(async () => {
+    const pending = new Pending(url, policy.stallTimeoutMs, []);
+    try {
+      return await compiledOnce(url, pending);
+    } finally {
+      pending.end();
+    }
+  });
+}
+
+async function compiledOnce(url: string, pending: Pending): Promise<WebAssembly.Module> {
+  const response = await pending.wait(() => fetch(url, { signal: pending.signal }));
+  if (isPassingStatus(response.status)) throw new RefusedError(url, response);
   if (!response.ok) throw new Error(`the server answered with status ${response.status}`);
   const type = response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
   if (type === 'text/html') {
     throw new Error('the server answered with a page of HTML, as many do for files that are not there');
   }
   // Only this type may be compiled while it comes in; others are compiled all the same.
-  if (type === 'application/wasm' && typeof WebAssembly.compileStreaming === 'function') return WebAssembly.compileStreaming(response);
-  return WebAssembly.compile(await response.arrayBuffer());
+  if (type !== 'application/wasm' || typeof WebAssembly.compileStreaming !== 'function') {
+    const chunks: Uint8Array<ArrayBuffer>[] = [];
+    await readAll(response, pending, (chunk) => chunks.push(chunk));
+    return WebAssembly.compile(await new Blob(chunks).arrayBuffer());
+  }
+  // The compiler does not say what comes in, so a copy is watched. The compiler gets the browser's own response, of which code is kept.
+  const copy = response.clone();
+  const compiling = WebAssembly.compileStreaming(response);
+  const invalid = compiling.catch((thrown: unknown) => {
+    if (thrown instanceof WebAssembly.CompileError) throw thrown;
+  });
+  await Promise.race([readAll(copy, pending), invalid.then(() => new Promise<never>(() => {}))]);
+  return compiling;
+}
+
+/** Reads a body to its end. Rejects with a failure that may pass if it breaks off, or nothing comes for too long. */
+async function readAll({ body }: Response, pending: Pending, onChunk: (chunk: Uint8Array<ArrayBuffer>) => void = () => {}): Promise<void> {
+  const reader = body?.getReader();
+  for (;;) {
+    const chunk = await pending.wait(async () => reader?.read());
+    if (chunk === undefined || chunk.done) return;
+    onChunk(chunk.value);
+  }
 }
 
 function called(source: SentWasm | undefined, file: string, option: string): string {

@@ -2,12 +2,14 @@
 // messages, queues or OpenAI's shapes.
 
 import { abortError, EngineError, type ErrorCode, toEngineError } from './errors.js';
+import { unlessAborted } from './abort.js';
+import type { RetryPolicy } from './files/attempts.js';
 import type { Arrived } from './files/events.js';
 import type { FilesData } from './files/options.js';
 import type { Progress } from './generated/loading.js';
 import { ProgressMeter } from './files/progress.js';
 import type { RemoteFiles } from './files/remote_files.js';
-import { startFiles } from './files/start_files.js';
+import { retryPolicy, startFiles } from './files/start_files.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
   AttachedSession,
@@ -26,11 +28,17 @@ import type { HostSource } from './source.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
+import type { SentWasm } from './wasm_source.js';
 
 /** What a device that is going away may cause before anybody hears that it is lost. */
 const SYMPTOMS: readonly ErrorCode[] = ['internal', 'gpu_validation', 'shader_compilation', 'out_of_memory', 'numerical_error'];
 /** How long browsers take to say so. */
 const LOSS_MS = 100;
+
+/** The wasm for this call, which need not be the only one that waits for it. */
+function wasmUnlessAborted(source: SentWasm | undefined, policy: RetryPolicy, signal: AbortSignal | undefined): Promise<Wasm> {
+  return unlessAborted(loadWasm(source, policy), signal, 'loading the WebAssembly module');
+}
 
 export class EngineHost implements Host {
   /** Resolves when the GPU device is lost or the wasm has trapped. */
@@ -55,10 +63,14 @@ export class EngineHost implements Host {
     services: LoadServices,
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
-    const [wasm, tunings] = await Promise.all([loadWasm(wasmSource), options.autotune === 'off' ? undefined : keptTunings()]);
+    const policy = retryPolicy(filesData, services);
+    const [wasm, tunings] = await Promise.all([
+      wasmUnlessAborted(wasmSource, policy, signal),
+      options.autotune === 'off' ? undefined : keptTunings(),
+    ]);
     const meter = new ProgressMeter();
     const engine = await this.#withFiles(wasm, filesData, true, services, meter, signal, async (files) => {
-      const wasmOptions: WasmLoadOptions = { ...options, files, grammars: grammarLoader(grammarWasm) };
+      const wasmOptions: WasmLoadOptions = { ...options, files, grammars: grammarLoader(grammarWasm, policy) };
       if (tunings !== undefined) wasmOptions.tunings = tunings;
       if (signal !== undefined) wasmOptions.signal = signal;
       let ready: Progress | undefined;
@@ -99,7 +111,7 @@ export class EngineHost implements Host {
     services: LoadServices,
     signal: AbortSignal | undefined,
   ): Promise<Inspection> {
-    const wasm = await loadWasm(wasmSource);
+    const wasm = await wasmUnlessAborted(wasmSource, retryPolicy(filesData, services), signal);
     return this.#withFiles(wasm, filesData, false, services, new ProgressMeter(), signal, (files) =>
       wasm.guard(() => wasm.inspectModel(source, { ...options, files, ...(signal === undefined ? {} : { signal }) })),
     );
@@ -111,7 +123,7 @@ export class EngineHost implements Host {
     services: LoadServices,
     signal: AbortSignal | undefined,
   ): Promise<number> {
-    const wasm = await loadWasm(wasmSource);
+    const wasm = await wasmUnlessAborted(wasmSource, retryPolicy(filesData, services), signal);
     const meter = new ProgressMeter();
     let total = 0;
     let loaded = 0;

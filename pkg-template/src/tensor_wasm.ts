@@ -175,9 +175,9 @@ function instance(): TensorWasm {
 /** Fetches and compiles the wasm on the first call, and makes a new instance after a trap. */
 export const loadTensorWasm = wasmLoader(
   NAMES,
-  async (source): Promise<TensorWasm> => {
+  async (source, policy): Promise<TensorWasm> => {
     // Bundlers look for exactly this expression. Those that leave it as it is put all code into one file, beside which the folder wasm lies.
-    const module = await compileWasm(source ?? new URL('./wasm/rillm_tensor_bg.wasm', import.meta.url), 'wasmgpu_adopt');
+    const module = await compileWasm(source ?? new URL('./wasm/rillm_tensor_bg.wasm', import.meta.url), 'wasmgpu_adopt', policy);
     await init({ module_or_path: module });
     return instance();
   },

@@ -128,9 +128,9 @@ function instance(): Wasm {
 /** Fetches and compiles the wasm on the first call, and makes a new instance after a trap. */
 export const loadWasm = wasmLoader(
   NAMES,
-  async (source): Promise<Wasm> => {
+  async (source, policy): Promise<Wasm> => {
     // Bundlers look for exactly this expression.
-    const module = await compileWasm(source ?? new URL('./wasm/rillm_bg.wasm', import.meta.url), 'wasmengine_load');
+    const module = await compileWasm(source ?? new URL('./wasm/rillm_bg.wasm', import.meta.url), 'wasmengine_load', policy);
     await init({ module_or_path: module });
     return instance();
   },

@@ -8,7 +8,7 @@ const EXPOSED = 'Content-Range, ETag, Retry-After, Date, Content-Encoding';
 /**
  * files: {path: bytes}. Resolves to {origin, requests, set(options), fault(path, ...faults), close()}.
  *
- * Options of all answers: {ranges, etag, modified, isLong: chunked and without a length, most: requests of a file at the same time, above
+ * Options of all answers: {ranges, etag, modified, type, isLong: chunked and without a length, most: requests of a file at the same time, above
  * which it answers 429, pace: bytes in 10 ms}. `fault` lets the next requests for a file meet one
  * fault each, or each of them if the last is `always`: {silent}, {drop}, {status, headers}, {page, type}, {after: bytes, ending: 'silent', 'drop',
  * 'end' or 'wait', ms}, {redirect}, and any option or `bytes` for this answer alone.
@@ -32,7 +32,7 @@ export async function serveFaulty(files) {
     requests.push({ path, range: request.headers.range, authorization: request.headers.authorization, time: performance.now() });
     const waiting = faults.get(path) ?? [];
     const fault = waiting[0]?.always ? waiting[0] : (waiting.shift() ?? {});
-    const { ranges = true, etag, modified, isLong, most = Infinity, ...rest } = { ...options, ...fault };
+    const { ranges = true, etag, modified, type, isLong, most = Infinity, ...rest } = { ...options, ...fault };
     if (running >= most) return response.writeHead(429).end();
     running += 1;
     response.once('close', () => (running -= 1));
@@ -41,13 +41,14 @@ export async function serveFaulty(files) {
     if (rest.status !== undefined) return response.writeHead(rest.status, rest.headers).end();
     if (rest.redirect !== undefined) return response.writeHead(302, { location: rest.redirect }).end();
     if (rest.page !== undefined) {
-      response.writeHead(200, { 'content-type': rest.type ?? 'text/html', 'content-length': Buffer.byteLength(rest.page) });
+      response.writeHead(200, { 'content-type': type ?? 'text/html', 'content-length': Buffer.byteLength(rest.page) });
       return response.end(rest.page);
     }
     const bytes = rest.bytes ?? files[path];
     if (bytes === undefined) return response.writeHead(404).end();
     if (etag) response.setHeader('ETag', etag);
     if (modified) response.setHeader('Last-Modified', modified);
+    if (type) response.setHeader('Content-Type', type);
     const [, first, last] = (ranges && /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '')) || [];
     const start = Number(first ?? 0);
     const end = Math.min(Number(last ?? Infinity) + 1, bytes.length);

@@ -1,18 +1,32 @@
-// The options `wasmModule` and `grammarWasmModule`: what they take, what they refuse, and that it reaches every thread.
+// The modules of WebAssembly: what `wasmModule` and `grammarWasmModule` take and refuse, that it reaches every thread, and servers that fail for a
+// while or for good.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { openStage } from './browser.mjs';
+import { openStage, packedPackage } from './browser.mjs';
+import { serveFaulty } from './faulty_server.mjs';
 
 const LIMIT = { timeout: 240_000 };
 /** A copy of the package without its wasm files: what works there came by an option. */
 const WITHOUT = { package: '/no-wasm/dist/index.js', allowed: [/Failed to load resource/] };
+const FAILED = { allowed: [/Failed to load resource/, /ERR_/] };
+const STREAMED = { type: 'application/wasm' };
 let stage;
+/** Serves the modules, with faults. */
+let server;
 before(async () => {
   stage = await openStage();
+  const folder = join(await packedPackage(), 'dist/wasm');
+  const files = ['rillm_bg.wasm', 'rillm_tensor_bg.wasm', 'rillm_grammar_bg.wasm'];
+  server = await serveFaulty(Object.fromEntries(files.map((name) => [name, readFileSync(join(folder, name))])));
 }, LIMIT);
-after(() => stage?.close());
+after(async () => {
+  await server?.close();
+  await stage?.close();
+});
 
 test('every kind of module, in the worker and on the page; the caller keeps what it handed in', LIMIT, async () => {
   const kinds = ['string', 'URL', 'Response', 'ArrayBuffer', 'view', 'Module'];
@@ -142,4 +156,95 @@ test('what is no module is refused by the name of the option, and the next load 
   assert.match(told['otherModule true'].message, /another module/);
   assert.match(told['promise true'].message, /a promise: await it/);
   assert.match(told.grammar.message, /grammarWasmModule/);
+});
+
+test('a module whose server fails for a while is fetched again, and onEvent hears of it', LIMIT, async () => {
+  server.set(STREAMED);
+  server.fault('rillm_bg.wasm', { status: 503 }, { after: 1000, ending: 'drop' }, { after: 200_000, ending: 'silent' });
+  const got = await stage.runWith(
+    FAILED,
+    async (wasmUrl) => {
+      const events = [];
+      const options = { wasmUrl, cache: 'memory', stallTimeoutMs: 1000, onEvent: (event) => events.push(event) };
+      const { complete } = await rillm.models.download('/golden/tied-q8_0.gguf', options);
+      return { complete, events };
+    },
+    `${server.origin}/rillm_bg.wasm`,
+  );
+  assert.equal(got.complete, true);
+  assert.deepEqual(
+    got.events.map(({ type, reason, attempt, url }) => [type, reason, attempt, url]),
+    ['status', 'network', 'stalled'].map((reason, i) => ['retrying', reason, i + 1, `${server.origin}/rillm_bg.wasm`]),
+  );
+  assert.equal(server.requests.length, 4);
+});
+
+test('of another type too, for rillm/gpu and grammars; what is final is asked for once, and the next call may succeed', LIMIT, async () => {
+  server.set();
+  const dropped = [{ status: 500 }, { after: 1000, ending: 'drop' }];
+  server.fault('rillm_tensor_bg.wasm', ...dropped);
+  server.fault('rillm_grammar_bg.wasm', { silent: true }, { after: 1000, ending: 'drop' });
+  const got = await stage.runWith(
+    FAILED,
+    async (origin) => {
+      const { Device } = await import('/rillm/dist/gpu/index.js');
+      const device = await Device.request({ wasmUrl: `${origin}/rillm_tensor_bg.wasm` });
+      const ones = [...(await device.ones([2]).readback())];
+      device.destroy();
+      const options = { grammarWasmUrl: `${origin}/rillm_grammar_bg.wasm`, stallTimeoutMs: 1000, worker: false };
+      const text = await withEngine('/golden/tied-q8_0.gguf', options, async (engine) => {
+        const request = { prompt: 'The small boat', temperature: 0, structured_outputs: { choice: ['yes', 'no'] } };
+        return (await engine.completions.create(request)).choices[0].text;
+      });
+      return { ones, text };
+    },
+    server.origin,
+  );
+  assert.deepEqual(got.ones, [1, 1]);
+  assert.ok(['yes', 'no'].includes(got.text), got.text);
+  assert.equal(server.requests.length, 6);
+
+  server.set(STREAMED);
+  const not = Buffer.from('no module at all, and a long one '.repeat(9000));
+  server.fault('rillm_bg.wasm', { status: 404 }, { bytes: not }, { bytes: not, type: 'text/plain' }, { status: 503 });
+  const final = await stage.runWith(
+    FAILED,
+    async (wasmUrl) => {
+      const inspect = (options) => rillm.Engine.inspect('/golden/tied-q8_0.gguf', { wasmUrl, worker: false, ...options });
+      const failed = [];
+      for (const retries of [5, 5, 5, 0]) failed.push(await failure(inspect({ retries })));
+      return { failed, layers: (await inspect()).layers };
+    },
+    `${server.origin}/rillm_bg.wasm`,
+  );
+  assert.deepEqual(
+    final.failed.map(({ code }) => code),
+    Array(4).fill('wasm_unavailable'),
+  );
+  for (const [n, pattern] of [/status 404/, /CompileError/, /CompileError/, /answered 503.*try again later/].entries()) {
+    assert.match(final.failed[n].message, pattern);
+  }
+  assert.equal(final.layers, 2);
+  assert.equal(server.requests.length, 5);
+});
+
+test('an abort ends the wait for a module at once, and who waits for the same goes on', LIMIT, async () => {
+  server.set(STREAMED);
+  server.fault('rillm_bg.wasm', { silent: true });
+  const got = await stage.runWith(
+    FAILED,
+    async (wasmUrl) => {
+      const controller = new AbortController();
+      const options = { wasmUrl, worker: false, stallTimeoutMs: 1500 };
+      const aborted = failure(rillm.Engine.inspect('/golden/tied-q8_0.gguf', { ...options, signal: controller.signal }));
+      const other = rillm.Engine.inspect('/golden/tied-q8_0.gguf', options);
+      setTimeout(() => controller.abort(), 300);
+      const begin = performance.now();
+      const { code } = await aborted;
+      return { code, ms: performance.now() - begin, layers: (await other).layers };
+    },
+    `${server.origin}/rillm_bg.wasm`,
+  );
+  assert.deepEqual([got.code, got.layers], ['aborted', 2]);
+  assert.ok(got.ms < 1400, `${got.ms} ms`);
 });

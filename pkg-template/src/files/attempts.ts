@@ -8,6 +8,8 @@ import { passingReason, type RetryReason, RefusedError, refusedAsError } from '.
 /** The pause before the first retry, in milliseconds; it doubles each time. */
 const PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
+export const DEFAULT_STALL_TIMEOUT_MS = 15_000;
+export const DEFAULT_RETRIES = 5;
 /** What a server may ask to wait for. */
 const LONGEST_RETRY_AFTER_MS = 60_000;
 

@@ -2,10 +2,11 @@
 
 import { describe, isRecord } from '../arguments.js';
 import { EngineError } from '../errors.js';
+import { DEFAULT_RETRIES, DEFAULT_STALL_TIMEOUT_MS } from './attempts.js';
 import type { FileEvent } from './events.js';
 import type { ModelStore } from './store.js';
 
-/** How long a server is waited for. */
+/** How long a server is waited for, of a model's files and of the WebAssembly modules. */
 export interface ConnectionOptions {
   /**
    * Milliseconds without a byte, also before the headers, after which a request is ended and sent again. 0 or Infinity: any time. Default:
@@ -56,8 +57,6 @@ export interface FilesData {
   retries: number;
 }
 
-const DEFAULT_STALL_TIMEOUT_MS = 15_000;
-const DEFAULT_RETRIES = 5;
 const DEFAULT_CONNECTIONS = 4;
 const MAX_CONNECTIONS = 16;
 

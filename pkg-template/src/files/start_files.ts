@@ -1,6 +1,7 @@
 // The files of one load, from the options as they reach the host: opens the cache and says how digests are made.
 
 import { toEngineError } from '../errors.js';
+import type { RetryPolicy } from './attempts.js';
 import { PortChunkReader } from './chunk_reader.js';
 import type { Digested, Digester } from './digester.js';
 import type { Arrived, FileEvent } from './events.js';
@@ -20,6 +21,11 @@ export interface FilesServices {
   makeHasher(): Promise<Hasher>;
 }
 
+/** How often and when the requests of a load are sent again. */
+export function retryPolicy({ retries, stallTimeoutMs }: FilesData, { onEvent }: Pick<FilesServices, 'onEvent'>): RetryPolicy {
+  return { retries, stallTimeoutMs, onRetry: (retry) => onEvent({ type: 'retrying', ...retry }) };
+}
+
 export async function startFiles(
   data: FilesData,
   isWhole: boolean,
@@ -34,11 +40,7 @@ export async function startFiles(
     update: data.update,
     connections: data.connections,
     integrity: data.integrity,
-    policy: {
-      retries: data.retries,
-      stallTimeoutMs: data.stallTimeoutMs,
-      onRetry: (retry) => onEvent({ type: 'retrying', ...retry }),
-    },
+    policy: retryPolicy(data, services),
     signal,
     makeDigester: async (): Promise<Digester> => {
       const port = await services.startDigester('file');
