@@ -161,11 +161,13 @@ function launchOptions(adapter, args, { switchedOff = [], executablePath = chrom
 /**
  * Starts Chromium without a window, by playwright-core.
  * adapter: "gpu", "swiftshader" (WebGPU on the CPU) or "none" (no flags: on a machine without a GPU there is no adapter).
+ * keepsPages: with the cache for going back and forward, which Playwright switches off, since it does not hear of pages that come back.
  */
-export async function launchChromium({ adapter = likelyAdapter(), args = [] } = {}) {
-  const options = launchOptions(adapter, args);
+export async function launchChromium({ adapter = likelyAdapter(), args = [], keepsPages = false } = {}) {
+  const { ignoreDefaultArgs = [], ...options } = launchOptions(adapter, args);
   const { chromium } = await import('playwright-core');
-  return chromium.launch(options);
+  const without = [...ignoreDefaultArgs, ...(keepsPages ? ['--disable-back-forward-cache'] : [])];
+  return chromium.launch({ ...options, ignoreDefaultArgs: without });
 }
 
 /** A context of a Chromium of its own, on SwiftShader and with the extension of a folder; `profile` is an empty folder. */

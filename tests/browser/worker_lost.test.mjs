@@ -1,10 +1,11 @@
 // A worker that is gone, whoever ended it: where its engine may not come back, everything of it rejects with `worker_lost` within two seconds,
-// and nothing else does. `recovery.test.mjs` has engines that come back.
+// and nothing else does, such as a page that was left and comes back. `recovery.test.mjs` has engines that come back.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { openStage } from './browser.mjs';
+import { launchChromium } from '../../scripts/chromium.mjs';
+import { openStage, preparePage } from './browser.mjs';
 
 const LIMIT = { timeout: 60_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
@@ -260,4 +261,41 @@ test('tabs that share an engine hear of it, and the next call loads it again', L
     answers.join(),
   );
   assert.equal(events[0], 'leader');
+});
+
+test('a page that is left in the midst of an answer comes back from the back/forward cache with its engine', LIMIT, async () => {
+  const browser = await launchChromium({ adapter: 'swiftshader', keepsPages: true });
+  try {
+    const page = await browser.newPage();
+    await page.goto(`${stage.origin}/blank/`);
+    await page.evaluate(preparePage, '/rillm/dist/index.js');
+    const begun = await page.evaluate(async (model) => {
+      addEventListener('pageshow', ({ persisted }) => (globalThis.cameBack = persisted));
+      globalThis.engine = await rillm.Engine.load(model, { maxRecoveries: 0 });
+      const LONG = { prompt: 'The small boat', max_tokens: 400, temperature: 0, ignore_eos: true };
+      globalThis.wanted = (await engine.completions.create(LONG)).choices[0].text;
+      globalThis.text = '';
+      let begin;
+      const began = new Promise((resolve) => (begin = resolve));
+      const read = async () => {
+        for await (const { choices } of await engine.completions.create({ ...LONG, stream: true })) begin((text += choices[0]?.text ?? ''));
+      };
+      globalThis.reading = read();
+      return (await began).length;
+    }, MODEL);
+    assert.ok(begun > 0);
+    await page.goto(`${stage.origin}/status/200/`);
+    // Playwright waits for a load, and there is none.
+    await page.goBack({ timeout: 1000 }).catch(() => {});
+    const got = await page.evaluate(async () => {
+      await reading;
+      const again = await engine.completions.create({ prompt: 'Again', max_tokens: 3 });
+      const { recoveries } = await engine.stats();
+      await engine.dispose();
+      return { cameBack, same: text === wanted, again: again.choices.length, recoveries };
+    });
+    assert.deepEqual(got, { cameBack: true, same: true, again: 1, recoveries: 0 });
+  } finally {
+    await browser.close();
+  }
 });
