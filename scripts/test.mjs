@@ -18,6 +18,7 @@ import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
 import { nodeTests } from './test/browser.mjs';
 import { NOTHING, sum } from './test/counts.mjs';
+import { checkDependencies } from './test/dependencies.mjs';
 import { lintingEnv } from './test/lint.mjs';
 import { nativeTests } from './test/native.mjs';
 import { builtPrograms } from './test/programs.mjs';
@@ -57,6 +58,8 @@ const STEPS = {
   fmt: () => run('cargo', ['fmt', '--all', '--check', '--', ...OPS.flatMap(rustFiles)]),
   // The format and the faults of TypeScript and JavaScript (`biome.jsonc`).
   lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
+  // Licences, sources and versions of crates and of npm packages, as far as that works without a network.
+  dependencies: () => checkDependencies(),
   // Where the tests are compiled anyway, with them.
   clippy: async (_file, { names }) => {
     await (names.includes('native') ? builtPrograms() : clippy('--all-targets'));
@@ -87,7 +90,7 @@ const STEPS = {
  * different folders of target/.
  */
 const LANES = [
-  ['fmt', 'lint', 'clippy', 'clippy-wasm', 'types', 'native'],
+  ['fmt', 'lint', 'dependencies', 'clippy', 'clippy-wasm', 'types', 'native'],
   ['package', 'typecheck', 'web', 'packaging', 'firefox', 'browser'],
 ];
 
