@@ -35,17 +35,27 @@ export function isSnapStub(file) {
   return statSync(file).size < 10_000 && readFileSync(file, 'utf8').includes('/snap/bin');
 }
 
-/** The browser: CHROME_PATH, or what is installed. Undefined when there is none that can be used. */
-export function chromiumPath() {
-  const wished = process.env.CHROME_PATH;
+/**
+ * A program that the environment variable `variable` names, or that is installed: the first of `names` on the PATH, or of the files `applications`.
+ * Undefined when there is none that can be used.
+ */
+export function programPath(variable, names, applications = []) {
+  const wished = process.env[variable];
   if (wished) {
-    if (!existsSync(wished)) throw new Problem(`CHROME_PATH names ${wished}, which is not there: correct it or unset it`);
+    if (!existsSync(wished)) throw new Problem(`${variable} names ${wished}, which is not there: correct it or unset it`);
     return wished;
   }
-  const found = onPath('chromium', 'google-chrome-stable', 'google-chrome', 'chromium-browser', 'chrome', 'microsoft-edge');
-  if (found !== undefined && !isSnapStub(found)) return found;
-  return APPLICATIONS[process.platform]?.find((file) => existsSync(file));
+  const found = onPath(...names);
+  return found !== undefined && !isSnapStub(found) ? found : applications.find((file) => existsSync(file));
 }
+
+const CHROMIUM = ['chromium', 'google-chrome-stable', 'google-chrome', 'chromium-browser', 'chrome', 'microsoft-edge'];
+
+/** The browser. */
+export const chromiumPath = () => programPath('CHROME_PATH', CHROMIUM, APPLICATIONS[process.platform]);
+
+/** Its driver for the tests in wasm. */
+export const chromedriverPath = () => programPath('CHROMEDRIVER', ['chromedriver']);
 
 /**
  * The same browser without windows, as Debian packages it; undefined where it is not installed or a browser was chosen. To open a page takes half the
@@ -53,17 +63,6 @@ export function chromiumPath() {
  */
 function headlessShellPath() {
   return process.env.CHROME_PATH ? undefined : onPath('chromium-headless-shell');
-}
-
-/** Its driver for the tests in wasm: CHROMEDRIVER, or what is installed. */
-export function chromedriverPath() {
-  const wished = process.env.CHROMEDRIVER;
-  if (wished) {
-    if (!existsSync(wished)) throw new Problem(`CHROMEDRIVER names ${wished}, which is not there: correct it or unset it`);
-    return wished;
-  }
-  const found = onPath('chromedriver');
-  return found !== undefined && !isSnapStub(found) ? found : undefined;
 }
 
 /** Quiet and without a network of its own. */
@@ -179,11 +178,13 @@ export async function launchWithExtension(folder, profile) {
   return chromium.launchPersistentContext(profile, { ...options, ignoreDefaultArgs: ['--disable-extensions'] });
 }
 
+/** For tests, which need no windows. */
+const testOptions = () => launchOptions('swiftshader', [], { executablePath: headlessShellPath() });
+
 /** Starts a Chromium on SwiftShader that several processes use, each with contexts of its own. */
 export async function serveChromium() {
-  const options = launchOptions('swiftshader', [], { executablePath: headlessShellPath() });
   const { chromium } = await import('playwright-core');
-  const server = await chromium.launchServer(options);
+  const server = await chromium.launchServer(testOptions());
   let running = true;
   server.on('close', () => (running = false));
   return { endpoint: server.wsEndpoint(), isRunning: () => running, close: () => server.close(), kill: () => server.kill() };
@@ -193,6 +194,6 @@ export async function serveChromium() {
 export async function sharedChromium() {
   const endpoint = process.env.RILLM_TEST_BROWSER;
   const { chromium } = await import('playwright-core');
-  if (!endpoint) return chromium.launch(launchOptions('swiftshader', [], { executablePath: headlessShellPath() }));
+  if (!endpoint) return chromium.launch(testOptions());
   return chromium.connect(endpoint);
 }

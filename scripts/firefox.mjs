@@ -1,10 +1,9 @@
 // Where Firefox is on this machine, and with which settings it gives WebGPU. Knows nothing of our pages. Built-in modules only at the
 // top, since setup.mjs asks it before the packages are installed.
 
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { isSnapStub, onPath } from './chromium.mjs';
+import { programPath } from './chromium.mjs';
 import { Problem } from './command.mjs';
 
 const APPLICATIONS = {
@@ -17,17 +16,8 @@ const APPLICATIONS = {
 /** Firefox does not give WebGPU on every system by itself, and never on a GPU in software. */
 const PREFERENCES = { 'dom.webgpu.enabled': true, 'dom.webgpu.workers.enabled': true, 'gfx.webgpu.ignore-blocklist': true };
 
-/** The browser: FIREFOX_PATH, or what is installed. Undefined when there is none that can be used. */
-export function firefoxPath() {
-  const wished = process.env.FIREFOX_PATH;
-  if (wished) {
-    if (!existsSync(wished)) throw new Problem(`FIREFOX_PATH names ${wished}, which is not there: correct it or unset it`);
-    return wished;
-  }
-  const found = onPath('firefox', 'firefox-esr');
-  if (found !== undefined && !isSnapStub(found)) return found;
-  return APPLICATIONS[process.platform]?.find((file) => existsSync(file));
-}
+/** The browser. */
+export const firefoxPath = () => programPath('FIREFOX_PATH', ['firefox', 'firefox-esr'], APPLICATIONS[process.platform]);
 
 /** Starts Firefox without a window, by puppeteer-core and WebDriver BiDi. Where there is no GPU, Mesa's Vulkan driver computes on the CPU. */
 export async function launchFirefox() {

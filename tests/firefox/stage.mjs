@@ -1,13 +1,8 @@
 // The stage of the tests in Firefox: the site of the browser tests, and pages that puppeteer-core drives. What a page leaves in its
 // console fails its test, as in Chromium.
 
-import assert from 'node:assert/strict';
-
 import { launchFirefox } from '../../scripts/firefox.mjs';
-import { openSite, preparePage } from '../browser/browser.mjs';
-
-/** Firefox tells of errors a moment later. */
-const LATE_MS = 50;
+import { openSite, preparePage, watchConsole } from '../browser/browser.mjs';
 
 /** Starts site and browser. */
 export async function openFirefox() {
@@ -27,9 +22,7 @@ export async function openFirefox() {
 /** A page with the package as globalThis.rillm, if `address` is given; else what is at `url`. */
 async function openPage(browser, origin, { url = `${origin}/blank/`, address } = {}) {
   const page = await browser.newPage();
-  const faults = [];
-  page.on('console', (message) => (message.type() === 'error' ? faults.push(message.text()) : undefined));
-  page.on('pageerror', (error) => faults.push(`uncaught: ${error.message}`));
+  const watch = watchConsole(page);
   await page.goto(url);
   if (address !== undefined) await page.evaluate(preparePage, address);
   return {
@@ -40,9 +33,11 @@ async function openPage(browser, origin, { url = `${origin}/blank/`, address } =
       return JSON.parse(await page.evaluate(call, String(fn), JSON.stringify(argument ?? null)));
     },
     async close() {
-      await new Promise((resolve) => setTimeout(resolve, LATE_MS));
-      await page.close();
-      assert.deepEqual(faults, [], 'the console of the page holds errors');
+      try {
+        await watch.check();
+      } finally {
+        await page.close();
+      }
     },
   };
 }
