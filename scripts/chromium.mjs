@@ -61,7 +61,7 @@ export const chromedriverPath = () => programPath('CHROMEDRIVER', ['chromedriver
  * The same browser without windows, as Debian packages it; undefined where it is not installed or a browser was chosen. To open a page takes half the
  * processor time there.
  */
-function headlessShellPath() {
+export function headlessShellPath() {
   return process.env.CHROME_PATH ? undefined : onPath('chromium-headless-shell');
 }
 
@@ -143,7 +143,7 @@ export function likelyAdapter() {
 }
 
 /** How playwright-core is to start Chromium for one of the adapters "gpu", "swiftshader" and "none". */
-function launchOptions(adapter, args, { switchedOff = [], executablePath = chromiumPath() } = {}) {
+function launchOptions(adapter, args, { switchedOff = [], executablePath = chromiumPath(), more = {} } = {}) {
   if (executablePath === undefined) throw new Problem('there is no Chromium: install it, or name one with CHROME_PATH');
   const { args: adapterArgs, env } =
     adapter === 'none' ? { args: [], env: {} } : adapter === 'gpu' ? (realGpu() ?? SWIFTSHADER) : SWIFTSHADER;
@@ -151,7 +151,7 @@ function launchOptions(adapter, args, { switchedOff = [], executablePath = chrom
     executablePath,
     headless: true,
     args: [...QUIET, ...SANDBOX, `--disable-features=${[...SWITCHED_OFF, ...switchedOff].join(',')}`, ...adapterArgs, ...args],
-    env: { ...process.env, ...env },
+    env: { ...process.env, ...env, ...more },
     // Playwright's own default switches software WebGPU on, which would hide that a real GPU is not used.
     ...(adapter === 'gpu' ? { ignoreDefaultArgs: ['--enable-unsafe-swiftshader'] } : {}),
   };
@@ -178,19 +178,20 @@ export async function launchWithExtension(folder, profile) {
   return chromium.launchPersistentContext(profile, { ...options, ignoreDefaultArgs: ['--disable-extensions'] });
 }
 
-/** For tests, which need no windows. */
-const testOptions = () => launchOptions('swiftshader', [], { executablePath: headlessShellPath() });
+/** For tests, which need no windows. `on` is what another driver for the CPU than SwiftShader wants (`lavapipe.mjs`). */
+const testOptions = ({ args = [], executablePath = headlessShellPath(), env } = {}) =>
+  launchOptions('swiftshader', args, { executablePath, more: env });
 
-/** Starts a Chromium on SwiftShader that several processes use, each with contexts of its own. */
-export async function serveChromium() {
+/** Starts a Chromium that several processes use, each with contexts of its own: on SwiftShader, or on what `on` says. */
+export async function serveChromium(on) {
   const { chromium } = await import('playwright-core');
-  const server = await chromium.launchServer(testOptions());
+  const server = await chromium.launchServer(testOptions(on));
   let running = true;
   server.on('close', () => (running = false));
   return { endpoint: server.wsEndpoint(), isRunning: () => running, close: () => server.close(), kill: () => server.kill() };
 }
 
-/** The Chromium on SwiftShader that is served at RILLM_TEST_BROWSER, as in `npm test`; else one of the caller's own. */
+/** The Chromium that is served at RILLM_TEST_BROWSER, as in `npm test`; else one of the caller's own, on SwiftShader. */
 export async function sharedChromium() {
   const endpoint = process.env.RILLM_TEST_BROWSER;
   const { chromium } = await import('playwright-core');

@@ -6,9 +6,10 @@ import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
-import { chromedriverPath, chromiumPath, isSnapStub, onPath } from './chromium.mjs';
+import { chromedriverPath, chromiumPath, headlessShellPath, isSnapStub, onPath, serveChromium } from './chromium.mjs';
 import { isMain, main, npm, output, Problem, root, run, sayTo } from './command.mjs';
 import { firefoxPath } from './firefox.mjs';
+import { lavapipeOptions, prepareLavapipe } from './lavapipe.mjs';
 
 const TARGET = 'wasm32-unknown-unknown';
 const tools = join(root, '.tools');
@@ -19,7 +20,8 @@ export function toolsEnv(extra = {}) {
 }
 
 /**
- * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen), "browser", "test" (driver, native Vulkan), "firefox".
+ * Parts: the Rust target and npm packages, always; "tools" (wasm-bindgen), "browser", "test" (driver, native Vulkan), "firefox", "lavapipe" (the same for
+ * tests in Chromium).
  * A missing browser ends the set-up only where `browserNeeded`, and a missing Firefox never does. Output goes where `run` puts it by `quietStdout` and `log`.
  */
 export async function setup({
@@ -27,6 +29,7 @@ export async function setup({
   browser = true,
   test = true,
   firefox = test,
+  lavapipe = false,
   browserNeeded = true,
   ...outputs
 } = {}) {
@@ -51,6 +54,21 @@ export async function setup({
   }
   if (toolsWanted) await cargoTool('wasm-bindgen', 'wasm-bindgen-cli', lockedVersion('wasm-bindgen'), { say, install });
   await npmPackages({ say, install });
+  if (lavapipe) await prepareLavapipe({ say, install, tryIt: givesAdapter });
+}
+
+/** Whether a page in Chromium on lavapipe has an adapter that SwiftShader is not: that one has no f16. */
+async function givesAdapter() {
+  const server = await serveChromium(lavapipeOptions());
+  try {
+    const { chromium } = await import('playwright-core');
+    const page = await (await chromium.connect(server.endpoint)).newPage();
+    // Pages have WebGPU in secure contexts, of which about:blank is none.
+    await page.goto(`file://${root}/LICENSE-MIT`);
+    return await page.evaluate(async () => (await navigator.gpu?.requestAdapter())?.features.has('shader-f16') ?? false);
+  } finally {
+    await server.close();
+  }
 }
 
 /** The version of a crate in Cargo.lock: the command line tool has to be of exactly that version. */
@@ -102,6 +120,7 @@ function systemPackages({ browser, test }) {
     if (browser && chromiumPath() === undefined) wanted.push('chromium');
     if (test && chromedriverPath() === undefined) wanted.push('chromium-driver');
   }
+  if (test && ID === 'debian' && !process.env.CHROME_PATH && headlessShellPath() === undefined) wanted.push('chromium-headless-shell');
   if (test && !hasVulkanDriver()) wanted.push('mesa-vulkan-drivers');
   return wanted;
 }

@@ -164,7 +164,7 @@ await main(async () => {
   if (names.length === 0) return console.log(LANES.flat().join('\n'));
   const begin = performance.now();
   // The build of the package installs its tools by itself.
-  await setup({ tools: !names.includes('package'), firefox: names.includes('firefox') });
+  await setup({ tools: !names.includes('package'), firefox: names.includes('firefox'), lavapipe: names.includes('browser') });
   provideRuntimeFolder();
   const seconds = (performance.now() - begin) / 1000;
   const results = await runSteps(names, file);

@@ -1,5 +1,7 @@
 // Node's tests in browsers: each file in a process of its own, two at once, each with a browser, which is started again should a file
 // have brought it down. A browser compiles all its kernels on one core. Files that want other flags start a browser of their own.
+// What is about kernels runs on SwiftShader, which is what Chromium has for people without a GPU; the rest on lavapipe where that is to be
+// had, since it is three times as fast.
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,6 +9,7 @@ import { join } from 'node:path';
 import { unpackPackage } from '../build.mjs';
 import { serveChromium } from '../chromium.mjs';
 import { Problem, root } from '../command.mjs';
+import { lavapipeOptions } from '../lavapipe.mjs';
 import { inBackground } from './background.mjs';
 import { nodeCounts, NOTHING, stripColours } from './counts.mjs';
 import { longestFirst } from './times.mjs';
@@ -15,6 +18,16 @@ const AT_ONCE = 2;
 /** A file that takes this long hangs; the longest takes half of it on a busy machine. */
 const LIMIT_MS = 8 * 60_000;
 const CLOSING_MS = 30_000;
+
+/**
+ * Files that run on SwiftShader: what is about the kernels of models and the loss of a GPU; `arguments` and `tensor`, which compile thousands of kernels and run
+ * each once; and those that interrupt answers, which lavapipe has given before they get to it.
+ */
+const ON_SWIFTSHADER = [
+  ...['demo_model', 'gpu', 'gpu_crash', 'limits', 'model', 'models'],
+  ...['arguments', 'tensor'],
+  ...['serve', 'shared', 'worker_lost'],
+].map((name) => `browser/${name}.test.mjs`);
 
 /**
  * Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. Without `chromium` they start what they
@@ -28,13 +41,22 @@ export async function nodeTests(folder, part = '', { chromium = true } = {}) {
   if (files.length === 0) throw new Problem(`there is no file ${part} in tests/${folder}`);
   // Once, before several files want it at the same time.
   await packedPackage();
-  const waiting = longestFirst(files);
+  const isAboutKernels = ({ name }) => ON_SWIFTSHADER.includes(name);
+  // So each worker changes browsers once.
+  const waiting = longestFirst(files).sort((a, b) => isAboutKernels(b) - isAboutKernels(a));
   const rows = [];
   const worker = async () => {
     let browser;
+    let isOnLavapipe;
     const attempt = async ({ name }) => {
       if (!chromium) return runFile(name, process.env);
-      if (browser === undefined || !browser.isRunning()) browser = await serveChromium();
+      const lavapipe = isAboutKernels({ name }) ? undefined : lavapipeOptions();
+      if (browser?.isRunning() && isOnLavapipe !== (lavapipe !== undefined)) {
+        await closed(browser);
+        browser = undefined;
+      }
+      isOnLavapipe = lavapipe !== undefined;
+      if (!browser?.isRunning()) browser = await serveChromium(lavapipe);
       const row = await runFile(name, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint });
       if (row.failed > 0) {
         // Whatever became of it must not fail the next file too.
