@@ -18,7 +18,6 @@ import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
 import { nodeTests } from './test/browser.mjs';
 import { NOTHING, sum } from './test/counts.mjs';
-import { checkDependencies } from './test/dependencies.mjs';
 import { lintingEnv } from './test/lint.mjs';
 import { nativeTests } from './test/native.mjs';
 import { builtPrograms } from './test/programs.mjs';
@@ -59,7 +58,11 @@ const STEPS = {
   // The format and the faults of TypeScript and JavaScript (`biome.jsonc`).
   lint: () => run(process.execPath, [join(root, 'node_modules/@biomejs/biome/bin/biome'), 'check', '--error-on-warnings']),
   // Licences, sources and versions of crates and of npm packages, as far as that works without a network.
-  dependencies: () => checkDependencies(),
+  dependencies: async () => {
+    // What it reads licences with is installed by the set-up, which comes before the steps.
+    const { checkDependencies } = await import('./test/dependencies.mjs');
+    await checkDependencies();
+  },
   // Where the tests are compiled anyway, with them.
   clippy: async (_file, { names }) => {
     await (names.includes('native') ? builtPrograms() : clippy('--all-targets'));

@@ -4,10 +4,24 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { parse as parseToml } from 'smol-toml';
+import parseLicense from 'spdx-expression-parse';
+
 import { captured, Problem, root } from '../command.mjs';
 
-/** Under which licences npm packages may be used here. Nothing of them is handed on. */
-const NPM_LICENSES = ['MIT', 'Apache-2.0', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', '0BSD', 'BlueOak-1.0.0', 'MPL-2.0'];
+/** Under which licences npm packages may be used here. Nothing of them is handed on. Lists of SPDX's names are under CC0 and CC-BY. */
+const NPM_LICENSES = [
+  'MIT',
+  'Apache-2.0',
+  'ISC',
+  'BSD-2-Clause',
+  'BSD-3-Clause',
+  '0BSD',
+  'BlueOak-1.0.0',
+  'MPL-2.0',
+  'CC0-1.0',
+  'CC-BY-3.0',
+];
 /** Which may run a script when they are installed: esbuild puts its program in its place. */
 const INSTALL_SCRIPTS = ['esbuild'];
 /** The crates that become wasm. */
@@ -15,33 +29,18 @@ const SHIPPED = ['rillm', 'rillm-grammar'];
 
 /** Whether a licence expression (SPDX; older crates have a slash for OR) can be fulfilled by these licences. */
 export function isAllowed(expression, allowed) {
-  const tokens = (expression ?? '').replaceAll('/', ' OR ').match(/[()]|[\w.+-]+/g) ?? [];
-  let at = 0;
-  const one = () => {
-    const token = tokens[at++];
-    if (token !== '(') return allowed.includes(token);
-    const inner = any();
-    at += 1;
-    return inner;
+  const fits = ({ conjunction, left, right, license, plus, exception }) => {
+    if (conjunction === 'and') return fits(left) && fits(right);
+    if (conjunction === 'or') return fits(left) || fits(right);
+    // Exceptions and later versions are for a person to read.
+    return allowed.includes(license) && !plus && exception === undefined;
   };
-  const all = () => {
-    let fits = one();
-    while (tokens[at] === 'AND') {
-      at += 1;
-      fits = one() && fits;
-    }
-    return fits;
-  };
-  const any = () => {
-    let fits = all();
-    while (tokens[at] === 'OR') {
-      at += 1;
-      fits = all() || fits;
-    }
-    return fits;
-  };
-  // What is left over, such as WITH and an exception, is for a person to read.
-  return any() && at === tokens.length;
+  try {
+    return fits(parseLicense((expression ?? '').replaceAll('/', ' OR ')));
+  } catch {
+    // It is no expression, or has a name that SPDX does not know.
+    return false;
+  }
 }
 
 /**
@@ -93,14 +92,10 @@ export function npmFaults(lock) {
 }
 
 /** What deny.toml allows: licences, and crates of which there may be several versions. */
-function law() {
-  const text = readFileSync(join(root, 'deny.toml'), 'utf8');
-  const listed = (name, item) => {
-    const list = text.match(new RegExp(`^${name} = \\[([^\\]]*)\\]`, 'm'))?.[1];
-    if (list === undefined) throw new Problem(`deny.toml has no list ${name}`);
-    return Array.from(list.matchAll(item), ([, found]) => found);
-  };
-  return { licenses: listed('allow', /"([^"]+)"/g), several: listed('skip', /crate = "([^"]+)"/g) };
+export function law(text) {
+  const { licenses, bans } = parseToml(text);
+  if (!Array.isArray(licenses?.allow)) throw new Problem('deny.toml has no list licenses.allow');
+  return { licenses: licenses.allow, several: (bans?.skip ?? []).map(({ crate }) => crate) };
 }
 
 export async function checkDependencies() {
@@ -108,6 +103,7 @@ export async function checkDependencies() {
   const { code, text } = await captured('cargo', args);
   if (code !== 0) throw new Problem(`cargo ${args.join(' ')}: exit status ${code}`);
   const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'));
-  const faults = [...crateFaults(JSON.parse(text), law()), ...npmFaults(lock)];
+  const allowed = law(readFileSync(join(root, 'deny.toml'), 'utf8'));
+  const faults = [...crateFaults(JSON.parse(text), allowed), ...npmFaults(lock)];
   if (faults.length > 0) throw new Problem(faults.join('\n'));
 }

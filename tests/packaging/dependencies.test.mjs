@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { crateFaults, isAllowed, npmFaults } from '../../scripts/test/dependencies.mjs';
+import { crateFaults, isAllowed, law, npmFaults } from '../../scripts/test/dependencies.mjs';
 
 test('licence expressions', () => {
   const allowed = ['MIT', 'Apache-2.0', 'Unicode-3.0'];
@@ -18,12 +18,35 @@ test('licence expressions', () => {
     'GPL-2.0 AND MIT OR MIT': true,
     'GPL-2.0 AND (MIT OR MIT)': false,
     'MIT WITH an-exception': false,
+    'Apache-2.0 WITH LLVM-exception': false,
+    'Apache-2.0 WITH LLVM-exception OR MIT': true,
+    'MIT OR no-licence': false,
+    'MIT MIT': false,
     '(MIT': false,
     '': false,
   })) {
     assert.equal(isAllowed(expression, allowed), wanted, expression);
   }
   assert.equal(isAllowed(undefined, allowed), false);
+});
+
+test('deny.toml is read as TOML', () => {
+  const text = `
+    [licenses]
+    exceptions = [{ crate = "libloading", allow = ["ISC"] }]
+    # "Not this one", 'nor this'
+    allow = ["MIT", # in several lines
+      'Zlib']
+    [[bans.skip]]
+    crate = "syn"
+    [[bans.skip]]
+    reason = "crate = no"
+    crate = "bit-set"
+  `;
+  assert.deepEqual(law(text), { licenses: ['MIT', 'Zlib'], several: ['syn', 'bit-set'] });
+  assert.deepEqual(law('[licenses]\nallow = []'), { licenses: [], several: [] });
+  assert.throws(() => law('[bans]\nskip = []'), /no list licenses.allow/);
+  assert.throws(() => law('[licenses'), /TOML/i);
 });
 
 test('crates that are linked: licences, sources, versions; others are not looked at', () => {
