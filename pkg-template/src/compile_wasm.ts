@@ -81,10 +81,14 @@ async function compiledOnce(url: string, pending: Pending): Promise<WebAssembly.
   if (type === 'text/html') {
     throw new Error('the server answered with a page of HTML, as many do for files that are not there');
   }
+  const check = headerCheck();
   // Only this type may be compiled while it comes in; others are compiled all the same.
   if (type !== 'application/wasm' || typeof WebAssembly.compileStreaming !== 'function') {
     const chunks: Uint8Array<ArrayBuffer>[] = [];
-    await readAll(response, pending, (chunk) => chunks.push(chunk));
+    await readAll(response, pending, (chunk) => {
+      check(chunk);
+      chunks.push(chunk);
+    });
     return WebAssembly.compile(await new Blob(chunks).arrayBuffer());
   }
   // The compiler does not say what comes in, so a copy is watched. The compiler gets the browser's own response, of which code is kept.
@@ -93,12 +97,23 @@ async function compiledOnce(url: string, pending: Pending): Promise<WebAssembly.
   const invalid = compiling.catch((thrown: unknown) => {
     if (thrown instanceof WebAssembly.CompileError) throw thrown;
   });
-  await Promise.race([readAll(copy, pending), invalid.then(() => new Promise<never>(() => {}))]);
+  await Promise.race([readAll(copy, pending, check), invalid.then(() => new Promise<never>(() => {}))]);
   return compiling;
 }
 
+/** Refuses what does not begin as WebAssembly does, so that the rest is not fetched: V8 tells of a fault when all has come in. */
+function headerCheck(): (chunk: Uint8Array) => void {
+  const header = [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00];
+  let at = 0;
+  return (chunk) => {
+    for (let i = 0; i < chunk.length && at < header.length; i++, at++) {
+      if (chunk[i] !== header[at]) throw new WebAssembly.CompileError('it does not begin as a WebAssembly module does');
+    }
+  };
+}
+
 /** Reads a body to its end. Rejects with a failure that may pass if it breaks off, or nothing comes for too long. */
-async function readAll({ body }: Response, pending: Pending, onChunk: (chunk: Uint8Array<ArrayBuffer>) => void = () => {}): Promise<void> {
+async function readAll({ body }: Response, pending: Pending, onChunk: (chunk: Uint8Array<ArrayBuffer>) => void): Promise<void> {
   const reader = body?.getReader();
   for (;;) {
     const chunk = await pending.wait(async () => reader?.read());

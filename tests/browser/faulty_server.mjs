@@ -29,7 +29,10 @@ export async function serveFaulty(files) {
     // Chromium itself sends a request again that was dropped on a connection used before.
     response.setHeader('Connection', 'close');
     if (request.method === 'OPTIONS') return response.writeHead(204).end();
-    requests.push({ path, range: request.headers.range, authorization: request.headers.authorization, time: performance.now() });
+    const noted = { path, range: request.headers.range, authorization: request.headers.authorization, time: performance.now() };
+    requests.push(noted);
+    // Whether all of the answer went out; not there before its end.
+    response.once('close', () => (noted.whole = response.writableFinished));
     const waiting = faults.get(path) ?? [];
     const fault = waiting[0]?.always ? waiting[0] : (waiting.shift() ?? {});
     const { ranges = true, etag, modified, type, isLong, most = Infinity, ...rest } = { ...options, ...fault };

@@ -228,6 +228,30 @@ test('of another type too, for rillm/gpu and grammars; what is final is asked fo
   assert.equal(server.requests.length, 5);
 });
 
+test('the rest of what is no module is not fetched', LIMIT, async () => {
+  for (const type of ['application/wasm', 'text/plain']) {
+    server.set({ type });
+    // It would take ten seconds.
+    server.fault('rillm_bg.wasm', { bytes: Buffer.alloc(64 << 20, 'no module at all '), pace: 64 << 10 });
+    const { told, ms } = await stage.runWith(
+      FAILED,
+      async (wasmUrl) => {
+        const begin = performance.now();
+        const told = await failure(rillm.Engine.inspect('/golden/tied-q8_0.gguf', { wasmUrl, worker: false }));
+        const ms = performance.now() - begin;
+        // The page stays for a while: what it asked for would go on.
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+        return { told, ms };
+      },
+      `${server.origin}/rillm_bg.wasm`,
+    );
+    assert.equal(told.code, 'wasm_unavailable', type);
+    assert.match(told.message, /CompileError/, type);
+    assert.ok(ms < 8000, `${type}: ${ms} ms`);
+    assert.equal(server.requests[0].whole, false, type);
+  }
+});
+
 test('an abort ends the wait for a module at once, and who waits for the same goes on', LIMIT, async () => {
   server.set(STREAMED);
   server.fault('rillm_bg.wasm', { silent: true });
