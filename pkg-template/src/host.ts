@@ -44,6 +44,7 @@ export class EngineHost implements Host {
   /** Resolves when the GPU device is lost or the wasm has trapped. */
   readonly ended: Promise<EngineError>;
   #tellEnded!: (error: EngineError) => void;
+  #forgetTraps: (() => void) | undefined;
   #wasm: Wasm | undefined;
   #engine: WasmEngine | undefined;
   #device: GPUDevice | undefined;
@@ -95,7 +96,7 @@ export class EngineHost implements Host {
     if (found !== undefined) await keepTunings(found);
     this.#wasm = wasm;
     this.#engine = engine;
-    void wasm.trapped.then((error) => this.#tellEnded(error));
+    this.#forgetTraps = wasm.onTrap((error) => this.#tellEnded(error));
     void wasm
       .call(() => engine.gpuDevice())
       .lost.then(({ message }) => {
@@ -336,6 +337,7 @@ export class EngineHost implements Host {
     const tensors = [...this.#tensors.values()];
     this.#engine = undefined;
     this.#tensors.clear();
+    this.#forgetTraps?.();
     // A step that runs still uses the engine's buffers: it ends first, and its reader hears why.
     await Promise.all(Array.from(this.#generations, (generation) => generation.end(disposed())));
     for (const { stop } of this.#sessions) stop();

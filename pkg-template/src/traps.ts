@@ -6,8 +6,11 @@ import { EngineError, toEngineError } from './errors.js';
 export interface Guarded {
   /** True after a trap: nothing can be called any more. */
   isBroken(): boolean;
-  /** Resolves at the trap. */
-  readonly trapped: Promise<EngineError>;
+  /**
+   * Calls `listener` at the trap, unless what it returns is called before. The wasm stays as long as its thread, so a promise would keep whatever waits
+   * for it.
+   */
+  onTrap(listener: (error: EngineError) => void): () => void;
   /** Runs `work` and converts what it throws. Rejects also when the wasm traps in a callback, where no promise would settle. */
   guard<T>(work: () => T | Promise<T>): Promise<Awaited<T>>;
   /** Runs `work`, which returns at once, and converts what it throws. */
@@ -30,17 +33,17 @@ function isIn(name: string, stack: string): boolean {
  */
 export function guardedAgainstTraps(name: 'rillm' | 'rillm_tensor', advice: string): Guarded {
   let trapped: EngineError | undefined;
-  let tell!: (error: EngineError) => void;
-  const telling = new Promise<EngineError>((resolve) => (tell = resolve));
   const pending = new Set<(error: EngineError) => void>();
+  const listeners = new Set<(error: EngineError) => void>();
 
   function trap(error: WebAssembly.RuntimeError): EngineError {
     trapped ??= new EngineError('internal', `the WebAssembly module stopped with "${error.message}": this is a fault of rillm; ${advice}`, {
       cause: error,
     });
-    tell(trapped);
     for (const reject of pending) reject(trapped);
     pending.clear();
+    for (const listener of listeners) listener(trapped);
+    listeners.clear();
     return trapped;
   }
 
@@ -51,7 +54,11 @@ export function guardedAgainstTraps(name: 'rillm' | 'rillm_tensor', advice: stri
 
   return {
     isBroken: () => trapped !== undefined,
-    trapped: telling,
+    onTrap(listener) {
+      if (trapped !== undefined) listener(trapped);
+      else listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
     call<T>(work: () => T): T {
       if (trapped !== undefined) throw trapped;
       try {

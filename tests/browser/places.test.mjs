@@ -230,3 +230,30 @@ test('an extension (MV3): its service worker and its offscreen document', LIMIT,
     for (const made of [folder, profile]) rmSync(made, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
   }
 });
+
+test('nothing keeps an engine that was disposed of, of this thread or of a worker', LIMIT, async () => {
+  const { page, prepare, close } = await stage.openPage();
+  try {
+    await prepare('/rillm/dist/index.js');
+    await page.evaluate(async (model) => {
+      globalThis.kept = [];
+      for (const worker of [false, true]) {
+        const engine = await rillm.Engine.load(model, { worker, cache: 'none', onProgress: () => {} });
+        await engine.completions.create({ prompt: 'The small boat', max_tokens: 2, temperature: 0 });
+        await engine.dispose();
+        kept.push(new WeakRef(engine));
+      }
+    }, MODEL);
+    const session = await page.context().newCDPSession(page);
+    let kept;
+    // What the browser itself still holds of a promise or a message goes soon.
+    for (let turn = 0; turn < 10 && (kept === undefined || kept.includes(true)); turn++) {
+      if (turn > 0) await page.waitForTimeout(200);
+      await session.send('HeapProfiler.collectGarbage');
+      kept = await page.evaluate(() => globalThis.kept.map((engine) => engine.deref() !== undefined));
+    }
+    assert.deepEqual(kept, [false, false]);
+  } finally {
+    await close();
+  }
+});
