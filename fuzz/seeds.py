@@ -202,6 +202,13 @@ def grammars() -> dict:
     return schemas | regexes | larks | {"choices": bytes([3, 1]) + "red fox\ngrey (wolf)\n\né".encode()}
 
 
+def templates() -> dict:
+    """The templates that are compared with Jinja's, some in one."""
+    golden = json.loads((CORPUS.parents[1] / "tests/golden/text/jinja.json").read_text())
+    all_templates = [case["template"] for case in golden["cases"]]
+    return {f"golden-{at // 8}": "\n".join(all_templates[at:at + 8]).encode() for at in range(0, len(all_templates), 8)}
+
+
 def seeds() -> dict:
     configs = {"llama": CONFIG} | {name: CONFIG | rope for name, rope in ROPES.items()}
     for kind in ["mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "smollm3", "olmo2", "granite",
@@ -223,6 +230,7 @@ def seeds() -> dict:
                        for number, answer in ANSWERS.items()},
         "requests": {name: bytes([kind]) + json.dumps(request).encode() for name, (kind, request) in requests().items()},
         "grammar_schema": grammars(),
+        "chat_template": templates(),
         "hub": {f"reference-{number}": f"{reference}\n{json.dumps(LISTING)}".encode() for number, reference in enumerate(references)},
     }
 

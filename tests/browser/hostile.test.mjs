@@ -78,6 +78,70 @@ for (const worker of [true, false]) {
     }
     assert.ok(alive > 0);
   });
+
+  test(
+    `templates made to use up memory, stack or time end in an error, and the engine goes on without a recovery (${where})`,
+    LIMIT,
+    async () => {
+      const { refused, fine, alive, recoveries, grown } = await withModel(async (engine) => {
+        const ask = (chat_template) =>
+          engine.chat.completions.create({
+            messages: [{ role: 'user', content: 'a' }],
+            max_tokens: 2,
+            temperature: 0,
+            ...(chat_template && { chat_template }),
+          });
+        const repeated = (start, body) => `{% set n = namespace(${start}) %}{% for i in range(99999) %}${body}{% endfor %}{{ n.x }}`;
+        const large = (body) => repeated("x='x' * 8388608, y='x' * 8388608", body);
+        const templates = {
+          doubled: repeated("x='xxxxxxxxxx'", '{% set n.x = n.x ~ n.x %}'),
+          nested: repeated('x=[1]', '{% set n.x = [n.x] %}'),
+          shared: repeated('x=[1]', '{% set n.x = [n.x, n.x] %}'),
+          itself: repeated('x=1', '{% set n.x = n %}'),
+          captured: repeated("x='xxxxxxxxxx'", '{% set x %}{{ n.x }}{{ n.x }}{% endset %}{% set n.x = x %}'),
+          replaced: repeated("x='xxxxxxxxxx'", "{% set n.x = n.x|replace('x', n.x) %}"),
+          kept: repeated("x=''", `${Array.from({ length: 80 }, (_, i) => `{% set n.a${i} = 'x' * 8388608 ~ i %}`).join('')}`),
+          compared: large('{% if n.x == n.y %}{% endif %}'),
+          titled: large('{% set a = n.x|title %}'),
+          listed: large('{% set a = n.x|list|sort %}'),
+          constant: "{{ 'x' * 1000 * 1000 * 1000 * 1000 }}",
+          chain: `{{ a ${'~ a '.repeat(50_000)} }}`,
+          brackets: `{{ ${'('.repeat(140)}1${')'.repeat(140)} ${'['.repeat(50_000)} }}`,
+          macros: '{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}',
+          blocks: '{% block a %}{% if 1 %}{% for b in [1] %}{{ self.a() }}{% endfor %}{% endif %}{% endblock %}',
+          steps: '{% for i in range(9999) %}{% for j in range(9999) %}{% set a = [i + j, i * j] %}{% endfor %}{% endfor %}',
+        };
+        const deep = (n, open, close, inner) => open.repeat(n) + inner + close.repeat(n);
+        // Deep enough to show that the limits end before the stack does.
+        const atLimits = [
+          `{{ ${deep(70, '(', ')', "'a'")} }}`,
+          `{{ ('a'${" ~ 'a'".repeat(245)})|length }}`,
+          deep(140, '{% if 1 %}', '{% endif %}', 'a'),
+          `{% set n = namespace(x=1) %}{% for i in range(190) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x|string|length if n.x == n.x }}`,
+          '{% macro f(n) %}{{ f(n - 1) if n }}a{% endmacro %}{{ f(40) }}',
+        ];
+        const before = await engine.stats();
+        const fine = [];
+        for (const template of atLimits) fine.push((await ask(template)).usage.prompt_tokens);
+        const refused = {};
+        for (const [name, template] of Object.entries(templates)) {
+          const begin = performance.now();
+          const { code, message } = await failure(ask(template));
+          refused[name] = { code, message: message.slice(0, 300), ms: performance.now() - begin };
+        }
+        const alive = (await ask()).usage.completion_tokens;
+        const after = await engine.stats();
+        return { refused, fine, alive, recoveries: after.recoveries, grown: after.wasm_memory_bytes - before.wasm_memory_bytes };
+      });
+      for (const [name, { code, message }] of Object.entries(refused)) assert.equal(code, 'chat_template', `${name}: ${message}`);
+      for (const tokens of fine) assert.ok(tokens > 0);
+      assert.ok(alive > 0);
+      assert.equal(recoveries ?? 0, 0);
+      assert.ok(grown < 1.2e9, `${grown} bytes`);
+      const [name, { ms }] = Object.entries(refused).sort(([, a], [, b]) => b.ms - a.ms)[0];
+      console.log(`${where}: the slowest template, ${name}, was stopped after ${Math.round(ms)} ms; the memory grew by ${grown} bytes`);
+    },
+  );
 }
 
 test('templates that would not end are stopped, on the page too, and the next one renders', LIMIT, async () => {

@@ -7,6 +7,7 @@
 mod support;
 
 mod answers;
+mod hostile_templates;
 mod templates;
 mod text;
 mod tokenizers;

@@ -3,8 +3,10 @@
 //! Source: the documentation of Jinja 3.1 ("List of Builtin Filters", "List of Builtin Tests").
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, State, Value, filters, functions};
+use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 
+use super::budget::pay;
+use super::guarded::add_filter;
 use super::json::tojson;
 use super::python::{Side, capitalize, pad, split_lines, to_python_string};
 
@@ -14,33 +16,33 @@ pub(super) fn install(environment: &mut Environment<'static>) {
         .add_test("iterable", |value: &Value| value.is_undefined() || (!value.is_none() && value.try_iter().is_ok()));
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
 
-    environment.add_filter("tojson", tojson);
-    environment.add_filter("string", to_python_string);
-    environment.add_filter("capitalize", |text: &Value| capitalize(&to_python_string(text)));
-    environment.add_filter("center", |text: &Value, width: Option<usize>| {
-        pad(&to_python_string(text), width.unwrap_or(80), ' ', Side::Both)
-    });
-    environment.add_filter("wordcount", |text: &Value| {
-        let is_word = |character: char| character.is_alphanumeric() || character == '_';
-        to_python_string(text).split(|character| !is_word(character)).filter(|word| !word.is_empty()).count()
-    });
-    for name in ["e", "escape", "forceescape"] {
-        environment.add_filter(name, escape_html);
-    }
-    environment.add_filter("replace", replace);
-    environment.add_filter("indent", indent);
-    environment.add_filter("truncate", truncate);
+    // It hands out one of its arguments as it is, which may be a macro or a loop.
     environment.add_filter("default", default);
     environment.add_filter("d", default);
-    environment.add_filter("length", length);
-    environment.add_filter("count", length);
-    environment.add_filter("items", items);
-    environment.add_filter("dictsort", dictsort);
-    environment.add_filter("last", last);
-    environment.add_filter("int", int);
-    environment.add_filter("float", float);
 
-    environment.add_function("namespace", namespace);
+    let escape = Value::from_function(escape_html);
+    for (name, filter) in [
+        ("tojson", Value::from_function(tojson)),
+        ("string", Value::from_function(to_python_string)),
+        ("capitalize", Value::from_function(|text: &Value| capitalize(&to_python_string(text)))),
+        ("center", Value::from_function(center)),
+        ("wordcount", Value::from_function(wordcount)),
+        ("e", escape.clone()),
+        ("escape", escape.clone()),
+        ("forceescape", escape),
+        ("replace", Value::from_function(replace)),
+        ("indent", Value::from_function(indent)),
+        ("truncate", Value::from_function(truncate)),
+        ("length", Value::from_function(length)),
+        ("count", Value::from_function(length)),
+        ("items", Value::from_function(items)),
+        ("dictsort", Value::from_function(dictsort)),
+        ("last", Value::from_function(last)),
+        ("int", Value::from_function(int)),
+        ("float", Value::from_function(float)),
+    ] {
+        add_filter(environment, name, filter);
+    }
 }
 
 /// A filter's arguments, by position or by name, in Jinja's documented order.
@@ -91,12 +93,31 @@ fn escape_html(text: &Value) -> String {
     text.replace('&', "&amp;").replace('>', "&gt;").replace('<', "&lt;").replace('\'', "&#39;").replace('"', "&#34;")
 }
 
-fn replace(text: &Value, old: &Value, new: &Value, count: Option<i64>) -> String {
-    let (text, old, new) = (to_python_string(text), to_python_string(old), to_python_string(new));
-    match count.map(usize::try_from) {
-        Some(Ok(count)) => text.replacen(&old, &new, count),
-        _ => text.replace(&old, &new),
-    }
+fn center(text: &Value, width: Option<usize>) -> String {
+    pad(&to_python_string(text), width.unwrap_or(80), ' ', Side::Both)
+}
+
+fn wordcount(text: &Value) -> usize {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    to_python_string(text).split(|character| !is_word(character)).filter(|word| !word.is_empty()).count()
+}
+
+fn replace(state: &mut State, text: &Value, old: &Value, new: &Value, count: Option<i64>) -> Result<String, Error> {
+    replace_text(state, &to_python_string(text), &to_python_string(old), &to_python_string(new), count)
+}
+
+/// Replaces the first `count` occurrences, or all. A short text may become a long one in many places.
+pub(super) fn replace_text(
+    state: &mut State,
+    text: &str,
+    old: &str,
+    new: &str,
+    count: Option<i64>,
+) -> Result<String, Error> {
+    let count = count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let places = text.matches(old).take(count).count() as u64;
+    pay(state, places.saturating_mul(new.len() as u64))?;
+    Ok(text.replacen(old, new, count))
 }
 
 /// `indent(width=4, first=False, blank=False)`; the width may be the text to indent with.
@@ -137,7 +158,7 @@ fn truncate(text: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Stri
     let leeway = arguments.next_size("leeway")?.unwrap_or(5);
     arguments.finish()?;
     let text = to_python_string(text);
-    if text.chars().count() <= length + leeway {
+    if text.chars().count() <= length.saturating_add(leeway) {
         return Ok(text);
     }
     let Some(kept) = length.checked_sub(end.chars().count()) else {
@@ -244,18 +265,4 @@ fn float(value: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Value,
 
 fn parse_float(text: &str) -> Option<f64> {
     text.trim().replace('_', "").parse().ok()
-}
-
-/// `namespace(dict, name=value, …)`.
-fn namespace(state: &mut State, dicts: Rest<Value>, by_name: Kwargs) -> Result<Value, Error> {
-    let mut attributes: Vec<(Value, Value)> = Vec::new();
-    for dict in dicts.iter() {
-        for key in dict.try_iter()? {
-            attributes.push((key.clone(), dict.get_item(&key)?));
-        }
-    }
-    for name in by_name.args() {
-        attributes.push((Value::from(name), by_name.peek::<Value>(name)?));
-    }
-    Value::from_function(functions::namespace).call(state, &[Value::from_pairs(attributes)])
 }

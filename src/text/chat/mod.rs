@@ -1,25 +1,31 @@
 //! Chat templates: the Jinja sources that models ship, rendered as Hugging Face transformers renders them.
 //!
-//! minijinja does the work. This module sets it up like transformers' environment (`trim_blocks`, `lstrip_blocks`, `raise_exception`,
+//! minijinja does the work, held to limits of steps, bytes and depth (`budget.rs`, `values.rs`, `checked.rs`). This module sets it up like transformers' environment (`trim_blocks`, `lstrip_blocks`, `raise_exception`,
 //! `strftime_now`, its own `tojson`, the `generation` tags) and adds Python's methods of strings, lists and dicts. Must not know what
 //! messages mean, and has no clock: the caller passes the time.
 
+mod budget;
+mod checked;
 mod continued;
 mod date;
 mod filters;
+mod guarded;
 mod json;
+mod operators;
 mod python;
 mod rewrite;
 mod source;
+mod syntax;
+mod values;
 
 pub use source::{ChatTemplates, TemplateFiles};
 pub(crate) use source::{DEFAULT_TEMPLATE_NAME, TOOL_TEMPLATE_NAME};
 
-use std::io;
+use std::collections::BTreeMap;
 
+use minijinja::machinery::{eval, get_compiled_template, make_string_output};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Error as TemplateError, ErrorKind, UndefinedBehavior, Value, context};
+use minijinja::{AutoEscape, Environment, Error as TemplateError, ErrorKind, UndefinedBehavior, Value};
 
 use crate::error::Result;
 
@@ -33,8 +39,14 @@ pub const DEFAULT_CHAT_TEMPLATE: &str = "{% for message in messages %}\
 /// quarter of them, and all of them a second or two.
 const MOST_STEPS: u64 = 5_000_000;
 
-/// Bytes of a rendered text, which are far more than fit a context.
-const LONGEST_TEXT: usize = 64 << 20;
+/// Macros, blocks and loops in each other, by minijinja's count, where a macro is five: each takes some of the stack of WebAssembly.
+const MOST_NESTED: usize = 250;
+
+/// Bytes of the time format that a template asks for.
+const LONGEST_TIME_FORMAT: usize = 1_000;
+
+/// Bytes of an error's message: a template may raise an error with whatever it holds.
+const LONGEST_MESSAGE: usize = 4_000;
 
 /// The template's name in the environment. It has no extension, which would switch escaping on.
 const NAME: &str = "chat_template";
@@ -49,16 +61,23 @@ impl ChatTemplate {
     pub fn new(source: &str) -> Result<Self> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|cause| err!(Internal, "the template syntax: {cause}"))?);
+        let syntax = syntax.map_err(|cause| err!(Internal, "the template syntax: {cause}"))?;
+        environment.set_syntax(syntax.clone());
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_fuel(Some(MOST_STEPS));
+        environment.set_recursion_limit(MOST_NESTED);
         environment.add_function("raise_exception", raise_exception);
+        environment.add_global(rewrite::ONE, 1);
+        guarded::install(&mut environment);
         filters::install(&mut environment);
+        operators::install(&mut environment);
         python::install(&mut environment);
         // Jinja reads every kind of line end as \n.
         let source = rewrite::rewrite(&source.replace("\r\n", "\n").replace('\r', "\n"));
-        environment.add_template_owned(NAME, source).map_err(|cause| failed("does not compile", &cause))?;
+        let does_not_compile = |cause: TemplateError| failed("does not compile", &cause);
+        syntax::check(&source, syntax).map_err(does_not_compile)?;
+        environment.add_template_owned(NAME, source).map_err(does_not_compile)?;
         Ok(Self { environment })
     }
 
@@ -76,49 +95,40 @@ impl ChatTemplate {
     }
 
     fn render_with(&self, variables: &serde_json::Value, local_unix_seconds: Option<i64>) -> Result<String> {
-        if !variables.is_object() {
+        let Some(variables) = variables.as_object() else {
             bail!(
                 ChatTemplate,
                 "the variables for the chat template are not an object, wanted {{\"messages\": [...]}}"
             );
-        }
+        };
         let strftime_now = Value::from_function(move |format: String| match local_unix_seconds {
+            _ if format.len() > LONGEST_TIME_FORMAT => Err(budget::refused("the format of strftime_now is too long")),
             Some(seconds) => date::strftime(&format, seconds),
-            None => Err(TemplateError::new(
-                ErrorKind::InvalidOperation,
-                "the template asks for today's date, and no time was given",
-            )),
+            None => Err(budget::refused("the template asks for today's date, and no time was given")),
         });
-        let template = self.environment.get_template(NAME).map_err(|cause| failed("is not there", &cause))?;
-        let mut text = BoundedText::default();
-        let rendered =
-            template.render_captured_to(context! { strftime_now, ..Value::from(Serde(variables)) }, &mut text);
-        if text.is_over {
-            bail!(ChatTemplate, "the chat template writes more than {LONGEST_TEXT} bytes");
-        }
-        rendered.map_err(|cause| failed("failed", &cause))?;
-        String::from_utf8(text.bytes).map_err(|_| err!(Internal, "a chat template wrote what is not UTF-8"))
-    }
-}
-
-/// Text that can't grow without end.
-#[derive(Default)]
-struct BoundedText {
-    bytes: Vec<u8>,
-    is_over: bool,
-}
-
-impl io::Write for BoundedText {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > LONGEST_TEXT - self.bytes.len() {
-            self.is_over = true;
-            return Err(io::Error::other("the text is too long"));
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
+        let mut text = String::new();
+        self.evaluate(variables, strftime_now, &mut text).map_err(|cause| failed("failed", &cause))?;
+        Ok(text)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn evaluate(
+        &self,
+        variables: &serde_json::Map<String, serde_json::Value>,
+        strftime_now: Value,
+        text: &mut String,
+    ) -> std::result::Result<(), TemplateError> {
+        let template = self.environment.get_template(NAME)?;
+        let compiled = get_compiled_template(&template);
+        let instructions = checked::checked(&compiled.instructions)?;
+        let blocks = compiled.blocks.iter().map(|(name, block)| Ok((*name, checked::checked(block)?)));
+        let blocks = blocks.collect::<std::result::Result<BTreeMap<_, _>, TemplateError>>()?;
+        let mut root = Vec::with_capacity(variables.len() + 1);
+        for (name, value) in variables {
+            root.push((name.as_str(), values::from_json(value)?));
+        }
+        root.push(("strftime_now", strftime_now));
+        let mut output = make_string_output(text);
+        eval(&self.environment, &instructions, Value::from_pairs(root), &blocks, &mut output, AutoEscape::None)?;
         Ok(())
     }
 }
@@ -136,6 +146,11 @@ fn failed(what: &str, cause: &TemplateError) -> crate::error::Error {
         message.push_str(": ");
         message.push_str(&cause.downcast_ref::<TemplateError>().map_or_else(|| cause.to_string(), describe));
         next = cause.source();
+    }
+    if message.len() > LONGEST_MESSAGE {
+        let end = (0..=LONGEST_MESSAGE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+        message.truncate(end);
+        message.push('…');
     }
     err!(ChatTemplate, "the chat template {what}{line}: {message}")
 }

@@ -4,10 +4,14 @@
 //! Source: Python's documentation of `str`. Methods that change a value are left out, because transformers' sandbox refuses them too.
 
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value};
 
+use super::budget::{pay, pay_to_write};
+use super::filters::replace_text;
+use super::guarded;
 use super::json::python_float;
 use super::rewrite::SLICE_METHOD;
+use super::values::{ITEM, list as list_of, measure_to_print, tuple as tuple_of};
 
 pub(super) fn install(environment: &mut Environment<'static>) {
     environment.set_unknown_method_callback(call_method);
@@ -15,6 +19,15 @@ pub(super) fn install(environment: &mut Environment<'static>) {
 }
 
 fn write_as_python(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    let size = match value.as_str() {
+        Some(text) => text.len() as u64,
+        // What is not a text is written like code, where a byte may take five.
+        None => measure_to_print(state, value)?.size.saturating_mul(5),
+    };
+    // Escaping writes six bytes for one.
+    let escaped =
+        if matches!(state.auto_escape(), AutoEscape::None) || value.is_safe() { size } else { size.saturating_mul(6) };
+    pay_to_write(state, escaped)?;
     if value.kind() == ValueKind::Number && !value.is_integer() {
         return output.write_str(&to_python_string(value)).map_err(|_| Error::from(ErrorKind::WriteFailure));
     }
@@ -32,9 +45,15 @@ pub(super) fn to_python_string(value: &Value) -> String {
 }
 
 fn call_method(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    if method == SLICE_METHOD {
+        return slice(state, value, args);
+    }
+    guarded::method(state, method, value, args, |state| call_known_method(state, value, method, args))
+}
+
+fn call_known_method(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     let known = match value.kind() {
-        _ if method == SLICE_METHOD => Some(slice(value, args)?),
-        ValueKind::String => call_string_method(value.as_str().unwrap_or_default(), method, args)?,
+        ValueKind::String => call_string_method(state, value.as_str().unwrap_or_default(), method, args)?,
         ValueKind::Seq => call_list_method(value, method, args)?,
         ValueKind::Map if method == "copy" => {
             let () = from_args(args)?;
@@ -54,8 +73,12 @@ fn call_method(state: &mut State, value: &Value, method: &str, args: &[Value]) -
     }
 }
 
-fn call_string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+fn call_string_method(state: &mut State, text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     Ok(Some(match method {
+        "replace" => {
+            let (old, new, count): (&str, &str, Option<i64>) = from_args(args)?;
+            Value::from(replace_text(state, text, old, new, count)?)
+        }
         "title" => {
             let () = from_args(args)?;
             Value::from(title(text))
@@ -155,18 +178,33 @@ fn call_list_method(list: &Value, method: &str, args: &[Value]) -> Result<Option
 }
 
 /// `value[start:stop:step]` as Python slices.
-fn slice(value: &Value, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn slice(state: &mut State, value: &Value, args: &[Value]) -> Result<Value, Error> {
     let (start, stop, step): (Option<i64>, Option<i64>, Option<i64>) = from_args(args)?;
     let step = step.unwrap_or(1);
     if step == 0 {
         return Err(Error::new(ErrorKind::InvalidOperation, "slice step cannot be zero"));
     }
+    if let Some(text) = value.as_str() {
+        pay(state, (text.len() as u64).saturating_mul(8))?;
+        let characters: Vec<char> = text.chars().collect();
+        let sliced = places(characters.len(), start, stop, step).filter_map(|at| characters.get(at));
+        return Ok(Value::from(sliced.collect::<String>()));
+    }
     let items: Vec<Value> = match value.kind() {
-        ValueKind::String => value.as_str().unwrap_or_default().chars().map(Value::from).collect(),
-        ValueKind::Seq | ValueKind::Iterable => value.try_iter()?.collect(),
+        ValueKind::Undefined | ValueKind::None => Vec::new(),
+        ValueKind::Seq | ValueKind::Iterable => {
+            pay(state, (value.len().unwrap_or(0) as u64).saturating_mul(ITEM))?;
+            value.try_iter()?.collect()
+        }
         kind => return Err(Error::new(ErrorKind::InvalidOperation, format!("a {kind} cannot be sliced"))),
     };
-    let len = items.len() as i64;
+    let sliced = places(items.len(), start, stop, step).filter_map(|at| items.get(at).cloned()).collect();
+    if value.is_tuple() { tuple_of(state, sliced) } else { list_of(state, sliced) }
+}
+
+/// The places that a slice of `len` items takes.
+fn places(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> impl Iterator<Item = usize> {
+    let len = len as i64;
     // Forwards, the bounds are from 0 to len; backwards, from -1 to len - 1: one place before and after the items.
     let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let bound = |bound: Option<i64>, default: i64| match bound {
@@ -178,17 +216,9 @@ fn slice(value: &Value, args: &[Value]) -> Result<Value, Error> {
     } else {
         (bound(start, highest), bound(stop, lowest))
     };
-    let mut sliced = Vec::new();
-    let mut at = start;
-    while if step > 0 { at < stop } else { at > stop } {
-        sliced.extend(usize::try_from(at).ok().and_then(|at| items.get(at)).cloned());
-        at = at.saturating_add(step);
-    }
-    Ok(match value.kind() {
-        ValueKind::String => Value::from(sliced.iter().map(Value::to_string).collect::<String>()),
-        _ if value.is_tuple() => Value::from(Tuple::from(sliced)),
-        _ => Value::from(sliced),
-    })
+    std::iter::successors(Some(start), move |at| at.checked_add(step))
+        .take_while(move |at| if step > 0 { *at < stop } else { *at > stop })
+        .filter_map(|at| usize::try_from(at).ok())
 }
 
 fn list<'t>(texts: impl IntoIterator<Item = &'t str>) -> Value {

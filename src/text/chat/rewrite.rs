@@ -4,11 +4,17 @@
 //! Training templates mark the assistant's words with `{% generation %}` … `{% endgeneration %}`. These become `with` blocks: transformers
 //! adds the tags to Jinja, and without its tracker they only open a scope.
 //!
+//! A product `a * b` becomes `a * __one__ * b`, where that is 1: minijinja computes what is constant when it reads a template, without
+//! limits, and a variable is no constant.
+//!
 //! Slices with a step, `x[a:b:c]`, become calls of our own method: minijinja 3.0.5 panics if `[::-1]` reverses an empty list, and its
 //! bounds for negative steps differ from Python's.
 
 /// The method that replaces slices with a step: `x.__slice__(start, stop, step)`.
 pub(super) const SLICE_METHOD: &str = "__slice__";
+
+/// A variable that is 1.
+pub(super) const ONE: &str = "__one__";
 
 /// The template in a form that minijinja can read.
 pub(super) fn rewrite(source: &str) -> String {
@@ -84,7 +90,10 @@ fn rewrite_slices(expression: &str, rewritten: &mut String) {
     let mut open: Vec<OpenBracket> = Vec::new();
     let mut quote = None;
     let mut escaped = false;
-    for character in expression.chars() {
+    let mut characters = expression.chars().peekable();
+    // The last character that is no space: one of an operand, of a bracket or of an operator.
+    let mut last = '(';
+    while let Some(character) = characters.next() {
         if let Some(end) = quote {
             rewritten.push(character);
             match character {
@@ -99,6 +108,10 @@ fn rewrite_slices(expression: &str, rewritten: &mut String) {
             '"' | '\'' => quote = Some(character),
             '[' | '(' | '{' => {
                 open.push(OpenBracket { start: rewritten.len(), is_square: character == '[', colons: Vec::new() });
+            }
+            // Not `**`, nor the star of `call(*arguments)`.
+            '*' if characters.peek() != Some(&'*') && !matches!(last, '*' | '(' | ',') => {
+                rewritten.push_str(&format!("*{ONE}"));
             }
             ':' => {
                 if let Some(bracket) = open.last_mut() {
@@ -118,12 +131,16 @@ fn rewrite_slices(expression: &str, rewritten: &mut String) {
                     ];
                     rewritten.truncate(start);
                     rewritten.push_str(&format!(".{SLICE_METHOD}({})", bounds.join(", ")));
+                    last = ')';
                     continue;
                 }
             }
             _ => {}
         }
         rewritten.push(character);
+        if !character.is_whitespace() {
+            last = character;
+        }
     }
 }
 
@@ -158,6 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn products_have_a_factor_that_is_no_constant() {
+        for (source, wanted) in [
+            ("{{ 'x' * 9 }}", "{{ 'x' *__one__* 9 }}"),
+            ("{% set y = f(2*3)*(4) %}", "{% set y = f(2*__one__*3)*__one__*(4) %}"),
+            ("{{ x[1:a*2:3] }}", "{{ x.__slice__(1, a*__one__*2, 3) }}"),
+        ] {
+            assert_eq!(rewrite(source), wanted);
+        }
+    }
+
+    #[test]
     fn everything_else_stays() {
         for source in [
             "{# {% generation %} #}",
@@ -168,6 +196,7 @@ mod tests {
             "{% if generation %}é{% endif",
             "{{ {'a': {}} }} {",
             "{{ x[1:] + x[:-1] + x[a:b] + [{'a': 1, 'b': 2}] }}",
+            "{{ f(*a, **b) }}{{ f(a, *b) }}{{ 2 ** 3 }}{{ 2**3 }} * {{ '*' }}{# 1 * 2 #}",
             "{{ '[::-1]' }}[::-1]{# x[::-1] #}{% raw %}{{ x[::-1] }}{% endraw %}",
         ] {
             assert_eq!(rewrite(source), source);
