@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::fifo::FifoCache;
 use super::stats::CacheStats;
-use super::uniform::Uniform;
+use super::uniform::{FIRST_ID as FIRST_UNIFORM, Uniform};
 
 /// A bind group and the uniforms in it, which stay as long as it does.
 pub(super) struct BindGroup {
@@ -45,6 +45,12 @@ impl BindGroups {
         if !ids.is_empty() {
             self.0.borrow_mut().remove_where(|key| key.entries.iter().any(|entry| ids.contains(&entry.1)));
         }
+    }
+
+    /// Drops the bind groups that name a buffer or a uniform that was made after these.
+    pub fn forget_since(&self, buffer: u64, uniform: u64) {
+        let is_new = |id: u64| if id >= FIRST_UNIFORM { id > uniform } else { id > buffer };
+        self.0.borrow_mut().remove_where(|key| key.entries.iter().any(|entry| is_new(entry.1)));
     }
 
     pub fn clear(&self) {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use futures_channel::oneshot;
+use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
 use crate::error::{Code, Error, Result};
@@ -15,10 +16,39 @@ pub(super) struct Faults {
     reported: Arc<Mutex<Reported>>,
     /// Compilations and, in debug mode, submits whose outcome is not known yet.
     watched: RefCell<Vec<LocalBoxFuture<'static, Option<Error>>>>,
+    /// The error scopes that are open, and whether one of their allocations was refused (`DeviceOptions::memory_limit`).
+    scopes: RefCell<Vec<bool>>,
     /// The kernels of the last submits, named in errors.
     last_kernels: RefCell<Vec<Rc<str>>>,
     /// An error was handed out.
     has_failed: Cell<bool>,
+}
+
+/// Open error scopes, of memory within that of validation.
+pub(super) struct Scopes {
+    validation: wgpu::ErrorScopeGuard,
+    memory: wgpu::ErrorScopeGuard,
+}
+
+/// What closed scopes will tell.
+pub(super) struct Outcome {
+    /// An allocation was refused, which is known at once.
+    pub is_refused: bool,
+    memory: LocalBoxFuture<'static, Option<wgpu::Error>>,
+    validation: LocalBoxFuture<'static, Option<wgpu::Error>>,
+}
+
+impl Outcome {
+    /// What went wrong with `what`, which needed so many bytes.
+    pub async fn error(self, what: &str, needed: u64) -> Option<Error> {
+        // Both are asked for, since nobody else hears of them.
+        let (memory, validation) = (self.memory.await, self.validation.await);
+        if self.is_refused || memory.is_some() {
+            return Some(no_room(what, needed));
+        }
+        let error = validation?;
+        Some(err!(GpuValidation, "the GPU refused {what}: {error}"))
+    }
 }
 
 #[derive(Default)]
@@ -51,7 +81,13 @@ impl Faults {
                 reported.lost = Some(reason);
             }
         });
-        Self { reported, watched: RefCell::default(), last_kernels: RefCell::default(), has_failed: Cell::new(false) }
+        Self {
+            reported,
+            watched: RefCell::default(),
+            scopes: RefCell::default(),
+            last_kernels: RefCell::default(),
+            has_failed: Cell::new(false),
+        }
     }
 
     pub fn check_lost(&self) -> Result<()> {
@@ -95,6 +131,52 @@ impl Faults {
                 Err(_) => std::future::pending().await,
             }
         }
+    }
+
+    /// Opens scopes that hear of everything until `close_scopes`, in place of whoever waits next.
+    pub fn open_scopes(&self, device: &wgpu::Device) -> Scopes {
+        self.scopes.borrow_mut().push(false);
+        let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        Scopes { validation, memory: device.push_error_scope(wgpu::ErrorFilter::OutOfMemory) }
+    }
+
+    pub fn close_scopes(&self, Scopes { validation, memory }: Scopes) -> Outcome {
+        let (memory, validation) = (Box::pin(memory.pop()), Box::pin(validation.pop()));
+        Outcome { is_refused: self.scopes.borrow_mut().pop().unwrap_or_default(), memory, validation }
+    }
+
+    pub fn has_open_scopes(&self) -> bool {
+        !self.scopes.borrow().is_empty()
+    }
+
+    /// The next wait reports what scopes tell. What is known already is not waited for.
+    pub fn watch_outcome(&self, outcome: Outcome, what: &str) {
+        let what = what.to_owned();
+        let mut outcome: LocalBoxFuture<'static, Option<Error>> =
+            Box::pin(async move { outcome.error(&what, 0).await });
+        match (&mut outcome).now_or_never() {
+            Some(None) => {}
+            Some(known) => self.watched.borrow_mut().push(Box::pin(std::future::ready(known))),
+            None => self.watched.borrow_mut().push(outcome),
+        }
+    }
+
+    /// What a browser does where memory runs out: a buffer that does not work, and an error for the innermost scope or the next wait.
+    pub fn refuse(&self, device: &wgpu::Device, buffer: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        // WebGPU refuses a buffer without usage, with the same result.
+        let broken =
+            device.create_buffer(&wgpu::BufferDescriptor { usage: wgpu::BufferUsages::empty(), ..buffer.clone() });
+        drop(scope.pop());
+        match self.scopes.borrow_mut().last_mut() {
+            Some(is_refused) => *is_refused = true,
+            None => {
+                if let Ok(mut reported) = self.reported.lock() {
+                    reported.first.get_or_insert_with(|| no_room(buffer.label.unwrap_or("a buffer"), buffer.size));
+                }
+            }
+        }
+        broken
     }
 
     /// Runs `compile` inside an error scope. The next wait reports its error, with the shader's name.
@@ -152,6 +234,12 @@ impl Faults {
 /// The error for a shader that does not compile.
 pub(super) fn compilation_failed(label: &str, message: &str) -> Error {
     err!(ShaderCompilation, "the kernel {label} did not compile: {message}")
+}
+
+fn no_room(what: &str, needed: u64) -> Error {
+    let megabytes = needed as f64 / 1e6;
+    let needed = if needed == 0 { String::new() } else { format!(", which needs {megabytes:.1} MB") };
+    err!(OutOfMemory, "the GPU has no room for {what}{needed}")
 }
 
 fn lost(reason: &str) -> Error {

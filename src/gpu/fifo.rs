@@ -91,6 +91,19 @@ impl<K: Eq + Hash + ?Sized, V> FifoCache<K, V> {
         self.order.retain(|key| !gone(key));
     }
 
+    /// Drops the entries for whose values `gone` holds.
+    pub fn remove_values(&mut self, gone: impl Fn(&V) -> bool) {
+        let mut freed = 0;
+        self.entries.retain(|_, (value, bytes)| {
+            let keep = !gone(value);
+            freed += if keep { 0 } else { *bytes };
+            keep
+        });
+        self.bytes -= freed;
+        let entries = &self.entries;
+        self.order.retain(|key| entries.contains_key(key));
+    }
+
     /// Drops all entries; those that somebody holds go with their holder.
     pub fn clear(&mut self) {
         self.entries.clear();

@@ -69,6 +69,20 @@ impl<T> FreeList<T> {
         gone
     }
 
+    /// Gives up those for which `gone` holds.
+    pub fn remove_where(&mut self, gone: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut removed = Vec::new();
+        for (size, items) in &mut self.by_size {
+            let (out, stay): (VecDeque<_>, VecDeque<_>) =
+                std::mem::take(items).into_iter().partition(|(_, item)| gone(item));
+            *items = stay;
+            self.waiting_bytes -= size * out.len() as u64;
+            removed.extend(out.into_iter().map(|(_, item)| item));
+        }
+        self.by_size.retain(|_, items| !items.is_empty());
+        removed
+    }
+
     /// Gives up the largest ones until at most `bytes` wait.
     pub fn shrink(&mut self, bytes: u64) -> Vec<T> {
         let mut sizes: Vec<u64> = self.by_size.keys().copied().collect();

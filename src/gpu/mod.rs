@@ -4,6 +4,7 @@
 
 mod adapter;
 mod arena;
+mod attempt;
 mod bind_groups;
 mod binder;
 mod binding;
@@ -45,7 +46,7 @@ pub use profile::{KernelTime, KernelUse};
 pub use readback::{Readback, RecordedReadback};
 pub use recorder::plan::Recording;
 pub use shader_text::without_comments;
-pub use stats::{CacheStats, FlushReason, Flushes, MemoryStats, PoolClassStats, PoolStats, Stats};
+pub use stats::{CacheStats, FlushReason, Flushes, Holdings, MemoryStats, PoolClassStats, PoolStats, Stats};
 pub use transcript::Transcript;
 pub use upload::HostBytes;
 pub use wgsl::{Define, Shader, Template};

@@ -48,6 +48,8 @@ pub struct DeviceOptions {
     pub workgroup_storage: Option<u32>,
     /// The most bytes of one binding, to test large tensors as smaller adapters see them.
     pub storage_binding: Option<u64>,
+    /// The most bytes of buffers. Allocations beyond fail as they do in a browser whose GPU has no more, to test what follows.
+    pub memory_limit: Option<u64>,
     /// Submit each dispatch by itself, so that an error names its kernel, and log each kernel when the GPU has finished it.
     pub debug: bool,
     /// Submit after this number of dispatches; 0 for no limit.

@@ -14,7 +14,7 @@ use super::bind_groups::BindGroups;
 use super::free_list::FreeList;
 use super::raw::RawDevice;
 use super::stats::{PoolStats, add};
-use crate::error::Result;
+use crate::error::{Code, Result};
 
 /// Sizes up to this one are rounded up to whole MiB.
 const LARGEST_ROUNDED: u64 = 64 << 20;
@@ -38,7 +38,17 @@ struct State {
     last_id: u64,
     /// Freed, with the number of the submission after which nothing names them.
     retired: Vec<(u64, RawBuffer)>,
+    /// Of a step that found no room: those after the first id, up to the second, may not work, so they are not used again.
+    suspects: Vec<(u64, u64)>,
+    /// Buffers up to this id are known to work.
+    trusted: u64,
     stats: PoolStats,
+}
+
+impl State {
+    fn is_suspect(&self, raw: &RawBuffer) -> bool {
+        self.suspects.iter().any(|(after, last)| (after + 1..=*last).contains(&raw.id))
+    }
 }
 
 /// Sizes are rounded up so that close sizes share buffers. Three classes: small ones (below 4 KiB) to powers of two, middle
@@ -96,13 +106,12 @@ impl BufferPool {
                 "{label} needs a buffer of {size} bytes and this adapter allows {limit}; use a smaller model or context"
             );
         }
-        let wgpu = self.raw.wgpu.create_buffer(&wgpu::BufferDescriptor {
+        let wgpu = self.raw.create_buffer(&wgpu::BufferDescriptor {
             label: Some(label),
             size,
             usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
             mapped_at_creation: false,
         });
-        self.raw.counters.buffer_created(size);
         self.state.borrow_mut().stats.class(size).allocated_bytes += size;
         Ok(self.number(wgpu))
     }
@@ -120,13 +129,47 @@ impl BufferPool {
         let mut state = self.state.borrow_mut();
         let submitted = self.raw.timeline.submitted();
         let size = raw.wgpu.size();
-        state.free.put(size, raw, submitted);
-        let excess = state.free.take_excess();
+        let excess = if state.is_suspect(&raw) {
+            state.free.not_taken(size);
+            vec![raw]
+        } else {
+            state.free.put(size, raw, submitted);
+            state.free.take_excess()
+        };
         drop(state);
         self.retire(excess);
         if is_disposed {
             self.clear();
         }
+    }
+
+    /// The number of the last buffer that was made.
+    pub fn last_id(&self) -> u64 {
+        self.state.borrow().last_id
+    }
+
+    /// The buffers that were made after this one may not work: those that wait for reuse are destroyed, the others when they come back.
+    pub fn forget_since(&self, id: u64) {
+        let mut state = self.state.borrow_mut();
+        let last = state.last_id;
+        state.suspects.push((id, last));
+        let gone = state.free.remove_where(|raw| (id + 1..=last).contains(&raw.id));
+        drop(state);
+        self.retire(gone);
+    }
+
+    /// Waits for what went wrong since the last wait. After an error, what was made meanwhile is not used again.
+    pub async fn take_fault(&self) -> Result<()> {
+        let last = self.last_id();
+        let waited = self.raw.take_fault().await;
+        match &waited {
+            Err(error) if error.code() == Code::OutOfMemory => {
+                let trusted = self.state.borrow().trusted;
+                self.forget_since(trusted);
+            }
+            _ => self.state.borrow_mut().trusted = last,
+        }
+        waited
     }
 
     /// Destroys a buffer that is not kept for reuse, after its last handle is gone.

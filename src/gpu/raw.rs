@@ -14,6 +14,9 @@ use super::stats::Counters;
 use super::timeline::Timeline;
 use crate::error::{Error, Result};
 
+/// Buffers from this size on are large: whether there was room for them is asked at once.
+pub(super) const LARGE: u64 = 4096;
+
 pub(super) struct RawDevice {
     pub wgpu: wgpu::Device,
     pub queue: wgpu::Queue,
@@ -26,6 +29,10 @@ pub(super) struct RawDevice {
     /// The application's device: it is shared, so never destroyed here.
     is_foreign: bool,
     disposed: Cell<bool>,
+    /// Allocations beyond this many bytes fail, as they do in a browser whose GPU has no more.
+    pub memory_limit: Cell<Option<u64>>,
+    /// What the last step needed that found no room.
+    pub refused_bytes: Cell<u64>,
     /// Dispatches after which what was recorded is submitted; 0 for no limit.
     pub max_batch: Cell<usize>,
     /// Nothing is submitted before somebody asks, or the limit is reached.
@@ -71,6 +78,8 @@ impl RawDevice {
             timeline: Timeline::default(),
             is_foreign,
             disposed: Cell::new(false),
+            memory_limit: Cell::new(options.memory_limit),
+            refused_bytes: Cell::new(0),
             max_batch: Cell::new(options.max_batch),
             is_lazy: Cell::new(true),
         })
@@ -98,6 +107,24 @@ impl RawDevice {
             bail!(Disposed, "the GPU device was disposed of; request a new one, or load the model again");
         }
         self.faults.check_lost()
+    }
+
+    /// A new buffer, counted. One that is large and made outside of an attempt has error scopes of its own, whose outcome the next wait
+    /// reports: there is no room where a browser says nothing else.
+    pub fn create_buffer(&self, buffer: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
+        let Self { wgpu, counters, faults, .. } = self;
+        if self.memory_limit.get().is_some_and(|limit| counters.live_bytes.get() + buffer.size > limit) {
+            counters.buffer_refused(buffer.size);
+            return faults.refuse(wgpu, buffer);
+        }
+        counters.buffer_created(buffer.size);
+        if buffer.size < LARGE || faults.has_open_scopes() {
+            return wgpu.create_buffer(buffer);
+        }
+        let scopes = faults.open_scopes(wgpu);
+        let created = wgpu.create_buffer(buffer);
+        faults.watch_outcome(faults.close_scopes(scopes), buffer.label.unwrap_or("a buffer"));
+        created
     }
 
     /// Whether each submit is watched by itself.

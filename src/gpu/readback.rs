@@ -81,8 +81,7 @@ impl StagingPool {
         if let Some(buffer) = self.state.borrow_mut().take(size) {
             return buffer;
         }
-        self.raw.counters.buffer_created(size);
-        self.raw.wgpu.create_buffer(&wgpu::BufferDescriptor {
+        self.raw.create_buffer(&wgpu::BufferDescriptor {
             label: Some("staging"),
             size,
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
@@ -103,6 +102,19 @@ impl StagingPool {
         } else {
             self.state.borrow_mut().parked.push((number, buffer));
         }
+    }
+
+    /// Bytes that wait for the next read-backs.
+    pub fn free_bytes(&self) -> u64 {
+        let State { free, tiny, parked, .. } = &*self.state.borrow();
+        let parked = parked.iter().map(|(_, buffer)| buffer);
+        free.iter().chain(tiny).chain(parked).map(wgpu::Buffer::size).sum()
+    }
+
+    /// Destroys what is kept, but for tiny buffers: what runs needs them again at once.
+    pub fn trim(&self) {
+        let free = std::mem::take(&mut self.state.borrow_mut().free);
+        free.into_iter().for_each(|buffer| self.destroy(buffer));
     }
 
     /// Destroys all that is kept.
@@ -230,7 +242,7 @@ impl Readback {
     pub async fn bytes(mut self) -> Result<Vec<Vec<u8>>> {
         self.staging_pool.raw.drive();
         let mapped = (&mut self.mapped).await;
-        self.staging_pool.raw.take_fault().await?;
+        self.pool.take_fault().await?;
         let Some(staging) = self.staging.take() else { bail!(Internal, "a read-back was awaited twice") };
         if !matches!(mapped, Ok(Ok(()))) {
             bail!(DeviceLost, "the GPU device went away while a result was read back");
@@ -293,7 +305,7 @@ pub(super) async fn sync(recorder: &Recorder) -> Result<()> {
     };
     // A dropped read-back reports nothing.
     let is_done = is_done || raw.work_done().await;
-    raw.take_fault().await?;
+    pool.take_fault().await?;
     if !is_done {
         bail!(DeviceLost, "the GPU device went away during a wait");
     }

@@ -5,6 +5,8 @@ use std::cell::Cell;
 
 use serde::Serialize;
 
+use super::raw::LARGE;
+
 /// One cache since the last reset, and what lives in it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -66,6 +68,23 @@ pub struct MemoryStats {
     pub pooled_bytes: u64,
     /// The pool of storage buffers.
     pub pool: PoolStats,
+}
+
+/// What a device holds on the GPU, for whoever adds up what it is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// All buffers.
+    pub live_bytes: u64,
+    /// The most of them at one time since the last reset.
+    pub peak_bytes: u64,
+    /// Of the live bytes, the arenas of plans.
+    pub arena_bytes: u64,
+    /// Of the live bytes, buffers that wait for reuse.
+    pub waiting_bytes: u64,
+    /// Bytes that were written and that the GPU is not known to have read: browsers keep a copy until then.
+    pub unfinished_write_bytes: u64,
+    /// The most of them at one time.
+    pub peak_unfinished_write_bytes: u64,
 }
 
 impl PoolStats {
@@ -135,6 +154,8 @@ macro_rules! counters {
             pub live_buffers: Cell<u64>,
             /// Since the device began; a reset leaves it.
             pub allocated_bytes: Cell<u64>,
+            /// Bytes of the large buffers that were ever made.
+            pub large_bytes: Cell<u64>,
             pub arena_bytes: Cell<u64>,
             pub arena_bytes_without_reuse: Cell<u64>,
         }
@@ -243,7 +264,17 @@ impl Counters {
         add(&self.live_buffers, 1);
         add(&self.live_bytes, bytes);
         add(&self.allocated_bytes, bytes);
+        if bytes >= LARGE {
+            add(&self.large_bytes, bytes);
+        }
         self.peak_bytes.set(self.peak_bytes.get().max(self.live_bytes.get()));
+    }
+
+    /// A buffer that takes no memory: it is counted until it is destroyed, but is no part of the peak.
+    pub fn buffer_refused(&self, bytes: u64) {
+        let peak = self.peak_bytes.get();
+        self.buffer_created(bytes);
+        self.peak_bytes.set(peak);
     }
 
     pub fn buffer_destroyed(&self, bytes: u64) {

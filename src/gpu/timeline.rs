@@ -2,7 +2,8 @@
 //!
 //! Submissions finish in order, so one number is enough. It moves on when a wait for the GPU ends or a read-back is mapped.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures_channel::oneshot;
@@ -26,13 +27,32 @@ pub(super) struct Timeline {
     is_open: Cell<bool>,
     /// Whether the queue was handed writes after the last submission.
     has_writes: Cell<bool>,
+    writes: RefCell<Writes>,
     finished: Shared,
+}
+
+/// Bytes that were written, by the submission that comes after them.
+#[derive(Default)]
+struct Writes {
+    unfinished: VecDeque<(u64, u64)>,
+    bytes: u64,
+    peak: u64,
 }
 
 /// Reports a submission as done, or as one that nothing will report any more.
 pub(super) struct Report {
     number: u64,
     finished: Shared,
+}
+
+impl Writes {
+    fn forget(&mut self, finished: u64) {
+        while self.unfinished.front().is_some_and(|(submission, _)| *submission <= finished)
+            && let Some((_, bytes)) = self.unfinished.pop_front()
+        {
+            self.bytes -= bytes;
+        }
+    }
 }
 
 impl Timeline {
@@ -48,9 +68,28 @@ impl Timeline {
         self.has_writes.set(false);
     }
 
-    /// The queue was handed a write, which no submission has taken along.
-    pub fn wrote(&self) {
+    /// The queue was handed a write of so many bytes, which no submission has taken along.
+    pub fn wrote(&self, bytes: u64) {
         self.has_writes.set(true);
+        let finished = self.finished();
+        let mut writes = self.writes.borrow_mut();
+        writes.forget(finished);
+        writes.unfinished.push_back((self.submitted.get() + 1, bytes));
+        writes.bytes += bytes;
+        writes.peak = writes.peak.max(writes.bytes);
+    }
+
+    /// Bytes that were written and that no finished submission came after.
+    pub fn unfinished_write_bytes(&self) -> u64 {
+        let finished = self.finished();
+        let mut writes = self.writes.borrow_mut();
+        writes.forget(finished);
+        writes.bytes
+    }
+
+    /// The most of them at one time.
+    pub fn peak_unfinished_write_bytes(&self) -> u64 {
+        self.writes.borrow().peak
     }
 
     /// Whether writes wait for a submission.
@@ -159,10 +198,16 @@ mod tests {
         let timeline = Timeline::default();
         timeline.submit();
         timeline.report().done(true);
-        timeline.wrote();
+        timeline.wrote(10);
+        timeline.wrote(20);
         assert!(timeline.has_writes());
+        assert_eq!(timeline.unfinished_write_bytes(), 30);
         timeline.submit();
         assert!(!timeline.has_writes());
+        timeline.wrote(5);
+        timeline.report().done(true);
+        assert_eq!((timeline.unfinished_write_bytes(), timeline.peak_unfinished_write_bytes()), (5, 35));
+        timeline.submit();
         assert!(timeline.finished() < timeline.submitted());
     }
 

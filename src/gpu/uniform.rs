@@ -12,7 +12,7 @@ use super::raw::RawDevice;
 use super::stats::{CacheStats, add};
 
 /// Ids of uniforms start here, so that they never equal the id of a storage buffer.
-const FIRST_ID: u64 = 1 << 63;
+pub(super) const FIRST_ID: u64 = 1 << 63;
 
 /// Bytes of a buffer are a multiple of this, so that most can be used again: at least the 16 that WGSL's layout rules want.
 const GRAIN: u64 = 64;
@@ -49,6 +49,16 @@ impl Uniforms {
         self.entries.borrow_mut().clear();
     }
 
+    /// The id of the last one that was made.
+    pub fn last_id(&self) -> u64 {
+        self.last_id.get()
+    }
+
+    /// Forgets those that were made after this one.
+    pub fn forget_since(&self, id: u64) {
+        self.entries.borrow_mut().remove_values(|uniform| uniform.id > id);
+    }
+
     pub fn stats(&self) -> CacheStats {
         self.entries.borrow().stats()
     }
@@ -82,13 +92,12 @@ impl Uniforms {
     }
 
     fn create(&self, id: u64, size: u64) -> Rc<Uniform> {
-        let wgpu = self.raw.wgpu.create_buffer(&wgpu::BufferDescriptor {
+        let wgpu = self.raw.create_buffer(&wgpu::BufferDescriptor {
             label: Some("uniform"),
             size,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
-        self.raw.counters.buffer_created(size);
         Rc::new(Uniform { wgpu, id, device: Rc::downgrade(&self.raw) })
     }
 }

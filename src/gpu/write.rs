@@ -44,6 +44,11 @@ impl StagedWrites {
         Some((ring, at))
     }
 
+    /// Whether the ring was made.
+    pub fn has_ring(&self) -> bool {
+        self.0.borrow().ring.is_some()
+    }
+
     /// Frees the ring, and forgets what was not uploaded.
     pub fn clear(&self, raw: &RawDevice) {
         if let Some(ring) = self.0.take().ring {
@@ -67,8 +72,7 @@ impl StagedWrites {
 }
 
 fn create_ring(raw: &RawDevice) -> wgpu::Buffer {
-    raw.counters.buffer_created(RING_BYTES);
-    raw.wgpu.create_buffer(&wgpu::BufferDescriptor {
+    raw.create_buffer(&wgpu::BufferDescriptor {
         label: Some("staged writes"),
         size: RING_BYTES,
         usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,

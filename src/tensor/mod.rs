@@ -37,6 +37,6 @@ pub use upload::WeightUpload;
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
-    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Define, Device, DeviceOptions, Flushes, HostBytes,
-    KernelTime, KernelUse, PowerPreference, Readback, Stats, SubgroupMatrix,
+    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Define, Device, DeviceOptions, Flushes, Holdings,
+    HostBytes, KernelTime, KernelUse, PowerPreference, Readback, Stats, SubgroupMatrix,
 };

@@ -10,6 +10,7 @@ mod arrays;
 mod autotune;
 mod batch;
 mod indexing;
+mod memory;
 mod ops;
 mod plans;
 mod quantize;

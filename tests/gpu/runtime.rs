@@ -14,7 +14,7 @@ fn device(options: DeviceOptions) -> Device {
         .unwrap_or_else(|error| panic!("native tests need a Vulkan driver (on Debian: mesa-vulkan-drivers): {error}"))
 }
 
-fn plain() -> Device {
+pub fn plain() -> Device {
     device(DeviceOptions::default())
 }
 
@@ -31,7 +31,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
 }";
 
-fn mix(device: &Device, source: &Buffer, target: &Buffer, n: usize, k: u32) -> Result<()> {
+pub fn mix(device: &Device, source: &Buffer, target: &Buffer, n: usize, k: u32) -> Result<()> {
     let shader = Shader { label: "mix", template: Template::Static(MIX), modules: &[], defines: &[] };
     let params = [n as u32, k];
     let bindings = [

@@ -60,10 +60,11 @@ impl Device {
         }
         // A write that goes to the queue must not overtake what is recorded.
         parts.recorder.flush(FlushReason::Write);
-        add(&parts.raw.counters.bytes_uploaded, range.len() as u64);
+        let length = range.len() as u64;
+        add(&parts.raw.counters.bytes_uploaded, length);
         browser::write(&parts.raw.queue, buffer.wgpu()?, buffer.start() + offset, bytes, range)?;
         add(&parts.raw.counters.queue_writes, 1);
-        parts.raw.timeline.wrote();
+        parts.raw.timeline.wrote(length);
         Ok(())
     }
 }

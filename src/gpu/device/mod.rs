@@ -9,6 +9,7 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::adapter::{Adapter, AdapterInfo, Capabilities};
+use super::attempt::attempt;
 use super::bind_groups::BindGroups;
 use super::binder::Binder;
 use super::binding::Binding;
@@ -22,7 +23,7 @@ use super::raw::RawDevice;
 use super::readback::{Readback, RecordedReadback, StagingPool, sync};
 use super::recorder::Recorder;
 use super::recorder::plan::Recording;
-use super::stats::{FlushReason, MemoryStats, Stats};
+use super::stats::{FlushReason, Holdings, MemoryStats, Stats};
 use super::transcript::Transcript;
 use super::wgsl::Shader;
 use crate::error::Result;
@@ -104,6 +105,19 @@ impl Device {
         }
     }
 
+    /// What it holds, by what it is used for.
+    pub fn holdings(&self) -> Holdings {
+        let Parts { raw, pool, staging, .. } = self.parts();
+        Holdings {
+            live_bytes: raw.counters.live_bytes.get(),
+            peak_bytes: raw.counters.peak_bytes.get(),
+            arena_bytes: raw.counters.arena_bytes.get(),
+            waiting_bytes: pool.free_bytes() + staging.free_bytes(),
+            unfinished_write_bytes: raw.timeline.unfinished_write_bytes(),
+            peak_unfinished_write_bytes: raw.timeline.peak_unfinished_write_bytes(),
+        }
+    }
+
     /// Sets the counts to zero; what is alive stays counted.
     pub fn reset_stats(&self) {
         let Parts { raw, recorder, .. } = self.parts();
@@ -111,6 +125,34 @@ impl Device {
         recorder.binder.uniforms.reset_stats();
         recorder.binder.groups.reset_stats();
         recorder.pipelines.reset_stats();
+    }
+
+    /// Runs `step`, which may allocate, and submits what it recorded. An error if there was no room: then nothing of it has run, what it
+    /// allocated is freed, and nobody else hears of it. `what` names it.
+    pub async fn attempt<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        attempt(&self.0.recorder, what, step).await
+    }
+
+    /// An error if there is no room for what `step` allocates. Nothing runs, and nothing is kept.
+    pub async fn check_room<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<()> {
+        self.0.recorder.check_room(what, step).await
+    }
+
+    /// What the last step that found no room needed.
+    pub fn refused_bytes(&self) -> u64 {
+        self.0.raw.refused_bytes.get()
+    }
+
+    /// The most bytes of buffers from now on (`DeviceOptions::memory_limit`).
+    pub fn set_memory_limit(&self, bytes: Option<u64>) {
+        self.0.raw.memory_limit.set(bytes);
+    }
+
+    /// Frees all that waits for reuse, and waits until it is free.
+    pub async fn free_unused(&self) -> Result<()> {
+        self.trim();
+        self.0.staging.trim();
+        self.sync().await
     }
 
     /// Frees memory that waits for reuse until at most `bytes` are left.

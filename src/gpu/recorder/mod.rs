@@ -37,6 +37,14 @@ pub(super) struct Recorder {
     state: RefCell<State>,
 }
 
+/// The last buffer and the last uniform that were made, and whether there is a ring of staged writes.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    buffer: u64,
+    uniform: u64,
+    has_ring: bool,
+}
+
 #[derive(Default)]
 struct State {
     commands: Vec<Command>,
@@ -100,6 +108,25 @@ impl Recorder {
         // Bind groups hold uniforms.
         self.binder.groups.clear();
         self.binder.uniforms.clear();
+    }
+
+    /// What has been made so far.
+    pub fn made(&self) -> Made {
+        Made {
+            buffer: self.pool.last_id(),
+            uniform: self.binder.uniforms.last_id(),
+            has_ring: self.staged_writes.has_ring(),
+        }
+    }
+
+    /// Nothing that was made since is used again.
+    pub fn forget_since(&self, made: Made) {
+        self.pool.forget_since(made.buffer);
+        self.binder.groups.forget_since(made.buffer, made.uniform);
+        self.binder.uniforms.forget_since(made.uniform);
+        if !made.has_ring {
+            self.staged_writes.clear(&self.raw);
+        }
     }
 
     /// A buffer that goes back to the pool.
@@ -243,7 +270,7 @@ impl Recorder {
         }
         self.raw.queue.write_buffer(target, target_offset, bytes);
         add(&self.raw.counters.queue_writes, 1);
-        self.raw.timeline.wrote();
+        self.raw.timeline.wrote(bytes.len() as u64);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::rc::{Rc, Weak};
 
 use super::{Mode, Recorder};
 use crate::error::Result;
+use crate::gpu::attempt::allocate;
 use crate::gpu::buffer::Buffer;
 use crate::gpu::command::Command;
 use crate::gpu::pipeline::PipelineRequest;
@@ -99,7 +100,8 @@ impl Recorder {
         let layout = trace.layout(capabilities.max_buffer_size.min(capabilities.max_storage_binding_size));
         drop(traced);
         self.pipelines.compile(std::mem::take(&mut trace.pipelines)).await?;
-        let arena = ArenaCursor::new(&self.pool, &layout, &trace)?;
+        let arena =
+            allocate(self, "the tensors of a recorded step", || ArenaCursor::new(&self.pool, &layout, &trace)).await?;
         drop(trace);
 
         {
@@ -131,6 +133,17 @@ impl Recorder {
             device: Rc::downgrade(&self.raw),
         };
         Ok((result, recording))
+    }
+
+    /// An error if there is no room for what `step` allocates. Nothing runs, and nothing is kept.
+    pub async fn check_room<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<()> {
+        let (traced, trace) = self.trace_into(Trace::without_pipelines(), step)?;
+        drop(traced);
+        let capabilities = &self.raw.capabilities;
+        let layout = trace.layout(capabilities.max_buffer_size.min(capabilities.max_storage_binding_size));
+        let banks = allocate(self, what, || ArenaCursor::new(&self.pool, &layout, &trace)).await?;
+        drop(banks);
+        Ok(())
     }
 
     /// Records all commands of `recording` again.

@@ -1,0 +1,54 @@
+//! Steps that may find no room on the GPU. WebGPU does not throw where memory runs out: it hands out a buffer that does not work, and tells an
+//! error scope. So a step that allocates runs inside scopes.
+//!
+//! Invariants:
+//! - What goes wrong inside is the step's alone: no other wait hears of it, and nothing that others recorded is in its submits.
+//! - No buffer of a step that found no room is used again.
+//! - A step that made no large buffer is not waited for.
+
+use super::recorder::Recorder;
+use super::stats::FlushReason;
+use crate::error::Result;
+
+/// Runs `step`, submits what it recorded, and waits until it is known whether there was room for what it allocated. `what` names it in an
+/// error. A step that is planned is only run: it allocates nothing here.
+pub(super) async fn attempt<T>(recorder: &Recorder, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+    if recorder.is_tracing() || recorder.is_capturing() {
+        return step();
+    }
+    recorder.flush(FlushReason::Explicit);
+    let submitting = || {
+        let result = step();
+        recorder.flush(FlushReason::Explicit);
+        result
+    };
+    allocate(recorder, what, submitting).await
+}
+
+/// The same for a step that records nothing, or submits what it records.
+pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+    let raw = &recorder.raw;
+    raw.check_usable()?;
+    let (made, large) = (recorder.made(), raw.counters.large_bytes.get());
+    let before = raw.counters.allocated_bytes.get();
+    let scopes = raw.faults.open_scopes(&raw.wgpu);
+    let result = step();
+    let outcome = raw.faults.close_scopes(scopes);
+    let needed = raw.counters.allocated_bytes.get() - before;
+    if raw.counters.large_bytes.get() == large && !outcome.is_refused {
+        // The next wait reports what else went wrong.
+        raw.faults.watch_outcome(outcome, what);
+        return result;
+    }
+    match outcome.error(what, needed).await {
+        None => result,
+        Some(error) => {
+            // Its handles go first: what they name is not to be used again.
+            drop(result);
+            recorder.forget_since(made);
+            raw.refused_bytes.set(needed);
+            raw.check_usable()?;
+            Err(error)
+        }
+    }
+}
