@@ -72,6 +72,7 @@ export class EngineHost implements Host {
     const meter = new ProgressMeter();
     const engine = await this.#withFiles(wasm, filesData, true, services, meter, signal, async (files) => {
       const wasmOptions: WasmLoadOptions = { ...options, files, grammars: grammarLoader(grammarWasm, policy) };
+      wasmOptions.onMemoryPressure = (event) => services.onMemoryPressure(event);
       if (tunings !== undefined) wasmOptions.tunings = tunings;
       if (signal !== undefined) wasmOptions.signal = signal;
       let ready: Progress | undefined;

@@ -62,6 +62,7 @@ export const LOAD: Checks<LoadOptions> = {
   maxRecoveries: whole(0),
   onProgress: callable,
   onWarning: callable,
+  onMemoryPressure: callable,
   signal: abortSignal,
   draft: anything,
   worker: anything,

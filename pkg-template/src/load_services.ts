@@ -2,6 +2,7 @@
 
 import { type CacheOptions, filesData, type FilesData, isStore } from './files/options.js';
 import { memoryStore } from './files/own_store.js';
+import type { MemoryPressure } from './generated/loading.js';
 import type { LoadServices } from './protocol.js';
 import type { HostSource } from './source.js';
 import { Digesters } from './start_digester.js';
@@ -43,6 +44,7 @@ export function reporter<T>(report: ((value: T) => void) | undefined): (value: T
 
 interface Callbacks extends CacheOptions {
   onProgress?: ((progress: LoadProgress) => void) | undefined;
+  onMemoryPressure?: ((event: MemoryPressure) => void) | undefined;
 }
 
 /** `end` has to be called after the load. */
@@ -51,6 +53,7 @@ export function loadServices(options: Callbacks, wasm: SentWasm | undefined): Lo
   return {
     onProgress: reporter(options.onProgress),
     onEvent: reporter(options.onEvent),
+    onMemoryPressure: reporter(options.onMemoryPressure),
     store: isStore(options.cache) ? options.cache : options.cache === 'memory' ? memoryStore : undefined,
     startDigester(of) {
       // The port stays on this thread, so that a failure can be told to whoever listens to it.

@@ -3,8 +3,8 @@
 import type { FileEvent } from './files/events.js';
 import type { CacheOptions } from './files/options.js';
 import type { LoadProgress } from './files/progress.js';
-import type { LoadOptions as LoadData, Warning } from './generated/loading.js';
-import type { CacheStats, Stats } from './generated/stats.js';
+import type { LoadOptions as LoadData, MemoryPressure, Warning } from './generated/loading.js';
+import type { CacheStats, MemoryUse, Stats } from './generated/stats.js';
 import type { HubOptions, ModelSource } from './model_source.js';
 import type { RecoveryEvent } from './recovery/events.js';
 import type { WasmSource } from './wasm_source.js';
@@ -13,7 +13,9 @@ export type {
   AdapterInfo,
   AutotuneInfo,
   DraftInfo,
+  MemoryPressure,
   ModelInfo,
+  PressureAction,
   SubgroupMatrix,
   Tuned as TunedKernel,
   Warning,
@@ -24,7 +26,7 @@ export type { LoadProgress } from './files/progress.js';
 export type { RecoveryEvent } from './recovery/events.js';
 export type { ModelStore } from './files/store.js';
 export type { WasmSource } from './wasm_source.js';
-export type { KernelUse } from './generated/stats.js';
+export type { KernelUse, MemoryUse } from './generated/stats.js';
 
 export interface LoadOptions extends LoadData, CacheOptions {
   /** Of a folder with several models, the file that is the model. */
@@ -46,6 +48,11 @@ export interface LoadOptions extends LoadData, CacheOptions {
    * them.
    */
   onWarning?: ((warning: Warning) => void) | undefined;
+  /**
+   * Called when the GPU's memory runs short, while loading and as long as the engine is there, with what was done about it: a shorter context was
+   * taken than the default, what no request uses was freed, a prompt takes shorter passes, or a request waits for another one.
+   */
+  onMemoryPressure?: ((event: MemoryPressure) => void) | undefined;
   /** Aborting it rejects the load with code `aborted` and frees what was loaded. */
   signal?: AbortSignal | undefined;
   /**
@@ -76,6 +83,8 @@ export interface EngineStats extends Stats {
    * them were taken from here.
    */
   prompt_cache: CacheStats;
+  /** The GPU memory, by what it is for. */
+  memory: MemoryUse;
   /** How often the engine came back after its GPU device or its worker was lost. The other counters began at 0 then. */
   recoveries: number;
   /** Size of the WebAssembly heap. Weights never pass through it. */

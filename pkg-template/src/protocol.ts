@@ -8,7 +8,7 @@ import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk } from './generated/answers.js';
-import type { LoadOptions as LoadData } from './generated/loading.js';
+import type { LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { Session } from './generated/sessions.js';
 import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
 import type { SentWasm } from './wasm_source.js';
@@ -47,6 +47,8 @@ export interface HostLoadOptions extends LoadData {
 export interface LoadServices {
   onProgress(progress: LoadProgress): void;
   onEvent(event: FileEvent): void;
+  /** Also after the load, as long as the engine is there. */
+  onMemoryPressure(event: MemoryPressure): void;
   /** The application's own store, if it has one. */
   store: ModelStore | undefined;
   /** Starts a worker that computes digests, if there can be one; what speaks to it. */
@@ -169,6 +171,7 @@ export type FromWorker =
   | FromLiving
   | { type: 'progress'; id: number; progress: LoadProgress }
   | { type: 'event'; id: number; event: FileEvent }
+  | { type: 'memory'; event: MemoryPressure }
   /** Asks the application's store. */
   | { type: 'store'; id: number; method: 'get' | 'delete'; key: string }
   | { type: 'store'; id: number; method: 'put'; key: string; bytes: Uint8Array }

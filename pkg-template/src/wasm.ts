@@ -3,7 +3,7 @@
 
 import init, * as glue from './wasm/rillm.js';
 import { compileWasm, wasmLoader } from './compile_wasm.js';
-import type { LoadOptions as LoadData } from './generated/loading.js';
+import type { LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { AttachedSession, Chunk, EmbeddingsData, ReplayData } from './protocol.js';
 import type { OpenedFile } from './files/remote_files.js';
 import type { RemoteRequest } from './files/http.js';
@@ -36,6 +36,7 @@ export interface WasmLoadOptions extends LoadData {
   signal?: AbortSignal;
   /** What reads from servers. */
   files: WasmFiles;
+  onMemoryPressure?: (event: MemoryPressure) => void;
   /** Where the second wasm comes from, for requests that want structured output. */
   grammars?: WasmGrammarLoader;
 }

@@ -81,6 +81,7 @@ function services(id: number): LoadServices {
   return {
     onProgress: (progress) => scope.postMessage({ type: 'progress', id, progress }),
     onEvent: (event) => scope.postMessage({ type: 'event', id, event }),
+    onMemoryPressure: (event) => scope.postMessage({ type: 'memory', event }),
     store: remoteStore,
     startDigester: (of) =>
       new Promise((resolve) => {

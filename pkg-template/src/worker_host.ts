@@ -57,6 +57,8 @@ export class WorkerHost implements Host {
   /** What the load that runs was given. */
   #services: LoadServices | undefined;
   #wasm: SentWasm | undefined;
+  /** Of the load, and heard as long as the worker lives. */
+  #onMemoryPressure: LoadServices['onMemoryPressure'] = () => {};
   #start: WorkerStart;
   #tellEnded!: (error: EngineError) => void;
 
@@ -117,6 +119,7 @@ export class WorkerHost implements Host {
     // The worker holds nothing but this load, so ending the worker frees the requests and the GPU buffers at once.
     const abort = () => this.#end(abortError(signal!, READING[type]));
     this.#services = services;
+    this.#onMemoryPressure = services.onMemoryPressure;
     this.#wasm = options.wasm;
     signal?.addEventListener('abort', abort, { once: true });
     try {
@@ -351,6 +354,10 @@ export class WorkerHost implements Host {
       return;
     }
     if (message.type === 'alive') return;
+    if (message.type === 'memory') {
+      this.#onMemoryPressure(message.event);
+      return;
+    }
     const { id } = message;
     const call = this.#calls.get(id);
     switch (message.type) {

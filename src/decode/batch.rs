@@ -13,7 +13,7 @@ use std::rc::Rc;
 use super::grammar::MaskPlace;
 use super::proposal::Masks;
 use super::sequence::Sequence;
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::model::{LayerStates, Logits, Transformer};
 use crate::sampler::{Features, LogprobPlans, LogprobRings, MaskTable, RING, Sampler, Target, ring_ranges};
 use crate::tensor::ops::MatVecSmallBatch;
@@ -49,6 +49,8 @@ pub struct Batch {
     logprobs: Option<LogprobRings>,
     by_rows: [Option<Recorded>; MAX_SEQUENCES + 1],
     owners: Vec<Option<Owner>>,
+    /// Steps of so many rows found no room.
+    refused_rows: Option<usize>,
 }
 
 /// The forward pass of one number of rows, and what may follow it.
@@ -93,6 +95,7 @@ impl Batch {
             logprobs: None,
             by_rows: Default::default(),
             owners: vec![None; max_sequences],
+            refused_rows: None,
         })
     }
 
@@ -116,6 +119,22 @@ impl Batch {
         self.plans(shape).ok_or_else(|| err!(Internal, "steps that nobody recorded: {shape:?}"))
     }
 
+    /// Whether steps of so many rows may be recorded. If there was no room for them, sequences step one at a time.
+    pub fn has_room_for(&self, rows: usize) -> bool {
+        self.refused_rows.is_none_or(|refused| rows < refused)
+    }
+
+    /// There may be room again.
+    pub fn retry(&mut self) {
+        self.refused_rows = None;
+    }
+
+    /// Drops what is recorded. No sequence may be in a row.
+    pub fn shed(&mut self) {
+        self.by_rows = Default::default();
+        self.retry();
+    }
+
     /// Whether steps of this shape are recorded.
     pub fn is_prepared(&self, shape: StepShape) -> bool {
         self.plans(shape).is_some()
@@ -137,6 +156,10 @@ impl Batch {
         context.write(&state, 0, bytemuck::cast_slice(&stopped))?;
         let recorded = self.record(shape).await;
         context.copy(&self.saved, all, &state, 0)?;
+        if recorded.as_ref().is_err_and(|error| error.code() == Code::OutOfMemory) {
+            self.refused_rows = Some(shape.rows.min(self.refused_rows.unwrap_or(usize::MAX)));
+            return Ok(());
+        }
         recorded
     }
 

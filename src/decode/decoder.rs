@@ -5,14 +5,17 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 
 use futures_util::future::poll_fn;
+use futures_util::lock::Mutex;
 
 use super::batch::Batch;
 use super::grammar::GrammarState;
 use super::methods::{Decided, Methods};
 use super::prefill::{Prefill, Prefilled, Prompt};
 use super::prefill_pace::PrefillPace;
+use super::pressure::PressureListener;
 use super::prompt_cache::PromptCache;
 use super::proposal::draft::DraftModelHome;
+use super::relief::{Patience, Relief};
 use super::saved_sequence;
 use super::scheduler::{Progress, Scheduler, Tokens};
 use super::sequence::{Sequence, SequenceCounts, SequenceParams};
@@ -23,6 +26,9 @@ use crate::model::source::ByteSource;
 use crate::model::{LayerStates, Transformer};
 use crate::tensor::{Context, Tensor};
 
+/// With room for a pass over so many tokens prompts are taken in well; longer passes become shorter where they must.
+const ROOM_TOKENS: usize = 128;
+
 pub struct Decoder {
     pub context: Context,
     pub transformer: Rc<Transformer>,
@@ -32,10 +38,14 @@ pub struct Decoder {
     pub(super) pace: RefCell<PrefillPace>,
     /// A sequence takes the draft model out while it drafts with it.
     pub draft_model: DraftModelHome,
+    /// Held by work that found no room and tries again.
+    pub(super) memory_turn: Mutex<()>,
+    pub(super) pressure: PressureListener,
 }
 
 impl Decoder {
-    /// `states` hold `max_sequences` sequences of `capacity` tokens; the prompt cache takes up to `prompt_cache_bytes`. Compiles kernels.
+    /// `states` hold `max_sequences` sequences of `capacity` tokens; the prompt cache takes up to `prompt_cache_bytes`. `pressure` hears when
+    /// memory runs short. Compiles kernels.
     pub async fn new(
         context: &Context,
         transformer: Transformer,
@@ -43,6 +53,7 @@ impl Decoder {
         capacity: usize,
         max_sequences: usize,
         prompt_cache_bytes: u64,
+        pressure: PressureListener,
     ) -> Result<Rc<Self>> {
         let is_slow = context.device().capabilities().software;
         let pace = if is_slow { PrefillPace::slow() } else { PrefillPace::default() };
@@ -61,7 +72,17 @@ impl Decoder {
             scheduler: RefCell::new(Scheduler::new(batch)),
             pace: RefCell::new(pace),
             draft_model: Rc::default(),
+            memory_turn: Mutex::new(()),
+            pressure,
         }))
+    }
+
+    /// An error if there is no room to take a prompt in.
+    pub async fn check_room(&self) -> Result<()> {
+        let slot = SlotLease::new(&self.slots, &[]).await?;
+        let what = format!("a pass over {ROOM_TOKENS} tokens of a prompt");
+        let tokens = slot.capacity().min(ROOM_TOKENS);
+        self.context.device().check_room(&what, || slot.rehearse(&self.transformer, tokens)).await
     }
 
     /// Whether another sequence can begin now.
@@ -72,53 +93,70 @@ impl Decoder {
     /// One forward pass over `ids` from an empty context. Returns logits [n_tokens, vocab_size], and the hidden states after these numbers of layers,
     /// [n_tokens, n_embd] each. The slot forgets what it held.
     pub async fn forward(&self, ids: &[u32], layers: &[usize]) -> Result<(Tensor, Vec<Tensor>)> {
-        let mut slot = self.slots.emptied(&self.prompt_cache).await?;
-        let passed = slot.forward(&self.transformer, ids, layers)?;
-        self.slots.give_back(slot.into_slot());
-        Ok(passed)
+        let context = &self.context;
+        let pass = async |relief| {
+            let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
+            let pass = || slot.forward(&self.transformer, ids, layers);
+            let passed = context.device().attempt("a forward pass", pass).await?;
+            self.slots.give_back(slot.into_slot());
+            Ok(passed)
+        };
+        self.with_room_at_last(pass).await
     }
 
     /// The same pass up to the input of the head, [n_tokens, n_embd].
     pub async fn states(&self, ids: &[u32]) -> Result<Tensor> {
-        let mut slot = self.slots.emptied(&self.prompt_cache).await?;
-        slot.states(&self.transformer, ids)
+        let pass = async |relief| {
+            let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
+            self.context.device().attempt("a forward pass", || slot.states(&self.transformer, ids)).await
+        };
+        self.with_room_at_last(pass).await
     }
 
     /// The states of `tokens`, to be saved; at least one. What no slot and no cache holds of them is computed, unless these are so few at the
     /// end that a prompt computes them at no cost.
     pub async fn hold(&self, tokens: &[u32]) -> Result<HeldSequence<'_>> {
         let is_decoding = || !self.scheduler.borrow().is_idle();
-        let (slot, len) = self.taking_in(&is_decoding).hold(tokens).await?;
+        let hold = async |relief| self.taking_in(&is_decoding, relief).hold(tokens).await;
+        let (slot, len) = self.with_room_at_last(hold).await?;
         Ok(HeldSequence { transformer: &self.transformer, slot, len })
     }
 
     /// Puts a saved sequence into a free slot and returns its number of tokens. It is what follows `offset` of the source. Prompts that begin
     /// with its tokens need not compute them.
     pub async fn restore(&self, source: &dyn ByteSource, offset: u64) -> Result<usize> {
-        let mut slot = self.slots.emptied(&self.prompt_cache).await?;
-        saved_sequence::restore(&self.transformer, &mut slot, source, offset).await?;
-        slot.settle();
-        Ok(slot.tokens().len())
+        let restore = async |relief| {
+            let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
+            saved_sequence::restore(&self.transformer, &mut slot, source, offset).await?;
+            slot.settle();
+            Ok(slot.tokens().len())
+        };
+        self.with_room_at_last(restore).await
     }
 
-    /// Takes a prompt in, or takes it over from another sequence that did. `None` if it was cancelled.
+    /// Takes a prompt in, or takes it over from another sequence that did. `None` if it was cancelled. Where the GPU has no room, `patience`
+    /// says whether it waits for sequences that run.
     pub async fn prefill(
         &self,
         prompt: &Prompt<'_>,
         params: &SequenceParams,
         from: Option<&PrefillResult>,
+        patience: &Patience,
     ) -> Result<Option<Prefilled>> {
         let is_decoding = || !self.scheduler.borrow().is_idle();
-        let prefill = self.taking_in(&is_decoding);
-        match from {
-            Some(from) => prefill.adopt(prompt, params, from).await,
-            None => prefill.run(prompt, params).await,
-        }
+        let prefill = async |relief| {
+            let prefill = self.taking_in(&is_decoding, relief);
+            match from {
+                Some(from) => prefill.adopt(prompt, params, from).await,
+                None => prefill.run(prompt, params).await,
+            }
+        };
+        Ok(self.with_room(patience, prefill).await?.flatten())
     }
 
-    pub(super) fn taking_in<'a>(&'a self, is_decoding: &'a dyn Fn() -> bool) -> Prefill<'a> {
+    pub(super) fn taking_in<'a>(&'a self, is_decoding: &'a dyn Fn() -> bool, relief: Relief) -> Prefill<'a> {
         let Self { transformer, slots, prompt_cache: cache, pace, .. } = self;
-        Prefill { transformer, slots, cache, pace, is_decoding }
+        Prefill { transformer, slots, cache, pace, is_decoding, relief }
     }
 
     /// Lets a sequence decode whose prompt is in the caches. `last` is the last token of the prompt, or of the answer's first `forced`

@@ -8,9 +8,10 @@ use web_time::Instant;
 use super::cancel::Canceller;
 use super::prefill_pace::PrefillPace;
 use super::prompt_cache::{FEWEST_TOKENS, PromptCache};
+use super::relief::Relief;
 use super::sequence::SequenceParams;
 use super::slot::{PrefillResult, Slot, common_prefix};
-use super::slots::{SlotLease, Slots};
+use super::slots::{SlotLease, Slots, keep};
 use crate::error::Result;
 use crate::model::Transformer;
 
@@ -45,6 +46,8 @@ pub struct Prefill<'a> {
     pub pace: &'a RefCell<PrefillPace>,
     /// Whether other sequences wait for their next tokens.
     pub is_decoding: &'a dyn Fn() -> bool,
+    /// How memory is saved.
+    pub relief: Relief,
 }
 
 impl Prefill<'_> {
@@ -76,12 +79,13 @@ impl Prefill<'_> {
             let slot = &mut *lease;
             let begin = Instant::now();
             let rest = tokens.len() - done;
-            let mut part = self.pace.borrow().part_of(rest, (self.is_decoding)());
+            let mut part = self.part_of(rest);
             if prompt.is_reproducible && rest == part + 1 {
                 part -= 1;
             }
             if part == rest {
-                let logits = slot.pass(self.transformer, &tokens[done..], prompt.forced)?;
+                let last = || slot.pass(self.transformer, &tokens[done..], prompt.forced);
+                let logits = self.attempt(part, last).await?;
                 let (sequence, prefill_computed_len) = (slot.sequence, slot.prefill_computed_len());
                 let result = PrefillResult { sequence, logits, advance: part, prefill_computed_len };
                 return Ok(Some(Prefilled { slot: lease, result, cached: common, last_pass: Some((part, begin)) }));
@@ -95,7 +99,7 @@ impl Prefill<'_> {
     /// sequences get their tokens between the parts.
     async fn pass(&self, slot: &mut Slot, part: &[u32]) -> Result<()> {
         let begin = Instant::now();
-        slot.prefill(self.transformer, part)?;
+        self.attempt(part.len(), || slot.prefill(self.transformer, part)).await?;
         self.transformer.context().device().sync().await?;
         self.pace.borrow_mut().took(part.len(), begin.elapsed());
         Ok(())
@@ -109,7 +113,7 @@ impl Prefill<'_> {
         if held == 0 || tokens.len() - held >= FEWEST_TOKENS {
             slot.truncate(held);
             while held < tokens.len() {
-                let part = self.pace.borrow().part_of(tokens.len() - held, (self.is_decoding)());
+                let part = self.part_of(tokens.len() - held);
                 self.pass(slot, &tokens[held..held + part]).await?;
                 held += part;
             }
@@ -126,7 +130,7 @@ impl Prefill<'_> {
         params: &SequenceParams,
         from: &PrefillResult,
     ) -> Result<Option<Prefilled>> {
-        let mut lease = self.configured(self.slots.emptied(self.cache).await?, prompt, params).await?;
+        let mut lease = self.configured(self.slots.emptied(self.cache, self.relief).await?, prompt, params).await?;
         if !lease.can_adopt(prompt.tokens, from) {
             return self.take_in(lease, prompt).await;
         }
@@ -144,15 +148,28 @@ impl Prefill<'_> {
         // What is loaded replaces the contents of the least recently used slot.
         let mut lease = SlotLease::new(self.slots, if is_known { &[] } else { tokens }).await?;
         // Other sequences may have changed the cache while the slot was prepared.
-        let mut cache = self.cache.borrow_mut();
         let held = common_prefix(lease.reusable(), tokens);
-        let loads = cache.known(tokens) > held;
-        cache.keep(context, &lease, if loads { 0 } else { held })?;
+        let loads = self.cache.borrow_mut().known(tokens) > held;
+        keep(context, self.cache, &lease, if loads { 0 } else { held }, self.relief).await?;
+        let mut cache = self.cache.borrow_mut();
+        // What is kept may have taken the place of what was known, and so may what others kept meanwhile.
+        let loads = loads && cache.known(tokens) > held;
         if loads {
             cache.load(context, &mut lease, tokens)?;
         }
         cache.count(loads);
         Ok(lease)
+    }
+
+    /// How many of a prompt's `rest` tokens the next pass takes.
+    fn part_of(&self, rest: usize) -> usize {
+        self.pace.borrow().part_of(rest, (self.is_decoding)()).min(self.relief.most_tokens)
+    }
+
+    /// Submits a pass, whose activations may find no room.
+    async fn attempt<T>(&self, tokens: usize, pass: impl FnOnce() -> Result<T>) -> Result<T> {
+        let what = format!("a pass over {tokens} tokens of a prompt");
+        self.transformer.context().device().attempt(&what, pass).await
     }
 
     async fn configured(

@@ -55,6 +55,13 @@ impl<T> PrefixTree<T> {
         self.evictions = 0;
     }
 
+    /// Removes all blocks.
+    pub fn clear(&mut self) {
+        self.evictions += self.len() as u64;
+        self.blocks.clear();
+        self.bytes = 0;
+    }
+
     pub fn kept(&self, block: usize) -> Option<&T> {
         self.blocks.get(block)?.as_ref().map(|block| &block.kept)
     }

@@ -46,6 +46,11 @@ impl PromptCache {
         }
     }
 
+    /// Forgets all texts. Counts them as evicted.
+    pub fn clear(&mut self) {
+        self.tree.clear();
+    }
+
     pub fn reset_stats(&mut self) {
         (self.hits, self.misses) = (0, 0);
         self.tree.reset_evictions();

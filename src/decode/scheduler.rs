@@ -19,7 +19,7 @@ use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
 use super::sequence::{Cursor, Sequence};
 use super::slot::Slot;
 use super::verification::Verification;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::model::Transformer;
 use crate::sampler::Sampled;
 
@@ -158,6 +158,7 @@ impl Scheduler {
         if self.members.is_empty() {
             self.flights.clear();
         }
+        self.batch.iter_mut().for_each(Batch::retry);
         self.wake();
         let mut slot = sequence.slot;
         if error.is_some() || is_distrusted {
@@ -165,6 +166,13 @@ impl Scheduler {
             slot.forget();
         }
         Some(slot)
+    }
+
+    /// Drops the recorded steps of several sequences, if none runs.
+    pub fn shed(&mut self) {
+        if self.members.is_empty() {
+            self.batch.iter_mut().for_each(Batch::shed);
+        }
     }
 
     /// Forgets how long steps take.
@@ -269,6 +277,13 @@ impl Scheduler {
             Prepared::Verification(id, verification, result) => {
                 if let Some(member) = scheduler.members.iter_mut().find(|member| member.id == id) {
                     member.sequence.slot.keep_verification(*verification);
+                    if let Err(error) = &result
+                        && error.code() == Code::OutOfMemory
+                    {
+                        // Nothing ran, so this concerns nobody else.
+                        member.fail(error.clone());
+                        return Ok(Progress::Made);
+                    }
                 }
                 result
             }

@@ -288,6 +288,12 @@ impl Slot {
         self.checkpoint(transformer.context(), 0)
     }
 
+    /// What a pass over a prompt's first tokens would do, for a caller that runs nothing.
+    pub fn rehearse(&self, transformer: &Transformer, tokens: usize) -> Result<Tensor> {
+        let tokens = transformer.context().empty(Desc::u32(&[tokens]), "prompt")?;
+        transformer.forward(&tokens, &self.state, &self.states, Logits::Last)
+    }
+
     /// Whether `adopt` can take over the whole prompt.
     pub fn can_adopt(&self, prompt: &[u32], from: &PrefillResult) -> bool {
         self.states.copyable(from.sequence, prompt.len()) == prompt.len()

@@ -1,13 +1,17 @@
 //! The free slots, and leases of slots.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use super::prompt_cache::PromptCache;
+use super::relief::Relief;
 use super::slot::{Slot, common_prefix};
 use crate::error::Result;
 use crate::model::{LayerStates, Transformer};
+use crate::tensor::Context;
 
 /// A slot that waits for a sequence.
 enum Free {
@@ -34,6 +38,11 @@ pub struct Slots {
     capacity: usize,
     free: RefCell<Vec<Free>>,
     max_sequences: usize,
+    /// How many slots were taken, and how many were given back.
+    leases: Cell<u64>,
+    returns: Cell<u64>,
+    /// Those who wait for a slot to be given back.
+    waiting: RefCell<Vec<Waker>>,
 }
 
 impl Slots {
@@ -53,7 +62,15 @@ impl Slots {
                 Free::New { states, sequence }
             });
         }
-        Ok(Self { transformer, capacity, free: RefCell::new(free), max_sequences })
+        Ok(Self {
+            transformer,
+            capacity,
+            free: RefCell::new(free),
+            max_sequences,
+            leases: Cell::new(0),
+            returns: Cell::new(0),
+            waiting: RefCell::default(),
+        })
     }
 
     /// How many tokens of a prompt the best slot holds.
@@ -73,6 +90,7 @@ impl Slots {
             let best = (0..free.len()).rev().max_by_key(key);
             best.map(|index| free.remove(index))
         };
+        self.leases.set(self.leases.get() + u64::from(taken.is_some()));
         match taken {
             Some(Free::Used(slot)) => Ok(*slot),
             Some(Free::New { states, sequence }) => {
@@ -92,12 +110,54 @@ impl Slots {
 
     pub fn give_back(&self, slot: Slot) {
         self.free.borrow_mut().push(Free::Used(Box::new(slot)));
+        self.returned();
+    }
+
+    fn returned(&self) {
+        self.returns.set(self.returns.get() + 1);
+        let waiting = self.waiting.take();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Resolves when a slot is given back.
+    pub async fn next_return(&self) {
+        let before = self.returns.get();
+        poll_fn(|task| {
+            if self.returns.get() != before {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(task.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Whether no slot is in use.
+    pub fn is_idle(&self) -> bool {
+        self.free.borrow().len() == self.max_sequences
+    }
+
+    /// How many slots were ever taken.
+    pub fn leases(&self) -> u64 {
+        self.leases.get()
+    }
+
+    /// Drops the recorded steps of free slots, with what these hold, but those of one: the next sequence takes it.
+    pub fn shed(&self) {
+        let mut free = self.free.borrow_mut();
+        let is_used = |free: &Free| matches!(free, Free::Used(_));
+        let Some(last) = free.iter().rposition(is_used) else { return };
+        for place in &mut free[..last] {
+            if let Free::Used(slot) = place {
+                *place = Free::New { states: slot.layer_states().clone(), sequence: slot.sequence };
+            }
+        }
     }
 
     /// A slot that holds nothing, or the least recently used one. Its contents go to the prompt cache.
-    pub async fn emptied(self: &Rc<Self>, cache: &RefCell<PromptCache>) -> Result<SlotLease> {
+    pub async fn emptied(self: &Rc<Self>, cache: &RefCell<PromptCache>, relief: Relief) -> Result<SlotLease> {
         let mut slot = SlotLease::new(self, &[]).await?;
-        cache.borrow_mut().keep(self.transformer.context(), &slot, 0)?;
+        keep(self.transformer.context(), cache, &slot, 0, relief).await?;
         slot.forget();
         Ok(slot)
     }
@@ -106,6 +166,25 @@ impl Slots {
     pub fn has_free(&self) -> bool {
         !self.free.borrow().is_empty()
     }
+}
+
+/// Keeps a slot's text in the cache, but for its first `stays` tokens. An error if the GPU has no room for it: then nothing in the cache can
+/// be relied on.
+pub async fn keep(
+    context: &Context,
+    cache: &RefCell<PromptCache>,
+    slot: &Slot,
+    stays: usize,
+    relief: Relief,
+) -> Result<()> {
+    if !relief.keeps_texts {
+        return Ok(());
+    }
+    let keeping = context.device().attempt("the prompt cache", || cache.borrow_mut().keep(context, slot, stays)).await;
+    if keeping.is_err() {
+        cache.borrow_mut().clear();
+    }
+    keeping
 }
 
 /// Gives a slot back if recording its steps failed, or if the caller stopped waiting.
@@ -124,6 +203,7 @@ impl Drop for NewAgain<'_> {
     fn drop(&mut self) {
         if let Some((states, sequence)) = self.of.take() {
             self.slots.free.borrow_mut().insert(0, Free::New { states, sequence });
+            self.slots.returned();
         }
     }
 }

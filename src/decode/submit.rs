@@ -41,7 +41,8 @@ impl Scheduler {
         }
         let forwards = self.forwards(&wishes);
         let rows = wishes.runners.len() + forwards.len();
-        let shape = self.batch.as_ref().filter(|_| rows > 1).map(|_| self.shape(&wishes.runners, rows));
+        let has_room = |batch: &&Batch| rows > 1 && batch.has_room_for(rows);
+        let shape = self.batch.as_ref().filter(has_room).map(|_| self.shape(&wishes.runners, rows));
         let steps = self.steps(&wishes);
         if self.prepare_batch(shape, steps) {
             return Ok(true);

@@ -19,7 +19,7 @@ use crate::decode::conflicts::Feature;
 use crate::decode::constraint::Constraint;
 use crate::decode::{
     Canceller, ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, KnownMasks, LogitsProcessor, Methods,
-    PrefillResult, Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
+    Patience, PrefillResult, Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
 };
 use crate::error::Result;
 use crate::sampler::{Ending, Features, Sampled, SamplingParams, TokenRules};
@@ -238,15 +238,19 @@ impl Choice {
 
     /// Takes the prompt in, or over from a choice that did (`prompted`), and lets the first token be sampled. Called before the first
     /// `next`. Returns what other choices can take over; nothing if a grammar leaves nothing to sample.
-    pub async fn begin(&mut self, prompted: Option<&PrefillResult>) -> Result<Option<PrefillResult>> {
-        let begun = self.run(prompted).await;
+    pub async fn begin(
+        &mut self,
+        prompted: Option<&PrefillResult>,
+        patience: Patience,
+    ) -> Result<Option<PrefillResult>> {
+        let begun = self.run(prompted, &patience).await;
         if begun.is_err() {
             self.end();
         }
         begun
     }
 
-    async fn run(&mut self, prompted: Option<&PrefillResult>) -> Result<Option<PrefillResult>> {
+    async fn run(&mut self, prompted: Option<&PrefillResult>, patience: &Patience) -> Result<Option<PrefillResult>> {
         self.started = Instant::now();
         self.prepare().await?;
         let Phase::Waiting(grammar) = std::mem::replace(&mut self.phase, Phase::Waiting(None)) else {
@@ -271,7 +275,7 @@ impl Choice {
         // What is known of one choice is not a part of the others.
         let is_replayed = self.request.replayed.is_some();
         let prompted = prompted.filter(|_| !is_replayed);
-        let Some(prefilled) = decoder.prefill(&prompt, &params, prompted).await? else { return Ok(None) };
+        let Some(prefilled) = decoder.prefill(&prompt, &params, prompted, patience).await? else { return Ok(None) };
         self.cached = prefilled.cached.min(self.request.prompt.len());
         let Prefilled { last_pass, .. } = prefilled;
         let result = prefilled.result.clone();

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::api::chat_prompt::Templates;
 use super::grammars::{GrammarLoader, Grammars};
 use super::load::info::ModelInfo;
+use super::memory::{Lasting, MemoryUse};
 use crate::decode::Decoder;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::config::Config;
 use crate::model::{Embeds, Encoder, Layout, Precision};
 use crate::tensor::{CacheStats, Context, KernelUse, Stats, Tensor};
@@ -22,6 +23,8 @@ pub struct EngineStats {
     pub device: Stats,
     /// The cache of earlier texts, in blocks of up to 64 tokens. Hits and misses count prompts.
     pub prompt_cache: CacheStats,
+    /// The GPU memory, by what it is for.
+    pub memory: MemoryUse,
 }
 
 impl std::ops::Deref for EngineStats {
@@ -99,6 +102,8 @@ pub(super) struct Inner {
     pub templates: Templates,
     /// `LoadOptions::utc_offset_seconds`.
     pub utc_offset_seconds: i64,
+    /// Bytes of the states of recurrent layers, which `info.kv_cache_bytes` holds too.
+    pub recurrent_state_bytes: u64,
     /// For callers; it never changes after the load.
     pub info: ModelInfo,
     /// New results of autotuning, to be kept for the next load.
@@ -135,11 +140,8 @@ impl Engine {
 
     /// Counts since the load or the last `reset_stats`.
     pub fn stats(&self) -> EngineStats {
-        let prompt_cache = match &self.0.model {
-            Model::Decoder(decoder) => decoder.prompt_cache.borrow().stats(),
-            Model::Encoder(_) => CacheStats::default(),
-        };
-        EngineStats { device: self.0.context.device().stats(), prompt_cache }
+        let prompt_cache = self.0.prompt_cache();
+        EngineStats { device: self.0.context.device().stats(), prompt_cache, memory: self.0.memory() }
     }
 
     /// Counts from 0 again.
@@ -184,7 +186,8 @@ impl Engine {
                 "hidden states: the model has {most} layers, so 0 to {most} can be asked for, not {layer}"
             );
         }
-        let (logits, hidden_states) = self.0.decoder()?.forward(ids, layers).await?;
+        let passed = self.0.decoder()?.forward(ids, layers).await;
+        let (logits, hidden_states) = passed.map_err(|error| self.0.explain(error))?;
         self.0.context.device().flush();
         let shared = |tensor: Tensor| EngineTensor::new(&self.0.context, tensor);
         Ok((shared(logits), hidden_states.into_iter().map(shared).collect()))
@@ -244,6 +247,31 @@ impl EngineTensor {
 }
 
 impl Inner {
+    fn prompt_cache(&self) -> CacheStats {
+        match &self.model {
+            Model::Decoder(decoder) => decoder.prompt_cache.borrow().stats(),
+            Model::Encoder(_) => CacheStats::default(),
+        }
+    }
+
+    /// Whose the bytes on the GPU are.
+    pub fn memory(&self) -> MemoryUse {
+        let info = &self.info;
+        let (draft_weights, draft_cache) =
+            info.draft.as_ref().map_or((0, 0), |draft| (draft.weight_bytes, draft.kv_cache_bytes));
+        let lasting = Lasting {
+            weights: info.weight_bytes + draft_weights,
+            kv_cache: info.kv_cache_bytes - self.recurrent_state_bytes + draft_cache,
+            recurrent_state: self.recurrent_state_bytes,
+        };
+        MemoryUse::of(self.context.device(), lasting, self.prompt_cache().bytes)
+    }
+
+    /// The error with what is held, if memory has run out.
+    pub fn explain(&self, error: Error) -> Error {
+        self.memory().explain(error)
+    }
+
     /// The model, if it generates text.
     pub fn decoder(&self) -> Result<&Rc<Decoder>> {
         match &self.model {

@@ -14,8 +14,8 @@ use super::choice::{Choice, Request};
 use super::engine::{Engine, Inner};
 use super::replay::{Replay, ReplayedChoice};
 use crate::decode::conflicts::{self, Feature};
-use crate::decode::{Canceller, LogitsProcessor};
-use crate::error::Result;
+use crate::decode::{Canceller, LogitsProcessor, Patience};
+use crate::error::{Code, Result};
 
 /// A generation under way. Dropping it ends it.
 pub struct Generation {
@@ -28,6 +28,8 @@ pub struct Generation {
     /// Choices that have begun and go on, with their index.
     running: Vec<(usize, Choice)>,
     begun: usize,
+    /// So many choices ran when there was no room for one more.
+    crowded_by: Option<usize>,
     /// Chunks that nobody has taken.
     ready: VecDeque<Chunk>,
     /// Of the choices that have ended.
@@ -63,6 +65,7 @@ impl Engine {
             prepared: None,
             running: Vec::new(),
             begun: 0,
+            crowded_by: None,
             ready: VecDeque::new(),
             usage,
             timings: None,
@@ -139,7 +142,7 @@ impl Generation {
                 self.is_over = true;
                 self.ready.clear();
                 self.running.clear();
-                return Err(error);
+                return Err(self.engine.explain(error));
             }
         }
     }
@@ -185,10 +188,21 @@ impl Generation {
             if !is_first && !self.canceller.is_cancelled() && !self.engine.decoder()?.has_free_slot() {
                 break;
             }
+            // One that found no room tries again when another has ended.
+            if !is_first && self.crowded_by.is_some_and(|choices| choices <= self.running.len()) {
+                break;
+            }
             let index = self.begun;
             let mut choice = self.prepared.take().unwrap_or_else(|| self.choice(index));
             if !self.canceller.is_cancelled() {
-                prompted = choice.begin(prompted.as_ref()).await?.or(prompted);
+                let patience = if is_first { Patience::Waits(self.canceller.clone()) } else { Patience::Fails };
+                match choice.begin(prompted.as_ref(), patience).await {
+                    Err(error) if !is_first && error.code() == Code::OutOfMemory => {
+                        self.crowded_by = Some(self.running.len());
+                        break;
+                    }
+                    begun => prompted = begun?.or(prompted),
+                }
             }
             self.begun += 1;
             self.running.push((index, choice));

@@ -10,10 +10,11 @@ mod engine;
 mod generation;
 pub mod grammars;
 mod load;
+mod memory;
 mod reasoning_budget;
 mod replay;
 
-pub use crate::decode::{Canceller, LogitsProcessor};
+pub use crate::decode::{Canceller, LogitsProcessor, MemoryPressure, PressureAction, PressureListener};
 pub use crate::model::{KvFormat, Precision, folder, source};
 pub use api::chunk::{
     Chunk, CompletionTokensDetails, FinishReason, FunctionDelta, MalformedToolCall, StopReason, Timings, ToolCallDelta,
@@ -30,6 +31,7 @@ pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, P
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
 pub use load::options::{Autotune, LoadOptions};
 pub use load::{file_bytes, hub};
+pub use memory::MemoryUse;
 pub use replay::{Replay, ReplayedChoice};
 
 // Types of lower layers that the bindings need.

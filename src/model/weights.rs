@@ -16,8 +16,10 @@ use crate::error::Result;
 use crate::tensor::quant::Format;
 use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
-/// After this number of bytes the upload waits for the GPU, which limits the browser's copies in flight.
+/// After this number of bytes the upload waits for the GPU, which limits the browser's copies in flight. Of a smaller model it is a sixteenth, but
+/// no less than the last.
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
+const LEAST_IN_FLIGHT: u64 = 4 << 20;
 
 /// A vector with more elements is not a norm or a factor.
 const MAX_VECTOR: u64 = 1 << 24;
@@ -79,6 +81,11 @@ impl<'a> Unloaded<'a> {
         Ok(Self { weights, checkpoint, wanted, places })
     }
 
+    /// Bytes of the matrices.
+    pub fn bytes(&self) -> u64 {
+        self.weights.bytes
+    }
+
     /// The weights before they are read, for planning: matrices have undefined contents, and vectors are ones.
     pub fn preview(&self, context: &Context) -> Result<Weights> {
         let mut weights = self.weights.clone();
@@ -114,7 +121,8 @@ impl<'a> Unloaded<'a> {
         parts.sort_by_key(|piece| (piece.part.file, piece.part.offset));
         let stream = WeightStream::new(checkpoint, parts.iter().map(|piece| piece.part));
         let mut vectors_in_parts: HashMap<String, BTreeMap<usize, Vec<f32>>> = HashMap::new();
-        let mut loader = Loader { context, stream, in_flight: 0 };
+        let most_in_flight = (weights.bytes / 16).clamp(LEAST_IN_FLIGHT, BYTES_IN_FLIGHT);
+        let mut loader = Loader { context, stream, in_flight: 0, most_in_flight };
         for piece in parts {
             let name = &piece.tensor.name;
             let loaded = loader.load(&piece, places.get(name), progress).await;
@@ -150,7 +158,8 @@ impl Weights {
         layout: &Layout,
         progress: &mut Progress<'_>,
     ) -> Result<Self> {
-        Unloaded::new(context, checkpoint, config, layout)?.load(context, progress).await
+        let allocate = || Unloaded::new(context, checkpoint, config, layout);
+        context.device().attempt("the weights", allocate).await?.load(context, progress).await
     }
 
     fn insert_vector(&mut self, context: &Context, name: &str, values: Vec<f32>) -> Result<()> {
@@ -296,6 +305,8 @@ struct Loader<'a> {
     stream: WeightStream<'a>,
     /// Bytes written since the upload last waited for the GPU.
     in_flight: u64,
+    /// The most of them.
+    most_in_flight: u64,
 }
 
 impl Loader<'_> {
@@ -336,6 +347,7 @@ impl Loader<'_> {
                     Some(bytes) => {
                         let row_bytes = bytes.len() / rows;
                         upload.write_range(bytes, (from - first) * row_bytes, (to - first) * row_bytes)?;
+                        self.wrote(((to - from) * row_bytes) as u64).await?;
                     }
                     None => self.stream_to(&mut upload, progress).await?,
                 }
@@ -357,13 +369,19 @@ impl Loader<'_> {
     /// Reads as many bytes from the stream as an upload needs.
     async fn stream_to(&mut self, upload: &mut WeightUpload<'_>, progress: &mut Progress<'_>) -> Result<()> {
         while upload.missing() > 0 {
-            let some = upload.missing().min(BYTES_IN_FLIGHT - self.in_flight);
+            let some = upload.missing().min(self.most_in_flight - self.in_flight);
             self.stream.take(some, progress, &mut |chunk, start, end| upload.write_range(&**chunk, start, end)).await?;
-            self.in_flight += some;
-            if self.in_flight == BYTES_IN_FLIGHT {
-                self.in_flight = 0;
-                self.context.device().sync().await?;
-            }
+            self.wrote(some).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the GPU if much is in flight after so many bytes were written.
+    async fn wrote(&mut self, bytes: u64) -> Result<()> {
+        self.in_flight += bytes;
+        if self.in_flight >= self.most_in_flight {
+            self.in_flight = 0;
+            self.context.device().sync().await?;
         }
         Ok(())
     }

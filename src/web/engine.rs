@@ -17,8 +17,8 @@ use super::source;
 use super::thrown::js_message;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
-    Canceller, ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, Progress,
-    file_bytes, inspect,
+    Canceller, ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, PressureListener,
+    Progress, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -208,8 +208,21 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
             .map_err(|error| err!(InvalidRequest, "the options of load: {error}"))?
     };
     let utc_offset_seconds = js_sys::Date::new_0().get_timezone_offset() as i64 * -60;
-    let options = LoadOptions { tunings, utc_offset_seconds, ..data };
+    let listener = js_sys::Reflect::get(&options, &"onMemoryPressure".into()).ok();
+    let listener = listener.and_then(|listener| listener.dyn_into::<Function>().ok());
+    let on_memory_pressure = listener.map(memory_listener).unwrap_or_default();
+    let options = LoadOptions { tunings, utc_offset_seconds, on_memory_pressure, ..data };
     Ok((options, signal))
+}
+
+/// Hands what happens to a function of JavaScript's, which handles its own errors.
+fn memory_listener(listener: Function) -> PressureListener {
+    PressureListener::new(move |pressure| {
+        if let Ok(pressure) = to_js(pressure) {
+            // Whoever listens must not break what runs.
+            let _ = listener.call1(&JsValue::UNDEFINED, &pressure);
+        }
+    })
 }
 
 /// What reads from servers.
@@ -312,7 +325,7 @@ async fn accepted(
 /// A shallow copy without the fields that are not data of the caller.
 fn without_objects(options: &JsValue) -> JsValue {
     let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
-    for name in ["signal", "draft", "files", "grammars", "tunings"] {
+    for name in ["signal", "draft", "files", "grammars", "tunings", "onMemoryPressure"] {
         // Deleting a missing field does nothing.
         let _ = js_sys::Reflect::delete_property(&copy, &name.into());
     }

@@ -20,6 +20,7 @@ mod kv_cache;
 mod large_models;
 mod logits_processor;
 mod logprobs;
+mod memory;
 mod models;
 mod mutations;
 mod penalties;

@@ -10,8 +10,9 @@ export interface LoadOptions {
    */
   quantize?: 'q8_0' | 'q4_0' | undefined;
   /**
-   * Length of the context in tokens. Default: 4096, or what the model was trained for if that is less; for an encoder, what it was
-   * trained for.
+   * Length of the context in tokens. Default: 4096, or what the model was trained for if that is less; where the GPU has no room for it
+   * beside the weights, half of it, and so on down to 512, with a warning. A length that is named is never shortened. For an encoder, what
+   * it was trained for.
    */
   contextLength?: number | undefined;
   /**
@@ -140,9 +141,10 @@ export interface Warning {
   /**
    * Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
    * not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
-   * head that is not computed, so what is made of it are embeddings that nobody trained.
+   * head that is not computed, so what is made of it are embeddings that nobody trained. `shorter_context`: the GPU has no room for the
+   * default context, so a shorter one was taken (`info.context_length`).
    */
-  code: 'no_chat_template' | 'ignored_head';
+  code: 'no_chat_template' | 'ignored_head' | 'shorter_context';
   /** For people; it may change. */
   message: string;
 }
@@ -307,3 +309,23 @@ export interface Problem {
   /** For people; it may change. */
   message: string;
 }
+
+/** The GPU's memory ran short, and something was done about it. */
+export interface MemoryPressure {
+  /** What was done. */
+  action: PressureAction;
+  /** What there was no room for, in bytes. */
+  needed_bytes: number;
+  /** How many bytes were freed. */
+  freed_bytes: number;
+  /** Bytes that the engine holds on the GPU after that. */
+  held_bytes: number;
+  /** For people; it may change. */
+  message: string;
+}
+
+/**
+ * What was done about it. `shorter_context`: a load took a shorter context than its default. `evicted`: what no request uses was freed, such as the
+ * prompt cache. `shorter_passes`: a prompt is taken in by shorter passes. `queued`: a request waits until another one ends.
+ */
+export type PressureAction = 'shorter_context' | 'evicted' | 'shorter_passes' | 'queued';

@@ -125,3 +125,29 @@ export interface KernelUse {
    */
   read_bytes: number;
 }
+
+/** Bytes on the GPU, by what they are for. All but `total`, `peak` and the last two add up to `total`, which is what the device counts. */
+export interface MemoryUse {
+  /** The weights of the model, and of the draft model. */
+  weights: number;
+  /** Keys and values of all sequences. */
+  kv_cache: number;
+  /** States of recurrent layers, without checkpoints. */
+  recurrent_state: number;
+  /** Texts that no request runs on any more. */
+  prompt_cache: number;
+  /** Tensors of recorded steps. */
+  arenas: number;
+  /** What waits for reuse. */
+  pools: number;
+  /** All else in use: what a prompt's pass needs, samplers, checkpoints, uniforms. */
+  other: number;
+  /** All of them. */
+  total: number;
+  /** The most that `total` has been since the load or the last `resetStats`. */
+  peak: number;
+  /** Bytes that were written and that the GPU is not known to have read. A browser keeps copies of them until then. */
+  unfinished_writes: number;
+  /** The most of them at one time since the load began. */
+  peak_unfinished_writes: number;
+}

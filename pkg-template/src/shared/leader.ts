@@ -6,7 +6,7 @@ import type { FileEvent } from '../files/events.js';
 import type { LoadedModel } from '../recovery/recovering_host.js';
 import type { RecoveryEvent } from '../recovery/events.js';
 import { RequestQueue } from '../queue.js';
-import type { LoadProgress } from '../types.js';
+import type { LoadProgress, MemoryPressure } from '../types.js';
 import { SharedChannel } from './channel.js';
 import { watchPage } from './lifecycle.js';
 import { type HeldLock, holdLock } from './locks.js';
@@ -15,7 +15,11 @@ import type { Announcement, FromLeader } from './messages.js';
 
 /** Loads the model with the options of this tab. */
 export type LoadModel = (
-  report: { onProgress(progress: LoadProgress): void; onEvent(event: FileEvent | RecoveryEvent): void },
+  report: {
+    onProgress(progress: LoadProgress): void;
+    onEvent(event: FileEvent | RecoveryEvent): void;
+    onMemoryPressure(event: MemoryPressure): void;
+  },
   signal: AbortSignal,
 ) => Promise<LoadedModel>;
 
@@ -73,6 +77,7 @@ export class Leader {
       const report = {
         onProgress: (progress: LoadProgress) => this.#tell({ type: 'progress', progress }),
         onEvent: (event: FileEvent | RecoveryEvent) => this.#tell({ type: 'event', event }),
+        onMemoryPressure: (event: MemoryPressure) => this.#tell({ type: 'memory', event }),
       };
       const { host, info } = await load(report, this.#loading.signal);
       if (this.#isEnded) return await host.dispose().catch(() => {});

@@ -4,10 +4,10 @@ import { EngineError, type ErrorData } from '../errors.js';
 import type { FileEvent } from '../files/events.js';
 import type { Chunk, GenerationKind, HostCalls, ReplayData } from '../protocol.js';
 import type { RecoveryEvent } from '../recovery/events.js';
-import type { LoadProgress, ModelInfo } from '../types.js';
+import type { LoadProgress, MemoryPressure, ModelInfo } from '../types.js';
 
 /** Counted up with every change of what is said here, chunks and information of the engine included: tabs of other versions share nothing. */
-export const PROTOCOL = 3;
+export const PROTOCOL = 4;
 
 /** What is one question and one answer, and can be asked again. */
 export interface SharedCalls
@@ -56,6 +56,7 @@ export type Announcement =
 export type FromLeader =
   | { type: 'progress'; progress: LoadProgress }
   | { type: 'event'; event: FileEvent | RecoveryEvent }
+  | { type: 'memory'; event: MemoryPressure }
   /** The model is loaded, and can be asked. */
   | { type: 'ready' }
   /** The model can't be loaded, or no longer be run: the leader gives up. */

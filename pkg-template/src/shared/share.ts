@@ -25,5 +25,6 @@ export async function shareModel(
     return undefined;
   }
   const name = await sharedName(source, hostOptions);
-  return () => new SharedHost({ name, load, onProgress: reporter(options.onProgress), onEvent });
+  const [onProgress, onMemoryPressure] = [reporter(options.onProgress), reporter(options.onMemoryPressure)];
+  return () => new SharedHost({ name, load, onProgress, onEvent, onMemoryPressure });
 }

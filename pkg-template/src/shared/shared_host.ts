@@ -5,7 +5,7 @@ import { abortError, EngineError, toEngineError } from '../errors.js';
 import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost, ReplayData } from '../protocol.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type { RecoveryEvent } from '../recovery/events.js';
-import type { EngineStats, FileEvent, LoadProgress, ModelInfo, TokenizeOptions } from '../types.js';
+import type { EngineStats, FileEvent, LoadProgress, MemoryPressure, ModelInfo, TokenizeOptions } from '../types.js';
 import type { SharedEvent } from './events.js';
 import type { LoadModel } from './leader.js';
 import { watchPage } from './lifecycle.js';
@@ -19,6 +19,7 @@ export interface SharedModel {
   load: LoadModel;
   onProgress(progress: LoadProgress): void;
   onEvent(event: FileEvent | RecoveryEvent | SharedEvent): void;
+  onMemoryPressure(event: MemoryPressure): void;
 }
 
 /** Something that was asked and is not answered to its end. */
@@ -232,6 +233,9 @@ export class SharedHost implements LoadedHost {
         break;
       case 'event':
         this.#model.onEvent(message.event);
+        break;
+      case 'memory':
+        this.#model.onMemoryPressure(message.event);
         break;
       case 'ready':
         this.#begin();

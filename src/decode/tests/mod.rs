@@ -2,6 +2,7 @@
 
 mod grammar;
 mod hostile;
+mod memory;
 mod mixed;
 mod prompt_cache;
 mod recurrent;
@@ -32,6 +33,15 @@ fn tiny(max_sequences: usize) -> Rc<Decoder> {
 }
 
 fn tiny_with(max_sequences: usize, format: KvFormat, change: impl FnOnce(Transformer) -> Transformer) -> Rc<Decoder> {
+    tiny_that_tells(max_sequences, format, PressureListener::default(), change)
+}
+
+fn tiny_that_tells(
+    max_sequences: usize,
+    format: KvFormat,
+    listener: PressureListener,
+    change: impl FnOnce(Transformer) -> Transformer,
+) -> Rc<Decoder> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny_llama/tied-q4_0.gguf");
     let source = MemorySource::new(std::fs::read(path).unwrap());
     pollster::block_on(async {
@@ -44,7 +54,7 @@ fn tiny_with(max_sequences: usize, format: KvFormat, change: impl FnOnce(Transfo
         let transformer = Transformer::new(&context, config, &weights, CAPACITY, Precision::Exact).unwrap();
         let transformer = change(transformer);
         let cache = transformer.layer_states(CAPACITY, max_sequences, format).unwrap();
-        Decoder::new(&context, transformer, cache, CAPACITY, max_sequences, PROMPT_CACHE).await.unwrap()
+        Decoder::new(&context, transformer, cache, CAPACITY, max_sequences, PROMPT_CACHE, listener).await.unwrap()
     })
 }
 
@@ -84,7 +94,7 @@ fn start(
     let (params, asked) = asked(prompt, sampler, longest, methods.grammar.is_some());
     let asked = Prompt { is_reproducible: true, ..asked };
     let last = prompt[prompt.len() - 1];
-    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None))?.unwrap();
+    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None, &Patience::Fails))?.unwrap();
     let (sequence, grammar) = decoder.start(prefilled, params, last, 0, methods)?;
     Ok(Started { sequence, grammar })
 }

@@ -1,6 +1,7 @@
 //! Conversations take turns on one slot; each computes only what is new.
 
 use super::recurrent::recurrent_of;
+use super::relief::Relief;
 use super::*;
 
 const FORMATS: [KvFormat; 3] = [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0];
@@ -12,7 +13,7 @@ fn text(seed: u32, length: usize) -> Vec<u32> {
 fn answer(decoder: &Rc<Decoder>, prompt: &[u32], longest: usize, is_reproducible: bool) -> (Vec<u32>, usize) {
     let (params, asked) = asked(prompt, &SamplingParams::greedy(), longest, false);
     let asked = Prompt { is_reproducible, ..asked };
-    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap().unwrap();
+    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None, &Patience::Fails)).unwrap().unwrap();
     let (cached, last) = (prefilled.cached, prompt[prompt.len() - 1]);
     let (sequence, _) = decoder.start(prefilled, params, last, 0, Methods::default()).unwrap();
     (rest(&sequence).unwrap(), cached)
@@ -65,10 +66,13 @@ fn a_cancelled_prompt_ends_between_passes_and_keeps_what_was_taken_in() {
         asked.canceller.cancel();
         false
     };
-    let taken = pollster::block_on(decoder.taking_in(&is_decoding).run(&asked, &params)).unwrap();
+    let taken = pollster::block_on(decoder.taking_in(&is_decoding, Relief::default()).run(&asked, &params)).unwrap();
     assert!(taken.is_none());
     assert_eq!(passes.get(), 1);
-    assert!(pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap().is_none(), "cancelled before it began");
+    assert!(
+        pollster::block_on(decoder.prefill(&asked, &params, None, &Patience::Fails)).unwrap().is_none(),
+        "cancelled before it began"
+    );
     let (given, cached) = answer(&decoder, &prompt, 8, true);
     assert!((1..150).contains(&cached), "{cached} tokens were taken in");
     assert_eq!(given, answer(&tiny(1), &prompt, 8, true).0);

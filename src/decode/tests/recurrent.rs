@@ -79,7 +79,7 @@ fn reference(decoder: &Decoder, prompt: &[u32], longest: usize) -> Vec<u32> {
 
 fn begin_plain(decoder: &Rc<Decoder>, prompt: &[u32], longest: usize) -> (SequenceHandle, usize) {
     let (params, asked) = asked(prompt, &SamplingParams::greedy(), longest, false);
-    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap().unwrap();
+    let prefilled = pollster::block_on(decoder.prefill(&asked, &params, None, &Patience::Fails)).unwrap().unwrap();
     let cached = prefilled.cached;
     let last = prompt[prompt.len() - 1];
     let (sequence, _) = decoder.start(prefilled, params, last, 0, Methods::default()).unwrap();
@@ -153,14 +153,15 @@ fn a_prompt_is_taken_over_by_other_choices() {
     let decoder = recurrent_of(3);
     let prompt = prompt(4);
     let (params, asked) = asked(&prompt, &SamplingParams::greedy(), 20, false);
-    let first = pollster::block_on(decoder.prefill(&asked, &params, None)).unwrap().unwrap();
+    let first = pollster::block_on(decoder.prefill(&asked, &params, None, &Patience::Fails)).unwrap().unwrap();
     let (result, last) = (first.result.clone(), prompt[prompt.len() - 1]);
     let (first, _) = decoder.start(first, params.clone(), last, 0, Methods::default()).unwrap();
     // The first goes on before the others take over its prompt.
     let Tokens::Some(mut given) = pollster::block_on(first.next()).unwrap() else { panic!() };
     let others: Vec<SequenceHandle> = (0..2)
         .map(|_| {
-            let other = pollster::block_on(decoder.prefill(&asked, &params, Some(&result))).unwrap().unwrap();
+            let other =
+                pollster::block_on(decoder.prefill(&asked, &params, Some(&result), &Patience::Fails)).unwrap().unwrap();
             assert_eq!(other.cached, prompt.len());
             decoder.start(other, params.clone(), last, 0, Methods::default()).unwrap().0
         })

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::request::{EmbeddingRequest, Input};
 use crate::engine::engine::{Engine, EngineTensor, Inner, Model};
-use crate::error::Result;
-use crate::model::Pooling;
+use crate::error::{Code, Result};
+use crate::model::{Encoder, Pooling};
 use crate::tensor::{Desc, HostTensor, Tensor, ops};
 
 /// The most tokens of a pass, unless a single text has more: memory for activations grows with them.
@@ -112,12 +112,27 @@ impl Inner {
 
     /// The vectors of texts that make one pass, [texts, embedding_length], in one tensor or in several.
     async fn vectors(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Tensor>> {
-        match &self.model {
-            Model::Encoder(encoder) => {
-                let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-                Ok(vec![encoder.forward(&texts, pooling)?])
-            }
+        let vectors = match &self.model {
+            Model::Encoder(encoder) => self.vectors_of_encoder(encoder, texts, pooling).await,
             Model::Decoder(_) => self.vectors_of_decoder(texts, pooling).await,
+        };
+        vectors.map_err(|error| self.explain(error))
+    }
+
+    /// An encoder takes several texts at a time.
+    async fn vectors_of_encoder(&self, encoder: &Encoder, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Tensor>> {
+        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        let device = self.context.device();
+        let mut has_freed = false;
+        loop {
+            let pass = device.attempt("a pass over texts", || encoder.forward(&texts, pooling)).await;
+            match pass {
+                Err(error) if error.code() == Code::OutOfMemory && !has_freed => {
+                    has_freed = true;
+                    device.free_unused().await?;
+                }
+                pass => return Ok(vec![pass?]),
+            }
         }
     }
 

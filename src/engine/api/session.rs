@@ -97,7 +97,7 @@ impl Engine {
                 tokens.len()
             );
         }
-        let held = decoder.hold(&tokens).await?;
+        let held = decoder.hold(&tokens).await.map_err(|error| self.0.explain(error))?;
         let session = Session {
             conversation: conversation.clone(),
             tokens: held.len(),
@@ -126,7 +126,8 @@ impl Engine {
         if session.model != own {
             return Err(mismatch(&session.model, &own));
         }
-        let tokens = decoder.restore(source, reader.position()).await?;
+        let restored = decoder.restore(source, reader.position()).await;
+        let tokens = restored.map_err(|error| self.0.explain(error))?;
         Ok(Session { tokens, ..session })
     }
 

@@ -19,9 +19,11 @@ use super::embeddings::EmbeddingUsage;
 use super::logprobs::{TokenLogprob, TokenLogprobs};
 use super::request::*;
 use super::session::{Session, SessionModel};
+use crate::decode::{MemoryPressure, PressureAction};
 use crate::engine::load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use crate::engine::load::inspect::{AdapterLimits, Inspection, Problem};
 use crate::engine::load::options::{Autotune, LoadOptions};
+use crate::engine::memory::MemoryUse;
 use crate::error::Code;
 use crate::model::{KvFormat, Precision};
 use crate::tensor::{
@@ -89,7 +91,7 @@ fn files() -> Vec<File> {
                 )
                 + &types![
                     Answer: Progress, Phase, ModelInfo, Warning, DraftInfo, AutotuneInfo, AutotuneState, Tuned, AdapterInfo,
-                    SubgroupMatrix, Inspection, AdapterLimits, Problem,
+                    SubgroupMatrix, Inspection, AdapterLimits, Problem, MemoryPressure, PressureAction,
                 ],
         },
         File {
@@ -100,7 +102,7 @@ fn files() -> Vec<File> {
         File {
             name: "stats",
             about: "The counters of the GPU runtime.",
-            text: types![Answer: Stats, Flushes, CacheStats, KernelTime, KernelUse],
+            text: types![Answer: Stats, Flushes, CacheStats, KernelTime, KernelUse, MemoryUse],
         },
         File {
             name: "errors",

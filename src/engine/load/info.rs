@@ -86,8 +86,9 @@ pub struct ModelInfo {
 pub struct Warning {
     /// Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
     /// not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
-    /// head that is not computed, so what is made of it are embeddings that nobody trained.
-    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head'"))]
+    /// head that is not computed, so what is made of it are embeddings that nobody trained. `shorter_context`: the GPU has no room for the
+    /// default context, so a shorter one was taken (`info.context_length`).
+    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head' | 'shorter_context'"))]
     pub code: &'static str,
     /// For people; it may change.
     pub message: String,

@@ -9,22 +9,25 @@ pub(super) mod inspect;
 mod model_text;
 pub(super) mod options;
 mod plan;
+mod room;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress};
+use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use self::model_text::ModelText;
 use self::options::LoadOptions;
 use self::plan::{Known, Plan};
 use crate::decode::{Decoder, DraftModel};
 use crate::engine::engine::{Engine, Inner, Model};
 use crate::engine::grammars::Grammars;
+use crate::engine::memory::{Lasting, MemoryUse};
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Encoder, KvFormat, Pooling, Transformer, Unloaded, Weights};
+use crate::model::{Encoder, KvFormat, Pooling, Precision, Transformer, Unloaded, Weights};
 use crate::tensor::{CacheSizes, Context, Device, DeviceOptions};
 
 /// The least sizes of a model's caches. A pass over a prompt has ten bind groups a layer, others for each length of a prompt; plans and
@@ -32,10 +35,24 @@ use crate::tensor::{CacheSizes, Context, Device, DeviceOptions};
 const BIND_GROUPS: usize = 4096;
 const UNIFORMS: usize = 1024;
 
+/// How a model decodes, as far as there is room.
+struct Decoding {
+    /// The longest context to take, in tokens.
+    capacity: usize,
+    max_sequences: usize,
+    precision: Precision,
+    kv_format: KvFormat,
+    warnings: Vec<Warning>,
+}
+
 /// A model whose kernels are compiled, and what goes with it.
 struct Ready {
     model: Model,
+    /// Tokens of a context.
+    capacity: usize,
     kv_cache_bytes: u64,
+    /// A part of them: the states of recurrent layers.
+    recurrent_state_bytes: u64,
     autotune: AutotuneInfo,
     tunings: Option<String>,
 }
@@ -43,29 +60,64 @@ struct Ready {
 impl Ready {
     async fn decoder(
         context: &Context,
-        transformer: Transformer,
-        capacity: usize,
-        max_sequences: usize,
-        kv_format: KvFormat,
+        (config, weights): (&Config, &Weights),
+        plan: &mut Decoding,
         options: &LoadOptions,
     ) -> Result<Self> {
+        let Decoding { capacity, precision, kv_format, .. } = *plan;
+        let transformer = Transformer::new(context, config.clone(), weights, capacity, precision)?;
         let (autotune, tunings) = autotune::run(context, &transformer, capacity, kv_format, options).await?;
-        let cache = transformer.layer_states(capacity, max_sequences, kv_format)?;
-        let kv_cache_bytes = cache.bytes();
-        let of_one = kv_cache_bytes / max_sequences as u64;
-        let prompt_cache_bytes = options.prompt_cache_bytes.unwrap_or(of_one);
-        let decoder = Decoder::new(context, transformer, cache, capacity, max_sequences, prompt_cache_bytes).await?;
-        Ok(Self { model: Model::Decoder(decoder), kv_cache_bytes, autotune, tunings })
+        let device = context.device();
+        let mut found = Self::with_context(context, transformer, plan, capacity, options).await;
+        let mut taken = capacity;
+        let mut needed_bytes = 0;
+        while let Err(error) = &found
+            && let Some(shorter) = room::shorter(taken, error, options)
+        {
+            taken = shorter;
+            needed_bytes = device.refused_bytes().max(needed_bytes);
+            device.free_unused().await?;
+            let transformer = Transformer::new(context, config.clone(), weights, taken, precision)?;
+            found = Self::with_context(context, transformer, plan, taken, options).await;
+        }
+        let (decoder, kv_cache_bytes, recurrent_state_bytes) = found?;
+        if taken < capacity {
+            plan.warnings.push(room::tell(device, (capacity, taken), needed_bytes, options));
+        }
+        let model = Model::Decoder(decoder);
+        Ok(Self { model, capacity: taken, kv_cache_bytes, recurrent_state_bytes, autotune, tunings })
     }
 
-    async fn encoder(context: &Context, config: Config, weights: &Weights) -> Result<Self> {
+    /// A decoder with a context of `capacity` tokens, and the bytes of its cache and of recurrent states in it. An error if there is no room for
+    /// it, or none for a prompt beside it.
+    async fn with_context(
+        context: &Context,
+        transformer: Transformer,
+        &Decoding { max_sequences, kv_format, .. }: &Decoding,
+        capacity: usize,
+        options: &LoadOptions,
+    ) -> Result<(Rc<Decoder>, u64, u64)> {
+        let what = format!("the KV cache of {capacity} tokens for each of {max_sequences} sequences");
+        let new_cache = || transformer.layer_states(capacity, max_sequences, kv_format);
+        let cache = context.device().attempt(&what, new_cache).await?;
+        let (kv_cache_bytes, recurrent_state_bytes) = (cache.bytes(), cache.recurrent().bytes());
+        let of_one = kv_cache_bytes / max_sequences as u64;
+        let prompt_cache_bytes = options.prompt_cache_bytes.unwrap_or(of_one);
+        let listener = options.on_memory_pressure.clone();
+        let decoder =
+            Decoder::new(context, transformer, cache, capacity, max_sequences, prompt_cache_bytes, listener).await?;
+        decoder.check_room().await?;
+        Ok((decoder, kv_cache_bytes, recurrent_state_bytes))
+    }
+
+    async fn encoder(context: &Context, config: Config, weights: &Weights, capacity: usize) -> Result<Self> {
         let encoder = Encoder::new(context, config, weights)?;
         // The kernels don't depend on the number of tokens and texts.
         context.prepare(|| encoder.forward(&[&[0, 0], &[0]], Pooling::Mean)).await?;
         context.device().sync().await?;
         let (autotune, tunings) = (AutotuneInfo::off(), None);
         let model = Model::Encoder(Box::new(encoder));
-        Ok(Self { model, kv_cache_bytes: 0, autotune, tunings })
+        Ok(Self { model, capacity, kv_cache_bytes: 0, recurrent_state_bytes: 0, autotune, tunings })
     }
 }
 
@@ -94,11 +146,13 @@ impl Engine {
             ..caches
         };
         let device = Device::request(&DeviceOptions { caches, ..device }).await?;
-        let loaded = Self::load_on(device.clone(), folder, file, options, progress).await;
-        if loaded.is_err() {
+        let held = Cell::new(Lasting::default());
+        let loaded = Self::load_on(device.clone(), folder, file, options, progress, &held).await;
+        loaded.map_err(|error| {
+            let held = MemoryUse::of(&device, held.get(), 0);
             device.destroy();
-        }
-        loaded
+            held.explain(error)
+        })
     }
 
     async fn load_on(
@@ -107,6 +161,7 @@ impl Engine {
         file: Option<&str>,
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> Result<()>,
+        held: &Cell<Lasting>,
     ) -> Result<Engine> {
         progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
         let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
@@ -122,7 +177,12 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let is_encoder = config.arch.is_encoder;
-        let unloaded = Unloaded::new(&context, &checkpoint, &config, &layout.of(&config))?;
+        let unloaded = {
+            let layout = layout.of(&config);
+            let allocate = || Unloaded::new(&context, &checkpoint, &config, &layout);
+            context.device().attempt("the weights", allocate).await?
+        };
+        held.set(Lasting { weights: unloaded.bytes(), ..Lasting::default() });
         let preview = if is_encoder {
             None
         } else {
@@ -140,13 +200,13 @@ impl Engine {
         } else {
             checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes)
         };
+        let mut decoding = Decoding { capacity, max_sequences, precision, kv_format, warnings: plan.warnings };
         let ready = if is_encoder {
-            Ready::encoder(&context, config, &weights).await?
+            Ready::encoder(&context, config, &weights, capacity).await?
         } else {
-            let transformer = Transformer::new(&context, config, &weights, capacity, precision)?;
-            Ready::decoder(&context, transformer, capacity, max_sequences, kv_format, options).await?
+            Ready::decoder(&context, (&config, &weights), &mut decoding, options).await?
         };
-        let Ready { model, kv_cache_bytes, autotune, tunings } = ready;
+        let Ready { model, capacity, kv_cache_bytes, recurrent_state_bytes, autotune, tunings } = ready;
         let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
@@ -169,7 +229,7 @@ impl Engine {
             draft: None,
             adapter: context.device().adapter().clone(),
             autotune,
-            warnings: plan.warnings,
+            warnings: decoding.warnings,
         };
         let engine = Engine(Rc::new(Inner {
             context,
@@ -178,6 +238,7 @@ impl Engine {
             tokenizer: Rc::new(plan.tokenizer),
             templates: plan.templates,
             utc_offset_seconds: options.utc_offset_seconds,
+            recurrent_state_bytes,
             info,
             layout,
             tunings,
@@ -208,6 +269,7 @@ impl Engine {
         match added {
             Ok(()) => Ok(self),
             Err(error) => {
+                let error = self.0.explain(error);
                 device.destroy();
                 Err(error)
             }
@@ -243,7 +305,8 @@ impl Engine {
         let capacity = own.context_length.min(config.context_length);
         let weights = Weights::load(context, &checkpoint, &config, &inner.layout, &mut on_bytes).await?;
         let transformer = Transformer::new(context, config, &weights, capacity, own.precision)?;
-        let cache = transformer.layer_states(capacity, 1, own.kv_cache)?;
+        let new_cache = || transformer.layer_states(capacity, 1, own.kv_cache);
+        let cache = context.device().attempt("the draft model's KV cache", new_cache).await?;
         let info = DraftInfo {
             architecture: transformer.config().arch.name.to_owned(),
             parameters: transformer.parameters(),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decode::PressureListener;
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::model::{KvFormat, Layout, Precision};
@@ -35,8 +36,9 @@ pub struct LoadOptions {
     /// matrix that gives the logits becomes Q8_0. Weights that are already quantised stay as they are.
     #[cfg_attr(test, ts(type = "'q8_0' | 'q4_0' | null"))]
     pub quantize: Option<String>,
-    /// Length of the context in tokens. Default: 4096, or what the model was trained for if that is less; for an encoder, what it was
-    /// trained for.
+    /// Length of the context in tokens. Default: 4096, or what the model was trained for if that is less; where the GPU has no room for it
+    /// beside the weights, half of it, and so on down to 512, with a warning. A length that is named is never shortened. For an encoder, what
+    /// it was trained for.
     pub context_length: Option<usize>,
     /// How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
     /// all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
@@ -73,6 +75,9 @@ pub struct LoadOptions {
     /// Run every step of a layer as an op of its own, to compare with the fused ops.
     #[serde(skip)]
     pub unfused_ops: bool,
+    /// Told when the GPU's memory runs short, while loading or later.
+    #[serde(skip)]
+    pub on_memory_pressure: PressureListener,
     /// Further options of the device. `power_preference` and `force_fallback_adapter` above are stronger.
     #[serde(skip)]
     pub device: DeviceOptions,

@@ -141,7 +141,8 @@ impl<'a, C: Clock> Autotune<'a, C> {
         if !self.fits(self.longest_preparation * 2) {
             return Ok(Err(Late));
         }
-        let scratch = Scratch::new(self.context, subject)?;
+        let scratch = || Scratch::new(self.context, subject);
+        let scratch = self.context.device().attempt("tuning", scratch).await?;
         let (sound, candidates) = self.sound_kernels(subject, &scratch).await?;
         if candidates == 0 {
             return Ok(Err(Late));

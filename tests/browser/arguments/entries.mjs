@@ -223,6 +223,7 @@ export const WITHOUT_ENGINE = {
     loaded('hub', ['null', ...OBJECTS]),
     loaded('onProgress', ['a function']),
     loaded('onWarning', ['a function']),
+    loaded('onMemoryPressure', ['a function']),
     loaded('signal'),
     loaded('wasmUrl', TEXTS),
     loaded('wasmModule', TEXTS),

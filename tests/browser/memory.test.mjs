@@ -1,0 +1,204 @@
+// A GPU whose memory runs out, in the package in Chromium: createBuffer does not throw then, but hands out a buffer that does not work and tells
+// an error scope. The pages here do that beyond a budget.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { openStage } from './browser.mjs';
+
+const MODEL = '/golden/untied-q8_0.gguf';
+
+let stage;
+before(async () => (stage = await openStage()));
+after(() => stage.close());
+
+/** Runs in the page or in a worker: buffers beyond `budget.limit` bytes fail as a browser's do. */
+function limitMemory() {
+  const budget = { live: 0, limit: Number.POSITIVE_INFINITY, refused: 0 };
+  globalThis.budget = budget;
+  const { createBuffer, pushErrorScope, popErrorScope } = GPUDevice.prototype;
+  const { destroy } = GPUBuffer.prototype;
+  const scopes = new WeakMap();
+  const sizes = new WeakMap();
+  const of = (device) => {
+    if (!scopes.has(device)) scopes.set(device, []);
+    return scopes.get(device);
+  };
+  GPUDevice.prototype.pushErrorScope = function (filter) {
+    of(this).push({ filter });
+    return pushErrorScope.call(this, filter);
+  };
+  GPUDevice.prototype.popErrorScope = async function () {
+    const scope = of(this).pop();
+    const error = await popErrorScope.call(this);
+    return scope?.error ?? error;
+  };
+  GPUDevice.prototype.createBuffer = function (descriptor) {
+    if (budget.live + descriptor.size <= budget.limit) {
+      const buffer = createBuffer.call(this, descriptor);
+      budget.live += descriptor.size;
+      sizes.set(buffer, descriptor.size);
+      return buffer;
+    }
+    budget.refused += 1;
+    pushErrorScope.call(this, 'validation');
+    const broken = createBuffer.call(this, { ...descriptor, usage: 0 });
+    void popErrorScope.call(this);
+    const error = new GPUOutOfMemoryError('the test has no more');
+    const scope = of(this).findLast(({ filter }) => filter === 'out-of-memory');
+    if (scope === undefined) this.dispatchEvent(new GPUUncapturedErrorEvent('uncapturederror', { error }));
+    else scope.error ??= error;
+    return broken;
+  };
+  GPUBuffer.prototype.destroy = function () {
+    budget.live -= sizes.get(this) ?? 0;
+    sizes.delete(this);
+    return destroy.call(this);
+  };
+}
+
+/** Runs `work` in a page of its own whose GPU has a budget. */
+async function withBudget(work, ...args) {
+  const { page, prepare, close } = await stage.openPage({ allowed: [/out of memory|no room|\[Invalid|is invalid|validation/i] });
+  try {
+    await prepare('/rillm/dist/index.js');
+    await page.evaluate(limitMemory);
+    return await page.evaluate(work, args.length > 1 ? args : args[0]);
+  } finally {
+    await close();
+  }
+}
+
+test('a load without room is out_of_memory, says what is held, and leaves nothing', async () => {
+  const result = await withBudget(async (url) => {
+    const failed = [];
+    // None for the weights, and none for what comes after them.
+    for (const limit of [1000, 200_000]) {
+      budget.limit = limit;
+      try {
+        await withEngine(url, { worker: false, contextLength: 128 }, () => {});
+      } catch ({ code, message }) {
+        failed.push({ code, message });
+      }
+    }
+    const left = budget.live;
+    budget.limit = Number.POSITIVE_INFINITY;
+    const answers = await withEngine(url, { worker: false, contextLength: 128 }, async (engine) => {
+      const { choices } = await engine.completions.create({ prompt: [5, 60, 7], max_tokens: 4, temperature: 0 });
+      return choices.length;
+    });
+    return { failed, left, refused: budget.refused, answers };
+  }, MODEL);
+  assert.equal(result.failed.length, 2, JSON.stringify(result));
+  for (const { code, message } of result.failed) {
+    assert.equal(code, 'out_of_memory', message);
+    assert.match(message, /this engine holds [\d.]+ MB/);
+  }
+  assert.match(result.failed[0].message, /the weights, which needs [\d.]+ MB/);
+  assert.ok(result.refused > 0 && result.answers === 1, JSON.stringify(result));
+  assert.equal(result.left, 0, 'bytes that were not freed');
+});
+
+const FILLING = { max_tokens: 6, temperature: 0, ignore_eos: true };
+
+test('a prompt and a restored session without room fail by themselves, and the engine goes on', async () => {
+  const result = await withBudget(
+    async ([url, ask]) => {
+      const heard = [];
+      const options = { worker: false, contextLength: 128, maxSequences: 2, onMemoryPressure: (event) => heard.push(event) };
+      return withEngine(url, options, async (engine) => {
+        const prompt = (seed, length) => Array.from({ length }, (_, at) => ((at * at * 7 + at * seed + seed) % 250) + 4);
+        const answer = async (prompt) => (await engine.completions.create({ ...ask, prompt })).choices[0].text;
+        const before = await answer(prompt(3, 60));
+        const session = await engine.sessions.save([{ role: 'user', content: 'a boat' }]);
+        await engine.sync();
+        budget.limit = budget.live;
+        const codes = [];
+        const attempt = async (work) => {
+          try {
+            await work();
+            codes.push('done');
+          } catch ({ code, message }) {
+            codes.push(code);
+            if (!/this engine holds/.test(message)) codes.push(message);
+          }
+        };
+        await attempt(() => engine.forward(prompt(5, 100)));
+        // At once: neither may wait for the other for ever.
+        await Promise.all([attempt(() => answer(prompt(6, 110))), attempt(() => answer(prompt(7, 110)))]);
+        await attempt(() => engine.sessions.restore(session));
+        budget.limit = Number.POSITIVE_INFINITY;
+        const { memory } = await engine.stats();
+        return { before, again: await answer(prompt(3, 60)), codes, heard, memory };
+      });
+    },
+    MODEL,
+    FILLING,
+  );
+  assert.ok(
+    result.codes.every((code) => ['out_of_memory', 'done'].includes(code)),
+    JSON.stringify(result.codes),
+  );
+  assert.ok(result.codes.includes('out_of_memory'), JSON.stringify(result.codes));
+  assert.equal(result.again, result.before);
+  const actions = result.heard.map(({ action }) => action);
+  assert.ok(actions.includes('evicted') && actions.includes('shorter_passes'), JSON.stringify(result.heard));
+  for (const event of result.heard) {
+    assert.deepEqual(Object.keys(event).sort(), ['action', 'freed_bytes', 'held_bytes', 'message', 'needed_bytes']);
+    assert.ok(event.held_bytes > 0 && event.message.length > 0, JSON.stringify(event));
+  }
+  const { total, peak, unfinished_writes, peak_unfinished_writes, ...owners } = result.memory;
+  assert.equal(
+    Object.values(owners).reduce((sum, bytes) => sum + bytes),
+    total,
+    JSON.stringify(result.memory),
+  );
+  assert.ok(peak >= total && peak_unfinished_writes >= unfinished_writes, JSON.stringify(result.memory));
+});
+
+test('onMemoryPressure: what happens in a worker is heard on the page, and what it throws breaks nothing', async () => {
+  const result = await stage.runWith(
+    { allowed: [/of the listener/, /no room|\[Invalid|is invalid|validation/i] },
+    async ([url, limit, ask]) => {
+      const code = `(${limit})(); new BroadcastChannel('budget').onmessage = ({ data }) => (budget.limit = data === 'full' ? budget.live : Infinity); await import('${location.origin}/rillm/dist/worker.js');`;
+      const script = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
+      const heard = [];
+      const thrown = [];
+      addEventListener('error', (event) => {
+        thrown.push(event.message);
+        event.preventDefault();
+      });
+      const options = {
+        contextLength: 128,
+        worker: () => new Worker(script, { type: 'module' }),
+        onMemoryPressure: ({ action }) => {
+          heard.push(action);
+          throw new Error('of the listener');
+        },
+      };
+      return withEngine(url, options, async (engine) => {
+        const prompt = Array.from({ length: 100 }, (_, at) => at + 20);
+        const channel = new BroadcastChannel('budget');
+        channel.postMessage('full');
+        // The worker hears of it before what is asked next ends.
+        await engine.tokenize('a');
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        const failed = await engine.completions.create({ ...ask, prompt }).then(
+          () => undefined,
+          ({ code }) => code,
+        );
+        channel.postMessage('free');
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        const { usage } = await engine.completions.create({ ...ask, prompt });
+        return { failed, heard, thrown: thrown.length, tokens: usage.completion_tokens };
+      });
+    },
+    MODEL,
+    `${limitMemory}`,
+    FILLING,
+  );
+  assert.equal(result.failed, 'out_of_memory', JSON.stringify(result));
+  assert.ok(result.heard.includes('evicted'), JSON.stringify(result));
+  assert.equal(result.thrown, result.heard.length);
+  assert.equal(result.tokens, 6);
+});
