@@ -9,7 +9,7 @@ import { LOAD_OPTIONS, type LoadOptions as LoadData } from './generated/loading.
 import { RunningGeneration } from './generation.js';
 import { checkWorker, hostOf } from './host_choice.js';
 import { dataOf as jsonOf } from './json.js';
-import { loadOptions } from './load_options.js';
+import { loadOptions, SMOOTHNESS } from './load_options.js';
 import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
 import { type FallbackOptions, fetchOf } from './fallback.js';
 import type { Endpoints, Served } from './http.js';
@@ -44,6 +44,7 @@ import type {
   ModelInfo,
   ModelSource,
   RequestOptions,
+  Smoothness,
   TokenizeOptions,
   Warning,
 } from './types.js';
@@ -161,8 +162,8 @@ export class Engine {
    * const engine = await Engine.shared('hf:owner/name', { onEvent: ({ type }) => console.log(type) });
    * ```
    *
-   * Files and other objects of one tab can't be shared, nor can what a single tab holds: `forward`, `setProfiling`, `resetStats`,
-   * `kernelTimes` and `logitsProcessor` reject with code `invalid_request`. Where tabs can't find each other (a page that isn't served
+   * Files and other objects of one tab can't be shared, nor can what a single tab holds: `forward`, `setSmoothness`, `setProfiling`,
+   * `resetStats`, `kernelTimes` and `logitsProcessor` reject with code `invalid_request`. Where tabs can't find each other (a page that isn't served
    * securely), it is an engine of this tab's own, and `onEvent` hears `unshared`.
    */
   static async shared(source: ModelSource, given: SharedOptions = {}): Promise<Engine> {
@@ -171,7 +172,7 @@ export class Engine {
     const [place, hostOptions] = await hostLoad(source, options);
     checkWorker(options.worker);
     const sharing = await shareModel(place, hostOptions, options, (report, ending) =>
-      loadHost(place, hostOptions, { ...options, ...report, signal: ending }),
+      loadHost(place, hostOptions, { ...options, ...report, signal: ending }, false),
     );
     if (sharing === undefined) return Engine.load(source, options);
     if (signal?.aborted) throw abortError(signal, 'loading the model');
@@ -335,6 +336,16 @@ export class Engine {
   }
 
   /**
+   * Changes what counts for more from now on, `frames` of pages or `throughput`, also while answers are under way: the option `smoothness` of
+   * the load. An engine that tabs share keeps what it was loaded with.
+   */
+  async setSmoothness(smoothness: Smoothness): Promise<void> {
+    this.#check();
+    checkArgument('the argument of setSmoothness', smoothness, SMOOTHNESS);
+    await this.#host.setSmoothness(smoothness);
+  }
+
+  /**
    * Switches the timing of kernels on or off. While it is on, each dispatch has a compute pass of its own, so that the whole
    * takes longer than it does otherwise.
    *
@@ -456,14 +467,14 @@ async function hostLoad(
 }
 
 /** Loads a model into a host that is recovered when it is lost. */
-async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions): Promise<LoadedModel> {
+async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions, isOfOnePage = true): Promise<LoadedModel> {
   const { signal, maxRecoveries = MAX_RECOVERIES } = options;
   // It is the same model again, whatever its server has by then.
   const again: HostLoadOptions = { ...hostOptions, files: { ...hostOptions.files, update: 'never' } };
   const recovery: Recovery = {
     most: maxRecoveries,
     onEvent: reporter(options.onEvent),
-    load: (isAgain, signal) => loadOnce(place, isAgain ? again : hostOptions, { ...options, signal }),
+    load: (isAgain, signal) => loadOnce(place, isAgain ? again : hostOptions, { ...options, signal }, isOfOnePage),
   };
   try {
     return await RecoveringHost.load(recovery, signal);
@@ -474,11 +485,11 @@ async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options
 }
 
 /** Loads a model into a host of its own. */
-async function loadOnce(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions): Promise<LoadedModel> {
+async function loadOnce(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions, isOfOnePage: boolean): Promise<LoadedModel> {
   const { signal, worker } = options;
   if (signal?.aborted) throw abortError(signal, 'loading the model');
   const host = hostOf(worker);
-  const services = loadServices(options, hostOptions.wasm);
+  const services = loadServices(options, hostOptions.wasm, isOfOnePage);
   try {
     return { host, info: await host.load(place, hostOptions, services, signal) };
   } catch (thrown) {

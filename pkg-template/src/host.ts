@@ -24,8 +24,9 @@ import type {
   TensorData,
 } from './protocol.js';
 import { grammarLoader } from './grammar.js';
+import { watchVisibility } from './page_visibility.js';
 import type { HostSource } from './source.js';
-import type { EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
+import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 import type { SentWasm } from './wasm_source.js';
@@ -46,6 +47,10 @@ export class EngineHost implements Host {
   #tellEnded!: (error: EngineError) => void;
   #forgetTraps: (() => void) | undefined;
   #wasm: Wasm | undefined;
+  /** The same from the beginning of a load on. */
+  #loading: Wasm | undefined;
+  #isPageHidden = false;
+  #unwatch = () => {};
   #engine: WasmEngine | undefined;
   #device: GPUDevice | undefined;
   #generations = new Set<EngineGeneration>();
@@ -69,6 +74,9 @@ export class EngineHost implements Host {
       wasmUnlessAborted(wasmSource, policy, signal),
       options.autotune === 'off' ? undefined : keptTunings(),
     ]);
+    this.#loading = wasm;
+    if (this.#isPageHidden) wasm.call(() => wasm.setPageHidden(true));
+    if (services.isOfOnePage) this.#unwatch = watchVisibility((isHidden) => this.setPageHidden(isHidden));
     const meter = new ProgressMeter();
     const engine = await this.#withFiles(wasm, filesData, true, services, meter, signal, async (files) => {
       const wasmOptions: WasmLoadOptions = { ...options, files, grammars: grammarLoader(grammarWasm, policy) };
@@ -323,6 +331,17 @@ export class EngineHost implements Host {
     await wasm.guard(() => engine.resetStats());
   }
 
+  async setSmoothness(smoothness: Smoothness): Promise<void> {
+    const { wasm, engine } = this.#loaded();
+    await wasm.guard(() => engine.setSmoothness(smoothness));
+  }
+
+  /** Tells the wasm whether anybody sees the page; also one that is still on its way. */
+  setPageHidden(isHidden: boolean): void {
+    this.#isPageHidden = isHidden;
+    if (this.#loading !== undefined && !this.#loading.isBroken()) this.#loading.call(() => this.#loading!.setPageHidden(isHidden));
+  }
+
   async setProfiling(on: boolean): Promise<void> {
     const { wasm, engine } = this.#loaded();
     await wasm.guard(() => engine.setProfiling(on));
@@ -336,6 +355,7 @@ export class EngineHost implements Host {
   async dispose(): Promise<void> {
     const [wasm, engine] = [this.#wasm, this.#engine];
     const tensors = [...this.#tensors.values()];
+    this.#unwatch();
     this.#engine = undefined;
     this.#tensors.clear();
     this.#forgetTraps?.();

@@ -16,7 +16,7 @@ import {
   whole,
 } from './arguments.js';
 import { type CacheOptions, type ConnectionOptions, isStore } from './files/options.js';
-import type { Autotune, KvFormat, LoadOptions as LoadData, Precision, PowerPreference } from './generated/loading.js';
+import type { Autotune, KvFormat, LoadOptions as LoadData, Precision, PowerPreference, Smoothness } from './generated/loading.js';
 import type { HubOptions, LoadOptions } from './types.js';
 
 /** The largest number that the engine counts tokens in. */
@@ -28,6 +28,8 @@ const cache: Check = (value) =>
 const integrity: Check = (value) =>
   value === null || typeof value === 'string' || texts(value) === undefined ? undefined : 'a digest, or digests by file name';
 
+export const SMOOTHNESS = named<Smoothness>({ frames: true, throughput: true });
+
 const DATA: Checks<LoadData> = {
   quantize: named<NonNullable<LoadData['quantize']>>({ q8_0: true, q4_0: true }),
   contextLength: whole(1, MOST),
@@ -37,6 +39,7 @@ const DATA: Checks<LoadData> = {
   kvCache: named<KvFormat>({ f16: true, f32: true, q8_0: true }),
   promptCacheBytes: whole(0),
   autotune: named<Autotune>({ auto: true, always: true, off: true }),
+  smoothness: SMOOTHNESS,
   powerPreference: named<PowerPreference>({ 'low-power': true, 'high-performance': true }),
   forceFallbackAdapter: truth,
 };

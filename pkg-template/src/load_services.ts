@@ -48,12 +48,13 @@ interface Callbacks extends CacheOptions {
 }
 
 /** `end` has to be called after the load. */
-export function loadServices(options: Callbacks, wasm: SentWasm | undefined): LoadServices & { end(): void } {
+export function loadServices(options: Callbacks, wasm: SentWasm | undefined, isOfOnePage = true): LoadServices & { end(): void } {
   const digesters = new Digesters();
   return {
     onProgress: reporter(options.onProgress),
     onEvent: reporter(options.onEvent),
     onMemoryPressure: reporter(options.onMemoryPressure),
+    isOfOnePage,
     store: isStore(options.cache) ? options.cache : options.cache === 'memory' ? memoryStore : undefined,
     startDigester(of) {
       // The port stays on this thread, so that a failure can be told to whoever listens to it.

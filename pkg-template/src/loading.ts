@@ -16,6 +16,7 @@ export type {
   MemoryPressure,
   ModelInfo,
   PressureAction,
+  Smoothness,
   SubgroupMatrix,
   Tuned as TunedKernel,
   Warning,

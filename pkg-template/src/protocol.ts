@@ -10,7 +10,7 @@ import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk } from './generated/answers.js';
 import type { LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { Session } from './generated/sessions.js';
-import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, TokenizeOptions } from './types.js';
+import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import type { SentWasm } from './wasm_source.js';
 import type { FromLiving, ToLiving } from './worker_life.js';
 
@@ -51,6 +51,8 @@ export interface LoadServices {
   onMemoryPressure(event: MemoryPressure): void;
   /** The application's own store, if it has one. */
   store: ModelStore | undefined;
+  /** Whether the engine works for this page alone, so that it may take its time when nobody sees it. */
+  isOfOnePage: boolean;
   /** Starts a worker that computes digests, if there can be one; what speaks to it. */
   startDigester(of: Digested): MessagePort | undefined | Promise<MessagePort | undefined>;
 }
@@ -89,6 +91,7 @@ export interface HostCalls {
   sync(): Promise<void>;
   stats(): Promise<EngineStats>;
   resetStats(): Promise<void>;
+  setSmoothness(smoothness: Smoothness): Promise<void>;
   setProfiling(on: boolean): Promise<void>;
   kernelTimes(): Promise<KernelUse[]>;
   dispose(): Promise<void>;
@@ -164,6 +167,8 @@ export type ToWorker =
   /** The page took `count` chunks, so the worker may run ahead by as many more. */
   | { type: 'credit'; id: number; count: number }
   | { type: 'cancel'; id: number }
+  /** Nobody sees the page any more, or somebody does again. */
+  | { type: 'visibility'; isHidden: boolean }
   /** Answered when generation `generation` no longer runs. */
   | { type: 'release'; id: number; generation: number };
 

@@ -10,7 +10,7 @@ import type { RemoteRequest } from './files/http.js';
 import type { Progress } from './generated/loading.js';
 import type { HostSource } from './source.js';
 import { guardedAgainstTraps, type Guarded, renewal } from './traps.js';
-import type { EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
+import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
   next(): Promise<Chunk | undefined>;
@@ -89,6 +89,7 @@ export interface WasmEngine {
   sync(): Promise<void>;
   stats(): Omit<EngineStats, 'wasm_memory_bytes'>;
   resetStats(): void;
+  setSmoothness(smoothness: Smoothness): void;
   setProfiling(on: boolean): void;
   kernelTimes(): Promise<KernelUse[]>;
   dispose(): void;
@@ -103,6 +104,8 @@ interface Glue {
   /** Reads the headers of a model, which opens all of its files; their bytes. */
   openModel(source: HostSource, options: WasmLoadOptions): Promise<number>;
   WasmSha256: new () => WasmSha256;
+  /** Tells all engines of this thread whether anybody sees their page. */
+  setPageHidden(isHidden: boolean): void;
   renderTemplate(template: string, context: object): string;
 }
 

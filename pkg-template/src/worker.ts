@@ -83,6 +83,8 @@ function services(id: number): LoadServices {
     onEvent: (event) => scope.postMessage({ type: 'event', id, event }),
     onMemoryPressure: (event) => scope.postMessage({ type: 'memory', event }),
     store: remoteStore,
+    // The page tells.
+    isOfOnePage: false,
     startDigester: (of) =>
       new Promise((resolve) => {
         digesters.push(resolve);
@@ -234,6 +236,9 @@ scope.addEventListener('message', ({ data }) => {
       }
       break;
     }
+    case 'visibility':
+      host.setPageHidden(data.isHidden);
+      break;
     case 'cancel':
       running.get(data.id)?.generation.cancel();
       break;

@@ -21,12 +21,13 @@ import type {
   TensorData,
   ToWorker,
 } from './protocol.js';
+import { watchVisibility } from './page_visibility.js';
 import type { HostSource } from './source.js';
 import { Digesters } from './start_digester.js';
 import { startWorker } from './start_worker.js';
 import { WorkerStart } from './worker_fault.js';
 import { WorkerLife } from './worker_life.js';
-import type { ByteSource, EngineStats, Inspection, KernelUse, ModelInfo, TokenizeOptions } from './types.js';
+import type { ByteSource, EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import type { SentWasm } from './wasm_source.js';
 
 /** A worker that is busy this long after dispose() is ended as it is. */
@@ -60,6 +61,7 @@ export class WorkerHost implements Host {
   /** Of the load, and heard as long as the worker lives. */
   #onMemoryPressure: LoadServices['onMemoryPressure'] = () => {};
   #start: WorkerStart;
+  #unwatch = () => {};
   #tellEnded!: (error: EngineError) => void;
 
   /** `make` makes the worker, in place of the package's own way. */
@@ -93,6 +95,7 @@ export class WorkerHost implements Host {
   }
 
   async load(source: HostSource, options: HostLoadOptions, services: LoadServices, signal: AbortSignal | undefined): Promise<ModelInfo> {
+    if (services.isOfOnePage) this.#unwatch = watchVisibility((isHidden) => this.#post({ type: 'visibility', isHidden }));
     return this.#read<ModelInfo>('load', source, options, services, signal);
   }
 
@@ -253,6 +256,10 @@ export class WorkerHost implements Host {
     return this.#call('resetStats');
   }
 
+  setSmoothness(smoothness: Smoothness): Promise<void> {
+    return this.#call('setSmoothness', smoothness);
+  }
+
   setProfiling(on: boolean): Promise<void> {
     return this.#call('setProfiling', on);
   }
@@ -393,6 +400,7 @@ export class WorkerHost implements Host {
     this.#tellEnded(error);
     this.#life.end();
     this.#worker.terminate();
+    this.#unwatch();
     this.#start.end();
     this.#digesters.end();
     for (const call of this.#calls.values()) call.reject(error);

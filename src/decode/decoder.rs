@@ -191,9 +191,11 @@ impl Decoder {
         Ok((handle, grammar))
     }
 
-    /// A pass over `tokens` tokens of a prompt took `time`.
+    /// A pass over the last `tokens` tokens of a prompt took `time`, as far as the device has not told already.
     pub fn took_prompt(&self, tokens: usize, time: web_time::Duration) {
-        self.pace.borrow_mut().took(tokens, time);
+        if !self.context.device().is_paced() {
+            self.pace.borrow_mut().took(tokens, time);
+        }
     }
 
     fn poll_tokens(&self, id: u64, task: &mut TaskContext<'_>) -> Poll<Result<Tokens>> {

@@ -60,6 +60,7 @@ impl Prefill<'_> {
 
     async fn take_in(&self, mut lease: SlotLease, prompt: &Prompt<'_>) -> Result<Option<Prefilled>> {
         let tokens = prompt.tokens;
+        let device = self.transformer.context().device();
         let slot = &mut *lease;
         // The last token is always computed, since its logits are wanted.
         let mut common = common_prefix(slot.reusable(), &tokens[..tokens.len() - 1]);
@@ -85,24 +86,70 @@ impl Prefill<'_> {
             }
             if part == rest {
                 let last = || slot.pass(self.transformer, &tokens[done..], prompt.forced);
-                let logits = self.attempt(part, last).await?;
+                let logits = if device.is_paced() {
+                    let Some(logits) = self.in_pieces(part, &prompt.canceller, last).await? else {
+                        lease.abandon(done);
+                        lease.settle();
+                        return Ok(None);
+                    };
+                    logits
+                } else {
+                    self.attempt(part, last).await?
+                };
+                let slot = &*lease;
                 let (sequence, prefill_computed_len) = (slot.sequence, slot.prefill_computed_len());
                 let result = PrefillResult { sequence, logits, advance: part, prefill_computed_len };
                 return Ok(Some(Prefilled { slot: lease, result, cached: common, last_pass: Some((part, begin)) }));
             }
-            self.pass(slot, &tokens[done..done + part]).await?;
+            if !self.pass(slot, &tokens[done..done + part], &prompt.canceller).await? {
+                lease.settle();
+                return Ok(None);
+            }
             done += part;
         }
     }
 
     /// Takes a part in and waits until the GPU has done so. This limits how much is submitted at once, so that the page can draw and other
-    /// sequences get their tokens between the parts.
-    async fn pass(&self, slot: &mut Slot, part: &[u32]) -> Result<()> {
+    /// sequences get their tokens between the parts. Where the device cuts submits, it is enough that all of them were handed over. False if it
+    /// was cancelled before that; then the slot holds what it held before.
+    async fn pass(&self, slot: &mut Slot, part: &[u32], canceller: &Canceller) -> Result<bool> {
+        let device = self.transformer.context().device();
+        let before = slot.tokens().len();
+        if device.is_paced() {
+            let is_sent =
+                self.in_pieces(part.len(), canceller, || slot.prefill(self.transformer, part)).await?.is_some();
+            if !is_sent {
+                slot.abandon(before);
+            }
+            return Ok(is_sent);
+        }
         let begin = Instant::now();
         self.attempt(part.len(), || slot.prefill(self.transformer, part)).await?;
-        self.transformer.context().device().sync().await?;
+        device.sync().await?;
         self.pace.borrow_mut().took(part.len(), begin.elapsed());
-        Ok(())
+        Ok(true)
+    }
+
+    /// Records a pass over `tokens` tokens, waits until it has been handed over in pieces, and learns from it. None if it was cancelled before
+    /// that; then the GPU does not get the rest.
+    async fn in_pieces<T>(
+        &self,
+        tokens: usize,
+        canceller: &Canceller,
+        pass: impl FnOnce() -> Result<T>,
+    ) -> Result<Option<T>> {
+        let device = self.transformer.context().device();
+        let first = device.submitted();
+        device.take_longest_dispatch();
+        let begin = device.now();
+        let result = self.attempt(tokens, pass).await?;
+        let is_sent = device.sent_while(first, &|| !canceller.is_cancelled()).await?;
+        if is_sent {
+            let mut pace = self.pace.borrow_mut();
+            pace.took(tokens, device.now().saturating_sub(begin));
+            pace.took_dispatch(tokens, device.take_longest_dispatch());
+        }
+        Ok(is_sent.then_some(result))
     }
 
     /// A slot that holds as many of `tokens` as it can return to, and how many. What is missing is computed, unless that is hardly anything.
@@ -114,7 +161,7 @@ impl Prefill<'_> {
             slot.truncate(held);
             while held < tokens.len() {
                 let part = self.part_of(tokens.len() - held);
-                self.pass(slot, &tokens[held..held + part]).await?;
+                self.pass(slot, &tokens[held..held + part], &Canceller::default()).await?;
                 held += part;
             }
             held = slot.recoverable(held);
@@ -163,7 +210,9 @@ impl Prefill<'_> {
 
     /// How many of a prompt's `rest` tokens the next pass takes.
     fn part_of(&self, rest: usize) -> usize {
-        self.pace.borrow().part_of(rest, (self.is_decoding)()).min(self.relief.most_tokens)
+        let mut pace = self.pace.borrow_mut();
+        pace.set_in_pieces(self.transformer.context().device().is_paced());
+        pace.part_of(rest, (self.is_decoding)()).min(self.relief.most_tokens)
     }
 
     /// Submits a pass, whose activations may find no room.

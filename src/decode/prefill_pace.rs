@@ -1,5 +1,6 @@
-//! How many tokens of a prompt one pass takes. Long passes use the GPU well; short ones leave time for frames of this page and other tabs,
-//! and for a cancellation.
+//! How many tokens of a prompt one pass takes. Long passes use the GPU well; short ones leave time for other sequences, for a cancellation, and
+//! for frames of this page and other tabs. Where submits are cut (`Device::is_paced`), frames and cancellations need no short passes, but a
+//! dispatch can't be cut, so the longest one counts.
 
 use web_time::Duration;
 
@@ -15,6 +16,12 @@ const FIRST_TOKENS: usize = 128;
 /// How long a pass may take.
 const PASS: Duration = Duration::from_millis(150);
 
+/// The same where submits are cut.
+const PASS_IN_PIECES: Duration = Duration::from_millis(600);
+
+/// How long a dispatch may take there.
+const DISPATCH: Duration = Duration::from_millis(6);
+
 /// How long it may take while other sequences wait for their next tokens.
 const PASS_AMONG_OTHERS: Duration = Duration::from_millis(40);
 
@@ -23,11 +30,14 @@ const PASS_AMONG_OTHERS: Duration = Duration::from_millis(40);
 pub struct PrefillPace {
     per_token: Option<Duration>,
     first: usize,
+    /// The most tokens with which no dispatch takes too long.
+    most: usize,
+    is_in_pieces: bool,
 }
 
 impl Default for PrefillPace {
     fn default() -> Self {
-        Self { per_token: None, first: FIRST_TOKENS }
+        Self { per_token: None, first: FIRST_TOKENS, most: MAX_TOKENS, is_in_pieces: false }
     }
 }
 
@@ -46,19 +56,39 @@ impl PrefillPace {
         }
     }
 
+    /// Whether passes are cut into submits.
+    pub fn set_in_pieces(&mut self, is_in_pieces: bool) {
+        self.is_in_pieces = is_in_pieces;
+    }
+
+    /// The longest dispatch of a pass over `tokens` tokens takes this long.
+    pub fn took_dispatch(&mut self, tokens: usize, longest: Duration) {
+        if tokens >= MIN_TOKENS && !longest.is_zero() {
+            let most = (tokens as u128 * DISPATCH.as_nanos() / longest.as_nanos()) as usize;
+            self.most = whole_tiles(most.min(2 * tokens));
+        }
+    }
+
     /// How many of a prompt's `rest` tokens the next pass takes. All passes take about the same number, since a short one costs nearly as
     /// much as a long one.
     pub fn part_of(&self, rest: usize, among_others: bool) -> usize {
-        let passes = rest.div_ceil(self.tokens(if among_others { PASS_AMONG_OTHERS } else { PASS })).max(1);
+        let alone = if self.is_in_pieces { PASS_IN_PIECES } else { PASS };
+        let passes = rest.div_ceil(self.tokens(if among_others { PASS_AMONG_OTHERS } else { alone })).max(1);
         rest.div_ceil(passes).next_multiple_of(MIN_TOKENS).min(rest)
     }
 
     fn tokens(&self, pass: Duration) -> usize {
-        let Some(per_token) = self.per_token else { return self.first };
+        let most = if self.is_in_pieces { self.most } else { MAX_TOKENS };
+        let first = if self.is_in_pieces { MIN_TOKENS } else { self.first };
+        let Some(per_token) = self.per_token else { return first };
         let tokens = pass.as_nanos() / per_token.as_nanos().max(1);
-        // Whole tiles of the matrix products.
-        (tokens.min(MAX_TOKENS as u128) as usize / MIN_TOKENS * MIN_TOKENS).max(MIN_TOKENS)
+        whole_tiles(tokens.min(most as u128) as usize)
     }
+}
+
+/// Whole tiles of the matrix products.
+fn whole_tiles(tokens: usize) -> usize {
+    (tokens.min(MAX_TOKENS) / MIN_TOKENS * MIN_TOKENS).max(MIN_TOKENS)
 }
 
 #[cfg(test)]
@@ -101,6 +131,25 @@ mod tests {
         assert_eq!(parts(&pace, 300), [128, 96, 76]);
         pace.took(128, Duration::from_millis(40));
         assert_eq!(parts(&pace, 512), [256, 256], "480 fit in a pass");
+    }
+
+    #[test]
+    fn where_submits_are_cut_passes_are_long_and_dispatches_short() {
+        let mut pace = PrefillPace::default();
+        pace.set_in_pieces(true);
+        assert_eq!(pace.part_of(4000, false), MIN_TOKENS, "an unknown GPU");
+        pace.took(32, Duration::from_millis(32));
+        pace.took_dispatch(32, Duration::from_millis(1));
+        assert_eq!(pace.part_of(4096, false), 64, "twice as many at most");
+        pace.took_dispatch(64, Duration::from_micros(500));
+        pace.took_dispatch(128, Duration::from_micros(1000));
+        assert_eq!((pace.part_of(4096, false), pace.part_of(4096, true)), (256, 32), "other sequences wait for a pass");
+        pace.took_dispatch(256, Duration::from_millis(48));
+        assert_eq!(pace.part_of(4096, false), MIN_TOKENS);
+        pace.set_in_pieces(false);
+        assert_eq!(pace.part_of(4096, false), 128, "150 ms, whatever a dispatch takes");
+        pace.took_dispatch(3, Duration::from_secs(9));
+        pace.took_dispatch(64, Duration::ZERO);
     }
 
     #[test]

@@ -294,6 +294,13 @@ impl Slot {
         transformer.forward(&tokens, &self.state, &self.states, Logits::Last)
     }
 
+    /// A pass was not submitted as a whole: the slot keeps its first `length` tokens, those before the pass.
+    pub fn abandon(&mut self, length: usize) {
+        self.truncate(length);
+        // The next pass returns the states to there, however much of this one ran.
+        self.written = self.written.max(length + 1);
+    }
+
     /// Whether `adopt` can take over the whole prompt.
     pub fn can_adopt(&self, prompt: &[u32], from: &PrefillResult) -> bool {
         self.states.copyable(from.sequence, prompt.len()) == prompt.len()

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::api::chat_prompt::Templates;
 use super::grammars::{GrammarLoader, Grammars};
 use super::load::info::ModelInfo;
+use super::load::options::Smoothness;
 use super::memory::{Lasting, MemoryUse};
 use crate::decode::Decoder;
 use crate::error::{Error, Result};
@@ -150,6 +151,11 @@ impl Engine {
         if let Model::Decoder(decoder) = &self.0.model {
             decoder.prompt_cache.borrow_mut().reset_stats();
         }
+    }
+
+    /// Changes `LoadOptions::smoothness`, from now on.
+    pub fn set_smoothness(&self, smoothness: Smoothness) {
+        self.0.context.device().set_paced(smoothness == Smoothness::Frames);
     }
 
     /// Switches the timing of kernels on or off. Everything takes longer while it is on.

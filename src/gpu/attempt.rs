@@ -6,6 +6,8 @@
 //! - No buffer of a step that found no room is used again.
 //! - A step that made no large buffer is not waited for.
 
+use std::cell::Cell;
+
 use super::recorder::Recorder;
 use super::stats::FlushReason;
 use crate::error::Result;
@@ -17,12 +19,43 @@ pub(super) async fn attempt<T>(recorder: &Recorder, what: &str, step: impl FnOnc
         return step();
     }
     recorder.flush(FlushReason::Explicit);
+    let held = Held::new(recorder);
     let submitting = || {
         let result = step();
         recorder.flush(FlushReason::Explicit);
+        held.last.set(recorder.raw.timeline.submitted());
         result
     };
-    allocate(recorder, what, submitting).await
+    let result = allocate(recorder, what, submitting).await;
+    held.is_wanted.set(result.is_ok());
+    result
+}
+
+/// Keeps a step's commands from the GPU while it is not known whether there was room for what they use: what goes there later does so outside of the
+/// scopes. If there was none, or whoever waits is dropped, they are taken back.
+struct Held<'a> {
+    recorder: &'a Recorder,
+    first: u64,
+    last: Cell<u64>,
+    is_wanted: Cell<bool>,
+}
+
+impl<'a> Held<'a> {
+    fn new(recorder: &'a Recorder) -> Self {
+        recorder.queue.hold();
+        let first = recorder.raw.timeline.submitted();
+        Self { recorder, first, last: Cell::new(first), is_wanted: Cell::new(false) }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let queue = &self.recorder.queue;
+        if !self.is_wanted.get() {
+            queue.drop_unsent(self.first, self.last.get());
+        }
+        queue.release();
+    }
 }
 
 /// The same for a step that records nothing, or submits what it records.

@@ -223,6 +223,13 @@ impl Faults {
         failed
     }
 
+    /// Something went wrong after the call that caused it had returned.
+    pub fn report(&self, error: Error) {
+        if let Ok(mut reported) = self.reported.lock() {
+            reported.first.get_or_insert(error);
+        }
+    }
+
     /// The first uncaptured error since the last call.
     pub fn take_first(&self) -> Option<Error> {
         let first = self.reported.lock().ok().and_then(|mut reported| reported.first.take());

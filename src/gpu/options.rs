@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::simulated::SimulatedGpu;
+
 /// Which adapter to take if there are several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -56,4 +58,6 @@ pub struct DeviceOptions {
     pub max_batch: usize,
     /// How many entries the caches keep.
     pub caches: CacheSizes,
+    /// Take the times of submits from a made-up GPU, to test how they are sized.
+    pub simulated_gpu: Option<SimulatedGpu>,
 }

@@ -134,7 +134,7 @@ impl Pipelines {
     }
 
     /// Compiles pipelines, in browsers all at the same time. Returns the first error.
-    pub async fn compile(&self, requests: Vec<PipelineRequest>) -> Result<()> {
+    pub async fn compile(&self, requests: Vec<PipelineRequest>, is_paced: bool) -> Result<()> {
         let mut new: Vec<PipelineRequest> = Vec::new();
         for request in requests {
             let is_twin = |other: &PipelineRequest| {
@@ -145,7 +145,7 @@ impl Pipelines {
             }
         }
         let sources: Vec<&Source> = new.iter().map(|request| &request.source).collect();
-        let compiled = compile_all(&self.raw, &sources).await?;
+        let compiled = compile_all(&self.raw, &sources, is_paced).await?;
         for (request, wgpu) in new.into_iter().zip(compiled) {
             self.keep(request, wgpu);
         }

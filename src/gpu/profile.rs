@@ -85,6 +85,11 @@ pub(super) struct Queries {
 }
 
 impl Profiler {
+    /// Whether each submit is timed as a whole, so that it must not be cut.
+    pub fn times_submits(&self) -> bool {
+        self.timing.get() == Timing::Submits
+    }
+
     /// Queries for the dispatches of a submit; those beyond the limit are not timed.
     pub fn begin(&self, raw: &RawDevice, pool: &Rc<BufferPool>, commands: &[Command]) -> Option<Queries> {
         if self.timing.get() == Timing::Off {

@@ -85,6 +85,11 @@ impl RawDevice {
         })
     }
 
+    /// Whether it is the application's device, on which its own work goes on.
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign
+    }
+
     pub fn is_disposed(&self) -> bool {
         self.disposed.get()
     }

@@ -4,7 +4,7 @@
 //! 256 bytes, such as a sampled token, have a pool of their own, so that many small ones in flight neither create buffers nor
 //! push large ones out.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -12,6 +12,7 @@ use futures_channel::oneshot;
 
 use super::buffer::BufferSlice;
 use super::command::Direction;
+use super::pacing::{Segment, SubmitQueue};
 use super::pool::BufferPool;
 use super::raw::RawDevice;
 use super::recorder::Recorder;
@@ -190,23 +191,35 @@ impl RecordedReadback {
             if is_last { raw.timeline.reported_by_readback() } else { raw.timeline.report_of(self.submission) };
         let (sender, mapped) = oneshot::channel();
         let told: Told = Arc::new(Mutex::new(Some((sender, report))));
-        let teller = told.clone();
+        let teller = Teller(told.clone());
         let length = self.total.max(4);
-        staging.slice(..length).map_async(wgpu::MapMode::Read, move |result| {
-            if let Some((sender, report)) = teller.lock().ok().and_then(|mut told| told.take()) {
-                report.done(result.is_ok());
-                // The receiver is gone if the read-back was dropped.
-                let _ = sender.send(result);
+        let mapping = Rc::new(Cell::new(Mapping::Waits));
+        let (buffer, state) = (staging.clone(), mapping.clone());
+        // A buffer is mapped after the submit that copies to it.
+        let map = move || {
+            if state.get() == Mapping::Dropped {
+                return;
             }
-        });
+            state.set(Mapping::Began);
+            buffer.slice(..length).map_async(wgpu::MapMode::Read, move |result| {
+                if let Some((sender, report)) = teller.take() {
+                    report.done(result.is_ok());
+                    // The receiver is gone if the read-back was dropped.
+                    let _ = sender.send(result);
+                }
+            });
+        };
+        recorder.queue.after(self.submission, Box::new(map));
         add(&raw.counters.maps, 1);
         add(&raw.counters.bytes_read_back, self.total);
         Ok(Readback {
             pool: self.pool.clone(),
+            queue: recorder.queue.clone(),
             staging_pool: self.staging_pool.clone(),
             staging: Some(staging),
             parts: std::mem::take(&mut self.parts),
             length,
+            mapping,
             mapped,
             told,
         })
@@ -225,23 +238,52 @@ impl Drop for RecordedReadback {
 /// A read-back that is on its way.
 pub struct Readback {
     pool: Rc<BufferPool>,
+    queue: Rc<SubmitQueue>,
     staging_pool: Rc<StagingPool>,
     staging: Option<wgpu::Buffer>,
     /// Byte ranges of the parts in the staging buffer.
     parts: Vec<(usize, usize)>,
     length: u64,
+    mapping: Rc<Cell<Mapping>>,
     mapped: oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>,
     told: Told,
+}
+
+/// Whether the mapping of a read-back has begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mapping {
+    /// The copies are held back.
+    Waits,
+    Began,
+    /// Nobody wants it any more.
+    Dropped,
 }
 
 /// Reports the mapping to the timeline; taken by the first that learns of it. Natively the callback may run on another thread.
 type Told = Arc<Mutex<Option<(oneshot::Sender<Result<(), wgpu::BufferAsyncError>>, Report)>>>;
 
+/// Whoever drops it without telling tells that nothing will come.
+struct Teller(Told);
+
+impl Teller {
+    fn take(&self) -> Option<(oneshot::Sender<Result<(), wgpu::BufferAsyncError>>, Report)> {
+        self.0.lock().ok().and_then(|mut told| told.take())
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        if let Some((_, report)) = self.take() {
+            report.done(false);
+        }
+    }
+}
+
 impl Readback {
     /// Waits for the bytes, one vector per slice.
     pub async fn bytes(mut self) -> Result<Vec<Vec<u8>>> {
         self.staging_pool.raw.drive();
-        let mapped = (&mut self.mapped).await;
+        let mapped = self.queue.clone().until(&mut self.mapped).await;
         self.pool.take_fault().await?;
         let Some(staging) = self.staging.take() else { bail!(Internal, "a read-back was awaited twice") };
         if !matches!(mapped, Ok(Ok(()))) {
@@ -269,13 +311,16 @@ impl Readback {
 
 impl Drop for Readback {
     fn drop(&mut self) {
-        // Not awaited, so still mapped or about to be: not fit for reuse.
         if let Some(staging) = self.staging.take() {
             // A mapping that is cancelled may never call back.
-            if let Some((_, report)) = self.told.lock().ok().and_then(|mut told| told.take()) {
-                report.done(false);
+            drop(Teller(self.told.clone()));
+            if self.mapping.replace(Mapping::Dropped) == Mapping::Waits && !self.staging_pool.raw.is_disposed() {
+                // Whoever takes it next copies to it after what is held back.
+                self.staging_pool.put(staging);
+            } else {
+                // Still mapped or about to be: not fit for reuse.
+                self.staging_pool.destroy(staging);
             }
-            self.staging_pool.destroy(staging);
         }
     }
 }
@@ -288,16 +333,22 @@ pub(super) async fn sync(recorder: &Recorder) -> Result<()> {
     recorder.flush(FlushReason::Sync);
     if raw.timeline.has_writes() {
         // Only a submission after them can be waited for.
-        raw.queue.submit([]);
-        raw.timeline.submit();
+        let number = raw.timeline.submit();
+        if recorder.queue.holds_back() {
+            recorder.queue.push(Segment { number, commands: Vec::new(), staged: None, reason: FlushReason::Sync });
+        } else {
+            raw.queue.submit([]);
+            raw.timeline.sent(number);
+        }
     }
+    recorder.queue.sent(raw.timeline.submitted()).await;
     add(&raw.counters.syncs, 1);
     let is_done = if raw.timeline.finished() == raw.timeline.submitted() {
         add(&raw.counters.syncs_without_wait, 1);
         true
     } else if let Some(mapped) = raw.timeline.wait_for_readback() {
         raw.drive();
-        let is_done = mapped.await == Ok(true);
+        let is_done = recorder.queue.until(mapped).await == Ok(true);
         add(&raw.counters.syncs_without_wait, u64::from(is_done));
         is_done
     } else {

@@ -12,8 +12,8 @@ use super::stats::{FlushReason, add};
 
 pub(super) fn submit(
     raw: &RawDevice,
-    pool: &Rc<BufferPool>,
     profiler: &Profiler,
+    pool: &Rc<BufferPool>,
     commands: &[Command],
     reason: FlushReason,
 ) {
@@ -68,7 +68,6 @@ pub(super) fn submit(
         profile.resolve(&mut encoder);
     }
     raw.queue.submit([encoder.finish()]);
-    raw.timeline.submit();
     if let Some(profile) = profile {
         profiler.submitted(profile);
     }
@@ -83,10 +82,6 @@ pub(super) fn submit(
     }
     if let Some(scope) = scope {
         raw.faults.watch_submit(scope);
-    }
-    if pool.has_retired() {
-        raw.report_when_done();
-        pool.reap();
     }
 }
 

@@ -22,7 +22,10 @@ struct Finished {
 
 #[derive(Default)]
 pub(super) struct Timeline {
+    /// What was flushed counts as submitted, also while it waits for its turn.
     submitted: Cell<u64>,
+    /// Of the submissions, those that the GPU was given as a whole.
+    sent: Cell<u64>,
     /// Whether something is recorded that goes with the next submission.
     is_open: Cell<bool>,
     /// Whether the queue was handed writes after the last submission.
@@ -61,11 +64,21 @@ impl Timeline {
         self.is_open.set(is_open);
     }
 
-    /// Counts a submission, which takes along all that was recorded, and comes after all that was written.
-    pub fn submit(&self) {
+    /// Counts a submission, which takes along all that was recorded, and comes after all that was written. Returns its number.
+    pub fn submit(&self) -> u64 {
         self.submitted.set(self.submitted.get() + 1);
         self.is_open.set(false);
         self.has_writes.set(false);
+        self.submitted.get()
+    }
+
+    /// The GPU was given a submission, and so all before it.
+    pub fn sent(&self, number: u64) {
+        self.sent.set(self.sent.get().max(number));
+    }
+
+    pub fn is_sent(&self, number: u64) -> bool {
+        self.sent.get() >= number
     }
 
     /// The queue was handed a write of so many bytes, which no submission has taken along.
@@ -110,9 +123,9 @@ impl Timeline {
         self.finished.lock().map_or(0, |finished| finished.number)
     }
 
-    /// What will report the last submission.
+    /// What will report all that the GPU was given.
     pub fn report(&self) -> Report {
-        self.report_of(self.submitted.get())
+        self.report_of(self.sent.get())
     }
 
     /// What will report a submission that others came after.
@@ -125,7 +138,7 @@ impl Timeline {
         if let Ok(mut finished) = self.finished.lock() {
             finished.expected = Some(self.submitted.get());
         }
-        self.report()
+        self.report_of(self.submitted.get())
     }
 
     /// A wait for the last submission that asks nothing of the GPU; `None` if nothing else will report the submission.
@@ -165,13 +178,18 @@ impl Report {
 mod tests {
     use super::*;
 
+    fn submit(timeline: &Timeline) {
+        let number = timeline.submit();
+        timeline.sent(number);
+    }
+
     #[test]
     fn a_later_report_finishes_all_before_it() {
         let timeline = Timeline::default();
-        timeline.submit();
+        submit(&timeline);
         let first = timeline.reported_by_readback();
         let mut wait = timeline.wait_for_readback().unwrap();
-        timeline.submit();
+        submit(&timeline);
         assert!(timeline.wait_for_readback().is_none(), "nothing will report the second");
         timeline.report().done(true);
         assert_eq!(timeline.finished(), 2);
@@ -186,7 +204,7 @@ mod tests {
         assert_eq!(timeline.last_use(), 0);
         timeline.set_open(true);
         assert_eq!(timeline.last_use(), 1);
-        timeline.submit();
+        submit(&timeline);
         assert_eq!(timeline.last_use(), 1);
         timeline.set_open(true);
         timeline.set_open(false);
@@ -196,30 +214,43 @@ mod tests {
     #[test]
     fn writes_wait_for_the_next_submission() {
         let timeline = Timeline::default();
-        timeline.submit();
+        submit(&timeline);
         timeline.report().done(true);
         timeline.wrote(10);
         timeline.wrote(20);
         assert!(timeline.has_writes());
         assert_eq!(timeline.unfinished_write_bytes(), 30);
-        timeline.submit();
+        submit(&timeline);
         assert!(!timeline.has_writes());
         timeline.wrote(5);
         timeline.report().done(true);
         assert_eq!((timeline.unfinished_write_bytes(), timeline.peak_unfinished_write_bytes()), (5, 35));
-        timeline.submit();
+        submit(&timeline);
         assert!(timeline.finished() < timeline.submitted());
     }
 
     #[test]
     fn a_failed_report_wakes_and_finishes_nothing() {
         let timeline = Timeline::default();
-        timeline.submit();
+        submit(&timeline);
         let report = timeline.reported_by_readback();
         let mut wait = timeline.wait_for_readback().unwrap();
         report.done(false);
         assert_eq!(wait.try_recv(), Ok(Some(false)));
         assert_eq!(timeline.finished(), 0);
         assert!(timeline.wait_for_readback().is_none(), "nothing more will be heard of it");
+    }
+
+    #[test]
+    fn a_report_finishes_only_what_the_gpu_was_given() {
+        let timeline = Timeline::default();
+        submit(&timeline);
+        let held_back = timeline.submit();
+        assert!(!timeline.is_sent(held_back));
+        timeline.report().done(true);
+        assert_eq!((timeline.finished(), timeline.submitted()), (1, 2));
+        timeline.sent(held_back);
+        timeline.report().done(true);
+        assert_eq!(timeline.finished(), 2);
     }
 }

@@ -57,6 +57,14 @@ impl StagedWrites {
         }
     }
 
+    /// Takes what was staged, for a submit that comes later: the ring, and the bytes at its start.
+    pub fn take(&self) -> Option<(wgpu::Buffer, Vec<u8>)> {
+        let mut state = self.0.borrow_mut();
+        let ring = state.ring.clone().filter(|_| state.pending > 0)?;
+        state.pending = 0;
+        Some((ring, std::mem::take(&mut state.bytes)))
+    }
+
     /// Uploads what was staged, for the submit that follows.
     pub fn upload(&self, queue: &wgpu::Queue) {
         let mut state = self.0.borrow_mut();

@@ -21,6 +21,9 @@ use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUploa
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
 const LEAST_IN_FLIGHT: u64 = 4 << 20;
 
+/// The same where the page is to stay smooth: then what is written is handed over in pieces, and this much is read ahead of it.
+const BYTES_AHEAD: u64 = 4 << 20;
+
 /// A vector with more elements is not a norm or a factor.
 const MAX_VECTOR: u64 = 1 << 24;
 
@@ -369,8 +372,16 @@ impl Loader<'_> {
     /// Reads as many bytes from the stream as an upload needs.
     async fn stream_to(&mut self, upload: &mut WeightUpload<'_>, progress: &mut Progress<'_>) -> Result<()> {
         while upload.missing() > 0 {
-            let some = upload.missing().min(self.most_in_flight - self.in_flight);
+            let mut some = upload.missing().min(self.most_in_flight - self.in_flight);
+            let is_paced = self.context.device().is_paced();
+            if is_paced {
+                some = some.min(BYTES_AHEAD);
+            }
             self.stream.take(some, progress, &mut |chunk, start, end| upload.write_range(&**chunk, start, end)).await?;
+            if is_paced {
+                self.context.device().submitted();
+                self.context.device().sent().await;
+            }
             self.wrote(some).await?;
         }
         Ok(())

@@ -18,7 +18,7 @@ use super::thrown::js_message;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
     Canceller, ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, PressureListener,
-    Progress, file_bytes, inspect,
+    Progress, Smoothness, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -166,6 +166,13 @@ impl WasmEngine {
         Ok(())
     }
 
+    #[wasm_bindgen(js_name = setSmoothness)]
+    pub fn set_smoothness(&self, smoothness: JsValue) -> Result<(), JsValue> {
+        let smoothness: Smoothness = from_js("the smoothness", smoothness).map_err(js_error)?;
+        self.engine()?.set_smoothness(smoothness);
+        Ok(())
+    }
+
     #[wasm_bindgen(js_name = setProfiling)]
     pub fn set_profiling(&self, on: bool) -> Result<(), JsValue> {
         self.engine()?.set_profiling(on).map_err(js_error)
@@ -192,6 +199,12 @@ impl WasmEngine {
     fn engine(&self) -> Result<Rc<Engine>, JsValue> {
         self.get().map_err(js_error)
     }
+}
+
+/// Tells all engines of this thread whether anybody sees their page.
+#[wasm_bindgen(js_name = setPageHidden)]
+pub fn set_page_hidden(is_hidden: bool) {
+    crate::gpu::set_page_hidden(is_hidden);
 }
 
 /// The options of `load` and `inspect`, and the abort signal.

@@ -27,6 +27,7 @@ mod penalties;
 mod replay;
 mod sequences;
 mod sessions;
+mod smoothness;
 mod speculation;
 mod structured;
 mod together;

@@ -1,10 +1,12 @@
 //! The GPU runtime on a native device: order, caches, arena, read-back, counters, and what happens on bad use.
 
+use std::time::Duration;
+
 use crate::support::skip;
 use pollster::block_on;
 use rillm::gpu::{
-    Binding, Buffer, BufferSlice, CacheSizes, Define, Device, DeviceOptions, KernelUse, Recording, Shader, Stats,
-    Template,
+    Binding, Buffer, BufferSlice, CacheSizes, Define, Device, DeviceOptions, KernelUse, Recording, Shader,
+    SimulatedGpu, SimulatedSubmit, SimulatedWork, Stats, Template,
 };
 use rillm::tensor::Rng;
 use rillm::{Code, Result};
@@ -164,6 +166,83 @@ fn order_does_not_depend_on_caches_and_limits() {
             assert!(stats.submits >= stats.dispatches, "each dispatch is submitted by itself: {stats:?}");
         }
     }
+}
+
+/// Cut into submits and held back, as on GPUs that are fast or much too slow, and with caches of any size, the order is the same.
+#[test]
+fn order_does_not_depend_on_the_pace() {
+    for (uniforms, bind_groups, microseconds) in [(512, 256, 0), (512, 256, 700), (0, 0, 3000), (3, 2, 9000)] {
+        let gpu = SimulatedGpu::new(move |work| match work {
+            SimulatedWork::Dispatch { workgroups, .. } => Duration::from_micros(microseconds * workgroups),
+            SimulatedWork::Copy { .. } | SimulatedWork::Write { .. } => Duration::ZERO,
+        });
+        let caches = CacheSizes { uniforms, bind_groups, staging: 1 };
+        let device = device(DeviceOptions { caches, simulated_gpu: Some(gpu.clone()), ..Default::default() });
+        device.set_paced(true);
+        program_order(&device, 30_000..30_300);
+        // The first ones teach what work costs.
+        gpu.take_submits();
+        program_order(&device, 30_300..30_500);
+        let submits = gpu.take_submits();
+        let is_short = |submit: &SimulatedSubmit| submit.time <= submit.longest.max(Duration::from_millis(12));
+        assert!(submits.iter().all(is_short), "{submits:?}");
+        // What waits is sent when nobody wants it to wait any more.
+        let (source, target) = (device.buffer(256, "source").unwrap(), device.buffer(256, "target").unwrap());
+        device.write(&source, 0, &[1; 256]).unwrap();
+        device.write(&target, 0, &[0; 256]).unwrap();
+        let before = words(&device, &target, 64);
+        for _ in 0..40 {
+            mix(&device, &source, &target, 64, 1).unwrap();
+        }
+        device.flush();
+        device.set_paced(false);
+        let mut wanted = before;
+        for _ in 0..40 {
+            mix_on_cpu(&[0x0101_0101; 64], &mut wanted, 64, 1);
+        }
+        assert_eq!(words(&device, &target, 64), wanted);
+    }
+}
+
+/// What is held back can be taken back, and read-backs of it can be dropped.
+#[test]
+fn what_is_held_back_can_be_given_up() {
+    let gpu = SimulatedGpu::new(|_| Duration::from_millis(5));
+    let device = device(DeviceOptions { simulated_gpu: Some(gpu.clone()), ..Default::default() });
+    device.set_paced(true);
+    let (zero, counter) = (device.buffer(256, "zero").unwrap(), device.buffer(256, "counter").unwrap());
+    for buffer in [&zero, &counter] {
+        device.write(buffer, 0, &[0; 256]).unwrap();
+    }
+    let count = |times: usize| (0..times).try_for_each(|_| mix(&device, &zero, &counter, 1, 1)).unwrap();
+    let counted = |times: usize| (0..times).fold(0u32, |value, _| value.wrapping_mul(3).wrapping_add(1));
+    count(3);
+    assert_eq!(words(&device, &counter, 1), [counted(3)]);
+
+    let first = device.submitted();
+    count(20);
+    device.flush();
+    gpu.take_submits();
+    assert!(!block_on(device.sent_while(first, &|| false)).unwrap());
+    let value = words(&device, &counter, 1)[0];
+    let ran = (3..23).find(|times| counted(*times) == value).expect("a part of them, in order");
+    assert!(ran < 8, "{ran} of 20 ran");
+
+    // Read-backs that nobody waits for any more leave their staging buffers to others.
+    let slice = BufferSlice { size: 4, ..counter.slice() };
+    for _ in 0..50 {
+        count(1);
+        drop(device.read(&[slice.clone()]).unwrap());
+    }
+    count(1);
+    assert_eq!(words(&device, &counter, 1), [counted(ran + 51)]);
+    assert!(block_on(device.sent_while(device.submitted(), &|| false)).unwrap(), "nothing was left to take back");
+
+    // A device that is destroyed forgets what waits, and who waits for it hears.
+    count(20);
+    let reading = device.read(&[slice]).unwrap();
+    device.destroy();
+    assert_eq!(block_on(reading.bytes()).unwrap_err().code(), Code::Disposed);
 }
 
 #[test]

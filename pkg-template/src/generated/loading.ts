@@ -45,6 +45,13 @@ export interface LoadOptions {
    * next, if that was not enough). `always`: also on software adapters, where it gains little. `off`: never. Default: `auto`.
    */
   autotune?: Autotune | undefined;
+  /**
+   * What counts for more while the model loads and works. `frames`: pages that draw stay smooth, since the GPU is given a few milliseconds
+   * of work at a time, measured on this GPU. `throughput`: it is given as much as makes it fastest, and a page may stand still for as long
+   * as a part of a prompt takes. While the page is hidden, all is `throughput`. Default: `frames` on a GPU, `throughput` on a software
+   * adapter, whose work keeps no frame waiting. `engine.setSmoothness()` changes it.
+   */
+  smoothness?: Smoothness | undefined;
   /** Which GPU to prefer in a machine with two. Default: `high-performance`. */
   powerPreference?: PowerPreference | undefined;
   /** Ask for the browser's software adapter. Slow; for tests. Default: false. */
@@ -53,6 +60,9 @@ export interface LoadOptions {
 
 /** When variants of kernels are compared. */
 export type Autotune = 'auto' | 'always' | 'off';
+
+/** What counts for more while the model works: the frames of pages, or speed. */
+export type Smoothness = 'frames' | 'throughput';
 
 /** Which adapter to take if there are several. */
 export type PowerPreference = 'low-power' | 'high-performance';
@@ -73,6 +83,7 @@ export const LOAD_OPTIONS = [
   'kvCache',
   'promptCacheBytes',
   'autotune',
+  'smoothness',
   'powerPreference',
   'forceFallbackAdapter',
 ] as const;

@@ -5,7 +5,7 @@ import { unlessAborted } from '../abort.js';
 import { EngineError, toEngineError } from '../errors.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost, ReplayData, TensorData } from '../protocol.js';
-import type { EngineStats, KernelUse, ModelInfo, TokenizeOptions } from '../types.js';
+import type { EngineStats, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
 import { Allowance, SPAN_MS } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
 import type { Hosts } from './hosts.js';
@@ -56,6 +56,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   #calls = 0;
   #recoveries = 0;
   #isProfiling = false;
+  /** What was asked for after the load. */
+  #smoothness: Smoothness | undefined;
   #tensors = new Map<number, { host: LoadedHost; handle: number }>();
   #nextTensor = 1;
 
@@ -169,6 +171,11 @@ export class RecoveringHost implements LoadedHost, Hosts {
   async resetStats(): Promise<void> {
     await this.#run((host) => host.resetStats());
     this.#recoveries = 0;
+  }
+
+  async setSmoothness(smoothness: Smoothness): Promise<void> {
+    await this.#run((host) => host.setSmoothness(smoothness));
+    this.#smoothness = smoothness;
   }
 
   async setProfiling(on: boolean): Promise<void> {
@@ -294,6 +301,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
         }
         this.#recoveries += 1;
         this.#adopt(loaded.host);
+        if (this.#smoothness !== undefined) await loaded.host.setSmoothness(this.#smoothness).catch(() => {});
         if (this.#isProfiling) await loaded.host.setProfiling(true).catch(() => {});
         return loaded;
       } catch (thrown) {

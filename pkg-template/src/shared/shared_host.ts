@@ -130,6 +130,10 @@ export class SharedHost implements LoadedHost {
     throw unshared('resetStats() would change the counters of all tabs: take the difference of two readings');
   }
 
+  async setSmoothness(): Promise<never> {
+    throw unshared('setSmoothness() would change the engine of all tabs: name smoothness in the options');
+  }
+
   async setProfiling(): Promise<never> {
     throw unshared('setProfiling() would slow all tabs down');
   }

@@ -22,7 +22,7 @@ use super::session::{Session, SessionModel};
 use crate::decode::{MemoryPressure, PressureAction};
 use crate::engine::load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use crate::engine::load::inspect::{AdapterLimits, Inspection, Problem};
-use crate::engine::load::options::{Autotune, LoadOptions};
+use crate::engine::load::options::{Autotune, LoadOptions, Smoothness};
 use crate::engine::memory::MemoryUse;
 use crate::error::Code;
 use crate::model::{KvFormat, Precision};
@@ -85,7 +85,7 @@ fn files() -> Vec<File> {
         File {
             name: "loading",
             about: "What a model is loaded with, and what it says of itself.",
-            text: types![Options: LoadOptions, Autotune, PowerPreference, Precision, KvFormat]
+            text: types![Options: LoadOptions, Autotune, Smoothness, PowerPreference, Precision, KvFormat]
                 + &format!(
                     "\n/** The names of these options. */\nexport const LOAD_OPTIONS = [\n{load_options}] as const;\n\n"
                 )

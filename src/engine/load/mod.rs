@@ -146,6 +146,7 @@ impl Engine {
             ..caches
         };
         let device = Device::request(&DeviceOptions { caches, ..device }).await?;
+        device.set_paced(options.is_paced_on(device.capabilities().software));
         let held = Cell::new(Lasting::default());
         let loaded = Self::load_on(device.clone(), folder, file, options, progress, &held).await;
         loaded.map_err(|error| {

@@ -26,6 +26,17 @@ pub enum Autotune {
     Off,
 }
 
+/// What counts for more while the model works: the frames of pages, or speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "lowercase")]
+pub enum Smoothness {
+    /// The GPU is given a few milliseconds of work at a time.
+    Frames,
+    /// The GPU is given as much as makes it fastest.
+    Throughput,
+}
+
 // TypeScript's types are made from it (`api/typescript.rs`), so its comments are written for callers.
 /// How a model is loaded.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -61,6 +72,11 @@ pub struct LoadOptions {
     /// next, if that was not enough). `always`: also on software adapters, where it gains little. `off`: never. Default: `auto`.
     #[cfg_attr(test, ts(as = "Option<Autotune>"))]
     pub autotune: Autotune,
+    /// What counts for more while the model loads and works. `frames`: pages that draw stay smooth, since the GPU is given a few milliseconds
+    /// of work at a time, measured on this GPU. `throughput`: it is given as much as makes it fastest, and a page may stand still for as long
+    /// as a part of a prompt takes. While the page is hidden, all is `throughput`. Default: `frames` on a GPU, `throughput` on a software
+    /// adapter, whose work keeps no frame waiting. `engine.setSmoothness()` changes it.
+    pub smoothness: Option<Smoothness>,
     /// Which GPU to prefer in a machine with two. Default: `high-performance`.
     pub power_preference: Option<PowerPreference>,
     /// Ask for the browser's software adapter. Slow; for tests. Default: false.
@@ -90,6 +106,14 @@ impl LoadOptions {
             power_preference: self.power_preference.unwrap_or(self.device.power_preference),
             force_fallback_adapter: self.force_fallback_adapter || self.device.force_fallback_adapter,
             ..self.device.clone()
+        }
+    }
+
+    /// Whether submits are cut, on an adapter.
+    pub(super) fn is_paced_on(&self, software: bool) -> bool {
+        match self.smoothness {
+            Some(smoothness) => smoothness == Smoothness::Frames,
+            None => !software,
         }
     }
 
@@ -143,13 +167,16 @@ mod tests {
         let read = |options| serde_json::from_value::<LoadOptions>(options);
         let options = read(json!({
             "quantize": "q8_0", "contextLength": 64, "maxSequences": 2, "chatTemplate": "{{ a }}", "precision": "exact",
-            "kvCache": "q8_0", "promptCacheBytes": 5_000_000_000_u64, "autotune": "off", "powerPreference": "low-power", "forceFallbackAdapter": true,
+            "kvCache": "q8_0", "promptCacheBytes": 5_000_000_000_u64, "autotune": "off", "smoothness": "throughput", "powerPreference": "low-power", "forceFallbackAdapter": true,
         }))
         .unwrap();
         assert_eq!((options.context_length, options.max_sequences), (Some(64), Some(2)));
         assert_eq!((options.quantize.as_deref(), options.chat_template.as_deref()), (Some("q8_0"), Some("{{ a }}")));
         assert_eq!((options.precision, options.kv_cache), (Some(Precision::Exact), Some(KvFormat::Q8_0)));
         assert_eq!((options.autotune, options.prompt_cache_bytes), (Autotune::Off, Some(5_000_000_000)));
+        assert!(!options.is_paced_on(false) && LoadOptions::default().is_paced_on(false));
+        assert!(!LoadOptions::default().is_paced_on(true));
+        assert!(read(json!({"smoothness": "frames"})).unwrap().is_paced_on(true), "an explicit wish is obeyed");
         let device = options.device();
         assert_eq!((device.power_preference, device.force_fallback_adapter), (PowerPreference::LowPower, true));
         let device = read(json!({})).unwrap().device();

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::gpu::buffer::{Buffer, BufferSlice};
 use crate::gpu::options::DeviceOptions;
 use crate::gpu::platform::browser;
+use crate::gpu::recorder::LARGEST_PIECE;
 use crate::gpu::stats::{FlushReason, add};
 
 impl Device {
@@ -42,6 +43,7 @@ impl Device {
         parts.raw.check_usable()?;
         let buffer = browser::given_out(slice.buffer.wgpu()?)?;
         self.flush();
+        parts.recorder.queue.send_all();
         Ok((buffer, slice.buffer.start() + slice.offset))
     }
 
@@ -62,7 +64,17 @@ impl Device {
         parts.recorder.flush(FlushReason::Write);
         let length = range.len() as u64;
         add(&parts.raw.counters.bytes_uploaded, length);
-        browser::write(&parts.raw.queue, buffer.wgpu()?, buffer.start() + offset, bytes, range)?;
+        let (target, offset) = (buffer.wgpu()?.clone(), buffer.start() + offset);
+        let queue = &parts.recorder.queue;
+        if queue.holds_back() {
+            for start in range.clone().step_by(LARGEST_PIECE) {
+                let piece = start..range.end.min(start + LARGEST_PIECE);
+                let (target, bytes, at) = (target.clone(), bytes.clone(), offset + (start - range.start) as u64);
+                queue.push_write(piece.len() as u64, move |raw| browser::write(&raw.queue, &target, at, &bytes, piece));
+            }
+        } else {
+            browser::write(&parts.raw.queue, &target, offset, bytes, range)?;
+        }
         add(&parts.raw.counters.queue_writes, 1);
         parts.raw.timeline.wrote(length);
         Ok(())

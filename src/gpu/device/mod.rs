@@ -174,6 +174,9 @@ impl Device {
             return;
         }
         recorder.flush(FlushReason::End);
+        if raw.is_foreign() {
+            recorder.queue.send_all();
+        }
         raw.dispose();
         recorder.clear();
         staging.clear();
@@ -309,6 +312,44 @@ impl Device {
     /// Starts a recorded read-back of this device; submits its copies if nothing has yet.
     pub fn start_reading(&self, recorded: RecordedReadback) -> Result<Readback> {
         recorded.start(&self.0.recorder)
+    }
+
+    /// Whether the page is to stay smooth: what is flushed then goes to the GPU in pieces of a few milliseconds, with no more than two of them
+    /// queued.
+    pub fn set_paced(&self, on: bool) {
+        self.0.recorder.queue.set_paced(on);
+    }
+
+    /// Whether submits are cut now; never while the page is hidden.
+    pub fn is_paced(&self) -> bool {
+        self.0.recorder.queue.is_paced()
+    }
+
+    /// Submits what was recorded, and returns the number of that submission.
+    pub fn submitted(&self) -> u64 {
+        self.flush();
+        self.0.raw.timeline.submitted()
+    }
+
+    /// Waits until what was flushed has been handed to the GPU. It need not be done.
+    pub async fn sent(&self) {
+        self.0.recorder.queue.sent(self.0.raw.timeline.submitted()).await;
+    }
+
+    /// The same for what was flushed after the submission `first`. Once it is no longer wanted, takes back what the GPU was not given, and
+    /// returns false.
+    pub async fn sent_while(&self, first: u64, is_wanted: &dyn Fn() -> bool) -> Result<bool> {
+        self.0.recorder.queue.sent_while(first, self.0.raw.timeline.submitted(), is_wanted).await
+    }
+
+    /// The time by which submits are measured.
+    pub fn now(&self) -> web_time::Duration {
+        self.0.recorder.queue.now()
+    }
+
+    /// How long the longest dispatch since the last call is expected to take, as far as submits were cut.
+    pub fn take_longest_dispatch(&self) -> web_time::Duration {
+        self.0.recorder.queue.take_longest()
     }
 
     /// Submits what was recorded and waits until the GPU has done it. Reports the first error since the last wait.

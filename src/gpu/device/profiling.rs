@@ -44,11 +44,7 @@ impl Device {
         self.flush();
         let before = profiler.timing.replace(Timing::Submits);
         let kept = profiler.replace_pending(Vec::new());
-        let recorded = (0..chains).try_for_each(|chain| {
-            record(chain)?;
-            self.flush();
-            Ok(())
-        });
+        let recorded = self.record_chains(chains, record).await;
         profiler.timing.set(Timing::Off);
         let pending = profiler.replace_pending(kept);
         let read = match recorded {
@@ -58,6 +54,16 @@ impl Device {
         profiler.timing.set(before);
         let nanoseconds = read?.into_iter().map(|times| times.first().copied().unwrap_or_default());
         Ok(nanoseconds.map(web_time::Duration::from_nanos).collect())
+    }
+
+    /// Submits chains, no more at once than the pace allows.
+    async fn record_chains(&self, chains: usize, record: &dyn Fn(usize) -> Result<()>) -> Result<()> {
+        for chain in 0..chains {
+            record(chain)?;
+            self.flush();
+            self.sent().await;
+        }
+        Ok(())
     }
 
     /// The nanoseconds of each pair of timestamps.
@@ -99,6 +105,6 @@ impl Device {
     }
 
     fn profiler(&self) -> &Profiler {
-        &self.parts().recorder.profiler
+        &self.parts().recorder.queue.profiler
     }
 }

@@ -299,11 +299,18 @@ pub fn finish(raw: &RawDevice, _is_clean: bool) {
     raw.destroy();
 }
 
+/// How many modules are handed over at once while the page is to stay smooth.
+const AT_ONCE: usize = 2;
+
 /// Compiles pipelines, all at the same time and without blocking the page.
-pub async fn compile_all(raw: &RawDevice, sources: &[&Source]) -> Result<Vec<wgpu::ComputePipeline>> {
+pub async fn compile_all(raw: &RawDevice, sources: &[&Source], is_paced: bool) -> Result<Vec<wgpu::ComputePipeline>> {
     let device = object(&raw.wgpu)?;
     let mut compiling = Vec::with_capacity(sources.len());
-    for source in sources {
+    for (index, source) in sources.iter().enumerate() {
+        if is_paced && index > 0 && index.is_multiple_of(AT_ONCE) {
+            // The browser's GPU process parses modules one after the other, and draws nothing meanwhile. Now it gets a chance to.
+            raw.work_done().await;
+        }
         let (module, promise) = start_compiling(raw, &device, source)?;
         // A future of wasm-bindgen handles a rejection also if nobody waits for it any more.
         compiling.push((module, JsFuture::from(promise)));

@@ -107,7 +107,7 @@ fn subgroup_matrices(adapter: &wgpu::Adapter) -> Vec<SubgroupMatrix> {
 }
 
 /// Compiles pipelines; natively one after the other.
-pub async fn compile_all(raw: &RawDevice, sources: &[&Source]) -> Result<Vec<wgpu::ComputePipeline>> {
+pub async fn compile_all(raw: &RawDevice, sources: &[&Source], _is_paced: bool) -> Result<Vec<wgpu::ComputePipeline>> {
     let compile =
         |source: &&Source| raw.faults.watch_compilation(&raw.wgpu, &source.label, || reuse::compile(&raw.wgpu, source));
     let compiled = sources.iter().map(compile).collect();

@@ -16,23 +16,25 @@ use super::binder::Binder;
 use super::binding::Binding;
 use super::buffer::{Buffer, BufferSlice};
 use super::command::{Command, Direction, Grid};
+use super::pacing::{Segment, SubmitQueue};
 use super::pipeline::{Pipeline, Pipelines};
 use super::pool::BufferPool;
-use super::profile::Profiler;
 use super::raw::RawDevice;
 use super::stats::{FlushReason, add};
-use super::submit::submit;
 use super::trace::{ArenaCursor, Trace};
 use super::wgsl::Shader;
 use super::write::{SMALL, StagedWrites};
 use crate::error::Result;
+
+/// The most bytes of a write that waits for its turn; longer ones are cut. The browser's GPU process copies them, and draws nothing meanwhile.
+pub(super) const LARGEST_PIECE: usize = 1 << 20;
 
 pub(super) struct Recorder {
     pub raw: Rc<RawDevice>,
     pub pool: Rc<BufferPool>,
     pub pipelines: Pipelines,
     pub binder: Binder,
-    pub profiler: Profiler,
+    pub queue: Rc<SubmitQueue>,
     staged_writes: StagedWrites,
     state: RefCell<State>,
 }
@@ -73,11 +75,11 @@ impl State {
 impl Recorder {
     pub fn new(raw: Rc<RawDevice>, pool: Rc<BufferPool>, pipelines: Pipelines, binder: Binder) -> Self {
         Self {
+            queue: Rc::new(SubmitQueue::new(raw.clone(), pool.clone())),
             raw,
             pool,
             pipelines,
             binder,
-            profiler: Profiler::default(),
             staged_writes: StagedWrites::default(),
             state: RefCell::default(),
         }
@@ -103,6 +105,7 @@ impl Recorder {
     /// Forgets what was recorded, and frees what is kept for more.
     pub fn clear(&self) {
         self.state.take();
+        self.queue.forget();
         self.raw.timeline.set_open(false);
         self.staged_writes.clear(&self.raw);
         // Bind groups hold uniforms.
@@ -257,8 +260,8 @@ impl Recorder {
             return Ok(());
         }
         let (target, target_offset) = (buffer.wgpu()?, buffer.start() + offset);
-        // A write that goes to the queue must not overtake what is recorded.
-        if bytes.len() > SMALL || self.is_empty() {
+        // A write that goes to the queue must not overtake what is recorded or held back.
+        if bytes.len() > SMALL || (self.is_empty() && !self.queue.holds_back()) {
             self.flush(FlushReason::Write);
         } else if let Some((source, source_offset)) = self.staged_writes.stage(&self.raw, bytes) {
             let (target, size) = (target.clone(), bytes.len() as u64);
@@ -268,7 +271,18 @@ impl Recorder {
         } else {
             self.flush(FlushReason::PendingWrites);
         }
-        self.raw.queue.write_buffer(target, target_offset, bytes);
+        if self.queue.holds_back() {
+            for (number, piece) in bytes.chunks(LARGEST_PIECE).enumerate() {
+                let (target, piece) = (target.clone(), piece.to_vec());
+                let at = target_offset + (number * LARGEST_PIECE) as u64;
+                self.queue.push_write(piece.len() as u64, move |raw| {
+                    raw.queue.write_buffer(&target, at, &piece);
+                    Ok(())
+                });
+            }
+        } else {
+            self.raw.queue.write_buffer(target, target_offset, bytes);
+        }
         add(&self.raw.counters.queue_writes, 1);
         self.raw.timeline.wrote(bytes.len() as u64);
         Ok(())
@@ -328,8 +342,13 @@ impl Recorder {
             state.dispatches = 0;
             std::mem::take(&mut state.commands)
         };
-        // Lands before the submit below, whose copies take it to its targets.
-        self.staged_writes.upload(&self.raw.queue);
-        submit(&self.raw, &self.pool, &self.profiler, &commands, reason);
+        let staged = if self.queue.holds_back() {
+            self.staged_writes.take()
+        } else {
+            // Lands before the submit below, whose copies take it to its targets.
+            self.staged_writes.upload(&self.raw.queue);
+            None
+        };
+        self.queue.push(Segment { number: self.raw.timeline.submit(), commands, staged, reason });
     }
 }

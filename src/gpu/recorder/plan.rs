@@ -90,7 +90,7 @@ impl Recorder {
 
     /// Compiles pipelines.
     pub async fn compile(&self, pipelines: Vec<PipelineRequest>) -> Result<()> {
-        self.pipelines.compile(pipelines).await
+        self.pipelines.compile(pipelines, self.queue.is_paced()).await
     }
 
     /// Prepares `step`, records it once to run, and keeps the recording for replays.
@@ -99,7 +99,7 @@ impl Recorder {
         let capabilities = &self.raw.capabilities;
         let layout = trace.layout(capabilities.max_buffer_size.min(capabilities.max_storage_binding_size));
         drop(traced);
-        self.pipelines.compile(std::mem::take(&mut trace.pipelines)).await?;
+        self.pipelines.compile(std::mem::take(&mut trace.pipelines), self.queue.is_paced()).await?;
         let arena =
             allocate(self, "the tensors of a recorded step", || ArenaCursor::new(&self.pool, &layout, &trace)).await?;
         drop(trace);

@@ -54,6 +54,8 @@ pub async fn restore(
         while left > 0 {
             let bytes = reader.take(left.min(MOST_AT_ONCE)).await?;
             context.write(&tensor, first, &bytes)?;
+            // What is held back for the sake of frames is in memory.
+            context.device().sent().await;
             first += bytes.len() / 4;
             left -= bytes.len() as u64;
             in_flight += bytes.len() as u64;

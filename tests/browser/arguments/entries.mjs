@@ -31,6 +31,7 @@ export const OF_ENGINES = {
     names: 'hiddenStates',
   },
   'embedTensor(…)': { call: (engine, value) => engine.embedTensor(value), names: /a request|messages|input|embed/ },
+  'setSmoothness(…)': { call: (engine, value) => engine.setSmoothness(value), names: 'setSmoothness' },
   'setProfiling(…)': {
     call: (engine, value) => engine.setProfiling(value),
     takes: ['true'],
@@ -211,6 +212,7 @@ export const WITHOUT_ENGINE = {
     loaded('kvCache'),
     loaded('promptCacheBytes', ['5']),
     loaded('autotune'),
+    loaded('smoothness'),
     loaded('powerPreference'),
     loaded('forceFallbackAdapter', ['true']),
     loaded('cache'),
