@@ -32,6 +32,9 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
            what holding answers to a grammar adds to a token: the first answer, and N later ones
   bench load     --model PATH|URL [--repetitions N]
            kept nowhere, downloaded and kept, and from the cache
+  bench frames   --model PATH|URL [--prompt-tokens N] [--new-tokens N] [--seconds N] [--repetitions N] [--context-length N]
+           milliseconds between the frames of a page that draws, while the model is loaded and tuned, decodes and takes prompts in, with
+           either kind of smoothness
   bench dispatch [--model PATH|URL]
            needs no model; one that is given is not looked at
   bench ops      [--repetitions N]
@@ -110,6 +113,16 @@ const COMMANDS = {
   'bench requests': { model: text, precision: text, autotune: text, 'prompt-tokens': text, 'new-tokens': text, repetitions: text },
   'bench structured': { model: text, precision: text, autotune: text, 'new-tokens': text, repetitions: text },
   'bench load': { model: text, autotune: text, repetitions: text },
+  'bench frames': {
+    model: text,
+    precision: text,
+    autotune: text,
+    'prompt-tokens': text,
+    'new-tokens': text,
+    seconds: text,
+    repetitions: text,
+    'context-length': text,
+  },
   'bench dispatch': { model: text },
   'bench ops': { repetitions: text },
 };
@@ -206,6 +219,7 @@ function parametersOf(name, values) {
         newTokens: number(values, 'new-tokens'),
         repetitions: number(values, 'repetitions'),
         contextLength: number(values, 'context-length'),
+        seconds: number(values, 'seconds'),
       };
       for (const [key, value] of Object.entries(settings)) {
         if (value !== undefined && !(Number.isInteger(value) && value > 0)) throw invalid(`${key} is a whole number from 1, got ${value}`);

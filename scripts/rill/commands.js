@@ -3,7 +3,9 @@
 
 import { Engine, models, renderTemplate } from 'rillm';
 import { countWarmToken, measureDecode, measureDispatch, measurePrefill } from '/bench/measure.js';
+import { framesTable, measureFrames } from '/bench/frames.js';
 import { measureLoads } from '/bench/load.js';
+import { textOf } from '/bench/report.js';
 import { measureRequests } from '/bench/requests.js';
 import { measureStructured } from '/bench/structured.js';
 import { runSuite } from '/bench/suite.js';
@@ -89,6 +91,12 @@ const commands = {
     measureRequests(Engine, model, { ...settings, precision, autotune, onRow: (row) => console.log(JSON.stringify(row)) }),
   'bench structured': ({ model, precision, autotune, settings }) =>
     withEngine(model, (engine) => measureStructured(engine, settings), { precision, autotune }),
+  'bench frames': async ({ model, precision, autotune, settings }) => {
+    const onRow = (row) => console.log(JSON.stringify(row));
+    const report = await measureFrames(Engine, model, { ...settings, precision, autotune, onRow });
+    console.log(textOf([framesTable(report)]));
+    return report;
+  },
   'bench load': ({ model, autotune, settings }) => measureLoads(Engine, models, model, { ...settings, autotune }),
   // A wasm of its own: the package has no benchmark in it.
   'bench dispatch': async () => {

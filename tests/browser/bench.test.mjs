@@ -201,6 +201,41 @@ test('unattended, it posts every result and then the report, or the error', LIMI
   }
 });
 
+test('frames.html tells the frames of a page that draws, for each phase', LIMIT, async () => {
+  const { page, close } = await stage.openPage({ url: `${stage.origin}/blank/` });
+  const posts = [];
+  const done = new Promise((resolve) => {
+    void page.route('**/posted/*', (route) => {
+      const name = new URL(route.request().url()).pathname.split('/').at(-1);
+      posts.push(route.request().postDataJSON());
+      if (name === 'done') resolve();
+      return route.fulfill({ status: 204 });
+    });
+  });
+  const settings = 'seconds=0.5&repetitions=1&prompt-tokens=48&new-tokens=16';
+  await page.goto(`${stage.origin}/frames.html?model=golden/untied-q8_0.gguf&post=/posted&${settings}`);
+  await done;
+  const report = posts.pop();
+  assert.equal(report.error, undefined);
+  assert.deepEqual(posts, report.rows);
+  const phases = ['loading', 'tuning', 'decoding', 'prompts of 48'];
+  const expected = [
+    [null, 'idle'],
+    ['frames', 'first load'],
+    ...['throughput', 'frames'].flatMap((kind) => phases.map((phase) => [kind, phase])),
+  ];
+  assert.deepEqual(
+    report.rows.map(({ smoothness, phase }) => [smoothness, phase]),
+    expected,
+  );
+  for (const { phase, frames, median_ms, p99_ms, longest_ms, tokens_per_s } of report.rows) {
+    if (phase === 'tuning') continue;
+    assert.ok(frames > 0 && median_ms > 0 && median_ms <= p99_ms && p99_ms <= longest_ms, `${phase}: ${frames} frames`);
+    assert.equal(tokens_per_s > 0, phase === 'decoding' || phase.startsWith('prompts'), phase);
+  }
+  await close();
+});
+
 test('the page fits a phone, and every field has a name', LIMIT, async () => {
   const { page, close } = await stage.openPage({
     url: `${stage.origin}/bench.html?${FEW}&model=golden/untied-q8_0.gguf&run=1`,
