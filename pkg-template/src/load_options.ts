@@ -38,6 +38,7 @@ const DATA: Checks<LoadData> = {
   precision: named<Precision>({ fast: true, exact: true }),
   kvCache: named<KvFormat>({ f16: true, f32: true, q8_0: true }),
   promptCacheBytes: whole(0),
+  ropeContextLength: whole(1, MOST),
   autotune: named<Autotune>({ auto: true, always: true, off: true }),
   smoothness: SMOOTHNESS,
   powerPreference: named<PowerPreference>({ 'low-power': true, 'high-performance': true }),

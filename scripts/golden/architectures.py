@@ -1,6 +1,9 @@
 """Writes a tiny random model of every architecture and its golden outputs into tests/golden/architectures/MODEL/.
 
-    python scripts/golden/architectures.py [MODEL ...]   (needs torch, transformers, tokenizers, safetensors, gguf, numpy; on the CPU)
+    python scripts/golden/architectures.py [MODEL ...]
+    python scripts/golden/architectures.py --gguf MODEL ...   (only the GGUF files, of folders that are there)
+
+(needs torch, transformers, tokenizers, safetensors, gguf, numpy; on the CPU)
 
 The reference is transformers in float32 on the CPU. Windows and the contexts before rope's scaling are so short that the prompt
 passes them. Weights are random with a fixed seed and representable in bfloat16, so that the safetensors file, as transformers
@@ -19,6 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 import hf_to_gguf
+import mxfp4
 from tiny_models import SPECIAL, TEXT, gguf_file, hf_gguf, train_bpe
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "architectures"
@@ -42,6 +46,10 @@ SHORT_FACTORS = [1.0, 1.05, 1.1, 1.2, 1.3, 1.5]
 def rope(kind: str = "default", theta: float = 10000.0, **more) -> dict:
     return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
 
+
+FALCON = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": CONTEXT,
+    "parallel_attn": True, "bias": False, "alibi": False, "tie_word_embeddings": True} | rope()
 
 MODELS = {
     # Llama 3.1 and later: rope's long wavelengths are stretched. Tied embeddings.
@@ -96,32 +104,117 @@ MODELS = {
     "gpt2": ("gpt2", {
         "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT, "n_inner": None,
         "bos_token_id": 261, "eos_token_id": 263}),
+    # Windows in every other layer, rope that is stretched, and experts in MXFP4 (see mxfp4.py).
+    "gpt_oss": ("gpt_oss", HEADS | {
+        "sliding_window": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "swiglu_limit": 7.0}
+        | rope("yarn", 150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False, original_max_position_embeddings=32)),
+    # Positions beyond the original context sharpen attention.
+    "ministral3": ("ministral3", HEADS | rope(
+        "yarn", 1000000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+        original_max_position_embeddings=16, llama_4_scaling_beta=0.3)),
+    "gemma": ("gemma", HEADS | {"num_key_value_heads": 1, "tie_word_embeddings": True} | rope()),
+    # A dense layer between two of experts.
+    "qwen2_moe": ("qwen2_moe", SIZES | {
+        "num_hidden_layers": 3, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 64, "norm_topk_prob": False, "mlp_only_layers": [1]} | rope(theta=1000000.0)),
+    "qwen3_moe_mixed": ("qwen3_moe", HEADS | {
+        "num_hidden_layers": 3, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True,
+        "decoder_sparse_step": 2} | rope(theta=1000000.0)),
+    "olmoe": ("olmoe", SIZES | {
+        "intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False} | rope()),
+    "olmo": ("olmo", SIZES | {"clip_qkv": 1.0} | rope()),
+    "phi2": ("phi", SIZES | {"num_key_value_heads": 4} | rope(partial_rotary_factor=0.5)),
+    "phimoe": ("phimoe", SIZES | {
+        "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2, "router_jitter_noise": 0.01, "attention_bias": True,
+        "lm_head_bias": True} | rope()),
+    "seed_oss": ("seed_oss", HEADS | rope()),
+    "starcoder2": ("starcoder2", SIZES | {"sliding_window": 16, "tie_word_embeddings": True} | rope()),
+    # The base of rope as Hunyuan stretches it.
+    "hunyuan_dense": ("hunyuan_v1_dense", HEADS | rope("dynamic", alpha=50.0, factor=1.0)),
+    "hunyuan_moe": ("hunyuan_v1_moe", HEADS | {"intermediate_size": 32, "num_experts": 4, "moe_topk": 2} | rope("dynamic", alpha=50.0, factor=1.0)),
+    "ernie4_5": ("ernie4_5", HEADS | {"use_bias": False, "tie_word_embeddings": True} | rope(theta=500000.0)),
+    "ernie4_5_moe": ("ernie4_5_moe", HEADS | {
+        "num_hidden_layers": 3, "moe_intermediate_size": 32, "moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 2,
+        "moe_layer_start_index": 1, "tie_word_embeddings": True} | rope(theta=500000.0)),
+    # Three layers with a window, and one without, which has no rope.
+    "exaone4": ("exaone4", HEADS | {
+        "num_hidden_layers": 4, "sliding_window": 16, "sliding_window_pattern": 4} | rope(theta=1000000.0)),
+    "glm4": ("glm4", HEADS | {"pad_token_id": 0} | rope(partial_rotary_factor=0.5)),
+    "glm4_moe": ("glm4_moe", HEADS | {
+        "num_hidden_layers": 3, "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1,
+        "routed_scaling_factor": 1.5, "first_k_dense_replace": 1, "use_qk_norm": True, "attention_bias": True}
+        | rope(partial_rotary_factor=0.5)),
+    "cohere": ("cohere", SIZES | {"use_qk_norm": True, "logit_scale": 0.25, "tie_word_embeddings": True} | rope()),
+    "cohere2": ("cohere2", SIZES | {
+        "num_hidden_layers": 4, "sliding_window": 16, "logit_scale": 0.25, "tie_word_embeddings": True} | rope()),
+    "apertus": ("apertus", SIZES | rope(theta=12000000.0)),
+    "arcee": ("arcee", HEADS | rope()),
+    "helium": ("helium", SIZES | {"head_dim": 8} | rope(theta=100000.0)),
+    "nemotron": ("nemotron", HEADS | rope(partial_rotary_factor=0.5)),
+    "gptneox": ("gpt_neox", SIZES | {"num_key_value_heads": 4} | rope(partial_rotary_factor=0.25)),
+    "gptneox_serial": ("gpt_neox", SIZES | {"num_key_value_heads": 4, "use_parallel_residual": False} | rope(partial_rotary_factor=1.0)),
+    "opt": ("opt", {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 64,
+        "max_position_embeddings": CONTEXT, "word_embed_proj_dim": 32}),
+    "bloom": ("bloom", {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4, "tie_word_embeddings": False}),
+    # 7B: one key and value for all heads, one norm.
+    "falcon": ("falcon", FALCON | {"multi_query": True, "new_decoder_architecture": False}),
+    # 40B: groups of heads, a norm for each branch.
+    "falcon_groups": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "granitemoe": ("granitemoe", SIZES | {
+        "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2, "embedding_multiplier": 3.0, "logits_scaling": 2.0,
+        "residual_multiplier": 0.5, "attention_multiplier": 0.2, "tie_word_embeddings": True} | rope()),
 }
 # GGUF has no such ropes, of which generation would change the first from token to token.
 ONLY_SAFETENSORS = {"llama_dynamic", "llama_yarn"}
+# The matrices of their GGUF files are F32; those of the others BF16, which is half as long.
+IN_F32 = {
+    "llama3", "llama_linear", "mistral", "mixtral", "qwen2_yarn", "qwen2_window", "qwen3", "qwen3_moe", "gemma2", "gemma3", "phi3", "phi4_mini",
+    "smollm3", "olmo2", "olmo3", "granite", "stablelm", "stablelm_parallel", "gpt2",
+}
+# llama.cpp knows no such files.
+ONLY_SAFETENSORS_OF = {"opt"}
 
 
 def random_model(config, seed: int):
     """A model in float32 whose weights bfloat16 represents."""
     generator = np.random.default_rng(seed)
-    shifted = config.model_type in ("gemma2", "gemma3_text")
+    shifted = config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron")
     # Where the model scales them itself, a token's embedding would drown what the layers add to it.
-    embedding_scale = config.hidden_size**0.5 if shifted else getattr(config, "embedding_multiplier", 1.0)
+    embedding_scale = config.hidden_size**0.5 if config.model_type.startswith("gemma") else getattr(config, "embedding_multiplier", 1.0)
+    if config.model_type == "gemma":
+        # Tied, and no norms after its layers' parts: logits would all be small.
+        embedding_scale **= 0.5
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             shape = tuple(parameter.shape)
-            if name.endswith(".bias"):
+            if name.endswith((".alpha_p", ".alpha_n")):
+                values = generator.normal(0, 0.5, shape)
+            elif name.endswith((".sinks", "e_score_correction_bias")):
+                values = generator.normal(0, 1.0 if name.endswith(".sinks") else 0.2, shape)
+            elif name.endswith(("_proj", "_proj_bias")) and config.model_type == "gpt_oss":
+                # [experts, inputs, outputs]; weights are those that MXFP4 represents.
+                # Gates so large that some are clamped.
+                scale = 4.0 if "gate_up" in name else 0.3
+                values = generator.normal(0, 0.3 if len(shape) == 2 else scale / np.sqrt(shape[1]), shape)
+                if len(shape) == 3:
+                    values = mxfp4.rounded(values)
+            elif name.endswith(".bias"):
                 values = generator.normal(0, 0.3, shape)
             elif len(shape) == 1:
                 values = generator.uniform(0.5, 1.5, shape) - shifted
-            elif "embed" in name or "wte" in name or "wpe" in name:
+            elif any(part in name for part in ("embed", "wte", "wpe")) and "embed_out" not in name:
                 values = generator.normal(0, 0.5 / embedding_scale, shape)
             else:
-                inputs = shape[0] if name.endswith(hf_to_gguf.TRANSPOSED) else shape[-1]
+                inputs = shape[0] if config.model_type == "gpt2" and name.endswith(hf_to_gguf.TRANSPOSED) else shape[-1]
                 values = generator.normal(0, 1.6 / np.sqrt(inputs), shape)
             parameter.copy_(torch.from_numpy(values).to(torch.bfloat16).float())
+        # Buffers that are learned too.
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.from_numpy(generator.normal(0, 0.2, tuple(buffer.shape))).to(torch.bfloat16).float())
     assert tied == bool(config.tie_word_embeddings)
     return model
 
@@ -138,6 +231,29 @@ def golden(model, ids: list[int], greedy_tokens: int) -> tuple[np.ndarray, list[
     return logits, sequence[len(ids) :], margin
 
 
+def as_numpy(tensor) -> np.ndarray:
+    return tensor.numpy() if tensor.dtype == torch.uint8 else tensor.float().numpy()
+
+
+def write_gguf(name: str, config):
+    """The GGUF file of what stands in the folder."""
+    folder = OUT / name
+    state = {key: as_numpy(tensor) for key, tensor in load_file(folder / "model.safetensors").items()}
+    arch = hf_to_gguf.ARCHITECTURES[config.model_type]
+    matrices = "F32" if name in IN_F32 else "BF16"
+    file_type = 0 if matrices == "F32" else 32
+    general = {"general.architecture": arch, "general.type": "model", "general.name": f"tiny random {name}", "general.file_type": file_type}
+    tokens = hf_gguf.tokenizer_metadata(json.loads((folder / "tokenizer.json").read_text()), SPECIAL[0], SPECIAL[2], SPECIAL[0])
+    metadata = general | hf_to_gguf.metadata(config) | hf_to_gguf.metadata_of_state(state) | tokens
+    # Norms are vectors for llama.cpp, and the experts' biases stay as they are.
+    is_matrix = lambda target, weights, fmt: fmt == "F32" and weights.ndim > 1 and "norm" not in target and not target.endswith(".bias")
+    tensors = {
+        target: (weights, matrices if is_matrix(target, weights, fmt) else fmt)
+        for target, (weights, fmt) in hf_to_gguf.tensors(config, state).items()
+    }
+    gguf_file.write(folder / "model.gguf", metadata, tensors)
+
+
 def make_config(kind: str, fields: dict):
     special = {"bos_token_id": VOCABULARY - 3, "eos_token_id": VOCABULARY - 1}
     return AutoConfig.for_model(kind, **(special | fields))
@@ -152,9 +268,9 @@ def write_model(name: str, seed: int) -> float:
     config = make_config(kind, fields)
     model = random_model(config, seed)
     ids = np.random.default_rng(seed + 1).integers(0, VOCABULARY, PROMPT_TOKENS).tolist()
-    with_gguf = name not in ONLY_SAFETENSORS
-    logits, greedy, margin = golden(model, ids, GREEDY_TOKENS if with_gguf else 0)
-    if margin < SMALLEST_MARGIN or (with_gguf and len(set(greedy)) < FEWEST_KINDS):
+    with_gguf = name not in ONLY_SAFETENSORS and kind not in ONLY_SAFETENSORS_OF
+    logits, greedy, margin = golden(model, ids, 0 if name in ONLY_SAFETENSORS else GREEDY_TOKENS)
+    if margin < SMALLEST_MARGIN or (greedy and len(set(greedy)) < FEWEST_KINDS):
         return 0.0
     np.save(folder / "logits.npy", logits.astype("<f4"))
     answers = {"ids": ids, "greedy": greedy}
@@ -165,16 +281,14 @@ def write_model(name: str, seed: int) -> float:
         answers["short"] = original
     (folder / "golden.json").write_text(json.dumps(answers) + "\n")
     model.to(torch.bfloat16).save_pretrained(folder)
+    if kind == "gpt_oss":
+        mxfp4.rewrite(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "model.safetensors").chmod(0o644)
     tokenizer = train_bpe([TEXT], VOCABULARY, SPECIAL)
     (folder / "tokenizer.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False))
     if with_gguf:
-        state = {key: tensor.float().numpy() for key, tensor in load_file(folder / "model.safetensors").items()}
-        arch = hf_to_gguf.ARCHITECTURES[kind]
-        general = {"general.architecture": arch, "general.type": "model", "general.name": f"tiny random {name}", "general.file_type": 0}
-        tokens = hf_gguf.tokenizer_metadata(json.loads(tokenizer.to_str()), SPECIAL[0], SPECIAL[2], SPECIAL[0])
-        gguf_file.write(folder / "model.gguf", general | hf_to_gguf.metadata(config) | tokens, hf_to_gguf.tensors(config, state))
+        write_gguf(name, config)
     return margin
 
 
@@ -182,6 +296,10 @@ def main():
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    if sys.argv[1:2] == ["--gguf"]:
+        for name in sys.argv[2:]:
+            write_gguf(name, AutoConfig.from_pretrained(OUT / name))
+        return
     for name in sys.argv[1:] or MODELS:
         for seed in range(SEED, SEED + 400):
             margin = write_model(name, seed)

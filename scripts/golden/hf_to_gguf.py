@@ -14,12 +14,19 @@ import numpy as np
 ARCHITECTURES = {
     "llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3moe",
     "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3", "smollm3": "smollm3", "olmo2": "olmo2", "olmo3": "olmo2", "granite": "granite",
-    "stablelm": "stablelm", "gpt2": "gpt2",
+    "stablelm": "stablelm", "gpt2": "gpt2", "gpt_oss": "gpt-oss", "ministral3": "mistral3", "gemma": "gemma", "qwen2_moe": "qwen2moe",
+    "olmoe": "olmoe", "olmo": "olmo", "phi": "phi2", "phimoe": "phimoe", "seed_oss": "seed_oss", "starcoder2": "starcoder2",
+    "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe", "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe",
+    "exaone4": "exaone4", "glm4": "glm4", "glm4_moe": "glm4moe", "cohere": "command-r", "cohere2": "cohere2", "apertus": "apertus",
+    "arcee": "arcee", "helium": "llama", "nemotron": "nemotron", "gpt_neox": "gptneox", "bloom": "bloom", "falcon": "falcon",
+    "granitemoe": "granitemoe",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
-ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite"}
+ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe"}
+# Whose rows are in that order already.
+ON_NEIGHBOURS_ALREADY = {"helium"}
 # Whose norms multiply with 1 + weight; the files hold the sum.
-SHIFTED_NORMS = {"gemma2", "gemma3"}
+SHIFTED_NORMS = {"gemma", "gemma2", "gemma3", "nemotron"}
 # Whose weights are stored [inputs, outputs].
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
@@ -51,6 +58,13 @@ def metadata(config) -> dict:
             "attention.layer_norm_epsilon": config.layer_norm_epsilon,
         }
         return {f"{arch}.{key}": value for key, value in keys.items()}
+    if arch == "bloom":
+        keys = {
+            "context_length": 2048, "embedding_length": config.hidden_size, "block_count": config.n_layer,
+            "feed_forward_length": 4 * config.hidden_size, "attention.head_count": config.n_head, "attention.head_count_kv": config.n_head,
+            "attention.layer_norm_epsilon": config.layer_norm_epsilon,
+        }
+        return {f"{arch}.{key}": value for key, value in keys.items()}
     heads = config.num_attention_heads
     rope = rope_of(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -58,41 +72,89 @@ def metadata(config) -> dict:
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
         "block_count": config.num_hidden_layers,
-        "feed_forward_length": config.intermediate_size,
+        "feed_forward_length": getattr(config, "intermediate_size", None) or config.ffn_hidden_size,
         "attention.head_count": heads,
-        "attention.head_count_kv": config.num_key_value_heads,
+        "attention.head_count_kv": kv_heads(config),
         "rope.freq_base": float(rope["rope_theta"]),
     }
-    if arch == "stablelm":
-        keys["attention.layer_norm_epsilon"] = config.layer_norm_eps
+    if "alpha" in rope:
+        # Hunyuan's scaling of the base.
+        keys["rope.freq_base"] *= rope["alpha"] ** (head_dim / (head_dim - 2))
+        rope = {}
+    epsilon = LAYER_NORM_EPSILONS.get(arch)
+    if epsilon:
+        keys["attention.layer_norm_epsilon"] = epsilon if isinstance(epsilon, float) else getattr(config, epsilon)
+    if arch in ("stablelm", "gptneox"):
         keys["use_parallel_residual"] = config.use_parallel_residual
-    else:
+    if not epsilon:
         keys["attention.layer_norm_rms_epsilon"] = config.rms_norm_eps
-    if arch in ("llama", "qwen3", "qwen3moe", "gemma2", "gemma3", "granite", "smollm3"):
+    if arch in WITH_HEAD_DIM:
         keys |= {"attention.key_length": head_dim, "attention.value_length": head_dim}
-    if arch in ("llama", "granite", "smollm3"):
+    if arch in ("llama", "granite", "granitemoe", "smollm3", "mistral3", "arcee"):
         keys |= {"vocab_size": config.vocab_size, "rope.dimension_count": head_dim}
-    if arch in ("phi3", "stablelm"):
+    if arch in ("phi3", "stablelm", "phi2", "glm4", "glm4moe", "nemotron", "gptneox"):
         keys["rope.dimension_count"] = int(head_dim * rope.get("partial_rotary_factor", 1.0))
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
         keys["attention.sliding_window"] = config.sliding_window
-        if arch in ("qwen2", "qwen3", "qwen3moe"):
+        if arch in ("qwen2", "qwen3", "qwen3moe", "exaone4", "cohere2"):
             keys["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in config.layer_types]
     if arch == "gemma2":
         keys["attn_logit_softcapping"] = config.attn_logit_softcapping
         keys["final_logit_softcapping"] = config.final_logit_softcapping
-    if arch == "granite":
+    if arch in ("command-r", "cohere2"):
+        keys["logit_scale"] = config.logit_scale
+    if arch == "olmo":
+        keys["attention.clamp_kqv"] = config.clip_qkv
+    if arch in ("granite", "granitemoe"):
         keys |= {
             "attention.scale": config.attention_multiplier, "embedding_scale": config.embedding_multiplier,
             "residual_scale": config.residual_multiplier, "logit_scale": config.logits_scaling,
         }
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     if experts:
-        keys |= {"expert_count": experts, "expert_used_count": config.num_experts_per_tok}
-    if arch == "qwen3moe":
+        used = getattr(config, "num_experts_per_tok", None) or config.moe_topk
+        keys |= {"expert_count": experts, "expert_used_count": used}
+    if arch in ("qwen3moe", "qwen2moe", "ernie4_5-moe", "glm4moe"):
         keys["expert_feed_forward_length"] = config.moe_intermediate_size
+    if arch == "gpt-oss":
+        keys["expert_feed_forward_length"] = config.intermediate_size
+    if arch == "qwen2moe":
+        keys["expert_shared_feed_forward_length"] = config.shared_expert_intermediate_size
+    if arch == "hunyuan-moe":
+        keys |= {"expert_shared_feed_forward_length": config.intermediate_size, "expert_shared_count": 1}
+    if arch == "ernie4_5-moe":
+        keys |= {
+            "expert_shared_count": config.moe_num_shared_experts, "leading_dense_block_count": config.moe_layer_start_index,
+            "interleave_moe_layer_step": config.moe_layer_interval,
+            "expert_shared_feed_forward_length": config.moe_num_shared_experts * config.moe_intermediate_size,
+        }
+    if arch == "glm4moe":
+        # One layer more, which predicts a further token.
+        keys |= {
+            "expert_shared_count": config.n_shared_experts, "leading_dense_block_count": config.first_k_dense_replace,
+            "expert_gating_func": 2, "expert_weights_scale": config.routed_scaling_factor, "expert_weights_norm": config.norm_topk_prob,
+            "block_count": config.num_hidden_layers + 1, "nextn_predict_layers": 1,
+        }
     keys |= rope_scaling(config, rope)
     return {f"{arch}.{key}": value for key, value in keys.items()}
+
+
+WITH_HEAD_DIM = {
+    "llama", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "granite", "granitemoe", "smollm3", "gpt-oss", "mistral3", "seed_oss",
+    "hunyuan-dense", "hunyuan-moe", "ernie4_5", "ernie4_5-moe", "exaone4", "glm4", "glm4moe", "arcee", "nemotron",
+}
+# The key of the epsilon, or the number itself, of architectures with layer norms.
+LAYER_NORM_EPSILONS = {
+    "stablelm": "layer_norm_eps", "olmo": 1e-5, "phi2": "layer_norm_eps", "phimoe": "rms_norm_eps", "starcoder2": "norm_epsilon",
+    "command-r": "layer_norm_eps", "cohere2": "layer_norm_eps", "nemotron": "norm_eps", "gptneox": "layer_norm_eps",
+    "falcon": "layer_norm_epsilon",
+}
+
+
+def kv_heads(config) -> int:
+    if config.model_type == "falcon":
+        return config.num_kv_heads if config.new_decoder_architecture or not config.multi_query else 1
+    return getattr(config, "num_key_value_heads", None) or config.num_attention_heads
 
 
 def rope_scaling(config, rope: dict) -> dict:
@@ -103,7 +165,10 @@ def rope_scaling(config, rope: dict) -> dict:
         return {
             "rope.scaling.type": "yarn", "rope.scaling.factor": float(rope["factor"]),
             "rope.scaling.original_context_length": rope["original_max_position_embeddings"],
-        }
+        } | ({
+            "rope.scaling.yarn_log_multiplier": float(rope["mscale_all_dim"]), "attention.temperature_scale": rope["llama_4_scaling_beta"],
+            "attention.temperature_length": rope["original_max_position_embeddings"],
+        } if config.model_type == "ministral3" else {})
     if config.model_type == "phi3":
         original = rope.get("original_max_position_embeddings", config.max_position_embeddings)
         keys = {"rope.scaling.original_context_length": original}
@@ -115,10 +180,77 @@ def rope_scaling(config, rope: dict) -> dict:
     return {}
 
 
+def metadata_of_state(state: dict) -> dict:
+    """Numbers that are tensors in transformers: those of xIELU, for all layers."""
+    result = {}
+    for stem in ("alpha_p", "alpha_n", "beta", "eps"):
+        names = sorted((name for name in state if name.endswith(f".act_fn.{stem}")), key=lambda name: int(name.split(".")[2]))
+        if names:
+            result[f"xielu.{stem}"] = [float(np.ravel(state[name])[0]) for name in names]
+    return result
+
+
 def to_interleaved(weights: np.ndarray, heads: int) -> np.ndarray:
     """From halves of a head that turn together to neighbours."""
     rows = weights.shape[0]
     return weights.reshape(heads, 2, rows // heads // 2, -1).swapaxes(1, 2).reshape(weights.shape)
+
+
+def apart(weights: np.ndarray, heads: int, groups: int) -> np.ndarray:
+    """From the queries, the key and the value of each group of heads to all queries, all keys, all values."""
+    rows = weights.reshape(groups, heads // groups + 2, -1, *weights.shape[1:])
+    parts = rows[:, :-2], rows[:, -2], rows[:, -1]
+    return np.concatenate([part.reshape(-1, *weights.shape[1:]) for part in parts])
+
+
+def mxfp4_blocks(blocks: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Neighbours in a byte → GGUF's blocks of 17 bytes, where a byte has two weights 16 apart."""
+    codes = np.stack([blocks & 15, blocks >> 4], -1).reshape(*blocks.shape[:-1], 32)
+    packed = codes[..., :16] | codes[..., 16:] << 4
+    return np.concatenate([scales[..., None], packed], -1).reshape(*blocks.shape[:-2], -1)
+
+
+def renamed(config, state: dict) -> dict:
+    """What llama.cpp's converter takes apart or names itself."""
+    result = {}
+    for name, weights in state.items():
+        if config.model_type == "gpt_oss" and ".mlp.experts." in name:
+            stem, part = name.rsplit(".", 1)
+            ends = {"gate_up_proj": (("gate_proj", 0), ("up_proj", 1)), "down_proj": (("down_proj", None),)}
+            for end, which in ends[part.removesuffix("_blocks").removesuffix("_scales").removesuffix("_bias")]:
+                rows = slice(None) if which is None else slice(which, None, 2)
+                if part.endswith("_bias"):
+                    result[f"{stem}.{end}.bias"] = weights[:, rows]
+                elif part.endswith("_blocks"):
+                    scales = state[name.removesuffix("_blocks") + "_scales"]
+                    result[f"{stem}.{end}.weight"] = mxfp4_blocks(weights[:, rows], scales[:, rows])
+        elif name.endswith(".self_attn.sinks"):
+            result[name + ".weight"] = weights
+        elif name.endswith("e_score_correction_bias"):
+            result[name.removesuffix("_bias") + ".bias"] = weights.reshape(-1)
+        elif name.endswith(".block_sparse_moe.input_linear.weight"):
+            gate, up = np.split(weights, 2, 1)
+            stem = name.removesuffix(".input_linear.weight")
+            result[f"{stem}.input_linear.gate.weight"], result[f"{stem}.input_linear.up.weight"] = gate, up
+        elif ".act_fn." in name:
+            continue  # in the metadata
+        elif name.endswith(("query_key_value.weight", "query_key_value.bias")):
+            groups = kv_heads(config) if config.model_type == "falcon" else config.num_attention_heads
+            result[name] = apart(weights, config.num_attention_heads, groups)
+        else:
+            result[name] = weights
+    if config.model_type == "bloom":
+        result = {name.removeprefix("transformer."): weights for name, weights in result.items()}
+    return result
+
+
+# Names of which gguf knows another form.
+OWN_NAMES = {
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "block_sparse_moe.input_linear.gate": "ffn_gate_exps", "block_sparse_moe.input_linear.up": "ffn_up_exps",
+    "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
+    "self_attn.sinks": "attn_sinks", "mlp.gate.e_score_correction": "exp_probs_b", "mlp.moe_statics.e_score_correction": "exp_probs_b",
+}
 
 
 def stacked(state: dict) -> dict:
@@ -143,14 +275,20 @@ def tensors(config, state: dict) -> dict:
     layers = getattr(config, "num_hidden_layers", None) or config.n_layer
     names = gguf.get_tensor_name_map(kind, layers)
     result = {}
-    for name, weights in stacked(state).items():
+    for name, weights in stacked(renamed(config, state)).items():
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        own = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
+        if own and own[2] in OWN_NAMES and not target:
+            target = f"blk.{own[1]}.{OWN_NAMES[own[2]]}.{own[3]}"
         assert target, f"llama.cpp has no name for {name}"
-        if name.endswith(TRANSPOSED):
+        if arch == "gpt2" and name.endswith(TRANSPOSED):
             weights = weights.T
         if arch in SHIFTED_NORMS and name.endswith("norm.weight"):
             weights = weights + np.float32(1)
-        if arch in ROPE_ON_NEIGHBOURS:
+        if weights.dtype == np.uint8:
+            result[target] = (np.ascontiguousarray(weights), "MXFP4")
+            continue
+        if arch in ROPE_ON_NEIGHBOURS and config.model_type not in ON_NEIGHBOURS_ALREADY:
             for part, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):
                 if f".{part}." in name:
                     weights = to_interleaved(weights, heads)

@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    arch::{Arch, Need, WindowPattern, expected_tensors},
+    arch::{Arch, Need, ROUTER, WindowPattern, expected_tensors},
     checkpoint::{Checkpoint, TensorInfo, TensorValues},
     gguf::Metadata,
     keys::Keys,
     rope::{Rope, RopeScaling},
 };
 use crate::error::Result;
+use crate::tensor::ops::{Gating, ScaleByPosition};
 
 /// The configuration of a forward pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,12 +49,24 @@ pub struct Config {
     pub residual_scale: f32,
     /// The factor of the logits.
     pub logit_scale: f32,
-    /// The mixture of experts of every layer; `None` for dense models.
+    /// Queries, keys and values are held between −limit and limit.
+    pub attention_clamp: Option<f32>,
+    /// Queries are scaled by their position.
+    pub attention_temperature: Option<ScaleByPosition>,
+    /// Positions further back count less, by a slope for each head (ALiBi); the number is the largest bias of llama.cpp's files.
+    pub alibi: Option<f32>,
+    /// Layers run the feed-forward beside the attention, on the layer's input.
+    pub is_parallel: bool,
+    /// α and limit of the experts' gated unit, if it is that of gpt-oss.
+    pub clamped_swiglu: Option<[f32; 2]>,
+    /// The mixture of experts of layers that have one; `None` for dense models.
     pub experts: Option<Experts>,
     /// ε of all norms.
     pub norm_eps: f32,
     /// The longest context of training, in tokens. A dynamic rope scaling multiplies it by its factor.
     pub context_length: usize,
+    /// The length of text for which ropes that depend on it are made; `None`: that of the context.
+    pub rope_context: Option<usize>,
     /// Rows of the embedding, which may be more than the tokenizer's tokens.
     pub vocab_size: usize,
     /// The number of token types of an encoder; 0 if it has none.
@@ -69,6 +82,8 @@ pub struct LayerConfig {
     pub window: Option<usize>,
     /// The index in `Config::ropes`; `None` for a layer without rope.
     pub rope: Option<usize>,
+    /// The feed-forward is a mixture of experts.
+    pub has_experts: bool,
 }
 
 /// A mixture of experts.
@@ -80,7 +95,11 @@ pub struct Experts {
     pub used: usize,
     /// The length of an expert's inner vector.
     pub n_ff: usize,
-    /// The weights are a softmax over the chosen experts, not over all.
+    /// The length of the inner vector of the expert that every token uses; 0 if there is none.
+    pub shared_n_ff: usize,
+    /// What the router's logits become.
+    pub gating: Gating,
+    /// The weights are shares of the chosen experts, not of all.
     pub normalize: bool,
     /// The factor of the weights.
     pub scale: f32,
@@ -100,14 +119,10 @@ const MAX_EXPERTS: usize = 1024;
 impl Config {
     /// The configuration of a model, checked against its tensors.
     pub fn of(checkpoint: &Checkpoint<'_>) -> Result<Self> {
-        let mut config = Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)?;
-        if let Some(kind) = config.arch.rope_in(checkpoint.origin) {
-            config.ropes.iter_mut().for_each(|rope| rope.kind = kind);
-        }
-        Ok(config)
+        Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)
     }
 
-    /// The same for a GGUF file, with rope's pairs as in such files.
+    /// The same of metadata and tensors.
     pub fn from_metadata(metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Self> {
         if let Some(kind @ ("adapter" | "mmproj" | "imatrix")) = metadata.optional_str("general.type")? {
             bail!(
@@ -119,7 +134,7 @@ impl Config {
         let keys = Keys { metadata, arch };
         keys.refuse_unsupported()?;
 
-        let n_layers = keys.dim("block_count", MAX_LAYERS)?;
+        let n_layers = keys.layers(MAX_LAYERS)?;
         let n_embd = keys.dim("embedding_length", MAX_WIDTH)?;
         let n_ff = keys.dim_of_all_layers("feed_forward_length", n_layers, MAX_WIDTH)?;
         let n_ff = n_ff.ok_or_else(|| keys.missing("feed_forward_length"))?;
@@ -168,14 +183,21 @@ impl Config {
             n_heads,
             n_kv_heads,
             head_dim,
-            layers: layers(&keys, n_layers, window, ropes.len())?,
+            layers: layers(&keys, n_layers, window, ropes.len(), &|layer| {
+                by_name.contains_key(ROUTER.replace("{}", &layer.to_string()).as_str())
+            })?,
             attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dim)?,
             attention_softcap,
             logit_softcap,
             embedding_scale,
             residual_scale,
             logit_scale,
-            experts: experts(&keys, n_ff)?,
+            attention_clamp: keys.positive_or_none("attention.clamp_kqv")?,
+            attention_temperature: keys.attention_temperature()?,
+            alibi: keys.positive_or_none("attention.max_alibi_bias")?.or(arch.default_alibi),
+            is_parallel: keys.is_parallel()?,
+            clamped_swiglu: keys.clamped_swiglu()?,
+            experts: experts(&keys, n_ff, &by_name)?,
             norm_eps: keys.norm_epsilon()?,
             context_length: match ropes.first().map(|rope| &rope.scaling) {
                 // The stretched context.
@@ -183,6 +205,7 @@ impl Config {
                 _ => trained,
             },
             ropes,
+            rope_context: None,
             vocab_size,
             token_types: by_name.get("token_types.weight").map_or(0, |types| rows_of(types)),
             tie_embeddings: !by_name.contains_key(OUTPUT),
@@ -264,7 +287,15 @@ impl Config {
     }
 }
 
-fn layers(keys: &Keys, n_layers: usize, window: Option<usize>, ropes: usize) -> Result<Vec<LayerConfig>> {
+fn layers(
+    keys: &Keys,
+    n_layers: usize,
+    window: Option<usize>,
+    ropes: usize,
+    has_router: &dyn Fn(usize) -> bool,
+) -> Result<Vec<LayerConfig>> {
+    let has_experts = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0) > 0;
+    let has_window = window.is_some();
     let windowed = keys.windowed_layers(n_layers)?;
     let is_windowed = |layer: usize| match (&windowed, keys.arch.window) {
         (Some(windowed), _) => windowed[layer],
@@ -277,19 +308,20 @@ fn layers(keys: &Keys, n_layers: usize, window: Option<usize>, ropes: usize) -> 
         let has_rope = ropes > 0
             && match &with_rope {
                 Some(with_rope) => with_rope[layer],
+                None if keys.arch.rope_with_window_only && has_window => window.is_some(),
                 None => keys.arch.no_rope_every.is_none_or(|every| !(layer + 1).is_multiple_of(every)),
             };
         // If there is a second rope, layers with a window use it.
         let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
-        LayerConfig { window, rope: has_rope.then_some(rope) }
+        LayerConfig { window, rope: has_rope.then_some(rope), has_experts: has_experts && has_router(layer) }
     };
     Ok((0..n_layers).map(layer).collect())
 }
 
-fn experts(keys: &Keys, n_ff: usize) -> Result<Option<Experts>> {
+fn experts(keys: &Keys, n_ff: usize, tensors: &BTreeMap<&str, &TensorInfo>) -> Result<Option<Experts>> {
     let count = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0);
     if count == 0 {
-        return if keys.arch.feed_forward.is_empty() { Err(keys.missing("expert_count")) } else { Ok(None) };
+        return Ok(None);
     }
     if keys.arch.experts.is_empty() {
         bail!(
@@ -307,7 +339,26 @@ fn experts(keys: &Keys, n_ff: usize) -> Result<Option<Experts>> {
         count,
         used,
         n_ff: keys.dim_or_zero("expert_feed_forward_length", MAX_WIDTH)?.filter(|&n_ff| n_ff > 0).unwrap_or(n_ff),
-        normalize: keys.metadata.optional_bool(&keys.name("expert_weights_norm"))?.unwrap_or(true),
+        shared_n_ff: shared_n_ff(keys, tensors)?,
+        gating: keys.gating()?,
+        normalize: keys
+            .metadata
+            .optional_bool(&keys.name("expert_weights_norm"))?
+            .unwrap_or(keys.arch.normalizes_experts),
         scale: keys.number("expert_weights_scale")?.filter(|&scale| scale != 0.0).unwrap_or(1.0),
     }))
+}
+
+/// The inner length of the expert that every token uses. Many files don't say it, so it is the number of rows of its tensor.
+fn shared_n_ff(keys: &Keys, tensors: &BTreeMap<&str, &TensorInfo>) -> Result<usize> {
+    if let Some(n_ff) = keys.dim_or_zero("expert_shared_feed_forward_length", MAX_WIDTH)?.filter(|&n_ff| n_ff > 0) {
+        return Ok(n_ff);
+    }
+    let is_up = |name: &str| name.ends_with(".ffn_up_shexp.weight") || name.ends_with(".ffn_gate_shexp.weight");
+    let ups = tensors.iter().find(|(name, _)| is_up(name));
+    let rows = ups.and_then(|(_, up)| up.dims.get(1)).map_or(0, |&rows| usize::try_from(rows).unwrap_or(usize::MAX));
+    if rows > MAX_WIDTH {
+        bail!(InvalidFile, "the expert of all tokens has an inner vector of {rows}, wanted at most {MAX_WIDTH}");
+    }
+    Ok(rows)
 }

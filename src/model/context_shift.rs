@@ -8,7 +8,8 @@ use super::state::{KeyRope, LayerStates, SequenceState, Shift};
 use crate::error::Result;
 
 impl Transformer {
-    /// Refuses models with learned positions: these are in everything that a layer computes from a token, and can't be removed.
+    /// Refuses models with learned positions, which are in everything that a layer computes from a token and can't be removed, and models
+    /// whose keys can't be turned back.
     pub fn check_shift(&self) -> Result<()> {
         let config = self.config();
         if self.has_learned_positions() {
@@ -16,6 +17,13 @@ impl Transformer {
                 InvalidRequest,
                 "context_shift: the positions of {} are learned, so that tokens in its context can't be moved; leave \
                  context_shift out",
+                config.arch.name
+            );
+        }
+        if config.arch.norms_heads_after_rope {
+            bail!(
+                InvalidRequest,
+                "context_shift: {} norms its keys after rope, so that they can't be turned back to other positions; leave context_shift out",
                 config.arch.name
             );
         }

@@ -13,7 +13,7 @@ use super::norm::Norm;
 use crate::error::Result;
 use crate::tensor::ops::{
     AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormMatVec, NormQkv, NormUp,
-    Residual, RmsNorm, SwigluSoa,
+    Residual, RmsNorm, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -70,7 +70,7 @@ impl LayerOps for Decode<'_> {
         context.run1(&SwigluSoa { activation }, &[&gate_up]).map(Inner::Activations)
     }
 
-    fn ungated(&self, h: &Normed<'_>, up: &Linear, _: &Linear) -> Result<Inner> {
+    fn ungated(&self, h: &Normed<'_>, up: &Linear, _: &Linear, _: Option<Xielu>) -> Result<Inner> {
         let FusedPass { context, config, .. } = self.0;
         let Linear { weight, bias } = up;
         let norm = h.norm.soa()?;
@@ -92,7 +92,7 @@ impl LayerOps for Decode<'_> {
         let FusedPass { context, config, .. } = self.0;
         let logits = self.product(h, &router.weight)?; // [1, experts]
         let h = context.run1(&RmsNorm { epsilon: config.norm_eps }, &[h.x, h.norm.soa()?])?; // [1, n_embd] in SoA
-        experts.run(context, config, &h, &logits, true)
+        experts.run(context, config, &h, &logits, true, config.residual_scale)
     }
 
     fn add_product(&self, x: &Tensor, inner: Inner, linear: &Linear, norm: &Norm) -> Result<()> {
@@ -118,7 +118,7 @@ impl LayerOps for Decode<'_> {
         context.run(&NormAdd { epsilon: config.norm_eps }, &[x, &y, norm.soa()?]).map(|_| ())
     }
 
-    fn add_experts(&self, x: &Tensor, Combined { outputs, weights }: Combined, _: &Norm) -> Result<()> {
+    fn add_experts(&self, x: &Tensor, Combined { outputs, weights, .. }: Combined, _: &Norm) -> Result<()> {
         self.0.context.run(&CombineExperts { adds: true, soa: true }, &[&outputs, &weights, x]).map(|_| ())
     }
 }

@@ -50,19 +50,36 @@ impl Fused {
     pub fn takes(config: &Config, has: &dyn Fn(&str) -> bool) -> bool {
         let has_one = |stem: &str| has(&format!("blk.0.{stem}"));
         let is_rms = config.arch.norm == arch::Norm::Rms;
-        let is_gated = config.experts.is_some() || !config.arch.has_ungated_feed_forward();
+        let is_gated = !config.arch.has_ungated_feed_forward();
         let has_feed_forward_norm = has_one("ffn_norm.weight");
         let is_post_normed = has_one("post_attention_norm.weight");
-        let is_serial = has_feed_forward_norm || !config.arch.parallel_without_norm;
+        let is_serial = !config.is_parallel && (has_feed_forward_norm || !config.arch.parallel_without_norm);
         let biases_fit = !(has_one("ffn_gate.bias") || (is_gated && has_one("ffn_up.bias")));
         // Biases would have to be added before the norm.
         let has_head_norms = has_one("attn_q_norm.weight");
         let head_norms_fit = !has_head_norms || (is_rms && !has_one("attn_q.bias") && !has_one("attn_qkv.bias"));
         let post_norms_fit = !is_post_normed || is_rms;
-        let scale_fits = config.residual_scale == 1.0 || !(is_post_normed || config.experts.is_some());
-        let experts_fit = config.experts.is_none() || (is_rms && has_feed_forward_norm && !is_post_normed);
-        let stream_is_kept = !(has_one("attn_output_norm.weight") || has_one("layer_output_norm.weight"));
-        is_serial && biases_fit && head_norms_fit && post_norms_fit && scale_fits && experts_fit && stream_is_kept
+        let scale_fits = config.residual_scale == 1.0 || !is_post_normed;
+        let first_router = config.layers.iter().position(|layer| layer.has_experts);
+        let of_experts = |stem: &str| first_router.is_some_and(|layer| has(&format!("blk.{layer}.{stem}")));
+        let experts_fit = config.experts.is_none()
+            || (is_rms
+                && has_feed_forward_norm
+                && !is_post_normed
+                && !of_experts("ffn_down_shexp.weight")
+                && !of_experts("ffn_gate_inp.bias"));
+        let attention_fits = config.attention_clamp.is_none()
+            && config.attention_temperature.is_none()
+            && config.alibi.is_none()
+            && !has_one("attn_sinks.weight")
+            && !(has_head_norms && config.arch.norms_heads_after_rope);
+        let activation_fits = !has_one("xielu_beta.weight");
+        let stream_is_kept = !(has("token_embd_norm.weight")
+            || has_one("attn_output_norm.weight")
+            || has_one("layer_output_norm.weight"));
+        let feed_forward_fits = biases_fit && experts_fit && activation_fits;
+        let norms_fit = head_norms_fit && post_norms_fit && scale_fits && stream_is_kept;
+        is_serial && attention_fits && feed_forward_fits && norms_fit
     }
 
     pub fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable]) -> Result<Self> {

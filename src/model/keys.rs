@@ -1,10 +1,11 @@
 //! The metadata keys of one architecture, read and checked: `block_count` is `llama.block_count`. Names are those of the GGUF specification
 //! and of llama.cpp's gguf-py (`constants.py`).
 
-use super::arch::Arch;
+use super::arch::{Arch, RopeKind};
 use super::gguf::{Array, Metadata, Value};
 use super::rope::{Rope, RopeScaling};
 use crate::error::{Error, Result};
+use crate::tensor::ops::{Gating, ScaleByPosition};
 
 /// Far above any model; a file with more is damaged.
 const MAX_HEAD_DIM: usize = 4096;
@@ -29,6 +30,16 @@ impl Keys<'_> {
             bail!(InvalidMetadata, "{} is {value}, wanted {least} to {max}", self.name(key));
         }
         Ok(value)
+    }
+
+    /// The layers without those that predict further tokens, which llama.cpp's files count too.
+    pub fn layers(&self, max: usize) -> Result<usize> {
+        let (all, further) =
+            (self.dim("block_count", max)?, self.dim_or_zero("nextn_predict_layers", max)?.unwrap_or(0));
+        if further >= all {
+            bail!(InvalidMetadata, "{} is {further} of {all} layers", self.name("nextn_predict_layers"));
+        }
+        Ok(all - further)
     }
 
     /// A dimension: 1 or more.
@@ -76,7 +87,7 @@ impl Keys<'_> {
     }
 
     /// The same for keys where converters write zero for "none".
-    fn positive_or_none(&self, key: &str) -> Result<Option<f32>> {
+    pub fn positive_or_none(&self, key: &str) -> Result<Option<f32>> {
         if self.number(key)? == Some(0.0) { Ok(None) } else { self.positive(key) }
     }
 
@@ -135,10 +146,51 @@ impl Keys<'_> {
     /// The factors of embedding, residuals and logits.
     pub fn scales(&self, n_embd: usize) -> Result<[f32; 3]> {
         if !self.arch.has_scales {
-            return Ok([if self.arch.scales_embedding { (n_embd as f32).sqrt() } else { 1.0 }, 1.0, 1.0]);
+            let logits = if self.arch.multiplies_logits { self.positive_or_none("logit_scale")? } else { None };
+            let embedding = if self.arch.scales_embedding { (n_embd as f32).sqrt() } else { 1.0 };
+            return Ok([embedding, 1.0, logits.unwrap_or(1.0)]);
         }
         let read = |key: &str| Ok::<_, Error>(self.positive_or_none(key)?.unwrap_or(1.0));
         Ok([read("embedding_scale")?, read("residual_scale")?, 1.0 / read("logit_scale")?])
+    }
+
+    /// How queries are scaled by their position. llama.cpp's files have both keys.
+    pub fn attention_temperature(&self) -> Result<Option<ScaleByPosition>> {
+        let Some(beta) = self.positive_or_none("attention.temperature_scale")? else { return Ok(None) };
+        let original = self.dim("attention.temperature_length", super::config::MAX_CONTEXT)?;
+        Ok(Some(ScaleByPosition { beta, original }))
+    }
+
+    /// Whether layers run the feed-forward beside the attention.
+    pub fn is_parallel(&self) -> Result<bool> {
+        let Some(default) = self.arch.parallel else { return Ok(false) };
+        Ok(self.metadata.optional_bool(&self.name("use_parallel_residual"))?.unwrap_or(default))
+    }
+
+    /// α and limit of the gated unit of gpt-oss. GGUF has no such keys; config.json has.
+    pub fn clamped_swiglu(&self) -> Result<Option<[f32; 2]>> {
+        let Some([alpha, limit]) = self.arch.clamped_swiglu else { return Ok(None) };
+        Ok(Some([self.number("swiglu_alpha")?.unwrap_or(alpha), self.positive("swiglu_limit")?.unwrap_or(limit)]))
+    }
+
+    /// What a router's logits become. In llama.cpp's files 0 is not set, 1 the softmax, 2 the sigmoid, and 3 the softmax over the chosen.
+    pub fn gating(&self) -> Result<Gating> {
+        match self.number("expert_gating_func")? {
+            None | Some(0.0) => {}
+            Some(1.0) if !matches!(self.arch.gating, Gating::Sigmoid) => {}
+            Some(1.0) => return Ok(Gating::Softmax),
+            Some(2.0) => return Ok(Gating::Sigmoid),
+            Some(3.0) if self.arch.normalizes_experts && self.arch.gating == Gating::Softmax => {}
+            Some(other) => bail!(
+                UnsupportedArchitecture,
+                "{} is {other}: another gate of experts is not supported",
+                self.name("expert_gating_func")
+            ),
+        }
+        match (self.arch.gating, self.number("router_jitter_noise")?) {
+            (Gating::Sparse { .. }, Some(jitter)) => Ok(Gating::Sparse { jitter }),
+            (gating, _) => Ok(gating),
+        }
     }
 
     /// Which layers have a window, if the metadata says so. It has an array, or a number n: then every n-th layer has none.
@@ -180,6 +232,12 @@ impl Keys<'_> {
         has_tensor: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Rope>> {
         let Some(kind) = self.arch.rope else { return Ok(Vec::new()) };
+        // GGUF has no such key; folders may have other pairs than GGUF files (`hugging_face/mod.rs`).
+        let kind = match self.metadata.optional_bool(&self.name("rope.interleaved"))? {
+            Some(true) => RopeKind::Interleaved,
+            Some(false) => RopeKind::Halves,
+            None => kind,
+        };
         let dim = self.optional_dim("rope.dimension_count", MAX_HEAD_DIM)?.unwrap_or(head_dim);
         if dim < 2 || dim > head_dim || !dim.is_multiple_of(2) {
             bail!(
@@ -236,8 +294,9 @@ impl Keys<'_> {
             }
             Some("dynamic") => RopeScaling::Dynamic { factor: needed_factor()?, original: original(trained)? },
             Some("yarn") => {
+                let log_multiplier = self.number("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
                 self.refuse_number("rope.scaling.yarn_log_multiplier", "YaRN with a multiplier of its own", |v| {
-                    v != 0.0
+                    v != 0.0 && v != 1.0
                 })?;
                 self.refuse_number("rope.scaling.yarn_ext_factor", "YaRN in part", |v| v != 1.0 && v != -1.0)?;
                 let factor = needed_factor()?;
@@ -248,8 +307,14 @@ impl Keys<'_> {
                     beta_fast: self.positive("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
                     beta_slow: self.positive("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
                     // GGUF has no such key; config.json has (`hugging_face/rope.rs`).
-                    truncate: self.metadata.optional_bool(&self.name("rope.scaling.yarn_truncate"))?.unwrap_or(true),
-                    attention_factor: attention_factor.unwrap_or(1.0) * more * (1.0 + 0.1 * factor.ln()),
+                    truncate: self
+                        .metadata
+                        .optional_bool(&self.name("rope.scaling.yarn_truncate"))?
+                        .unwrap_or(self.arch.rounds_yarn),
+                    // With a multiplier of one, the scales of all dimensions and of the scores cancel out (DeepSeek-V2, Ministral 3).
+                    attention_factor: attention_factor.unwrap_or(1.0)
+                        * more
+                        * if log_multiplier == 1.0 { 1.0 } else { 1.0 + 0.1 * factor.ln() },
                 }
             }
             Some(kind) => bail!(
@@ -292,14 +357,18 @@ impl Keys<'_> {
 
     /// Refuses settings that change the computation and are not supported.
     pub fn refuse_unsupported(&self) -> Result<()> {
-        self.refuse_number("expert_shared_count", "experts that all tokens use", |v| v != 0.0)?;
+        if !self.arch.has_shared_expert() {
+            self.refuse_number("expert_shared_count", "experts that all tokens use", |v| v != 0.0)?;
+        }
         self.refuse_number("expert_group_count", "experts in groups", |v| v != 0.0 && v != 1.0)?;
-        // 1 means softmax.
-        self.refuse_number("expert_gating_func", "another gate of experts", |v| v != 0.0 && v != 1.0)?;
-        self.refuse_number("attention.max_alibi_bias", "ALiBi", |v| v != 0.0)?;
-        self.refuse_number("attention.clamp_kqv", "clamped queries, keys and values", |v| v != 0.0)?;
+        if self.arch.norms_heads_together {
+            self.refuse_number("attention.clamp_kqv", "clamping after norms of heads", |v| v != 0.0)?;
+        }
+        self.refuse_number("swiglu_clamp_exp", "another clamped unit of experts", |v| v != 0.0)?;
         if !self.arch.has_scales {
-            self.refuse_number("logit_scale", "scaled logits", |v| v != 0.0 && v != 1.0)?;
+            if !self.arch.multiplies_logits {
+                self.refuse_number("logit_scale", "scaled logits", |v| v != 0.0 && v != 1.0)?;
+            }
             self.refuse_number("residual_scale", "scaled residuals", |v| v != 0.0 && v != 1.0)?;
             self.refuse_number("embedding_scale", "scaled embeddings", |v| v != 0.0 && v != 1.0)?;
         }
@@ -308,7 +377,7 @@ impl Keys<'_> {
         } else {
             vec![("attention.causal", false, "attention that looks ahead")]
         };
-        if !self.arch.parallel_without_norm {
+        if !self.arch.parallel_without_norm && self.arch.parallel.is_none() {
             switches.push(("use_parallel_residual", true, "parallel residuals"));
         }
         if self.arch.has_scales {

@@ -9,8 +9,8 @@ use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use super::{Run, Weights};
 use crate::error::Result;
-use crate::tensor::ops::QkvParts;
-use crate::tensor::{Context, Tensor};
+use crate::tensor::ops::{QkvParts, Xielu};
+use crate::tensor::{Context, HostTensor, Tensor};
 
 /// The weights of one layer; matrices are [outputs, inputs].
 pub(super) struct Layer {
@@ -20,6 +20,8 @@ pub(super) struct Layer {
     pub queries_keys_values: Vec<(QkvParts, Linear)>,
     pub q_norm: Norm,
     pub k_norm: Norm,
+    /// A number for each head: a sink's score, or a slope of ALiBi.
+    pub per_head: Option<Tensor>,
     pub attention_output: Linear, // [n_embd, n_heads · head_dim]
     /// For the result of attention.
     pub post_attention_norm: Norm,
@@ -38,7 +40,7 @@ enum FeedForward {
     /// Gate and up are one matrix [2 · n_ff, n_embd] or two [n_ff, n_embd], down is [n_embd, n_ff].
     Gated { gate_up: Vec<Linear>, down: Linear },
     /// Up is [n_ff, n_embd].
-    Ungated { up: Linear, down: Linear },
+    Ungated { up: Linear, down: Linear, xielu: Option<Xielu> },
     /// The router is [experts, n_embd].
     Experts { router: Linear, experts: Mixture },
 }
@@ -67,7 +69,7 @@ pub(super) trait LayerOps {
     fn gated(&self, h: &Self::Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Self::Inner>;
 
     /// [n, n_ff], for `down`
-    fn ungated(&self, h: &Self::Normed<'_>, up: &Linear, down: &Linear) -> Result<Self::Inner>;
+    fn ungated(&self, h: &Self::Normed<'_>, up: &Linear, down: &Linear, xielu: Option<Xielu>) -> Result<Self::Inner>;
 
     fn experts(&self, h: &Self::Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined>;
 
@@ -99,10 +101,11 @@ impl Layer {
             queries_keys_values: Self::queries_keys_values(weights, index)?,
             q_norm: norm("attn_q_norm"),
             k_norm: norm("attn_k_norm"),
+            per_head: Self::per_head(context, config, weights, index)?,
             attention_output: linear("attn_output")?,
             post_attention_norm: norm_after("post_attention_norm")?,
             attention_output_norm: norm("attn_output_norm"),
-            is_parallel: feed_forward_norm.is_none() && config.arch.parallel_without_norm,
+            is_parallel: config.is_parallel || (feed_forward_norm.is_none() && config.arch.parallel_without_norm),
             feed_forward_norm,
             feed_forward: FeedForward::new(config, weights, index)?,
             post_feed_forward_norm: norm_after("post_ffw_norm")?,
@@ -123,11 +126,32 @@ impl Layer {
         stems.map(|(part, stem)| Ok((QkvParts::of(part, 1), Linear::of(weights, &name(stem))?))).collect()
     }
 
+    /// The sinks' scores, or ALiBi's slopes: powers of 2^(−b / n) for the n heads, n rounded down to a power of two, and between them those
+    /// of twice as many for the heads that are left.
+    fn per_head(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Option<Tensor>> {
+        if let Some(sinks) = weights.optional(&format!("blk.{index}.attn_sinks.weight")) {
+            return Ok(Some(sinks.clone()));
+        }
+        let Some(largest) = config.alibi else { return Ok(None) };
+        let heads = config.n_heads;
+        let power = (heads + 1).next_power_of_two() / 2;
+        let slope = |head: usize| {
+            let steps = if head < power { (head + 1) as f32 } else { (head - power) as f32 + 0.5 };
+            (-largest * steps / power as f32).exp2()
+        };
+        let slopes: Vec<f32> = (0..heads).map(slope).collect();
+        context.tensor(&HostTensor::f32(&[heads], &slopes)).map(Some)
+    }
+
     /// [n, n_embd] → the same. The residual stream `x` is changed.
     pub fn run<O: LayerOps>(&self, ops: &O, x: &Tensor) -> Result<Tensor> {
         let h = ops.normed(&self.attention_norm, x)?;
         let a = ops.attention(self, &h)?;
-        let beside = if self.is_parallel { Some(self.feed_forward.inner(ops, &h)?) } else { None };
+        let beside = match self.is_parallel {
+            true if self.feed_forward_norm.is_none() => Some(self.feed_forward.inner(ops, &h)?),
+            true => Some(self.feed_forward.inner(ops, &ops.normed(&self.feed_forward_norm, x)?)?),
+            false => None,
+        };
         ops.add_product(x, a, &self.attention_output, &self.post_attention_norm)?;
         let x = &self.attention_output_norm.run(ops.context(), x)?;
 
@@ -147,7 +171,7 @@ impl FeedForward {
     fn new(config: &Config, weights: &Weights, index: usize) -> Result<Self> {
         let name = |stem: &str| format!("blk.{index}.{stem}");
         let linear = |stem: &str| Linear::of(weights, &name(stem));
-        if config.experts.is_some() {
+        if config.layers[index].has_experts {
             return Ok(Self::Experts { router: linear("ffn_gate_inp")?, experts: Mixture::of(weights, index)? });
         }
         let down = linear("ffn_down")?;
@@ -162,14 +186,30 @@ impl FeedForward {
         if up.weight.rows() == 2 * config.n_ff {
             return Ok(Self::Gated { gate_up: vec![up], down });
         }
-        Ok(Self::Ungated { up, down })
+        Ok(Self::Ungated { up, down, xielu: xielu(weights, index)? })
     }
 
     fn inner<O: LayerOps>(&self, ops: &O, h: &O::Normed<'_>) -> Result<Inner<'_, O::Inner>> {
         Ok(match self {
             Self::Gated { gate_up, down } => Inner::Dense(ops.gated(h, gate_up, down)?, down),
-            Self::Ungated { up, down } => Inner::Dense(ops.ungated(h, up, down)?, down),
+            Self::Ungated { up, down, xielu } => Inner::Dense(ops.ungated(h, up, down, *xielu)?, down),
             Self::Experts { router, experts } => Inner::Experts(Box::new(ops.experts(h, router, experts)?)),
         })
     }
+}
+
+/// The numbers of xIELU, from the layer's tensors, whose softplus the α are.
+fn xielu(weights: &Weights, index: usize) -> Result<Option<Xielu>> {
+    let name = |stem: &str| format!("blk.{index}.xielu_{stem}.weight");
+    if weights.optional(&name("alpha_p")).is_none() {
+        return Ok(None);
+    }
+    let number = |stem: &str| match weights.vector(&name(stem))? {
+        [number] => Ok(*number),
+        other => bail!(Internal, "{} has {} numbers", name(stem), other.len()),
+    };
+    let softplus = |x: f32| if x > 30.0 { x } else { x.exp().ln_1p() };
+    let beta = number("beta")?;
+    let (alpha_p, alpha_n) = (softplus(number("alpha_p")?), beta + softplus(number("alpha_n")?));
+    Ok(Some(Xielu { alpha_p, alpha_n, beta, epsilon: number("eps")? }))
 }

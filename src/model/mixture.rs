@@ -3,16 +3,43 @@
 
 use super::Weights;
 use super::config::{Config, Experts};
+use super::linear::Linear;
 use super::matrix::Matrix;
-use crate::error::Result;
-use crate::tensor::ops::{GroupExperts, MatMulExperts, MatVecExperts, RouteExperts, Swiglu};
-use crate::tensor::{Context, Desc, Tensor};
+use crate::error::{Error, Result};
+use crate::tensor::ops::{
+    Add, GroupExperts, MatMulExperts, MatVecExperts, RouteExperts, Swiglu, SwigluClamped, SwigluFused,
+};
+use crate::tensor::{Context, Desc, Shape, Tensor};
 
 /// The experts of a layer: stacked matrices. If an adapter can't bind a stack, each of its parts holds whole experts.
 pub(super) struct Mixture {
-    gate: Matrix, // [experts · n_ff, n_embd]
-    up: Matrix,   // [experts · n_ff, n_embd]
-    down: Matrix, // [experts · n_embd, n_ff]
+    gate_up: GateUp,
+    down: Stack, // [experts · n_embd, n_ff]
+    /// What is added to the router's scores before experts are chosen by them.
+    correction: Option<Tensor>, // [experts]
+    /// The expert that every token uses.
+    pub shared: Option<SharedExpert>,
+}
+
+enum GateUp {
+    /// [experts · n_ff, n_embd] each
+    Two { gate: Stack, up: Stack },
+    /// [experts · 2 · n_ff, n_embd]
+    One(Stack),
+}
+
+/// The matrices of all experts, and their biases, [experts, rows of a matrix].
+struct Stack {
+    weight: Matrix,
+    bias: Option<Matrix>,
+}
+
+/// An expert that every token uses.
+pub(super) struct SharedExpert {
+    pub gate_up: Vec<Linear>,
+    pub down: Linear,
+    /// Its result is multiplied by the sigmoid of this product, [1, n_embd].
+    pub gate: Option<Linear>,
 }
 
 /// The outputs of the experts, for `combine_experts`.
@@ -20,29 +47,93 @@ pub(super) struct Combined {
     /// The outputs of each token's experts in order, [n · used, n_embd].
     pub outputs: Tensor,
     pub weights: Tensor, // [n, used]
+    /// The result of the expert that every token uses, [n, n_embd].
+    pub shared: Option<Tensor>,
 }
 
 impl Mixture {
     pub fn of(weights: &Weights, layer: usize) -> Result<Self> {
-        let get = |stem: &str| weights.matrix(&format!("blk.{layer}.{stem}.weight"));
-        Ok(Self { gate: get("ffn_gate_exps")?, up: get("ffn_up_exps")?, down: get("ffn_down_exps")? })
+        let name = |stem: &str, end: &str| format!("blk.{layer}.{stem}.{end}");
+        let stack = |stem: &str| {
+            let bias = weights.optional_matrix(&name(stem, "bias"));
+            Ok::<_, Error>(Stack { weight: weights.matrix(&name(stem, "weight"))?, bias })
+        };
+        let gate_up = if weights.optional_matrix(&name("ffn_gate_up_exps", "weight")).is_some() {
+            GateUp::One(stack("ffn_gate_up_exps")?)
+        } else {
+            GateUp::Two { gate: stack("ffn_gate_exps")?, up: stack("ffn_up_exps")? }
+        };
+        let correction = weights.optional(&name("exp_probs_b", "bias")).cloned();
+        let shared = SharedExpert::of(weights, layer)?;
+        Ok(Self { gate_up, down: stack("ffn_down_exps")?, correction, shared })
     }
 
-    /// Runs the experts for the normed tokens `h` [n, n_embd], whose rows may be in SoA, with the router's logits [n, experts].
-    pub fn run(&self, context: &Context, config: &Config, h: &Tensor, logits: &Tensor, soa: bool) -> Result<Combined> {
-        let Some(Experts { count, used, normalize, scale, .. }) = config.experts else {
+    /// Runs the experts for the normed tokens `h` [n, n_embd], whose rows may be in SoA, with the router's logits [n, experts]. Weights are
+    /// multiplied by `factor`. The expert of all tokens is left to the caller.
+    pub fn run(
+        &self,
+        context: &Context,
+        config: &Config,
+        h: &Tensor,
+        logits: &Tensor,
+        soa: bool,
+        factor: f32,
+    ) -> Result<Combined> {
+        let Some(Experts { count, used, gating, normalize, scale, .. }) = config.experts else {
             bail!(Internal, "a layer has experts and the model none")
         };
-        let routes = context.run(&RouteExperts { used, normalize, scale }, &[logits])?; // [n, used] each
+        let route = RouteExperts { used, gating, bias: self.correction.is_some(), normalize, scale: scale * factor };
+        let inputs: Vec<&Tensor> = [logits].into_iter().chain(&self.correction).collect();
+        let routes = context.run(&route, &inputs)?; // [n, used] each
         let Ok([ids, weights]) = <[Tensor; 2]>::try_from(routes) else {
             bail!(Internal, "route_experts has two outputs")
         };
-        let choice = Choice::of(context, count, ids, soa)?;
-        let product = |stack: &Matrix, x: &Tensor, soa: bool| choice.products(context, count, stack, x, soa);
-        let gate = product(&self.gate, h, soa)?; // [n · used, n_ff]
-        let up = product(&self.up, h, soa)?; // [n · used, n_ff]
-        let f = context.run1(&Swiglu { activation: config.arch.activation }, &[&gate, &up])?; // [n · used, n_ff]
-        Ok(Combined { outputs: product(&self.down, &f, false)?, weights })
+        let choice = Choice::of(context, count, ids.clone(), soa)?;
+        let product = |stack: &Stack, x: &Tensor, soa: bool| {
+            let y = choice.products(context, count, &stack.weight, x, soa)?;
+            if let Some(bias) = &stack.bias {
+                // A bias of each pair's expert, like the embedding of a token.
+                let ids = ids.reshaped(Shape::from([ids.shape().elements()]))?;
+                context.run(&Add, &[&y, &bias.embed(context, &ids, false)?])?;
+            }
+            Ok::<_, Error>(y)
+        };
+        let activation = config.arch.activation;
+        let f = match &self.gate_up {
+            GateUp::Two { gate, up } => {
+                let (gate, up) = (product(gate, h, soa)?, product(up, h, soa)?); // [n · used, n_ff]
+                match config.clamped_swiglu {
+                    Some([alpha, limit]) => {
+                        context.run1(&SwigluClamped { alpha, limit, pairs: false }, &[&gate, &up])?
+                    }
+                    None => context.run1(&Swiglu { activation }, &[&gate, &up])?,
+                }
+            }
+            GateUp::One(both) => {
+                let both = product(both, h, soa)?; // [n · used, 2 · n_ff]
+                match config.clamped_swiglu {
+                    Some([alpha, limit]) => context.run1(&SwigluClamped { alpha, limit, pairs: true }, &[&both])?,
+                    None => context.run1(&SwigluFused { activation }, &[&both])?,
+                }
+            }
+        }; // [n · used, n_ff]
+        Ok(Combined { outputs: product(&self.down, &f, false)?, weights, shared: None })
+    }
+}
+
+impl SharedExpert {
+    fn of(weights: &Weights, layer: usize) -> Result<Option<Self>> {
+        let name = |stem: &str| format!("blk.{layer}.{stem}");
+        let linear = |stem: &str| Linear::of(weights, &name(stem));
+        if weights.optional_matrix(&name("ffn_down_shexp.weight")).is_none() {
+            return Ok(None);
+        }
+        let gate = weights.optional_matrix(&name("ffn_gate_inp_shexp.weight"));
+        Ok(Some(Self {
+            gate_up: vec![linear("ffn_gate_shexp")?, linear("ffn_up_shexp")?],
+            down: linear("ffn_down_shexp")?,
+            gate: gate.map(|weight| Linear { weight, bias: None }),
+        }))
     }
 }
 

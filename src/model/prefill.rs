@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::tensor::ops::{
     self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
     Epilogue, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale, SwigluFused,
-    SwigluInt8, SwigluSoa, Unary, UnaryKind,
+    SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -123,7 +123,7 @@ impl LayerOps for Prefill<'_> {
         self.produce(&swiglu, &[gate_up], &down.weight)
     }
 
-    fn ungated(&self, h: &Normed<'_>, up: &Linear, down: &Linear) -> Result<Activations> {
+    fn ungated(&self, h: &Normed<'_>, up: &Linear, down: &Linear, _: Option<Xielu>) -> Result<Activations> {
         let kind = UnaryKind::from(self.pass.config.arch.activation);
         let up = self.product(&self.normed_for(h, &up.weight)?, up)?; // [n, n_ff]
         self.quantize(self.context().run1(&Unary { kind }, &[&up])?, &down.weight)
@@ -133,7 +133,7 @@ impl LayerOps for Prefill<'_> {
         let FusedPass { context, config, .. } = self.pass;
         let h = h.norm.run(context, h.x)?; // [n, n_embd]
         let logits = router.run(context, ops::linear(h.shape().dims()[0]), &[&h])?; // [n, experts]
-        experts.run(context, config, &h, &logits, false)
+        experts.run(context, config, &h, &logits, false, config.residual_scale)
     }
 
     fn add_product(&self, x: &Tensor, inner: Activations, linear: &Linear, norm: &Norm) -> Result<()> {
@@ -150,7 +150,7 @@ impl LayerOps for Prefill<'_> {
         self.multiply(&inner, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>()).map(|_| ())
     }
 
-    fn add_experts(&self, x: &Tensor, Combined { outputs, weights }: Combined, _: &Norm) -> Result<()> {
+    fn add_experts(&self, x: &Tensor, Combined { outputs, weights, .. }: Combined, _: &Norm) -> Result<()> {
         self.context().run(&CombineExperts { adds: true, soa: false }, &[&outputs, &weights, x]).map(|_| ())
     }
 }

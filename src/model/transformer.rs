@@ -14,7 +14,7 @@ use super::rope::{RopeTable, RopeTensor};
 use super::state::{KvCache, KvFormat, LayerStates, RecurrentLayer, RecurrentStates};
 use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
-use crate::tensor::ops::{self, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap, Splits};
+use crate::tensor::ops::{self, AddRow, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap, Splits};
 use crate::tensor::{Context, Tensor};
 
 /// A model that is ready to run.
@@ -28,9 +28,11 @@ pub struct Transformer {
     fused: Option<Fused>,
     /// Recurrent layers, each with the number of the layer after which it runs.
     recurrent: Vec<(usize, Box<dyn RecurrentLayer>)>,
-    positions: Option<Matrix>, // [context_length, n_embd]
-    output_norm: Norm,         // [n_embd]
-    output: Matrix,            // [vocab_size, n_embd]; the embedding again when tied
+    positions: Option<Matrix>,   // [context_length, n_embd]
+    output_norm: Norm,           // [n_embd]
+    output: Matrix,              // [vocab_size, n_embd]; the embedding again when tied
+    output_bias: Option<Tensor>, // [vocab_size]
+    embedding_norm: Norm,
     ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
@@ -51,7 +53,7 @@ pub enum Logits {
 }
 
 impl Transformer {
-    /// `capacity` is the most tokens that there will be; some ropes depend on it.
+    /// `capacity` is the most tokens that there will be; some ropes depend on it, unless the configuration says for which length they are made.
     pub fn new(
         context: &Context,
         mut config: Config,
@@ -68,7 +70,7 @@ impl Transformer {
         let tables: Vec<RopeTable> = config
             .ropes
             .iter()
-            .map(|rope| rope.table(capacity, |tensor| weights.vector(tensor)))
+            .map(|rope| rope.table(config.rope_context.unwrap_or(capacity), |tensor| weights.vector(tensor)))
             .collect::<Result<_>>()?;
         let layers = (0..config.n_layers).map(|layer| Layer::new(context, &config, weights, layer));
         let layers = layers.collect::<Result<Vec<Layer>>>()?;
@@ -78,6 +80,7 @@ impl Transformer {
         } else {
             (None, Norm::of(&config, weights, "output_norm"))
         };
+        let embedding_norm = Norm::of(&config, weights, "token_embd_norm");
         if output_norm.is_none() {
             bail!(MissingTensor, "the model has no tensor \"output_norm.weight\"")
         }
@@ -91,6 +94,8 @@ impl Transformer {
             positions: weights.optional_matrix("position_embd.weight"),
             output_norm,
             output,
+            output_bias: weights.optional("output.bias").cloned(),
+            embedding_norm,
             fingerprint: fingerprint(weights, &tables),
             ropes: tables.into_iter().map(|table| RopeTensor::new(context, table)).collect::<Result<_>>()?,
             quantization: weights.quantization(),
@@ -171,11 +176,15 @@ impl Transformer {
         if let Some(positions) = &self.positions {
             positions.add_positions(&self.context, &x, state, soa)?;
         }
-        Ok(x)
+        // Models with such a norm run unfused, so the stream is not in SoA.
+        self.embedding_norm.run(&self.context, &x)
     }
 
     /// The head's output, [rows, vocab_size], with the model's scale and soft cap.
     pub(super) fn finish_logits(&self, mut logits: Tensor) -> Result<Tensor> {
+        if let Some(bias) = &self.output_bias {
+            self.context.run(&AddRow, &[&logits, bias])?;
+        }
         if self.config.logit_scale != 1.0 {
             logits = self.context.run1(&Scale { factor: self.config.logit_scale }, &[&logits])?;
         }

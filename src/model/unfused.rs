@@ -5,14 +5,14 @@ use super::arch::RopeKind;
 use super::config::Config;
 use super::layer::{Layer, LayerOps};
 use super::linear::Linear;
-use super::mixture::{Combined, Mixture};
+use super::mixture::{Combined, Mixture, SharedExpert};
 use super::norm::Norm;
 use super::rope::RopeTensor;
 use super::state::KvCache;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::ops::{
-    Add, Attention, AttentionSpans, CombineExperts, KvAppend, Rope, RopePositions, Scale, SliceColumns, Swiglu,
-    SwigluFused, Unary, UnaryKind,
+    Add, Attention, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateRows, KvAppend, PerHead, Rope,
+    RopePositions, Scale, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
 
@@ -48,21 +48,41 @@ impl LayerOps for Unfused<'_> {
     fn attention(&self, layer: &Layer, h: &Tensor) -> Result<Tensor> {
         let Self { context, config, .. } = *self;
         let [q, k, v] = self.project(layer, h)?;
-        let (q, k) = (self.norm_heads(q, &layer.q_norm)?, self.norm_heads(k, &layer.k_norm)?);
+        if let Some(limit) = config.attention_clamp {
+            for x in [&q, &k, &v] {
+                context.run(&Clamp { limit }, &[x])?;
+            }
+        }
+        let norm = |q: Tensor, k: Tensor| {
+            Ok::<_, Error>((self.norm_heads(q, &layer.q_norm)?, self.norm_heads(k, &layer.k_norm)?))
+        };
+        let after_rope = config.arch.norms_heads_after_rope;
+        let (q, k) = if after_rope { (q, k) } else { norm(q, k)? };
         let of_layer = config.layers[layer.index];
         if let Some(rope) = of_layer.rope {
             self.rope(rope, &q)?;
             self.rope(rope, &k)?;
         }
+        let (q, k) = if after_rope { norm(q, k)? } else { (q, k) };
         let (heads, kv_heads, head_dim) = (config.n_heads, config.n_kv_heads, config.head_dim);
         let scale = config.attention_scale;
         match self.tokens {
             Tokens::After { cache, state } => {
                 let (k_cache, v_cache) = cache.layer(layer.index);
                 context.run(&KvAppend { head_dim }, &[&k, &v, k_cache, v_cache, state])?;
+                if let Some(temperature) = config.attention_temperature {
+                    context.run(&temperature, &[&q, state])?;
+                }
                 let (window, softcap) = (of_layer.window, config.attention_softcap);
                 let attention = Attention { heads, kv_heads, head_dim, scale, window, softcap };
-                context.run1(&attention, &[&q, k_cache, v_cache, state])
+                match &layer.per_head {
+                    None => context.run1(&attention, &[&q, k_cache, v_cache, state]),
+                    Some(of_heads) => {
+                        let numbers = if config.alibi.is_some() { PerHead::Slope } else { PerHead::Sink };
+                        let op = AttentionPerHead { attention, numbers };
+                        context.run1(&op, &[&q, k_cache, v_cache, state, of_heads])
+                    }
+                }
             }
             Tokens::Within { spans, .. } => {
                 context.run1(&AttentionSpans { heads, kv_heads, head_dim, scale }, &[&q, &k, &v, spans])
@@ -80,14 +100,29 @@ impl LayerOps for Unfused<'_> {
         }
     }
 
-    fn ungated(&self, h: &Tensor, up: &Linear, _: &Linear) -> Result<Tensor> {
+    fn ungated(&self, h: &Tensor, up: &Linear, _: &Linear, xielu: Option<Xielu>) -> Result<Tensor> {
+        let up = self.product(up, h)?;
         let kind = UnaryKind::from(self.config.arch.activation);
-        self.context.run1(&Unary { kind }, &[&self.product(up, h)?])
+        match xielu {
+            Some(xielu) => self.context.run1(&xielu, &[&up]),
+            None => self.context.run1(&Unary { kind }, &[&up]),
+        }
     }
 
     fn experts(&self, h: &Tensor, router: &Linear, experts: &Mixture) -> Result<Combined> {
         let logits = self.product(router, h)?; // [n, experts]
-        experts.run(self.context, self.config, h, &logits, false)
+        let shared = match &experts.shared {
+            Some(SharedExpert { gate_up, down, gate }) => {
+                let y = self.product(down, &self.gated(h, gate_up, down)?)?;
+                if let Some(gate) = gate {
+                    self.context.run(&GateRows, &[&y, &self.product(gate, h)?])?;
+                }
+                Some(y)
+            }
+            None => None,
+        };
+        let combined = experts.run(self.context, self.config, h, &logits, false, 1.0)?;
+        Ok(Combined { shared, ..combined })
     }
 
     fn add_product(&self, x: &Tensor, inner: Tensor, linear: &Linear, norm: &Norm) -> Result<()> {
@@ -96,6 +131,9 @@ impl LayerOps for Unfused<'_> {
 
     fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()> {
         let y = self.context.run1(&CombineExperts::default(), &[&combined.outputs, &combined.weights])?;
+        if let Some(shared) = &combined.shared {
+            self.context.run(&Add, &[&y, shared])?;
+        }
         self.add(x, y, norm)
     }
 }

@@ -12,7 +12,7 @@ use crate::tensor::Capabilities;
 use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
 /// Matrices that are not quantised: they are small and sensitive.
-const NOT_QUANTIZED: &[&str] = &["ffn_gate_inp", "position_embd", "token_types"];
+const NOT_QUANTIZED: &[&str] = &["ffn_gate_inp", "ffn_gate_inp_shexp", "position_embd", "token_types"];
 
 /// What the caller asks for.
 #[derive(Clone, Copy, Default)]
@@ -48,7 +48,8 @@ impl Layout {
         let Some(mut wanted) = self.quantize.filter(|wanted| format.quantizes_to(wanted)) else { return Ok(format) };
         let stem = tensor.name.rsplit('.').nth(1).unwrap_or(&tensor.name);
         let (_, columns) = matrix_of(tensor)?;
-        if NOT_QUANTIZED.contains(&stem) || !columns.is_multiple_of(BLOCK) {
+        // The experts' biases are matrices too.
+        if NOT_QUANTIZED.contains(&stem) || tensor.name.ends_with(".bias") || !columns.is_multiple_of(BLOCK) {
             return Ok(format);
         }
         // The output matrix gets more than four bits (llama.cpp gives it six).

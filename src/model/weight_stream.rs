@@ -1,6 +1,7 @@
 //! Reads the parts of tensors in the order of the files: one stream for each run of parts that lie close together.
 
 use super::checkpoint::{Checkpoint, Part};
+use super::folder::OpenFile;
 use super::source::{Chunk, ChunkStream};
 use crate::error::Result;
 
@@ -57,6 +58,11 @@ impl<'c> WeightStream<'c> {
             total,
             sample: (crc32fast::Hasher::new(), 0),
         }
+    }
+
+    /// A file of the checkpoint, for what is read beside the stream.
+    pub fn file(&self, index: usize) -> Result<&'c OpenFile<'c>> {
+        self.checkpoint.files.get(index).ok_or_else(|| err!(Internal, "there is no file {index}"))
     }
 
     /// Goes to the start of a part.

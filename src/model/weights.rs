@@ -24,6 +24,11 @@ const LEAST_IN_FLIGHT: u64 = 4 << 20;
 /// The same where the page is to stay smooth: then what is written is handed over in pieces, and this much is read ahead of it.
 const BYTES_AHEAD: u64 = 4 << 20;
 
+/// Weights of a block of MXFP4, its bytes without the exponent, and how many are read at once.
+const MXFP4_WEIGHTS: usize = 32;
+const MXFP4_BYTES: usize = 16;
+const MXFP4_BLOCKS: usize = 1 << 17;
+
 /// A vector with more elements is not a norm or a factor.
 const MAX_VECTOR: u64 = 1 << 24;
 
@@ -95,7 +100,7 @@ impl<'a> Unloaded<'a> {
         for tensor in self.wanted.iter().filter(|tensor| is_vector(tensor)) {
             let values = match &tensor.values {
                 TensorValues::Computed(values) => values.clone(),
-                TensorValues::Stored { .. } => vec![1.0; tensor.elements() as usize],
+                TensorValues::Stored { .. } | TensorValues::Mxfp4 { .. } => vec![1.0; tensor.elements() as usize],
             };
             weights.insert_vector(context, &tensor.name, values)?;
         }
@@ -118,6 +123,9 @@ impl<'a> Unloaded<'a> {
                         transform: *transform,
                     };
                     parts.extend(stored.iter().enumerate().map(piece));
+                }
+                TensorValues::Mxfp4 { blocks, .. } => {
+                    parts.push(Piece { tensor, part: *blocks, number: 0, count: 1, transform: None });
                 }
             }
         }
@@ -330,6 +338,12 @@ impl Loader<'_> {
         }
         let Some(place) = place else { bail!(Internal, "a matrix without a place") };
         let (all_rows, columns) = matrix_of(tensor)?;
+        if let TensorValues::Mxfp4 { exponents, .. } = &tensor.values {
+            let file = self.stream.file(exponents.file)?;
+            let exponents = file.read(exponents.offset, exponents.bytes as usize).await?;
+            self.load_mxfp4(place, columns, format, &exponents, progress).await?;
+            return Ok(Loaded::Matrix);
+        }
         let rows = all_rows / count;
         let (first, end) = (place.first_row + number * rows, place.first_row + (number + 1) * rows);
         let transformed = match transform {
@@ -360,6 +374,36 @@ impl Loader<'_> {
         Ok(Loaded::Matrix)
     }
 
+    /// Reads a stack of MXFP4 whose blocks come without their exponents, piece by piece.
+    async fn load_mxfp4(
+        &mut self,
+        place: &Place,
+        columns: usize,
+        format: &'static Format,
+        exponents: &[u8],
+        progress: &mut Progress<'_>,
+    ) -> Result<()> {
+        let blocks_of_row = columns / MXFP4_WEIGHTS;
+        for (first_row, target) in place.matrix.parts() {
+            let rows = target.shape().dims()[0];
+            let mut upload = WeightUpload::quantizing(self.context, format, target.clone(), 0, rows)?;
+            let (mut block, end) = (first_row * blocks_of_row, (first_row + rows) * blocks_of_row);
+            while block < end {
+                let count = (end - block).min(MXFP4_BLOCKS);
+                let bytes = self.bytes((count * MXFP4_BYTES) as u64, progress).await?;
+                let Some(exponents) = exponents.get(block..block + count) else {
+                    bail!(InvalidFile, "{} scales for the blocks up to {}", exponents.len(), block + count)
+                };
+                let bytes = mxfp4_blocks(&bytes, exponents);
+                upload.write_range(&bytes, 0, bytes.len())?;
+                self.wrote(bytes.len() as u64).await?;
+                block += count;
+            }
+            upload.finish()?;
+        }
+        Ok(())
+    }
+
     /// What a part that was loaded adds to the fingerprint.
     fn sample(&self, piece: &Piece<'_>) -> u64 {
         let mut sum = crc32fast::Hasher::new();
@@ -373,26 +417,26 @@ impl Loader<'_> {
     async fn stream_to(&mut self, upload: &mut WeightUpload<'_>, progress: &mut Progress<'_>) -> Result<()> {
         while upload.missing() > 0 {
             let mut some = upload.missing().min(self.most_in_flight - self.in_flight);
-            let is_paced = self.context.device().is_paced();
-            if is_paced {
+            if self.context.device().is_paced() {
                 some = some.min(BYTES_AHEAD);
             }
             self.stream.take(some, progress, &mut |chunk, start, end| upload.write_range(&**chunk, start, end)).await?;
-            if is_paced {
-                self.context.device().submitted();
-                self.context.device().sent().await;
-            }
             self.wrote(some).await?;
         }
         Ok(())
     }
 
-    /// Waits for the GPU if much is in flight after so many bytes were written.
+    /// Waits for the GPU if much is in flight after so many bytes were written, and until they are handed over if the page is to stay smooth.
     async fn wrote(&mut self, bytes: u64) -> Result<()> {
+        let device = self.context.device();
+        if device.is_paced() {
+            device.submitted();
+            device.sent().await;
+        }
         self.in_flight += bytes;
         if self.in_flight >= self.most_in_flight {
             self.in_flight = 0;
-            self.context.device().sync().await?;
+            device.sync().await?;
         }
         Ok(())
     }
@@ -410,6 +454,17 @@ impl Loader<'_> {
             .await?;
         Ok(bytes)
     }
+}
+
+/// Blocks of GGUF's MXFP4: an exponent, then 16 bytes whose lower halves are the first weights. In the folder's, each byte has two neighbours.
+fn mxfp4_blocks(pairs: &[u8], exponents: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(exponents.len() * (MXFP4_BYTES + 1));
+    for (pairs, exponent) in pairs.chunks_exact(MXFP4_BYTES).zip(exponents) {
+        out.push(*exponent);
+        let weight = |at: usize| pairs[at / 2] >> (4 * (at % 2)) & 15;
+        out.extend((0..MXFP4_BYTES).map(|at| weight(at) | weight(at + MXFP4_BYTES) << 4));
+    }
+    out
 }
 
 /// The elements of a matrix [columns, rows] as one of [rows, columns].

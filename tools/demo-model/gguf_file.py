@@ -13,7 +13,7 @@ BLOCK = 32  # weights per block in both quantised formats
 ALIGNMENT = 32  # bytes, GGUF's default
 
 # name: (ggml type id, bytes per block, weights per block)
-FORMATS = {"F32": (0, 4, 1), "F16": (1, 2, 1), "Q4_0": (2, 18, BLOCK), "Q8_0": (8, 34, BLOCK)}
+FORMATS = {"F32": (0, 4, 1), "F16": (1, 2, 1), "Q4_0": (2, 18, BLOCK), "Q8_0": (8, 34, BLOCK), "BF16": (30, 2, 1), "MXFP4": (39, 17, BLOCK)}
 FORMAT_BY_ID = {type_id: name for name, (type_id, _, _) in FORMATS.items()}
 
 
@@ -56,12 +56,19 @@ def dequantise_q4_0(data: np.ndarray) -> np.ndarray:
 
 
 def encode(weights: np.ndarray, fmt: str) -> bytes:
+    if fmt == "MXFP4":  # blocks, as bytes [..., columns / 32 * 17]
+        return weights.tobytes()
     if FORMATS[fmt][2] > 1 and weights.shape[-1] % BLOCK:
         raise ValueError(f"{fmt} needs rows of a multiple of {BLOCK} weights, got {weights.shape}")
     if fmt == "F32":
         return np.ascontiguousarray(weights, dtype="<f4").tobytes()
     if fmt == "F16":
         return np.ascontiguousarray(weights, dtype="<f2").tobytes()
+    if fmt == "BF16":  # of weights that it represents
+        bits = np.ascontiguousarray(weights, dtype="<f4").view("<u4")
+        if (bits & 0xFFFF).any():
+            raise ValueError("weights that BF16 does not represent")
+        return (bits >> 16).astype("<u2").tobytes()
     return {"Q8_0": quantise_q8_0, "Q4_0": quantise_q4_0}[fmt](weights).tobytes()
 
 
@@ -122,6 +129,8 @@ def write(path, metadata: dict, tensors: dict):
         body = encode(weights, fmt)
         body += b"\0" * (-len(body) % ALIGNMENT)
         dims = weights.shape[::-1]  # GGUF lists the fastest dimension first
+        if fmt == "MXFP4":
+            dims = (dims[0] // 17 * BLOCK, *dims[1:])
         head += [_string(name), struct.pack("<I", len(dims)), struct.pack(f"<{len(dims)}Q", *dims)]
         head.append(struct.pack("<IQ", FORMATS[fmt][0], offset))
         bodies.append(body)

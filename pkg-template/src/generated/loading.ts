@@ -16,6 +16,13 @@ export interface LoadOptions {
    */
   contextLength?: number | undefined;
   /**
+   * Length of text, in tokens, for which ropes that depend on it (longrope, dynamic NTK) are made. Default: `contextLength`, so that a text
+   * may fill the whole context: a cache can't change from the frequencies of short texts to those of long ones on the way. With the
+   * model's context before it was stretched (4096 for Phi-3.5) short chats in a long context are as exact as transformers answers them,
+   * and texts beyond that length lose quality. Other ropes ignore it.
+   */
+  ropeContextLength?: number | undefined;
+  /**
    * How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
    * all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
    */
@@ -77,6 +84,7 @@ export type KvFormat = 'f16' | 'f32' | 'q8_0';
 export const LOAD_OPTIONS = [
   'quantize',
   'contextLength',
+  'ropeContextLength',
   'maxSequences',
   'chatTemplate',
   'precision',

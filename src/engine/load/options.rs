@@ -51,6 +51,11 @@ pub struct LoadOptions {
     /// beside the weights, half of it, and so on down to 512, with a warning. A length that is named is never shortened. For an encoder, what
     /// it was trained for.
     pub context_length: Option<usize>,
+    /// Length of text, in tokens, for which ropes that depend on it (longrope, dynamic NTK) are made. Default: `contextLength`, so that a text
+    /// may fill the whole context: a cache can't change from the frequencies of short texts to those of long ones on the way. With the
+    /// model's context before it was stretched (4096 for Phi-3.5) short chats in a long context are as exact as transformers answers them,
+    /// and texts beyond that length lose quality. Other ropes ignore it.
+    pub rope_context_length: Option<usize>,
     /// How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
     /// all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
     pub max_sequences: Option<usize>,
@@ -142,6 +147,20 @@ pub(super) fn layout(options: &LoadOptions) -> Result<Layout> {
     Ok(Layout { join: !options.unfused_ops, quantize })
 }
 
+/// The length of text for which ropes are made, if the caller says it.
+pub(super) fn rope_context(asked: Option<usize>, config: &Config) -> Result<Option<usize>> {
+    let trained = config.context_length;
+    match asked {
+        Some(asked) if asked == 0 || asked > trained => {
+            bail!(
+                InvalidRequest,
+                "ropeContextLength is {asked}, wanted 1 to {trained}, which the model was trained for"
+            )
+        }
+        asked => Ok(asked),
+    }
+}
+
 /// The length of the context in tokens.
 pub(super) fn capacity(asked: Option<usize>, config: &Config) -> Result<usize> {
     let trained = config.context_length;
@@ -166,11 +185,12 @@ mod tests {
     fn options_are_read_by_their_names_in_javascript() {
         let read = |options| serde_json::from_value::<LoadOptions>(options);
         let options = read(json!({
-            "quantize": "q8_0", "contextLength": 64, "maxSequences": 2, "chatTemplate": "{{ a }}", "precision": "exact",
+            "quantize": "q8_0", "contextLength": 64, "ropeContextLength": 32, "maxSequences": 2, "chatTemplate": "{{ a }}", "precision": "exact",
             "kvCache": "q8_0", "promptCacheBytes": 5_000_000_000_u64, "autotune": "off", "smoothness": "throughput", "powerPreference": "low-power", "forceFallbackAdapter": true,
         }))
         .unwrap();
         assert_eq!((options.context_length, options.max_sequences), (Some(64), Some(2)));
+        assert_eq!(options.rope_context_length, Some(32));
         assert_eq!((options.quantize.as_deref(), options.chat_template.as_deref()), (Some("q8_0"), Some("{{ a }}")));
         assert_eq!((options.precision, options.kv_cache), (Some(Precision::Exact), Some(KvFormat::Q8_0)));
         assert_eq!((options.autotune, options.prompt_cache_bytes), (Autotune::Off, Some(5_000_000_000)));

@@ -5,7 +5,7 @@
 
 use super::info::Warning;
 use super::model_text::ModelText;
-use super::options::{LoadOptions, capacity, layout};
+use super::options::{LoadOptions, capacity, layout, rope_context};
 use crate::decode::MAX_SEQUENCES;
 use crate::engine::api::chat_prompt::Templates;
 use crate::error::Result;
@@ -55,7 +55,8 @@ impl Plan {
         let software = adapter.is_some_and(|adapter| adapter.software);
         let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
         let max_sequences = options.max_sequences.unwrap_or(1);
-        let config = Config::of(checkpoint)?;
+        let mut config = Config::of(checkpoint)?;
+        config.rope_context = rope_context(options.rope_context_length, &config)?;
         known.config = Some(config.clone());
         let layout = layout(options)?;
         let weights = layout.needs(checkpoint, &config, adapter)?;
@@ -68,7 +69,7 @@ impl Plan {
         let (kv_bytes, kv_binding) =
             if config.arch.is_encoder { (0, 0) } else { KvCache::needs(&config, capacity, max_sequences, kv_format) };
         known.kv_cache_bytes = Some(kv_bytes);
-        config.check_ropes(checkpoint, capacity)?;
+        config.check_ropes(checkpoint, config.rope_context.unwrap_or(capacity))?;
 
         let ModelText { tokenizer, chat_templates } = ModelText::of(checkpoint)?;
         if tokenizer.vocab_size() > config.vocab_size {

@@ -1,6 +1,6 @@
-//! Gemma 2 and 3 (text): norms before and after attention and feed-forward, GeGLU, embeddings scaled by their width, layers with a
-//! window between layers with full attention. Gemma 2 caps the scores of attention and the logits; Gemma 3 norms the heads'
-//! queries and keys instead, and the layers with a window have a rope of their own.
+//! Gemma 1: like Llama, with GeGLU and embeddings scaled by their width. Gemma 2 and 3 (text): norms before and after attention and
+//! feed-forward as well, and layers with a window between layers with full attention. Gemma 2 caps the scores of attention and the logits;
+//! Gemma 3 norms the heads' queries and keys instead, and the layers with a window have a rope of their own.
 //!
 //! llama.cpp's converter adds one to the weights of all norms, because transformers multiplies by 1 + w. The values that the converter
 //! leaves out (the scale of attention, the pattern of layers) are in llama.cpp's `models/gemma2.cpp` and `gemma3.cpp`.
@@ -9,11 +9,26 @@ use super::{
     Arch, WeightTransform, WindowPattern, WindowRope,
     hugging_face::{
         COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
-        QUERY_KEY_NORM_NAMES, optional, required,
+        PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, RMS, optional, required,
     },
     tensors::{ATTENTION, HEAD_NORMS, NORMS, POST_NORMS},
 };
 use crate::tensor::ops::Activation;
+
+pub const GEMMA: Arch = Arch {
+    name: "gemma",
+    activation: Activation::GeluTanh,
+    scales_embedding: true,
+    hugging_face: Some(&HuggingFace {
+        model_types: &["gemma"],
+        defaults: &[("tie_word_embeddings", ConstValue::Bool(true))],
+        keys: &[DECODER_KEYS, RMS, &[GELU_TANH, OLD_GELU]],
+        names: &[COMMON_NAMES, PRE_NORM_NAMES],
+        transforms: NORMS_OF_ONE_AND_MORE,
+        ..HuggingFace::DECODER
+    }),
+    ..Arch::DECODER
+};
 
 pub const GEMMA2: Arch = Arch {
     name: "gemma2",
@@ -27,7 +42,7 @@ pub const GEMMA2: Arch = Arch {
     layer_tensors: &[NORMS, POST_NORMS, ATTENTION],
     hugging_face: Some(&HuggingFace {
         model_types: &["gemma2"],
-        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOWS, SOFTCAPS],
+        keys: &[DECODER_KEYS, RMS, &[GELU_TANH, SCALE], WINDOWS, SOFTCAPS],
         names: &[COMMON_NAMES, POST_NORM_NAMES],
         transforms: NORMS_OF_ONE_AND_MORE,
         ..HuggingFace::DECODER
@@ -58,7 +73,7 @@ pub const GEMMA3: Arch = Arch {
             ("query_pre_attn_scalar", ConstValue::Number(256.0)),
             ("sliding_window", ConstValue::Number(4096.0)),
         ],
-        keys: &[DECODER_KEYS, &[GELU_TANH, SCALE], WINDOWS, SOFTCAPS, GEMMA3_KEYS],
+        keys: &[DECODER_KEYS, RMS, &[GELU_TANH, SCALE], WINDOWS, GEMMA3_KEYS],
         names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
         prefixes: &["language_model."],
         other_parts: &["vision_tower.", "multi_modal_projector."],
@@ -68,6 +83,16 @@ pub const GEMMA3: Arch = Arch {
     }),
     ..Arch::DECODER
 };
+
+/// The first files say "gelu" and mean the tanh approximation, as transformers takes it.
+const OLD_GELU: ConfigKey = optional(
+    "hidden_act",
+    KeyMapping::AllowOnly(&[
+        ConstValue::Text("gelu"),
+        ConstValue::Text("gelu_pytorch_tanh"),
+        ConstValue::Text("gelu_new"),
+    ]),
+);
 
 const SCALE: ConfigKey = required("query_pre_attn_scalar", KeyMapping::InverseSqrt("attention.scale"));
 
@@ -82,8 +107,11 @@ const WINDOWS: &[ConfigKey] = &[
     optional("layer_types", KeyMapping::Windows("attention.sliding_window_pattern")),
 ];
 
-const GEMMA3_KEYS: &[ConfigKey] =
-    &[optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern"))];
+/// `attn_logit_softcapping` is ignored, as transformers does.
+const GEMMA3_KEYS: &[ConfigKey] = &[
+    optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern")),
+    optional("final_logit_softcapping", KeyMapping::NumberOrNone("final_logit_softcapping")),
+];
 
 const NORMS_OF_ONE_AND_MORE: &[(&str, WeightTransform)] = &[
     ("output_norm", WeightTransform::AddOne),

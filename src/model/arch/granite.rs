@@ -1,10 +1,13 @@
-//! Granite 3: like Llama, with factors for embedding, attention, residuals and logits in the metadata.
+//! Granite 3, dense and MoE: like Llama, with factors for embedding, attention, residuals and logits in the metadata.
 //!
 //! llama.cpp's converter permutes the rows of attn_q and attn_k so that rope rotates neighbours.
 
 use super::{
     Arch, RopeKind,
-    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, SILU, required},
+    hugging_face::{
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES, RMS, SILU, required,
+    },
+    tensors::MIXTURE_IN_ONE,
 };
 
 pub const GRANITE: Arch = Arch {
@@ -13,11 +16,34 @@ pub const GRANITE: Arch = Arch {
     has_scales: true,
     hugging_face: Some(&HuggingFace {
         model_types: &["granite"],
-        keys: &[DECODER_KEYS, &[SILU], SCALES],
+        keys: &[DECODER_KEYS, RMS, &[SILU], SCALES],
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER
 };
+
+pub const GRANITE_MOE: Arch = Arch {
+    name: "granitemoe",
+    experts: &[MIXTURE_IN_ONE],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["granitemoe"],
+        keys: &[DECODER_KEYS, RMS, &[SILU], SCALES, EXPERTS],
+        names: &[COMMON_NAMES, PRE_NORM_NAMES, EXPERT_NAMES],
+        ..HuggingFace::DECODER
+    }),
+    ..GRANITE
+};
+
+const EXPERTS: &[ConfigKey] = &[
+    required("num_local_experts", KeyMapping::Integer("expert_count")),
+    required("num_experts_per_tok", KeyMapping::Integer("expert_used_count")),
+];
+
+const EXPERT_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.router.layer"),
+    ("blk.{}.ffn_gate_up_exps", "model.layers.{}.block_sparse_moe.input_linear"),
+    ("blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.output_linear"),
+];
 
 const SCALES: &[ConfigKey] = &[
     required("attention_multiplier", KeyMapping::Float("attention.scale")),

@@ -19,6 +19,18 @@ pub struct HuggingFace {
     /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer. A second one in theirs is the
     /// expert: all experts become one stacked tensor.
     pub names: &'static [&'static [(&'static str, &'static str)]],
+    /// Whole names of tensors, ours and theirs, of those whose last part is another than ours.
+    pub whole_names: &'static [(&'static str, &'static str)],
+    /// `attn_qkv` has the rows of each group of heads together: queries, then a key, then a value. They become three tensors.
+    pub groups_heads: bool,
+    /// Rope rotates as much of each head as `partial_rotary_factor` says. Other models ignore that key, as transformers does.
+    pub partial_rope: bool,
+    /// A scaling of rope that is called dynamic is one of its base by a fixed `alpha`, if there is one.
+    pub rope_alpha: bool,
+    /// Files may hold layers past the last one, which predict further tokens and are not read.
+    pub has_further_layers: bool,
+    /// Values of `quant_method` whose tensors are read.
+    pub quant_methods: &'static [&'static str],
     /// Prefixes that tensor names may have, if the model was saved as a part of another one or without its head.
     pub prefixes: &'static [&'static str],
     /// Stems of tensors that files may hold although they follow from the configuration.
@@ -33,8 +45,9 @@ pub struct HuggingFace {
     /// Tensors, by our stems, whose values differ from those of GGUF files.
     pub transforms: &'static [(&'static str, WeightTransform)],
     /// The position of a text's first token. Files have this number of rows before it in `position_embd`, which GGUF files leave out.
-    /// `max_position_embeddings` counts these rows.
     pub first_position: u64,
+    /// `max_position_embeddings` counts these rows.
+    pub counts_first_positions: bool,
     /// Other forms of folder for the same architecture, for other values of `model_type`.
     pub others: &'static [&'static HuggingFace],
 }
@@ -66,6 +79,8 @@ pub enum KeyMapping {
     InverseSqrt(&'static str),
     /// The kind of attention of each layer, an array of texts. It becomes an array of bools: true for a layer with a window.
     Windows(&'static str),
+    /// 1, if the key is true and another one is not.
+    OneUnless(&'static str, &'static str),
     /// An integer that applies only if another key is true.
     IntegerIf(&'static str, &'static str),
     /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
@@ -80,6 +95,8 @@ pub enum ConstValue {
     Bool(bool),
     Number(f64),
     Text(&'static str),
+    /// What another key has. Only in defaults.
+    Of(&'static str),
     /// A multiple of the integer of another key. Only in defaults.
     MultipleOf(u64, &'static str),
 }
@@ -101,8 +118,8 @@ pub(super) const fn optional(key: &'static str, mapping: KeyMapping) -> ConfigKe
     ConfigKey { key, mapping, required: false }
 }
 
-/// Keys of all decoders with rope and RMS norms. `model/hugging_face/rope.rs` translates the scaling of rope, and the tensors show whether
-/// embeddings are tied.
+/// Keys of all decoders with rope, without the ε of their norms. `model/hugging_face/rope.rs` translates the scaling of rope, and the
+/// tensors show whether embeddings are tied.
 pub(super) const DECODER_KEYS: &[ConfigKey] = &[
     required("num_hidden_layers", KeyMapping::Integer("block_count")),
     required("hidden_size", KeyMapping::Integer("embedding_length")),
@@ -111,10 +128,16 @@ pub(super) const DECODER_KEYS: &[ConfigKey] = &[
     optional("num_key_value_heads", KeyMapping::Integer("attention.head_count_kv")),
     optional("head_dim", KeyMapping::Integer("attention.key_length")),
     optional("head_dim", KeyMapping::Integer("attention.value_length")),
-    required("rms_norm_eps", KeyMapping::Float("attention.layer_norm_rms_epsilon")),
     required("max_position_embeddings", KeyMapping::Integer("context_length")),
     required("vocab_size", KeyMapping::Integer("vocab_size")),
 ];
+
+/// The ε of RMS norms.
+pub(super) const RMS: &[ConfigKey] = &[required("rms_norm_eps", KeyMapping::Float("attention.layer_norm_rms_epsilon"))];
+
+/// The ε of layer norms.
+pub(super) const LAYER_NORM: &[ConfigKey] =
+    &[required("layer_norm_eps", KeyMapping::Float("attention.layer_norm_epsilon"))];
 
 /// Switches of attention that any configuration of a decoder may have.
 pub(crate) const DECODER_SWITCHES: &[ConfigKey] = &[
@@ -168,6 +191,10 @@ pub(super) const QUERY_KEY_NORM_NAMES: &[(&str, &str)] = &[
     ("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm"),
 ];
 
+/// What Mistral 3's models have besides their text.
+pub(super) const MISTRAL3_PARTS: &[&str] =
+    &["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
+
 /// The frequencies of rope, which old files hold.
 pub(super) const ROPE_FREQUENCIES: &[&str] = &["model.layers.{}.self_attn.rotary_emb", "model.rotary_emb"];
 
@@ -177,8 +204,14 @@ impl HuggingFace {
         model_types: &[],
         rope: RopeKind::Halves,
         defaults: &[],
-        keys: &[DECODER_KEYS, &[SILU]],
+        keys: &[DECODER_KEYS, RMS, &[SILU]],
         names: &[COMMON_NAMES, PRE_NORM_NAMES],
+        whole_names: &[],
+        groups_heads: false,
+        partial_rope: false,
+        rope_alpha: false,
+        has_further_layers: false,
+        quant_methods: &[],
         prefixes: &[],
         ignored: ROPE_FREQUENCIES,
         other_parts: &[],
@@ -186,6 +219,7 @@ impl HuggingFace {
         text_part_of: &[],
         transforms: &[],
         first_position: 0,
+        counts_first_positions: true,
         others: &[],
     };
 

@@ -6,7 +6,8 @@
 use super::{
     Arch, RopeKind,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES, SILU, WINDOW, optional,
+        COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, MISTRAL3_PARTS, PRE_NORM_NAMES,
+        RMS, SILU, WINDOW, optional,
     },
     tensors::MIXTURE,
 };
@@ -14,14 +15,26 @@ use super::{
 pub const LLAMA: Arch = Arch {
     name: "llama",
     rope: Some(RopeKind::Interleaved),
-    experts: MIXTURE,
+    experts: &[MIXTURE],
     hugging_face: Some(&HuggingFace {
         model_types: &["llama", "mistral", "mixtral"],
-        keys: &[DECODER_KEYS, &[SILU], WINDOW, EXPERTS],
+        keys: &[DECODER_KEYS, RMS, &[SILU], WINDOW, EXPERTS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, EXPERT_NAMES],
+        prefixes: &["language_model.", "model.language_model."],
+        other_parts: MISTRAL3_PARTS,
+        text_part_of: &["mistral3"],
+        others: &[&HELIUM],
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER
+};
+
+/// Helium: the same with rope on neighbours. llama.cpp has no name for it, and its files would be Llama's.
+const HELIUM: HuggingFace = HuggingFace {
+    model_types: &["helium"],
+    rope: RopeKind::Interleaved,
+    defaults: &[("rope_theta", ConstValue::Number(100000.0))],
+    ..HuggingFace::DECODER
 };
 
 const EXPERTS: &[ConfigKey] = &[

@@ -3,28 +3,47 @@
 //! Knows no buffers and no kernels. The forward pass branches on the fields and never on the name. The tensors tell much that is not stated
 //! here: a layer has a norm or a bias if the file has its tensor.
 
+mod apertus;
+mod arcee;
 mod bert;
+mod bloom;
+mod cohere;
+mod ernie;
+mod exaone4;
+mod falcon;
 mod gemma;
+mod glm4;
 mod gpt2;
+mod gpt_oss;
+mod gptneox;
 mod granite;
 mod hugging_face;
+mod hunyuan;
 mod llama;
+mod mistral3;
+mod nemotron;
 mod nomic_bert;
+mod olmo;
 mod olmo2;
+mod opt;
+mod phi2;
 mod phi3;
+mod phimoe;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
+mod seed_oss;
 mod smollm3;
 mod stablelm;
+mod starcoder2;
 mod tensors;
 
 pub(crate) use hugging_face::{ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform};
-pub(crate) use tensors::TensorSpec;
 pub use tensors::{ExpectedTensor, Need, expected_tensors};
+pub(crate) use tensors::{ROUTER, TensorSpec};
 
-use super::checkpoint::origin::Origin;
 use crate::error::Result;
-use crate::tensor::ops::Activation;
+use crate::tensor::ops::{Activation, Gating};
 
 /// Every architecture that runs. A new one is a constant in a file of this folder and a line here.
 pub const ARCHS: &[&Arch] = &[
@@ -40,6 +59,33 @@ pub const ARCHS: &[&Arch] = &[
     &granite::GRANITE,
     &stablelm::STABLELM,
     &gpt2::GPT2,
+    &gpt_oss::GPT_OSS,
+    &mistral3::MISTRAL3,
+    &gemma::GEMMA,
+    &qwen2_moe::QWEN2_MOE,
+    &olmo::OLMOE,
+    &olmo::OLMO,
+    &phi2::PHI2,
+    &phimoe::PHIMOE,
+    &seed_oss::SEED_OSS,
+    &starcoder2::STARCODER2,
+    &hunyuan::HUNYUAN_DENSE,
+    &hunyuan::HUNYUAN_MOE,
+    &ernie::ERNIE4_5,
+    &ernie::ERNIE4_5_MOE,
+    &exaone4::EXAONE4,
+    &glm4::GLM4,
+    &glm4::GLM4_MOE,
+    &cohere::COHERE,
+    &cohere::COHERE2,
+    &apertus::APERTUS,
+    &arcee::ARCEE,
+    &nemotron::NEMOTRON,
+    &gptneox::GPTNEOX,
+    &opt::OPT,
+    &bloom::BLOOM,
+    &falcon::FALCON,
+    &granite::GRANITE_MOE,
     &bert::BERT,
     &nomic_bert::NOMIC_BERT,
 ];
@@ -76,16 +122,38 @@ pub struct Arch {
     pub default_softcaps: Option<[f32; 2]>,
     /// Queries are normed over all heads together, and keys too, instead of each head by itself.
     pub norms_heads_together: bool,
+    /// The heads' queries and keys are normed after rope instead of before.
+    pub norms_heads_after_rope: bool,
     /// A layer without a norm before its feed-forward runs it beside the attention, on the same input.
     pub parallel_without_norm: bool,
+    /// Whether all layers run the feed-forward beside the attention, if the metadata does not say it (`use_parallel_residual`); `None` if it can't.
+    pub parallel: Option<bool>,
+    /// If some layers have a window, those without one have no rope.
+    pub rope_with_window_only: bool,
+    /// Logits are multiplied by `logit_scale`.
+    pub multiplies_logits: bool,
+    /// YaRN's limits are rounded to whole pairs, if the metadata does not say it.
+    pub rounds_yarn: bool,
+    /// What a router's logits become, if the metadata does not say it.
+    pub gating: Gating,
+    /// The weights of a token's experts are shares of the chosen ones, if the metadata does not say it.
+    pub normalizes_experts: bool,
+    /// Experts take the gated unit of gpt-oss with this α and this limit.
+    pub clamped_swiglu: Option<[f32; 2]>,
+    /// Tensors that llama.cpp's files name otherwise.
+    pub gguf_names: &'static [GgufName],
+    /// ALiBi's largest bias, if the metadata does not have it.
+    pub default_alibi: Option<f32>,
+    /// Stems of norms that multiply by one, whose tensors files lack.
+    pub unit_norms: &'static [&'static str],
     /// The model's tensors outside of its layers, in tables that architectures share.
     pub model_tensors: &'static [&'static [TensorSpec]],
     /// Each layer's tensors without its feed-forward; `{}` in a name is the layer's number.
     pub layer_tensors: &'static [&'static [TensorSpec]],
-    /// The tensors of a dense feed-forward; empty if all layers are mixtures of experts.
+    /// The tensors of a dense feed-forward. Layers with a router have experts instead.
     pub feed_forward: &'static [TensorSpec],
     /// The tensors of a mixture of experts; empty if there is none.
-    pub experts: &'static [TensorSpec],
+    pub experts: &'static [&'static [TensorSpec]],
     /// A layer's tensors, without their suffix, that old files hold and that may be ignored: the frequencies of rope, which follow from
     /// `rope_theta`.
     pub ignored_layer_tensors: &'static [&'static str],
@@ -127,6 +195,21 @@ pub struct WindowRope {
     pub default_theta: Option<f32>,
 }
 
+/// A tensor of a layer that llama.cpp's files name otherwise.
+#[derive(Debug, PartialEq)]
+pub struct GgufName {
+    /// The stem in the files.
+    pub theirs: &'static str,
+    /// Our stem.
+    pub ours: &'static str,
+    /// Only in layers that have this tensor, by its stem in the files.
+    pub beside: Option<&'static str>,
+}
+
+/// The norm before the feed-forward, which some files name by its place in transformers.
+pub(super) const NORM_AFTER_ATTENTION: &[GgufName] =
+    &[GgufName { theirs: "post_attention_norm", ours: "ffn_norm", beside: None }];
+
 /// Matrices of a layer that kernels read as one: the rows of each part come after those of the previous part.
 #[derive(Debug)]
 pub(crate) struct JoinedMatrices {
@@ -161,7 +244,18 @@ impl Arch {
         has_scales: false,
         default_softcaps: None,
         norms_heads_together: false,
+        norms_heads_after_rope: false,
         parallel_without_norm: false,
+        parallel: None,
+        rope_with_window_only: false,
+        multiplies_logits: false,
+        rounds_yarn: true,
+        gating: Gating::Softmax,
+        normalizes_experts: true,
+        clamped_swiglu: None,
+        gguf_names: &[],
+        default_alibi: None,
+        unit_norms: &[],
         model_tensors: &[tensors::MODEL, tensors::ROPE_FACTORS],
         layer_tensors: &[tensors::NORMS, tensors::ATTENTION],
         feed_forward: tensors::GATED,
@@ -173,6 +267,11 @@ impl Arch {
     /// Whether the feed-forward has no gate, so only one projection into it.
     pub(super) fn has_ungated_feed_forward(&self) -> bool {
         self.feed_forward == tensors::UNGATED
+    }
+
+    /// Whether layers of experts have one besides that every token uses.
+    pub(super) fn has_shared_expert(&self) -> bool {
+        self.experts.contains(&tensors::SHARED_EXPERT)
     }
 
     /// What all encoders share.
@@ -188,14 +287,6 @@ impl Arch {
                 supported.join(", ")
             )
         })
-    }
-
-    /// Which elements rope rotates together in files of this origin; `None` without rope.
-    pub(super) fn rope_in(&self, origin: Origin) -> Option<RopeKind> {
-        match (origin, self.hugging_face) {
-            (Origin::HuggingFace, Some(hf)) => self.rope.and(Some(hf.rope)),
-            _ => self.rope,
-        }
     }
 
     /// Whether the model runs without reading this tensor of the file.

@@ -3,7 +3,7 @@
 
 use super::{
     Arch, WindowPattern, WindowRope,
-    hugging_face::{COMMON_NAMES, DECODER_KEYS, HuggingFace, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES, SILU, WINDOW},
+    hugging_face::{COMMON_NAMES, DECODER_KEYS, HuggingFace, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES, RMS, SILU, WINDOW},
     tensors::{ATTENTION, POST_NORMS, QUERY_KEY_NORMS},
 };
 
@@ -15,7 +15,7 @@ pub const OLMO2: Arch = Arch {
     layer_tensors: &[POST_NORMS, ATTENTION, QUERY_KEY_NORMS],
     hugging_face: Some(&HuggingFace {
         model_types: &["olmo2", "olmo3"],
-        keys: &[DECODER_KEYS, &[SILU], WINDOW],
+        keys: &[DECODER_KEYS, RMS, &[SILU], WINDOW],
         names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
         ..HuggingFace::DECODER
     }),

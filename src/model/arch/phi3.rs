@@ -3,7 +3,7 @@
 
 use super::{
     Arch,
-    hugging_face::{COMMON_NAMES, DECODER_KEYS, HuggingFace, PRE_NORM_NAMES, SILU, WINDOW},
+    hugging_face::{COMMON_NAMES, DECODER_KEYS, HuggingFace, PRE_NORM_NAMES, RMS, SILU, WINDOW},
     tensors::GATED_IN_ONE,
 };
 
@@ -12,8 +12,9 @@ pub const PHI3: Arch = Arch {
     feed_forward: GATED_IN_ONE,
     hugging_face: Some(&HuggingFace {
         model_types: &["phi3"],
-        keys: &[DECODER_KEYS, &[SILU], WINDOW],
+        keys: &[DECODER_KEYS, RMS, &[SILU], WINDOW],
         names: &[JOINED_NAMES, COMMON_NAMES, PRE_NORM_NAMES],
+        partial_rope: true,
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER

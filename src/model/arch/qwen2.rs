@@ -3,7 +3,7 @@
 
 use super::{
     Arch,
-    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, SILU, optional},
+    hugging_face::{ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, RMS, SILU, optional},
     tensors::{ATTENTION_WITH_BIASES, NORMS},
 };
 
@@ -12,7 +12,7 @@ pub const QWEN2: Arch = Arch {
     layer_tensors: &[NORMS, ATTENTION_WITH_BIASES],
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen2"],
-        keys: &[DECODER_KEYS, &[SILU], LATE_WINDOWS],
+        keys: &[DECODER_KEYS, RMS, &[SILU], LATE_WINDOWS],
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER

@@ -4,8 +4,8 @@
 use super::{
     Arch,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES,
-        QUERY_KEY_NORM_NAMES, SILU, optional, required,
+        COMMON_NAMES, ConfigKey, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, RMS,
+        SILU, optional, required,
     },
     qwen2::LATE_WINDOWS,
     tensors::{ATTENTION, HEAD_NORMS, MIXTURE, NORMS},
@@ -16,7 +16,7 @@ pub const QWEN3: Arch = Arch {
     layer_tensors: &[NORMS, ATTENTION, HEAD_NORMS],
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen3"],
-        keys: &[DECODER_KEYS, &[SILU], LATE_WINDOWS],
+        keys: &[DECODER_KEYS, RMS, &[SILU], LATE_WINDOWS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES],
         ..HuggingFace::DECODER
     }),
@@ -25,29 +25,26 @@ pub const QWEN3: Arch = Arch {
 
 pub const QWEN3_MOE: Arch = Arch {
     name: "qwen3moe",
-    feed_forward: &[],
-    experts: MIXTURE,
+    experts: &[MIXTURE],
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen3_moe"],
-        keys: &[DECODER_KEYS, &[SILU], LATE_WINDOWS, EXPERTS],
+        keys: &[DECODER_KEYS, RMS, &[SILU], LATE_WINDOWS, EXPERTS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, EXPERT_NAMES],
         ..HuggingFace::DECODER
     }),
     ..QWEN3
 };
 
-const EXPERTS: &[ConfigKey] = &[
+pub(super) const EXPERTS: &[ConfigKey] = &[
     // transformers renamed this key in version 5.
     optional("num_experts", KeyMapping::Integer("expert_count")),
     optional("num_local_experts", KeyMapping::Integer("expert_count")),
     required("num_experts_per_tok", KeyMapping::Integer("expert_used_count")),
     required("moe_intermediate_size", KeyMapping::Integer("expert_feed_forward_length")),
     required("norm_topk_prob", KeyMapping::Bool("expert_weights_norm")),
-    // Each layer has experts.
-    optional("decoder_sparse_step", KeyMapping::AllowOnly(&[ConstValue::Number(1.0)])),
 ];
 
-const EXPERT_NAMES: &[(&str, &str)] = &[
+pub(super) const EXPERT_NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate"),
     ("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.{}.gate_proj"),
     ("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.{}.down_proj"),

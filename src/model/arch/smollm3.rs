@@ -4,7 +4,7 @@
 
 use super::{
     Arch, RopeKind,
-    hugging_face::{ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, SILU, optional},
+    hugging_face::{ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, RMS, SILU, optional},
 };
 
 pub const SMOLLM3: Arch = Arch {
@@ -15,6 +15,7 @@ pub const SMOLLM3: Arch = Arch {
         model_types: &["smollm3"],
         keys: &[
             DECODER_KEYS,
+            RMS,
             &[
                 SILU,
                 // Despite its name, 1 is a layer with rope.

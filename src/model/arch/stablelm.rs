@@ -22,6 +22,7 @@ pub const STABLELM: Arch = Arch {
         defaults: &[("partial_rotary_factor", ConstValue::Number(0.25)), ("rope_theta", ConstValue::Number(10000.0))],
         keys: &[KEYS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, HEAD_NORM_NAMES],
+        partial_rope: true,
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER

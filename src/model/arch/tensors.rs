@@ -3,8 +3,8 @@
 
 use super::super::config::Config;
 use Dim::{
-    Context, Embedding, ExpertFeedForward, Experts, FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, Query,
-    QueryKeyValue, RopePairs, TokenTypes, TwiceFeedForward, Vocabulary,
+    Context, Embedding, ExpertFeedForward, Experts, FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, One, Query,
+    QueryKeyValue, RopePairs, SharedFeedForward, TokenTypes, TwiceExpertFeedForward, TwiceFeedForward, Vocabulary,
 };
 use Need::{Optional, Required, Unless};
 
@@ -62,6 +62,11 @@ pub enum Dim {
     Experts,
     /// The n_ff of an expert.
     ExpertFeedForward,
+    /// 2 × the n_ff of an expert: gate and up
+    TwiceExpertFeedForward,
+    /// The n_ff of the expert that every token uses.
+    SharedFeedForward,
+    One,
 }
 
 impl Dim {
@@ -83,6 +88,9 @@ impl Dim {
             Self::RopePairs => config.ropes.first().map_or(0, |rope| rope.dim / 2),
             Self::Experts => config.experts.as_ref().map_or(0, |experts| experts.count),
             Self::ExpertFeedForward => config.experts.as_ref().map_or(0, |experts| experts.n_ff),
+            Self::TwiceExpertFeedForward => config.experts.as_ref().map_or(0, |experts| 2 * experts.n_ff),
+            Self::SharedFeedForward => config.experts.as_ref().map_or(0, |experts| experts.shared_n_ff),
+            Self::One => 1,
         };
         dim as u64
     }
@@ -144,6 +152,9 @@ pub(super) const NORM_BIASES: &[TensorSpec] =
 pub(super) const NORM_OF_ATTENTION: &[TensorSpec] =
     &[required("blk.{}.attn_norm.weight", &[Embedding]), required("blk.{}.attn_norm.bias", &[Embedding])];
 
+/// The norm before attention, if it has no bias and there is no norm before the feed-forward.
+pub(super) const ATTENTION_NORM: &[TensorSpec] = &[required("blk.{}.attn_norm.weight", &[Embedding])];
+
 pub(super) const OPTIONAL_NORM_OF_FEED_FORWARD: &[TensorSpec] =
     &[optional("blk.{}.ffn_norm.weight", &[Embedding]), optional("blk.{}.ffn_norm.bias", &[Embedding])];
 
@@ -188,6 +199,10 @@ pub(super) const ATTENTION_WITH_BIASES: &[TensorSpec] = &[
 pub(super) const HEAD_NORMS: &[TensorSpec] =
     &[required("blk.{}.attn_q_norm.weight", &[HeadSize]), required("blk.{}.attn_k_norm.weight", &[HeadSize])];
 
+/// The same, which a model may lack.
+pub(super) const OPTIONAL_HEAD_NORMS: &[TensorSpec] =
+    &[optional("blk.{}.attn_q_norm.weight", &[HeadSize]), optional("blk.{}.attn_k_norm.weight", &[HeadSize])];
+
 /// Norms over all heads of the queries together, and over those of the keys.
 pub(super) const QUERY_KEY_NORMS: &[TensorSpec] =
     &[required("blk.{}.attn_q_norm.weight", &[Query]), required("blk.{}.attn_k_norm.weight", &[KeyValue])];
@@ -220,13 +235,72 @@ pub(super) const UNGATED: &[TensorSpec] = &[
     optional("blk.{}.ffn_down.bias", &[Embedding]),
 ];
 
+/// A layer with this tensor has experts.
+pub(crate) const ROUTER: &str = "blk.{}.ffn_gate_inp.weight";
+
 /// A router, and the stacked matrices of all experts.
 pub(super) const MIXTURE: &[TensorSpec] = &[
-    required("blk.{}.ffn_gate_inp.weight", &[Embedding, Experts]),
+    required(ROUTER, &[Embedding, Experts]),
     required("blk.{}.ffn_gate_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
     required("blk.{}.ffn_up_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
     required("blk.{}.ffn_down_exps.weight", &[ExpertFeedForward, Embedding, Experts]),
 ];
+
+const GATE_UP_EXPERTS: &str = "blk.{}.ffn_gate_up_exps.weight";
+const GATE_UP_EXPERTS_BIAS: &str = "blk.{}.ffn_gate_up_exps.bias";
+
+/// The same, if files may have gate and up of the experts as one stack.
+pub(super) const MIXTURE_IN_ONE: &[TensorSpec] = &[
+    required(ROUTER, &[Embedding, Experts]),
+    optional(GATE_UP_EXPERTS, &[Embedding, TwiceExpertFeedForward, Experts]),
+    unless(GATE_UP_EXPERTS, "blk.{}.ffn_gate_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
+    unless(GATE_UP_EXPERTS, "blk.{}.ffn_up_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
+    required("blk.{}.ffn_down_exps.weight", &[ExpertFeedForward, Embedding, Experts]),
+];
+
+/// The same with biases of the router and of all experts.
+pub(super) const MIXTURE_WITH_BIASES: &[TensorSpec] = &[
+    required(ROUTER, &[Embedding, Experts]),
+    required("blk.{}.ffn_gate_inp.bias", &[Experts]),
+    optional(GATE_UP_EXPERTS, &[Embedding, TwiceExpertFeedForward, Experts]),
+    optional(GATE_UP_EXPERTS_BIAS, &[TwiceExpertFeedForward, Experts]),
+    unless(GATE_UP_EXPERTS, "blk.{}.ffn_gate_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
+    unless(GATE_UP_EXPERTS_BIAS, "blk.{}.ffn_gate_exps.bias", &[ExpertFeedForward, Experts]),
+    unless(GATE_UP_EXPERTS, "blk.{}.ffn_up_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
+    unless(GATE_UP_EXPERTS_BIAS, "blk.{}.ffn_up_exps.bias", &[ExpertFeedForward, Experts]),
+    required("blk.{}.ffn_down_exps.weight", &[ExpertFeedForward, Embedding, Experts]),
+    required("blk.{}.ffn_down_exps.bias", &[Embedding, Experts]),
+];
+
+/// An expert that every token uses, besides those of the router.
+pub(super) const SHARED_EXPERT: &[TensorSpec] = &[
+    required("blk.{}.ffn_gate_shexp.weight", &[Embedding, SharedFeedForward]),
+    required("blk.{}.ffn_up_shexp.weight", &[Embedding, SharedFeedForward]),
+    required("blk.{}.ffn_down_shexp.weight", &[SharedFeedForward, Embedding]),
+];
+
+/// What its result is multiplied by, through a sigmoid.
+pub(super) const SHARED_EXPERT_GATE: &[TensorSpec] = &[required("blk.{}.ffn_gate_inp_shexp.weight", &[Embedding, One])];
+
+/// What is added to a router's scores before experts are chosen by them.
+pub(super) const ROUTER_CORRECTION: &[TensorSpec] = &[required("blk.{}.exp_probs_b.bias", &[Experts])];
+
+/// A score of each head that takes its part of the softmax and has no value.
+pub(super) const SINKS: &[TensorSpec] = &[required("blk.{}.attn_sinks.weight", &[Heads])];
+
+/// The numbers of xIELU, as files hold them.
+pub(super) const XIELU: &[TensorSpec] = &[
+    required("blk.{}.xielu_alpha_p.weight", &[One]),
+    required("blk.{}.xielu_alpha_n.weight", &[One]),
+    required("blk.{}.xielu_beta.weight", &[One]),
+    required("blk.{}.xielu_eps.weight", &[One]),
+];
+
+pub(super) const OUTPUT_BIAS: &[TensorSpec] = &[optional("output.bias", &[Vocabulary])];
+
+/// A norm of the embedding.
+pub(super) const EMBEDDING_NORM: &[TensorSpec] =
+    &[required("token_embd_norm.weight", &[Embedding]), required("token_embd_norm.bias", &[Embedding])];
 
 /// A tensor that a model with this configuration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,10 +334,11 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
         layer,
     };
     let arch = config.arch;
-    let feed_forward = if config.experts.is_some() { arch.experts } else { arch.feed_forward };
     let model = arch.model_tensors.iter().copied().flatten().map(|spec| expected(spec, None));
     let layers = (0..config.n_layers).flat_map(|layer| {
-        let specs = arch.layer_tensors.iter().copied().flatten().chain(feed_forward);
+        let dense = std::slice::from_ref(&arch.feed_forward);
+        let feed_forward = if config.layers[layer].has_experts { arch.experts } else { dense };
+        let specs = arch.layer_tensors.iter().chain(feed_forward).copied().flatten();
         specs.map(move |spec| expected(spec, Some(layer)))
     });
     model.chain(layers).collect()

@@ -3,6 +3,7 @@
 //!
 //! Reads only the headers. A checkpoint borrows the folder, whose files stay open.
 
+mod completed;
 mod open;
 pub(super) mod origin;
 
@@ -70,6 +71,13 @@ pub enum TensorValues {
         /// How to transform the file's values into those of llama.cpp's files.
         transform: Option<WeightTransform>,
     },
+    /// In two ranges of files, as gpt-oss' folders hold MXFP4: pairs of neighbours as bytes, and an exponent for each 32 weights.
+    Mxfp4 {
+        /// 16 bytes for 32 weights.
+        blocks: Part,
+        /// One byte for 32 weights.
+        exponents: Part,
+    },
     /// Computed from the configuration. F32.
     Computed(Vec<f32>),
 }
@@ -95,6 +103,7 @@ impl TensorInfo {
     pub fn bytes(&self) -> u64 {
         match &self.values {
             TensorValues::Stored { parts, .. } => parts.iter().map(|part| part.bytes).sum(),
+            TensorValues::Mxfp4 { blocks, exponents } => blocks.bytes + exponents.bytes,
             TensorValues::Computed(_) => 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues};
+use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues, completed};
 use crate::error::{Code, Result};
 use crate::model::folder::{Folder, OpenFile};
 use crate::model::gguf::{self, Gguf, Metadata, SplitName};
@@ -90,7 +90,7 @@ async fn open<'f>(folder: &'f dyn Folder, path: &str) -> Result<OpenFile<'f>> {
 async fn of_gguf<'f>(folder: &'f dyn Folder, path: &str, gguf: Gguf, source: OpenFile<'f>) -> Result<Checkpoint<'f>> {
     let Some(split) = gguf.split() else {
         let tensors = tensors_of_gguf(&gguf, 0);
-        return Ok(checkpoint_of_gguf(gguf.into_metadata(), tensors, vec![source]));
+        return checkpoint_of_gguf(gguf.into_metadata(), tensors, vec![source]);
     };
     let name = SplitName::parse(path).filter(|name| (name.number, name.count) == (split.number, split.count));
     let Some(name) = name else {
@@ -155,11 +155,16 @@ async fn of_gguf<'f>(folder: &'f dyn Folder, path: &str, gguf: Gguf, source: Ope
             split.tensors
         );
     }
-    Ok(checkpoint_of_gguf(metadata, tensors, files))
+    checkpoint_of_gguf(metadata, tensors, files)
 }
 
-fn checkpoint_of_gguf(metadata: Metadata, tensors: Vec<TensorInfo>, files: Vec<OpenFile<'_>>) -> Checkpoint<'_> {
-    Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() }
+fn checkpoint_of_gguf(
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    files: Vec<OpenFile<'_>>,
+) -> Result<Checkpoint<'_>> {
+    let tensors = completed::of_gguf(&metadata, tensors)?;
+    Ok(Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() })
 }
 
 /// The tensors of a GGUF file, which has the index `file` in the checkpoint.
@@ -226,6 +231,7 @@ async fn of_safetensors<'f>(
     let headers: Vec<_> = headers.into_iter().map(Safetensors::into_tensors).collect();
     let (metadata, tensors) =
         hugging_face::translate(&config, &headers).map_err(|error| error.context(folder.name()))?;
+    let tensors = completed::with_units(&metadata, tensors)?;
     let listed = folder.list().await?;
     let mut text_files = BTreeMap::new();
     for name in TEXT_FILES {

@@ -36,6 +36,15 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             number if number > 0.0 => Some((name, Value::F64(1.0 / number.sqrt()))),
             _ => return Err(mismatch(key, value, "a number above 0")),
         },
+        KeyMapping::OneUnless(condition, name) => {
+            let is = |key: &str, value: Option<&Json>| match value {
+                None | Some(Json::Null) => Ok(false),
+                Some(Json::Bool(is)) => Ok(*is),
+                Some(other) => Err(mismatch(key, other, "true or false")),
+            };
+            let applies = is(key, Some(value))? && !is(condition, config.get(condition))?;
+            applies.then_some((name, Value::U64(1)))
+        }
         KeyMapping::IntegerIf(condition, name) => match config.get(condition) {
             None | Some(Json::Null | Json::Bool(false)) => None,
             Some(Json::Bool(true)) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
@@ -64,7 +73,7 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
                 ConstValue::Bool(wanted) => value.as_bool() == Some(wanted),
                 ConstValue::Number(wanted) => value.as_f64() == Some(wanted),
                 ConstValue::Text(wanted) => value.as_str() == Some(wanted),
-                ConstValue::MultipleOf(..) => false, // of defaults only
+                ConstValue::MultipleOf(..) | ConstValue::Of(_) => false, // of defaults only
             };
             if !allowed.iter().any(is) {
                 bail!(

@@ -51,12 +51,13 @@ pub(super) fn find_arch(config: &Config) -> Result<(&'static Arch, &'static Hugg
     )
 }
 
-/// Refuses weights that another library quantised: their tensors look like others, or have the names of others.
-pub(super) fn refuse_quantized(config: &Config) -> Result<()> {
+/// Refuses weights that another library quantised by other methods than these: their tensors look like others, or have the names of others.
+pub(super) fn refuse_quantized(config: &Config, methods: &[&str]) -> Result<()> {
     // The first is transformers', the second compressed-tensors' old one, the third MLX'.
     for key in ["quantization_config", "compression_config", "quantization"] {
         let Some(how) = config.get(key).filter(|how| !how.is_null()) else { continue };
         let method = match how.get("quant_method").and_then(Json::as_str) {
+            Some(method) if methods.contains(&method) => continue,
             Some(method) => method.to_owned(),
             None => shortened(how),
         };

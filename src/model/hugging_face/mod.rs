@@ -2,7 +2,9 @@
 //! names. The differences between architectures are data in `model/arch`.
 
 mod config_json;
+mod heads;
 mod kinds;
+mod mxfp4;
 mod names;
 mod rope;
 
@@ -10,10 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::arch::{ConstValue, DECODER_SWITCHES, HuggingFace, WeightTransform};
+use super::arch::{ConstValue, DECODER_SWITCHES, HuggingFace, RopeKind, WeightTransform};
 use super::checkpoint::{IGNORED_HEAD, Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
-use super::safetensors::TensorEntry;
+use super::safetensors::{Dtype, TensorEntry};
 use crate::error::Result;
 use crate::json;
 use kinds::find_arch;
@@ -28,10 +30,12 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     let config: Json =
         json::from_slice(config).map_err(|error| err!(InvalidFile, "config.json is not JSON: {error}"))?;
     let Json::Object(config) = config else { bail!(InvalidFile, "config.json holds no object") };
-    kinds::refuse_quantized(&config)?;
+    let whole = &config;
     let task = kinds::other_task(&config).map(str::to_owned);
-    let (arch, hf, config) = find_arch(&config)?;
-    kinds::refuse_quantized(config)?;
+    let (arch, hf, config) = find_arch(whole)?;
+    for config in [whole, config] {
+        kinds::refuse_quantized(config, hf.quant_methods)?;
+    }
     if let Some(task) = task.as_ref().filter(|_| !arch.is_encoder) {
         bail!(
             UnsupportedArchitecture,
@@ -52,17 +56,29 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     for key in hf.keys.iter().copied().flatten().chain(switches) {
         if let Some((name, value)) = config_json::translate(key, config)? {
             let value = match name {
-                "context_length" if hf.first_position > 0 => without_first_positions(hf.first_position, value)?,
+                "context_length" if hf.first_position > 0 && hf.counts_first_positions => {
+                    without_first_positions(hf.first_position, value)?
+                }
                 _ => value,
             };
             add(&mut metadata, &format!("{}.{name}", arch.name), value);
         }
     }
-    let rope = rope::translate(config)?;
+    let interleaved = super::gguf::Value::Bool(hf.rope == RopeKind::Interleaved);
+    add(&mut metadata, &format!("{}.rope.interleaved", arch.name), interleaved);
+    let rope = rope::translate(config, hf)?;
     for (name, value) in rope.metadata {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }
-    let (mut tensors, head) = tensors(hf, files)?;
+    let (tensors, head) = tensors(hf, files)?;
+    let mut tensors = mxfp4::joined(tensors)?;
+    if hf.has_further_layers {
+        let layers = metadata.optional_u32(&format!("{}.block_count", arch.name))?.unwrap_or(u32::MAX);
+        tensors.retain(|tensor| !names::is_of_layer_from(&tensor.name, layers));
+    }
+    if hf.groups_heads {
+        heads::split(&metadata, arch.name, &mut tensors)?;
+    }
     if let Some(name) = task.or(head) {
         add(&mut metadata, IGNORED_HEAD, super::gguf::Value::String(name));
     }
@@ -102,7 +118,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
 fn with_defaults(defaults: &[(&str, ConstValue)], config: &Map<String, Json>) -> Map<String, Json> {
     let mut config = config.clone();
     for (key, default) in defaults {
-        let follows = matches!(default, ConstValue::MultipleOf(..));
+        let follows = matches!(default, ConstValue::MultipleOf(..) | ConstValue::Of(_));
         if config.get(*key).is_some_and(|value| !value.is_null() || !follows) {
             continue;
         }
@@ -111,6 +127,10 @@ fn with_defaults(defaults: &[(&str, ConstValue)], config: &Map<String, Json>) ->
             ConstValue::Number(number) if number.fract() == 0.0 => Json::from(number as u64),
             ConstValue::Number(number) => Json::from(number),
             ConstValue::Text(text) => Json::from(text),
+            ConstValue::Of(other) => match config.get(other).filter(|value| !value.is_null()) {
+                Some(value) => value.clone(),
+                None => continue,
+            },
             ConstValue::MultipleOf(times, of) => {
                 match config.get(of).and_then(Json::as_u64).and_then(|n| n.checked_mul(times)) {
                     Some(product) => Json::from(product),
@@ -204,7 +224,10 @@ fn tensor(name: String, transforms: &[(&str, WeightTransform)], parts: &[(usize,
             other.shape
         );
     }
-    let Some(ty) = first.dtype.ggml_type() else {
+    // Bytes have no type in GGUF files: those of MXFP4 are joined later, and others are refused as unknown.
+    let ty =
+        if mxfp4::is_part(&name) && first.dtype == Dtype::U8 { Some(GgmlType::I8) } else { first.dtype.ggml_type() };
+    let Some(ty) = ty else {
         bail!(
             UnsupportedTensorType,
             "the tensor {:?} is of type {}; supported are F32, F16 and BF16: use a model of one of these",
@@ -213,6 +236,14 @@ fn tensor(name: String, transforms: &[(&str, WeightTransform)], parts: &[(usize,
         );
     };
     let mut dims: Vec<u64> = first.shape.iter().rev().copied().collect();
+    // The numbers of xIELU have no dimensions.
+    if dims.is_empty() && name.contains(".xielu_") {
+        dims.push(1);
+    }
+    // Biases may be matrices of one row.
+    while name.ends_with(".bias") && dims.len() > 1 && dims.last() == Some(&1) {
+        dims.pop();
+    }
     if dims.is_empty() || dims.contains(&0) {
         bail!(InvalidFile, "the tensor {:?} has the shape {:?}, wanted dimensions above 0", first.name, first.shape);
     }

@@ -16,6 +16,13 @@ pub(super) enum Translated {
 
 pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
     let names = || hf.names.iter().copied().flatten();
+    for whole in without_prefixes(hf, name) {
+        let mut found = hf.whole_names.iter().filter_map(|(ours, theirs)| Some((ours, matches(theirs, whole)?)));
+        if let Some((ours, numbers)) = found.next() {
+            let layer = numbers.first().map(u32::to_string).unwrap_or_default();
+            return Translated::Name(ours.replacen("{}", &layer, 1));
+        }
+    }
     let (stem, suffix) = name.rsplit_once('.').unwrap_or((name, ""));
     for stem in without_prefixes(hf, stem) {
         for (ours, theirs) in names() {
@@ -74,4 +81,11 @@ pub(super) fn matches(pattern: &str, name: &str) -> Option<Vec<u32>> {
             _ => return None,
         }
     }
+}
+
+/// Whether a tensor, under our name or under its own, is of a layer with this number or a larger one.
+pub(super) fn is_of_layer_from(name: &str, first: u32) -> bool {
+    let rest = name.strip_prefix("blk.").or(name.strip_prefix("model.layers."));
+    let number = rest.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+    number.is_some_and(|layer| layer >= first)
 }

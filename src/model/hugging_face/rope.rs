@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json};
 
 use super::config_json::{float, mismatch};
 use crate::error::{Error, Result};
+use crate::model::arch::HuggingFace;
 use crate::model::gguf::Value;
 
 type Config = Map<String, Json>;
@@ -22,7 +23,7 @@ pub(super) struct Rope {
     pub computed: Vec<(&'static str, Vec<f32>)>,
 }
 
-pub(super) fn translate(config: &Config) -> Result<Rope> {
+pub(super) fn translate(config: &Config, hf: &HuggingFace) -> Result<Rope> {
     let mut rope = Rope::default();
     let object = |key: &str| match config.get(key) {
         None | Some(Json::Null) => Ok(None),
@@ -43,7 +44,8 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
         (None, Some(width), Some(heads)) if heads >= 1.0 => (width / heads).floor(),
         _ => return Ok(rope), // no decoder; what it needs is asked for elsewhere
     };
-    let rope_dim = match number("partial_rotary_factor")? {
+    let rotated = if hf.partial_rope { number("partial_rotary_factor")? } else { None };
+    let rope_dim = match rotated {
         Some(factor) if factor > 0.0 && factor <= 1.0 => (head_dim * factor).floor(),
         Some(factor) => {
             bail!(InvalidMetadata, "config.json has partial_rotary_factor: {factor}, wanted above 0 and at most 1")
@@ -53,11 +55,16 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
     if !(2.0..=65536.0).contains(&rope_dim) {
         bail!(InvalidMetadata, "by config.json rope rotates {rope_dim} elements of a head, wanted 2 to 65536");
     }
-    let theta = number("rope_theta")?;
+    let mut theta = number("rope_theta")?;
+    // The base of a fixed factor, as NTK-aware scaling stretches it.
+    let alpha = if hf.rope_alpha { number("alpha")?.filter(|alpha| *alpha > 0.0) } else { None };
+    if let Some(alpha) = alpha {
+        theta = Some(theta.unwrap_or(10000.0) * alpha.powf(rope_dim / (rope_dim - 2.0)));
+    }
     if let Some(theta) = theta {
         rope.metadata.push(("rope.freq_base", Value::F64(theta)));
     }
-    if number("partial_rotary_factor")?.is_some() {
+    if rotated.is_some() {
         rope.metadata.push(("rope.dimension_count", Value::U64(rope_dim as u64)));
     }
     let local = match by_layer("sliding_attention") {
@@ -80,6 +87,7 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
     };
     match kind {
         "default" => {}
+        "dynamic" if alpha.is_some() => {}
         "llama3" => {
             let old = needed("original_max_position_embeddings")?;
             let (factor, low, high) = (needed("factor")?, needed("low_freq_factor")?, needed("high_freq_factor")?);
@@ -98,7 +106,15 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
             {
                 rope.computed.push((tensor, factors(scaling, key, rope_dim as usize / 2)?));
             }
-            if let Some(attention) = number("attention_factor")? {
+            // Phi-3.5-MoE has a factor for short contexts and one for long ones, which are equal.
+            let attention = match (number("short_mscale")?, number("long_mscale")?) {
+                (Some(short), Some(long)) if short != long => bail!(
+                    UnsupportedArchitecture,
+                    "config.json has short_mscale: {short} and long_mscale: {long}; only equal ones are supported"
+                ),
+                (short, long) => short.or(long).or(number("attention_factor")?),
+            };
+            if let Some(attention) = attention {
                 rope.metadata.push(("rope.scaling.attn_factor", Value::F64(attention)));
             }
         }
@@ -120,6 +136,10 @@ pub(super) fn translate(config: &Config) -> Result<Rope> {
                 rope.metadata.push(("rope.scaling.original_context_length", Value::U64(old as u64)));
             }
             if kind == "yarn" {
+                if let (Some(beta), Some(old)) = (number("llama_4_scaling_beta")?, old) {
+                    rope.metadata.push(("attention.temperature_scale", Value::F64(beta)));
+                    rope.metadata.push(("attention.temperature_length", Value::U64(old as u64)));
+                }
                 match scaling.get("truncate") {
                     None | Some(Json::Null) => {}
                     Some(Json::Bool(truncate)) => {

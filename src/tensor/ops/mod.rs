@@ -24,14 +24,17 @@ pub(crate) use ops;
 ops! {
     activations (activation) {
         swiglu: Swiglu,
+        swiglu_clamped: SwigluClamped,
         swiglu_fused: SwigluFused,
         swiglu_int8: SwigluInt8,
         swiglu_soa: SwigluSoa,
+        xielu: Xielu,
     }
     attention () {
         attention: Attention,
         attention_merge: AttentionMerge,
         attention_out: AttentionOut,
+        attention_per_head: AttentionPerHead,
         attention_prefill: AttentionPrefill,
         attention_spans: AttentionSpans,
         attention_split: AttentionSplit,
@@ -51,9 +54,12 @@ ops! {
         add: Add,
         add_row: AddRow,
         binary: Binary,
+        clamp: Clamp,
         fill: Fill,
+        gate_rows: GateRows,
         random: Random,
         scale: Scale,
+        scale_by_position: ScaleByPosition,
         softcap: Softcap,
         unary: Unary,
     }
@@ -128,6 +134,7 @@ ops! {
 }
 
 pub use activations::activation::Activation;
+pub use attention::attention_per_head::PerHead;
 pub use attention::attention_prefill::AttentionTile;
 pub use attention::attention_split::Splits;
 pub use cache::cache_dtype::cache_columns;
@@ -136,6 +143,7 @@ pub use elementwise::binary::BinaryKind;
 pub(crate) use elementwise::random::PCG3D;
 pub use elementwise::random::pcg3d;
 pub use elementwise::unary::UnaryKind;
+pub use experts::route_experts::Gating;
 pub use indexing::scatter_add::ScatterKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;

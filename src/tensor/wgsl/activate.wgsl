@@ -19,9 +19,20 @@ fn activate(x: f32) -> f32 {
 }
 #endif
 #else
+#ifdef RELU
+fn activate(x: f32) -> f32 {
+    let y = max(x, 0.0);
+#ifdef SQUARED
+    return y * y;
+#else
+    return y;
+#endif
+}
+#else
 // x · sigmoid(x).
 fn activate(x: f32) -> f32 {
     // exp of more than 88 overflows f32, and WGSL does not specify the result.
     return x / (1.0 + exp(min(-x, 80.0)));
 }
+#endif
 #endif

@@ -3,7 +3,7 @@
 // softmax (Milakov, Gimelshein 2018).
 //
 // The kernel binds `q`, and `k_cache` and `v_cache` as arrays of CacheWord, and defines `params.heads`, `params.kv_heads`,
-// `params.head_dim`, `params.scale`, and with SOFTCAP `params.softcap`.
+// `params.head_dim`, `params.scale`, with SOFTCAP `params.softcap`, and with SLOPES `per_head`.
 #import "subgroup_sum"
 #import "kv_cache"
 #ifdef SOFTCAP
@@ -73,6 +73,11 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
         scores = sum_over_lanes(scores, local);
 #ifdef SOFTCAP
         scores = soft_capped(scores);
+#endif
+#ifdef SLOPES
+        // ALiBi: the further back a position is, the less it counts. `end` is one past the query's own.
+        let back = vec4<f32>(f32(last - min(p, last)), f32(last - min(p + 1u, last)), f32(last - min(p + 2u, last)), f32(last - min(p + 3u, last)));
+        scores -= per_head[item % params.heads] * back;
 #endif
         let is_there = vec4<u32>(p, p + 1u, p + 2u, p + 3u) < vec4<u32>(end);
         scores = select(vec4<f32>(LOWEST), scores, is_there);

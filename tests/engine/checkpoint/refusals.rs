@@ -49,7 +49,7 @@ fn weights_that_others_quantised_are_refused_by_name() {
 
 #[test]
 fn text_parts_of_other_models_are_refused_by_name() {
-    for (model, part) in [("mistral3", "mistral"), ("llava", "llama"), ("gemma4", "gemma3_text"), ("other", "else")] {
+    for (model, part) in [("pixtral", "mistral"), ("llava", "llama"), ("gemma4", "gemma3_text"), ("other", "else")] {
         let config = json!({"model_type": model, "text_config": {"model_type": part}, "vision_config": {}});
         let files = small(config.as_object().unwrap(), &tensors());
         refused(&files, Code::UnsupportedArchitecture, &[model, part, "text part", "gemma3"]);
@@ -158,4 +158,44 @@ fn an_encoder_with_the_head_of_another_task_warns() {
     // A base model without a template.
     let base = warnings(changed("folders/qwen2_bf16", &[]));
     assert_eq!((base.len(), base[0].0), (1, "no_chat_template"));
+}
+
+/// Switches of a configuration that change the computation, each refused by its key.
+#[test]
+fn switches_that_are_not_computed_are_refused_by_name() {
+    for (model, key, value) in [
+        ("olmoe", "clip_qkv", json!(8.0)),
+        ("phi2", "qk_layernorm", json!(true)),
+        ("phi2", "hidden_act", json!("relu")),
+        ("phimoe", "num_experts_per_tok", json!(3)),
+        ("glm4_moe", "n_group", json!(2)),
+        ("opt", "do_layer_norm_before", json!(false)),
+        ("falcon", "alibi", json!(true)),
+        ("falcon", "activation", json!("relu")),
+        ("bloom", "apply_residual_connection_post_layernorm", json!(true)),
+        ("gptneox", "hidden_act", json!("gelu_fast")),
+        ("apertus", "hidden_act", json!("silu")),
+        ("arcee", "hidden_act", json!("silu")),
+        ("gemma", "hidden_act", json!("relu")),
+        ("nemotron", "hidden_act", json!("gelu")),
+    ] {
+        let files = changed(&format!("architectures/{model}"), &[(key, Some(value))]);
+        refused(&files, Code::UnsupportedArchitecture, &[key]);
+    }
+    let awq = json!({"quant_method": "awq"});
+    let files = changed("architectures/gpt_oss", &[("quantization_config", Some(awq))]);
+    refused(&files, Code::UnsupportedTensorType, &["awq"]);
+}
+
+/// What transformers ignores changes nothing here either.
+#[test]
+fn keys_that_transformers_ignores_are_ignored() {
+    let config = |model: &str, key: &str, value: Value| {
+        let folder = MemoryFolder::new(changed(&format!("architectures/{model}"), &[(key, Some(value))]));
+        Config::of(&pollster::block_on(Checkpoint::open(&folder, None)).unwrap()).unwrap()
+    };
+    let llama = config("llama3", "partial_rotary_factor", json!(0.5));
+    assert_eq!(llama.ropes[0].dim, llama.head_dim);
+    assert_eq!(config("gemma3", "attn_logit_softcapping", json!(7.0)).attention_softcap, None);
+    assert_eq!(config("gemma3", "final_logit_softcapping", json!(7.0)).logit_softcap, Some(7.0));
 }

@@ -34,7 +34,7 @@ fn a_llama_is_read() {
     let rope = Rope { kind: RopeKind::Interleaved, dim: 4, theta: 500000.0, scaling: RopeScaling::None };
     assert_eq!(config.ropes, [rope]);
     assert_eq!((config.norm_eps, config.attention_scale), (1e-5, 0.5));
-    assert_eq!(config.layers, [LayerConfig { window: None, rope: Some(0) }; 2]);
+    assert_eq!(config.layers, [LayerConfig { window: None, rope: Some(0), has_experts: false }; 2]);
     assert_eq!((config.context_length, config.vocab_size), (128, 5));
     assert!(config.tie_embeddings);
 }
@@ -194,9 +194,6 @@ fn variants_that_are_not_computed_are_refused_by_name() {
     refused(yarn().f32("llama.rope.scaling.yarn_log_multiplier", 0.1), &["yarn_log_multiplier is 0.1"]);
     refused(qwen2().u32("qwen2.expert_count", 8), &["qwen2.expert_count is 8", "experts"]);
     refused(llama().u32("llama.expert_shared_count", 1), &["expert_shared_count is 1"]);
-    refused(llama().u32("llama.expert_gating_func", 2), &["expert_gating_func is 2"]);
-    refused(llama().f32("llama.attention.max_alibi_bias", 8.0), &["ALiBi"]);
-    refused(llama().f32("llama.attention.clamp_kqv", 8.0), &["llama.attention.clamp_kqv"]);
     refused(llama().f32("llama.logit_scale", 0.25), &["llama.logit_scale is 0.25"]);
     refused(llama().f32("llama.residual_scale", 0.25), &["llama.residual_scale"]);
     refused(llama().f32("llama.embedding_scale", 12.0), &["llama.embedding_scale is 12"]);
@@ -229,12 +226,14 @@ fn variants_are_read() {
     let partial = llama().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 2);
     assert_eq!(config(partial).ropes[0].dim, 2);
     let windowed = config(llama().u32("llama.attention.sliding_window", 64));
-    assert_eq!(windowed.layers, [LayerConfig { window: Some(64), rope: Some(0) }; 2]);
+    assert_eq!(windowed.layers, [LayerConfig { window: Some(64), rope: Some(0), has_experts: false }; 2]);
     let pattern = llama().u32("llama.attention.sliding_window", 64).u32("llama.attention.sliding_window_pattern", 2);
     let windows: Vec<_> = config(pattern).layers.iter().map(|layer| layer.window).collect();
     assert_eq!(windows, [Some(64), None]);
     assert_eq!(config(llama().f32("llama.attention.scale", 0.25)).attention_scale, 0.25);
     assert_eq!(config(llama().f32("llama.attn_logit_softcapping", 50.0)).attention_softcap, Some(50.0));
+    assert_eq!(config(llama().f32("llama.attention.max_alibi_bias", 8.0)).alibi, Some(8.0));
+    assert_eq!(config(llama().f32("llama.attention.clamp_kqv", 8.0)).attention_clamp, Some(8.0));
     assert_eq!(config(llama().f32("llama.final_logit_softcapping", 30.0)).logit_softcap, Some(30.0));
 }
 

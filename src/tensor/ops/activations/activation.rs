@@ -13,17 +13,23 @@ pub enum Activation {
     GeluTanh,
     /// x · Φ(x), with the error function in Chebyshev form (Numerical Recipes, `erfcc`), to 2e-7.
     Gelu,
+    /// max(x, 0).
+    Relu,
+    /// max(x, 0)² (So et al. 2021, "Primer").
+    ReluSquared,
 }
 
 impl Activation {
     /// Every function.
-    pub const ALL: [Self; 3] = [Self::Silu, Self::GeluTanh, Self::Gelu];
+    pub const ALL: [Self; 5] = [Self::Silu, Self::GeluTanh, Self::Gelu, Self::Relu, Self::ReluSquared];
 
     pub(in crate::tensor::ops) fn defines(self) -> Vec<(&'static str, Define)> {
         match self {
             Self::Silu => vec![],
             Self::GeluTanh => vec![("GELU", Define::Flag)],
             Self::Gelu => vec![("GELU", Define::Flag), ("GELU_ERF", Define::Flag)],
+            Self::Relu => vec![("RELU", Define::Flag)],
+            Self::ReluSquared => vec![("RELU", Define::Flag), ("SQUARED", Define::Flag)],
         }
     }
 
@@ -35,6 +41,8 @@ impl Activation {
                 let a = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
                 x / (1.0 + (-2.0 * a).exp())
             }
+            Self::Relu => x.max(0.0),
+            Self::ReluSquared => x.max(0.0).powi(2),
             Self::Gelu => 0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
         }
     }

@@ -128,6 +128,17 @@ impl Attention {
         inputs: &[HostTensor],
         seen: impl Fn(usize) -> Range<usize>,
     ) -> Result<Vec<HostTensor>> {
+        self.reference_with(inputs, seen, |_, _| 0.0, |_| None)
+    }
+
+    /// The same with more: what a head adds to the score of a position so many steps back, and a score without a value.
+    pub(super) fn reference_with(
+        &self,
+        inputs: &[HostTensor],
+        seen: impl Fn(usize) -> Range<usize>,
+        added: impl Fn(usize, usize) -> f64,
+        sink: impl Fn(usize) -> Option<f64>,
+    ) -> Result<Vec<HostTensor>> {
         let [k, v] = [cached(&inputs[1], self.head_dim)?, cached(&inputs[2], self.head_dim)?];
         let q = inputs[0].to_f32()?;
         let (tokens, _) = inputs[0].shape.matrix()?;
@@ -141,11 +152,12 @@ impl Attention {
                     .map(|p| {
                         let k = &k[p * kv_dim + kv_at..][..hd];
                         let dot: f64 = q[at..at + hd].iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
-                        capped(dot * f64::from(self.scale), self.softcap)
+                        capped(dot * f64::from(self.scale), self.softcap) + added(head, seen(token).end - 1 - p)
                     })
                     .collect();
-                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let total: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
+                let sink = sink(head);
+                let largest = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
+                let total: f64 = scores.iter().copied().chain(sink).map(|s| (s - largest).exp()).sum();
                 for d in 0..hd {
                     let values = seen(token).map(|p| f64::from(v[p * kv_dim + kv_at + d]));
                     let sum: f64 = scores.iter().zip(values).map(|(s, v)| (s - largest).exp() * v).sum();

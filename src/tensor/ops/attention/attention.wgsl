@@ -4,7 +4,12 @@ struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: 
 @group(0) @binding(0) var<storage, read> q: array<f32>;
 @group(0) @binding(1) var<storage, read> k_cache: array<CacheWord>;
 @group(0) @binding(2) var<storage, read> v_cache: array<CacheWord>;
+#ifdef PER_HEAD
+@group(0) @binding(4) var<storage, read> per_head: array<f32>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+#else
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
+#endif
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "window"
@@ -33,11 +38,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let item = min(id, params.items - 1u);
     let seen = seen_by(item / params.heads);
     var attended = attend(item, 0u, seen.x, seen.y, local);
+#ifdef SINKS
+    // As one more position whose value is zero.
+    let sink = per_head[item % params.heads];
+    let largest = max(attended.largest, sink);
+    let keep = exp(attended.largest - largest);
+    let total = attended.total * keep + exp(sink - largest);
+#else
+    let keep = 1.0;
+    let total = attended.total;
+#endif
     if id < params.items {
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;
             if d < params.head_dim {
-                out[item * params.head_dim + d] = attended.sums[i] / attended.total;
+                out[item * params.head_dim + d] = attended.sums[i] * keep / total;
             }
         }
     }

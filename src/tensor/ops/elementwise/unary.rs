@@ -22,6 +22,8 @@ pub enum UnaryKind {
     Neg,
     /// max(x, 0); NaN stays NaN.
     Relu,
+    /// max(x, 0)² (So et al. 2021, "Primer"); NaN stays NaN.
+    ReluSquared,
     /// 1 / (1 + e^−x).
     Sigmoid,
     /// NaN for negative numbers.
@@ -38,19 +40,22 @@ impl From<Activation> for UnaryKind {
             Activation::Silu => Self::Swish,
             Activation::GeluTanh => Self::Gelu,
             Activation::Gelu => Self::GeluErf,
+            Activation::Relu => Self::Relu,
+            Activation::ReluSquared => Self::ReluSquared,
         }
     }
 }
 
 impl UnaryKind {
     /// Every function.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Abs,
         Self::Exp,
         Self::Gelu,
         Self::GeluErf,
         Self::Neg,
         Self::Relu,
+        Self::ReluSquared,
         Self::Sigmoid,
         Self::Sqrt,
         Self::Swish,
@@ -65,6 +70,7 @@ impl UnaryKind {
             Self::GeluErf => "KIND_GELU_ERF",
             Self::Neg => "KIND_NEG",
             Self::Relu => "KIND_RELU",
+            Self::ReluSquared => "KIND_RELU_SQUARED",
             Self::Sigmoid => "KIND_SIGMOID",
             Self::Sqrt => "KIND_SQRT",
             Self::Swish => "KIND_SWISH",
@@ -79,6 +85,7 @@ impl UnaryKind {
             Self::Gelu | Self::GeluErf => "gelu",
             Self::Neg => "neg",
             Self::Relu => "relu",
+            Self::ReluSquared => "relu_squared",
             Self::Sigmoid => "sigmoid",
             Self::Sqrt => "sqrt",
             Self::Swish => "swish",
@@ -102,6 +109,13 @@ impl UnaryKind {
                     0.0
                 } else {
                     x
+                }
+            }
+            Self::ReluSquared => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x * x
                 }
             }
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),

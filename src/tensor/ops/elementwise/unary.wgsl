@@ -64,6 +64,9 @@ fn apply(x: f32) -> f32 {
     // Unlike max, this keeps a NaN.
     return select(x, 0.0, x < 0.0);
 #endif
+#ifdef KIND_RELU_SQUARED
+    return select(x * x, 0.0, x < 0.0);
+#endif
 #ifdef KIND_SIGMOID
     return sigmoid(x);
 #endif

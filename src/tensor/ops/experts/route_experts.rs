@@ -7,12 +7,31 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Input: router logits [tokens, experts]. Outputs: ids [tokens, used] u32, the most probable first, and among equals the smaller
-/// number first, and their weights [tokens, used].
+/// How the logits of a router become weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Gating {
+    /// Their softmax.
+    #[default]
+    Softmax,
+    /// Each by itself, through a sigmoid (DeepSeek-V3).
+    Sigmoid,
+    /// The softmax over those that come relatively close to the chosen one, which is then left out (SparseMixer, Liu et al. 2023; Phi-3.5-MoE).
+    Sparse {
+        /// Experts further from the chosen one than twice this, in parts of the larger, do not count.
+        jitter: f32,
+    },
+}
+
+/// Inputs: router logits [tokens, experts] and, if there is one, a bias [experts], by which experts are chosen and not weighted. Outputs: ids
+/// [tokens, used] u32, the most probable first, and among equals the smaller number first, and their weights [tokens, used].
 pub struct RouteExperts {
     /// Experts of a token.
     pub used: usize,
-    /// Weights are the softmax over the chosen, rather than over all.
+    /// What becomes of the logits.
+    pub gating: Gating,
+    /// Whether there is a bias.
+    pub bias: bool,
+    /// Weights are shares of the chosen, rather than of all. `Gating::Sparse` ignores it.
     pub normalize: bool,
     /// The factor of the weights.
     pub scale: f32,
@@ -29,8 +48,12 @@ impl Op for RouteExperts {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        expect("route_experts", inputs, &[Some(DType::F32)])?;
+        let f32 = Some(DType::F32);
+        expect("route_experts", inputs, &[f32, f32][..1 + usize::from(self.bias)])?;
         let (tokens, experts) = inputs[0].shape.matrix()?;
+        if self.bias && (inputs[1].shape.dims() != [experts] || matches!(self.gating, Gating::Sparse { .. })) {
+            bail!(ShapeMismatch, "route_experts: a bias {} for {experts} experts, {:?}", inputs[1].shape, self.gating);
+        }
         if self.used == 0 || self.used > experts || experts > Self::MAX_EXPERTS {
             bail!(
                 ShapeMismatch,
@@ -48,11 +71,23 @@ impl Op for RouteExperts {
         if self.normalize {
             defines.push(("NORMALIZE", Define::Flag));
         }
+        if self.bias {
+            defines.push(("BIASED", Define::Flag));
+        }
+        let mut jitter_of = 0.0;
+        match self.gating {
+            Gating::Softmax => {}
+            Gating::Sigmoid => defines.push(("SIGMOID", Define::Flag)),
+            Gating::Sparse { jitter } => {
+                jitter_of = jitter;
+                defines.push(("SPARSE", Define::Flag));
+            }
+        }
         Ok(Kernel {
             template: crate::shader!("route_experts.wgsl"),
             modules: &[],
             defines,
-            params: vec![tokens as u32, self.scale.to_bits()],
+            params: vec![tokens as u32, self.scale.to_bits(), jitter_of.to_bits()],
             grid: grid_2d(tokens, capabilities.max_workgroups_per_dimension),
         })
     }
@@ -61,17 +96,39 @@ impl Op for RouteExperts {
 impl Reference for RouteExperts {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let (tokens, experts) = inputs[0].shape.matrix()?;
+        let bias: Vec<f64> = match inputs.get(1).filter(|_| self.bias) {
+            Some(bias) => bias.to_f32()?.into_iter().map(f64::from).collect(),
+            None => vec![],
+        };
         let (mut ids, mut weights) = (Vec::new(), Vec::new());
         for logits in inputs[0].to_f32()?.chunks_exact(experts) {
-            let mut order: Vec<u32> = (0..experts as u32).collect();
-            order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b)));
+            let logits: Vec<f64> = logits.iter().copied().map(f64::from).collect();
+            let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let all: f64 = logits.iter().map(|logit| (logit - largest).exp()).sum();
+            let score = |expert: usize| match self.gating {
+                Gating::Sigmoid => 1.0 / (1.0 + (-logits[expert]).exp()),
+                _ => (logits[expert] - largest).exp() / all,
+            };
+            let key = |expert: usize| if self.bias { score(expert) + bias[expert] } else { logits[expert] };
+            let mut order: Vec<usize> = (0..experts).collect();
+            order.sort_by(|a, b| key(*b).total_cmp(&key(*a)).then(a.cmp(b)));
             let chosen = &order[..self.used];
-            let counted = if self.normalize { chosen } else { &order };
-            let largest = f64::from(logits[order[0] as usize]);
-            let weight = |expert: &u32| (f64::from(logits[*expert as usize]) - largest).exp();
-            let total: f64 = counted.iter().map(weight).sum();
-            weights.extend(chosen.iter().map(|expert| (weight(expert) / total * f64::from(self.scale)) as f32));
-            ids.extend_from_slice(chosen);
+            let total: f64 = if self.normalize { chosen.iter().map(|expert| score(*expert)).sum() } else { 1.0 };
+            for (place, expert) in chosen.iter().enumerate() {
+                let weight = match self.gating {
+                    Gating::Sparse { jitter } => {
+                        let own = logits[*expert];
+                        let is_near = |other: &usize| {
+                            (own - logits[*other]) / logits[*other].abs().max(own) <= 2.0 * f64::from(jitter)
+                        };
+                        let near = order[place..].iter().filter(|other| is_near(other));
+                        1.0 / near.map(|other| (logits[*other] - own).exp()).sum::<f64>()
+                    }
+                    _ => score(*expert) / total,
+                };
+                weights.push((weight * f64::from(self.scale)) as f32);
+            }
+            ids.extend(chosen.iter().map(|expert| *expert as u32));
         }
         let dims = [tokens, self.used];
         Ok(vec![HostTensor::u32(&dims, &ids), HostTensor::f32(&dims, &weights)])
@@ -86,12 +143,26 @@ pub fn cases() -> Vec<Case> {
         for normalize in [true, false] {
             let sharp: Vec<f32> =
                 rng.tensor(&[tokens, experts]).to_f32().unwrap_or_default().iter().map(|x| x * 6.0).collect();
-            let op = RouteExperts { used, normalize, scale: if tokens == 3 { 2.5 } else { 1.0 } };
-            cases.push(Case::new(op, vec![HostTensor::f32(&[tokens, experts], &sharp)], 1e-5));
+            let logits = HostTensor::f32(&[tokens, experts], &sharp);
+            let scale = if tokens == 3 { 2.5 } else { 1.0 };
+            let op = RouteExperts { used, gating: Gating::Softmax, bias: false, normalize, scale };
+            cases.push(Case::new(op, vec![logits.clone()], 1e-5));
+            // Each expert's number apart from the others by more than rounding, so that both choose the same.
+            let bias: Vec<f32> = (0..experts).map(|expert| (expert * 7 % experts) as f32).collect();
+            let bias = HostTensor::f32(&[experts], &bias);
+            for gating in [Gating::Softmax, Gating::Sigmoid] {
+                let op = RouteExperts { used, gating, bias: true, normalize, scale };
+                cases.push(Case::new(op, vec![logits.clone(), bias.clone()], 1e-5));
+            }
+            if used == 2 || !normalize {
+                let gating = if used == 2 { Gating::Sparse { jitter: 0.2 } } else { Gating::Sigmoid };
+                let op = RouteExperts { used: used.min(60), gating, bias: false, normalize, scale };
+                cases.push(Case::new(op, vec![logits], 1e-5));
+            }
         }
     }
     // Equals.
-    let op = RouteExperts { used: 3, normalize: true, scale: 1.0 };
+    let op = RouteExperts { used: 3, gating: Gating::Softmax, bias: false, normalize: true, scale: 1.0 };
     cases.push(Case::new(op, vec![HostTensor::f32(&[1, 5], &[1.0, 2.0, 1.0, 2.0, 1.0])], 1e-5));
     cases
 }

@@ -1,14 +1,57 @@
 // A workgroup takes one token. An expert's place is the number of experts before it, so nothing is sorted.
-struct Params { tokens: u32, scale: f32 }
+struct Params { tokens: u32, scale: f32, jitter: f32 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
+#ifdef BIASED
+@group(0) @binding(1) var<storage, read> bias: array<f32>;
+@group(0) @binding(2) var<storage, read_write> ids: array<u32>;
+@group(0) @binding(3) var<storage, read_write> weights: array<f32>;
+#else
 @group(0) @binding(1) var<storage, read_write> ids: array<u32>;
 @group(0) @binding(2) var<storage, read_write> weights: array<f32>;
+#endif
 @group(0) @binding(20) var<uniform> params: Params;
 
 var<workgroup> all: array<f32, EXPERTS>;
-// The logits of the chosen.
+#ifdef BIASED
+// What experts are chosen by.
+var<workgroup> keys: array<f32, EXPERTS>;
+#endif
+// The logits of the chosen, and which they are.
 var<workgroup> chosen: array<f32, USED>;
+var<workgroup> chosen_ids: array<u32, USED>;
+
+fn key(expert: u32) -> f32 {
+#ifdef BIASED
+    return keys[expert];
+#else
+    return all[expert];
+#endif
+}
+
+#ifdef SIGMOID
+fn score(logit: f32) -> f32 {
+    return 1.0 / (1.0 + exp(min(-logit, 80.0)));
+}
+#endif
+
+#ifdef SPARSE
+// The softmax's share of the i-th chosen among those that come close to it, without the chosen before it.
+fn share(i: u32) -> f32 {
+    let largest = chosen[i];
+    var total = 0.0;
+    for (var expert = 0u; expert < EXPERTS; expert++) {
+        let logit = all[expert];
+        var is_before = false;
+        for (var before = 0u; before < i; before++) {
+            is_before = is_before || chosen_ids[before] == expert;
+        }
+        let far = (largest - logit) / max(abs(logit), largest) > 2.0 * params.jitter;
+        total += select(exp(min(logit - largest, 0.0)), 0.0, is_before || far);
+    }
+    return 1.0 / total;
+}
+#endif
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -19,22 +62,68 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         all[expert] = logits[token * EXPERTS + expert];
     }
     workgroupBarrier();
+#ifdef BIASED
+#ifndef SIGMOID
+    var highest = all[0];
+    for (var i = 1u; i < EXPERTS; i++) {
+        highest = max(highest, all[i]);
+    }
+    var sum = 0.0;
+    for (var i = 0u; i < EXPERTS; i++) {
+        sum += exp(all[i] - highest);
+    }
+#endif
     for (var expert = local; expert < EXPERTS; expert += 64u) {
-        let own = all[expert];
+#ifdef SIGMOID
+        keys[expert] = score(all[expert]) + bias[expert];
+#else
+        keys[expert] = exp(all[expert] - highest) / sum + bias[expert];
+#endif
+    }
+    workgroupBarrier();
+#endif
+    for (var expert = local; expert < EXPERTS; expert += 64u) {
+        let own = key(expert);
         var place = 0u;
         for (var other = 0u; other < EXPERTS; other++) {
-            let logit = all[other];
+            let logit = key(other);
             place += u32(logit > own || (logit == own && other < expert));
         }
         if place < USED {
-            chosen[place] = own;
+            chosen[place] = all[expert];
+            chosen_ids[place] = expert;
             if id < params.tokens {
                 ids[token * USED + place] = expert;
             }
         }
     }
     workgroupBarrier();
+#ifdef SPARSE
+    if id < params.tokens {
+        for (var i = local; i < USED; i += 64u) {
+            weights[token * USED + i] = share(i) * params.scale;
+        }
+    }
+#else
+#ifdef SIGMOID
+    var total = 1.0;
+#ifdef NORMALIZE
+    total = 1e-20;
+    for (var i = 0u; i < USED; i++) {
+        total += score(chosen[i]);
+    }
+#endif
+    if id < params.tokens {
+        for (var i = local; i < USED; i += 64u) {
+            weights[token * USED + i] = score(chosen[i]) / total * params.scale;
+        }
+    }
+#else
+#ifdef BIASED
+    let largest = highest;
+#else
     let largest = chosen[0];
+#endif
     var total = 0.0;
 #ifdef NORMALIZE
     for (var i = 0u; i < USED; i++) {
@@ -50,4 +139,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             weights[token * USED + i] = exp(chosen[i] - largest) / total * params.scale;
         }
     }
+#endif
+#endif
 }
