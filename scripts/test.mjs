@@ -18,9 +18,8 @@ import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
 import { nodeTests } from './test/browser.mjs';
 import { NOTHING, sum } from './test/counts.mjs';
-import { lintingEnv } from './test/lint.mjs';
 import { nativeTests } from './test/native.mjs';
-import { builtPrograms } from './test/programs.mjs';
+import { builtPrograms, libraryTests } from './test/programs.mjs';
 import { printTables } from './test/tables.mjs';
 import { remember } from './test/times.mjs';
 import { webTests } from './test/web.mjs';
@@ -70,7 +69,10 @@ const STEPS = {
   // What is for wasm alone, with all features: the native tests are linted above.
   'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown', '--lib', '--test', 'web', '--features', 'rillm/bench'),
   // What is generated from the Rust structs; `npm run types` writes it.
-  types: () => run('cargo', ['test', '--workspace', '--locked', '--lib', 'engine::api::typescript'], { env: lintingEnv() }),
+  types: async () => {
+    const [{ executable, folder }] = await libraryTests();
+    await run(executable, ['engine::api::typescript'], { cwd: folder, env: { ...process.env, CARGO_MANIFEST_DIR: folder } });
+  },
   native: (file, { othersEnded }) => nativeTests(file, othersEnded),
   package: () => build(),
   typecheck: async () => {
