@@ -23,6 +23,7 @@ mod prompt_cache;
 mod proposal;
 mod reading;
 mod relief;
+mod room;
 mod run_ahead;
 mod saved_sequence;
 mod scheduler;

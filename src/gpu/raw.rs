@@ -10,12 +10,9 @@ use super::faults::Faults;
 use super::options::DeviceOptions;
 use super::platform::finish;
 use super::platform::probe::lanes_follow_indices;
-use super::stats::Counters;
+use super::stats::{Counters, LARGE};
 use super::timeline::Timeline;
 use crate::error::{Error, Result};
-
-/// Buffers from this size on are large: whether there was room for them is asked at once.
-pub(super) const LARGE: u64 = 4096;
 
 pub(super) struct RawDevice {
     pub wgpu: wgpu::Device,

@@ -5,7 +5,8 @@ use std::cell::Cell;
 
 use serde::Serialize;
 
-use super::raw::LARGE;
+/// Buffers from this size on are large: whether there was room for them is asked at once.
+pub(super) const LARGE: u64 = 4096;
 
 /// One cache since the last reset, and what lives in it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

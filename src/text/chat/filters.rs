@@ -5,10 +5,9 @@
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 
-use super::budget::pay;
 use super::guarded::add_filter;
 use super::json::tojson;
-use super::python::{Side, capitalize, pad, split_lines, to_python_string};
+use super::python::{Side, capitalize, pad, replace_text, split_lines, to_python_string};
 
 pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_test("sequence", is_sequence);
@@ -104,20 +103,6 @@ fn wordcount(text: &Value) -> usize {
 
 fn replace(state: &mut State, text: &Value, old: &Value, new: &Value, count: Option<i64>) -> Result<String, Error> {
     replace_text(state, &to_python_string(text), &to_python_string(old), &to_python_string(new), count)
-}
-
-/// Replaces the first `count` occurrences, or all. A short text may become a long one in many places.
-pub(super) fn replace_text(
-    state: &mut State,
-    text: &str,
-    old: &str,
-    new: &str,
-    count: Option<i64>,
-) -> Result<String, Error> {
-    let count = count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
-    let places = text.matches(old).take(count).count() as u64;
-    pay(state, places.saturating_mul(new.len() as u64))?;
-    Ok(text.replacen(old, new, count))
 }
 
 /// `indent(width=4, first=False, blank=False)`; the width may be the text to indent with.

@@ -7,7 +7,6 @@ use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value};
 
 use super::budget::{pay, pay_to_write};
-use super::filters::replace_text;
 use super::guarded;
 use super::json::python_float;
 use super::rewrite::SLICE_METHOD;
@@ -428,4 +427,18 @@ fn expand_tabs(text: &str, width: usize) -> String {
         }
     }
     expanded
+}
+
+/// Replaces the first `count` occurrences, or all. A short text may become a long one in many places.
+pub(super) fn replace_text(
+    state: &mut State,
+    text: &str,
+    old: &str,
+    new: &str,
+    count: Option<i64>,
+) -> Result<String, Error> {
+    let count = count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let places = text.matches(old).take(count).count() as u64;
+    pay(state, places.saturating_mul(new.len() as u64))?;
+    Ok(text.replacen(old, new, count))
 }
