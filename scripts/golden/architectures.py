@@ -197,7 +197,7 @@ def random_model(config, seed: int):
             elif name.endswith(("_proj", "_proj_bias")) and config.model_type == "gpt_oss":
                 # [experts, inputs, outputs]; weights are those that MXFP4 represents.
                 # Gates so large that some are clamped.
-                scale = 4.0 if "gate_up" in name else 0.3
+                scale = 3.0 if "gate_up" in name else 0.1
                 values = generator.normal(0, 0.3 if len(shape) == 2 else scale / np.sqrt(shape[1]), shape)
                 if len(shape) == 3:
                     values = mxfp4.rounded(values)

@@ -244,7 +244,11 @@ fn matrices_in_parts_give_the_same() {
     for model in models() {
         // Bytes that the largest matrices are several times as large as, and that a few tokens' activations fit. An expert is not
         // divided.
-        let binding = if model.name == "mixtral" { 8200 } else { 5000 };
+        let binding = match &*model.name {
+            "mixtral" => 8200,
+            "gpt_oss" => 8800,
+            _ => 5000,
+        };
         let device = DeviceOptions { storage_binding: Some(binding), ..Default::default() };
         let limited = adapter::context_with(&device);
         let columns = model.logits.len() / model.ids.len();
