@@ -62,6 +62,12 @@ export class Drawing {
     requestAnimationFrame(() => this.#draw());
   }
 
+  /** What draws. If it is software, frames wait for the processor and not for the GPU. */
+  renderer() {
+    const named = this.#gl.getExtension('WEBGL_debug_renderer_info');
+    return this.#gl.getParameter(named ? named.UNMASKED_RENDERER_WEBGL : this.#gl.RENDERER);
+  }
+
   /** Milliseconds between frames, of those that ended between two times. */
   between(begin, end) {
     const gaps = [];
@@ -151,7 +157,7 @@ export async function measureFrames(
         await engine.dispose();
       }
     }
-    return { ...about, settings: { promptTokens: prompts.tokens, newTokens, seconds, repetitions }, rows };
+    return { ...about, webgl: drawing.renderer(), settings: { promptTokens: prompts.tokens, newTokens, seconds, repetitions }, rows };
   } finally {
     drawing.stop();
   }
@@ -194,10 +200,10 @@ async function during(drawing, seconds, work) {
 }
 
 /** The rows as a table of words. */
-export function framesTable({ rows }) {
+export function framesTable({ rows, webgl }) {
   const number = (value) => (value === undefined ? '' : value.toFixed(1));
   return {
-    title: 'Frames of a page',
+    title: `Frames of a page, drawn by ${webgl}`,
     columns: ['', 'frames', 'median ms', '99th percentile', 'longest', 'tokens/s', 'ms'],
     rows: rows.map((row) => [
       row.smoothness === null ? row.phase : `${row.phase}, ${row.smoothness}`,
