@@ -37,9 +37,11 @@ pub struct MemoryPressure {
     pub message: String,
 }
 
+type Listen = dyn Fn(&MemoryPressure);
+
 /// Whoever wants to be told.
 #[derive(Clone, Default)]
-pub struct PressureListener(Option<Rc<dyn Fn(&MemoryPressure)>>);
+pub struct PressureListener(Option<Rc<Listen>>);
 
 impl PressureListener {
     /// `listen` must not ask the engine anything.

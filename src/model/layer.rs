@@ -42,7 +42,7 @@ enum FeedForward {
     /// Up is [n_ff, n_embd].
     Ungated { up: Linear, down: Linear, xielu: Option<Xielu> },
     /// The router is [experts, n_embd].
-    Experts { router: Linear, experts: Mixture },
+    Experts { router: Linear, experts: Box<Mixture> },
 }
 
 /// The feed-forward up to the product or sum that adds it to the residual stream.
@@ -172,7 +172,10 @@ impl FeedForward {
         let name = |stem: &str| format!("blk.{index}.{stem}");
         let linear = |stem: &str| Linear::of(weights, &name(stem));
         if config.layers[index].has_experts {
-            return Ok(Self::Experts { router: linear("ffn_gate_inp")?, experts: Mixture::of(weights, index)? });
+            return Ok(Self::Experts {
+                router: linear("ffn_gate_inp")?,
+                experts: Box::new(Mixture::of(weights, index)?),
+            });
         }
         let down = linear("ffn_down")?;
         if let Some(runs) = weights.joined(&name("ffn_gate_up")) {

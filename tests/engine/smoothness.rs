@@ -19,19 +19,21 @@ const MODEL: &str = "tiny_llama/tied-q4_0.gguf";
 const SUBMIT: Duration = Duration::from_millis(8);
 const QUEUED: Duration = Duration::from_millis(16);
 
+type OnDispatch = Option<Box<dyn Fn(usize)>>;
+
 /// A GPU whose speed a test changes.
 struct Gpu {
     simulated: SimulatedGpu,
     /// How many times slower it is than one that takes a microsecond for a workgroup.
     slowness: Rc<Cell<f64>>,
     /// Called with the number of dispatches so far.
-    on_dispatch: Rc<RefCell<Option<Box<dyn Fn(usize)>>>>,
+    on_dispatch: Rc<RefCell<OnDispatch>>,
 }
 
 impl Gpu {
     fn new(slowness: f64) -> Self {
         let slowness = Rc::new(Cell::new(slowness));
-        let on_dispatch: Rc<RefCell<Option<Box<dyn Fn(usize)>>>> = Rc::default();
+        let on_dispatch: Rc<RefCell<OnDispatch>> = Rc::default();
         let (factor, call, count) = (slowness.clone(), on_dispatch.clone(), Cell::new(0));
         let simulated = SimulatedGpu::new(move |work| {
             let microseconds = match work {

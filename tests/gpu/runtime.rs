@@ -232,7 +232,7 @@ fn what_is_held_back_can_be_given_up() {
     let slice = BufferSlice { size: 4, ..counter.slice() };
     for _ in 0..50 {
         count(1);
-        drop(device.read(&[slice.clone()]).unwrap());
+        drop(device.read(std::slice::from_ref(&slice)).unwrap());
     }
     count(1);
     assert_eq!(words(&device, &counter, 1), [counted(ran + 51)]);
