@@ -12,7 +12,7 @@ use super::platform::finish;
 use super::platform::probe::lanes_follow_indices;
 use super::stats::{Counters, LARGE};
 use super::timeline::Timeline;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 
 pub(super) struct RawDevice {
     pub wgpu: wgpu::Device,
@@ -30,6 +30,8 @@ pub(super) struct RawDevice {
     pub memory_limit: Cell<Option<u64>>,
     /// What the last step needed that found no room.
     pub refused_bytes: Cell<u64>,
+    /// How many waits have told that memory ran out.
+    pub shortages: Cell<u64>,
     /// Dispatches after which what was recorded is submitted; 0 for no limit.
     pub max_batch: Cell<usize>,
     /// Nothing is submitted before somebody asks, or the limit is reached.
@@ -77,6 +79,7 @@ impl RawDevice {
             disposed: Cell::new(false),
             memory_limit: Cell::new(options.memory_limit),
             refused_bytes: Cell::new(0),
+            shortages: Cell::new(0),
             max_batch: Cell::new(options.max_batch),
             is_lazy: Cell::new(true),
         })
@@ -171,6 +174,9 @@ impl RawDevice {
             self.faults.take_first();
         }
         self.check_usable()?;
+        if failed.iter().chain(&fault).any(|error| error.code() == Code::OutOfMemory) {
+            self.shortages.set(self.shortages.get() + 1);
+        }
         match (failed, fault) {
             (Some(error), _) => Err(error),
             (None, Some(error)) => {

@@ -37,12 +37,19 @@ pub(super) struct Uniforms {
     raw: Rc<RawDevice>,
     entries: RefCell<FifoCache<[u8], Uniform>>,
     last_id: Cell<u64>,
+    /// How often memory had run out when the oldest entry was made.
+    shortages: Cell<u64>,
 }
 
 impl Uniforms {
     /// Keeps at most `limit` uniforms; 0 keeps none.
     pub fn new(raw: Rc<RawDevice>, limit: usize) -> Self {
-        Self { raw, entries: RefCell::new(FifoCache::new(limit)), last_id: Cell::new(FIRST_ID) }
+        Self {
+            raw,
+            entries: RefCell::new(FifoCache::new(limit)),
+            last_id: Cell::new(FIRST_ID),
+            shortages: Cell::new(0),
+        }
     }
 
     pub fn clear(&self) {
@@ -70,6 +77,10 @@ impl Uniforms {
     /// A uniform buffer with this content.
     pub fn get(&self, content: &[u8]) -> Rc<Uniform> {
         let mut entries = self.entries.borrow_mut();
+        // Some may be of when there was no room, and don't work.
+        if self.shortages.replace(self.raw.shortages.get()) != self.raw.shortages.get() {
+            entries.clear();
+        }
         if let Some(uniform) = entries.get(content) {
             return uniform;
         }

@@ -24,9 +24,17 @@ for (const worker of [true, false]) {
         };
         const answer = async (engine, start) => {
           const before = await engine.stats();
-          const { choices } = await engine.completions.create({ prompt: start + prompt, max_tokens: 24, temperature: 0, ignore_eos: true });
+          const { choices } = await engine.completions.create({ prompt: start + prompt, max_tokens: 8, temperature: 0, ignore_eos: true });
           return { text: choices[0].text, submits: (await engine.stats()).submits - before.submits };
         };
+        // On the page's thread the GPU seems to take 12 ms longer for each submit.
+        if (!worker) {
+          const { onSubmittedWorkDone } = GPUQueue.prototype;
+          GPUQueue.prototype.onSubmittedWorkDone = async function () {
+            await onSubmittedWorkDone.call(this);
+            await new Promise((resolve) => setTimeout(resolve, 12));
+          };
+        }
         const made = {};
         const engine = await rillm.Engine.load(model, { worker, smoothness: 'frames' });
         await answer(engine, '0 ');
@@ -58,8 +66,10 @@ for (const worker of [true, false]) {
       wanted,
     );
     assert.equal(error.code, 'invalid_request');
-    // On SwiftShader a prompt takes long, so it is cut.
-    assert.ok(frames.submits > hidden.submits && frames.submits > throughput.submits, JSON.stringify(found));
-    assert.ok(visible.submits > hidden.submits, JSON.stringify(found));
+    // A fast GPU in a worker need not cut anything.
+    if (worker) return;
+    const uncut = Math.max(hidden.submits, throughput.submits);
+    assert.ok(frames.submits > 2 * uncut, `${frames.submits} submits in place of ${uncut}`);
+    assert.ok(visible.submits > uncut, `${visible.submits} submits in place of ${uncut}`);
   });
 }
