@@ -4,7 +4,7 @@
 //! Invariants:
 //! - What goes wrong inside is the step's alone: no other wait hears of it, and nothing that others recorded is in its submits.
 //! - No buffer of a step that found no room is used again.
-//! - A step that made no large buffer is not waited for.
+//! - A step that made no buffer is not waited for.
 
 use std::cell::Cell;
 
@@ -62,13 +62,13 @@ impl Drop for Held<'_> {
 pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let raw = &recorder.raw;
     raw.check_usable()?;
-    let (made, large) = (recorder.made(), raw.counters.large_bytes.get());
+    let made = recorder.made();
     let before = raw.counters.allocated_bytes.get();
     let scopes = raw.faults.open_scopes(&raw.wgpu);
     let result = step();
     let outcome = raw.faults.close_scopes(scopes);
     let needed = raw.counters.allocated_bytes.get() - before;
-    if raw.counters.large_bytes.get() == large && !outcome.is_refused {
+    if !recorder.has_made_buffers_since(&made) && !outcome.is_refused {
         // The next wait reports what else went wrong.
         raw.faults.watch_outcome(outcome, what);
         return result;

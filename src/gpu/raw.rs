@@ -10,9 +10,12 @@ use super::faults::Faults;
 use super::options::DeviceOptions;
 use super::platform::finish;
 use super::platform::probe::lanes_follow_indices;
-use super::stats::{Counters, LARGE};
+use super::stats::Counters;
 use super::timeline::Timeline;
 use crate::error::{Code, Error, Result};
+
+/// Buffers from this size on have error scopes of their own outside of an attempt.
+const LARGE: u64 = 4096;
 
 pub(super) struct RawDevice {
     pub wgpu: wgpu::Device,

@@ -5,9 +5,6 @@ use std::cell::Cell;
 
 use serde::Serialize;
 
-/// Buffers from this size on are large: whether there was room for them is asked at once.
-pub(super) const LARGE: u64 = 4096;
-
 /// One cache since the last reset, and what lives in it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -155,8 +152,6 @@ macro_rules! counters {
             pub live_buffers: Cell<u64>,
             /// Since the device began; a reset leaves it.
             pub allocated_bytes: Cell<u64>,
-            /// Bytes of the large buffers that were ever made.
-            pub large_bytes: Cell<u64>,
             pub arena_bytes: Cell<u64>,
             pub arena_bytes_without_reuse: Cell<u64>,
         }
@@ -265,9 +260,6 @@ impl Counters {
         add(&self.live_buffers, 1);
         add(&self.live_bytes, bytes);
         add(&self.allocated_bytes, bytes);
-        if bytes >= LARGE {
-            add(&self.large_bytes, bytes);
-        }
         self.peak_bytes.set(self.peak_bytes.get().max(self.live_bytes.get()));
     }
 

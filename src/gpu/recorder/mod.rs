@@ -122,6 +122,10 @@ impl Recorder {
         }
     }
 
+    pub fn has_made_buffers_since(&self, made: &Made) -> bool {
+        self.pool.last_id() > made.buffer
+    }
+
     /// Nothing that was made since is used again.
     pub fn forget_since(&self, made: Made) {
         self.pool.forget_since(made.buffer);
