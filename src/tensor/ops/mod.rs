@@ -60,6 +60,7 @@ ops! {
         random: Random,
         scale: Scale,
         scale_by_position: ScaleByPosition,
+        sigmoid_gate: SigmoidGate,
         softcap: Softcap,
         unary: Unary,
     }
@@ -105,6 +106,10 @@ ops! {
         norm_qkv: NormQkv,
         norm_up: NormUp,
         quantize: Quantize,
+    }
+    recurrent () {
+        gated_delta: GatedDelta,
+        short_convolution: ShortConvolution,
     }
     reductions () {
         argmax: Argmax,

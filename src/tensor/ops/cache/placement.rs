@@ -32,6 +32,22 @@ impl Placement {
         }
     }
 
+    /// The length of a sequence's state in a tensor [len] or [sequences, len]; a single sequence may have either.
+    pub fn state_len(self, op: &str, state: Desc) -> Result<usize> {
+        match (self, state.shape.dims()) {
+            (Self::Consecutive, [len] | [1, len]) | (Self::Sequences, [_, len]) => Ok(*len),
+            _ => bail!(ShapeMismatch, "{op}: a state {} for {self:?} tokens", state.shape),
+        }
+    }
+
+    /// The consecutive tokens of each sequence.
+    pub fn runs(self, tokens: usize) -> Vec<std::ops::Range<usize>> {
+        match self {
+            Self::Consecutive => std::iter::once(0..tokens).collect(),
+            Self::Sequences => (0..tokens).map(|token| token..token + 1).collect(),
+        }
+    }
+
     pub fn defines(self) -> Vec<(&'static str, Define)> {
         match self {
             Self::Consecutive => vec![],

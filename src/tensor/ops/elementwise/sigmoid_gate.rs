@@ -1,0 +1,83 @@
+//! x · sigmoid(gate), element by element: the output gate of attention. `gate_rows` has one number for each row.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::quant::BLOCK;
+use crate::tensor::soa::{from_soa, to_soa};
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+
+/// Inputs: x [rows, columns] (changed), whose rows are in SoA if `soa`, and a gate [rows, columns], whose rows are in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct SigmoidGate {
+    /// The rows of x are in SoA (`tensor/soa.rs`).
+    pub soa: bool,
+}
+
+impl Op for SigmoidGate {
+    fn name(&self) -> &'static str {
+        "sigmoid_gate"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[0]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        expect("sigmoid_gate", inputs, &[Some(DType::F32), Some(DType::F32)])?;
+        let (_, columns) = inputs[0].shape.matrix()?;
+        if inputs[1].shape != inputs[0].shape || (self.soa && !columns.is_multiple_of(BLOCK)) {
+            bail!(
+                ShapeMismatch,
+                "sigmoid_gate: x {}, gate {}; wanted equal, and in SoA a multiple of {BLOCK} columns",
+                inputs[0].shape,
+                inputs[1].shape
+            );
+        }
+        Ok(vec![])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        Ok(Kernel {
+            template: crate::shader!("sigmoid_gate.wgsl"),
+            modules: &[],
+            defines: self.soa.then_some(("SOA", Define::Flag)).into_iter().collect(),
+            params: vec![(rows * columns) as u32, columns as u32],
+            grid: grid_2d((rows * columns).div_ceil(64), capabilities.max_workgroups_per_dimension),
+        })
+    }
+}
+
+impl Reference for SigmoidGate {
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let gate = inputs[1].to_f32()?;
+        let mut gated = Vec::new();
+        for (x, gate) in inputs[0].to_f32()?.chunks_exact(columns).zip(gate.chunks_exact(columns)) {
+            let mut x = if self.soa { from_soa(x) } else { x.to_vec() };
+            for (x, gate) in x.iter_mut().zip(gate) {
+                *x = (f64::from(*x) / (1.0 + (-f64::from(*gate)).exp())) as f32;
+            }
+            gated.extend(if self.soa { to_soa(&x) } else { x });
+        }
+        inputs[0].set_f32(&gated);
+        Ok(vec![])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(143);
+    let case = |(rows, columns, soa): (usize, usize, bool)| {
+        let gate: Vec<f32> = (0..rows * columns).map(|_| rng.signed() * 9.0).collect();
+        let gate = HostTensor::f32(&[rows, columns], &gate);
+        Case::new(SigmoidGate { soa }, vec![rng.tensor(&[rows, columns]), gate], 1e-5)
+    };
+    let mut cases: Vec<Case> =
+        [(1, 1, false), (1, 32, true), (3, 96, true), (5, 70, false)].into_iter().map(case).collect();
+    // Far out, where a simple sigmoid overflows.
+    let gate = HostTensor::f32(&[1, 4], &[-200.0, -30.0, 30.0, 200.0]);
+    cases.push(Case::new(SigmoidGate { soa: false }, vec![rng.tensor(&[1, 4]), gate], 1e-5));
+    cases
+}

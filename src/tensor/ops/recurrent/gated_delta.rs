@@ -1,0 +1,231 @@
+//! The recurrence of a gated delta net (Yang et al. 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule"), token after token, and
+//! the gated norm of what is read. Each head's state is a matrix S: a token with query q, key k and value v makes of it
+//! S ← decay · S, S ← S + β (v − S k) kᵀ, and reads S q.
+
+use crate::error::Result;
+use crate::gpu::{Capabilities, Define};
+use crate::tensor::exec::grid_2d;
+use crate::tensor::op::expect;
+use crate::tensor::ops::cache::placement::Placement;
+use crate::tensor::quant::BLOCK;
+use crate::tensor::soa::to_soa;
+use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+
+/// Inputs: qkv [tokens, 2 · key_heads · key_dim + heads · value_dim] of `short_convolution`; the gate, β and α of each head, of which each
+/// is some columns of a matrix [tokens, columns] (α and β: before softplus and sigmoid); vectors [2 · heads + value_dim] (for each head a
+/// factor and a bias, such that decay = exp(factor · softplus(α + bias)), and the weights of the norm); position [4] u32 or [tokens, 4],
+/// and the state (changed), [len] or [sequences, len], both as `short_convolution` has them. Output: [tokens, heads · value_dim], the
+/// norm of what each head reads, times SiLU(gate).
+#[derive(Clone, Copy, Debug)]
+pub struct GatedDelta {
+    /// Heads of queries, and of keys.
+    pub key_heads: usize,
+    /// Heads of values; a multiple of `key_heads`.
+    pub heads: usize,
+    /// The length of a query or key, a multiple of 4.
+    pub key_dim: usize,
+    /// The length of a value, a multiple of 4 of at most 256.
+    pub value_dim: usize,
+    /// Head h has the query and key h mod `key_heads`, instead of neighbouring heads sharing one.
+    pub tiled: bool,
+    /// The first columns of gate, β and α in their matrices.
+    pub first: [usize; 3],
+    /// ε of the norm.
+    pub epsilon: f32,
+    /// Rows of the output are in SoA (`tensor/soa.rs`).
+    pub soa: bool,
+}
+
+impl GatedDelta {
+    /// The longest keys and values.
+    pub const MAX_DIM: usize = 256;
+
+    /// How many f32 the state of a sequence has. Parts of sequences can be bound alone.
+    pub fn state_len(heads: usize, key_dim: usize, value_dim: usize) -> usize {
+        (heads * key_dim * value_dim).next_multiple_of(64)
+    }
+
+    fn key_head(&self, head: usize) -> usize {
+        if self.tiled { head % self.key_heads } else { head / (self.heads / self.key_heads) }
+    }
+}
+
+impl Op for GatedDelta {
+    fn name(&self) -> &'static str {
+        "gated_delta"
+    }
+
+    fn mutates(&self) -> &'static [usize] {
+        &[6]
+    }
+
+    fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
+        let f32 = Some(DType::F32);
+        expect("gated_delta", inputs, &[f32, f32, f32, f32, f32, Some(DType::U32), f32])?;
+        let (tokens, columns) = inputs[0].shape.matrix()?;
+        let placement = Placement::of("gated_delta", inputs[5], tokens)?;
+        let len = placement.state_len("gated_delta", inputs[6])?;
+        let values = self.heads * self.value_dim;
+        let holds = |input: usize, wanted: usize| matches!(inputs[input].shape.dims(), [rows, all] if *rows == tokens && self.first[input - 1] + wanted <= *all);
+        let fits = self.key_heads > 0
+            && self.heads.is_multiple_of(self.key_heads)
+            && [self.key_dim, self.value_dim]
+                .iter()
+                .all(|dim| dim.is_multiple_of(4) && (4..=Self::MAX_DIM).contains(dim))
+            && columns == 2 * self.key_heads * self.key_dim + values
+            && holds(1, values)
+            && holds(2, self.heads)
+            && holds(3, self.heads)
+            && inputs[4].shape.elements() == 2 * self.heads + self.value_dim
+            && len >= self.heads * self.key_dim * self.value_dim
+            && len.is_multiple_of(4)
+            && (!self.soa || values.is_multiple_of(BLOCK));
+        if !fits {
+            let shapes: Vec<_> = inputs.iter().map(|input| input.shape).collect();
+            bail!(ShapeMismatch, "gated_delta: {shapes:?} for {self:?}");
+        }
+        Ok(vec![Desc::f32(&[tokens, values])])
+    }
+
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+        let (tokens, _) = inputs[0].shape.matrix()?;
+        let placement = Placement::of("gated_delta", inputs[5], tokens)?;
+        let len = placement.state_len("gated_delta", inputs[6])?;
+        let items = self.heads * if placement == Placement::Sequences { tokens } else { 1 };
+        let mut defines = placement.defines();
+        defines
+            .extend([("WORDS", Define::U32(self.key_dim as u32 / 4)), ("VALUE", Define::U32(self.value_dim as u32))]);
+        defines.extend(self.tiled.then_some(("TILED", Define::Flag)));
+        defines.extend(self.soa.then_some(("SOA", Define::Flag)));
+        let mut params: Vec<usize> = vec![items, self.heads, self.key_heads, tokens];
+        for (input, first) in inputs[1..4].iter().zip(self.first) {
+            params.extend([input.shape.matrix()?.1, first]);
+        }
+        params.push(len);
+        Ok(Kernel {
+            template: crate::shader!("gated_delta.wgsl"),
+            modules: &[],
+            defines,
+            params: params.into_iter().map(|number| number as u32).chain([self.epsilon.to_bits()]).collect(),
+            grid: grid_2d(items, capabilities.max_workgroups_per_dimension),
+        })
+    }
+}
+
+impl Reference for GatedDelta {
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let (tokens, columns) = inputs[0].shape.matrix()?;
+        let placement = Placement::of("gated_delta", inputs[5].desc(), tokens)?;
+        let len = placement.state_len("gated_delta", inputs[6].desc())?;
+        let (qkv, vectors, position) = (inputs[0].to_f32()?, inputs[4].to_f32()?, inputs[5].to_u32()?);
+        let mut states = inputs[6].to_f32()?;
+        let part = |input: usize, row: usize, length: usize| {
+            let (_, all) = inputs[input].shape.matrix()?;
+            Ok::<_, crate::Error>(inputs[input].to_f32()?[row * all + self.first[input - 1]..][..length].to_vec())
+        };
+        let (key_dim, value_dim) = (self.key_dim, self.value_dim);
+        let values = self.heads * value_dim;
+        let mut out = vec![0f32; tokens * values];
+        for run in placement.runs(tokens) {
+            let state = &mut states[placement.first_row(&position, run.start, len)..][..len];
+            let is_fresh = placement.position(&position, run.start) == 0;
+            // The state's words of four elements of a key: [head, key_dim / 4, value_dim, 4].
+            let at = |head: usize, i: usize, j: usize| ((head * key_dim / 4 + i / 4) * value_dim + j) * 4 + i % 4;
+            let mut s: Vec<f64> = state.iter().map(|x| if is_fresh { 0.0 } else { f64::from(*x) }).collect();
+            for row in run.clone() {
+                let (gate, beta, alpha) = (part(1, row, values)?, part(2, row, self.heads)?, part(3, row, self.heads)?);
+                let of_token: Vec<f64> = qkv[row * columns..][..columns].iter().map(|x| f64::from(*x)).collect();
+                for head in 0..self.heads {
+                    let key_head = self.key_head(head);
+                    let q = &of_token[key_head * key_dim..][..key_dim];
+                    let k = &of_token[(self.key_heads + key_head) * key_dim..][..key_dim];
+                    let v = &of_token[2 * self.key_heads * key_dim + head * value_dim..][..value_dim];
+                    let step = (f64::from(alpha[head]) + f64::from(vectors[self.heads + head])).exp().ln_1p();
+                    let decay = (f64::from(vectors[head]) * step).exp();
+                    let rate = 1.0 / (1.0 + (-f64::from(beta[head])).exp());
+                    let mut read = vec![0.0; value_dim];
+                    for j in 0..value_dim {
+                        let mut row: Vec<f64> = (0..key_dim).map(|i| s[at(head, i, j)] * decay).collect();
+                        let known: f64 = row.iter().zip(k).map(|(s, k)| s * k).sum();
+                        row.iter_mut().zip(k).for_each(|(s, k)| *s += k * (v[j] - known) * rate);
+                        read[j] = row.iter().zip(q).map(|(s, q)| s * q).sum();
+                        row.into_iter().enumerate().for_each(|(i, value)| s[at(head, i, j)] = value);
+                    }
+                    let mean = read.iter().map(|x| x * x).sum::<f64>() / value_dim as f64;
+                    let scale = 1.0 / (mean + f64::from(self.epsilon)).sqrt();
+                    for (j, read) in read.into_iter().enumerate() {
+                        let gate = f64::from(gate[head * value_dim + j]);
+                        let normed = read * scale * f64::from(vectors[2 * self.heads + j]);
+                        out[row * values + head * value_dim + j] = (normed * gate / (1.0 + (-gate).exp())) as f32;
+                    }
+                }
+            }
+            if !placement.has_stopped(&position, run.start) {
+                state.iter_mut().zip(s).take(self.heads * key_dim * value_dim).for_each(|(to, s)| *to = s as f32);
+            }
+        }
+        if self.soa {
+            out = out.chunks_exact(values).flat_map(to_soa).collect();
+        }
+        inputs[6].set_f32(&states);
+        Ok(vec![HostTensor::f32(&[tokens, values], &out)])
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut rng = Rng(142);
+    let mut cases = Vec::new();
+    let mut case = |op: GatedDelta, tokens: usize, position: HostTensor, sequences: Option<usize>| {
+        let values = op.heads * op.value_dim;
+        let len = GatedDelta::state_len(op.heads, op.key_dim, op.value_dim);
+        let mut qkv = rng.tensor(&[tokens, 2 * op.key_heads * op.key_dim + values]);
+        // Keys of about length 1, as normed ones are.
+        let scaled: Vec<f32> = qkv.to_f32().unwrap_or_default().iter().map(|x| x * 0.25).collect();
+        qkv.set_f32(&scaled);
+        let mut vectors = rng.tensor(&[2 * op.heads + op.value_dim]);
+        // States decay.
+        let decays = |(index, x): (usize, &f32)| if index < op.heads { -x.abs() } else { *x };
+        let decaying: Vec<f32> = vectors.to_f32().unwrap_or_default().iter().enumerate().map(decays).collect();
+        vectors.set_f32(&decaying);
+        let state = sequences.map_or(vec![len], |sequences| vec![sequences, len]);
+        let inputs = vec![
+            qkv,
+            rng.tensor(&[tokens, op.first[0] + values + 1]),
+            rng.tensor(&[tokens, op.first[1] + op.heads]),
+            rng.tensor(&[tokens, op.first[2] + op.heads + 3]),
+            vectors,
+            position,
+            rng.tensor(&state),
+        ];
+        cases.push(Case::new(op, inputs, 2e-5));
+    };
+    // tokens, key_heads, heads, key_dim, value_dim, tiled, soa, position, stopped
+    for (tokens, key_heads, heads, key_dim, value_dim, tiled, soa, position, stopped) in [
+        (1, 1, 1, 4, 4, false, false, 0, 0),
+        (1, 2, 4, 16, 16, false, true, 5, 0),
+        (1, 2, 4, 16, 8, true, true, 5, 1),
+        (1, 4, 8, 128, 128, true, true, 1, 0),
+        (7, 1, 3, 20, 12, false, false, 3, 0),
+        (3, 2, 2, 16, 16, false, true, 9, 0),
+        (65, 2, 4, 16, 32, true, false, 0, 0),
+        (5, 1, 1, 256, 256, false, false, 2, 0),
+    ] {
+        let first = [tokens % 3, 4, 2];
+        let op = GatedDelta { key_heads, heads, key_dim, value_dim, tiled, first, epsilon: 1e-6, soa };
+        case(op, tokens, HostTensor::u32(&[4], &[position, 1, stopped, 0]), None);
+    }
+    // Four sequences in another order than in the state: one begins, and one has stopped.
+    let op = GatedDelta {
+        key_heads: 2,
+        heads: 4,
+        key_dim: 16,
+        value_dim: 16,
+        tiled: false,
+        first: [0; 3],
+        epsilon: 1e-6,
+        soa: true,
+    };
+    let position = HostTensor::u32(&[4, 4], &[3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4]);
+    case(op, 4, position, Some(5));
+    cases
+}
