@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.utils import logging
 
 import hf_to_gguf
@@ -50,6 +50,20 @@ def rope(kind: str = "default", theta: float = 10000.0, **more) -> dict:
 FALCON = {
     "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": CONTEXT,
     "parallel_attn": True, "bias": False, "alibi": False, "tie_word_embeddings": True} | rope()
+
+DELTA = HEADS | {
+    "num_hidden_layers": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
+}
+DELTA_LAYERS = ["linear_attention", "full_attention", "linear_attention", "full_attention"]
+SHARED_EXPERTS = {
+    "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "norm_topk_prob": True,
+}
+
+
+def mrope() -> dict:
+    """Rope by three positions, which are equal for text."""
+    return rope(theta=1000000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True)
+
 
 MODELS = {
     # Llama 3.1 and later: rope's long wavelengths are stretched. Tied embeddings.
@@ -101,6 +115,12 @@ MODELS = {
     "stablelm": ("stablelm", SIZES | {"use_qkv_bias": True} | rope(partial_rotary_factor=0.25)),
     # StableLM 2 12B: attention and feed-forward side by side, a layer norm of each head of queries and keys.
     "stablelm_parallel": ("stablelm", SIZES | {"use_parallel_residual": True, "qk_layernorm": True} | rope(partial_rotary_factor=0.25)),
+    # Gated delta nets, and every fourth layer with gated attention; experts, one of them for all tokens.
+    "qwen3_next": ("qwen3_next", DELTA | SHARED_EXPERTS | {"linear_num_value_heads": 4} | rope(partial_rotary_factor=0.5)),
+    # The text part of a multimodal model.
+    "qwen3_5": ("qwen3_5", DELTA | {"tie_word_embeddings": True, "linear_num_value_heads": 6, "layer_types": DELTA_LAYERS}
+        | mrope()),
+    "qwen3_5_moe": ("qwen3_5_moe_text", DELTA | SHARED_EXPERTS | {"linear_num_value_heads": 4} | mrope()),
     "gpt2": ("gpt2", {
         "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT, "n_inner": None,
         "bos_token_id": 261, "eos_token_id": 263}),
@@ -170,7 +190,7 @@ ONLY_SAFETENSORS = {"llama_dynamic", "llama_yarn"}
 # The matrices of their GGUF files are F32; those of the others BF16, which is half as long.
 IN_F32 = {
     "llama3", "llama_linear", "mistral", "mixtral", "qwen2_yarn", "qwen2_window", "qwen3", "qwen3_moe", "gemma2", "gemma3", "phi3", "phi4_mini",
-    "smollm3", "olmo2", "olmo3", "granite", "stablelm", "stablelm_parallel", "gpt2",
+    "smollm3", "olmo2", "olmo3", "granite", "stablelm", "stablelm_parallel", "gpt2", "qwen3_next", "qwen3_5", "qwen3_5_moe",
 }
 # llama.cpp knows no such files.
 ONLY_SAFETENSORS_OF = {"opt"}
@@ -180,12 +200,15 @@ def random_model(config, seed: int):
     """A model in float32 whose weights bfloat16 represents."""
     generator = np.random.default_rng(seed)
     shifted = config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron")
+    text = config.get_text_config()
+    is_delta = hasattr(text, "linear_num_key_heads")
     # Where the model scales them itself, a token's embedding would drown what the layers add to it.
     embedding_scale = config.hidden_size**0.5 if config.model_type.startswith("gemma") else getattr(config, "embedding_multiplier", 1.0)
     if config.model_type == "gemma":
         # Tied, and no norms after its layers' parts: logits would all be small.
         embedding_scale **= 0.5
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    auto = AutoModelForImageTextToText if text is not config else AutoModelForCausalLM
+    model = auto.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -203,8 +226,13 @@ def random_model(config, seed: int):
                     values = mxfp4.rounded(values)
             elif name.endswith(".bias"):
                 values = generator.normal(0, 0.3, shape)
+            elif name.endswith("A_log"):
+                # Some heads forget slowly.
+                values = generator.uniform(-4, 0, shape)
+            elif name.endswith("dt_bias"):
+                values = generator.uniform(-1, 1, shape)
             elif len(shape) == 1:
-                values = generator.uniform(0.5, 1.5, shape) - shifted
+                values = generator.uniform(0.5, 1.5, shape) - (shifted or (is_delta and "linear_attn" not in name))
             elif any(part in name for part in ("embed", "wte", "wpe")) and "embed_out" not in name:
                 values = generator.normal(0, 0.5 / embedding_scale, shape)
             else:
@@ -215,7 +243,7 @@ def random_model(config, seed: int):
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 buffer.copy_(torch.from_numpy(generator.normal(0, 0.2, tuple(buffer.shape))).to(torch.bfloat16).float())
-    assert tied == bool(config.tie_word_embeddings)
+    assert tied == bool(text.tie_word_embeddings)
     return model
 
 
@@ -235,10 +263,11 @@ def as_numpy(tensor) -> np.ndarray:
     return tensor.numpy() if tensor.dtype == torch.uint8 else tensor.float().numpy()
 
 
-def write_gguf(name: str, config):
-    """The GGUF file of what stands in the folder."""
+def write_gguf(name: str, config, saved: dict):
+    """The GGUF file of the tensors that transformers saved."""
     folder = OUT / name
-    state = {key: as_numpy(tensor) for key, tensor in load_file(folder / "model.safetensors").items()}
+    config = config.get_text_config()
+    state = {key: as_numpy(tensor) for key, tensor in saved.items()}
     arch = hf_to_gguf.ARCHITECTURES[config.model_type]
     matrices = "F32" if name in IN_F32 else "BF16"
     file_type = 0 if matrices == "F32" else 32
@@ -256,7 +285,30 @@ def write_gguf(name: str, config):
 
 def make_config(kind: str, fields: dict):
     special = {"bos_token_id": VOCABULARY - 3, "eos_token_id": VOCABULARY - 1}
+    if kind == "qwen3_5":
+        vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "patch_size": 4, "out_hidden_size": 32,
+                  "num_position_embeddings": 16}
+        return AutoConfig.for_model(
+            kind, text_config=special | fields, vision_config=vision, tie_word_embeddings=fields["tie_word_embeddings"])
     return AutoConfig.for_model(kind, **(special | fields))
+
+
+def as_published(name: str, file: Path):
+    """Brings a file to the form of published ones, where transformers saves another one."""
+    state = load_file(file)
+    if name == "qwen3_5":
+        # A part of the layers that predict several tokens at once, which transformers leaves out.
+        state["mtp.fc.weight"] = torch.zeros(32, 64, dtype=torch.bfloat16)
+    elif name == "qwen3_5_moe":
+        # All experts of a layer in two tensors.
+        for key in [key for key in state if ".mlp.experts.0.down_proj." in key]:
+            stem = key.split(".0.down_proj.")[0]
+            parts = [[state.pop(f"{stem}.{expert}.{part}_proj.weight") for part in ("gate", "up", "down")] for expert in range(6)]
+            state[f"{stem}.gate_up_proj"] = torch.stack([torch.cat([gate, up]) for gate, up, _ in parts])
+            state[f"{stem}.down_proj"] = torch.stack([down for *_, down in parts])
+    else:
+        return
+    save_file(state, file, metadata={"format": "pt"})
 
 
 def write_model(name: str, seed: int) -> float:
@@ -283,12 +335,15 @@ def write_model(name: str, seed: int) -> float:
     model.to(torch.bfloat16).save_pretrained(folder)
     if kind == "gpt_oss":
         mxfp4.rewrite(folder)
+    # Those of transformers itself, since published files may hold more or other tensors.
+    saved = load_file(folder / "model.safetensors")
     (folder / "generation_config.json").unlink(missing_ok=True)
+    as_published(name, folder / "model.safetensors")
     (folder / "model.safetensors").chmod(0o644)
     tokenizer = train_bpe([TEXT], VOCABULARY, SPECIAL)
     (folder / "tokenizer.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False))
     if with_gguf:
-        write_gguf(name, config)
+        write_gguf(name, config, saved)
     return margin
 
 
@@ -298,7 +353,7 @@ def main():
     logging.disable_progress_bar()
     if sys.argv[1:2] == ["--gguf"]:
         for name in sys.argv[2:]:
-            write_gguf(name, AutoConfig.from_pretrained(OUT / name))
+            write_gguf(name, AutoConfig.from_pretrained(OUT / name), load_file(OUT / name / "model.safetensors"))
         return
     for name in sys.argv[1:] or MODELS:
         for seed in range(SEED, SEED + 400):

@@ -19,7 +19,7 @@ ARCHITECTURES = {
     "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe", "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe",
     "exaone4": "exaone4", "glm4": "glm4", "glm4_moe": "glm4moe", "cohere": "command-r", "cohere2": "cohere2", "apertus": "apertus",
     "arcee": "arcee", "helium": "llama", "nemotron": "nemotron", "gpt_neox": "gptneox", "bloom": "bloom", "falcon": "falcon",
-    "granitemoe": "granitemoe",
+    "granitemoe": "granitemoe", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
 ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe"}
@@ -27,6 +27,8 @@ ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee"
 ON_NEIGHBOURS_ALREADY = {"helium"}
 # Whose norms multiply with 1 + weight; the files hold the sum.
 SHIFTED_NORMS = {"gemma", "gemma2", "gemma3", "nemotron"}
+# Gated delta nets.
+DELTA = {"qwen3next", "qwen35", "qwen35moe"}
 # Whose weights are stored [inputs, outputs].
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
@@ -72,7 +74,7 @@ def metadata(config) -> dict:
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
         "block_count": config.num_hidden_layers,
-        "feed_forward_length": getattr(config, "intermediate_size", None) or config.ffn_hidden_size,
+        "feed_forward_length": getattr(config, "intermediate_size", None) or getattr(config, "ffn_hidden_size", None),
         "attention.head_count": heads,
         "attention.head_count_kv": kv_heads(config),
         "rope.freq_base": float(rope["rope_theta"]),
@@ -88,11 +90,11 @@ def metadata(config) -> dict:
         keys["use_parallel_residual"] = config.use_parallel_residual
     if not epsilon:
         keys["attention.layer_norm_rms_epsilon"] = config.rms_norm_eps
-    if arch in WITH_HEAD_DIM:
+    if arch in WITH_HEAD_DIM or arch in DELTA:
         keys |= {"attention.key_length": head_dim, "attention.value_length": head_dim}
     if arch in ("llama", "granite", "granitemoe", "smollm3", "mistral3", "arcee"):
         keys |= {"vocab_size": config.vocab_size, "rope.dimension_count": head_dim}
-    if arch in ("phi3", "stablelm", "phi2", "glm4", "glm4moe", "nemotron", "gptneox"):
+    if arch in ("phi3", "stablelm", "phi2", "glm4", "glm4moe", "nemotron", "gptneox", *DELTA):
         keys["rope.dimension_count"] = int(head_dim * rope.get("partial_rotary_factor", 1.0))
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
         keys["attention.sliding_window"] = config.sliding_window
@@ -114,11 +116,11 @@ def metadata(config) -> dict:
     if experts:
         used = getattr(config, "num_experts_per_tok", None) or config.moe_topk
         keys |= {"expert_count": experts, "expert_used_count": used}
-    if arch in ("qwen3moe", "qwen2moe", "ernie4_5-moe", "glm4moe"):
+    if arch in ("qwen3moe", "qwen2moe", "ernie4_5-moe", "glm4moe", "qwen3next", "qwen35moe"):
         keys["expert_feed_forward_length"] = config.moe_intermediate_size
     if arch == "gpt-oss":
         keys["expert_feed_forward_length"] = config.intermediate_size
-    if arch == "qwen2moe":
+    if arch in ("qwen2moe", "qwen3next", "qwen35moe"):
         keys["expert_shared_feed_forward_length"] = config.shared_expert_intermediate_size
     if arch == "hunyuan-moe":
         keys |= {"expert_shared_feed_forward_length": config.intermediate_size, "expert_shared_count": 1}
@@ -135,8 +137,17 @@ def metadata(config) -> dict:
             "expert_gating_func": 2, "expert_weights_scale": config.routed_scaling_factor, "expert_weights_norm": config.norm_topk_prob,
             "block_count": config.num_hidden_layers + 1, "nextn_predict_layers": 1,
         }
+    if arch in DELTA:
+        keys |= {
+            "ssm.conv_kernel": config.linear_conv_kernel_dim, "ssm.state_size": config.linear_key_head_dim,
+            "ssm.group_count": config.linear_num_key_heads, "ssm.time_step_rank": config.linear_num_value_heads,
+            "ssm.inner_size": config.linear_num_value_heads * config.linear_value_head_dim,
+            "full_attention_interval": config.layer_types.index("full_attention") + 1,
+        }
+    if arch in ("qwen35", "qwen35moe"):
+        keys["rope.dimension_sections"] = [*rope["mrope_section"], 0]
     keys |= rope_scaling(config, rope)
-    return {f"{arch}.{key}": value for key, value in keys.items()}
+    return {f"{arch}.{key}": value for key, value in keys.items() if value is not None}
 
 
 WITH_HEAD_DIM = {
@@ -268,6 +279,48 @@ def stacked(state: dict) -> dict:
     return rest
 
 
+def tiled(weights: np.ndarray, axis: int, key_heads: int, heads: int) -> np.ndarray:
+    """From heads of values that share a key side by side to heads that have the keys in turns."""
+    shape = weights.shape
+    split = (*shape[:axis], key_heads, heads // key_heads, shape[axis] // heads, *shape[axis + 1 :])
+    return weights.reshape(split).swapaxes(axis, axis + 1).reshape(shape)
+
+
+def delta_tensor(config, name: str, weights: np.ndarray) -> dict:
+    """A tensor of an architecture with gated delta nets as llama.cpp's converter hands it on."""
+    key_heads, heads = config.linear_num_key_heads, config.linear_num_value_heads
+    queries = key_heads * config.linear_key_head_dim
+    if config.model_type != "qwen3_next" and "linear_attn." in name:
+        if ".in_proj_qkv." in name or ".conv1d." in name:
+            weights = np.concatenate([weights[: 2 * queries], tiled(weights[2 * queries :], 0, key_heads, heads)])
+        elif ".out_proj." in name:
+            weights = tiled(weights, 1, key_heads, heads)
+        elif not name.endswith("linear_attn.norm.weight"):
+            weights = tiled(weights, 0, key_heads, heads)
+    if name.endswith("A_log"):
+        return {name: -np.exp(weights)}
+    if name.endswith("dt_bias"):
+        return {name.replace("dt_bias", "dt_proj.bias"): weights}
+    if ".conv1d." in name:
+        return {name: weights.reshape(weights.shape[0], -1)}
+    if name.endswith("shared_expert_gate.weight"):
+        return {name: weights.reshape(-1)}
+    if name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
+        return {name: weights + np.float32(1)}
+    if ".in_proj_qkvz." in name:
+        # For each head of keys its query, its key, and the values and gates of the heads that share it.
+        values = heads // key_heads * config.linear_value_head_dim
+        keys = config.linear_key_head_dim
+        groups = weights.reshape(key_heads, 2 * keys + 2 * values, -1)
+        query, key, value, gate = np.split(groups, [keys, 2 * keys, 2 * keys + values], axis=1)
+        rows = [part.reshape(-1, weights.shape[1]) for part in (query, key, value)]
+        return {
+            name.replace("qkvz", "qkv"): np.concatenate(rows),
+            name.replace("qkvz", "z"): gate.reshape(-1, weights.shape[1]),
+        }
+    return {name: weights}
+
+
 def tensors(config, state: dict) -> dict:
     """GGUF tensors of a state in the names that the hub's files use; all are F32."""
     arch = ARCHITECTURES[config.model_type]
@@ -275,7 +328,16 @@ def tensors(config, state: dict) -> dict:
     layers = getattr(config, "num_hidden_layers", None) or config.n_layer
     names = gguf.get_tensor_name_map(kind, layers)
     result = {}
-    for name, weights in stacked(renamed(config, state)).items():
+    state = stacked(renamed(config, state))
+    if arch in DELTA:
+        text = {name.replace("model.language_model.", "model."): weights for name, weights in state.items() if ".visual." not in name}
+        state = {key: value for name, weights in text.items() for key, value in delta_tensor(config, name, weights).items()}
+    for name, weights in state.items():
+        if ".linear_attn.in_proj_qkv." in name or ".linear_attn.in_proj_z." in name:
+            # The names of Qwen3-Next's tensors are not in the package's map.
+            layer = name.split(".")[2]
+            result[f"blk.{layer}.attn_{'gate' if '_z.' in name else 'qkv'}.weight"] = (np.ascontiguousarray(weights), "F32")
+            continue
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
         own = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
         if own and own[2] in OWN_NAMES and not target:

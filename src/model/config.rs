@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     arch::{Arch, Need, ROUTER, WindowPattern, expected_tensors},
-    checkpoint::{Checkpoint, TensorInfo, TensorValues},
+    checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
     gguf::Metadata,
     keys::Keys,
     rope::{Rope, RopeScaling},
 };
 use crate::error::Result;
-use crate::tensor::ops::{Gating, ScaleByPosition};
+use crate::tensor::ops::{GatedDelta, Gating, ScaleByPosition, ShortConvolution};
 
 /// The configuration of a forward pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub struct Config {
     pub arch: &'static Arch,
     /// Number of layers ("num_hidden_layers").
     pub n_layers: usize,
+    /// Layers of the file after these, which predict further tokens and are not read.
+    pub further_layers: usize,
     /// The length of the residual stream ("hidden size").
     pub n_embd: usize,
     /// The length of the feed-forward's inner vector ("intermediate_size"); that of the experts is in `experts`.
@@ -61,6 +63,8 @@ pub struct Config {
     pub clamped_swiglu: Option<[f32; 2]>,
     /// The mixture of experts of layers that have one; `None` for dense models.
     pub experts: Option<Experts>,
+    /// The gated delta nets of recurrent layers.
+    pub delta_net: Option<DeltaNet>,
     /// ε of all norms.
     pub norm_eps: f32,
     /// The longest context of training, in tokens. A dynamic rope scaling multiplies it by its factor.
@@ -84,6 +88,47 @@ pub struct LayerConfig {
     pub rope: Option<usize>,
     /// The feed-forward is a mixture of experts.
     pub has_experts: bool,
+    /// A gated delta net instead of attention.
+    pub is_recurrent: bool,
+    /// The number of the layer among those of its kind: which keys and values or which recurrent state it has.
+    pub state: usize,
+}
+
+/// The sizes of a gated delta net (`tensor/ops/recurrent`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaNet {
+    /// Heads of queries, and of keys.
+    pub key_heads: usize,
+    /// Heads of values; a multiple of `key_heads`.
+    pub heads: usize,
+    /// The length of a query or key.
+    pub key_dim: usize,
+    /// The length of a value.
+    pub value_dim: usize,
+    /// How many tokens the convolution sees, the present one included.
+    pub taps: usize,
+    /// Head h has the key h mod `key_heads`, instead of neighbours sharing one.
+    pub tiled: bool,
+}
+
+impl DeltaNet {
+    /// Queries, keys and values, which the convolution sees.
+    pub fn channels(&self) -> usize {
+        2 * self.key_heads * self.key_dim + self.values()
+    }
+
+    /// The length of all values together.
+    pub fn values(&self) -> usize {
+        self.heads * self.value_dim
+    }
+
+    /// How many f32 the states of a layer have: that of the convolution, and that of the recurrence.
+    pub fn state_lens(&self) -> [usize; 2] {
+        [
+            ShortConvolution::state_len(self.channels(), self.taps),
+            GatedDelta::state_len(self.heads, self.key_dim, self.value_dim),
+        ]
+    }
 }
 
 /// A mixture of experts.
@@ -119,7 +164,11 @@ const MAX_EXPERTS: usize = 1024;
 impl Config {
     /// The configuration of a model, checked against its tensors.
     pub fn of(checkpoint: &Checkpoint<'_>) -> Result<Self> {
-        Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)
+        let mut config = Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)?;
+        if let Some(net) = &mut config.delta_net {
+            net.tiled = config.arch.delta_heads_tiled && checkpoint.origin == Origin::Gguf;
+        }
+        Ok(config)
     }
 
     /// The same of metadata and tensors.
@@ -137,7 +186,12 @@ impl Config {
         let n_layers = keys.layers(MAX_LAYERS)?;
         let n_embd = keys.dim("embedding_length", MAX_WIDTH)?;
         let n_ff = keys.dim_of_all_layers("feed_forward_length", n_layers, MAX_WIDTH)?;
-        let n_ff = n_ff.ok_or_else(|| keys.missing("feed_forward_length"))?;
+        let n_ff = match n_ff {
+            Some(n_ff) => n_ff,
+            // Where all layers have experts, nothing else uses it.
+            None if arch.feed_forward.is_empty() => keys.dim("expert_feed_forward_length", MAX_WIDTH)?,
+            None => return Err(keys.missing("feed_forward_length")),
+        };
         let n_heads = keys.dim_of_all_layers("attention.head_count", n_layers, MAX_HEADS)?;
         let n_heads = n_heads.ok_or_else(|| keys.missing("attention.head_count"))?;
         let n_kv_heads = keys.dim_of_all_layers("attention.head_count_kv", n_layers, MAX_HEADS)?.unwrap_or(n_heads);
@@ -178,6 +232,7 @@ impl Config {
         let config = Self {
             arch,
             n_layers,
+            further_layers: keys.further_layers(MAX_LAYERS)?,
             n_embd,
             n_ff,
             n_heads,
@@ -198,6 +253,7 @@ impl Config {
             is_parallel: keys.is_parallel()?,
             clamped_swiglu: keys.clamped_swiglu()?,
             experts: experts(&keys, n_ff, &by_name)?,
+            delta_net: delta_net(&keys)?,
             norm_eps: keys.norm_epsilon()?,
             context_length: match ropes.first().map(|rope| &rope.scaling) {
                 // The stretched context.
@@ -212,6 +268,13 @@ impl Config {
         };
         config.check_tensors(tensors, &by_name)?;
         Ok(config)
+    }
+
+    /// How many f32 each state of a recurrent layer has, of one layer after the other.
+    pub fn recurrent_state_lens(&self) -> impl Iterator<Item = usize> {
+        let lens = self.delta_net.map(|net| net.state_lens());
+        let layers = self.layers.iter().filter(|layer| layer.is_recurrent).count();
+        (0..layers).flat_map(move |_| lens.into_iter().flatten())
     }
 
     /// Whether the forward pass reads this tensor of the file.
@@ -273,7 +336,7 @@ impl Config {
         }
         // A tensor that nothing reads (a bias, a norm of queries) would be ignored silently.
         let known: BTreeSet<&str> = expected.iter().map(|tensor| tensor.name.as_str()).collect();
-        match tensors.iter().find(|t| !known.contains(t.name.as_str()) && !self.arch.ignores(&t.name)) {
+        match tensors.iter().find(|t| !known.contains(t.name.as_str()) && self.uses(&t.name)) {
             None => Ok(()),
             Some(tensor) => bail!(
                 UnsupportedArchitecture,
@@ -303,6 +366,7 @@ fn layers(
         (None, WindowPattern::AllButEvery(every)) => !(layer + 1).is_multiple_of(every),
     };
     let with_rope = keys.layers_with_rope(n_layers)?;
+    let recurrent = keys.recurrent_layers(n_layers)?;
     let layer = |layer: usize| {
         let window = window.filter(|_| is_windowed(layer));
         let has_rope = ropes > 0
@@ -313,7 +377,11 @@ fn layers(
             };
         // If there is a second rope, layers with a window use it.
         let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
-        LayerConfig { window, rope: has_rope.then_some(rope), has_experts: has_experts && has_router(layer) }
+        // Where all layers have experts, one without a router lacks it.
+        let has_experts = has_experts && (has_router(layer) || keys.arch.feed_forward.is_empty());
+        let is_recurrent = recurrent[layer];
+        let state = recurrent[..layer].iter().filter(|other| **other == is_recurrent).count();
+        LayerConfig { window, rope: has_rope.then_some(rope), has_experts, is_recurrent, state }
     };
     Ok((0..n_layers).map(layer).collect())
 }
@@ -361,4 +429,48 @@ fn shared_n_ff(keys: &Keys, tensors: &BTreeMap<&str, &TensorInfo>) -> Result<usi
         bail!(InvalidFile, "the expert of all tokens has an inner vector of {rows}, wanted at most {MAX_WIDTH}");
     }
     Ok(rows)
+}
+
+/// The sizes of gated delta nets, if the architecture has any. Their keys are those of state space models.
+fn delta_net(keys: &Keys) -> Result<Option<DeltaNet>> {
+    if keys.arch.recurrent_tensors.is_empty() {
+        return Ok(None);
+    }
+    let (key_heads, heads) = (keys.dim("ssm.group_count", MAX_HEADS)?, keys.dim("ssm.time_step_rank", MAX_HEADS)?);
+    let key_dim = keys.dim("ssm.state_size", MAX_WIDTH)?;
+    // GGUF files have the length of all values together, config.json that of one.
+    let value_dim = match keys.dim_or_zero("ssm.value_length", MAX_WIDTH)? {
+        Some(value_dim) if value_dim > 0 => value_dim,
+        _ => {
+            let all = keys.dim("ssm.inner_size", MAX_WIDTH)?;
+            if !all.is_multiple_of(heads) {
+                bail!(
+                    InvalidMetadata,
+                    "{} is {all}, wanted a multiple of the {heads} heads",
+                    keys.name("ssm.inner_size")
+                );
+            }
+            all / heads
+        }
+    };
+    let taps = keys.dim("ssm.conv_kernel", MAX_WIDTH)?;
+    if !heads.is_multiple_of(key_heads) {
+        bail!(
+            InvalidMetadata,
+            "{} is {heads} and {} is {key_heads}, wanted a multiple of it",
+            keys.name("ssm.time_step_rank"),
+            keys.name("ssm.group_count")
+        );
+    }
+    let fits = |dim: usize| dim.is_multiple_of(4) && dim <= GatedDelta::MAX_DIM;
+    if !fits(key_dim) || !fits(value_dim) || !(2..=ShortConvolution::MAX_TAPS).contains(&taps) {
+        bail!(
+            UnsupportedArchitecture,
+            "a gated delta net with keys of {key_dim}, values of {value_dim} and a convolution over {taps} tokens; supported are multiples \
+             of 4 up to {} and 2 to {} tokens",
+            GatedDelta::MAX_DIM,
+            ShortConvolution::MAX_TAPS
+        );
+    }
+    Ok(Some(DeltaNet { key_heads, heads, key_dim, value_dim, taps, tiled: keys.arch.delta_heads_tiled }))
 }

@@ -4,6 +4,7 @@
 //!
 //! The residual stream is in SoA (`tensor/soa.rs`). Products norm their inputs and add their results to the residual stream.
 
+use super::delta_net::DeltaLayer;
 use super::fused::FusedPass;
 use super::layer::{Layer, LayerOps};
 use super::linear::Linear;
@@ -12,8 +13,8 @@ use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use crate::error::Result;
 use crate::tensor::ops::{
-    AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormMatVec, NormQkv, NormUp,
-    Residual, RmsNorm, SwigluSoa, Xielu,
+    AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormMatVec,
+    NormQkv, NormUp, Residual, RmsNorm, SigmoidGate, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -48,7 +49,20 @@ impl LayerOps for Decode<'_> {
     fn attention(&self, layer: &Layer, h: &Normed<'_>) -> Result<Inner> {
         let q = self.queries(layer, h)?; // [1, n_heads · head_dim]
         let [sums, totals] = self.0.attention_split(layer, &q)?;
-        Ok(Inner::Splits { sums, totals, capacity: self.0.seen(layer) })
+        let capacity = self.0.seen(layer);
+        let Some(gate) = &layer.attention_gate else { return Ok(Inner::Splits { sums, totals, capacity }) };
+        let FusedPass { context, config, state, splits, .. } = self.0;
+        let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity, splits };
+        let a = context.run1(&merge, &[&sums, &totals, state])?; // [1, n_heads · head_dim] in SoA
+        context.run(&SigmoidGate { soa: true }, &[&a, &self.product(h, &gate.weight)?])?;
+        Ok(Inner::Activations(a))
+    }
+
+    fn delta_net(&self, _: &Layer, net: &DeltaLayer, h: &Normed<'_>) -> Result<Inner> {
+        let FusedPass { context, config, recurrent, state, .. } = self.0;
+        let products: Vec<Tensor> =
+            net.inputs.iter().map(|linear| self.product(h, &linear.weight)).collect::<Result<_>>()?;
+        net.run(context, config, &products, state, recurrent, true).map(Inner::Activations)
     }
 
     fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], _: &Linear) -> Result<Inner> {

@@ -6,6 +6,7 @@ use super::config::Config;
 use super::layer::Layer;
 use super::norm::Norm;
 use super::rope::RopeTable;
+use super::state::RecurrentStates;
 use super::{KvCache, Weights};
 use crate::error::Result;
 use crate::tensor::ops::{AttentionSplit, NormHeads, QkvParts, RopeKvAppend, Splits};
@@ -41,6 +42,7 @@ pub(super) struct FusedPass<'a> {
     pub config: &'a Config,
     pub fused: &'a Fused,
     pub cache: &'a KvCache,
+    pub recurrent: &'a RecurrentStates,
     pub state: &'a Tensor,
     pub splits: Splits,
 }
@@ -170,7 +172,7 @@ impl FusedPass<'_> {
 
     /// The caches for the keys and values of these projections.
     pub fn caches(&self, layer: &Layer, parts: QkvParts) -> impl Iterator<Item = &Tensor> {
-        let (k_cache, v_cache) = self.cache.layer(layer.index);
+        let (k_cache, v_cache) = self.cache.layer(layer.state);
         parts.k.then_some(k_cache).into_iter().chain(parts.v.then_some(v_cache))
     }
 
@@ -186,7 +188,7 @@ impl FusedPass<'_> {
             softcap: config.attention_softcap,
             splits: self.splits,
         };
-        let (k_cache, v_cache) = self.cache.layer(layer.index);
+        let (k_cache, v_cache) = self.cache.layer(layer.state);
         let parts = context.run(&split, &[q, k_cache, v_cache, self.state])?;
         <[Tensor; 2]>::try_from(parts).map_err(|_| err!(Internal, "attention_split has two outputs"))
     }

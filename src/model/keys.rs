@@ -34,12 +34,16 @@ impl Keys<'_> {
 
     /// The layers without those that predict further tokens, which llama.cpp's files count too.
     pub fn layers(&self, max: usize) -> Result<usize> {
-        let (all, further) =
-            (self.dim("block_count", max)?, self.dim_or_zero("nextn_predict_layers", max)?.unwrap_or(0));
+        let (all, further) = (self.dim("block_count", max)?, self.further_layers(max)?);
         if further >= all {
             bail!(InvalidMetadata, "{} is {further} of {all} layers", self.name("nextn_predict_layers"));
         }
         Ok(all - further)
+    }
+
+    /// How many of a file's last layers predict further tokens.
+    pub fn further_layers(&self, max: usize) -> Result<usize> {
+        Ok(self.dim_or_zero("nextn_predict_layers", max)?.unwrap_or(0))
     }
 
     /// A dimension: 1 or more.
@@ -209,6 +213,31 @@ impl Keys<'_> {
                 every => Ok(Some((0..n_layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect())),
             },
         }
+    }
+
+    /// Which layers are recurrent: those of an array, or all but every n-th.
+    pub fn recurrent_layers(&self, n_layers: usize) -> Result<Vec<bool>> {
+        if self.arch.recurrent_tensors.is_empty() {
+            return Ok(vec![false; n_layers]);
+        }
+        let name = self.name("attention.recurrent_layers");
+        let layers: Vec<bool> = match self.metadata.get(&name) {
+            Some(Value::Array(Array::Bool(layers))) if layers.len() >= n_layers => {
+                layers.iter().take(n_layers).copied().collect()
+            }
+            Some(_) => bail!(InvalidMetadata, "{name} is no array of a truth value for each of {n_layers} layers"),
+            None => {
+                let every = self.optional_dim("full_attention_interval", n_layers.max(4))?.unwrap_or(4);
+                (0..n_layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect()
+            }
+        };
+        if layers.iter().all(|is_recurrent| *is_recurrent) {
+            bail!(
+                UnsupportedArchitecture,
+                "all {n_layers} layers are recurrent ({name}); a model without attention is not supported"
+            );
+        }
+        Ok(layers)
     }
 
     /// Which layers have rope, if the metadata says it. GGUF has no such key; config.json has (`hugging_face/mod.rs`).

@@ -4,6 +4,7 @@
 //! A layer uses the tensors that it has, and nothing tests a model's name.
 
 use super::config::Config;
+use super::delta_net::DeltaLayer;
 use super::linear::Linear;
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
@@ -16,13 +17,19 @@ use crate::tensor::{Context, HostTensor, Tensor};
 pub(super) struct Layer {
     pub index: usize,
     pub attention_norm: Norm,
+    /// Its number among the layers of its kind.
+    pub state: usize,
+    /// In place of attention.
+    delta_net: Option<DeltaLayer>,
     /// Together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]. If ops are fused, the biases are in `Fused::bias`.
     pub queries_keys_values: Vec<(QkvParts, Linear)>,
     pub q_norm: Norm,
     pub k_norm: Norm,
     /// A number for each head: a sink's score, or a slope of ALiBi.
     pub per_head: Option<Tensor>,
-    pub attention_output: Linear, // [n_embd, n_heads · head_dim]
+    /// The gate of attention's result, [n_heads · head_dim, n_embd].
+    pub attention_gate: Option<Linear>,
+    pub attention_output: Linear, // [n_embd, n_heads · head_dim], or of a gated delta net [n_embd, heads · value_dim]
     /// For the result of attention.
     pub post_attention_norm: Norm,
     /// For the residual stream after attention was added to it.
@@ -65,6 +72,9 @@ pub(super) trait LayerOps {
     /// The heads' sums over the values [n, n_heads · head_dim], for `attention_output`.
     fn attention(&self, layer: &Layer, h: &Self::Normed<'_>) -> Result<Self::Inner>;
 
+    /// The heads' results of a gated delta net [n, heads · value_dim], for `attention_output`.
+    fn delta_net(&self, layer: &Layer, net: &DeltaLayer, h: &Self::Normed<'_>) -> Result<Self::Inner>;
+
     /// [n, n_ff], for `down`
     fn gated(&self, h: &Self::Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Self::Inner>;
 
@@ -95,14 +105,19 @@ impl Layer {
             _ => norm_before(stem),
         };
         let feed_forward_norm = norm_before("ffn_norm")?;
+        let is_recurrent = config.layers[index].is_recurrent;
+        let has_gate = weights.optional_matrix(&name("attn_gate.weight")).is_some();
         Ok(Self {
             index,
             attention_norm: norm_before("attn_norm")?,
-            queries_keys_values: Self::queries_keys_values(weights, index)?,
+            state: config.layers[index].state,
+            delta_net: is_recurrent.then(|| DeltaLayer::new(context, config, weights, index)).transpose()?,
+            queries_keys_values: if is_recurrent { vec![] } else { Self::queries_keys_values(weights, index)? },
             q_norm: norm("attn_q_norm"),
             k_norm: norm("attn_k_norm"),
             per_head: Self::per_head(context, config, weights, index)?,
-            attention_output: linear("attn_output")?,
+            attention_gate: has_gate.then(|| linear("attn_gate")).transpose()?,
+            attention_output: linear(if is_recurrent { "ssm_out" } else { "attn_output" })?,
             post_attention_norm: norm_after("post_attention_norm")?,
             attention_output_norm: norm("attn_output_norm"),
             is_parallel: config.is_parallel || (feed_forward_norm.is_none() && config.arch.parallel_without_norm),
@@ -146,7 +161,10 @@ impl Layer {
     /// [n, n_embd] → the same. The residual stream `x` is changed.
     pub fn run<O: LayerOps>(&self, ops: &O, x: &Tensor) -> Result<Tensor> {
         let h = ops.normed(&self.attention_norm, x)?;
-        let a = ops.attention(self, &h)?;
+        let a = match &self.delta_net {
+            Some(net) => ops.delta_net(self, net, &h)?,
+            None => ops.attention(self, &h)?,
+        };
         let beside = match self.is_parallel {
             true if self.feed_forward_norm.is_none() => Some(self.feed_forward.inner(ops, &h)?),
             true => Some(self.feed_forward.inner(ops, &ops.normed(&self.feed_forward_norm, x)?)?),

@@ -7,6 +7,7 @@ pub mod checkpoint;
 pub mod config;
 mod context_shift;
 mod decode;
+mod delta_net;
 mod encoder;
 pub mod folder;
 mod fused;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::delta_net::DeltaLayer;
 use super::fused::FusedPass;
 use super::layer::{Layer, LayerOps};
 use super::linear::Linear;
@@ -14,8 +15,8 @@ use super::norm::Norm;
 use crate::error::Result;
 use crate::tensor::ops::{
     self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
-    Epilogue, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale, SwigluFused,
-    SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
+    Epilogue, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale, SigmoidGate,
+    SwigluFused, SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -75,7 +76,9 @@ impl LayerOps for Prefill<'_> {
         let FusedPass { context, config, cache, state, splits, .. } = self.pass;
         let mut q = None;
         let projections = &layer.queries_keys_values;
-        let products = self.normed_products(h, projections.iter().map(|(_, linear)| linear))?;
+        let linears = projections.iter().map(|(_, linear)| linear).chain(&layer.attention_gate);
+        let products = self.normed_products(h, linears)?;
+        let gate = products.get(projections.len()); // [n, n_heads · head_dim]
         for ((parts, _), product) in projections.iter().zip(&products) {
             q = self.pass.rope_and_append(layer, *parts, product)?.or(q);
         }
@@ -85,7 +88,11 @@ impl LayerOps for Prefill<'_> {
             let [sums, totals] = self.pass.attention_split(layer, &q)?;
             let (heads, head_dim, capacity) = (config.n_heads, config.head_dim, self.pass.seen(layer));
             let merge = AttentionMerge { heads, head_dim, capacity, splits };
-            return Ok(Activations::Soa(context.run1(&merge, &[&sums, &totals, state])?));
+            let a = context.run1(&merge, &[&sums, &totals, state])?;
+            if let Some(gate) = gate {
+                context.run(&SigmoidGate { soa: true }, &[&a, gate])?;
+            }
+            return Ok(Activations::Soa(a));
         }
         let attention = AttentionPrefill {
             attention: Attention {
@@ -98,9 +105,19 @@ impl LayerOps for Prefill<'_> {
             },
             tile: AttentionTile::default(),
         };
-        let (k_cache, v_cache) = cache.layer(layer.index);
+        let (k_cache, v_cache) = cache.layer(layer.state);
         let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
+        if let Some(gate) = gate {
+            context.run(&SigmoidGate { soa: false }, &[&a, gate])?;
+        }
         self.quantize(a, &layer.attention_output.weight)
+    }
+
+    fn delta_net(&self, layer: &Layer, net: &DeltaLayer, h: &Normed<'_>) -> Result<Activations> {
+        let FusedPass { context, config, recurrent, state, .. } = self.pass;
+        let products = self.normed_products(h, &net.inputs)?;
+        let y = net.run(context, config, &products, state, recurrent, self.small_batch)?; // [n, heads · value_dim]
+        if self.small_batch { Ok(Activations::Soa(y)) } else { self.quantize(y, &layer.attention_output.weight) }
     }
 
     fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Activations> {

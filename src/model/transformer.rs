@@ -113,7 +113,8 @@ impl Transformer {
 
     /// Memory for the layers' states: `capacity` tokens, or a few more, in each of `sequences` sequences.
     pub fn layer_states(&self, capacity: usize, sequences: usize, format: KvFormat) -> Result<LayerStates> {
-        let recurrent: Vec<usize> = self.recurrent.iter().map(|(_, layer)| layer.state_len()).collect();
+        let further = self.recurrent.iter().map(|(_, layer)| layer.state_len());
+        let recurrent: Vec<usize> = self.config.recurrent_state_lens().chain(further).collect();
         let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
         Ok(LayerStates::new(kv, RecurrentStates::new(&self.context, &recurrent, sequences)?))
     }
@@ -238,7 +239,7 @@ impl Transformer {
     pub fn forward(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, logits: Logits) -> Result<Tensor> {
         let n = tokens.shape().elements();
         if let (1, Some(fused)) = (n, &self.fused) {
-            let ops = Decode(self.fused_pass(fused, state, states.kv()));
+            let ops = Decode(self.fused_pass(fused, state, states));
             let x = self.embed(tokens, state, true)?;
             let x = self.through_layers(&ops, x, (state, states), true, &mut seen_by_nobody)?; // [1, n_embd] in SoA
             return self.finish_logits(ops.logits(&x, &self.output_norm, &self.output)?);
@@ -274,7 +275,7 @@ impl Transformer {
     pub fn append(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<()> {
         match &self.fused {
             Some(fused) if tokens.shape().elements() == 1 => {
-                let ops = Decode(self.fused_pass(fused, state, states.kv()));
+                let ops = Decode(self.fused_pass(fused, state, states));
                 self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true, &mut seen_by_nobody)
             }
             _ => self.many(tokens, state, states, false),
@@ -300,23 +301,31 @@ impl Transformer {
         let x = self.embed(tokens, state, false)?; // [n, n_embd]
         match &self.fused {
             Some(fused) => {
-                let pass = self.fused_pass(fused, state, states.kv());
+                let pass = self.fused_pass(fused, state, states);
                 let ops = Prefill { pass, precision: self.precision, small_batch };
                 self.through_layers(&ops, x, (state, states), false, see)
             }
             None => {
                 let (context, config) = (&self.context, &self.config);
                 let product = ops::linear(tokens.shape().elements());
-                let tokens = Tokens::After { cache: states.kv(), state };
+                let tokens = Tokens::After { states, state };
                 let ops = Unfused { context, config, ropes: &self.ropes, tokens, product };
                 self.through_layers(&ops, x, (state, states), false, see)
             }
         }
     }
 
-    fn fused_pass<'a>(&'a self, fused: &'a Fused, state: &'a Tensor, cache: &'a KvCache) -> FusedPass<'a> {
+    fn fused_pass<'a>(&'a self, fused: &'a Fused, state: &'a Tensor, states: &'a LayerStates) -> FusedPass<'a> {
         let splits = Splits::choose(self.config.head_dim, self.context.device().capabilities());
-        FusedPass { context: &self.context, config: &self.config, fused, cache, state, splits }
+        FusedPass {
+            context: &self.context,
+            config: &self.config,
+            fused,
+            cache: states.kv(),
+            recurrent: states.recurrent(),
+            state,
+            splits,
+        }
     }
 
     /// The residual stream `x` after the last layer; `soa` tells its layout.
@@ -333,7 +342,8 @@ impl Transformer {
         for (index, layer) in self.layers.iter().enumerate() {
             x = layer.run(ops, &x)?;
             for (number, (_, recurrent)) in self.recurrent.iter().enumerate().filter(|(_, (of, _))| *of == index) {
-                let Some(of_layer) = states.recurrent().layer(number) else {
+                let Some(of_layer) = states.recurrent().layer(self.config.recurrent_state_lens().count() + number)
+                else {
                     bail!(Internal, "the states have no recurrent layer {number}")
                 };
                 recurrent.run(&self.context, &x, soa, state, of_layer)?;

@@ -3,16 +3,17 @@
 
 use super::arch::RopeKind;
 use super::config::Config;
+use super::delta_net::DeltaLayer;
 use super::layer::{Layer, LayerOps};
 use super::linear::Linear;
 use super::mixture::{Combined, Mixture, SharedExpert};
 use super::norm::Norm;
 use super::rope::RopeTensor;
-use super::state::KvCache;
+use super::state::LayerStates;
 use crate::error::{Error, Result};
 use crate::tensor::ops::{
     Add, Attention, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateRows, KvAppend, PerHead, Rope,
-    RopePositions, Scale, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind, Xielu,
+    RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
 
@@ -27,8 +28,8 @@ pub(super) struct Unfused<'a> {
 
 /// Which tokens each token sees.
 pub(super) enum Tokens<'a> {
-    /// New tokens of a text, the first at position `state[0]`: they see each other and the cache.
-    After { cache: &'a KvCache, state: &'a Tensor },
+    /// New tokens of a text, the first at position `state[0]`: they see each other and what the states hold.
+    After { states: &'a LayerStates, state: &'a Tensor },
     /// Whole texts: each token sees its own. For each, `spans` [n, 2] tells where its text begins and ends, `positions` [n] its place.
     Within { spans: &'a Tensor, positions: &'a Tensor },
 }
@@ -66,9 +67,9 @@ impl LayerOps for Unfused<'_> {
         let (q, k) = if after_rope { norm(q, k)? } else { (q, k) };
         let (heads, kv_heads, head_dim) = (config.n_heads, config.n_kv_heads, config.head_dim);
         let scale = config.attention_scale;
-        match self.tokens {
-            Tokens::After { cache, state } => {
-                let (k_cache, v_cache) = cache.layer(layer.index);
+        let a = match self.tokens {
+            Tokens::After { states, state } => {
+                let (k_cache, v_cache) = states.kv().layer(layer.state);
                 context.run(&KvAppend { head_dim }, &[&k, &v, k_cache, v_cache, state])?;
                 if let Some(temperature) = config.attention_temperature {
                     context.run(&temperature, &[&q, state])?;
@@ -87,7 +88,17 @@ impl LayerOps for Unfused<'_> {
             Tokens::Within { spans, .. } => {
                 context.run1(&AttentionSpans { heads, kv_heads, head_dim, scale }, &[&q, &k, &v, spans])
             }
+        }?;
+        if let Some(gate) = &layer.attention_gate {
+            context.run(&SigmoidGate { soa: false }, &[&a, &self.product(gate, h)?])?;
         }
+        Ok(a)
+    }
+
+    fn delta_net(&self, _: &Layer, net: &DeltaLayer, h: &Tensor) -> Result<Tensor> {
+        let Tokens::After { states, state } = self.tokens else { bail!(Internal, "an encoder with a recurrent layer") };
+        let products = net.inputs.iter().map(|linear| self.product(linear, h)).collect::<Result<Vec<Tensor>>>()?;
+        net.run(self.context, self.config, &products, state, states.recurrent(), false)
     }
 
     fn gated(&self, h: &Tensor, gate_up: &[Linear], _: &Linear) -> Result<Tensor> {

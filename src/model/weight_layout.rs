@@ -12,7 +12,8 @@ use crate::tensor::Capabilities;
 use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
 /// Matrices that are not quantised: they are small and sensitive.
-const NOT_QUANTIZED: &[&str] = &["ffn_gate_inp", "ffn_gate_inp_shexp", "position_embd", "token_types"];
+const NOT_QUANTIZED: &[&str] =
+    &["ffn_gate_inp", "ffn_gate_inp_shexp", "position_embd", "ssm_alpha", "ssm_beta", "token_types"];
 
 /// What the caller asks for.
 #[derive(Clone, Copy, Default)]
@@ -134,7 +135,8 @@ impl Layout {
         config: &Config,
         capabilities: Option<&Capabilities>,
     ) -> Result<Vec<Group<'a>>> {
-        let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim];
+        let net = config.delta_net.map_or(0, |net| net.values());
+        let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim, net];
         if !self.join || !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
             return Ok(vec![]);
         }
@@ -159,8 +161,8 @@ impl Layout {
                     groups.push(Group { name, first: 0, count: parts.len(), format, parts: vec![whole] });
                     continue;
                 }
-                // Only the experts have a gate and an up matrix.
-                if parts.iter().all(Option::is_none) && config.experts.is_some() {
+                // The layer is of another kind, or only its experts have a gate and an up matrix.
+                if parts.iter().all(Option::is_none) {
                     continue;
                 }
                 for (number, part) in parts.into_iter().enumerate() {
@@ -284,7 +286,8 @@ pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
     }
 }
 
-/// Whether a tensor is kept as f32: those of one dimension, and the norms for each head.
+/// Whether a tensor is kept as f32: those of one dimension, the norms for each head, and short convolutions.
 pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
-    tensor.dims.len() == 1 || [".attn_q_norm.", ".attn_k_norm."].iter().any(|part| tensor.name.contains(part))
+    tensor.dims.len() == 1
+        || [".attn_q_norm.", ".attn_k_norm.", ".ssm_conv1d."].iter().any(|part| tensor.name.contains(part))
 }

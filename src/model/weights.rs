@@ -115,17 +115,15 @@ impl<'a> Unloaded<'a> {
             match &tensor.values {
                 TensorValues::Computed(values) => weights.insert_vector(context, &tensor.name, values.clone())?,
                 TensorValues::Stored { parts: stored, transform } => {
-                    let piece = |(number, part): (usize, &Part)| Piece {
-                        tensor,
-                        part: *part,
-                        number,
-                        count: stored.len(),
-                        transform: *transform,
-                    };
-                    parts.extend(stored.iter().enumerate().map(piece));
+                    let mut before = 0;
+                    for (number, part) in stored.iter().enumerate() {
+                        let count = stored.len();
+                        parts.push(Piece { tensor, part: *part, number, count, before, transform: *transform });
+                        before += part.bytes;
+                    }
                 }
                 TensorValues::Mxfp4 { blocks, .. } => {
-                    parts.push(Piece { tensor, part: *blocks, number: 0, count: 1, transform: None });
+                    parts.push(Piece { tensor, part: *blocks, number: 0, count: 1, before: 0, transform: None });
                 }
             }
         }
@@ -294,6 +292,8 @@ struct Piece<'a> {
     /// Which of the tensor's parts.
     number: usize,
     count: usize,
+    /// Bytes of the parts before it.
+    before: u64,
     transform: Option<WeightTransform>,
 }
 
@@ -323,7 +323,7 @@ struct Loader<'a> {
 impl Loader<'_> {
     /// Reads a part of a file; matrices go to their places.
     async fn load(&mut self, piece: &Piece<'_>, place: Option<&Place>, progress: &mut Progress<'_>) -> Result<Loaded> {
-        let Piece { tensor, part, number, count, transform } = *piece;
+        let Piece { tensor, part, count, before, transform, .. } = *piece;
         let format = format_of(tensor)?;
         self.stream.seek(part, progress).await?;
         if is_vector(tensor) {
@@ -332,20 +332,23 @@ impl Loader<'_> {
             match transform {
                 None => {}
                 Some(WeightTransform::AddOne) => values.iter_mut().for_each(|value| *value += 1.0),
+                Some(WeightTransform::NegativeExp) => values.iter_mut().for_each(|value| *value = -value.exp()),
                 Some(other) => bail!(Internal, "the transform {other:?} of a vector"),
             }
             return Ok(Loaded::Vector(values));
         }
         let Some(place) = place else { bail!(Internal, "a matrix without a place") };
-        let (all_rows, columns) = matrix_of(tensor)?;
+        let (_, columns) = matrix_of(tensor)?;
         if let TensorValues::Mxfp4 { exponents, .. } = &tensor.values {
             let file = self.stream.file(exponents.file)?;
             let exponents = file.read(exponents.offset, exponents.bytes as usize).await?;
             self.load_mxfp4(place, columns, format, &exponents, progress).await?;
             return Ok(Loaded::Matrix);
         }
-        let rows = all_rows / count;
-        let (first, end) = (place.first_row + number * rows, place.first_row + (number + 1) * rows);
+        let row_bytes = format.row_bytes(columns)? as u64;
+        let rows = (part.bytes / row_bytes) as usize;
+        let first = place.first_row + (before / row_bytes) as usize;
+        let end = first + rows;
         let transformed = match transform {
             None => None,
             Some(WeightTransform::Transpose) => {

@@ -6,7 +6,7 @@ use super::{Context, DType, Desc, HostBytes, Shape, Tensor};
 use crate::error::Result;
 use crate::gpu::{Buffer, BufferSlice};
 
-/// Bytes of the staging buffer. Larger runs save little, and a smaller buffer would not hold two rows of a wide matrix.
+/// The most bytes of the staging buffer. Larger runs save little, and a smaller buffer would not hold two rows of a wide matrix.
 const STAGING_BYTES: usize = 8 << 20;
 
 fn format_of(tensor: &Tensor) -> Result<&'static Format> {
@@ -88,7 +88,8 @@ impl<'a> WeightUpload<'a> {
         if rows_per_run == 0 {
             bail!(AdapterLimits, "a row of {row_bytes} bytes; rows above {} are not read", STAGING_BYTES / fewest);
         }
-        let staging = context.device().buffer(STAGING_BYTES as u64, "upload")?;
+        let staging_bytes = (rows * row_bytes).clamp(4, STAGING_BYTES).next_multiple_of(4);
+        let staging = context.device().buffer(staging_bytes as u64, "upload")?;
         let carry = Vec::with_capacity(4);
         Ok(Self {
             context,

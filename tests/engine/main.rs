@@ -24,6 +24,7 @@ mod memory;
 mod models;
 mod mutations;
 mod penalties;
+mod recurrent;
 mod replay;
 mod sequences;
 mod sessions;

@@ -53,6 +53,8 @@ const MODELS: &[(&str, &[&str])] = &[
     ),
     ("encoders/bert", &["model.safetensors", "config.json", "tokenizer.json", "1_Pooling/config.json"]),
     ("architectures/gemma2", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("architectures/qwen3_next", &["model.gguf"]),
+    ("architectures/qwen3_5_moe", &["model.safetensors", "config.json", "tokenizer.json"]),
 ];
 
 pub fn files(folder: &str, names: &[&str]) -> Files {

@@ -160,10 +160,11 @@ export interface Warning {
   /**
    * Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
    * not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
-   * head that is not computed, so what is made of it are embeddings that nobody trained. `shorter_context`: the GPU has no room for the
-   * default context, so a shorter one was taken (`info.context_length`).
+   * head that is not computed, so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
+   * as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
+   * taken (`info.context_length`).
    */
-  code: 'no_chat_template' | 'ignored_head' | 'shorter_context';
+  code: 'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context';
   /** For people; it may change. */
   message: string;
 }

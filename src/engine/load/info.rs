@@ -86,15 +86,27 @@ pub struct ModelInfo {
 pub struct Warning {
     /// Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
     /// not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
-    /// head that is not computed, so what is made of it are embeddings that nobody trained. `shorter_context`: the GPU has no room for the
-    /// default context, so a shorter one was taken (`info.context_length`).
-    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head' | 'shorter_context'"))]
+    /// head that is not computed, so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
+    /// as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
+    /// taken (`info.context_length`).
+    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context'"))]
     pub code: &'static str,
     /// For people; it may change.
     pub message: String,
 }
 
 impl Warning {
+    /// Of a model with parts besides its text model.
+    pub(super) fn ignored_parts(parts: &str) -> Self {
+        Self {
+            code: "ignored_parts",
+            message: format!(
+                "of the model's parts the text model alone runs; left out: {parts}. It takes in text and no images, and gives one token \
+                 at a time"
+            ),
+        }
+    }
+
     /// Of a model with a head for another task, which has this name.
     pub(super) fn ignored_head(head: &str) -> Self {
         Self {

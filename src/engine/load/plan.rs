@@ -11,6 +11,7 @@ use crate::engine::api::chat_prompt::Templates;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
+use crate::model::state::RecurrentStates;
 use crate::model::{Embeds, KvCache, KvFormat, Layout, Precision};
 use crate::tensor::Capabilities;
 use crate::text::tokenizer::Tokenizer;
@@ -68,6 +69,7 @@ impl Plan {
         }
         let (kv_bytes, kv_binding) =
             if config.arch.is_encoder { (0, 0) } else { KvCache::needs(&config, capacity, max_sequences, kv_format) };
+        let kv_bytes = kv_bytes.saturating_add(RecurrentStates::needs(&config, max_sequences));
         known.kv_cache_bytes = Some(kv_bytes);
         config.check_ropes(checkpoint, config.rope_context.unwrap_or(capacity))?;
 
@@ -84,6 +86,11 @@ impl Plan {
             Templates::of(&chat_templates, options.chat_template.as_deref(), !config.arch.is_encoder)?;
         let embeds = Embeds::of(checkpoint, config.arch.is_encoder)?;
         warnings.extend(checkpoint.ignored_head()?.map(Warning::ignored_head));
+        warnings.extend(checkpoint.ignored_parts()?.map(Warning::ignored_parts));
+        if config.further_layers > 0 {
+            let layers = format!("{} layers of multi-token prediction", config.further_layers);
+            warnings.push(Warning::ignored_parts(&layers));
+        }
 
         let bindings = [
             (&*weights.largest, weights.largest_binding, weights.largest_buffer),

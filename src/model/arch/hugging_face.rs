@@ -21,6 +21,8 @@ pub struct HuggingFace {
     pub names: &'static [&'static [(&'static str, &'static str)]],
     /// Whole names of tensors, ours and theirs, of those whose last part is another than ours.
     pub whole_names: &'static [(&'static str, &'static str)],
+    /// Beginnings of names that stand for others, theirs and those in `names`.
+    pub moved: &'static [(&'static str, &'static str)],
     /// `attn_qkv` has the rows of each group of heads together: queries, then a key, then a value. They become three tensors.
     pub groups_heads: bool,
     /// Rope rotates as much of each head as `partial_rotary_factor` says. Other models ignore that key, as transformers does.
@@ -79,6 +81,8 @@ pub enum KeyMapping {
     InverseSqrt(&'static str),
     /// The kind of attention of each layer, an array of texts. It becomes an array of bools: true for a layer with a window.
     Windows(&'static str),
+    /// The kind of attention of each layer, an array of texts. It becomes an array of bools: true for a recurrent layer.
+    Recurrent(&'static str),
     /// 1, if the key is true and another one is not.
     OneUnless(&'static str, &'static str),
     /// An integer that applies only if another key is true.
@@ -108,6 +112,10 @@ pub enum WeightTransform {
     AddOne,
     /// Transposes a matrix (transformers' `Conv1D`).
     Transpose,
+    /// Leaves out dimensions of 1 (a convolution of each channel by itself).
+    Squeeze,
+    /// −exp of a vector, whose logarithm the file holds.
+    NegativeExp,
 }
 
 pub(super) const fn required(key: &'static str, mapping: KeyMapping) -> ConfigKey {
@@ -207,6 +215,7 @@ impl HuggingFace {
         keys: &[DECODER_KEYS, RMS, &[SILU]],
         names: &[COMMON_NAMES, PRE_NORM_NAMES],
         whole_names: &[],
+        moved: &[],
         groups_heads: false,
         partial_rope: false,
         rope_alpha: false,

@@ -32,6 +32,7 @@ mod phimoe;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
+mod qwen_delta;
 mod seed_oss;
 mod smollm3;
 mod stablelm;
@@ -51,6 +52,9 @@ pub const ARCHS: &[&Arch] = &[
     &qwen2::QWEN2,
     &qwen3::QWEN3,
     &qwen3::QWEN3_MOE,
+    &qwen_delta::QWEN3_NEXT,
+    &qwen_delta::QWEN35,
+    &qwen_delta::QWEN35_MOE,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
     &phi3::PHI3,
@@ -150,10 +154,16 @@ pub struct Arch {
     pub model_tensors: &'static [&'static [TensorSpec]],
     /// Each layer's tensors without its feed-forward; `{}` in a name is the layer's number.
     pub layer_tensors: &'static [&'static [TensorSpec]],
-    /// The tensors of a dense feed-forward. Layers with a router have experts instead.
+    /// The same for layers that are gated delta nets; empty if there are none.
+    pub recurrent_tensors: &'static [&'static [TensorSpec]],
+    /// In GGUF files the heads of values of a gated delta net have their keys in turns, instead of neighbours sharing one.
+    pub delta_heads_tiled: bool,
+    /// The tensors of a dense feed-forward; empty if all layers are mixtures of experts. Layers with a router have experts instead.
     pub feed_forward: &'static [TensorSpec],
     /// The tensors of a mixture of experts; empty if there is none.
     pub experts: &'static [&'static [TensorSpec]],
+    /// Tensors of a layer whose rows belong to several of ours.
+    pub row_splits: &'static [RowSplit],
     /// A layer's tensors, without their suffix, that old files hold and that may be ignored: the frequencies of rope, which follow from
     /// `rope_theta`.
     pub ignored_layer_tensors: &'static [&'static str],
@@ -210,6 +220,26 @@ pub struct GgufName {
 pub(super) const NORM_AFTER_ATTENTION: &[GgufName] =
     &[GgufName { theirs: "post_attention_norm", ours: "ffn_norm", beside: None }];
 
+/// A tensor of a layer whose rows belong to several of ours: groups of rows, each with the same pieces.
+#[derive(Debug, PartialEq)]
+pub struct RowSplit {
+    /// Its name within a layer, without the suffix.
+    pub whole: &'static str,
+    /// The metadata key, without the architecture, of the number of groups.
+    pub groups: &'static str,
+    /// The pieces of a group, in order, each with the tensor that it belongs to. There the first pieces of all groups come first.
+    pub pieces: &'static [(&'static str, PieceRows)],
+}
+
+/// The number of rows of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceRows {
+    /// The value of a metadata key.
+    Key(&'static str),
+    /// An equal share of what the others leave.
+    Share,
+}
+
 /// Matrices of a layer that kernels read as one: the rows of each part come after those of the previous part.
 #[derive(Debug)]
 pub(crate) struct JoinedMatrices {
@@ -225,7 +255,11 @@ pub(crate) struct JoinedMatrices {
 pub(crate) const JOINED: &[JoinedMatrices] = &[
     JoinedMatrices { name: "attn_qkv", parts: &["attn_q", "attn_k", "attn_v"], whole: "attn_qkv" },
     JoinedMatrices { name: "ffn_gate_up", parts: &["ffn_gate", "ffn_up"], whole: "ffn_up" },
+    JoinedMatrices { name: "ssm_in", parts: DELTA_INPUTS, whole: "ssm_in" },
 ];
+
+/// The projections of a gated delta net: query, key and value, the gate, β and α.
+pub(crate) const DELTA_INPUTS: &[&str] = &["ssm_qkv", "ssm_gate", "ssm_beta", "ssm_alpha"];
 
 impl Arch {
     /// Llama, the base of the others.
@@ -258,8 +292,11 @@ impl Arch {
         unit_norms: &[],
         model_tensors: &[tensors::MODEL, tensors::ROPE_FACTORS],
         layer_tensors: &[tensors::NORMS, tensors::ATTENTION],
+        recurrent_tensors: &[],
+        delta_heads_tiled: false,
         feed_forward: tensors::GATED,
         experts: &[],
+        row_splits: &[],
         ignored_layer_tensors: &["attn_rot_embd"],
         hugging_face: None,
     };

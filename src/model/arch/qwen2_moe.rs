@@ -24,10 +24,10 @@ pub const QWEN2_MOE: Arch = Arch {
     ..QWEN2
 };
 
-const SHARED: &[ConfigKey] =
+pub(super) const SHARED: &[ConfigKey] =
     &[optional("shared_expert_intermediate_size", KeyMapping::Integer("expert_shared_feed_forward_length"))];
 
-const SHARED_NAMES: &[(&str, &str)] = &[
+pub(super) const SHARED_NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_gate_inp_shexp", "model.layers.{}.mlp.shared_expert_gate"),
     ("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_expert.gate_proj"),
     ("blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_expert.up_proj"),

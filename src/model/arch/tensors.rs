@@ -3,8 +3,9 @@
 
 use super::super::config::Config;
 use Dim::{
-    Context, Embedding, ExpertFeedForward, Experts, FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, One, Query,
-    QueryKeyValue, RopePairs, SharedFeedForward, TokenTypes, TwiceExpertFeedForward, TwiceFeedForward, Vocabulary,
+    Context, DeltaChannels, DeltaHeads, DeltaTaps, DeltaValue, DeltaValues, Embedding, ExpertFeedForward, Experts,
+    FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, One, Query, QueryKeyValue, RopePairs, SharedFeedForward,
+    TokenTypes, TwiceExpertFeedForward, TwiceFeedForward, Vocabulary,
 };
 use Need::{Optional, Required, Unless};
 
@@ -66,6 +67,16 @@ pub enum Dim {
     TwiceExpertFeedForward,
     /// The n_ff of the expert that every token uses.
     SharedFeedForward,
+    /// Queries, keys and values of a gated delta net.
+    DeltaChannels,
+    /// Its values.
+    DeltaValues,
+    /// Its heads of values.
+    DeltaHeads,
+    /// One of its values.
+    DeltaValue,
+    /// The tokens that its convolution sees.
+    DeltaTaps,
     One,
 }
 
@@ -90,6 +101,11 @@ impl Dim {
             Self::ExpertFeedForward => config.experts.as_ref().map_or(0, |experts| experts.n_ff),
             Self::TwiceExpertFeedForward => config.experts.as_ref().map_or(0, |experts| 2 * experts.n_ff),
             Self::SharedFeedForward => config.experts.as_ref().map_or(0, |experts| experts.shared_n_ff),
+            Self::DeltaChannels => config.delta_net.map_or(0, |net| net.channels()),
+            Self::DeltaValues => config.delta_net.map_or(0, |net| net.values()),
+            Self::DeltaHeads => config.delta_net.map_or(0, |net| net.heads),
+            Self::DeltaValue => config.delta_net.map_or(0, |net| net.value_dim),
+            Self::DeltaTaps => config.delta_net.map_or(0, |net| net.taps),
             Self::One => 1,
         };
         dim as u64
@@ -302,6 +318,28 @@ pub(super) const OUTPUT_BIAS: &[TensorSpec] = &[optional("output.bias", &[Vocabu
 pub(super) const EMBEDDING_NORM: &[TensorSpec] =
     &[required("token_embd_norm.weight", &[Embedding]), required("token_embd_norm.bias", &[Embedding])];
 
+/// Attention whose output goes through a gate. Files hold the gate's rows among those of the queries (`Arch::row_splits`).
+pub(super) const GATED_ATTENTION: &[TensorSpec] = &[
+    required("blk.{}.attn_q.weight", &[Embedding, Query]),
+    required("blk.{}.attn_k.weight", &[Embedding, KeyValue]),
+    required("blk.{}.attn_v.weight", &[Embedding, KeyValue]),
+    required("blk.{}.attn_gate.weight", &[Embedding, Query]),
+    required("blk.{}.attn_output.weight", &[Query, Embedding]),
+];
+
+/// A gated delta net. `ssm_a` is a factor of each head's decay, `ssm_dt` its bias.
+pub(super) const DELTA_NET: &[TensorSpec] = &[
+    required("blk.{}.ssm_qkv.weight", &[Embedding, DeltaChannels]),
+    required("blk.{}.ssm_gate.weight", &[Embedding, DeltaValues]),
+    required("blk.{}.ssm_beta.weight", &[Embedding, DeltaHeads]),
+    required("blk.{}.ssm_alpha.weight", &[Embedding, DeltaHeads]),
+    required("blk.{}.ssm_conv1d.weight", &[DeltaTaps, DeltaChannels]),
+    required("blk.{}.ssm_dt.bias", &[DeltaHeads]),
+    required("blk.{}.ssm_a", &[DeltaHeads]),
+    required("blk.{}.ssm_norm.weight", &[DeltaValue]),
+    required("blk.{}.ssm_out.weight", &[DeltaValues, Embedding]),
+];
+
 /// A tensor that a model with this configuration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTensor {
@@ -338,7 +376,8 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
     let layers = (0..config.n_layers).flat_map(|layer| {
         let dense = std::slice::from_ref(&arch.feed_forward);
         let feed_forward = if config.layers[layer].has_experts { arch.experts } else { dense };
-        let specs = arch.layer_tensors.iter().chain(feed_forward).copied().flatten();
+        let mixer = if config.layers[layer].is_recurrent { arch.recurrent_tensors } else { arch.layer_tensors };
+        let specs = mixer.iter().chain(feed_forward).copied().flatten();
         specs.map(move |spec| expected(spec, Some(layer)))
     });
     model.chain(layers).collect()

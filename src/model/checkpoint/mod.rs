@@ -6,6 +6,7 @@
 mod completed;
 mod open;
 pub(super) mod origin;
+mod rows;
 
 pub use open::tensors_of_gguf;
 pub use origin::Origin;
@@ -48,6 +49,9 @@ pub const TEXT_FILES: &[&str] = &[
 /// The metadata key for the head of another task that nothing reads: its name. GGUF files have no such key.
 pub const IGNORED_HEAD: &str = "general.ignored_head";
 
+/// The metadata key for the parts of a model besides its text model, which nothing reads: their tensors' prefixes. GGUF files have no such key.
+pub const IGNORED_PARTS: &str = "general.ignored_parts";
+
 /// A tensor: what it is, and where its values are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorInfo {
@@ -64,7 +68,7 @@ pub struct TensorInfo {
 /// Where a tensor's values are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TensorValues {
-    /// In files, in one part or in several consecutive parts of equal size (a matrix for each expert).
+    /// In files, in one part or in several, whose rows follow each other (a matrix for each expert, rows of a file's tensor).
     Stored {
         /// At least one.
         parts: Vec<Part>,
@@ -118,6 +122,11 @@ impl Checkpoint<'_> {
     /// The head for another task, such as a classifier's, that the model was trained with and that nothing here computes.
     pub fn ignored_head(&self) -> Result<Option<&str>> {
         self.metadata.optional_str(IGNORED_HEAD)
+    }
+
+    /// The parts of a folder that nothing computes, such as a vision model.
+    pub fn ignored_parts(&self) -> Result<Option<&str>> {
+        self.metadata.optional_str(IGNORED_PARTS)
     }
 
     /// The size of all files that hold tensors.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::rows::divided;
 use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues, completed};
 use crate::error::{Code, Result};
 use crate::model::folder::{Folder, OpenFile};
@@ -163,7 +164,7 @@ fn checkpoint_of_gguf(
     tensors: Vec<TensorInfo>,
     files: Vec<OpenFile<'_>>,
 ) -> Result<Checkpoint<'_>> {
-    let tensors = completed::of_gguf(&metadata, tensors)?;
+    let tensors = divided(&metadata, completed::of_gguf(&metadata, tensors)?)?;
     Ok(Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() })
 }
 
@@ -243,5 +244,6 @@ async fn of_safetensors<'f>(
         }
     }
     text_files.insert("config.json", config);
+    let tensors = divided(&metadata, tensors)?;
     Ok(Checkpoint { metadata, tensors, files, origin: Origin::HuggingFace, text_files })
 }

@@ -68,6 +68,7 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             }
         },
         KeyMapping::Windows(name) => Some((name, windows(key, value)?)),
+        KeyMapping::Recurrent(name) => Some((name, kinds_of_layers(key, value, "linear_attention")?)),
         KeyMapping::AllowOnly(allowed) => {
             let is = |constant: &ConstValue| match *constant {
                 ConstValue::Bool(wanted) => value.as_bool() == Some(wanted),
@@ -92,17 +93,22 @@ const MAX_LAYERS: u64 = 1 << 16;
 
 /// Which layers have a window, from each layer's kind of attention.
 fn windows(key: &str, value: &Json) -> Result<Value> {
+    kinds_of_layers(key, value, "sliding_attention")
+}
+
+/// Whether each layer is of a kind; the others have full attention.
+fn kinds_of_layers(key: &str, value: &Json, kind: &str) -> Result<Value> {
     let Json::Array(layers) = value else { return Err(mismatch(key, value, "an array of texts")) };
-    let has_window = |layer: &Json| match layer.as_str() {
+    let is_of_kind = |layer: &Json| match layer.as_str() {
         Some("full_attention") => Ok(false),
-        Some("sliding_attention") => Ok(true),
+        Some(other) if other == kind => Ok(true),
         _ => bail!(
             UnsupportedArchitecture,
-            "config.json has a layer with {} in {key:?}; supported are \"full_attention\" and \"sliding_attention\"",
+            "config.json has a layer with {} in {key:?}; supported are \"full_attention\" and {kind:?}",
             shortened(layer)
         ),
     };
-    Ok(Value::Array(Array::Bool(layers.iter().map(has_window).collect::<Result<_>>()?)))
+    Ok(Value::Array(Array::Bool(layers.iter().map(is_of_kind).collect::<Result<_>>()?)))
 }
 
 /// A finite number.

@@ -8,12 +8,12 @@ mod mxfp4;
 mod names;
 mod rope;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value as Json};
 
 use super::arch::{ConstValue, DECODER_SWITCHES, HuggingFace, RopeKind, WeightTransform};
-use super::checkpoint::{IGNORED_HEAD, Part, TensorInfo, TensorValues};
+use super::checkpoint::{IGNORED_HEAD, IGNORED_PARTS, Part, TensorInfo, TensorValues};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::{Dtype, TensorEntry};
 use crate::error::Result;
@@ -23,6 +23,9 @@ use names::Translated;
 
 /// More than any `config.json` has.
 pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
+
+/// The tensors of a model, a tensor of a head for another task, and the prefixes of other parts.
+type Tensors = (Vec<TensorInfo>, Option<String>, BTreeSet<&'static str>);
 
 /// The metadata and the tensors of a model. `config` is the text of `config.json`, and `files` has the tensors of each file. Errors about a
 /// tensor use its name in the file.
@@ -70,7 +73,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     for (name, value) in rope.metadata {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }
-    let (tensors, head) = tensors(hf, files)?;
+    let (tensors, head, parts) = tensors(hf, files)?;
     let mut tensors = mxfp4::joined(tensors)?;
     if hf.has_further_layers {
         let layers = metadata.optional_u32(&format!("{}.block_count", arch.name))?.unwrap_or(u32::MAX);
@@ -78,6 +81,11 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     }
     if hf.groups_heads {
         heads::split(&metadata, arch.name, &mut tensors)?;
+    }
+    // What encoders have besides is a head, and no part that somebody would miss.
+    if !parts.is_empty() && !arch.is_encoder {
+        let parts = parts.into_iter().collect::<Vec<_>>().join(", ");
+        add(&mut metadata, IGNORED_PARTS, super::gguf::Value::String(parts));
     }
     if let Some(name) = task.or(head) {
         add(&mut metadata, IGNORED_HEAD, super::gguf::Value::String(name));
@@ -172,11 +180,12 @@ fn skip_rows(first: u64, tensors: &mut [TensorInfo]) -> Result<()> {
     }
 }
 
-/// The tensors of all files under our names, and a tensor of a head for another task. Unknown tensors keep their names, and `Config`
-/// refuses them.
-fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<(Vec<TensorInfo>, Option<String>)> {
+/// The tensors of all files under our names, a tensor of a head for another task, and the prefixes of parts outside the text model. Unknown
+/// tensors keep their names, and `Config` refuses them.
+fn tensors(hf: &'static HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Tensors> {
     let mut tensors: Vec<TensorInfo> = Vec::new();
     let mut head: Option<String> = None;
+    let mut other_parts = BTreeSet::new();
     let mut experts: BTreeMap<String, BTreeMap<u32, (usize, &TensorEntry)>> = BTreeMap::new();
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for (file, entries) in files.iter().enumerate() {
@@ -186,6 +195,9 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<(Vec<TensorIn
             }
             match names::translate(hf, &entry.name) {
                 Translated::Ignored => {}
+                Translated::OtherPart(prefix) => {
+                    other_parts.insert(prefix);
+                }
                 Translated::OtherHead => head = head.or_else(|| Some(entry.name.clone())),
                 Translated::Unknown => tensors.push(tensor(entry.name.clone(), hf.transforms, &[(file, entry)])?),
                 Translated::Name(name) => tensors.push(tensor(name, hf.transforms, &[(file, entry)])?),
@@ -206,7 +218,7 @@ fn tensors(hf: &HuggingFace, files: &[Vec<TensorEntry>]) -> Result<(Vec<TensorIn
     if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
         bail!(InvalidFile, "two tensors of the model become {:?}, wanted only one of that name", twice.name);
     }
-    Ok((tensors, head))
+    Ok((tensors, head, other_parts))
 }
 
 /// One of our tensors, made of one part or of one part for each expert.
@@ -248,9 +260,13 @@ fn tensor(name: String, transforms: &[(&str, WeightTransform)], parts: &[(usize,
         bail!(InvalidFile, "the tensor {:?} has the shape {:?}, wanted dimensions above 0", first.name, first.shape);
     }
     // Transforms apply to weights, never to their biases.
-    let mut transforms = transforms.iter().filter(|_| name.ends_with(".weight"));
-    let transform =
-        transforms.find(|(stem, _)| names::matches(stem, names::stem(&name)).is_some()).map(|transform| transform.1);
+    let mut transforms = transforms.iter().filter(|_| !name.ends_with(".bias"));
+    let is_of = |stem: &str| [names::stem(&name), &name].iter().any(|name| names::matches(stem, name).is_some());
+    let mut transform = transforms.find(|(stem, _)| is_of(stem)).map(|transform| transform.1);
+    if transform == Some(WeightTransform::Squeeze) {
+        dims.retain(|dim| *dim > 1);
+        transform = None;
+    }
     if transform == Some(WeightTransform::Transpose) {
         if dims.len() != 2 {
             bail!(ShapeMismatch, "the tensor {:?} has the shape {:?}, wanted a matrix", first.name, first.shape);

@@ -1,5 +1,7 @@
 //! Tensor names of transformers → ours.
 
+use std::borrow::Cow;
+
 use crate::model::arch::HuggingFace;
 
 /// What a tensor of a file becomes.
@@ -9,24 +11,25 @@ pub(super) enum Translated {
     /// The matrix of the expert with this number; those of all experts become one tensor.
     Expert(String, u32),
     Ignored,
+    /// Of a part outside the text model, with this prefix.
+    OtherPart(&'static str),
     /// Of a head for another task.
     OtherHead,
     Unknown,
 }
 
-pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
+pub(super) fn translate(hf: &'static HuggingFace, name: &str) -> Translated {
     let names = || hf.names.iter().copied().flatten();
-    for whole in without_prefixes(hf, name) {
-        let mut found = hf.whole_names.iter().filter_map(|(ours, theirs)| Some((ours, matches(theirs, whole)?)));
-        if let Some((ours, numbers)) = found.next() {
-            let layer = numbers.first().map(u32::to_string).unwrap_or_default();
-            return Translated::Name(ours.replacen("{}", &layer, 1));
+    for name in without_prefixes(hf, name) {
+        let whole = hf.whole_names.iter().find_map(|(ours, theirs)| Some((ours, matches(theirs, &name)?)));
+        if let Some((ours, numbers)) = whole {
+            return Translated::Name(ours.replacen("{}", &numbers.first().map(u32::to_string).unwrap_or_default(), 1));
         }
     }
     let (stem, suffix) = name.rsplit_once('.').unwrap_or((name, ""));
     for stem in without_prefixes(hf, stem) {
         for (ours, theirs) in names() {
-            let Some(numbers) = matches(theirs, stem) else { continue };
+            let Some(numbers) = matches(theirs, &stem) else { continue };
             let layer = numbers.first().map(u32::to_string).unwrap_or_default();
             let ours = format!("{}.{suffix}", ours.replacen("{}", &layer, 1));
             return match numbers.get(1) {
@@ -34,27 +37,32 @@ pub(super) fn translate(hf: &HuggingFace, name: &str) -> Translated {
                 None => Translated::Name(ours),
             };
         }
-        if hf.ignored.iter().any(|ignored| matches(ignored, stem).is_some()) {
+        if hf.ignored.iter().any(|ignored| matches(ignored, &stem).is_some()) {
             return Translated::Ignored;
         }
     }
     if hf.other_heads.iter().any(|head| name.starts_with(head)) {
         return Translated::OtherHead;
     }
-    if hf.other_parts.iter().any(|part| name.starts_with(part)) {
-        return Translated::Ignored;
+    if let Some(part) = hf.other_parts.iter().find(|part| name.starts_with(**part)) {
+        return Translated::OtherPart(part);
     }
     // Some ignored tensors have no suffix.
-    if without_prefixes(hf, name).any(|name| hf.ignored.iter().any(|ignored| matches(ignored, name).is_some())) {
+    if without_prefixes(hf, name).any(|name| hf.ignored.iter().any(|ignored| matches(ignored, &name).is_some())) {
         Translated::Ignored
     } else {
         Translated::Unknown
     }
 }
 
-/// The name as it is, and without each of the prefixes that it has.
-fn without_prefixes<'n>(hf: &HuggingFace, name: &'n str) -> impl Iterator<Item = &'n str> {
-    std::iter::once(name).chain(hf.prefixes.iter().filter_map(move |prefix| name.strip_prefix(prefix)))
+/// The name as it is, without each of the prefixes that it has, and with the beginnings that theirs stand for.
+fn without_prefixes<'n>(hf: &HuggingFace, name: &'n str) -> impl Iterator<Item = Cow<'n, str>> {
+    let stripped = hf.prefixes.iter().filter_map(move |prefix| name.strip_prefix(prefix)).map(Cow::Borrowed);
+    let moved = hf
+        .moved
+        .iter()
+        .filter_map(move |(theirs, ours)| Some(Cow::Owned(format!("{ours}{}", name.strip_prefix(theirs)?))));
+    std::iter::once(Cow::Borrowed(name)).chain(stripped).chain(moved)
 }
 
 /// A name without its last part.

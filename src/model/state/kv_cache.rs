@@ -48,7 +48,7 @@ impl KvFormat {
 /// The keys and values of all layers, of one sequence or several. Cloning clones the handle.
 #[derive(Clone)]
 pub struct KvCache {
-    /// Keys and values of each layer, [capacity, columns], or [sequences, capacity, columns]. There are n_kv_heads · head_dim columns; in
+    /// Keys and values of each layer with attention, [capacity, columns], or [sequences, capacity, columns]. There are n_kv_heads · head_dim columns; in
     /// q8_0 heads are padded to whole blocks.
     layers: Vec<(Tensor, Tensor)>,
     capacity: usize,
@@ -67,7 +67,7 @@ impl KvCache {
         format: KvFormat,
     ) -> Result<Self> {
         let (desc, capacity) = Self::desc(config, capacity, sequences, format);
-        let layers = (0..config.n_layers)
+        let layers = (0..Self::layers_with_attention(config))
             .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
             .collect::<Result<_>>()?;
         Ok(Self { layers, capacity, head_dim: config.head_dim, part_of: None })
@@ -97,12 +97,16 @@ impl KvCache {
         (Desc { shape, dtype: format.dtype() }, capacity)
     }
 
+    fn layers_with_attention(config: &Config) -> usize {
+        config.layers.iter().filter(|layer| !layer.is_recurrent).count()
+    }
+
     /// The bytes of a cache, and the bytes of its largest binding.
     pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
         let (desc, _) = Self::desc(config, capacity, sequences, format);
         let elements = desc.shape.dims().iter().fold(1u64, |elements, dim| elements.saturating_mul(*dim as u64));
         let binding = desc.dtype.bytes(elements);
-        (binding.saturating_mul(2 * config.n_layers as u64), binding)
+        (binding.saturating_mul(2 * Self::layers_with_attention(config) as u64), binding)
     }
 
     /// How many positions a sequence has.
@@ -115,7 +119,8 @@ impl KvCache {
         self.layers.iter().map(|(k, v)| k.bytes() + v.bytes()).sum()
     }
 
-    /// Keys and values of a layer, [capacity, columns], or those of all sequences.
+    /// Keys and values of a layer by its number among those with attention (`LayerConfig::state`), [capacity, columns], or those of all
+    /// sequences.
     pub fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
         let (k, v) = &self.layers[index];
         (k, v)

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::{KeyRope, SequenceState, Shift};
 use crate::error::Result;
+use crate::model::config::Config;
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
 /// The most checkpoints of a sequence.
@@ -63,6 +64,12 @@ impl RecurrentStates {
             .collect::<Result<_>>()?;
         let checkpoints = (0..sequences).map(|_| Checkpoints::default()).collect();
         Ok(Self { layers, checkpoints: Rc::new(RefCell::new(checkpoints)), sequence: 0 })
+    }
+
+    /// The bytes of the states of a model, without checkpoints.
+    pub fn needs(config: &Config, sequences: usize) -> u64 {
+        let of_one: u64 = config.recurrent_state_lens().map(|len| 4 * len as u64).sum();
+        of_one.saturating_mul(sequences as u64)
     }
 
     /// The part of one sequence, in the same memory.

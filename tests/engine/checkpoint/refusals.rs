@@ -199,3 +199,37 @@ fn keys_that_transformers_ignores_are_ignored() {
     assert_eq!(config("gemma3", "attn_logit_softcapping", json!(7.0)).attention_softcap, None);
     assert_eq!(config("gemma3", "final_logit_softcapping", json!(7.0)).logit_softcap, Some(7.0));
 }
+
+#[test]
+fn what_gated_delta_nets_do_not_compute_is_refused_by_name() {
+    let folder = "architectures/qwen3_next";
+    assert_eq!(check(&changed(folder, &[])), None);
+    let linear = json!(vec!["linear_attention"; 4]);
+    let window = json!(["linear_attention", "linear_attention", "sliding_attention", "full_attention"]);
+    for (key, value, code, words) in [
+        ("attention_bias", json!(true), Code::UnsupportedArchitecture, ["attention_bias", "true"]),
+        ("hidden_act", json!("gelu"), Code::UnsupportedArchitecture, ["hidden_act", "gelu"]),
+        ("layer_types", linear, Code::UnsupportedArchitecture, ["recurrent", "without attention"]),
+        ("layer_types", window, Code::UnsupportedArchitecture, ["layer_types", "sliding_attention"]),
+        ("linear_value_head_dim", json!(512), Code::UnsupportedArchitecture, ["gated delta net", "512"]),
+        ("linear_key_head_dim", json!(18), Code::UnsupportedArchitecture, ["gated delta net", "18"]),
+        ("linear_conv_kernel_dim", json!(17), Code::UnsupportedArchitecture, ["gated delta net", "17"]),
+        ("linear_num_value_heads", json!(3), Code::InvalidMetadata, ["ssm.time_step_rank", "3"]),
+        ("linear_num_key_heads", json!(1), Code::ShapeMismatch, ["ssm_qkv", "112"]),
+        ("shared_expert_intermediate_size", json!(32), Code::ShapeMismatch, ["shexp", "[32, 64]"]),
+    ] {
+        refused(&changed(folder, &[(key, Some(value))]), code, &words);
+    }
+}
+
+/// Of a model that sees images the text model runs, and a person hears of the rest.
+#[test]
+fn parts_that_do_not_run_are_named() {
+    let folder = MemoryFolder::new(changed("architectures/qwen3_5", &[]));
+    let said = pollster::block_on(inspect(&folder, None, &LoadOptions::default())).unwrap();
+    assert!(said.problem.is_none(), "{:?}", said.problem);
+    let parts = said.warnings.iter().find(|warning| warning.code == "ignored_parts").unwrap();
+    for part in ["model.visual.", "mtp."] {
+        assert!(parts.message.contains(part), "{}", parts.message);
+    }
+}

@@ -34,7 +34,10 @@ fn a_llama_is_read() {
     let rope = Rope { kind: RopeKind::Interleaved, dim: 4, theta: 500000.0, scaling: RopeScaling::None };
     assert_eq!(config.ropes, [rope]);
     assert_eq!((config.norm_eps, config.attention_scale), (1e-5, 0.5));
-    assert_eq!(config.layers, [LayerConfig { window: None, rope: Some(0), has_experts: false }; 2]);
+    assert_eq!(
+        config.layers,
+        [0, 1].map(|state| LayerConfig { window: None, rope: Some(0), has_experts: false, is_recurrent: false, state })
+    );
     assert_eq!((config.context_length, config.vocab_size), (128, 5));
     assert!(config.tie_embeddings);
 }
@@ -226,7 +229,16 @@ fn variants_are_read() {
     let partial = llama().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 2);
     assert_eq!(config(partial).ropes[0].dim, 2);
     let windowed = config(llama().u32("llama.attention.sliding_window", 64));
-    assert_eq!(windowed.layers, [LayerConfig { window: Some(64), rope: Some(0), has_experts: false }; 2]);
+    assert_eq!(
+        windowed.layers,
+        [0, 1].map(|state| LayerConfig {
+            window: Some(64),
+            rope: Some(0),
+            has_experts: false,
+            is_recurrent: false,
+            state
+        })
+    );
     let pattern = llama().u32("llama.attention.sliding_window", 64).u32("llama.attention.sliding_window_pattern", 2);
     let windows: Vec<_> = config(pattern).layers.iter().map(|layer| layer.window).collect();
     assert_eq!(windows, [Some(64), None]);

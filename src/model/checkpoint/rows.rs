@@ -1,0 +1,91 @@
+//! Tensors whose rows belong to several of ours become these (`Arch::row_splits`). Rows lie side by side in a file, so a piece is a range of
+//! it.
+//!
+//! What does not fit stays as it is, and `Config` refuses it.
+
+use std::collections::HashSet;
+
+use super::{Part, TensorInfo, TensorValues};
+use crate::error::Result;
+use crate::model::arch::{Arch, PieceRows, RowSplit};
+use crate::model::gguf::Metadata;
+
+/// The tensors of a model as the model reads them.
+pub(super) fn divided(metadata: &Metadata, tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
+    // An unknown architecture is refused later.
+    let Ok(Ok(arch)) = metadata.str("general.architecture").map(Arch::find) else { return Ok(tensors) };
+    if arch.row_splits.is_empty() {
+        return Ok(tensors);
+    }
+    let mut divided = Vec::with_capacity(tensors.len());
+    for tensor in tensors {
+        let split = arch.row_splits.iter().find_map(|split| pieces(arch, metadata, split, &tensor));
+        match split {
+            Some(pieces) => divided.extend(pieces),
+            None => divided.push(tensor),
+        }
+    }
+    let mut names = HashSet::new();
+    if let Some(twice) = divided.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
+        bail!(InvalidFile, "two tensors of the model become {:?}, wanted only one of that name", twice.name);
+    }
+    Ok(divided)
+}
+
+/// The layer, the stem and the suffix of a name such as `blk.0.attn_q.weight`.
+fn parts_of(name: &str) -> Option<(&str, &str, &str)> {
+    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+    let (stem, suffix) = rest.split_once('.')?;
+    Some((layer, stem, suffix))
+}
+
+/// The tensors that a tensor is made of, if it is one of `split` and its rows can be divided.
+fn pieces(arch: &Arch, metadata: &Metadata, split: &RowSplit, tensor: &TensorInfo) -> Option<Vec<TensorInfo>> {
+    let (layer, stem, suffix) = parts_of(&tensor.name)?;
+    if stem != split.whole || suffix != "weight" {
+        return None;
+    }
+    let TensorValues::Stored { parts, transform: None } = &tensor.values else { return None };
+    let [whole] = parts[..] else { return None };
+    let number = |key: &str| metadata.optional_u32(&format!("{}.{key}", arch.name)).ok().flatten().map(u64::from);
+    let [columns, rows] = tensor.dims[..] else { return None };
+    let groups = number(split.groups)?;
+    let divided = |all: u64, by: u64| (by > 0 && all.is_multiple_of(by)).then(|| all / by);
+    let (of_group, row_bytes) = (divided(rows, groups)?, divided(whole.bytes, rows)?);
+    let mut fixed = 0u64;
+    for (_, rows) in split.pieces {
+        if let PieceRows::Key(key) = rows {
+            fixed = fixed.checked_add(number(key)?)?;
+        }
+    }
+    let shares = split.pieces.iter().filter(|(_, rows)| *rows == PieceRows::Share).count() as u64;
+    let share = divided(of_group.checked_sub(fixed)?, shares).filter(|share| *share > 0)?;
+    let mut made: Vec<TensorInfo> = Vec::new();
+    let mut first = 0;
+    for (stem, rows) in split.pieces {
+        let rows = match rows {
+            PieceRows::Key(key) => number(key)?,
+            PieceRows::Share => share,
+        };
+        let begin = whole.offset + first * row_bytes;
+        first += rows;
+        let pieces = (0..groups).map(|group| Part {
+            file: whole.file,
+            offset: begin + group * of_group * row_bytes,
+            bytes: rows * row_bytes,
+        });
+        let name = format!("blk.{layer}.{stem}.{suffix}");
+        match made.iter_mut().find(|tensor| tensor.name == name) {
+            Some(TensorInfo { dims, values: TensorValues::Stored { parts, .. }, .. }) => {
+                dims[1] += rows * groups;
+                parts.extend(pieces);
+            }
+            _ => {
+                let dims = vec![columns, rows * groups];
+                let values = TensorValues::Stored { parts: pieces.collect(), transform: None };
+                made.push(TensorInfo { name, dims, ty: tensor.ty, values });
+            }
+        }
+    }
+    Some(made)
+}
