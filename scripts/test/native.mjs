@@ -46,7 +46,12 @@ const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?
  * compiled sooner than those of 8, by a fifth.
  */
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
-const COMPILING = { 'native gpu/array_golden': SOONER, 'native gpu/ops': SOONER, 'native gpu/ops without subgroups': SOONER };
+const COMPILING = Object.fromEntries(
+  [
+    ...['gpu/array_golden', 'gpu/ops', 'gpu/ops without subgroups'],
+    ...['engine/architectures', 'engine/checkpoint', 'engine/mutations', 'engine/recurrent'],
+  ].map((name) => [`native ${name}`, SOONER]),
+);
 
 /** Runs a file's tests; their output is printed in one piece. */
 function runFile({ name, executable, folder, tests }) {
