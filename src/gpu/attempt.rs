@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 use super::recorder::Recorder;
 use super::stats::FlushReason;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 
 /// Runs `step`, submits what it recorded, and waits until it is known whether there was room for what it allocated. `what` names it in an
 /// error. A step that is planned is only run: it allocates nothing here.
@@ -62,7 +62,7 @@ impl Drop for Held<'_> {
 pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let raw = &recorder.raw;
     raw.check_usable()?;
-    let made = recorder.made();
+    let (made, shortages) = (recorder.made(), raw.shortages.get());
     let before = raw.counters.allocated_bytes.get();
     let scopes = raw.faults.open_scopes(&raw.wgpu);
     let result = step();
@@ -81,6 +81,12 @@ pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOn
             recorder.forget_since(made);
             raw.refused_bytes.set(needed);
             raw.check_usable()?;
+            // It may have got a buffer of another step that found no room, before that was known.
+            let is_of_another = error.code() == Code::GpuValidation && raw.shortages.get() != shortages;
+            let error = if is_of_another { Error::new(Code::OutOfMemory, error.message()) } else { error };
+            if error.code() == Code::OutOfMemory {
+                raw.shortages.set(raw.shortages.get() + 1);
+            }
             Err(error)
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct RawDevice {
     pub memory_limit: Cell<Option<u64>>,
     /// What the last step needed that found no room.
     pub refused_bytes: Cell<u64>,
-    /// How many waits have told that memory ran out.
+    /// How often it was told that memory ran out.
     pub shortages: Cell<u64>,
     /// Dispatches after which what was recorded is submitted; 0 for no limit.
     pub max_batch: Cell<usize>,

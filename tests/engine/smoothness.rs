@@ -15,9 +15,9 @@ use crate::support::engines::load;
 
 const MODEL: &str = "tiny_llama/tied-q4_0.gguf";
 
-/// A submit is meant to take 6 ms, and two of them to be queued. What is learned is right to about a third.
+/// A submit is meant to take 6 ms, and two of them to be queued, or four that find an idle GPU. What is learned is right to about a third.
 const SUBMIT: Duration = Duration::from_millis(8);
-const QUEUED: Duration = Duration::from_millis(16);
+const QUEUED: Duration = Duration::from_millis(32);
 
 type OnDispatch = Option<Box<dyn Fn(usize)>>;
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use web_time::Duration;
 
 use super::costs::{Costs, Kind, Work};
-use super::{MOST_QUEUED, TARGET};
+use super::{BURST, MOST_QUEUED, TARGET};
 use crate::error::Result;
 use crate::gpu::command::Command;
 use crate::gpu::raw::RawDevice;
@@ -55,6 +55,8 @@ pub(super) struct State {
     pub loose: Vec<Work>,
     pub costs: Costs,
     pub last_number: u64,
+    /// What came last found an idle GPU, and nothing of it is done yet.
+    is_burst: bool,
     last_done: Duration,
     /// The longest dispatch that was submitted, in nanoseconds.
     pub longest: f64,
@@ -85,7 +87,14 @@ impl State {
     /// Whether so much more may be queued.
     fn has_room(&self, nanoseconds: f64) -> bool {
         let queued = self.in_flight.iter().map(|piece| piece.expected).sum::<f64>() + self.loose();
-        queued <= 0.0 || queued + nanoseconds <= MOST_QUEUED.as_nanos() as f64
+        let most = if self.is_burst { MOST_QUEUED + BURST } else { MOST_QUEUED };
+        queued <= 0.0 || queued + nanoseconds <= most.as_nanos() as f64
+    }
+
+    /// Takes a segment that was flushed.
+    pub fn push(&mut self, segment: Segment) {
+        self.is_burst = self.backlog.is_empty() && self.in_flight.is_empty() || self.is_burst;
+        self.backlog.push_back(Item::Segment(segment, 0, Vec::new()));
     }
 
     /// Where a piece of these commands ends. Pieces of one segment are about equally long.
@@ -173,6 +182,7 @@ impl State {
     /// Some parts began to run when they were sent or when what was before them was done, and were done at a time.
     pub fn learn(&mut self, group: Option<(Duration, Duration, Vec<Work>)>) {
         let Some((sent, done, parts)) = group else { return };
+        self.is_burst = false;
         let began = sent.max(self.last_done);
         self.last_done = done;
         self.costs.took(&parts, done.saturating_sub(began).as_nanos() as f64);

@@ -92,7 +92,8 @@ impl SubmitQueue {
     /// Takes what was flushed, and sends what may go now.
     pub fn push(&self, segment: Segment) {
         if self.holds_back() {
-            self.state.borrow_mut().backlog.push_back(Item::Segment(segment, 0, Vec::new()));
+            self.collect();
+            self.state.borrow_mut().push(segment);
             return self.pump();
         }
         let Segment { number, commands, reason, .. } = segment;
