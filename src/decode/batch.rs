@@ -49,7 +49,7 @@ pub struct Batch {
     logprobs: Option<LogprobRings>,
     by_rows: [Option<Recorded>; MAX_SEQUENCES + 1],
     owners: Vec<Option<Owner>>,
-    /// Steps of so many rows found no room.
+    /// Steps of this number of rows found no room.
     refused_rows: Option<usize>,
 }
 
@@ -119,7 +119,7 @@ impl Batch {
         self.plans(shape).ok_or_else(|| err!(Internal, "steps that nobody recorded: {shape:?}"))
     }
 
-    /// Whether steps of so many rows may be recorded. If there was no room for them, sequences step one at a time.
+    /// Whether steps of this number of rows may be recorded. If there was no room for them, sequences step one at a time.
     pub fn has_room_for(&self, rows: usize) -> bool {
         self.refused_rows.is_none_or(|refused| rows < refused)
     }

@@ -26,7 +26,7 @@ use crate::model::source::ByteSource;
 use crate::model::{LayerStates, Transformer};
 use crate::tensor::{Context, Tensor};
 
-/// With room for a pass over so many tokens prompts are taken in well; longer passes become shorter where they must.
+/// A load makes sure that there is room for a pass over this number of tokens. Longer passes become shorter where they must.
 const ROOM_TOKENS: usize = 128;
 
 pub struct Decoder {

@@ -28,7 +28,7 @@ pub struct Generation {
     /// Choices that have begun and go on, with their index.
     running: Vec<(usize, Choice)>,
     begun: usize,
-    /// So many choices ran when there was no room for one more.
+    /// The number of choices that ran when there was no room for one more.
     crowded_by: Option<usize>,
     /// Chunks that nobody has taken.
     ready: VecDeque<Chunk>,

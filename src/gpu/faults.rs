@@ -39,7 +39,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// What went wrong with `what`, which needed so many bytes.
+    /// What went wrong with `what`, which needed `needed` bytes.
     pub async fn error(self, what: &str, needed: u64) -> Option<Error> {
         // Both are asked for, since nobody else hears of them.
         let (memory, validation) = (self.memory.await, self.validation.await);

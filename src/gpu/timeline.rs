@@ -81,7 +81,7 @@ impl Timeline {
         self.sent.get() >= number
     }
 
-    /// The queue was handed a write of so many bytes, which no submission has taken along.
+    /// The queue was handed a write of `bytes` bytes, which no submission has taken along.
     pub fn wrote(&self, bytes: u64) {
         self.has_writes.set(true);
         let finished = self.finished();

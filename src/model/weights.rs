@@ -429,7 +429,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Waits for the GPU if much is in flight after so many bytes were written, and until they are handed over if the page is to stay smooth.
+    /// Counts bytes that were written. Waits until they are handed over if the page is to stay smooth, and for the GPU if much is in flight.
     async fn wrote(&mut self, bytes: u64) -> Result<()> {
         let device = self.context.device();
         if device.is_paced() {

@@ -140,7 +140,7 @@ fn who_waits_for_room_can_be_cancelled() {
         assert!(done.borrow().contains(&PressureAction::Queued), "{done:?}");
         cancelled.cancel();
         assert!(waiting.await.unwrap().is_none());
-        // The one behind it is not forgotten.
+        // The next one in the queue is not forgotten.
         assert_eq!(all(&first.sequence).await.unwrap().len(), 40);
         decoder.context.device().set_memory_limit(None);
         drop(first);

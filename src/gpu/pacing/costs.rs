@@ -102,7 +102,7 @@ impl Costs {
         }
     }
 
-    /// All this work together took so many nanoseconds.
+    /// Learns from the nanoseconds that all this work took together.
     pub fn took(&mut self, done: &[Work], nanoseconds: f64) {
         let expected: Vec<f64> = done.iter().map(|work| self.expected(*work)).collect();
         let total: f64 = expected.iter().sum();

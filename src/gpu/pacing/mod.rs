@@ -23,8 +23,8 @@ pub(super) const TARGET: Duration = Duration::from_millis(6);
 /// The most work that is submitted and not done, unless a single dispatch takes longer.
 pub(super) const MOST_QUEUED: Duration = Duration::from_millis(12);
 
-/// How much more it may be of what comes when the GPU has nothing to do, until the first of it is done. So a short prompt goes there without a
-/// wait, which would take a third of its time, and a single frame is late by one at most.
+/// How much more may be submitted of work that finds an idle GPU, until the first part of it is done. So a short prompt waits less, and one frame
+/// is late by one at most.
 pub(super) const BURST: Duration = Duration::from_millis(12);
 
 thread_local! {
