@@ -41,8 +41,8 @@ export function lavapipeOptions() {
   return { executablePath, args: ['--disable-gpu-sandbox', '--ignore-gpu-blocklist'], env };
 }
 
-/** Makes what is missing for Chromium on lavapipe, and says so if that can't be. `tryIt` resolves to whether a page has its adapter then. */
-export async function prepareLavapipe({ say, install, tryIt }) {
+/** Makes what is missing for Chromium on lavapipe, and says so if that can't be. `release` is Debian's name of the system's; `tryIt` resolves to whether a page has its adapter then. */
+export async function prepareLavapipe({ say, install, tryIt, release }) {
   const program = realProgram(headlessShellPath());
   const unchanged = createHash('sha256')
     .update(readFileSync(source))
@@ -56,7 +56,7 @@ export async function prepareLavapipe({ say, install, tryIt }) {
     if (program === undefined) throw new Problem('chromium-headless-shell is not installed');
     const compiler = onPath('cc', 'gcc', 'clang');
     if (compiler === undefined) throw new Problem('there is no C compiler');
-    const library = systemLibrary() ?? (await backportedLibrary({ say, install }));
+    const library = systemLibrary() ?? (await backportedLibrary({ say, install, release }));
     const shim = join(folder, 'icd.so');
     await install(compiler, ['-shared', '-fPIC', '-O1', '-Wall', '-Werror', '-o', shim, source, '-ldl']);
     const driver = join(folder, 'icd.json');
@@ -87,12 +87,17 @@ function fingerprint(program) {
   return [program, size, mtimeMs, ...systemDrivers()];
 }
 
-function systemDrivers() {
+/** The files that name the system's Vulkan drivers. */
+export function vulkanDrivers() {
   return ['/usr/share/vulkan/icd.d', '/etc/vulkan/icd.d', '/usr/local/share/vulkan/icd.d']
     .filter((place) => existsSync(place))
     .flatMap((place) => readdirSync(place).map((name) => join(place, name)))
-    .filter((file) => /\/lvp_icd[^/]*\.json$/.test(file))
-    .map((file) => JSON.parse(readFileSync(file, 'utf8')).ICD);
+    .filter((file) => file.endsWith('.json'));
+}
+
+function systemDrivers() {
+  const files = vulkanDrivers().filter((file) => /\/lvp_icd[^/]*$/.test(file));
+  return files.map((file) => JSON.parse(readFileSync(file, 'utf8')).ICD);
 }
 
 /** The library of the system's own lavapipe, if it is new enough. */
@@ -106,8 +111,7 @@ function isNewEnough(version) {
 }
 
 /** The library of Debian's backports, which is unpacked here and not installed. */
-async function backportedLibrary({ say, install }) {
-  const release = readFileSync('/etc/os-release', 'utf8').match(/^VERSION_CODENAME="?([^"\n]+)/m)?.[1];
+async function backportedLibrary({ say, install, release }) {
   const targets = output('apt-get', ['indextargets', '--format', '$(REPO_URI) $(RELEASE) $(COMPONENT)', 'Created-By: Packages']);
   // From where the release itself comes.
   const address = targets

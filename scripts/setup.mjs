@@ -3,13 +3,13 @@
 //   node scripts/setup.mjs      everything, as `npm test` does
 
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
 import { chromedriverPath, chromiumPath, headlessShellPath, isSnapStub, onPath, serveChromium } from './chromium.mjs';
 import { isMain, main, npm, output, Problem, root, run, sayTo } from './command.mjs';
 import { firefoxPath } from './firefox.mjs';
-import { lavapipeOptions, prepareLavapipe } from './lavapipe.mjs';
+import { lavapipeOptions, prepareLavapipe, vulkanDrivers } from './lavapipe.mjs';
 
 const TARGET = 'wasm32-unknown-unknown';
 const tools = join(root, '.tools');
@@ -54,7 +54,7 @@ export async function setup({
   }
   if (toolsWanted) await cargoTool('wasm-bindgen', 'wasm-bindgen-cli', lockedVersion('wasm-bindgen'), { say, install });
   await npmPackages({ say, install });
-  if (lavapipe) await prepareLavapipe({ say, install, tryIt: givesAdapter });
+  if (lavapipe) await prepareLavapipe({ say, install, tryIt: givesAdapter, release: osRelease().VERSION_CODENAME });
 }
 
 /** Whether a page in Chromium on lavapipe has an adapter that SwiftShader is not: that one has no f16. */
@@ -127,9 +127,7 @@ function systemPackages({ browser, test }) {
 
 function hasVulkanDriver() {
   if (process.platform !== 'linux' || process.env.VK_ICD_FILENAMES || process.env.VK_DRIVER_FILES) return true;
-  return ['/usr/share/vulkan/icd.d', '/etc/vulkan/icd.d', '/usr/local/share/vulkan/icd.d'].some(
-    (folder) => existsSync(folder) && readdirSync(folder).some((name) => name.endsWith('.json')),
-  );
+  return vulkanDrivers().length > 0;
 }
 
 async function installSystemPackages(packages, { say, install, fatal }) {
