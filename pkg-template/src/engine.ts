@@ -88,8 +88,6 @@ export function endpointsOf(engine: Engine, name: string, store: ResponseStore):
 
 /** A loaded model. Every method that fails rejects with an EngineError. */
 export class Engine {
-  /** What was loaded, and on which adapter it runs. */
-  readonly info: ModelInfo;
   /** Answers to a conversation, in the shapes of OpenAI's chat completions. */
   readonly chat: { readonly completions: ChatCompletions };
   /** Continuations of a text, in the shapes of OpenAI's completions. */
@@ -130,6 +128,7 @@ export class Engine {
   readonly fetch: (input: RequestInfo | URL, init?: RequestInit) => Promise<Response>;
 
   #host: LoadedHost;
+  #info: ModelInfo;
   #queue: RequestQueue;
   #store = new ResponseStore();
   #served: Served;
@@ -230,9 +229,9 @@ export class Engine {
   /** `most` requests run at the same time here; those of a host that has a queue itself wait there. */
   private constructor(host: LoadedHost, info: ModelInfo, { onWarning }: Pick<LoadOptions, 'onWarning'>, most = info.max_sequences) {
     this.#host = host;
-    this.info = info;
+    this.#info = info;
     this.#queue = new RequestQueue(most);
-    info.warnings.forEach(reporter(onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`))));
+    info.warnings.forEach(warner(onWarning));
     const model = info.name ?? info.architecture;
     const endpoints = this.#endpoints(model, this.#store);
     this.chat = { completions: { create: endpoints.chat } };
@@ -306,6 +305,14 @@ export class Engine {
     this.#check();
     const { embedding } = splitEmbeddingRequest(request);
     return this.#inTurn(async () => new Tensor(this.#host, await this.#host.embedTensor(embedding)));
+  }
+
+  /**
+   * What was loaded, and on which adapter it runs. After a recovery it is what was loaded then: a GPU with less room may have given a shorter
+   * `context_length`, of which `onWarning` hears.
+   */
+  get info(): ModelInfo {
+    return this.#host.loaded ?? this.#info;
   }
 
   /**
@@ -474,14 +481,22 @@ async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options
   const recovery: Recovery = {
     most: maxRecoveries,
     onEvent: reporter(options.onEvent),
+    onLoadedAgain: ({ warnings }) => warnings.filter(({ code }) => !known.has(code)).forEach(warner(options.onWarning)),
     load: (isAgain, signal) => loadOnce(place, isAgain ? again : hostOptions, { ...options, signal }, isOfOnePage),
   };
+  const known = new Set<Warning['code']>();
   try {
-    return await RecoveringHost.load(recovery, signal);
+    const loaded = await RecoveringHost.load(recovery, signal);
+    for (const { code } of loaded.info.warnings) known.add(code);
+    return loaded;
   } catch (thrown) {
     // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
     throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
   }
+}
+
+function warner(onWarning: LoadOptions['onWarning']): (warning: Warning) => void {
+  return reporter(onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`)));
 }
 
 /** Loads a model into a host of its own. */

@@ -99,6 +99,8 @@ export interface HostCalls {
 
 /** What has a model and runs it. */
 export interface LoadedHost extends HostCalls {
+  /** What it loaded last. Undefined where that can't change. */
+  readonly loaded?: ModelInfo | undefined;
   /** Where requests wait for those of others, the signal ends the waiting. */
   embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData>;
   /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */

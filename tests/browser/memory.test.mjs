@@ -167,6 +167,44 @@ test('a prompt and a restored session without room fail by themselves, and the e
   assert.ok(peak >= total && peak_unfinished_writes >= unfinished_writes, JSON.stringify(result.memory));
 });
 
+test('a recovery where there is less room takes a shorter context, and info and onWarning say so', async () => {
+  const result = await withBudget(async (url) => {
+    const file = new Uint8Array(await (await fetch(url)).arrayBuffer());
+    const key = new TextEncoder().encode('llama.context_length');
+    const at = file.findIndex((_, at) => key.every((byte, i) => file[at + i] === byte));
+    new DataView(file.buffer).setUint32(at + key.length + 4, 4096, true);
+    const warned = [];
+    let recovered = () => {};
+    const options = {
+      worker: false,
+      onWarning: ({ code }) => warned.push(code),
+      onEvent: ({ type }) => type === 'recovered' && recovered(),
+    };
+    return withEngine(new File([file], 'model.gguf'), options, async (engine) => {
+      const answer = async () =>
+        (await engine.completions.create({ prompt: [5, 60, 7], max_tokens: 4, temperature: 0, ignore_eos: true })).choices[0].text;
+      const loseWithin = async (limit) => {
+        budget.limit = limit;
+        const again = new Promise((resolve) => (recovered = resolve));
+        engine.gpuDevice.destroy();
+        await again;
+        return { length: engine.info.context_length, text: await answer(), warned: warned.splice(0) };
+      };
+      const { context_length: length, kv_cache_bytes } = engine.info;
+      const found = [{ length, text: await answer(), warned: warned.splice(0) }];
+      const within = budget.live - kv_cache_bytes / 2;
+      for (const limit of [within, Number.POSITIVE_INFINITY]) found.push(await loseWithin(limit));
+      return found;
+    });
+  }, MODEL);
+  const [first, less, again] = result;
+  assert.equal(first.length, 4096);
+  assert.ok(less.length < 4096 && less.length >= 512, JSON.stringify(result));
+  assert.deepEqual(less.warned, ['shorter_context']);
+  assert.deepEqual(again, { ...first, warned: [] });
+  assert.equal(less.text, first.text);
+});
+
 test('onMemoryPressure: what happens in a worker is heard on the page, and what it throws breaks nothing', async () => {
   const result = await stage.runWith(
     { allowed: [/of the listener/, /no room|\[Invalid|is invalid|validation/i] },
@@ -176,6 +214,13 @@ test('onMemoryPressure: what happens in a worker is heard on the page, and what 
         (${limit})();
         new BroadcastChannel('budget').onmessage = ({ data }) => (budget.limit = data === 'full' ? budget.live : Infinity);`;
       const script = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
+      const workers = [];
+      const makeWorker = () => {
+        const worker = new Worker(script, { type: 'module' });
+        workers.push(worker);
+        return worker;
+      };
+      let onPressure = () => {};
       const heard = [];
       const thrown = [];
       addEventListener('error', (event) => {
@@ -184,9 +229,10 @@ test('onMemoryPressure: what happens in a worker is heard on the page, and what 
       });
       const options = {
         contextLength: 128,
-        worker: () => new Worker(script, { type: 'module' }),
+        worker: makeWorker,
         onMemoryPressure: ({ action }) => {
           heard.push(action);
+          onPressure();
           throw new Error('of the listener');
         },
       };
@@ -204,7 +250,18 @@ test('onMemoryPressure: what happens in a worker is heard on the page, and what 
         channel.postMessage('free');
         await new Promise((resolve) => setTimeout(resolve, 100));
         const { usage } = await engine.completions.create({ ...ask, prompt });
-        return { failed, heard, thrown: thrown.length, tokens: usage.completion_tokens };
+        // A worker that is gone while it looks for room: the next one answers, and has room.
+        channel.postMessage('full');
+        await engine.tokenize('a');
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        onPressure = () => workers.at(-1).terminate();
+        const other = prompt.map((id) => id + 1);
+        const again = await engine.completions.create({ ...ask, prompt: other });
+        onPressure = () => {};
+        const wanted = await engine.completions.create({ ...ask, prompt: other });
+        const { recoveries } = await engine.stats();
+        const texts = [again, wanted].map(({ choices }) => choices[0].text);
+        return { failed, heard, thrown: thrown.length, tokens: usage.completion_tokens, texts, recoveries };
       });
     },
     MODEL,
@@ -215,4 +272,6 @@ test('onMemoryPressure: what happens in a worker is heard on the page, and what 
   assert.ok(result.heard.includes('evicted'), JSON.stringify(result));
   assert.equal(result.thrown, result.heard.length);
   assert.equal(result.tokens, 6);
+  assert.equal(result.recoveries, 1);
+  assert.equal(result.texts[0], result.texts[1]);
 });

@@ -23,6 +23,8 @@ export interface Recovery {
   /** How many recoveries there may be in ten minutes. */
   most: number;
   onEvent(event: RecoveryEvent): void;
+  /** Hears what the next host has loaded, which may have less room. */
+  onLoadedAgain(info: ModelInfo): void;
 }
 
 /** The default of `most`. */
@@ -43,6 +45,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
   #allowance: Allowance;
   /** The host that answers; undefined while there is none. */
   #host: LoadedHost | undefined;
+  #info: ModelInfo | undefined;
   /** The same, or the next one. Rejects when none will come. */
   #next!: Promise<LoadedHost>;
   #loading = new AbortController();
@@ -83,7 +86,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
   async #first(): Promise<LoadedModel> {
     try {
       const loaded = await this.#recovery.load(false, this.#loading.signal);
-      this.#adopt(loaded.host);
+      this.#adopt(loaded);
       return { host: this, info: loaded.info };
     } catch (thrown) {
       const error = toEngineError(thrown);
@@ -213,6 +216,10 @@ export class RecoveringHost implements LoadedHost, Hosts {
     return this.#traps.get(host);
   }
 
+  get loaded(): ModelInfo | undefined {
+    return this.#info;
+  }
+
   get gone(): EngineError | undefined {
     return this.#gone;
   }
@@ -237,8 +244,9 @@ export class RecoveringHost implements LoadedHost, Hosts {
     }
   }
 
-  #adopt(host: LoadedHost): void {
+  #adopt({ host, info }: LoadedModel): void {
     this.#host = host;
+    this.#info = info;
     this.#next = Promise.resolve(host);
     if (host.gpuDevice !== undefined) this.gpuDevice = () => this.#there().gpuDevice!();
     if (host.tensorBuffer !== undefined) {
@@ -300,7 +308,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
           throw this.#gone;
         }
         this.#recoveries += 1;
-        this.#adopt(loaded.host);
+        this.#adopt(loaded);
+        this.#recovery.onLoadedAgain(loaded.info);
         if (this.#smoothness !== undefined) await loaded.host.setSmoothness(this.#smoothness).catch(() => {});
         if (this.#isProfiling) await loaded.host.setProfiling(true).catch(() => {});
         return loaded;

@@ -109,7 +109,7 @@ export class Member {
         throw new EngineError('invalid_request', `an engine that tabs share has no ${String(method)}`);
       }
       const { host, info, queue } = service;
-      if (method === 'info') return this.#result(id, info);
+      if (method === 'info') return this.#result(id, host.loaded ?? info);
       // TypeScript cannot see that `args` belongs to `method` once both come out of the union.
       const ask = host[method] as (...args: unknown[]) => Promise<unknown>;
       if (!isQueued(method)) return this.#result(id, await ask.apply(host, args));

@@ -41,6 +41,7 @@ export class SharedHost implements LoadedHost {
   #open = new Map<number, Open>();
   #nextId = 1;
   #gone: EngineError | undefined;
+  #info: ModelInfo | undefined;
   #unwatch: () => void;
 
   constructor(model: SharedModel) {
@@ -54,6 +55,10 @@ export class SharedHost implements LoadedHost {
   /** Resolves when the model is loaded, in this tab or another. */
   info(signal: AbortSignal | undefined): Promise<ModelInfo> {
     return this.#call('info', [], signal, 'loading the model');
+  }
+
+  get loaded(): ModelInfo | undefined {
+    return this.#info;
   }
 
   async generate(
@@ -237,6 +242,7 @@ export class SharedHost implements LoadedHost {
         break;
       case 'event':
         this.#model.onEvent(message.event);
+        if (message.event.type === 'recovered') this.#updateInfo();
         break;
       case 'memory':
         this.#model.onMemoryPressure(message.event);
@@ -265,9 +271,19 @@ export class SharedHost implements LoadedHost {
   #begin(): void {
     if (this.#isReady) return;
     this.#isReady = true;
-    if (this.#hadLeader) this.#model.onEvent({ type: 'takeover', requests: this.#open.size });
+    const isNext = this.#hadLeader;
+    if (isNext) this.#model.onEvent({ type: 'takeover', requests: this.#open.size });
     this.#hadLeader = true;
     for (const open of [...this.#open.values()]) this.#send(open);
+    if (isNext) this.#updateInfo();
+  }
+
+  /** The model was loaded again, perhaps with less room. */
+  #updateInfo(): void {
+    this.info(undefined).then(
+      (info) => (this.#info = info),
+      () => {},
+    );
   }
 
   #failAll(error: EngineError): void {
