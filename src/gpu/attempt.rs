@@ -24,6 +24,7 @@ pub(super) async fn attempt<T>(recorder: &Recorder, what: &str, step: impl FnOnc
         let result = step();
         recorder.flush(FlushReason::Explicit);
         held.last.set(recorder.raw.timeline.submitted());
+        held.begin();
         result
     };
     let result = allocate(recorder, what, submitting).await;
@@ -32,19 +33,32 @@ pub(super) async fn attempt<T>(recorder: &Recorder, what: &str, step: impl FnOnc
 }
 
 /// Keeps a step's commands from the GPU while it is not known whether there was room for what they use: what goes there later does so outside of the
-/// scopes. If there was none, or whoever waits is dropped, they are taken back.
+/// scopes. If there was none, or whoever waits is dropped, they are taken back. Where nothing else waits, what may go at once goes inside of the
+/// scopes, so that the GPU has work meanwhile.
 struct Held<'a> {
     recorder: &'a Recorder,
     first: u64,
     last: Cell<u64>,
     is_wanted: Cell<bool>,
+    has_begun: Cell<bool>,
 }
 
 impl<'a> Held<'a> {
     fn new(recorder: &'a Recorder) -> Self {
-        recorder.queue.hold();
         let first = recorder.raw.timeline.submitted();
-        Self { recorder, first, last: Cell::new(first), is_wanted: Cell::new(false) }
+        let held =
+            Self { recorder, first, last: Cell::new(first), is_wanted: Cell::new(false), has_begun: Cell::new(false) };
+        // Commands of others would go inside of the scopes too.
+        if !recorder.queue.is_drained() {
+            held.begin();
+        }
+        held
+    }
+
+    fn begin(&self) {
+        if !self.has_begun.replace(true) {
+            self.recorder.queue.hold();
+        }
     }
 }
 
@@ -54,7 +68,9 @@ impl Drop for Held<'_> {
         if !self.is_wanted.get() {
             queue.drop_unsent(self.first, self.last.get());
         }
-        queue.release();
+        if self.has_begun.get() {
+            queue.release();
+        }
     }
 }
 

@@ -175,6 +175,11 @@ impl SubmitQueue {
         self.holds.set(self.holds.get() + 1);
     }
 
+    /// Whether what is flushed next is the first that may go.
+    pub fn is_drained(&self) -> bool {
+        !self.is_held() && self.state.borrow().backlog.is_empty()
+    }
+
     fn is_held(&self) -> bool {
         self.holds.get() > 0
     }
