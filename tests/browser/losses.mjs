@@ -30,6 +30,7 @@ const count = (prototype, name) => {
 };
 count(GPUDevice.prototype, 'createBuffer');
 count(GPUDevice.prototype, 'createComputePipelineAsync');
+count(GPUDevice.prototype, 'popErrorScope');
 count(GPUQueue.prototype, 'writeBuffer');
 count(GPUQueue.prototype, 'submit');
 count(GPUBuffer.prototype, 'mapAsync');
