@@ -433,7 +433,7 @@ test('an abort ends every phase at once, and what follows works', LIMIT, async (
     both.push(keep('nor this'));
     while (!(await navigator.locks.query()).pending.some(({ name }) => name === 'rillm:sessions')) await after(1);
     controller.abort();
-    failed.writing = await Promise.race([Promise.all(both), after(20).then(() => [{ code: 'late' }])]);
+    failed.writing = await Promise.race([Promise.all(both), after(2000).then(() => [{ code: 'late' }])]);
     go();
     FileSystemWritableFileStream.prototype.write = write;
     await restore('chat');
