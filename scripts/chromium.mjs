@@ -65,6 +65,25 @@ export function headlessShellPath() {
   return process.env.CHROME_PATH ? undefined : onPath('chromium-headless-shell');
 }
 
+/** The program that Debian's script of the same name starts. */
+export function realProgram(script) {
+  if (script === undefined) return undefined;
+  const found =
+    readFileSync(script, 'latin1')
+      .slice(0, 200)
+      .match(/^#![\s\S]*?^(?:exec )?(\/\S+) "\$@"/m)?.[1] ?? script;
+  return existsSync(found) ? found : undefined;
+}
+
+/** The file that names SwiftShader, Chromium's own Vulkan driver for the CPU, to programs outside of it; undefined where Chromium has none. */
+export function swiftShaderDriver() {
+  return [headlessShellPath(), chromiumPath()]
+    .map(realProgram)
+    .filter((program) => program !== undefined)
+    .map((program) => join(dirname(realpathSync(program)), 'vk_swiftshader_icd.json'))
+    .find((file) => existsSync(file));
+}
+
 /** Quiet and without a network of its own. */
 const QUIET = ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 

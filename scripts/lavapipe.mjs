@@ -18,7 +18,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
-import { headlessShellPath, onPath } from './chromium.mjs';
+import { headlessShellPath, onPath, realProgram } from './chromium.mjs';
 import { output, Problem, root } from './command.mjs';
 
 const folder = join(root, '.tools/lavapipe');
@@ -69,16 +69,6 @@ export async function prepareLavapipe({ say, install, tryIt, release }) {
     writeFileSync(manifest, JSON.stringify({ unchanged }));
     say(`no Chromium on lavapipe: ${error.message}. All tests in Chromium run on SwiftShader, which takes longer`);
   }
-}
-
-/** The program that Debian's script of the same name starts. */
-function realProgram(script) {
-  if (script === undefined) return undefined;
-  const found =
-    readFileSync(script, 'latin1')
-      .slice(0, 200)
-      .match(/^#![\s\S]*?^(?:exec )?(\/\S+) "\$@"/m)?.[1] ?? script;
-  return existsSync(found) ? found : undefined;
 }
 
 /** What tells one state of a program, and of the system's driver, from another. */
