@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    arch::{Arch, Need, ROUTER, WindowPattern, expected_tensors},
+    arch::{Arch, Need, expected_tensors},
     checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
     gguf::Metadata,
     keys::Keys,
+    layer_config::{self, LayerConfig},
     rope::{Rope, RopeScaling},
 };
 use crate::error::Result;
@@ -27,14 +28,8 @@ pub struct Config {
     pub further_layers: usize,
     /// The length of the residual stream ("hidden size").
     pub n_embd: usize,
-    /// The length of the feed-forward's inner vector ("intermediate_size"); that of the experts is in `experts`.
-    pub n_ff: usize,
     /// Query heads of a layer.
     pub n_heads: usize,
-    /// Divides `n_heads`; `n_heads / n_kv_heads` query heads share each (GQA).
-    pub n_kv_heads: usize,
-    /// The length of a head's query, key and value. `n_heads * head_dim` may differ from `n_embd`.
-    pub head_dim: usize,
     /// The model's rope, then the rope of layers with a window if it differs. Empty with learned positions.
     pub ropes: Vec<Rope>,
     /// The settings that differ from layer to layer.
@@ -77,21 +72,6 @@ pub struct Config {
     pub token_types: usize,
     /// The embedding serves as output matrix too.
     pub tie_embeddings: bool,
-}
-
-/// The settings in which layers may differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerConfig {
-    /// The number of positions that a token sees, itself included as the last (sliding window); `None`: all.
-    pub window: Option<usize>,
-    /// The index in `Config::ropes`; `None` for a layer without rope.
-    pub rope: Option<usize>,
-    /// The feed-forward is a mixture of experts.
-    pub has_experts: bool,
-    /// A gated delta net instead of attention.
-    pub is_recurrent: bool,
-    /// The number of the layer among those of its kind: which keys and values or which recurrent state it has.
-    pub state: usize,
 }
 
 /// The sizes of a gated delta net (`tensor/ops/recurrent`).
@@ -155,11 +135,11 @@ const OUTPUT: &str = "output.weight";
 
 /// A file beyond these limits is broken rather than large.
 const MAX_LAYERS: usize = 4096;
-const MAX_WIDTH: usize = 1 << 20;
-const MAX_HEADS: usize = 4096;
+pub(super) const MAX_WIDTH: usize = 1 << 20;
+pub(super) const MAX_HEADS: usize = 4096;
 pub(super) const MAX_CONTEXT: usize = 1 << 28;
 const MAX_VOCABULARY: usize = 1 << 24;
-const MAX_EXPERTS: usize = 1024;
+pub(super) const MAX_EXPERTS: usize = 1024;
 
 impl Config {
     /// The configuration of a model, checked against its tensors.
@@ -185,24 +165,8 @@ impl Config {
 
         let n_layers = keys.layers(MAX_LAYERS)?;
         let n_embd = keys.dim("embedding_length", MAX_WIDTH)?;
-        let n_ff = keys.dim_of_all_layers("feed_forward_length", n_layers, MAX_WIDTH)?;
-        let n_ff = match n_ff {
-            Some(n_ff) => n_ff,
-            // Where all layers have experts, nothing else uses it.
-            None if arch.feed_forward.is_empty() => keys.dim("expert_feed_forward_length", MAX_WIDTH)?,
-            None => return Err(keys.missing("feed_forward_length")),
-        };
         let n_heads = keys.dim_of_all_layers("attention.head_count", n_layers, MAX_HEADS)?;
         let n_heads = n_heads.ok_or_else(|| keys.missing("attention.head_count"))?;
-        let n_kv_heads = keys.dim_of_all_layers("attention.head_count_kv", n_layers, MAX_HEADS)?.unwrap_or(n_heads);
-        if !n_heads.is_multiple_of(n_kv_heads) {
-            bail!(
-                InvalidMetadata,
-                "{} is {n_heads} and {} is {n_kv_heads}, wanted a multiple of it",
-                keys.name("attention.head_count"),
-                keys.name("attention.head_count_kv")
-            );
-        }
         let head_dim = keys.head_dim(n_embd, n_heads)?;
         let by_name: BTreeMap<&str, &TensorInfo> = tensors.iter().map(|t| (t.name.as_str(), t)).collect();
         let Some(embedding) = by_name.get(TOKEN_EMBEDDING) else {
@@ -229,18 +193,15 @@ impl Config {
         let ropes = keys.ropes(head_dim, trained, window.is_some(), &|name| by_name.contains_key(name))?;
         let [attention_softcap, logit_softcap] = keys.softcaps()?;
         let [embedding_scale, residual_scale, logit_scale] = keys.scales(n_embd)?;
+        let layers = layer_config::layers(&keys, n_layers, n_heads, head_dim, window, ropes.len(), &|name| {
+            by_name.contains_key(name)
+        })?;
         let config = Self {
             arch,
             n_layers,
             further_layers: keys.further_layers(MAX_LAYERS)?,
             n_embd,
-            n_ff,
             n_heads,
-            n_kv_heads,
-            head_dim,
-            layers: layers(&keys, n_layers, window, ropes.len(), &|layer| {
-                by_name.contains_key(ROUTER.replace("{}", &layer.to_string()).as_str())
-            })?,
             attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dim)?,
             attention_softcap,
             logit_softcap,
@@ -252,7 +213,7 @@ impl Config {
             alibi: keys.positive_or_none("attention.max_alibi_bias")?.or(arch.default_alibi),
             is_parallel: keys.is_parallel()?,
             clamped_swiglu: keys.clamped_swiglu()?,
-            experts: experts(&keys, n_ff, &by_name)?,
+            experts: experts(&keys, layers[0].n_ff, &by_name)?,
             delta_net: delta_net(&keys)?,
             norm_eps: keys.norm_epsilon()?,
             context_length: match ropes.first().map(|rope| &rope.scaling) {
@@ -264,6 +225,7 @@ impl Config {
             rope_context: None,
             vocab_size,
             token_types: by_name.get("token_types.weight").map_or(0, |types| rows_of(types)),
+            layers,
             tie_embeddings: !by_name.contains_key(OUTPUT),
         };
         config.check_tensors(tensors, &by_name)?;
@@ -277,6 +239,16 @@ impl Config {
         (0..layers).flat_map(move |_| lens.into_iter().flatten())
     }
 
+    /// The layers that keep keys and values, in the order of `LayerConfig::state`.
+    pub fn layers_with_kv(&self) -> impl Iterator<Item = &LayerConfig> {
+        self.layers.iter().filter(|layer| !layer.is_recurrent)
+    }
+
+    /// The length of all queries of a token.
+    pub fn q_dim(&self, layer: usize) -> usize {
+        self.n_heads * self.layers[layer].head_dim
+    }
+
     /// Whether the forward pass reads this tensor of the file.
     pub fn uses(&self, tensor: &str) -> bool {
         !self.arch.ignores(tensor)
@@ -284,7 +256,7 @@ impl Config {
 
     /// Refuses ropes that give no frequencies, as far as that can be told before factors are read from the files.
     pub fn check_ropes(&self, checkpoint: &Checkpoint<'_>, capacity: usize) -> Result<()> {
-        let ones = vec![1.0; self.head_dim];
+        let ones = vec![1.0; self.ropes.iter().map(|rope| rope.dim).max().unwrap_or(0)];
         let factors = |name: &str| {
             Ok(match checkpoint.tensor(name).map(|tensor| &tensor.values) {
                 Some(TensorValues::Computed(values)) => values.as_slice(),
@@ -348,42 +320,6 @@ impl Config {
             ),
         }
     }
-}
-
-fn layers(
-    keys: &Keys,
-    n_layers: usize,
-    window: Option<usize>,
-    ropes: usize,
-    has_router: &dyn Fn(usize) -> bool,
-) -> Result<Vec<LayerConfig>> {
-    let has_experts = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0) > 0;
-    let has_window = window.is_some();
-    let windowed = keys.windowed_layers(n_layers)?;
-    let is_windowed = |layer: usize| match (&windowed, keys.arch.window) {
-        (Some(windowed), _) => windowed[layer],
-        (None, WindowPattern::All) => true,
-        (None, WindowPattern::AllButEvery(every)) => !(layer + 1).is_multiple_of(every),
-    };
-    let with_rope = keys.layers_with_rope(n_layers)?;
-    let recurrent = keys.recurrent_layers(n_layers)?;
-    let layer = |layer: usize| {
-        let window = window.filter(|_| is_windowed(layer));
-        let has_rope = ropes > 0
-            && match &with_rope {
-                Some(with_rope) => with_rope[layer],
-                None if keys.arch.rope_with_window_only && has_window => window.is_some(),
-                None => keys.arch.no_rope_every.is_none_or(|every| !(layer + 1).is_multiple_of(every)),
-            };
-        // If there is a second rope, layers with a window use it.
-        let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
-        // Where all layers have experts, one without a router lacks it.
-        let has_experts = has_experts && (has_router(layer) || keys.arch.feed_forward.is_empty());
-        let is_recurrent = recurrent[layer];
-        let state = recurrent[..layer].iter().filter(|other| **other == is_recurrent).count();
-        LayerConfig { window, rope: has_rope.then_some(rope), has_experts, is_recurrent, state }
-    };
-    Ok((0..n_layers).map(layer).collect())
 }
 
 fn experts(keys: &Keys, n_ff: usize, tensors: &BTreeMap<&str, &TensorInfo>) -> Result<Option<Experts>> {

@@ -35,8 +35,8 @@ impl Transformer {
                 config.arch.name
             );
         }
-        if !config.head_dim.is_multiple_of(2) {
-            bail!(InvalidRequest, "context_shift: heads of {} numbers, wanted an even number", config.head_dim);
+        if let Some(layer) = config.layers_with_kv().find(|layer| !layer.head_dim.is_multiple_of(2)) {
+            bail!(InvalidRequest, "context_shift: heads of {} numbers, wanted an even number", layer.head_dim);
         }
         Ok(())
     }
@@ -46,8 +46,9 @@ impl Transformer {
         self.check_shift()?;
         let config = self.config();
         states.shift(self.context(), shift, &|index| {
-            let mut with_attention = config.layers.iter().filter(|layer| !layer.is_recurrent);
-            let Some(layer) = with_attention.nth(index) else { bail!(Internal, "the model has no layer {index}") };
+            let Some(layer) = config.layers_with_kv().nth(index) else {
+                bail!(Internal, "the model has no layer {index}")
+            };
             // The fused ops store each pair that rope rotates side by side.
             let interleaved =
                 self.is_fused() || layer.rope.is_some_and(|rope| config.ropes[rope].kind == RopeKind::Interleaved);

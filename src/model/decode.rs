@@ -14,7 +14,7 @@ use super::norm::Norm;
 use crate::error::Result;
 use crate::tensor::ops::{
     AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormMatVec,
-    NormQkv, NormUp, Residual, RmsNorm, SigmoidGate, SwigluSoa, Xielu,
+    NormQkv, NormUp, Residual, RmsNorm, SigmoidGate, Splits, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -29,7 +29,7 @@ pub(super) struct Normed<'a> {
 /// The input of the matrix whose product is added to the residual stream.
 pub(super) enum Inner {
     /// Attention's result for each split of the positions; the product merges them.
-    Splits { sums: Tensor, totals: Tensor, capacity: usize },
+    Splits { sums: Tensor, totals: Tensor, capacity: usize, splits: Splits, head_dim: usize },
     /// [1, n_ff] in SoA
     Activations(Tensor),
 }
@@ -50,9 +50,13 @@ impl LayerOps for Decode<'_> {
         let q = self.queries(layer, h)?; // [1, n_heads · head_dim]
         let [sums, totals] = self.0.attention_split(layer, &q)?;
         let capacity = self.0.seen(layer);
-        let Some(gate) = &layer.attention_gate else { return Ok(Inner::Splits { sums, totals, capacity }) };
-        let FusedPass { context, config, state, splits, .. } = self.0;
-        let merge = AttentionMerge { heads: config.n_heads, head_dim: config.head_dim, capacity, splits };
+        let Some(gate) = &layer.attention_gate else {
+            let (splits, head_dim) = (self.0.splits(layer), self.0.config.layers[layer.index].head_dim);
+            return Ok(Inner::Splits { sums, totals, capacity, splits, head_dim });
+        };
+        let FusedPass { context, config, state, .. } = self.0;
+        let (splits, head_dim) = (self.0.splits(layer), config.layers[layer.index].head_dim);
+        let merge = AttentionMerge { heads: config.n_heads, head_dim, capacity, splits };
         let a = context.run1(&merge, &[&sums, &totals, state])?; // [1, n_heads · head_dim] in SoA
         context.run(&SigmoidGate { soa: true }, &[&a, &self.product(h, &gate.weight)?])?;
         Ok(Inner::Activations(a))
@@ -143,6 +147,7 @@ impl Decode<'_> {
     fn queries(&self, layer: &Layer, h: &Normed<'_>) -> Result<Tensor> {
         let FusedPass { context, config, state, .. } = self.0;
         let vectors = self.0.vectors(layer);
+        let of_layer = &config.layers[layer.index];
         let mut q = None;
         for (parts, Linear { weight, .. }) in &layer.queries_keys_values {
             q = match weight.whole() {
@@ -150,9 +155,9 @@ impl Decode<'_> {
                     let op = NormQkv {
                         parts: *parts,
                         norm: h.norm.kind,
-                        q_dim: config.n_heads * config.head_dim,
-                        kv_dim: config.n_kv_heads * config.head_dim,
-                        head_dim: config.head_dim,
+                        q_dim: config.q_dim(layer.index),
+                        kv_dim: of_layer.kv_dim(),
+                        head_dim: of_layer.head_dim,
                         pairs: vectors.rope.pairs,
                         interleaved: vectors.rope.interleaved,
                         scale: vectors.rope.scale,
@@ -182,14 +187,14 @@ impl Decode<'_> {
         residual: Residual,
         to: Option<&Tensor>,
     ) -> Result<Vec<Tensor>> {
-        let FusedPass { context, config, state, splits, .. } = self.0;
+        let FusedPass { context, config, state, .. } = self.0;
         match inner {
-            Inner::Splits { sums, totals, capacity } => {
+            Inner::Splits { sums, totals, capacity, splits, head_dim } => {
                 let op = AttentionOut {
                     heads: config.n_heads,
-                    head_dim: config.head_dim,
+                    head_dim: *head_dim,
                     capacity: *capacity,
-                    splits,
+                    splits: *splits,
                     residual,
                     bias: bias.is_some(),
                 };

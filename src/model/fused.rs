@@ -44,7 +44,6 @@ pub(super) struct FusedPass<'a> {
     pub cache: &'a KvCache,
     pub recurrent: &'a RecurrentStates,
     pub state: &'a Tensor,
-    pub splits: Splits,
 }
 
 impl Fused {
@@ -103,7 +102,7 @@ impl LayerVectors {
         }
         let (frequencies, scale) = match config.layers[layer].rope {
             Some(rope) => (ropes[rope].frequencies.clone(), ropes[rope].scale),
-            None => (vec![0.0; config.head_dim / 2], 1.0),
+            None => (vec![0.0; config.layers[layer].head_dim / 2], 1.0),
         };
         let attention_norm = Norm::soa_values(config, weights, &name("attn_norm"))?;
         let mut all = [&attention_norm[..], &frequencies, &biases].concat();
@@ -138,13 +137,14 @@ impl FusedPass<'_> {
     pub fn rope_and_append(&self, layer: &Layer, parts: QkvParts, product: &Tensor) -> Result<Option<Tensor>> {
         let Self { context, config, state, .. } = *self;
         let vectors = self.vectors(layer);
+        let of_layer = &config.layers[layer.index];
         if let Some(norms) = vectors.head_norms.as_ref().filter(|_| parts.q || parts.k) {
             // One norm for the queries of all heads together, and one for the keys.
-            let heads = [config.n_heads, config.n_kv_heads];
+            let heads = [config.n_heads, of_layer.n_kv_heads];
             let (counts, lengths) = if config.arch.norms_heads_together {
-                ([1, 1], heads.map(|heads| heads * config.head_dim))
+                ([1, 1], heads.map(|heads| heads * of_layer.head_dim))
             } else {
-                (heads, [config.head_dim; 2])
+                (heads, [of_layer.head_dim; 2])
             };
             let norm = NormHeads {
                 epsilon: config.norm_eps,
@@ -158,8 +158,8 @@ impl FusedPass<'_> {
         let rope = RopeKvAppend {
             parts,
             heads: config.n_heads,
-            kv_heads: config.n_kv_heads,
-            head_dim: config.head_dim,
+            kv_heads: of_layer.n_kv_heads,
+            head_dim: of_layer.head_dim,
             interleaved: vectors.rope.interleaved,
             scale: vectors.rope.scale,
             bias: vectors.bias.is_some(),
@@ -168,6 +168,11 @@ impl FusedPass<'_> {
         inputs.extend(self.caches(layer, parts));
         inputs.extend(&vectors.bias);
         Ok(context.run(&rope, &inputs)?.pop())
+    }
+
+    /// How attention of one or a few tokens splits the positions.
+    pub fn splits(&self, layer: &Layer) -> Splits {
+        Splits::choose(self.config.layers[layer.index].head_dim, self.context.device().capabilities())
     }
 
     /// The caches for the keys and values of these projections.
@@ -179,14 +184,15 @@ impl FusedPass<'_> {
     /// Attention of one or a few tokens with the positions split, not merged yet: sums and totals of each split.
     pub fn attention_split(&self, layer: &Layer, q: &Tensor) -> Result<[Tensor; 2]> {
         let Self { context, config, .. } = *self;
+        let of_layer = &config.layers[layer.index];
         let split = AttentionSplit {
             heads: config.n_heads,
-            kv_heads: config.n_kv_heads,
-            head_dim: config.head_dim,
+            kv_heads: of_layer.n_kv_heads,
+            head_dim: of_layer.head_dim,
             scale: config.attention_scale,
-            window: config.layers[layer.index].window,
+            window: of_layer.window,
             softcap: config.attention_softcap,
-            splits: self.splits,
+            splits: self.splits(layer),
         };
         let (k_cache, v_cache) = self.cache.layer(layer.state);
         let parts = context.run(&split, &[q, k_cache, v_cache, self.state])?;

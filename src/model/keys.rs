@@ -66,6 +66,13 @@ impl Keys<'_> {
         value.map(|value| self.in_range(key, value, 1, max)).transpose()
     }
 
+    /// The same for each layer, where layers may differ.
+    pub fn dim_of_each_layer(&self, key: &str, n_layers: usize, max: usize) -> Result<Option<Vec<usize>>> {
+        let values = self.metadata.optional_u32_of_each_layer(&self.name(key), n_layers as u32)?;
+        let in_range = |values: Vec<u32>| values.into_iter().map(|value| self.in_range(key, value, 1, max)).collect();
+        values.map(in_range).transpose()
+    }
+
     /// An integer or a float: writers differ.
     pub fn number(&self, key: &str) -> Result<Option<f32>> {
         let name = self.name(key);

@@ -204,7 +204,7 @@ impl FeedForward {
         if weights.optional_matrix(&name("ffn_gate.weight")).is_some() {
             return Ok(Self::Gated { gate_up: vec![linear("ffn_gate")?, up], down });
         }
-        if up.weight.rows() == 2 * config.n_ff {
+        if up.weight.rows() == 2 * config.layers[index].n_ff {
             return Ok(Self::Gated { gate_up: vec![up], down });
         }
         Ok(Self::Ungated { up, down, xielu: xielu(weights, index)? })

@@ -15,6 +15,7 @@ pub mod gguf;
 pub mod hugging_face;
 mod keys;
 mod layer;
+pub mod layer_config;
 mod linear;
 mod matrix;
 mod mixture;

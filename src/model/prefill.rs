@@ -73,7 +73,8 @@ impl LayerOps for Prefill<'_> {
     }
 
     fn attention(&self, layer: &Layer, h: &Normed<'_>) -> Result<Activations> {
-        let FusedPass { context, config, cache, state, splits, .. } = self.pass;
+        let FusedPass { context, config, cache, state, .. } = self.pass;
+        let of_layer = &config.layers[layer.index];
         let mut q = None;
         let projections = &layer.queries_keys_values;
         let linears = projections.iter().map(|(_, linear)| linear).chain(&layer.attention_gate);
@@ -86,8 +87,8 @@ impl LayerOps for Prefill<'_> {
         if self.small_batch {
             // A tile of a few tokens would go over the whole context alone.
             let [sums, totals] = self.pass.attention_split(layer, &q)?;
-            let (heads, head_dim, capacity) = (config.n_heads, config.head_dim, self.pass.seen(layer));
-            let merge = AttentionMerge { heads, head_dim, capacity, splits };
+            let (heads, head_dim, capacity) = (config.n_heads, of_layer.head_dim, self.pass.seen(layer));
+            let merge = AttentionMerge { heads, head_dim, capacity, splits: self.pass.splits(layer) };
             let a = context.run1(&merge, &[&sums, &totals, state])?;
             if let Some(gate) = gate {
                 context.run(&SigmoidGate { soa: true }, &[&a, gate])?;
@@ -97,10 +98,10 @@ impl LayerOps for Prefill<'_> {
         let attention = AttentionPrefill {
             attention: Attention {
                 heads: config.n_heads,
-                kv_heads: config.n_kv_heads,
-                head_dim: config.head_dim,
+                kv_heads: of_layer.n_kv_heads,
+                head_dim: of_layer.head_dim,
                 scale: config.attention_scale,
-                window: config.layers[layer.index].window,
+                window: of_layer.window,
                 softcap: config.attention_softcap,
             },
             tile: AttentionTile::default(),

@@ -14,7 +14,7 @@ use super::rope::{RopeTable, RopeTensor};
 use super::state::{KvCache, KvFormat, LayerStates, RecurrentLayer, RecurrentStates};
 use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
-use crate::tensor::ops::{self, AddRow, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap, Splits};
+use crate::tensor::ops::{self, AddRow, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap};
 use crate::tensor::{Context, Tensor};
 
 /// A model that is ready to run.
@@ -316,7 +316,6 @@ impl Transformer {
     }
 
     fn fused_pass<'a>(&'a self, fused: &'a Fused, state: &'a Tensor, states: &'a LayerStates) -> FusedPass<'a> {
-        let splits = Splits::choose(self.config.head_dim, self.context.device().capabilities());
         FusedPass {
             context: &self.context,
             config: &self.config,
@@ -324,7 +323,6 @@ impl Transformer {
             cache: states.kv(),
             recurrent: states.recurrent(),
             state,
-            splits,
         }
     }
 

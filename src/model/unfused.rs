@@ -55,17 +55,17 @@ impl LayerOps for Unfused<'_> {
             }
         }
         let norm = |q: Tensor, k: Tensor| {
-            Ok::<_, Error>((self.norm_heads(q, &layer.q_norm)?, self.norm_heads(k, &layer.k_norm)?))
+            Ok::<_, Error>((self.norm_heads(layer, q, &layer.q_norm)?, self.norm_heads(layer, k, &layer.k_norm)?))
         };
         let after_rope = config.arch.norms_heads_after_rope;
         let (q, k) = if after_rope { (q, k) } else { norm(q, k)? };
         let of_layer = config.layers[layer.index];
         if let Some(rope) = of_layer.rope {
-            self.rope(rope, &q)?;
-            self.rope(rope, &k)?;
+            self.rope(rope, of_layer.head_dim, &q)?;
+            self.rope(rope, of_layer.head_dim, &k)?;
         }
         let (q, k) = if after_rope { norm(q, k)? } else { (q, k) };
-        let (heads, kv_heads, head_dim) = (config.n_heads, config.n_kv_heads, config.head_dim);
+        let (heads, kv_heads, head_dim) = (config.n_heads, of_layer.n_kv_heads, of_layer.head_dim);
         let scale = config.attention_scale;
         let a = match self.tokens {
             Tokens::After { states, state } => {
@@ -166,8 +166,7 @@ impl Unfused<'_> {
 
     /// Queries [n, n_heads · head_dim], keys and values [n, n_kv_heads · head_dim].
     fn project(&self, layer: &Layer, h: &Tensor) -> Result<[Tensor; 3]> {
-        let config = self.config;
-        let (q_dim, kv_dim) = (config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim);
+        let (q_dim, kv_dim) = (self.config.q_dim(layer.index), self.config.layers[layer.index].kv_dim());
         let products: Vec<Tensor> =
             layer.queries_keys_values.iter().map(|(_, linear)| self.product(linear, h)).collect::<Result<_>>()?;
         match <[Tensor; 3]>::try_from(products) {
@@ -181,7 +180,7 @@ impl Unfused<'_> {
     }
 
     /// Queries or keys [n, heads · head_dim], normed head by head or over all heads.
-    fn norm_heads(&self, x: Tensor, norm: &Norm) -> Result<Tensor> {
+    fn norm_heads(&self, layer: &Layer, x: Tensor, norm: &Norm) -> Result<Tensor> {
         if norm.is_none() {
             return Ok(x);
         }
@@ -189,17 +188,16 @@ impl Unfused<'_> {
             return norm.run(self.context, &x);
         }
         let shape = x.shape();
-        let head_dim = self.config.head_dim;
+        let head_dim = self.config.layers[layer.index].head_dim;
         let heads = x.reshaped(Shape::from([shape.elements() / head_dim, head_dim]))?;
         norm.run(self.context, &heads)?.reshaped(shape)
     }
 
     /// Turns queries or keys by one of the model's ropes.
-    fn rope(&self, number: usize, x: &Tensor) -> Result<()> {
+    fn rope(&self, number: usize, head_dim: usize, x: &Tensor) -> Result<()> {
         let Some(RopeTensor { frequencies, scale }) = self.ropes.get(number) else {
             bail!(Internal, "the model has no rope {number}")
         };
-        let head_dim = self.config.head_dim;
         let interleaved = self.config.ropes[number].kind == RopeKind::Interleaved;
         match self.tokens {
             Tokens::After { state, .. } => {

@@ -136,8 +136,9 @@ impl Layout {
         capabilities: Option<&Capabilities>,
     ) -> Result<Vec<Group<'a>>> {
         let net = config.delta_net.map_or(0, |net| net.values());
-        let widths = [config.n_embd, config.n_ff, config.n_heads * config.head_dim, net];
-        if !self.join || !widths.iter().all(|width| width.is_multiple_of(BLOCK)) || !config.head_dim.is_multiple_of(4) {
+        let of_layers = config.layers.iter().flat_map(|layer| [layer.n_ff, config.n_heads * layer.head_dim]);
+        let are_blocks = of_layers.chain([config.n_embd, net]).all(|width| width.is_multiple_of(BLOCK));
+        if !self.join || !are_blocks || !config.layers.iter().all(|layer| layer.head_dim.is_multiple_of(4)) {
             return Ok(vec![]);
         }
         let by_name: HashMap<&str, &TensorInfo> =

@@ -2,6 +2,7 @@
 //! `constants.py`).
 
 use super::super::config::Config;
+use super::super::layer_config::LayerConfig;
 use Dim::{
     Context, DeltaChannels, DeltaHeads, DeltaTaps, DeltaValue, DeltaValues, Embedding, ExpertFeedForward, Experts,
     FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, One, Query, QueryKeyValue, RopePairs, SharedFeedForward,
@@ -81,18 +82,19 @@ pub enum Dim {
 }
 
 impl Dim {
-    fn of(self, config: &Config) -> u64 {
-        let (q, kv) = (config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim);
+    /// The dimension in a layer; a tensor outside of the layers has none that layers differ in.
+    fn of(self, config: &Config, layer: &LayerConfig) -> u64 {
+        let (q, kv) = (config.n_heads * layer.head_dim, layer.kv_dim());
         let dim = match self {
             Self::Embedding => config.n_embd,
-            Self::FeedForward => config.n_ff,
-            Self::TwiceFeedForward => 2 * config.n_ff,
+            Self::FeedForward => layer.n_ff,
+            Self::TwiceFeedForward => 2 * layer.n_ff,
             Self::Query => q,
             Self::KeyValue => kv,
             Self::QueryKeyValue => q + 2 * kv,
-            Self::HeadSize => config.head_dim,
+            Self::HeadSize => layer.head_dim,
             Self::Heads => config.n_heads,
-            Self::KeyValueHeads => config.n_kv_heads,
+            Self::KeyValueHeads => layer.n_kv_heads,
             Self::Vocabulary => config.vocab_size,
             Self::Context => config.context_length,
             Self::TokenTypes => config.token_types,
@@ -367,7 +369,7 @@ impl ExpectedTensor {
 pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
     let expected = |spec: &TensorSpec, layer: Option<usize>| ExpectedTensor {
         name: layer.map_or(spec.name.to_owned(), |layer| spec.name.replace("{}", &layer.to_string())),
-        dims: spec.dims.iter().map(|dim| dim.of(config)).collect(),
+        dims: spec.dims.iter().map(|dim| dim.of(config, &config.layers[layer.unwrap_or(0)])).collect(),
         need: spec.need,
         layer,
     };

@@ -369,16 +369,21 @@ impl Metadata {
         }
     }
 
-    /// A number that some writers give once and others for each layer. Layers with different numbers are an error, because shapes by layer
-    /// are not supported.
-    pub fn optional_u32_of_all_layers(&self, key: &str, n_layers: u32) -> Result<Option<u32>> {
+    /// A number of each layer, which some writers give once for all layers.
+    pub fn optional_u32_of_each_layer(&self, key: &str, n_layers: u32) -> Result<Option<Vec<u32>>> {
         if !matches!(self.entries.get(key), Some(Value::Array(_))) {
-            return self.optional_u32(key);
+            return Ok(self.optional_u32(key)?.map(|number| vec![number; n_layers as usize]));
         }
         let values = self.u32_array(key)?;
         if values.len() != n_layers as usize {
             bail!(InvalidMetadata, "{key} has {} elements, wanted one for each of the {n_layers} layers", values.len());
         }
+        Ok(Some(values))
+    }
+
+    /// The same where layers with different numbers are not supported.
+    pub fn optional_u32_of_all_layers(&self, key: &str, n_layers: u32) -> Result<Option<u32>> {
+        let Some(values) = self.optional_u32_of_each_layer(key, n_layers)? else { return Ok(None) };
         let first = values.first().copied();
         match values.iter().position(|&v| Some(v) != first) {
             None => Ok(first),

@@ -1,12 +1,14 @@
 //! The keys and values of the tokens that a model has seen, one pair of tensors per layer.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{KeyRope, SequenceState, Shift};
 use crate::error::Result;
 use crate::model::config::Config;
+use crate::model::layer_config::LayerConfig;
 use crate::tensor::ops::{CopySequence, KvShift, cache_columns};
 use crate::tensor::{Context, DType, Desc, Shape, Tensor};
 
@@ -52,7 +54,8 @@ pub struct KvCache {
     /// q8_0 heads are padded to whole blocks.
     layers: Vec<(Tensor, Tensor)>,
     capacity: usize,
-    head_dim: usize,
+    /// The length of a head in each of these layers.
+    head_dims: Rc<[usize]>,
     /// For the part of one sequence: its number, and the layers of all sequences.
     part_of: Option<(usize, Vec<(Tensor, Tensor)>)>,
 }
@@ -66,11 +69,16 @@ impl KvCache {
         sequences: usize,
         format: KvFormat,
     ) -> Result<Self> {
-        let (desc, capacity) = Self::desc(config, capacity, sequences, format);
-        let layers = (0..Self::layers_with_attention(config))
-            .map(|_| Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?)))
+        let layers = config
+            .layers_with_kv()
+            .map(|layer| {
+                let desc = Self::desc(layer, capacity, sequences, format);
+                Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?))
+            })
             .collect::<Result<_>>()?;
-        Ok(Self { layers, capacity, head_dim: config.head_dim, part_of: None })
+        let capacity = Self::aligned(capacity, sequences, format);
+        let head_dims = config.layers_with_kv().map(|layer| layer.head_dim).collect();
+        Ok(Self { layers, capacity, head_dims, part_of: None })
     }
 
     /// The part of one sequence, in the same memory.
@@ -81,32 +89,34 @@ impl KvCache {
         };
         let layers = self.layers.iter().map(|(k, v)| Ok((of_sequence(k)?, of_sequence(v)?))).collect::<Result<_>>()?;
         let part_of = Some((index, self.layers.clone()));
-        Ok(Self { layers, capacity: self.capacity, head_dim: self.head_dim, part_of })
+        Ok(Self { layers, capacity: self.capacity, head_dims: self.head_dims.clone(), part_of })
     }
 
-    /// The shape of a layer's keys or values, and how many tokens fit.
-    fn desc(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (Desc, usize) {
-        let columns = cache_columns(format.dtype(), config.n_kv_heads, config.head_dim);
-        let (shape, capacity) = match sequences {
-            1 => (Shape::from([capacity, columns]), capacity),
-            _ => {
-                let capacity = capacity.next_multiple_of(format.aligned_positions());
-                (Shape::from([sequences, capacity, columns]), capacity)
-            }
+    /// The shape of a layer's keys or values.
+    fn desc(layer: &LayerConfig, capacity: usize, sequences: usize, format: KvFormat) -> Desc {
+        let columns = cache_columns(format.dtype(), layer.n_kv_heads, layer.head_dim);
+        let capacity = Self::aligned(capacity, sequences, format);
+        let shape = match sequences {
+            1 => Shape::from([capacity, columns]),
+            _ => Shape::from([sequences, capacity, columns]),
         };
-        (Desc { shape, dtype: format.dtype() }, capacity)
+        Desc { shape, dtype: format.dtype() }
     }
 
-    fn layers_with_attention(config: &Config) -> usize {
-        config.layers.iter().filter(|layer| !layer.is_recurrent).count()
+    /// How many tokens fit.
+    fn aligned(capacity: usize, sequences: usize, format: KvFormat) -> usize {
+        if sequences == 1 { capacity } else { capacity.next_multiple_of(format.aligned_positions()) }
     }
 
     /// The bytes of a cache, and the bytes of its largest binding.
     pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
-        let (desc, _) = Self::desc(config, capacity, sequences, format);
-        let elements = desc.shape.dims().iter().fold(1u64, |elements, dim| elements.saturating_mul(*dim as u64));
-        let binding = desc.dtype.bytes(elements);
-        (binding.saturating_mul(2 * Self::layers_with_attention(config) as u64), binding)
+        let bytes = |layer: &LayerConfig| {
+            let desc = Self::desc(layer, capacity, sequences, format);
+            let elements = desc.shape.dims().iter().fold(1u64, |elements, dim| elements.saturating_mul(*dim as u64));
+            desc.dtype.bytes(elements)
+        };
+        let all = config.layers_with_kv().fold(0u64, |all, layer| all.saturating_add(bytes(layer).saturating_mul(2)));
+        (all, config.layers_with_kv().map(bytes).max().unwrap_or(0))
     }
 
     /// How many positions a sequence has.
@@ -171,8 +181,8 @@ impl SequenceState for KvCache {
             while first_to + dropped < length {
                 // At most as many rows as were dropped, so that the rows read and the rows written don't overlap.
                 let rows = dropped.min(length - dropped - first_to);
-                let op =
-                    KvShift { head_dim: self.head_dim, first_from: first_to + dropped, first_to, rows, interleaved };
+                let head_dim = self.head_dims[index];
+                let op = KvShift { head_dim, first_from: first_to + dropped, first_to, rows, interleaved };
                 let mut keys = vec![k_cache];
                 keys.extend(&frequencies);
                 context.run(&op, &keys)?;

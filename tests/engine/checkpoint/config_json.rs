@@ -4,6 +4,7 @@ use rillm::error::{Code, Error};
 use rillm::model::arch::RopeKind;
 use rillm::model::checkpoint::{Checkpoint, Origin, TensorValues};
 use rillm::model::config::Config;
+use rillm::model::layer_config::LayerConfig;
 use rillm::model::rope::RopeScaling;
 use serde_json::{Map, Value, json};
 
@@ -34,8 +35,9 @@ fn a_llama_is_read() {
     assert_eq!(read.arch.name, "llama");
     // Converters to GGUF reorder the rows of queries and keys; these are as transformers has them.
     assert_eq!((read.ropes[0].kind, read.arch.rope), (RopeKind::Halves, Some(RopeKind::Interleaved)));
-    assert_eq!((read.n_layers, read.n_embd, read.n_ff), (2, 16, 24));
-    assert_eq!((read.n_heads, read.n_kv_heads, read.head_dim, read.ropes[0].dim), (4, 2, 4, 4));
+    assert_eq!((read.n_layers, read.n_embd, read.layers[0].n_ff), (2, 16, 24));
+    let LayerConfig { n_kv_heads, head_dim, .. } = read.layers[0];
+    assert_eq!((read.n_heads, n_kv_heads, head_dim, read.ropes[0].dim), (4, 2, 4, 4));
     assert_eq!((read.ropes[0].theta, read.norm_eps), (500000.0, 1e-5));
     assert_eq!((read.context_length, read.vocab_size, read.tie_embeddings), (128, 5, true));
 }

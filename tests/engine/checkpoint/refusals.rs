@@ -195,7 +195,7 @@ fn keys_that_transformers_ignores_are_ignored() {
         Config::of(&pollster::block_on(Checkpoint::open(&folder, None)).unwrap()).unwrap()
     };
     let llama = config("llama3", "partial_rotary_factor", json!(0.5));
-    assert_eq!(llama.ropes[0].dim, llama.head_dim);
+    assert_eq!(llama.ropes[0].dim, llama.layers[0].head_dim);
     assert_eq!(config("gemma3", "attn_logit_softcapping", json!(7.0)).attention_softcap, None);
     assert_eq!(config("gemma3", "final_logit_softcapping", json!(7.0)).logit_softcap, Some(7.0));
 }

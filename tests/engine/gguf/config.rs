@@ -7,7 +7,8 @@ use rillm::{
     model::{
         arch::{ARCHS, Need, RopeKind, expected_tensors},
         checkpoint::tensors_of_gguf,
-        config::{Config, LayerConfig},
+        config::Config,
+        layer_config::LayerConfig,
         rope::{Rope, RopeScaling},
     },
 };
@@ -24,20 +25,31 @@ fn refused(writer: Writer, code: Code, words: &[&str]) {
     check_error(&config(writer).expect_err("this model must be refused"), code, words);
 }
 
+/// A layer of the Llama of these tests, with a window of 64.
+fn layer() -> LayerConfig {
+    LayerConfig {
+        head_dim: 4,
+        n_kv_heads: 2,
+        n_ff: 24,
+        window: Some(64),
+        rope: Some(0),
+        has_experts: false,
+        is_recurrent: false,
+        state: 0,
+    }
+}
+
 #[test]
 fn a_llama_is_read() {
     let config = config(llama()).unwrap();
     assert_eq!(config.arch.name, "llama");
     assert_eq!(config.arch.rope, Some(RopeKind::Interleaved));
-    assert_eq!((config.n_layers, config.n_embd, config.n_ff), (2, 16, 24));
-    assert_eq!((config.n_heads, config.n_kv_heads, config.head_dim), (4, 2, 4));
+    assert_eq!((config.n_layers, config.n_embd, config.layers[0].n_ff), (2, 16, 24));
+    assert_eq!((config.n_heads, config.layers[0].n_kv_heads, config.layers[0].head_dim), (4, 2, 4));
     let rope = Rope { kind: RopeKind::Interleaved, dim: 4, theta: 500000.0, scaling: RopeScaling::None };
     assert_eq!(config.ropes, [rope]);
     assert_eq!((config.norm_eps, config.attention_scale), (1e-5, 0.5));
-    assert_eq!(
-        config.layers,
-        [0, 1].map(|state| LayerConfig { window: None, rope: Some(0), has_experts: false, is_recurrent: false, state })
-    );
+    assert_eq!(config.layers, [0, 1].map(|state| LayerConfig { window: None, state, ..layer() }));
     assert_eq!((config.context_length, config.vocab_size), (128, 5));
     assert!(config.tie_embeddings);
 }
@@ -47,7 +59,8 @@ fn a_llama_is_read() {
 fn a_qwen2_is_read() {
     let sound = config(qwen2()).unwrap();
     assert_eq!((sound.arch.name, sound.arch.rope), ("qwen2", Some(RopeKind::Halves)));
-    assert_eq!((sound.n_heads, sound.n_kv_heads, sound.head_dim, sound.ropes[0].dim), (4, 2, 4, 4));
+    let LayerConfig { n_kv_heads, head_dim, .. } = sound.layers[0];
+    assert_eq!((sound.n_heads, n_kv_heads, head_dim, sound.ropes[0].dim), (4, 2, 4, 4));
     assert!(sound.tie_embeddings);
     assert!(!config(qwen2().f32_tensor("output.weight", &[16, 5])).unwrap().tie_embeddings);
 
@@ -89,7 +102,7 @@ fn heads_without_groups_and_heads_longer_than_the_embedding_gives() {
             (tensor.dims, tensor.data) = (vec![16, 16], vec![0; 1024]);
         }
     }
-    assert_eq!(config(writer).unwrap().n_kv_heads, 4);
+    assert_eq!(config(writer).unwrap().layers[0].n_kv_heads, 4);
 
     let mut writer = llama()
         .u32("llama.attention.key_length", 8)
@@ -105,7 +118,7 @@ fn heads_without_groups_and_heads_longer_than_the_embedding_gives() {
         }
     }
     let config = config(writer).unwrap();
-    assert_eq!((config.head_dim, config.ropes[0].dim), (8, 8));
+    assert_eq!((config.layers[0].head_dim, config.ropes[0].dim), (8, 8));
 }
 
 /// Integers of any width, and one number for each layer, as some converters write them.
@@ -118,9 +131,22 @@ fn numbers_may_be_wide_or_by_layer() {
         .entry("llama.block_count", U64, 2u64.to_le_bytes())
         .without(key)
         .entry(key, ARRAY, by_layer(2, 2));
-    assert_eq!(config(writer).unwrap().n_kv_heads, 2);
-    let writer = llama().without(key).entry(key, ARRAY, by_layer(2, 4));
-    refused(writer, Code::UnsupportedArchitecture, &[key, "4 for layer 1"]);
+    assert_eq!(config(writer).unwrap().layers[1].n_kv_heads, 2);
+    // Layers may differ in them, if their tensors do.
+    let two_and_four = || llama().without(key).entry(key, ARRAY, by_layer(2, 4));
+    refused(two_and_four(), Code::ShapeMismatch, &["blk.1.attn_k.weight", "[16, 8]", "[16, 16]"]);
+    let mut writer = two_and_four();
+    for name in ["attn_k", "attn_v"] {
+        let tensor = writer.tensor_mut(&format!("blk.1.{name}.weight"));
+        (tensor.dims, tensor.data) = (vec![16, 16], vec![0; 1024]);
+    }
+    let layers = config(writer).unwrap().layers;
+    assert_eq!([layers[0].kv_dim(), layers[1].kv_dim()], [8, 16]);
+    let writer = llama().without(key).entry(key, ARRAY, by_layer(2, 3));
+    refused(writer, Code::InvalidMetadata, &[key, "is 3"]);
+    let heads = "llama.attention.head_count";
+    let writer = llama().without(heads).entry(heads, ARRAY, by_layer(4, 8));
+    refused(writer, Code::UnsupportedArchitecture, &[heads, "8 for layer 1"]);
     let writer = llama().without(key).entry(key, ARRAY, array(U32, &[vec![2, 0, 0, 0]]));
     refused(writer, Code::InvalidMetadata, &[key, "1 elements", "2 layers"]);
 }
@@ -229,16 +255,7 @@ fn variants_are_read() {
     let partial = llama().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 2);
     assert_eq!(config(partial).ropes[0].dim, 2);
     let windowed = config(llama().u32("llama.attention.sliding_window", 64));
-    assert_eq!(
-        windowed.layers,
-        [0, 1].map(|state| LayerConfig {
-            window: Some(64),
-            rope: Some(0),
-            has_experts: false,
-            is_recurrent: false,
-            state
-        })
-    );
+    assert_eq!(windowed.layers, [0, 1].map(|state| LayerConfig { state, ..layer() }));
     let pattern = llama().u32("llama.attention.sliding_window", 64).u32("llama.attention.sliding_window_pattern", 2);
     let windows: Vec<_> = config(pattern).layers.iter().map(|layer| layer.window).collect();
     assert_eq!(windows, [Some(64), None]);

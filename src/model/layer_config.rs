@@ -1,0 +1,102 @@
+//! The settings in which the layers of a model may differ, read from its metadata: sizes of heads and of the feed-forward, windows, ropes,
+//! experts, and whose state a layer has.
+
+use super::arch::{ROUTER, WindowPattern};
+use super::config::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
+use super::keys::Keys;
+use crate::error::Result;
+
+/// The settings of one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerConfig {
+    /// The length of a head's query, key and value. `n_heads * head_dim` may differ from `n_embd`.
+    pub head_dim: usize,
+    /// Divides `n_heads`; `n_heads / n_kv_heads` query heads share each (GQA).
+    pub n_kv_heads: usize,
+    /// The length of the feed-forward's inner vector ("intermediate_size"); that of the experts is in `Config::experts`.
+    pub n_ff: usize,
+    /// The number of positions that a token sees, itself included as the last (sliding window); `None`: all.
+    pub window: Option<usize>,
+    /// The index in `Config::ropes`; `None` for a layer without rope.
+    pub rope: Option<usize>,
+    /// The feed-forward is a mixture of experts.
+    pub has_experts: bool,
+    /// A gated delta net instead of attention.
+    pub is_recurrent: bool,
+    /// The number of the layer among those of its kind: which keys and values or which recurrent state it has.
+    pub state: usize,
+}
+
+impl LayerConfig {
+    /// The length of all keys of a token, and of all its values.
+    pub fn kv_dim(&self) -> usize {
+        self.n_kv_heads * self.head_dim
+    }
+}
+
+/// The settings of all layers; `has_tensor` tells which tensors the file has.
+pub(super) fn layers(
+    keys: &Keys,
+    n_layers: usize,
+    n_heads: usize,
+    head_dim: usize,
+    window: Option<usize>,
+    ropes: usize,
+    has_tensor: &dyn Fn(&str) -> bool,
+) -> Result<Vec<LayerConfig>> {
+    let n_ff = match keys.dim_of_each_layer("feed_forward_length", n_layers, MAX_WIDTH)? {
+        Some(n_ff) => n_ff,
+        // Where all layers have experts, nothing else uses it.
+        None if keys.arch.feed_forward.is_empty() => {
+            vec![keys.dim("expert_feed_forward_length", MAX_WIDTH)?; n_layers]
+        }
+        None => return Err(keys.missing("feed_forward_length")),
+    };
+    let n_kv_heads = keys.dim_of_each_layer("attention.head_count_kv", n_layers, MAX_HEADS)?;
+    let n_kv_heads = n_kv_heads.unwrap_or_else(|| vec![n_heads; n_layers]);
+    if let Some(kv_heads) = n_kv_heads.iter().find(|kv_heads| !n_heads.is_multiple_of(**kv_heads)) {
+        bail!(
+            InvalidMetadata,
+            "{} is {n_heads} and {} is {kv_heads}, wanted a multiple of it",
+            keys.name("attention.head_count"),
+            keys.name("attention.head_count_kv")
+        );
+    }
+    let has_experts = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0) > 0;
+    let has_window = window.is_some();
+    let windowed = keys.windowed_layers(n_layers)?;
+    let is_windowed = |layer: usize| match (&windowed, keys.arch.window) {
+        (Some(windowed), _) => windowed[layer],
+        (None, WindowPattern::All) => true,
+        (None, WindowPattern::AllButEvery(every)) => !(layer + 1).is_multiple_of(every),
+    };
+    let with_rope = keys.layers_with_rope(n_layers)?;
+    let recurrent = keys.recurrent_layers(n_layers)?;
+    let layer = |layer: usize| {
+        let window = window.filter(|_| is_windowed(layer));
+        let has_rope = ropes > 0
+            && match &with_rope {
+                Some(with_rope) => with_rope[layer],
+                None if keys.arch.rope_with_window_only && has_window => window.is_some(),
+                None => keys.arch.no_rope_every.is_none_or(|every| !(layer + 1).is_multiple_of(every)),
+            };
+        // If there is a second rope, layers with a window use it.
+        let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
+        // Where all layers have experts, one without a router lacks it.
+        let has_router = || has_tensor(&ROUTER.replace("{}", &layer.to_string()));
+        let has_experts = has_experts && (has_router() || keys.arch.feed_forward.is_empty());
+        let is_recurrent = recurrent[layer];
+        let state = recurrent[..layer].iter().filter(|other| **other == is_recurrent).count();
+        LayerConfig {
+            head_dim,
+            n_kv_heads: n_kv_heads[layer],
+            n_ff: n_ff[layer],
+            window,
+            rope: has_rope.then_some(rope),
+            has_experts,
+            is_recurrent,
+            state,
+        }
+    };
+    Ok((0..n_layers).map(layer).collect())
+}
