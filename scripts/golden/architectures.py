@@ -65,6 +65,16 @@ def mrope() -> dict:
     return rope(theta=1000000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True)
 
 
+# Layers with full attention have other heads than those with a window, and rope turns a quarter of their pairs.
+GEMMA4 = SIZES | {
+    "head_dim": 16, "global_head_dim": 32, "sliding_window": 16, "tie_word_embeddings": True, "final_logit_softcapping": 6.0,
+    "hidden_size_per_layer_input": 0, "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.25},
+    }}
+KEYS_FOR_VALUES = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}
+WINDOWED, FULL = "sliding_attention", "full_attention"
+
 MODELS = {
     # Llama 3.1 and later: rope's long wavelengths are stretched. Tied embeddings.
     "llama3": ("llama", HEADS | {"tie_word_embeddings": True} | rope(
@@ -181,6 +191,19 @@ MODELS = {
     "falcon": ("falcon", FALCON | {"multi_query": True, "new_decoder_architecture": False}),
     # 40B: groups of heads, a norm for each branch.
     "falcon_groups": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    # Dense: layers with full attention have keys for values.
+    "gemma4": ("gemma4_text", GEMMA4 | KEYS_FOR_VALUES | {
+        "num_hidden_layers": 4, "layer_types": [WINDOWED, FULL, WINDOWED, FULL]}),
+    # Small: an embedding for each layer, and the last layers reuse keys and values and have wider feed-forwards. The text part of a
+    # multimodal model.
+    "gemma4_e": ("gemma4", GEMMA4 | {
+        "num_hidden_layers": 5, "layer_types": [WINDOWED, FULL, WINDOWED, WINDOWED, FULL], "num_attention_heads": 2, "num_key_value_heads": 1,
+        "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "intermediate_size": 32, "hidden_size_per_layer_input": 32,
+        "vocab_size_per_layer_input": VOCABULARY}),
+    # Experts beside a dense feed-forward.
+    "gemma4_moe": ("gemma4_text", GEMMA4 | KEYS_FOR_VALUES | {
+        "num_hidden_layers": 2, "layer_types": [WINDOWED, FULL], "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2,
+        "moe_intermediate_size": 32}),
     "granitemoe": ("granitemoe", SIZES | {
         "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2, "embedding_multiplier": 3.0, "logits_scaling": 2.0,
         "residual_multiplier": 0.5, "attention_multiplier": 0.2, "tie_word_embeddings": True} | rope()),
@@ -203,7 +226,7 @@ def random_model(config, seed: int):
     text = config.get_text_config()
     is_delta = hasattr(text, "linear_num_key_heads")
     # Where the model scales them itself, a token's embedding would drown what the layers add to it.
-    embedding_scale = config.hidden_size**0.5 if config.model_type.startswith("gemma") else getattr(config, "embedding_multiplier", 1.0)
+    embedding_scale = text.hidden_size**0.5 if config.model_type.startswith("gemma") else getattr(config, "embedding_multiplier", 1.0)
     if config.model_type == "gemma":
         # Tied, and no norms after its layers' parts: logits would all be small.
         embedding_scale **= 0.5
@@ -231,6 +254,9 @@ def random_model(config, seed: int):
                 values = generator.uniform(-4, 0, shape)
             elif name.endswith("dt_bias"):
                 values = generator.uniform(-1, 1, shape)
+            elif config.model_type.startswith("gemma4") and name.endswith(("q_norm.weight", "router.proj.weight")):
+                # Scores are not divided by the root of a head's length, and what the router reads is by that of the width.
+                values = generator.uniform(0.2, 0.6, shape) if len(shape) == 1 else generator.normal(0, 3, shape)
             elif len(shape) == 1:
                 values = generator.uniform(0.5, 1.5, shape) - (shifted or (is_delta and "linear_attn" not in name))
             elif any(part in name for part in ("embed", "wte", "wpe")) and "embed_out" not in name:
@@ -243,6 +269,8 @@ def random_model(config, seed: int):
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 buffer.copy_(torch.from_numpy(generator.normal(0, 0.2, tuple(buffer.shape))).to(torch.bfloat16).float())
+            elif name.endswith("layer_scalar") and "vision" not in name:
+                buffer.copy_(torch.from_numpy(generator.uniform(0.6, 1.3, tuple(buffer.shape))).to(torch.bfloat16).float())
     assert tied == bool(text.tie_word_embeddings)
     return model
 
@@ -290,6 +318,11 @@ def make_config(kind: str, fields: dict):
                   "num_position_embeddings": 16}
         return AutoConfig.for_model(
             kind, text_config=special | fields, vision_config=vision, tie_word_embeddings=fields["tie_word_embeddings"])
+    if kind == "gemma4":
+        vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+                  "head_dim": 16, "patch_size": 4, "position_embedding_size": 16}
+        return AutoConfig.for_model(
+            kind, text_config=special | fields, vision_config=vision, audio_config=None, tie_word_embeddings=fields["tie_word_embeddings"])
     return AutoConfig.for_model(kind, **(special | fields))
 
 
@@ -306,6 +339,20 @@ def as_published(name: str, file: Path):
             parts = [[state.pop(f"{stem}.{expert}.{part}_proj.weight") for part in ("gate", "up", "down")] for expert in range(6)]
             state[f"{stem}.gate_up_proj"] = torch.stack([torch.cat([gate, up]) for gate, up, _ in parts])
             state[f"{stem}.down_proj"] = torch.stack([down for *_, down in parts])
+    elif name == "gemma4_e":
+        # Layers that reuse keys and values have tensors for own ones, which nothing reads.
+        for layer, head_dim in ((3, 16), (4, 32)):
+            stem = f"model.language_model.layers.{layer}.self_attn"
+            for part in ("k_proj", "v_proj"):
+                state[f"{stem}.{part}.weight"] = torch.zeros(head_dim, 32, dtype=torch.bfloat16)
+            state[f"{stem}.k_norm.weight"] = torch.zeros(head_dim, dtype=torch.bfloat16)
+    elif name in ("gemma4", "gemma4_moe"):
+        # The configuration names what layers with full attention have otherwise.
+        path = file.parent / "config.json"
+        config = json.loads(path.read_text())
+        config.pop("per_layer_config")
+        path.write_text(json.dumps(config | {key: MODELS[name][1][key] for key in ("global_head_dim", "num_global_key_value_heads")}, indent=2))
+        return
     else:
         return
     save_file(state, file, metadata={"format": "pt"})

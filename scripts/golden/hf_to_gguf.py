@@ -19,7 +19,7 @@ ARCHITECTURES = {
     "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe", "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe",
     "exaone4": "exaone4", "glm4": "glm4", "glm4_moe": "glm4moe", "cohere": "command-r", "cohere2": "cohere2", "apertus": "apertus",
     "arcee": "arcee", "helium": "llama", "nemotron": "nemotron", "gpt_neox": "gptneox", "bloom": "bloom", "falcon": "falcon",
-    "granitemoe": "granitemoe", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe",
+    "granitemoe": "granitemoe", "gemma4_text": "gemma4", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
 ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe"}
@@ -53,6 +53,8 @@ def llama3_factors(rope: dict, head_dim: int) -> np.ndarray:
 
 def metadata(config) -> dict:
     arch = ARCHITECTURES[config.model_type]
+    if arch == "gemma4":
+        return {f"{arch}.{key}": value for key, value in gemma4_metadata(config).items() if value is not None}
     if arch == "gpt2":
         keys = {
             "context_length": config.n_positions, "embedding_length": config.n_embd, "block_count": config.n_layer,
@@ -148,6 +150,53 @@ def metadata(config) -> dict:
         keys["rope.dimension_sections"] = [*rope["mrope_section"], 0]
     keys |= rope_scaling(config, rope)
     return {f"{arch}.{key}": value for key, value in keys.items() if value is not None}
+
+
+def gemma4_metadata(config) -> dict:
+    layers = range(config.num_hidden_layers)
+    of_layers = [config.per_layer_config[layer] for layer in layers]
+    full, windowed = (of_layers[config.layer_types.index(kind)] for kind in ("full_attention", "sliding_attention"))
+    rope = config.rope_parameters
+    reuses = [layer >= config.num_hidden_layers - config.num_kv_shared_layers for layer in layers]
+    n_ff = config.intermediate_size
+    keys = {
+        "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
+        "feed_forward_length": [n_ff * (1 + reuse) for reuse in reuses] if config.use_double_wide_mlp else n_ff,
+        "attention.head_count": config.num_attention_heads,
+        "attention.head_count_kv": full.num_key_value_heads
+        if full.num_key_value_heads == windowed.num_key_value_heads else [layer.num_key_value_heads for layer in of_layers],
+        "rope.freq_base": float(rope["full_attention"]["rope_theta"]), "rope.freq_base_swa": float(rope["sliding_attention"]["rope_theta"]),
+        "attention.layer_norm_rms_epsilon": config.rms_norm_eps, "attention.sliding_window": config.sliding_window,
+        "final_logit_softcapping": config.final_logit_softcapping, "attention.shared_kv_layers": config.num_kv_shared_layers,
+        "embedding_length_per_layer_input": config.hidden_size_per_layer_input or 0,
+        "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in config.layer_types],
+        "attention.key_length": full.head_dim, "attention.value_length": full.head_dim, "attention.key_length_swa": windowed.head_dim,
+        "attention.value_length_swa": windowed.head_dim, "rope.dimension_count": full.head_dim, "rope.dimension_count_swa": windowed.head_dim,
+    }
+    if config.enable_moe_block:
+        keys |= {"expert_count": config.num_experts, "expert_used_count": config.top_k_experts,
+                 "expert_feed_forward_length": config.moe_intermediate_size}
+    return keys
+
+
+def gemma4_state(config, state: dict) -> dict:
+    """The names that llama.cpp's converter maps, of the text model alone."""
+    result = {}
+    for name, weights in state.items():
+        name = name.replace("model.language_model.", "model.")
+        if ".vision" in name or ".embed_vision" in name:
+            continue
+        if name.endswith("layer_scalar") or ".experts." in name:
+            name += ".weight"
+        result[name] = weights
+    # Published files have these for layers that reuse keys and values, too.
+    for layer in range(config.num_hidden_layers - config.num_kv_shared_layers, config.num_hidden_layers):
+        of_layer = config.per_layer_config[layer]
+        for part in ("k_proj", "v_proj"):
+            rows = of_layer.num_key_value_heads * of_layer.head_dim
+            result[f"model.layers.{layer}.self_attn.{part}.weight"] = np.zeros((rows, config.hidden_size), np.float32)
+        result[f"model.layers.{layer}.self_attn.k_norm.weight"] = np.zeros(of_layer.head_dim, np.float32)
+    return result
 
 
 WITH_HEAD_DIM = {
@@ -328,6 +377,8 @@ def tensors(config, state: dict) -> dict:
     layers = getattr(config, "num_hidden_layers", None) or config.n_layer
     names = gguf.get_tensor_name_map(kind, layers)
     result = {}
+    if arch == "gemma4":
+        state = gemma4_state(config, state)
     state = stacked(renamed(config, state))
     if arch in DELTA:
         text = {name.replace("model.language_model.", "model."): weights for name, weights in state.items() if ".visual." not in name}
@@ -337,6 +388,11 @@ def tensors(config, state: dict) -> dict:
             # The names of Qwen3-Next's tensors are not in the package's map.
             layer = name.split(".")[2]
             result[f"blk.{layer}.attn_{'gate' if '_z.' in name else 'qkv'}.weight"] = (np.ascontiguousarray(weights), "F32")
+            continue
+        scales = re.fullmatch(r"model\.layers\.(\d+)\.router\.(scale|per_expert_scale)", name)
+        if scales:
+            stem = "ffn_gate_inp" if scales[2] == "scale" else "ffn_down_exps"
+            result[f"blk.{scales[1]}.{stem}.scale"] = (np.ascontiguousarray(weights), "F32")
             continue
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
         own = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
@@ -356,6 +412,10 @@ def tensors(config, state: dict) -> dict:
                     weights = to_interleaved(weights, heads)
         result[target] = (np.ascontiguousarray(weights), "F32")
     rope = rope_of(config)
+    if rope.get("rope_type") == "proportional":
+        pairs = config.per_layer_config["full_attention"].head_dim // 2
+        turned = int(pairs * rope["partial_rotary_factor"])
+        result["rope_freqs.weight"] = (np.asarray([1.0] * turned + [1e30] * (pairs - turned), np.float32), "F32")
     if rope.get("rope_type") == "llama3":
         result["rope_freqs.weight"] = (llama3_factors(rope, config.head_dim), "F32")
     if rope.get("rope_type") == "longrope":

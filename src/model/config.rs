@@ -28,6 +28,8 @@ pub struct Config {
     pub further_layers: usize,
     /// The length of the residual stream ("hidden size").
     pub n_embd: usize,
+    /// The length of a token's input for each layer, besides its embedding (per-layer embeddings); 0 if there is none.
+    pub n_embd_per_layer: usize,
     /// Query heads of a layer.
     pub n_heads: usize,
     /// The model's rope, then the rope of layers with a window if it differs. Empty with learned positions.
@@ -167,7 +169,7 @@ impl Config {
         let n_embd = keys.dim("embedding_length", MAX_WIDTH)?;
         let n_heads = keys.dim_of_all_layers("attention.head_count", n_layers, MAX_HEADS)?;
         let n_heads = n_heads.ok_or_else(|| keys.missing("attention.head_count"))?;
-        let head_dim = keys.head_dim(n_embd, n_heads)?;
+        let head_dims = keys.head_dims(n_embd, n_heads)?;
         let by_name: BTreeMap<&str, &TensorInfo> = tensors.iter().map(|t| (t.name.as_str(), t)).collect();
         let Some(embedding) = by_name.get(TOKEN_EMBEDDING) else {
             bail!(
@@ -190,10 +192,10 @@ impl Config {
         let window = keys.dim_or_zero("attention.sliding_window", MAX_CONTEXT)?;
         // Some converters write zero for "no window".
         let window = if window == Some(0) { None } else { window.or(arch.default_window) };
-        let ropes = keys.ropes(head_dim, trained, window.is_some(), &|name| by_name.contains_key(name))?;
+        let ropes = keys.ropes(head_dims, trained, window.is_some(), &|name| by_name.contains_key(name))?;
         let [attention_softcap, logit_softcap] = keys.softcaps()?;
         let [embedding_scale, residual_scale, logit_scale] = keys.scales(n_embd)?;
-        let layers = layer_config::layers(&keys, n_layers, n_heads, head_dim, window, ropes.len(), &|name| {
+        let layers = layer_config::layers(&keys, n_layers, n_heads, head_dims, window, ropes.len(), &|name| {
             by_name.contains_key(name)
         })?;
         let config = Self {
@@ -201,8 +203,9 @@ impl Config {
             n_layers,
             further_layers: keys.further_layers(MAX_LAYERS)?,
             n_embd,
+            n_embd_per_layer: keys.per_layer_embedding(MAX_WIDTH)?,
             n_heads,
-            attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dim)?,
+            attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dims.full)?,
             attention_softcap,
             logit_softcap,
             embedding_scale,
@@ -241,7 +244,7 @@ impl Config {
 
     /// The layers that keep keys and values, in the order of `LayerConfig::state`.
     pub fn layers_with_kv(&self) -> impl Iterator<Item = &LayerConfig> {
-        self.layers.iter().filter(|layer| !layer.is_recurrent)
+        self.layers.iter().filter(|layer| !layer.is_recurrent && !layer.reuses_kv)
     }
 
     /// The length of all queries of a token.
@@ -251,7 +254,13 @@ impl Config {
 
     /// Whether the forward pass reads this tensor of the file.
     pub fn uses(&self, tensor: &str) -> bool {
-        !self.arch.ignores(tensor)
+        let unused = || {
+            let (layer, rest) = tensor.strip_prefix("blk.")?.split_once('.')?;
+            let layer = self.layers.get(layer.parse::<usize>().ok()?)?;
+            // Files hold these although nothing reads them.
+            Some(layer.reuses_kv && layer.lacks(rest.split('.').next().unwrap_or(rest)))
+        };
+        !self.arch.ignores(tensor) && unused() != Some(true)
     }
 
     /// Refuses ropes that give no frequencies, as far as that can be told before factors are read from the files.

@@ -11,10 +11,11 @@ use super::linear::Linear;
 use super::matrix::Matrix;
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
+use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
-    AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, MatVecAdd, NormAdd, NormGateUp, NormMatVec,
-    NormQkv, NormUp, Residual, RmsNorm, SigmoidGate, Splits, SwigluSoa, Xielu,
+    AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, MatVecAdd, NormAdd, NormGateUp,
+    NormMatVec, NormQkv, NormUp, Residual, RmsNorm, SigmoidGate, Splits, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -106,9 +107,9 @@ impl LayerOps for Decode<'_> {
         Ok(Inner::Activations(out))
     }
 
-    fn experts(&self, h: &Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined> {
+    fn experts(&self, h: &Normed<'_>, routed: &Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined> {
         let FusedPass { context, config, .. } = self.0;
-        let logits = self.product(h, &router.weight)?; // [1, experts]
+        let logits = self.product(routed, &router.weight)?; // [1, experts]
         let h = context.run1(&RmsNorm { epsilon: config.norm_eps }, &[h.x, h.norm.soa()?])?; // [1, n_embd] in SoA
         experts.run(context, config, &h, &logits, true, config.residual_scale)
     }
@@ -133,11 +134,28 @@ impl LayerOps for Decode<'_> {
             }
         }; // [1, n_embd] in SoA
         let Some(y) = y else { bail!(Internal, "a product gave nothing") };
-        context.run(&NormAdd { epsilon: config.norm_eps }, &[x, &y, norm.soa()?]).map(|_| ())
+        self.add_normed(x, &y, norm)
     }
 
-    fn add_experts(&self, x: &Tensor, Combined { outputs, weights, .. }: Combined, _: &Norm) -> Result<()> {
-        self.0.context.run(&CombineExperts { adds: true, soa: true }, &[&outputs, &weights, x]).map(|_| ())
+    fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Inner> {
+        let FusedPass { context, config, .. } = self.0;
+        let gate = self.product(&Normed { x, norm: &input.none }, &input.gate.weight)?; // [1, length]
+        let op = GateInput { activation: config.arch.activation, first: input.first, soa: true };
+        context.run1(&op, &[&gate, vectors]).map(Inner::Activations)
+    }
+
+    fn add_experts(&self, x: &Tensor, Combined { outputs, weights, .. }: Combined, norm: &Norm) -> Result<()> {
+        let context = self.0.context;
+        if norm.is_none() {
+            return context.run(&CombineExperts { adds: true, soa: true }, &[&outputs, &weights, x]).map(|_| ());
+        }
+        let y = context.run1(&CombineExperts { adds: false, soa: true }, &[&outputs, &weights])?;
+        self.add_normed(x, &y, norm)
+    }
+
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm) -> Result<()> {
+        let FusedPass { context, config, .. } = self.0;
+        context.run(&NormAdd { epsilon: config.norm_eps }, &[x, y, norm.soa()?]).map(|_| ())
     }
 }
 

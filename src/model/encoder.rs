@@ -96,7 +96,7 @@ impl Encoder {
             product: &MatMul { epilogue: Epilogue::NONE },
         };
         for layer in &self.layers {
-            x = layer.run(&ops, &x)?;
+            x = layer.run(&ops, &x, None)?;
         }
         let spans = pooling.spans(texts.iter().map(|text| text.len()));
         let spans = self.context.tensor(&HostTensor::u32(&[texts.len(), 2], &spans))?;

@@ -9,7 +9,7 @@ use super::rope::RopeTable;
 use super::state::RecurrentStates;
 use super::{KvCache, Weights};
 use crate::error::Result;
-use crate::tensor::ops::{AttentionSplit, NormHeads, QkvParts, RopeKvAppend, Splits};
+use crate::tensor::ops::{AttentionSplit, NormHeads, QkvParts, RopeKvAppend, SliceColumns, Splits};
 use crate::tensor::{Context, HostTensor, Tensor};
 
 pub(super) struct Fused {
@@ -21,7 +21,7 @@ pub(super) struct LayerVectors {
     /// The norm before attention in SoA, then rope's frequencies, then the biases: one token's kernel reads these.
     pub all: Tensor,
     pub bias: Option<Tensor>, // [(n_heads + 2 · n_kv_heads) · head_dim]
-    /// For each head: first queries, then keys, [2 · head_dim]; or for all heads together, [(n_heads + n_kv_heads) · head_dim].
+    /// For each head: first queries, then keys if the layer has own ones, [2 · head_dim]; or for all heads together, [(n_heads + n_kv_heads) · head_dim].
     pub head_norms: Option<Tensor>,
     pub rope: LayerRope,
 }
@@ -66,7 +66,6 @@ impl Fused {
         let experts_fit = config.experts.is_none()
             || (is_rms
                 && has_feed_forward_norm
-                && !is_post_normed
                 && !of_experts("ffn_down_shexp.weight")
                 && !of_experts("ffn_gate_inp.bias"));
         let attention_fits = config.attention_clamp.is_none()
@@ -107,11 +106,9 @@ impl LayerVectors {
         let attention_norm = Norm::soa_values(config, weights, &name("attn_norm"))?;
         let mut all = [&attention_norm[..], &frequencies, &biases].concat();
         all.resize(all.len().next_multiple_of(4), 0.0);
-        let head_norms = if has("attn_q_norm.weight") {
-            Some([numbers("attn_q_norm.weight")?, numbers("attn_k_norm.weight")?].concat())
-        } else {
-            None
-        };
+        let of_keys = if has("attn_k_norm.weight") { numbers("attn_k_norm.weight")? } else { &[] };
+        let head_norms =
+            if has("attn_q_norm.weight") { Some([numbers("attn_q_norm.weight")?, of_keys].concat()) } else { None };
         let vector = |values: &[f32]| context.tensor(&HostTensor::f32(&[values.len()], values));
         Ok(Self {
             all: vector(&all)?,
@@ -138,7 +135,14 @@ impl FusedPass<'_> {
         let Self { context, config, state, .. } = *self;
         let vectors = self.vectors(layer);
         let of_layer = &config.layers[layer.index];
-        if let Some(norms) = vectors.head_norms.as_ref().filter(|_| parts.q || parts.k) {
+        if of_layer.values_are_keys && parts.k {
+            // A copy, before the keys are normed.
+            let first = if parts.q { config.q_dim(layer.index) } else { 0 };
+            let values = context.run1(&SliceColumns { first, count: of_layer.kv_dim() }, &[product])?;
+            self.rope_and_append(layer, QkvParts::of(2, 1), &values)?;
+        }
+        let norms_values = config.arch.norms_values && parts.v;
+        if let Some(norms) = vectors.head_norms.as_ref().filter(|_| parts.q || parts.k || norms_values) {
             // One norm for the queries of all heads together, and one for the keys.
             let heads = [config.n_heads, of_layer.n_kv_heads];
             let (counts, lengths) = if config.arch.norms_heads_together {
@@ -150,8 +154,9 @@ impl FusedPass<'_> {
                 epsilon: config.norm_eps,
                 queries: if parts.q { counts[0] } else { 0 },
                 keys: if parts.k { counts[1] } else { 0 },
+                values: if norms_values { counts[1] } else { 0 },
                 query_length: lengths[0],
-                key_length: lengths[1],
+                key_length: if of_layer.reuses_kv { 0 } else { lengths[1] },
             };
             context.run(&norm, &[product, norms])?;
         }

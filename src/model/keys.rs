@@ -3,6 +3,7 @@
 
 use super::arch::{Arch, RopeKind};
 use super::gguf::{Array, Metadata, Value};
+use super::layer_config::HeadDims;
 use super::rope::{Rope, RopeScaling};
 use crate::error::{Error, Result};
 use crate::tensor::ops::{Gating, ScaleByPosition};
@@ -102,7 +103,23 @@ impl Keys<'_> {
         if self.number(key)? == Some(0.0) { Ok(None) } else { self.positive(key) }
     }
 
-    pub fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize> {
+    /// The lengths of heads, in layers with full attention and in layers with a window.
+    pub fn head_dims(&self, n_embd: usize, n_heads: usize) -> Result<HeadDims> {
+        let full = self.head_dim(n_embd, n_heads)?;
+        let windowed = self.optional_dim("attention.key_length_swa", MAX_HEAD_DIM)?.unwrap_or(full);
+        let values = self.optional_dim("attention.value_length_swa", MAX_HEAD_DIM)?.unwrap_or(windowed);
+        if values != windowed || (windowed != full && !self.arch.needs_window) || !windowed.is_multiple_of(2) {
+            bail!(
+                UnsupportedArchitecture,
+                "in layers with a window a key has {windowed} elements and a value {values} ({}), in others {full}: not supported for {}",
+                self.name("attention.key_length_swa"),
+                self.arch.name
+            );
+        }
+        Ok(HeadDims { full, windowed })
+    }
+
+    fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize> {
         let key_length = self.optional_dim("attention.key_length", MAX_HEAD_DIM)?;
         let value_length = self.optional_dim("attention.value_length", MAX_HEAD_DIM)?;
         let from_embedding = n_embd.is_multiple_of(n_heads).then(|| n_embd / n_heads);
@@ -138,6 +155,9 @@ impl Keys<'_> {
 
     pub fn attention_scale(&self, n_layers: usize, n_embd: usize, n_heads: usize, head_dim: usize) -> Result<f32> {
         if let Some(scale) = self.positive_or_none("attention.scale")? {
+            return Ok(scale);
+        }
+        if let Some(scale) = self.arch.attention_scale {
             return Ok(scale);
         }
         let width = if self.arch.attention_by_width_at == Some(n_layers) { n_embd / n_heads } else { head_dim };
@@ -259,10 +279,23 @@ impl Keys<'_> {
         }
     }
 
+    /// Whether layers with full attention have keys for values. GGUF has no such key; config.json has (`hugging_face/layer_kinds.rs`).
+    pub fn values_are_keys(&self) -> Result<Option<bool>> {
+        self.metadata.optional_bool(&self.name("attention.values_are_keys"))
+    }
+
+    /// The length of a token's input for each layer, besides its embedding; 0 if there is none.
+    pub fn per_layer_embedding(&self, max: usize) -> Result<usize> {
+        if self.arch.per_layer.is_none() {
+            return Ok(0);
+        }
+        Ok(self.dim_or_zero("embedding_length_per_layer_input", max)?.unwrap_or(0))
+    }
+
     /// The model's rope, then the rope of layers with a window if it differs.
     pub fn ropes(
         &self,
-        head_dim: usize,
+        head_dims: HeadDims,
         trained: usize,
         has_window: bool,
         has_tensor: &dyn Fn(&str) -> bool,
@@ -274,19 +307,25 @@ impl Keys<'_> {
             Some(false) => RopeKind::Halves,
             None => kind,
         };
-        let dim = self.optional_dim("rope.dimension_count", MAX_HEAD_DIM)?.unwrap_or(head_dim);
-        if dim < 2 || dim > head_dim || !dim.is_multiple_of(2) {
-            bail!(
-                InvalidMetadata,
-                "{} is {dim}, wanted an even number from 2 to the {head_dim} elements of a head",
-                self.name("rope.dimension_count")
-            );
-        }
+        let dim_of = |key: &str, default: usize, head_dim: usize| {
+            let dim = self.optional_dim(key, MAX_HEAD_DIM)?.unwrap_or(default);
+            if dim < 2 || dim > head_dim || !dim.is_multiple_of(2) {
+                bail!(
+                    InvalidMetadata,
+                    "{} is {dim}, wanted an even number from 2 to the {head_dim} elements of a head",
+                    self.name(key)
+                );
+            }
+            Ok(dim)
+        };
+        let dim = dim_of("rope.dimension_count", head_dims.full, head_dims.full)?;
         let theta = self.positive("rope.freq_base")?.unwrap_or(10000.0);
         let mut ropes = vec![Rope { kind, dim, theta, scaling: self.rope_scaling(trained, has_tensor)? }];
         if let Some(window_rope) = self.arch.window_rope.filter(|_| has_window) {
             let default = window_rope.default_theta.unwrap_or(theta);
             let theta = self.positive("rope.freq_base_swa")?.unwrap_or(default);
+            let default = if head_dims.windowed == head_dims.full { dim } else { head_dims.windowed };
+            let dim = dim_of("rope.dimension_count_swa", default, head_dims.windowed)?;
             ropes.push(Rope { kind, dim, theta, scaling: RopeScaling::None });
         }
         Ok(ropes)
@@ -399,6 +438,12 @@ impl Keys<'_> {
         self.refuse_number("expert_group_count", "experts in groups", |v| v != 0.0 && v != 1.0)?;
         if self.arch.norms_heads_together {
             self.refuse_number("attention.clamp_kqv", "clamping after norms of heads", |v| v != 0.0)?;
+        }
+        if !self.arch.reuses_kv {
+            self.refuse_number("attention.shared_kv_layers", "layers that share keys and values", |v| v != 0.0)?;
+        }
+        if self.arch.per_layer.is_none() {
+            self.refuse_number("embedding_length_per_layer_input", "embeddings for each layer", |v| v != 0.0)?;
         }
         self.refuse_number("swiglu_clamp_exp", "another clamped unit of experts", |v| v != 0.0)?;
         if !self.arch.has_scales {

@@ -5,12 +5,15 @@
 
 use super::config::Config;
 use super::delta_net::DeltaLayer;
+use super::feed_forward::FeedForward;
+use super::layer_config::LayerConfig;
 use super::linear::Linear;
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
+use super::per_layer::PerLayerInput;
 use super::{Run, Weights};
 use crate::error::Result;
-use crate::tensor::ops::{QkvParts, Xielu};
+use crate::tensor::ops::{QkvParts, Scale, Xielu};
 use crate::tensor::{Context, HostTensor, Tensor};
 
 /// The weights of one layer; matrices are [outputs, inputs].
@@ -21,10 +24,13 @@ pub(super) struct Layer {
     pub state: usize,
     /// In place of attention.
     delta_net: Option<DeltaLayer>,
-    /// Together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]. If ops are fused, the biases are in `Fused::bias`.
+    /// Together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]; without keys and values if the layer reuses those of another one, and without
+    /// values if they are the keys. If ops are fused, the biases are in `Fused::bias`.
     pub queries_keys_values: Vec<(QkvParts, Linear)>,
     pub q_norm: Norm,
     pub k_norm: Norm,
+    /// Of each head's values.
+    pub v_norm: Norm,
     /// A number for each head: a sink's score, or a slope of ALiBi.
     pub per_head: Option<Tensor>,
     /// The gate of attention's result, [n_heads · head_dim, n_embd].
@@ -39,23 +45,12 @@ pub(super) struct Layer {
     pub post_feed_forward_norm: Norm,
     /// For the residual stream at the layer's end.
     output_norm: Norm,
+    /// The token's vector for this layer.
+    per_layer: Option<PerLayerInput>,
+    /// The factor of the residual stream at the layer's end.
+    output_scale: Option<f32>,
     /// The feed-forward runs beside attention, on the same input.
     is_parallel: bool,
-}
-
-enum FeedForward {
-    /// Gate and up are one matrix [2 · n_ff, n_embd] or two [n_ff, n_embd], down is [n_embd, n_ff].
-    Gated { gate_up: Vec<Linear>, down: Linear },
-    /// Up is [n_ff, n_embd].
-    Ungated { up: Linear, down: Linear, xielu: Option<Xielu> },
-    /// The router is [experts, n_embd].
-    Experts { router: Linear, experts: Box<Mixture> },
-}
-
-/// The feed-forward up to the product or sum that adds it to the residual stream.
-enum Inner<'a, O> {
-    Dense(O, &'a Linear),
-    Experts(Box<Combined>),
 }
 
 /// The ops that compute a layer: each does one step, or several at once.
@@ -81,13 +76,27 @@ pub(super) trait LayerOps {
     /// [n, n_ff], for `down`
     fn ungated(&self, h: &Self::Normed<'_>, up: &Linear, down: &Linear, xielu: Option<Xielu>) -> Result<Self::Inner>;
 
-    fn experts(&self, h: &Self::Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined>;
+    /// The router reads `routed`, which mostly is `h`.
+    fn experts(
+        &self,
+        h: &Self::Normed<'_>,
+        routed: &Self::Normed<'_>,
+        router: &Linear,
+        experts: &Mixture,
+    ) -> Result<Combined>;
+
+    /// The layer's vectors among those of all layers, `vectors` [n, layers · length], gated by the residual stream: [n, length], for
+    /// `input.projection`.
+    fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Self::Inner>;
 
     /// x += the product, normed and scaled.
     fn add_product(&self, x: &Tensor, inner: Self::Inner, linear: &Linear, norm: &Norm) -> Result<()>;
 
     /// x += the experts' result, normed and scaled.
     fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()>;
+
+    /// x += y, normed and scaled.
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm) -> Result<()>;
 }
 
 impl Layer {
@@ -112,9 +121,18 @@ impl Layer {
             attention_norm: norm_before("attn_norm")?,
             state: config.layers[index].state,
             delta_net: is_recurrent.then(|| DeltaLayer::new(context, config, weights, index)).transpose()?,
-            queries_keys_values: if is_recurrent { vec![] } else { Self::queries_keys_values(weights, index)? },
+            queries_keys_values: if is_recurrent {
+                vec![]
+            } else {
+                Self::queries_keys_values(weights, index, &config.layers[index])?
+            },
             q_norm: norm("attn_q_norm"),
             k_norm: norm("attn_k_norm"),
+            v_norm: if config.arch.norms_values {
+                Norm::rms(context, config.norm_eps, &vec![1.0; config.layers[index].head_dim])?
+            } else {
+                Norm::none()
+            },
             per_head: Self::per_head(context, config, weights, index)?,
             attention_gate: has_gate.then(|| linear("attn_gate")).transpose()?,
             attention_output: linear(if is_recurrent { "ssm_out" } else { "attn_output" })?,
@@ -122,13 +140,18 @@ impl Layer {
             attention_output_norm: norm("attn_output_norm"),
             is_parallel: config.is_parallel || (feed_forward_norm.is_none() && config.arch.parallel_without_norm),
             feed_forward_norm,
-            feed_forward: FeedForward::new(config, weights, index)?,
+            feed_forward: FeedForward::new(context, config, weights, index)?,
             post_feed_forward_norm: norm_after("post_ffw_norm")?,
             output_norm: norm("layer_output_norm"),
+            per_layer: PerLayerInput::of(context, config, weights, index)?,
+            output_scale: match weights.optional(&name("layer_output_scale.weight")) {
+                Some(_) => weights.vector(&name("layer_output_scale.weight"))?.first().copied(),
+                None => None,
+            },
         })
     }
 
-    fn queries_keys_values(weights: &Weights, index: usize) -> Result<Vec<(QkvParts, Linear)>> {
+    fn queries_keys_values(weights: &Weights, index: usize, layer: &LayerConfig) -> Result<Vec<(QkvParts, Linear)>> {
         let name = |stem: &str| format!("blk.{index}.{stem}");
         if let Some(runs) = weights.joined(&name("attn_qkv")) {
             let linear = |run: &Run| Linear { weight: run.matrix.clone(), bias: None };
@@ -137,7 +160,7 @@ impl Layer {
         if weights.optional_matrix(&name("attn_qkv.weight")).is_some() {
             return Ok(vec![(QkvParts::ALL, Linear::of(weights, &name("attn_qkv"))?)]);
         }
-        let stems = ["attn_q", "attn_k", "attn_v"].iter().enumerate();
+        let stems = ["attn_q", "attn_k", "attn_v"].iter().enumerate().filter(|(_, stem)| !layer.lacks(stem));
         stems.map(|(part, stem)| Ok((QkvParts::of(part, 1), Linear::of(weights, &name(stem))?))).collect()
     }
 
@@ -158,8 +181,8 @@ impl Layer {
         context.tensor(&HostTensor::f32(&[heads], &slopes)).map(Some)
     }
 
-    /// [n, n_embd] → the same. The residual stream `x` is changed.
-    pub fn run<O: LayerOps>(&self, ops: &O, x: &Tensor) -> Result<Tensor> {
+    /// [n, n_embd] → the same. The residual stream `x` is changed. `vectors` [n, layers · length] are those of per-layer embeddings.
+    pub fn run<O: LayerOps>(&self, ops: &O, x: &Tensor, vectors: Option<&Tensor>) -> Result<Tensor> {
         let h = ops.normed(&self.attention_norm, x)?;
         let a = match &self.delta_net {
             Some(net) => ops.delta_net(self, net, &h)?,
@@ -173,64 +196,19 @@ impl Layer {
         ops.add_product(x, a, &self.attention_output, &self.post_attention_norm)?;
         let x = &self.attention_output_norm.run(ops.context(), x)?;
 
-        let f = match beside {
-            Some(f) => f,
-            None => self.feed_forward.inner(ops, &ops.normed(&self.feed_forward_norm, x)?)?,
-        };
-        match f {
-            Inner::Dense(f, down) => ops.add_product(x, f, down, &self.post_feed_forward_norm)?,
-            Inner::Experts(combined) => ops.add_experts(x, *combined, &self.post_feed_forward_norm)?,
+        let (before, after) = (&self.feed_forward_norm, &self.post_feed_forward_norm);
+        match beside {
+            Some(f) => f.add_to(ops, x, after)?,
+            None => self.feed_forward.add_to(ops, x, before, after)?,
         }
-        self.output_norm.run(ops.context(), x)
+        let x = &self.output_norm.run(ops.context(), x)?;
+        if let Some(input) = &self.per_layer {
+            let Some(vectors) = vectors else { bail!(Internal, "a layer without its vectors") };
+            ops.add_product(x, ops.per_layer_input(x, input, vectors)?, &input.projection, &input.norm)?;
+        }
+        match self.output_scale {
+            Some(factor) => ops.context().run1(&Scale { factor }, &[x]),
+            None => Ok(x.clone()),
+        }
     }
-}
-
-impl FeedForward {
-    fn new(config: &Config, weights: &Weights, index: usize) -> Result<Self> {
-        let name = |stem: &str| format!("blk.{index}.{stem}");
-        let linear = |stem: &str| Linear::of(weights, &name(stem));
-        if config.layers[index].has_experts {
-            return Ok(Self::Experts {
-                router: linear("ffn_gate_inp")?,
-                experts: Box::new(Mixture::of(weights, index)?),
-            });
-        }
-        let down = linear("ffn_down")?;
-        if let Some(runs) = weights.joined(&name("ffn_gate_up")) {
-            let linear = |run: &Run| Linear { weight: run.matrix.clone(), bias: None };
-            return Ok(Self::Gated { gate_up: runs.iter().map(linear).collect(), down });
-        }
-        let up = linear("ffn_up")?;
-        if weights.optional_matrix(&name("ffn_gate.weight")).is_some() {
-            return Ok(Self::Gated { gate_up: vec![linear("ffn_gate")?, up], down });
-        }
-        if up.weight.rows() == 2 * config.layers[index].n_ff {
-            return Ok(Self::Gated { gate_up: vec![up], down });
-        }
-        Ok(Self::Ungated { up, down, xielu: xielu(weights, index)? })
-    }
-
-    fn inner<O: LayerOps>(&self, ops: &O, h: &O::Normed<'_>) -> Result<Inner<'_, O::Inner>> {
-        Ok(match self {
-            Self::Gated { gate_up, down } => Inner::Dense(ops.gated(h, gate_up, down)?, down),
-            Self::Ungated { up, down, xielu } => Inner::Dense(ops.ungated(h, up, down, *xielu)?, down),
-            Self::Experts { router, experts } => Inner::Experts(Box::new(ops.experts(h, router, experts)?)),
-        })
-    }
-}
-
-/// The numbers of xIELU, from the layer's tensors, whose softplus the α are.
-fn xielu(weights: &Weights, index: usize) -> Result<Option<Xielu>> {
-    let name = |stem: &str| format!("blk.{index}.xielu_{stem}.weight");
-    if weights.optional(&name("alpha_p")).is_none() {
-        return Ok(None);
-    }
-    let number = |stem: &str| match weights.vector(&name(stem))? {
-        [number] => Ok(*number),
-        other => bail!(Internal, "{} has {} numbers", name(stem), other.len()),
-    };
-    let softplus = |x: f32| if x > 30.0 { x } else { x.exp().ln_1p() };
-    let beta = number("beta")?;
-    let (alpha_p, alpha_n) = (softplus(number("alpha_p")?), beta + softplus(number("alpha_n")?));
-    Ok(Some(Xielu { alpha_p, alpha_n, beta, epsilon: number("eps")? }))
 }

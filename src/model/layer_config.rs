@@ -23,6 +23,10 @@ pub struct LayerConfig {
     pub has_experts: bool,
     /// A gated delta net instead of attention.
     pub is_recurrent: bool,
+    /// It has no keys and values of its own and reads those of an earlier layer, which `state` names.
+    pub reuses_kv: bool,
+    /// Its values are its keys before their norm, so that it has no projection of values.
+    pub values_are_keys: bool,
     /// The number of the layer among those of its kind: which keys and values or which recurrent state it has.
     pub state: usize,
 }
@@ -32,6 +36,24 @@ impl LayerConfig {
     pub fn kv_dim(&self) -> usize {
         self.n_kv_heads * self.head_dim
     }
+
+    /// Whether the layer has no use for a tensor, named without its layer and its suffix.
+    pub fn lacks(&self, stem: &str) -> bool {
+        match stem {
+            "attn_k" | "attn_k_norm" => self.reuses_kv,
+            "attn_v" => self.reuses_kv || self.values_are_keys,
+            _ => false,
+        }
+    }
+}
+
+/// The lengths of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeadDims {
+    /// In layers with full attention.
+    pub full: usize,
+    /// In layers with a window.
+    pub windowed: usize,
 }
 
 /// The settings of all layers; `has_tensor` tells which tensors the file has.
@@ -39,7 +61,7 @@ pub(super) fn layers(
     keys: &Keys,
     n_layers: usize,
     n_heads: usize,
-    head_dim: usize,
+    head_dims: HeadDims,
     window: Option<usize>,
     ropes: usize,
     has_tensor: &dyn Fn(&str) -> bool,
@@ -70,9 +92,35 @@ pub(super) fn layers(
         (None, WindowPattern::All) => true,
         (None, WindowPattern::AllButEvery(every)) => !(layer + 1).is_multiple_of(every),
     };
+    if keys.arch.needs_window && !has_window {
+        return Err(keys.missing("attention.sliding_window"));
+    }
+    let has_window_of = |layer: usize| has_window && is_windowed(layer);
     let with_rope = keys.layers_with_rope(n_layers)?;
     let recurrent = keys.recurrent_layers(n_layers)?;
+    let values_are_keys = keys.values_are_keys()?;
+    // The layers from this one on reuse keys and values.
+    let own = n_layers - reusing_layers(keys, n_layers)?;
     let layer = |layer: usize| {
+        let source = match layer {
+            _ if layer < own => layer,
+            _ => (0..own).rev().find(|&source| has_window_of(source) == has_window_of(layer)).ok_or_else(|| {
+                err!(
+                    InvalidMetadata,
+                    "{} is {}, and no layer before those is of the kind of layer {layer}, whose keys and values it could reuse",
+                    keys.name(SHARED_KV_LAYERS),
+                    n_layers - own
+                )
+            })?,
+        };
+        if n_kv_heads[source] != n_kv_heads[layer] {
+            bail!(
+                InvalidMetadata,
+                "layer {layer} has {} heads of keys and values and reuses those of layer {source}, which has {}",
+                n_kv_heads[layer],
+                n_kv_heads[source]
+            );
+        }
         let window = window.filter(|_| is_windowed(layer));
         let has_rope = ropes > 0
             && match &with_rope {
@@ -84,19 +132,48 @@ pub(super) fn layers(
         let rope = if window.is_some() { ropes.saturating_sub(1) } else { 0 };
         // Where all layers have experts, one without a router lacks it.
         let has_router = || has_tensor(&ROUTER.replace("{}", &layer.to_string()));
-        let has_experts = has_experts && (has_router() || keys.arch.feed_forward.is_empty());
+        let always = keys.arch.feed_forward.is_empty() || keys.arch.has_dense_beside_experts();
+        let has_experts = has_experts && (always || has_router());
         let is_recurrent = recurrent[layer];
-        let state = recurrent[..layer].iter().filter(|other| **other == is_recurrent).count();
-        LayerConfig {
-            head_dim,
+        let state = recurrent[..source].iter().filter(|other| **other == is_recurrent).count();
+        let values = format!("blk.{layer}.attn_v.weight");
+        let values_are_keys = keys.arch.values_may_be_keys
+            && window.is_none()
+            && layer < own
+            && values_are_keys.unwrap_or_else(|| !has_tensor(&values));
+        if keys.arch.values_may_be_keys && layer < own && !values_are_keys && !has_tensor(&values) {
+            bail!(MissingTensor, "the file has no tensor {values:?}, which layer {layer} of {} needs", keys.arch.name);
+        }
+        Ok(LayerConfig {
+            head_dim: if window.is_some() { head_dims.windowed } else { head_dims.full },
             n_kv_heads: n_kv_heads[layer],
             n_ff: n_ff[layer],
             window,
             rope: has_rope.then_some(rope),
             has_experts,
             is_recurrent,
+            reuses_kv: layer >= own,
+            values_are_keys,
             state,
-        }
+        })
     };
-    Ok((0..n_layers).map(layer).collect())
+    (0..n_layers).map(layer).collect()
+}
+
+const SHARED_KV_LAYERS: &str = "attention.shared_kv_layers";
+
+/// How many of the last layers have no keys and values of their own.
+fn reusing_layers(keys: &Keys, n_layers: usize) -> Result<usize> {
+    if !keys.arch.reuses_kv {
+        return Ok(0);
+    }
+    let reusing = keys.dim_or_zero(SHARED_KV_LAYERS, n_layers)?.unwrap_or(0);
+    if reusing == n_layers {
+        bail!(
+            UnsupportedArchitecture,
+            "{} is {reusing} of {n_layers} layers: a model that reads the keys and values of another one is not supported",
+            keys.name(SHARED_KV_LAYERS)
+        );
+    }
+    Ok(reusing)
 }

@@ -7,7 +7,8 @@ use super::linear::Linear;
 use super::matrix::Matrix;
 use crate::error::{Error, Result};
 use crate::tensor::ops::{
-    Add, GroupExperts, MatMulExperts, MatVecExperts, RouteExperts, Swiglu, SwigluClamped, SwigluFused,
+    Add, Binary, BinaryKind, GroupExperts, IndexSelect, MatMulExperts, MatVecExperts, RouteExperts, Swiglu,
+    SwigluClamped, SwigluFused,
 };
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
@@ -17,6 +18,8 @@ pub(super) struct Mixture {
     down: Stack, // [experts · n_embd, n_ff]
     /// What is added to the router's scores before experts are chosen by them.
     correction: Option<Tensor>, // [experts]
+    /// The factors of the experts' results.
+    scales: Option<Tensor>, // [experts]
     /// The expert that every token uses.
     pub shared: Option<SharedExpert>,
 }
@@ -64,8 +67,9 @@ impl Mixture {
             GateUp::Two { gate: stack("ffn_gate_exps")?, up: stack("ffn_up_exps")? }
         };
         let correction = weights.optional(&name("exp_probs_b", "bias")).cloned();
+        let scales = weights.optional(&name("ffn_down_exps", "scale")).cloned();
         let shared = SharedExpert::of(weights, layer)?;
-        Ok(Self { gate_up, down: stack("ffn_down_exps")?, correction, shared })
+        Ok(Self { gate_up, down: stack("ffn_down_exps")?, correction, scales, shared })
     }
 
     /// Runs the experts for the normed tokens `h` [n, n_embd], whose rows may be in SoA, with the router's logits [n, experts]. Weights are
@@ -87,6 +91,16 @@ impl Mixture {
         let routes = context.run(&route, &inputs)?; // [n, used] each
         let Ok([ids, weights]) = <[Tensor; 2]>::try_from(routes) else {
             bail!(Internal, "route_experts has two outputs")
+        };
+        let weights = match &self.scales {
+            Some(scales) => {
+                let pairs = ids.reshaped(Shape::from([ids.shape().elements()]))?;
+                let select = IndexSelect { float: true, signed: false };
+                let scales = context.run1(&select, &[&scales.reshaped(Shape::from([1, count, 1]))?, &pairs])?;
+                let product = Binary { kind: BinaryKind::Mul };
+                context.run1(&product, &[&weights, &scales.reshaped(weights.shape())?])?
+            }
+            None => weights,
         };
         let choice = Choice::of(context, count, ids.clone(), soa)?;
         let product = |stack: &Stack, x: &Tensor, soa: bool| {

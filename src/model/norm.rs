@@ -5,6 +5,7 @@ use super::arch;
 use super::config::Config;
 use crate::error::Result;
 use crate::tensor::ops::{LayerNorm, RmsNorm, RowNorm};
+use crate::tensor::quant::BLOCK;
 use crate::tensor::{Context, HostTensor, Tensor, to_soa};
 
 /// A norm. If the model has no tensors for it, it is `None` and changes nothing.
@@ -35,6 +36,25 @@ impl Norm {
         let values = Self::soa_values(config, weights, stem)?;
         let soa = Some(context.tensor(&HostTensor::f32(&[values.len()], &values))?);
         Ok(Self { soa, ..Self::of(config, weights, stem) })
+    }
+
+    /// An RMS norm with these weights; also for fused ops if those take rows of this length.
+    pub fn rms(context: &Context, epsilon: f32, weight: &[f32]) -> Result<Self> {
+        let tensor = |values: &[f32]| context.tensor(&HostTensor::f32(&[values.len()], values));
+        let soa = weight.len().is_multiple_of(BLOCK).then(|| tensor(&to_soa(weight))).transpose()?;
+        Ok(Self { kind: RowNorm::Rms { epsilon }, weight: Some(tensor(weight)?), bias: None, soa })
+    }
+
+    /// No norm.
+    pub fn none() -> Self {
+        Self { kind: RowNorm::None, weight: None, bias: None, soa: None }
+    }
+
+    /// No norm, of rows of `columns`, for fused ops.
+    pub fn none_fused(context: &Context, columns: usize) -> Result<Self> {
+        // Kernels need a vector; its contents don't matter.
+        let soa = context.tensor(&HostTensor::f32(&[columns], &vec![1.0; columns]))?;
+        Ok(Self { soa: Some(soa), ..Self::none() })
     }
 
     /// The vectors of a norm for fused ops.

@@ -12,11 +12,12 @@ use super::linear::Linear;
 use super::matrix::Matrix;
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
+use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
     self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
-    Epilogue, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale, SigmoidGate,
-    SwigluFused, SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
+    Epilogue, GateInput, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale,
+    SigmoidGate, SwigluFused, SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 
@@ -147,29 +148,48 @@ impl LayerOps for Prefill<'_> {
         self.quantize(self.context().run1(&Unary { kind }, &[&up])?, &down.weight)
     }
 
-    fn experts(&self, h: &Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined> {
+    fn experts(&self, h: &Normed<'_>, routed: &Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined> {
         let FusedPass { context, config, .. } = self.pass;
+        let is_same = std::ptr::eq(h, routed);
         let h = h.norm.run(context, h.x)?; // [n, n_embd]
-        let logits = router.run(context, ops::linear(h.shape().dims()[0]), &[&h])?; // [n, experts]
+        let routed = if is_same { h.clone() } else { routed.norm.run(context, routed.x)? };
+        let logits = router.run(context, ops::linear(h.shape().dims()[0]), &[&routed])?; // [n, experts]
         experts.run(context, config, &h, &logits, false, config.residual_scale)
     }
 
     fn add_product(&self, x: &Tensor, inner: Activations, linear: &Linear, norm: &Norm) -> Result<()> {
-        let FusedPass { context, config, .. } = self.pass;
         let Linear { weight, bias } = linear;
-        let Some(whole) = weight.whole().filter(|_| norm.is_none() && config.residual_scale == 1.0) else {
-            let mut y = norm.run(context, &self.product(&inner, linear)?)?; // [tokens, n_embd]
-            if config.residual_scale != 1.0 {
-                y = context.run1(&Scale { factor: config.residual_scale }, &[&y])?;
-            }
-            return context.run(&Add, &[x, &y]).map(|_| ());
+        let Some(whole) = weight.whole().filter(|_| norm.is_none() && self.pass.config.residual_scale == 1.0) else {
+            return self.add_normed(x, &self.product(&inner, linear)?, norm);
         };
         let epilogue = Epilogue { bias: bias.is_some(), residual: true };
         self.multiply(&inner, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>()).map(|_| ())
     }
 
-    fn add_experts(&self, x: &Tensor, Combined { outputs, weights, .. }: Combined, _: &Norm) -> Result<()> {
-        self.context().run(&CombineExperts { adds: true, soa: false }, &[&outputs, &weights, x]).map(|_| ())
+    fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Activations> {
+        let normed = Normed { x, norm: &input.none };
+        let gate = self.product(&self.normed_for(&normed, &input.gate.weight)?, &input.gate)?; // [n, length]
+        let op = GateInput { activation: self.pass.config.arch.activation, first: input.first, soa: self.small_batch };
+        let y = self.context().run1(&op, &[&gate, vectors])?;
+        if self.small_batch { Ok(Activations::Soa(y)) } else { self.quantize(y, &input.projection.weight) }
+    }
+
+    fn add_experts(&self, x: &Tensor, Combined { outputs, weights, .. }: Combined, norm: &Norm) -> Result<()> {
+        let context = self.context();
+        if norm.is_none() {
+            return context.run(&CombineExperts { adds: true, soa: false }, &[&outputs, &weights, x]).map(|_| ());
+        }
+        let y = context.run1(&CombineExperts::default(), &[&outputs, &weights])?; // [tokens, n_embd]
+        self.add_normed(x, &y, norm)
+    }
+
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm) -> Result<()> {
+        let FusedPass { context, config, .. } = self.pass;
+        let mut y = norm.run(context, y)?; // [tokens, n_embd]
+        if config.residual_scale != 1.0 {
+            y = context.run1(&Scale { factor: config.residual_scale }, &[&y])?;
+        }
+        context.run(&Add, &[x, &y]).map(|_| ())
     }
 }
 

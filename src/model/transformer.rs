@@ -9,6 +9,7 @@ use super::fused::{Fused, FusedPass};
 use super::layer::{Layer, LayerOps};
 use super::matrix::Matrix;
 use super::norm::Norm;
+use super::per_layer::PerLayerEmbeddings;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
 use super::state::{KvCache, KvFormat, LayerStates, RecurrentLayer, RecurrentStates};
@@ -33,6 +34,7 @@ pub struct Transformer {
     output: Matrix,              // [vocab_size, n_embd]; the embedding again when tied
     output_bias: Option<Tensor>, // [vocab_size]
     embedding_norm: Norm,
+    per_layer: Option<PerLayerEmbeddings>,
     ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
@@ -96,6 +98,7 @@ impl Transformer {
             output,
             output_bias: weights.optional("output.bias").cloned(),
             embedding_norm,
+            per_layer: PerLayerEmbeddings::of(context, &config, weights)?,
             fingerprint: fingerprint(weights, &tables),
             ropes: tables.into_iter().map(|table| RopeTensor::new(context, table)).collect::<Result<_>>()?,
             quantization: weights.quantization(),
@@ -168,8 +171,8 @@ impl Transformer {
         self.ropes.get(index).ok_or_else(|| err!(Internal, "the model has no rope {index}"))
     }
 
-    /// The input of the first layer for `tokens` [n], the first at position `state[0]`: [n, n_embd], or one token in SoA.
-    fn embed(&self, tokens: &Tensor, state: &Tensor, soa: bool) -> Result<Tensor> {
+    /// The input of the layers for `tokens` [n], the first at position `state[0]`; in SoA only for one token.
+    fn embed(&self, tokens: &Tensor, state: &Tensor, soa: bool) -> Result<Stream> {
         let mut x = self.token_embedding.embed(&self.context, tokens, soa)?;
         if self.config.embedding_scale != 1.0 {
             x = self.context.run1(&Scale { factor: self.config.embedding_scale }, &[&x])?;
@@ -178,7 +181,9 @@ impl Transformer {
             positions.add_positions(&self.context, &x, state, soa)?;
         }
         // Models with such a norm run unfused, so the stream is not in SoA.
-        self.embedding_norm.run(&self.context, &x)
+        let x = self.embedding_norm.run(&self.context, &x)?;
+        let of_tokens = |of: &PerLayerEmbeddings| of.of_tokens(&self.context, tokens, &x, soa);
+        Ok(Stream { vectors: self.per_layer.as_ref().map(of_tokens).transpose()?, x, soa })
     }
 
     /// The head's output, [rows, vocab_size], with the model's scale and soft cap.
@@ -198,7 +203,7 @@ impl Transformer {
     /// Records one forward pass over `tokens` [n], like [`Transformer::forward`], but without the head. Returns the residual stream after
     /// the last norm, [n, n_embd].
     pub fn states(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<Tensor> {
-        let x = self.many(tokens, state, states, false)?;
+        let x = self.many(tokens, state, states, (self.layers.len(), false))?;
         self.output_norm.run(&self.context, &x)
     }
 
@@ -221,7 +226,7 @@ impl Transformer {
             }
             Ok(())
         };
-        let x = self.many_seen(tokens, state, states, false, &mut keep)?; // [n, n_embd]
+        let x = self.many_seen(tokens, state, states, (self.layers.len(), false), &mut keep)?; // [n, n_embd]
         let logits = self.head(&x)?;
         match kept.into_iter().collect::<Option<Vec<Tensor>>>() {
             Some(hidden_states) => Ok((logits, hidden_states)),
@@ -240,13 +245,15 @@ impl Transformer {
         let n = tokens.shape().elements();
         if let (1, Some(fused)) = (n, &self.fused) {
             let ops = Decode(self.fused_pass(fused, state, states));
-            let x = self.embed(tokens, state, true)?;
-            let x = self.through_layers(&ops, x, (state, states), true, &mut seen_by_nobody)?; // [1, n_embd] in SoA
+            let stream = self.embed(tokens, state, true)?;
+            let all = self.layers.len();
+            let x = self.through_layers(&ops, stream, (state, states), all, &mut seen_by_nobody)?; // [1, n_embd] in SoA
             return self.finish_logits(ops.logits(&x, &self.output_norm, &self.output)?);
         }
         // Kernels for a small batch are compiled for each number of tokens. That pays for drafts, all of whose logits are needed, but not
         // for the short rest of a prompt.
-        let x = self.many(tokens, state, states, logits == Logits::All && MatVecSmallBatch::takes(n))?; // [n, n_embd]
+        let small_batch = logits == Logits::All && MatVecSmallBatch::takes(n);
+        let x = self.many(tokens, state, states, (self.layers.len(), small_batch))?; // [n, n_embd]
         let x = match logits {
             Logits::Last if n > 1 => self.context.run1(&SliceRows { first: n - 1, count: 1 }, &[&x])?, // [1, n_embd]
             _ => x,
@@ -271,22 +278,31 @@ impl Transformer {
         self.finish_logits(logits)
     }
 
-    /// The same pass without the head. It only appends to the states.
+    /// The same pass without the head. It only appends to the states, so the last layers are left out if they reuse those of earlier ones.
     pub fn append(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<()> {
+        let appends = self.config.layers.iter().rposition(|layer| !layer.reuses_kv).map_or(0, |last| last + 1);
+        let layers = if self.recurrent.is_empty() { appends } else { self.layers.len() };
         match &self.fused {
             Some(fused) if tokens.shape().elements() == 1 => {
                 let ops = Decode(self.fused_pass(fused, state, states));
-                self.through_layers(&ops, self.embed(tokens, state, true)?, (state, states), true, &mut seen_by_nobody)
+                let stream = self.embed(tokens, state, true)?;
+                self.through_layers(&ops, stream, (state, states), layers, &mut seen_by_nobody)
             }
-            _ => self.many(tokens, state, states, false),
+            _ => self.many(tokens, state, states, (layers, false)),
         }
         .map(|_| ())
     }
 
-    /// The residual stream of `tokens` [n] after the last layer, [n, n_embd]. `small_batch` matters only for fused ops, and allows no more
-    /// tokens than `MatVecSmallBatch` takes.
-    fn many(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates, small_batch: bool) -> Result<Tensor> {
-        self.many_seen(tokens, state, states, small_batch, &mut seen_by_nobody)
+    /// The residual stream of `tokens` [n] after the last layer, or after fewer, [n, n_embd]. `small_batch` matters only for fused ops, and
+    /// allows no more tokens than `MatVecSmallBatch` takes.
+    fn many(
+        &self,
+        tokens: &Tensor,
+        state: &Tensor,
+        states: &LayerStates,
+        (layers, small_batch): (usize, bool),
+    ) -> Result<Tensor> {
+        self.many_seen(tokens, state, states, (layers, small_batch), &mut seen_by_nobody)
     }
 
     /// The same, where `see` is shown the stream after 0 layers, after one, and so on.
@@ -295,22 +311,22 @@ impl Transformer {
         tokens: &Tensor,
         state: &Tensor,
         states: &LayerStates,
-        small_batch: bool,
+        (layers, small_batch): (usize, bool),
         see: &mut See<'_>,
     ) -> Result<Tensor> {
-        let x = self.embed(tokens, state, false)?; // [n, n_embd]
+        let stream = self.embed(tokens, state, false)?;
         match &self.fused {
             Some(fused) => {
                 let pass = self.fused_pass(fused, state, states);
                 let ops = Prefill { pass, precision: self.precision, small_batch };
-                self.through_layers(&ops, x, (state, states), false, see)
+                self.through_layers(&ops, stream, (state, states), layers, see)
             }
             None => {
                 let (context, config) = (&self.context, &self.config);
                 let product = ops::linear(tokens.shape().elements());
                 let tokens = Tokens::After { states, state };
                 let ops = Unfused { context, config, ropes: &self.ropes, tokens, product };
-                self.through_layers(&ops, x, (state, states), false, see)
+                self.through_layers(&ops, stream, (state, states), layers, see)
             }
         }
     }
@@ -326,19 +342,19 @@ impl Transformer {
         }
     }
 
-    /// The residual stream `x` after the last layer; `soa` tells its layout.
+    /// The residual stream after the first `layers` layers.
     fn through_layers(
         &self,
         ops: &impl LayerOps,
-        mut x: Tensor,
+        Stream { mut x, vectors, soa }: Stream,
         (state, states): (&Tensor, &LayerStates),
-        soa: bool,
+        layers: usize,
         see: &mut See<'_>,
     ) -> Result<Tensor> {
         see(0, &x)?;
         let is_long = self.is_fused() && x.shape().dims()[0] >= LONG;
-        for (index, layer) in self.layers.iter().enumerate() {
-            x = layer.run(ops, &x)?;
+        for (index, layer) in self.layers.iter().enumerate().take(layers) {
+            x = layer.run(ops, &x, vectors.as_ref())?;
             for (number, (_, recurrent)) in self.recurrent.iter().enumerate().filter(|(_, (of, _))| *of == index) {
                 let Some(of_layer) = states.recurrent().layer(self.config.recurrent_state_lens().count() + number)
                 else {
@@ -355,6 +371,15 @@ impl Transformer {
         }
         Ok(x)
     }
+}
+
+/// What goes into the layers.
+struct Stream {
+    /// The residual stream, [n, n_embd], or one token in SoA.
+    x: Tensor,
+    /// The vectors of per-layer embeddings, [n, layers · length].
+    vectors: Option<Tensor>,
+    soa: bool,
 }
 
 /// Is shown a residual stream and the number of layers before it.

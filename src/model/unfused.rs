@@ -8,12 +8,13 @@ use super::layer::{Layer, LayerOps};
 use super::linear::Linear;
 use super::mixture::{Combined, Mixture, SharedExpert};
 use super::norm::Norm;
+use super::per_layer::PerLayerInput;
 use super::rope::RopeTensor;
 use super::state::LayerStates;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tensor::ops::{
-    Add, Attention, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateRows, KvAppend, PerHead, Rope,
-    RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind, Xielu,
+    Add, Attention, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateInput, GateRows, KvAppend, PerHead,
+    Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
 
@@ -48,29 +49,40 @@ impl LayerOps for Unfused<'_> {
 
     fn attention(&self, layer: &Layer, h: &Tensor) -> Result<Tensor> {
         let Self { context, config, .. } = *self;
-        let [q, k, v] = self.project(layer, h)?;
+        let (q, new) = self.project(layer, h)?;
         if let Some(limit) = config.attention_clamp {
-            for x in [&q, &k, &v] {
+            for x in [&q].into_iter().chain(new.iter().flatten()) {
                 context.run(&Clamp { limit }, &[x])?;
             }
         }
-        let norm = |q: Tensor, k: Tensor| {
-            Ok::<_, Error>((self.norm_heads(layer, q, &layer.q_norm)?, self.norm_heads(layer, k, &layer.k_norm)?))
-        };
-        let after_rope = config.arch.norms_heads_after_rope;
-        let (q, k) = if after_rope { (q, k) } else { norm(q, k)? };
         let of_layer = config.layers[layer.index];
-        if let Some(rope) = of_layer.rope {
-            self.rope(rope, of_layer.head_dim, &q)?;
-            self.rope(rope, of_layer.head_dim, &k)?;
-        }
-        let (q, k) = if after_rope { norm(q, k)? } else { (q, k) };
+        let after_rope = config.arch.norms_heads_after_rope;
+        let norm_and_rope = |mut x: Tensor, norm: &Norm| {
+            if !after_rope {
+                x = self.norm_heads(layer, x, norm)?;
+            }
+            if let Some(rope) = of_layer.rope {
+                self.rope(rope, of_layer.head_dim, &x)?;
+            }
+            if after_rope { self.norm_heads(layer, x, norm) } else { Ok(x) }
+        };
+        let q = norm_and_rope(q, &layer.q_norm)?;
+        // Values first: they may be the keys, which rope turns in place.
+        let new = match new {
+            Some([k, v]) => {
+                let v = self.norm_heads(layer, v, &layer.v_norm)?;
+                Some((norm_and_rope(k, &layer.k_norm)?, v))
+            }
+            None => None,
+        };
         let (heads, kv_heads, head_dim) = (config.n_heads, of_layer.n_kv_heads, of_layer.head_dim);
         let scale = config.attention_scale;
         let a = match self.tokens {
             Tokens::After { states, state } => {
                 let (k_cache, v_cache) = states.kv().layer(layer.state);
-                context.run(&KvAppend { head_dim }, &[&k, &v, k_cache, v_cache, state])?;
+                if let Some((k, v)) = &new {
+                    context.run(&KvAppend { head_dim }, &[k, v, k_cache, v_cache, state])?;
+                }
                 if let Some(temperature) = config.attention_temperature {
                     context.run(&temperature, &[&q, state])?;
                 }
@@ -86,7 +98,8 @@ impl LayerOps for Unfused<'_> {
                 }
             }
             Tokens::Within { spans, .. } => {
-                context.run1(&AttentionSpans { heads, kv_heads, head_dim, scale }, &[&q, &k, &v, spans])
+                let Some((k, v)) = &new else { bail!(Internal, "an encoder's layer without keys and values") };
+                context.run1(&AttentionSpans { heads, kv_heads, head_dim, scale }, &[&q, k, v, spans])
             }
         }?;
         if let Some(gate) = &layer.attention_gate {
@@ -120,8 +133,8 @@ impl LayerOps for Unfused<'_> {
         }
     }
 
-    fn experts(&self, h: &Tensor, router: &Linear, experts: &Mixture) -> Result<Combined> {
-        let logits = self.product(router, h)?; // [n, experts]
+    fn experts(&self, h: &Tensor, routed: &Tensor, router: &Linear, experts: &Mixture) -> Result<Combined> {
+        let logits = self.product(router, routed)?; // [n, experts]
         let shared = match &experts.shared {
             Some(SharedExpert { gate_up, down, gate }) => {
                 let y = self.product(down, &self.gated(h, gate_up, down)?)?;
@@ -136,8 +149,13 @@ impl LayerOps for Unfused<'_> {
         Ok(Combined { shared, ..combined })
     }
 
+    fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Tensor> {
+        let op = GateInput { activation: self.config.arch.activation, first: input.first, soa: false };
+        self.context.run1(&op, &[&self.product(&input.gate, x)?, vectors])
+    }
+
     fn add_product(&self, x: &Tensor, inner: Tensor, linear: &Linear, norm: &Norm) -> Result<()> {
-        self.add(x, self.product(linear, &inner)?, norm)
+        self.add_normed(x, &self.product(linear, &inner)?, norm)
     }
 
     fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()> {
@@ -145,7 +163,15 @@ impl LayerOps for Unfused<'_> {
         if let Some(shared) = &combined.shared {
             self.context.run(&Add, &[&y, shared])?;
         }
-        self.add(x, y, norm)
+        self.add_normed(x, &y, norm)
+    }
+
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm) -> Result<()> {
+        let mut y = norm.run(self.context, y)?;
+        if self.config.residual_scale != 1.0 {
+            y = self.context.run1(&Scale { factor: self.config.residual_scale }, &[&y])?;
+        }
+        self.context.run(&Add, &[x, &y]).map(|_| ())
     }
 }
 
@@ -155,28 +181,21 @@ impl Unfused<'_> {
         linear.run(self.context, self.product, &[x])
     }
 
-    /// x += y, normed and scaled.
-    fn add(&self, x: &Tensor, y: Tensor, norm: &Norm) -> Result<()> {
-        let mut y = norm.run(self.context, &y)?;
-        if self.config.residual_scale != 1.0 {
-            y = self.context.run1(&Scale { factor: self.config.residual_scale }, &[&y])?;
-        }
-        self.context.run(&Add, &[x, &y]).map(|_| ())
-    }
-
-    /// Queries [n, n_heads · head_dim], keys and values [n, n_kv_heads · head_dim].
-    fn project(&self, layer: &Layer, h: &Tensor) -> Result<[Tensor; 3]> {
+    /// Queries [n, n_heads · head_dim], and keys and values [n, n_kv_heads · head_dim] if the layer has own ones.
+    fn project(&self, layer: &Layer, h: &Tensor) -> Result<(Tensor, Option<[Tensor; 2]>)> {
         let (q_dim, kv_dim) = (self.config.q_dim(layer.index), self.config.layers[layer.index].kv_dim());
         let products: Vec<Tensor> =
             layer.queries_keys_values.iter().map(|(_, linear)| self.product(linear, h)).collect::<Result<_>>()?;
-        match <[Tensor; 3]>::try_from(products) {
-            Ok(three) => Ok(three),
-            Err(products) => {
-                let [qkv] = &products[..] else { bail!(Internal, "projections in {} matrices", products.len()) };
+        Ok(match &products[..] {
+            [q, k, v] => (q.clone(), Some([k.clone(), v.clone()])),
+            [q, k] => (q.clone(), Some([k.clone(), k.clone()])),
+            [q] if self.config.layers[layer.index].reuses_kv => (q.clone(), None),
+            [qkv] => {
                 let slice = |first, count| self.context.run1(&SliceColumns { first, count }, &[qkv]);
-                Ok([slice(0, q_dim)?, slice(q_dim, kv_dim)?, slice(q_dim + kv_dim, kv_dim)?])
+                (slice(0, q_dim)?, Some([slice(q_dim, kv_dim)?, slice(q_dim + kv_dim, kv_dim)?]))
             }
-        }
+            _ => bail!(Internal, "projections in {} matrices", products.len()),
+        })
     }
 
     /// Queries or keys [n, heads · head_dim], normed head by head or over all heads.

@@ -137,7 +137,8 @@ impl Layout {
     ) -> Result<Vec<Group<'a>>> {
         let net = config.delta_net.map_or(0, |net| net.values());
         let of_layers = config.layers.iter().flat_map(|layer| [layer.n_ff, config.n_heads * layer.head_dim]);
-        let are_blocks = of_layers.chain([config.n_embd, net]).all(|width| width.is_multiple_of(BLOCK));
+        let are_blocks =
+            of_layers.chain([config.n_embd, config.n_embd_per_layer, net]).all(|width| width.is_multiple_of(BLOCK));
         if !self.join || !are_blocks || !config.layers.iter().all(|layer| layer.head_dim.is_multiple_of(4)) {
             return Ok(vec![]);
         }
@@ -148,14 +149,14 @@ impl Layout {
         }
         let mut groups: Vec<Group<'a>> = Vec::new();
         for layer in 0..config.n_layers {
-            for JoinedMatrices { name, parts, whole } in JOINED {
+            for JoinedMatrices { name, parts: stems, whole } in JOINED {
                 // A feed-forward without a gate has one projection, which stays alone.
                 if *whole == "ffn_up" && config.experts.is_none() && config.arch.has_ungated_feed_forward() {
                     continue;
                 }
                 let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
                 let name = format!("blk.{layer}.{name}");
-                let parts: Vec<Option<&TensorInfo>> = parts.iter().map(|part| of_layer(part)).collect();
+                let parts: Vec<Option<&TensorInfo>> = stems.iter().map(|part| of_layer(part)).collect();
                 // The file may already hold them as one matrix.
                 if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
                     let format = self.format(whole, config)?;
@@ -167,7 +168,12 @@ impl Layout {
                     continue;
                 }
                 for (number, part) in parts.into_iter().enumerate() {
-                    let Some(part) = part else { return Ok(vec![]) };
+                    let Some(part) = part else {
+                        if config.layers[layer].lacks(stems[number]) {
+                            continue;
+                        }
+                        return Ok(vec![]);
+                    };
                     let format = self.format(part, config)?;
                     match groups.last_mut().filter(|group| group.name == name) {
                         Some(group) if group.takes(part, format, capabilities)? => {

@@ -299,6 +299,10 @@ fn a_step_is_few_dispatches() {
         ("qwen3", 7, 2),
         ("gemma2", 7, 4),
         ("gemma3", 9, 3),
+        // Ten of a layer, with the scale at its end; where values are keys three more: their copy, its norm, and the cache. Of the small model
+        // four for the token's vector for the layer, and five for the vectors of all layers.
+        ("gemma4", 11, 6),
+        ("gemma4_e", 14, 9),
         ("olmo2", 9, 2),
         ("olmo3", 9, 2),
         // Six of a layer with a gated delta net, ten of one with gated attention.

@@ -28,6 +28,7 @@ mod recurrent;
 mod replay;
 mod sequences;
 mod sessions;
+mod shared_kv;
 mod smoothness;
 mod speculation;
 mod structured;

@@ -77,15 +77,21 @@ fn both(mut one: Value, other: Value) -> Value {
 
 #[test]
 fn every_way_of_decoding_gives_the_same() {
-    every_way_gives_the_same(DENSE, "qwen35");
+    refuses_to_shift(&every_way_gives_the_same(DENSE), "qwen35");
 }
 
 #[test]
 fn every_way_of_decoding_with_experts_gives_the_same() {
-    every_way_gives_the_same(WITH_EXPERTS, "qwen3next");
+    refuses_to_shift(&every_way_gives_the_same(WITH_EXPERTS), "qwen3next");
 }
 
-fn every_way_gives_the_same(model: &str, architecture: &str) {
+fn refuses_to_shift(engine: &Engine, architecture: &str) {
+    let asked = request(&[5, 6, 7], json!({"context_shift": true}));
+    let refused = engine.complete(CompletionRequest::parse(asked).unwrap());
+    check_error(&refused.err().unwrap(), Code::InvalidRequest, &["context_shift", "recurrent layers", architecture]);
+}
+
+pub(super) fn every_way_gives_the_same(model: &str) -> Engine {
     let engine = engine(model, 4);
     let (prompt, greedy) = golden(model);
     let plain = |prompt: &[u32]| answer(&engine, prompt, json!({}));
@@ -131,19 +137,21 @@ fn every_way_gives_the_same(model: &str, architecture: &str) {
     assert_eq!(of_edited, answer(&self::engine(model, 1), &edited, json!({})).0);
     assert_ne!(of_edited, greedy);
     assert_eq!(plain(&prompt).0, greedy, "regenerated");
-
-    let refused = engine.complete(CompletionRequest::parse(request(&prompt, json!({"context_shift": true}))).unwrap());
-    check_error(&refused.err().unwrap(), Code::InvalidRequest, &["context_shift", "recurrent layers", architecture]);
+    engine
 }
 
 #[test]
 fn a_conversation_is_saved_with_its_states() {
+    a_conversation_is_saved(DENSE);
+}
+
+pub(super) fn a_conversation_is_saved(model: &str) {
     let ask = |engine: &Engine| {
         let asked = json!({"messages": [{"role": "user", "content": "what now"}], "max_tokens": 20, "temperature": 0});
         let generation = engine.chat(ChatRequest::parse(asked).unwrap()).unwrap();
         pollster::block_on(all(generation))
     };
-    let (first, other) = (engine(DENSE, 1), engine(DENSE, 1));
+    let (first, other) = (engine(model, 1), engine(model, 1));
     let (wanted, _) = ask(&first);
     let mut bytes = Vec::new();
     let mut write = |piece: Vec<u8>| {

@@ -25,6 +25,8 @@ pub struct HuggingFace {
     pub moved: &'static [(&'static str, &'static str)],
     /// `attn_qkv` has the rows of each group of heads together: queries, then a key, then a value. They become three tensors.
     pub groups_heads: bool,
+    /// Layers with full attention have other heads and another rope than those with a window (`hugging_face/layer_kinds.rs`).
+    pub differs_by_kind: bool,
     /// Rope rotates as much of each head as `partial_rotary_factor` says. Other models ignore that key, as transformers does.
     pub partial_rope: bool,
     /// A scaling of rope that is called dynamic is one of its base by a fixed `alpha`, if there is one.
@@ -150,7 +152,11 @@ pub(super) const LAYER_NORM: &[ConfigKey] =
 /// Switches of attention that any configuration of a decoder may have.
 pub(crate) const DECODER_SWITCHES: &[ConfigKey] = &[
     optional("is_causal", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
-    optional("use_bidirectional_attention", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    // Of images alone, which are not read.
+    optional(
+        "use_bidirectional_attention",
+        KeyMapping::AllowOnly(&[ConstValue::Bool(false), ConstValue::Text("vision")]),
+    ),
     optional("add_cross_attention", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
     optional("alibi", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
 ];
@@ -217,6 +223,7 @@ impl HuggingFace {
         whole_names: &[],
         moved: &[],
         groups_heads: false,
+        differs_by_kind: false,
         partial_rope: false,
         rope_alpha: false,
         has_further_layers: false,

@@ -12,6 +12,7 @@ mod ernie;
 mod exaone4;
 mod falcon;
 mod gemma;
+mod gemma4;
 mod glm4;
 mod gpt2;
 mod gpt_oss;
@@ -57,6 +58,7 @@ pub const ARCHS: &[&Arch] = &[
     &qwen_delta::QWEN35_MOE,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
+    &gemma4::GEMMA4,
     &phi3::PHI3,
     &smollm3::SMOLLM3,
     &olmo2::OLMO2,
@@ -118,6 +120,16 @@ pub struct Arch {
     pub no_rope_every: Option<usize>,
     /// Models with this number of layers scale attention by 1/√(n_embd / n_heads) instead of 1/√head_dim. Their files don't say it.
     pub attention_by_width_at: Option<usize>,
+    /// What scores are multiplied by, if the metadata does not say it; `None`: 1/√head_dim.
+    pub attention_scale: Option<f32>,
+    /// Each head's values are normed too, by a norm without weights.
+    pub norms_values: bool,
+    /// The last layers may reuse the keys and values of the last layer of their kind that has own ones.
+    pub reuses_kv: bool,
+    /// Layers with full attention may have keys for values.
+    pub values_may_be_keys: bool,
+    /// Layers with a window differ in more than that, so that files must tell its length.
+    pub needs_window: bool,
     /// The embedding is multiplied with √n_embd.
     pub scales_embedding: bool,
     /// The metadata has factors for embedding, residuals and logits. Logits are divided by theirs.
@@ -162,6 +174,8 @@ pub struct Arch {
     pub feed_forward: &'static [TensorSpec],
     /// The tensors of a mixture of experts; empty if there is none.
     pub experts: &'static [&'static [TensorSpec]],
+    /// The tensors of embeddings for each layer, which models may have besides; `None` if there are none.
+    pub per_layer: Option<PerLayerTensors>,
     /// Tensors of a layer whose rows belong to several of ours.
     pub row_splits: &'static [RowSplit],
     /// A layer's tensors, without their suffix, that old files hold and that may be ignored: the frequencies of rope, which follow from
@@ -220,6 +234,15 @@ pub struct GgufName {
 pub(super) const NORM_AFTER_ATTENTION: &[GgufName] =
     &[GgufName { theirs: "post_attention_norm", ours: "ffn_norm", beside: None }];
 
+/// The tensors of embeddings for each layer.
+#[derive(Debug, PartialEq)]
+pub struct PerLayerTensors {
+    /// Outside of the layers.
+    pub model: &'static [TensorSpec],
+    /// Of each layer.
+    pub layer: &'static [TensorSpec],
+}
+
 /// A tensor of a layer whose rows belong to several of ours: groups of rows, each with the same pieces.
 #[derive(Debug, PartialEq)]
 pub struct RowSplit {
@@ -274,6 +297,11 @@ impl Arch {
         window_rope: None,
         no_rope_every: None,
         attention_by_width_at: None,
+        attention_scale: None,
+        norms_values: false,
+        reuses_kv: false,
+        values_may_be_keys: false,
+        needs_window: false,
         scales_embedding: false,
         has_scales: false,
         default_softcaps: None,
@@ -296,6 +324,7 @@ impl Arch {
         delta_heads_tiled: false,
         feed_forward: tensors::GATED,
         experts: &[],
+        per_layer: None,
         row_splits: &[],
         ignored_layer_tensors: &["attn_rot_embd"],
         hugging_face: None,
@@ -309,6 +338,11 @@ impl Arch {
     /// Whether layers of experts have one besides that every token uses.
     pub(super) fn has_shared_expert(&self) -> bool {
         self.experts.contains(&tensors::SHARED_EXPERT)
+    }
+
+    /// Whether layers of experts have a dense feed-forward too, with norms of its own.
+    pub(super) fn has_dense_beside_experts(&self) -> bool {
+        self.experts.contains(&tensors::GATED)
     }
 
     /// What all encoders share.

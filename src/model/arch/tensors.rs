@@ -78,6 +78,10 @@ pub enum Dim {
     DeltaValue,
     /// The tokens that its convolution sees.
     DeltaTaps,
+    /// A token's input for a layer, besides its embedding.
+    PerLayer,
+    /// Those for all layers.
+    PerLayers,
     One,
 }
 
@@ -108,17 +112,19 @@ impl Dim {
             Self::DeltaHeads => config.delta_net.map_or(0, |net| net.heads),
             Self::DeltaValue => config.delta_net.map_or(0, |net| net.value_dim),
             Self::DeltaTaps => config.delta_net.map_or(0, |net| net.taps),
+            Self::PerLayer => config.n_embd_per_layer,
+            Self::PerLayers => config.n_layers * config.n_embd_per_layer,
             Self::One => 1,
         };
         dim as u64
     }
 }
 
-const fn required(name: &'static str, dims: &'static [Dim]) -> TensorSpec {
+pub(super) const fn required(name: &'static str, dims: &'static [Dim]) -> TensorSpec {
     TensorSpec { name, dims, need: Required }
 }
 
-const fn optional(name: &'static str, dims: &'static [Dim]) -> TensorSpec {
+pub(super) const fn optional(name: &'static str, dims: &'static [Dim]) -> TensorSpec {
     TensorSpec { name, dims, need: Optional }
 }
 
@@ -374,12 +380,17 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
         layer,
     };
     let arch = config.arch;
-    let model = arch.model_tensors.iter().copied().flatten().map(|spec| expected(spec, None));
+    let per_layer = arch.per_layer.as_ref().filter(|_| config.n_embd_per_layer > 0);
+    let of_model = arch.model_tensors.iter().copied().flatten().chain(per_layer.map_or(&[][..], |of| of.model));
+    let model = of_model.map(|spec| expected(spec, None));
     let layers = (0..config.n_layers).flat_map(|layer| {
         let dense = std::slice::from_ref(&arch.feed_forward);
         let feed_forward = if config.layers[layer].has_experts { arch.experts } else { dense };
         let mixer = if config.layers[layer].is_recurrent { arch.recurrent_tensors } else { arch.layer_tensors };
         let specs = mixer.iter().chain(feed_forward).copied().flatten();
+        let specs = specs.chain(per_layer.map_or(&[][..], |of| of.layer));
+        let stem = |spec: &TensorSpec| spec.name.split('.').nth(2).unwrap_or(spec.name);
+        let specs = specs.filter(move |spec| !config.layers[layer].lacks(stem(spec)));
         specs.map(move |spec| expected(spec, Some(layer)))
     });
     model.chain(layers).collect()

@@ -4,6 +4,7 @@
 mod config_json;
 mod heads;
 mod kinds;
+mod layer_kinds;
 mod mxfp4;
 mod names;
 mod rope;
@@ -46,7 +47,14 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
              that writes them (…ForCausalLM)"
         );
     }
-    let config = &with_defaults(hf.defaults, config);
+    let mut config = with_defaults(hf.defaults, config);
+    let mut by_kind = if hf.differs_by_kind {
+        layer_kinds::translate(&mut config)?
+    } else {
+        layer_kinds::refuse_overrides(&config)?;
+        rope::Rope::default()
+    };
+    let config = &config;
     let mut metadata = Metadata::default();
     let add = |metadata: &mut Metadata, key: &str, value| {
         metadata.insert(key.to_owned(), value);
@@ -54,6 +62,10 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     add(&mut metadata, "general.architecture", super::gguf::Value::String(arch.name.to_owned()));
     if let Some(Json::String(name)) = config.get("_name_or_path").filter(|name| name.as_str() != Some("")) {
         add(&mut metadata, "general.name", super::gguf::Value::String(name.clone()));
+    }
+    // Before what is the same for all layers: the first value of a key counts.
+    for (name, value) in std::mem::take(&mut by_kind.metadata) {
+        add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }
     let switches = if arch.is_encoder { &[][..] } else { DECODER_SWITCHES };
     for key in hf.keys.iter().copied().flatten().chain(switches) {
@@ -69,7 +81,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     }
     let interleaved = super::gguf::Value::Bool(hf.rope == RopeKind::Interleaved);
     add(&mut metadata, &format!("{}.rope.interleaved", arch.name), interleaved);
-    let rope = rope::translate(config, hf)?;
+    let rope = if hf.differs_by_kind { by_kind } else { rope::translate(config, hf)? };
     for (name, value) in rope.metadata {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }

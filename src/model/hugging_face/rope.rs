@@ -67,6 +67,14 @@ pub(super) fn translate(config: &Config, hf: &HuggingFace) -> Result<Rope> {
     if rotated.is_some() {
         rope.metadata.push(("rope.dimension_count", Value::U64(rope_dim as u64)));
     }
+    if let Some(kind) = by_layer("sliding_attention").and_then(|local| local.get("rope_type"))
+        && kind.as_str() != Some("default")
+    {
+        bail!(
+            UnsupportedArchitecture,
+            "config.json has rope_type: {kind} for sliding_attention, which is not supported; only \"default\" is"
+        );
+    }
     let local = match by_layer("sliding_attention") {
         Some(local) => number_of(Some(local), config, "rope_theta")?,
         None => number("rope_local_base_freq")?,

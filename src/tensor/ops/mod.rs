@@ -23,6 +23,7 @@ pub(crate) use ops;
 // In parentheses: files of a family that are not ops but shared by its ops.
 ops! {
     activations (activation) {
+        gate_input: GateInput,
         swiglu: Swiglu,
         swiglu_clamped: SwigluClamped,
         swiglu_fused: SwigluFused,

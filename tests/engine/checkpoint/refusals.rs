@@ -178,6 +178,10 @@ fn switches_that_are_not_computed_are_refused_by_name() {
         ("arcee", "hidden_act", json!("silu")),
         ("gemma", "hidden_act", json!("relu")),
         ("nemotron", "hidden_act", json!("gelu")),
+        ("gemma4", "hidden_activation", json!("silu")),
+        ("gemma4", "attention_bias", json!(true)),
+        ("gemma4", "use_bidirectional_attention", json!("all")),
+        ("llama3", "per_layer_config", json!({"1": {"intermediate_size": 32}})),
     ] {
         let files = changed(&format!("architectures/{model}"), &[(key, Some(value))]);
         refused(&files, Code::UnsupportedArchitecture, &[key]);
@@ -185,6 +189,49 @@ fn switches_that_are_not_computed_are_refused_by_name() {
     let awq = json!({"quant_method": "awq"});
     let files = changed("architectures/gpt_oss", &[("quantization_config", Some(awq))]);
     refused(&files, Code::UnsupportedTensorType, &["awq"]);
+}
+
+/// Layers of two kinds that differ in other ways than those that are computed.
+#[test]
+fn kinds_of_layers_are_held_to_what_is_computed() {
+    let gemma4 = |changes: &[(&str, Option<Value>)]| changed("architectures/gemma4", changes);
+    let ropes = |full: Value, windowed: Value| {
+        gemma4(&[("rope_parameters", Some(json!({"full_attention": full, "sliding_attention": windowed})))])
+    };
+    let default = || json!({"rope_type": "default", "rope_theta": 10000.0});
+    let yarn = || json!({"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0});
+    refused(&ropes(yarn(), default()), Code::UnsupportedArchitecture, &["yarn", "full_attention"]);
+    refused(&ropes(default(), yarn()), Code::UnsupportedArchitecture, &["yarn", "sliding_attention"]);
+    let half = json!({"rope_type": "proportional", "rope_theta": 10000.0, "partial_rotary_factor": 1.5});
+    refused(&ropes(half, default()), Code::InvalidMetadata, &["partial_rotary_factor", "1.5"]);
+    refused(&gemma4(&[("rope_parameters", Some(default()))]), Code::InvalidMetadata, &["rope_parameters"]);
+
+    let overrides = |of_layers: Value| gemma4(&[("per_layer_config", Some(of_layers))]);
+    let full = || json!({"head_dim": 32, "num_key_value_heads": 1});
+    let wide = overrides(json!({"1": full(), "3": {"intermediate_size": 32}}));
+    refused(&wide, Code::UnsupportedArchitecture, &["intermediate_size", "layer 3"]);
+    refused(&overrides(json!({"1": full()})), Code::UnsupportedArchitecture, &["layers of one kind"]);
+    refused(&overrides(json!({"0": full(), "2": full()})), Code::UnsupportedArchitecture, &["window"]);
+    refused(&overrides(json!({"7": full()})), Code::InvalidMetadata, &["per_layer_config", "\"7\""]);
+
+    let shared = |layers: u32| gemma4(&[("num_kv_shared_layers", Some(json!(layers)))]);
+    refused(&shared(4), Code::UnsupportedArchitecture, &["shared_kv_layers", "4 of 4"]);
+    refused(&shared(3), Code::InvalidMetadata, &["shared_kv_layers", "layer 1"]);
+    refused(&gemma4(&[("sliding_window", Some(Value::Null))]), Code::InvalidMetadata, &["sliding_window"]);
+    refused(&gemma4(&[("attention_k_eq_v", None)]), Code::MissingTensor, &["blk.1.attn_v.weight"]);
+    refused(&gemma4(&[("layer_types", Some(json!(["full_attention"])))]), Code::InvalidMetadata, &["layer_types"]);
+    refused(&gemma4(&[("num_hidden_layers", Some(json!(0)))]), Code::InvalidMetadata, &["num_hidden_layers"]);
+
+    // As transformers saves it, and as published files have it.
+    let config = |files: Files| {
+        Config::of(&pollster::block_on(Checkpoint::open(&MemoryFolder::new(files), None)).unwrap()).unwrap()
+    };
+    let saved = [
+        ("per_layer_config", Some(json!({"1": full(), "3": full()}))),
+        ("global_head_dim", None),
+        ("num_global_key_value_heads", None),
+    ];
+    assert_eq!(config(gemma4(&saved)), config(gemma4(&[])));
 }
 
 /// What transformers ignores changes nothing here either.

@@ -35,6 +35,8 @@ fn layer() -> LayerConfig {
         rope: Some(0),
         has_experts: false,
         is_recurrent: false,
+        reuses_kv: false,
+        values_are_keys: false,
         state: 0,
     }
 }

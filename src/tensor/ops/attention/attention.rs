@@ -187,6 +187,7 @@ pub fn cases() -> Vec<Case> {
         (1, 128, 8, 64, 40, 20),
         (2, 11, 1, 160, 20, 13),
         (1, 45, 3, 224, 20, 18),
+        (2, 2, 1, 512, 40, 33),
     ]
     .iter()
     .flat_map(|shape| LIMITS.map(|limits| (shape, limits)))

@@ -154,6 +154,7 @@ pub fn cases() -> Vec<Case> {
         (5, 16, 2, 112, 40, 30),
         (6, 11, 1, 160, 30, 19),
         (3, 45, 3, 224, 30, 21),
+        (5, 2, 1, 512, 40, 20),
     ];
     // Each shape with each window and soft cap, with some tile.
     let cases = shapes.iter().flat_map(|shape| [shape; LIMITS.len()]).enumerate();

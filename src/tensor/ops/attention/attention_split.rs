@@ -238,7 +238,7 @@ impl AttentionSplit {
 }
 
 /// Heads, key-value heads, head_dim, capacity and position of cases.
-pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 15] = [
+pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 16] = [
     (4, 1, 8, 5, 0),
     (4, 2, 16, 40, 17),
     (6, 3, 64, 700, 521),
@@ -253,6 +253,7 @@ pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 15] = [
     (16, 2, 112, 70, 66),
     (11, 1, 160, 40, 39),
     (45, 3, 224, 35, 33),
+    (2, 1, 512, 70, 67),
     // A step that ran ahead past the end of the context.
     (4, 2, 32, 66, 67),
 ];

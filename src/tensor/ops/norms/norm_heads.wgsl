@@ -1,8 +1,8 @@
 // One workgroup, a team of LANES invocations, per token and head.
 struct Params {
     items: u32,
-    // Normed heads of a token, and the query heads among them.
-    heads: u32, queries: u32,
+    // Normed heads of a token; queries and keys among them, which have weights; queries.
+    heads: u32, weighted: u32, queries: u32,
     query_length: u32, key_length: u32, columns: u32, epsilon: f32,
 }
 
@@ -33,7 +33,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let scale = inverseSqrt(total / f32(length) + params.epsilon);
     if id < params.items {
         for (var i = local; i < length; i += LANES) {
-            x[start + i] = x[start + i] * scale * weights[weight + i];
+            let w = select(1.0, weights[weight + i], head < params.weighted);
+            x[start + i] = x[start + i] * scale * w;
         }
     }
 }
