@@ -1,6 +1,6 @@
 //! Takes a prompt into the caches in parts: large parts use the GPU well, small ones let the page draw and other sequences decode.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use web_time::Instant;
@@ -139,11 +139,18 @@ impl Prefill<'_> {
         pass: impl FnOnce() -> Result<T>,
     ) -> Result<Option<T>> {
         let device = self.transformer.context().device();
-        let first = device.submitted();
         device.take_longest_dispatch();
         let begin = device.now();
-        let result = self.attempt(tokens, pass).await?;
-        let is_sent = device.sent_while(first, &|| !canceller.is_cancelled()).await?;
+        // While it is waited for, others submit too, and nothing of theirs may be taken back.
+        let own = Cell::new((0, 0));
+        let submitting = || {
+            let first = device.submitted();
+            let result = pass();
+            own.set((first, device.submitted()));
+            result
+        };
+        let result = self.attempt(tokens, submitting).await?;
+        let is_sent = device.sent_while(own.get(), &|| !canceller.is_cancelled()).await?;
         if is_sent {
             let mut pace = self.pace.borrow_mut();
             pace.took(tokens, device.now().saturating_sub(begin));

@@ -180,11 +180,29 @@ pub async fn keep(
     if !relief.keeps_texts {
         return Ok(());
     }
+    let unsure = Unsure(Some(cache));
     let keeping = context.device().attempt("the prompt cache", || cache.borrow_mut().keep(context, slot, stays)).await;
-    if keeping.is_err() {
-        cache.borrow_mut().clear();
+    if keeping.is_ok() {
+        unsure.is_kept();
     }
     keeping
+}
+
+/// Empties the cache if what it names was not copied, also where nobody waits for that any more.
+struct Unsure<'a>(Option<&'a RefCell<PromptCache>>);
+
+impl Unsure<'_> {
+    fn is_kept(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        if let Some(cache) = self.0 {
+            cache.borrow_mut().clear();
+        }
+    }
 }
 
 /// Gives a slot back if recording its steps failed, or if the caller stopped waiting.

@@ -7,6 +7,8 @@
 //! - A step that made no buffer is not waited for.
 
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use super::recorder::Recorder;
 use super::stats::FlushReason;
@@ -89,6 +91,9 @@ pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOn
         raw.faults.watch_outcome(outcome, what);
         return result;
     }
+    if raw.options.simulated_gpu.is_some() {
+        answer_late().await;
+    }
     match outcome.error(what, needed).await {
         None => result,
         Some(error) => {
@@ -106,4 +111,18 @@ pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOn
             Err(error)
         }
     }
+}
+
+/// Lets others work for a while, as a browser does before a scope answers; native scopes answer at once.
+async fn answer_late() {
+    let mut turns = 8;
+    poll_fn(|task| {
+        turns -= 1;
+        if turns == 0 {
+            return Poll::Ready(());
+        }
+        task.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
 }

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::join3;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::{Canceller, Engine, FinishReason, LoadOptions, Precision, Smoothness};
 use rillm::gpu::{SimulatedGpu, SimulatedSubmit, SimulatedWork, set_page_hidden};
@@ -235,5 +236,64 @@ fn a_cancellation_takes_effect_within_two_submits() {
         assert!(after.len() <= 3, "after {at} of {dispatches} dispatches: {after:?}");
         drop(generation);
         assert_eq!(complete(&engine, &other, 12), wanted, "what was taken in partly is not taken for whole");
+    }
+}
+
+/// Prompts that are cancelled on their way to the GPU take nothing along of what others gave it meanwhile: neither the steps of answers that
+/// run, nor the copies of texts that the prompt cache keeps.
+#[test]
+fn a_cancelled_prompt_takes_nothing_of_others_along() {
+    let gpu = Gpu::new(600.0);
+    let device = DeviceOptions { simulated_gpu: Some(gpu.simulated.clone()), ..Default::default() };
+    let options = LoadOptions {
+        smoothness: Some(Smoothness::Frames),
+        precision: Some(Precision::Exact),
+        max_sequences: Some(3),
+        device,
+        ..LoadOptions::default()
+    };
+    let engine = load(MODEL, &options);
+    let start = |prompt: &[u32], tokens: usize| {
+        let request = json!({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": true});
+        engine.complete(CompletionRequest::parse(request).unwrap()).unwrap()
+    };
+    let texts: Vec<Vec<u32>> = (0..4).map(|first| prompt(&engine, 30 * first + 3)).collect();
+    let wanted: Vec<Vec<u32>> = texts.iter().map(|text| complete(&engine, text, 24)).collect();
+    for round in 0..12u32 {
+        // So that the cancelled pass makes buffers, and waits to hear whether there was room.
+        pollster::block_on(engine.context().device().free_unused()).unwrap();
+        let mut cancelled = start(&prompt(&engine, 131 + 7 * round), 4);
+        let canceller = cancelled.canceller();
+        let (first, at) = (Cell::new(None), 1 + 9 * round as usize);
+        *gpu.on_dispatch.borrow_mut() = Some(Box::new(move |count| {
+            let begin = first.get().unwrap_or(count);
+            first.set(Some(begin));
+            if count == begin + at {
+                canceller.cancel();
+            }
+        }));
+        let answer = async |index: usize| {
+            let mut generation = start(&texts[index], 24);
+            let mut ids = Vec::new();
+            while let Some(chunk) = generation.next().await.unwrap() {
+                ids.extend(chunk.token_ids);
+            }
+            ids
+        };
+        let ends = async {
+            while let Some(chunk) = cancelled.next().await.unwrap() {
+                if chunk.finish_reason.is_some() {
+                    break;
+                }
+            }
+        };
+        let (one, other) = (round as usize % 4, (round as usize + 1) % 4);
+        let (first, (), second) = pollster::block_on(join3(answer(one), ends, answer(other)));
+        *gpu.on_dispatch.borrow_mut() = None;
+        assert_eq!((&first, &second), (&wanted[one], &wanted[other]), "round {round}");
+        drop(cancelled);
+        for (text, wanted) in texts.iter().zip(&wanted) {
+            assert_eq!(&complete(&engine, text, 24), wanted, "after round {round}");
+        }
     }
 }

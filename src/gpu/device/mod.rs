@@ -336,10 +336,10 @@ impl Device {
         self.0.recorder.queue.sent(self.0.raw.timeline.submitted()).await;
     }
 
-    /// The same for what was flushed after the submission `first`. Once it is no longer wanted, takes back what the GPU was not given, and
-    /// returns false.
-    pub async fn sent_while(&self, first: u64, is_wanted: &dyn Fn() -> bool) -> Result<bool> {
-        self.0.recorder.queue.sent_while(first, self.0.raw.timeline.submitted(), is_wanted).await
+    /// The same for what was flushed after the submission `first` up to `last`. Once it is no longer wanted, takes back what the GPU was not
+    /// given, and returns false.
+    pub async fn sent_while(&self, (first, last): (u64, u64), is_wanted: &dyn Fn() -> bool) -> Result<bool> {
+        self.0.recorder.queue.sent_while(first, last, is_wanted).await
     }
 
     /// The time by which submits are measured.
